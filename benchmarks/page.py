@@ -204,7 +204,7 @@ def _proofs(results: dict[str, Any]) -> list[str]:
     lines += [
         "## Closed forms",
         "",
-        "The least transfers in closed form: `catdiag.optimum.minimize.minimise`, with a checked certificate, beside "
+        "The least transfers in closed form: `catdiag.optimum.minimize.minimize`, with a checked certificate, beside "
         "`sympy.solve` of what Lagrange's method says (which gives stationary points, and no certificate), 10 s of "
         "computing at most. Where both give forms, their values agree at some sizes unless it says otherwise.",
         "",

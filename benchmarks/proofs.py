@@ -132,10 +132,10 @@ def solvers(names: Sequence[str]) -> dict[str, Any]:
 
 
 def closed_forms() -> dict[str, Any]:
-    """The optimum in closed form, by `minimise` and by `sympy.solve` of what Lagrange's method says."""
+    """The optimum in closed form, by `minimize` and by `sympy.solve` of what Lagrange's method says."""
     import sympy
 
-    from catdiag.optimum.minimize import minimise
+    from catdiag.optimum.minimize import minimize
 
     a, b, c, d, q, x, s, M = sympy.symbols("a b c d q x s M", positive=True)
     g, h, k, m = sympy.symbols("g h k lambda", positive=True)
@@ -155,7 +155,7 @@ def closed_forms() -> dict[str, Any]:
 
         def ours(moved: Any = moved, held: Any = held, tiles: Any = tiles) -> str:
             streams = [v for v in (s,) if v in held.free_symbols]
-            optimum = minimise(moved, held, tiles, streams, M)
+            optimum = minimize(moved, held, tiles, streams, M)
             return str(optimum.exact if optimum.exact is not None else "")
 
         def theirs(moved: Any = moved, held: Any = held, tiles: Any = tiles) -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from catdiag.chip.hierarchy import Hierarchy
     from catdiag.codegen.loop_state import StateFormulas
     from catdiag.cost.level_formulas import LevelsIO
-    from catdiag.cost.sharding import Spread
+    from catdiag.cost.sharding import Sharding
     from catdiag.cost.traffic import IO
     from catdiag.planner.fit import Plan
     from catdiag.planner.multi_kernel_plan import Plans
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from catdiag.rewrite.skip import Guide
     from catdiag.rewrite.stability import Stability
     from catdiag.rewrite.stream.user_fold import Fold
-    from catdiag.runtime.compile import Compiled
+    from catdiag.runtime.compile import CompiledKernel
     from catdiag.solvers.z3 import Z3
 
 Dtype = str | Mapping[str, str]
@@ -221,7 +221,7 @@ class Program(AsProgram):
 
         >>> import catdiag as cd
         >>> dot = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
-        >>> print(dot.stream("x").steps[0].found.components[0].name)
+        >>> print(dot.stream("x").steps[0].formula.components[0].name)
         sum1
         """
         from catdiag.rewrite.stream.streaming import stream
@@ -258,12 +258,12 @@ class Program(AsProgram):
 
         return self._with(group(self.derivation, axes))
 
-    def skip(self, axis: str, extent: Guide | None = None, live: Guide | None = None) -> Program:
+    def skip(self, axis: str, bounds: Guide | None = None, live: Guide | None = None) -> Program:
         """With the blocks of a streamed axis that a mask empties left out of its loop, for all block sizes.
 
         The loop runs from the first to the last block that some row needs, as the mask's comparisons of positions
         along the axis say; where they do not say all, a block is also passed over where its mask is false everywhere.
-        `extent` and `live` say it instead, and are proved or refuted: see `catdiag.rewrite.skip.skip`.
+        `bounds` and `live` say it instead, and are proved or refuted: see `catdiag.rewrite.skip.skip`.
 
         Raises NotStreamable where a state takes elements of every block, naming it, or where leaving them out was not
         proved; AxisError where no loop runs over the axis; Refuted; SignatureError and TypeMismatch for functions that
@@ -274,7 +274,7 @@ class Program(AsProgram):
         ...     lambda n, a: cd.sum(cd.where(cd.index("x") <= cd.index("q"), a, 0), "x") + n)
         >>> total.stream("x").skip("x").theorem.conditional
         False
-        >>> total.stream("x").skip("x", extent=lambda: (0, cd.index("q")))
+        >>> total.stream("x").skip("x", bounds=lambda: (0, cd.index("q")))
         Traceback (most recent call last):
         ...
         catdiag.prover.outcomes.Refuted: leaving out blocks of 'x' changes lambda
@@ -282,7 +282,7 @@ class Program(AsProgram):
         """
         from catdiag.rewrite.skip import skip
 
-        return self._with(skip(self.derivation, axis, extent, live))
+        return self._with(skip(self.derivation, axis, bounds, live))
 
     def distribute(self, axes: str | Sequence[str] | None = None) -> Program:
         """With products distributed over sums along the named axes: `Σ (a - b)²` as `Σ a² + Σ b² - 2·Σ a·b`, whose
@@ -328,9 +328,9 @@ class Program(AsProgram):
         >>> import catdiag as cd
         >>> E = lambda S: cd.exp(S) / cd.sum(cd.exp(S), "x")
         >>> plain = cd.algorithm("x, x ->")(lambda S, V: cd.sum(E(S) * V, "x"))
-        >>> [c.name for c in plain.stream("x").steps[-1].found.components]
+        >>> [c.name for c in plain.stream("x").steps[-1].formula.components]
         ['sum1', 'sum2']
-        >>> [c.name for c in plain.stabilize().stream("x").steps[-1].found.components]
+        >>> [c.name for c in plain.stabilize().stream("x").steps[-1].formula.components]
         ['max1', 'sum2', 'sum3']
         """
         from catdiag.rewrite.stabilize import stabilize
@@ -373,10 +373,10 @@ class Program(AsProgram):
 
             return io(self._diagram, **options)
         from catdiag.cost.traffic_by_level import levels_io
-        from catdiag.rewrite.group_by_level import cut
+        from catdiag.rewrite.group_by_level import group_levels
 
         within = options.pop("within", None)
-        diagram, within = cut(self.derivation, levels, within) if within else (self._diagram, within)
+        diagram, within = group_levels(self.derivation, levels, within) if within else (self._diagram, within)
         return levels_io(diagram, levels, within=within, **options)
 
     def lower_bound(self, capacity: Any = None, **options: Any) -> LowerBound:
@@ -460,7 +460,7 @@ class Program(AsProgram):
 
         return formulas(self._diagram)
 
-    def sharding(self, over: Mapping[str, int | str], **options: Any) -> Spread:
+    def sharding(self, over: Mapping[str, int | str], **options: Any) -> Sharding:
         """The program on several devices: what each receives, holds and computes (`catdiag.cost.sharding`).
 
         `over` gives the number of devices, or its symbol, for each axis: one that is grouped, or one that is streamed.
@@ -471,9 +471,9 @@ class Program(AsProgram):
         >>> rows.sharding({"a": "P"}).received
         b*(P - 1)/P
         """
-        from catdiag.cost.sharding import spread
+        from catdiag.cost.sharding import sharding
 
-        return spread(self._diagram, over, **options)
+        return sharding(self._diagram, over, **options)
 
     def plan(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan | Plans:
         """How it runs on a chip in the least predicted time, with z3's proof that the tiles fit.
@@ -551,7 +551,9 @@ class Program(AsProgram):
 
         return pseudocode(self._diagram, **options)
 
-    def compile(self, tiles: Mapping[str, int], dtype: Dtype = "bf16", *, stages: int = 2, warps: int = 4) -> Compiled:
+    def compile(
+        self, tiles: Mapping[str, int], dtype: Dtype = "bf16", *, stages: int = 2, warps: int = 4
+    ) -> CompiledKernel:
         """The program as a function of torch tensors with the given tiles, registered with torch (see
         `catdiag.runtime.compile`); `program.plan(chip, sizes).compile()` chooses them.
 
@@ -567,7 +569,7 @@ class Program(AsProgram):
         return self._compiled[place]
 
     @cached_property
-    def _compiled(self) -> dict[Any, Compiled]:
+    def _compiled(self) -> dict[Any, CompiledKernel]:
         """The functions that were compiled, by what they were asked for with."""
         return {}
 
@@ -578,7 +580,7 @@ class Program(AsProgram):
         written to `path` too, where one is given.
 
         Of pictures, the options are `open`, which named diagrams are drawn as their insides; `levels` of memory,
-        slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts; `colour`; `theme`,
+        slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts; `color`; `theme`,
         "auto", "light" or "dark"; `legend`; of LaTeX `standalone`, a document or only a picture (see
         `catdiag.draw.render`). The page has the steps, the theorem with its certificate to download, the state, the
         loops, H and M, the optimum and the lower bound; with a chip `on` and `sizes` the plan for `dtype` too, with

@@ -34,7 +34,7 @@ class Picture:
     caption: str
     draw: Callable[[], Scene]
     legend: bool = False
-    colour: bool = True
+    color: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def main_section() -> Section:
             Picture("flash-levels", "in four memories", lambda: scene_of(derived, levels=CHIP, join=True), True),
             Picture(
                 "flash-grey", "told apart without colour",
-                lambda: scene_of(derived, levels=CHIP, join=True), True, colour=False,
+                lambda: scene_of(derived, levels=CHIP, join=True), True, color=False,
             ),
             Picture("flash-program", "line by line", lambda: program_picture(flash), True),
             Picture("flash-bytes", "what a plan for an H100 holds", lambda: _held(flash, plan), True),
@@ -154,7 +154,7 @@ def _section(section: Section, out: Path) -> Iterator[str]:
     if rest.strip():
         yield f"<pre>{escape(rest.strip())}</pre>"
     for picture in section.pictures:
-        text = svg(picture.draw(), legend=picture.legend, colour=picture.colour, name=picture.name)
+        text = svg(picture.draw(), legend=picture.legend, color=picture.color, name=picture.name)
         write_whole(out / "svg" / f"{picture.name}.svg", text)
         caption = f"<figcaption>{escape(picture.caption)}</figcaption>" if picture.caption else ""
         yield f"<figure>{caption}{text}</figure>"

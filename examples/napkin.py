@@ -20,7 +20,7 @@ from typing import Any
 import sympy
 
 import catdiag as cd
-from catdiag.optimum.exhaustive import least
+from catdiag.optimum.exhaustive import exhaustive_optimum
 from catdiag.planner.warpgroup_configuration import configure
 from catdiag.planner.warpgroup_timeline import timeline
 from catdiag.rewrite.derivation import Derivation
@@ -208,11 +208,11 @@ def intensity() -> list[Row]:
     attention = flash().io(dtype="fp16")
     ours = cost.per_operation(attention)
     bytes_each = cost.machine_ratio(H100.hbm_bytes_per_s, rate)
-    whole = cost.least_memory_whole(attention, SIZES, bytes_each, {"s_x": 64})
+    whole = cost.min_memory_integer(attention, SIZES, bytes_each, {"s_x": 64})
     tile = {"g_q": 128, "s_x": 64}
     return [
         Row("H/K of a product, values for a FLOP", "M**(-1/2) + 1/(2*b)", form.expr),
-        Row("HBM: least memory, b without end, KiB", "681", float(cost.least_memory(form, hbm, long)) * 2 / KIB),
+        Row("HBM: least memory, b without end, KiB", "681", float(cost.min_memory(form, hbm, long)) * 2 / KIB),
         Row("HBM: least b, M without end", "295", float(cost.size_range(form, "b", hbm).lower)),
         Row("SMEM at 12 TB/s: least b, M without end", "82", float(cost.size_range(form, "b", smem).lower)),
         Row(
@@ -224,13 +224,13 @@ def intensity() -> list[Row]:
             float(cost.size_range(form, "b", smem, memory=H100.smem_per_block // 2).lower),
         ),
         Row(
-            "HBM: least memory, FP32 accumulators, KiB", "", float(cost.least_memory(wide, bytes_each, long)) / KIB,
+            "HBM: least memory, FP32 accumulators, KiB", "", float(cost.min_memory(wide, bytes_each, long)) / KIB,
             "the paper's 681 KiB keeps accumulators in FP16",
         ),
         Row("H/K of attention, bytes for a FLOP", "", ours.expr),
         Row(
             "HBM: least memory of attention, d = 128, KiB", "",
-            float(cost.least_memory(ours, bytes_each, {"x": SIZES["x"], "d": SIZES["d"]})) / KIB,
+            float(cost.min_memory(ours, bytes_each, {"x": SIZES["x"], "d": SIZES["d"]})) / KIB,
         ),
         Row(
             f"the same of whole tiles, blocks of 64: g_q = {whole.tiles['g_q']}, KiB", "", whole.memory / KIB,
@@ -253,7 +253,7 @@ def quantisation() -> list[Row]:
     for what, given, paper in (("attention", flash(), "4"), ("a large product", matmul(), "2.83")):
         form = given.io().optimum().power_form
         beta = max(b for _, b in form.terms)
-        gain = cd.cost.quantisation_gain(form.quantised(2), form.quantised(1))[beta]
+        gain = cd.cost.quantization_gain(form.quantized(2), form.quantized(1))[beta]
         rows.append(Row(f"{what}: half the bytes of everything, times fewer", paper, gain, f"2^(1 + {beta})"))
     types = {"Q": "fp8", "K": "fp8", "V": "fp8", "out": "fp16"}
     half = flash().io(dtype="fp16")
@@ -262,12 +262,12 @@ def quantisation() -> list[Row]:
     product = [matmul().io(dtype=d).optimum().power_form for d in ("fp16", {"A": "fp8", "B": "fp8", "out": "fp16"})]
 
     def gain(wide: Any, narrow: Any, beta: Any = 1) -> Any:
-        return cd.cost.quantisation_gain(wide, narrow)[Fraction(beta)]
+        return cd.cost.quantization_gain(wide, narrow)[Fraction(beta)]
 
     honest = gain(half.optimum().power_form, eighth.optimum().power_form)
     scales = gain(half.optimum().power_form, with_scales.optimum().power_form)
     (d,) = scales.free_symbols
-    found = [least(io.account, SIZES, H100.smem_per_block) for io in (half, with_scales)]
+    found = [exhaustive_optimum(io.account, SIZES, H100.smem_per_block) for io in (half, with_scales)]
     moved = [f.transfers for f in found if f is not None]
     return [
         *rows,
@@ -351,7 +351,7 @@ def clusters() -> list[Row]:
 def arrays() -> list[Row]:
     """Steps 3 to 5: levels, types and divisors of the arrays of the derived diagram."""
     columns = on_hopper().columns
-    by_name = {p.name: p for p in columns.places if not p.pipe}
+    by_name = {p.name: p for p in columns.arrays if not p.pipe}
     marks = columns.divisors
 
     def told(name: str) -> str:
@@ -385,8 +385,8 @@ def configuration() -> list[Row]:
         Row("SMEM of a thread block, KiB", "48", rooms["SMEM"].block / KIB, "K and V, two buffers"),
         Row("SMEM of a warpgroup, KiB", "48", rooms["SMEM"].group / KIB, rules),
         Row("registers of a warpgroup, KiB", "74.75", rooms["registers"].group / KIB, rules),
-        Row("warpgroups that SMEM holds", "3.7", rooms["SMEM"].most),
-        Row("warpgroups that registers hold", "3.4", rooms["registers"].most),
+        Row("warpgroups that SMEM holds", "3.7", rooms["SMEM"].max_warpgroups),
+        Row("warpgroups that registers hold", "3.4", rooms["registers"].max_warpgroups),
         Row("warpgroups", "3", found.warpgroups),
         Row("g_q", "384", found.rows),
     ]
@@ -406,7 +406,7 @@ def configuration() -> list[Row]:
         Row("arithmetic on scores and statistics: clocks", "", scores, "the paper leaves it out"),
         Row("clocks of the matrix units", "6", found.pipeline("tensor")),
         Row("PFLOP/s if nothing waits", "1.32", found.flops_per_s / 1e15),
-        Row("bandwidth test: g_q above", "295.35", found.least_rows),
+        Row("bandwidth test: g_q above", "295.35", found.minimum_rows),
         Row("computing a block for 384 rows, us", "1.26", 1e6 * found.compute_s),
         Row("moving a block to each SM, us", "0.97", 1e6 * found.transfer_s),
         Row("slack of the exponentials, %", "50", 100 * found.slack, "the paper says about 50"),
@@ -424,10 +424,10 @@ def overlapping() -> list[Row]:
     return [
         Row("FlashAttention-3, FP16: reached, % of the peak", "75", reached["fp16"]),
         Row("FlashAttention-3, FP8: reached, % of the peak", "60", reached["fp8"], "1.2 of 1.98 PFLOP/s is 60.6"),
-        Row("FP16, within warpgroups, two thirds more: %", "75", 100 * half.utilisation("intra", more), note),
-        Row("FP8, between warpgroups, two thirds more: %", "60", 100 * eighth.utilisation("inter", more), note),
-        Row("the first with blocks of 4,096 keys: %", "75", 100 * long["fp16"].utilisation("intra", more), free),
-        Row("the second with blocks of 4,096 keys: %", "60", 100 * long["fp8"].utilisation("inter", more), free),
+        Row("FP16, within warpgroups, two thirds more: %", "75", 100 * half.utilization("intra", more), note),
+        Row("FP8, between warpgroups, two thirds more: %", "60", 100 * eighth.utilization("inter", more), note),
+        Row("the first with blocks of 4,096 keys: %", "75", 100 * long["fp16"].utilization("intra", more), free),
+        Row("the second with blocks of 4,096 keys: %", "60", 100 * long["fp8"].utilization("inter", more), free),
         Row("FP16, between warpgroups: slack of the softmax, %", "100", 100 * half.slack, note),
         Row("FP8, within: special functions idle, %", "33", 100 * (1 - eighth.pipeline("exp") / alone)),
     ]
@@ -470,14 +470,14 @@ def main() -> None:
     print("Step 2: what of a turn may run in pieces.")
     found = on_hopper()
     for name in dict.fromkeys(s.name for s in found.columns.subloops):
-        mine = ", ".join(f"{s.axis} ({s.pieces})" for s in found.columns.subloops if s.name == name)
+        mine = ", ".join(f"{s.axis} ({s.subtile_count})" for s in found.columns.subloops if s.name == name)
         print(f"  {name:16} {mine}")
     print()
     print("Steps 3 to 5: the arrays, read off the derived diagram.")
     print(found.columns)
     print()
     print("Step 8: three warpgroups; Q the scores of a block, s the softmax, P the values mixed, a the sums.")
-    made = timeline(found, turns=5)
+    made = timeline(found, iterations=5)
     print(made.draw())
     print(
         f"  {float(made.period):g} clocks a turn; at work: " + ", ".join(f"{p} {b:.0%}" for p, b in made.busy.items())

@@ -57,7 +57,7 @@ def main() -> None:
     np.testing.assert_allclose(found, decode(*arrays), rtol=1e-12)
 
     try:
-        decode.stream("x").skip("x", extent=lambda now, width: (now - width + 2, now + 1))
+        decode.stream("x").skip("x", bounds=lambda now, width: (now - width + 2, now + 1))
     except cd.Refuted as error:
         print(f"\nbounds off by one: {error}")
 

@@ -55,8 +55,8 @@ WRONG: dict[str, Callable[[], Any]] = {
     "a capacity that is no number": lambda: F.lower_bound(float("nan")),
     "an optimum under a program": lambda: F.group("q").io().optimum("print(1)"),  # type: ignore[arg-type]
     "an optimum under a truth": lambda: F.group("q").io().optimum(True),
-    "a whole optimum at no sizes": lambda: F.group("q").io().whole_optimum(None, 8),  # type: ignore[arg-type]
-    "a whole optimum in no memory": lambda: F.group("q").io().whole_optimum(SIZES, None),  # type: ignore[arg-type]
+    "a whole optimum at no sizes": lambda: F.group("q").io().integer_optimum(None, 8),  # type: ignore[arg-type]
+    "a whole optimum in no memory": lambda: F.group("q").io().integer_optimum(SIZES, None),  # type: ignore[arg-type]
     "a bound at text": lambda: F.lower_bound().at({"q": "8"}, 8),  # type: ignore[dict-item]
     "a bound at no mapping": lambda: F.lower_bound().at(3, 8),  # type: ignore[arg-type]
     "a bound at an unknown size": lambda: F.lower_bound().at({**SIZES, "typo": 3}, 8),

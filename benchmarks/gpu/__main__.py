@@ -33,20 +33,20 @@ from benchmarks.gpu.prepare import read  # noqa: E402
 from catdiag.measure.bench import (  # noqa: E402
     COMPILED,
     OURS,
+    BenchDevice,
+    BenchResult,
+    BenchRow,
     Contestant,
-    Lost,
-    Machine,
-    Result,
-    Row,
+    FailedContestant,
     of_kernels,
     raised,
     reason,
     run_case,
-    textbook_of,
+    torch_reference_of,
     torch_with_gpu,
     versions,
 )
-from catdiag.measure.bench_case import Case  # noqa: E402
+from catdiag.measure.bench_case import BenchCase  # noqa: E402
 from catdiag.measure.bench_table import page, rate, ratio  # noqa: E402
 from catdiag.measure.output_check import inputs_of  # noqa: E402
 from catdiag.measure.tune import reached  # noqa: E402
@@ -69,35 +69,35 @@ empties, the same for all. Attention has 16,384 tokens and 2,048 columns of quer
 """
 
 
-def contestants(case: Case) -> list[Contestant]:
+def contestants(case: BenchCase) -> list[Contestant]:
     """The kernels and the peers of a case."""
     found = of_kernels(case)
     for name in case.peers:
         if name == COMPILED:
-            found.append(textbook_of(case))
+            found.append(torch_reference_of(case))
         else:
             found.append(Contestant(name, _of(name, case)))
     return found
 
 
-def _of(name: str, case: Case) -> Any:
+def _of(name: str, case: BenchCase) -> Any:
     return lambda: PEERS[name](case)
 
 
 # -- in processes of their own ----------------------------------------------------------------------------------
 
 
-def warm(case: Case) -> None:
+def warm(case: BenchCase) -> None:
     """Compiles what a case needs, so that it is in the caches on disk; what fails here fails again when it counts."""
     torch_with_gpu()
     inputs = inputs_of(case, "cuda", 0)
     for contestant in contestants(case):
         try:
-            contestant.make()(*inputs)
+            contestant.build()(*inputs)
             print(f"{case.name}: {contestant.name} compiled", flush=True)
         except raised() as error:
             print(f"{case.name}: {contestant.name}: {reason(error)}", flush=True)
-            if not Machine("cuda", _NoClock()).alive():
+            if not BenchDevice("cuda", _NoClock()).alive():
                 sys.exit(AGAIN)
 
 
@@ -107,7 +107,7 @@ class _NoClock:
         raise CatdiagError("no clock was given")
 
 
-def measure(cases: Sequence[Case], rows: Path, machine: Machine, rounds: int, until: float) -> int:
+def measure(cases: Sequence[BenchCase], rows: Path, machine: BenchDevice, rounds: int, until: float) -> int:
     """Measures the cases that have no row yet, and keeps each; the exit status."""
     done, broken = kept(rows)
     for case in cases:
@@ -119,17 +119,17 @@ def measure(cases: Sequence[Case], rows: Path, machine: Machine, rounds: int, un
         chosen = [c for c in contestants(case) if c.name not in lost]
         try:
             row = run_case(case, machine, chosen, rounds=rounds, seed=len(done) + 1)
-        except Lost as error:
+        except FailedContestant as error:
             keep(rows, {"lost": [case.name, error.name, error.failure]})
             return AGAIN
-        row.results += [Result(name, failure=why) for name, why in lost.items()]
+        row.results += [BenchResult(name, failure=why) for name, why in lost.items()]
         keep(rows, {"row": asdict(row)})
         done[case.name] = row
         print(told(row), flush=True)
     return 0
 
 
-def told(row: Row) -> str:
+def told(row: BenchRow) -> str:
     """A row as a line."""
     parts = []
     for r in row.results:
@@ -162,13 +162,13 @@ def lines(rows: Path) -> list[dict[str, Any]]:
     return found
 
 
-def kept(rows: Path) -> tuple[dict[str, Row], dict[tuple[str, str], str]]:
+def kept(rows: Path) -> tuple[dict[str, BenchRow], dict[tuple[str, str], str]]:
     """The rows by case, and what made the GPU unusable, by case and contestant."""
-    done: dict[str, Row] = {}
+    done: dict[str, BenchRow] = {}
     broken: dict[tuple[str, str], str] = {}
     for data in lines(rows):
         if "row" in data:
-            done[data["row"]["case"]] = Row.of(data["row"])
+            done[data["row"]["case"]] = BenchRow.of(data["row"])
         elif "lost" in data:
             title, name, why = data["lost"]
             broken[title, name] = why
@@ -201,10 +201,10 @@ def command(options: argparse.Namespace, *further: str) -> list[str]:
     return [sys.executable, "-m", "benchmarks.gpu", *given, *further]
 
 
-def compile_all(options: argparse.Namespace, cases: Sequence[Case], until: float) -> None:
+def compile_all(options: argparse.Namespace, cases: Sequence[BenchCase], until: float) -> None:
     """Compiles all cases, some at a time, each in its own process: what a kernel breaks is broken for all of that."""
 
-    def one(case: Case) -> None:
+    def one(case: BenchCase) -> None:
         left = min(_WARM, until - time.time())
         if left <= 5:
             return
@@ -218,7 +218,7 @@ def compile_all(options: argparse.Namespace, cases: Sequence[Case], until: float
         list(pool.map(one, cases))
 
 
-def run(options: argparse.Namespace, cases: Sequence[Case]) -> None:
+def run(options: argparse.Namespace, cases: Sequence[BenchCase]) -> None:
     """Compiles, measures, and writes the page."""
     begin = time.time()
     until = begin + options.seconds
@@ -242,7 +242,7 @@ def run(options: argparse.Namespace, cases: Sequence[Case]) -> None:
     finish(options, cases)
 
 
-def finish(options: argparse.Namespace, cases: Sequence[Case]) -> None:
+def finish(options: argparse.Namespace, cases: Sequence[BenchCase]) -> None:
     """The page of what was measured."""
     done, _ = kept(options.rows)
     known = next((data["about"] for data in lines(options.rows) if "about" in data), {})
@@ -288,7 +288,7 @@ def main() -> int:
     if options.measure is not None:
         if not any("about" in data for data in lines(options.rows)):
             keep(options.rows, {"about": about()})
-        return measure(cases, options.rows, Machine.gpu(), options.rounds, options.measure)
+        return measure(cases, options.rows, BenchDevice.gpu(), options.rounds, options.measure)
     run(options, cases)
     return 0
 

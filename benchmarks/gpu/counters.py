@@ -36,7 +36,7 @@ from catdiag.measure.profile.counter_comparison import (  # noqa: E402  # noqa: 
     measure,
     rows,
 )
-from catdiag.measure.profile.expected_counters import Point, point_of  # noqa: E402
+from catdiag.measure.profile.expected_counters import ProfilePoint, point_of  # noqa: E402
 from catdiag.util.errors import CatdiagError  # noqa: E402
 from catdiag.util.files import write_whole  # noqa: E402
 
@@ -115,11 +115,11 @@ def declared() -> list[Declared]:
     ]  # fmt: skip
 
 
-def prepare(folder: Path, items: Sequence[Declared]) -> list[Point]:
+def prepare(folder: Path, items: Sequence[Declared]) -> list[ProfilePoint]:
     """Derives, emits and predicts each point; says of those that cannot be made why."""
     folder.mkdir(parents=True, exist_ok=True)
     derived: dict[Any, Any] = {}
-    found: list[Point] = []
+    found: list[ProfilePoint] = []
     refused: dict[str, str] = {}
     for item in items:
         start = time.perf_counter()
@@ -141,8 +141,8 @@ def prepare(folder: Path, items: Sequence[Declared]) -> list[Point]:
     return found
 
 
-def _point(made: Any, item: Declared) -> Point:
-    def of(compile_too: bool) -> Point:
+def _point(made: Any, item: Declared) -> ProfilePoint:
+    def of(compile_too: bool) -> ProfilePoint:
         return point_of(
             made, item.tiles, item.sizes, item.dtype, stages=item.stages, warps=item.warps, scalars=item.scalars,
             draws=item.draws, name=item.name, chip=CHIP, compile_too=compile_too, specialized=item.specialized,
@@ -156,10 +156,10 @@ def _point(made: Any, item: Declared) -> Point:
         return of(False)
 
 
-def read(folder: Path) -> tuple[list[Point], dict[str, str]]:
+def read(folder: Path) -> tuple[list[ProfilePoint], dict[str, str]]:
     """The points of a folder, and why others were refused."""
     data = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    return [Point.of(p) for p in data["points"]], data["refused"]
+    return [ProfilePoint.of(p) for p in data["points"]], data["refused"]
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ _SHORT = {
 }  # fmt: skip
 
 
-def page(points: Sequence[Point], measured: Measured, refused: Mapping[str, str]) -> str:
+def page(points: Sequence[ProfilePoint], measured: Measured, refused: Mapping[str, str]) -> str:
     """What was predicted and measured, as markdown."""
     told = [compare(p, r, f) for p, r, f in zip(points, measured.readings, measured.failures, strict=True)]
     lines = [line for of in told for line in of]
@@ -207,7 +207,7 @@ def page(points: Sequence[Point], measured: Measured, refused: Mapping[str, str]
     return "\n".join(made).rstrip() + "\n"
 
 
-def _summary(points: Sequence[Point], told: Sequence[Sequence[Any]]) -> list[str]:
+def _summary(points: Sequence[ProfilePoint], told: Sequence[Sequence[Any]]) -> list[str]:
     """The loads of every point in one table."""
     head = ["| point | loads predicted | counted | ratio | HBM read, ratio | shared memory, bytes off | spills |"]
     head.append("| --- | ---: | ---: | ---: | ---: | ---: | --- |")
@@ -237,7 +237,7 @@ def _summary(points: Sequence[Point], told: Sequence[Sequence[Any]]) -> list[str
     return [*head, ""]
 
 
-def _of_point(point: Point, lines: Sequence[Any], failure: str) -> list[str]:
+def _of_point(point: ProfilePoint, lines: Sequence[Any], failure: str) -> list[str]:
     sizes = ", ".join(f"{n} {v:,}" for n, v in point.sizes.items())
     options = ", ".join(f"{n} {v}" for n, v in point.options.items())
     title = point.name[:1].upper() + point.name[1:]
@@ -291,7 +291,7 @@ def main() -> None:
     write_whole(options.page, page(points, measured, refused))
 
 
-def _by_name(points: Sequence[Point], names: Sequence[str], found: Measured) -> Measured:
+def _by_name(points: Sequence[ProfilePoint], names: Sequence[str], found: Measured) -> Measured:
     """What was measured, in the order of the points."""
     at = {name: k for k, name in enumerate(names)}
     readings = tuple(found.readings[at[p.name]] if p.name in at else () for p in points)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from catdiag.measure.bench_case import Case
+from catdiag.measure.bench_case import BenchCase
 
 Function = Callable[..., Any]
 
 
-def _flat(case: Case, tensor: Any) -> Any:
+def _flat(case: BenchCase, tensor: Any) -> Any:
     """Heads in one axis: what the diagram has as key heads and the queries that share them."""
     names = next(a.axes for a in case.inputs if a.name == "Q")
     if "k" not in names:
@@ -22,10 +22,10 @@ def _flat(case: Case, tensor: Any) -> Any:
     return tensor.reshape(b, k * r, *([1, *rest] if "q" not in names else rest))
 
 
-def fused(backend: str) -> Callable[[Case], Function]:
+def fused(backend: str) -> Callable[[BenchCase], Function]:
     """`scaled_dot_product_attention` by one of its backends."""
 
-    def make(case: Case) -> Function:
+    def make(case: BenchCase) -> Function:
         import torch
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -44,7 +44,7 @@ def fused(backend: str) -> Callable[[Case], Function]:
     return make
 
 
-def flex(case: Case) -> Function:
+def flex(case: BenchCase) -> Function:
     """FlexAttention, compiled: a score_mod or a mask_mod for what the operator does to the scores."""
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -106,7 +106,7 @@ def flex(case: Case) -> Function:
     return function
 
 
-PEERS: dict[str, Callable[[Case], Function]] = {
+PEERS: dict[str, Callable[[BenchCase], Function]] = {
     "cuDNN": fused("CUDNN_ATTENTION"),
     "FlashAttention-2": fused("FLASH_ATTENTION"),
     "FlexAttention": flex,

@@ -24,7 +24,7 @@ if str(ROOT) not in sys.path:
 
 from benchmarks.gpu.cases import Declared, declared  # noqa: E402
 from catdiag.measure.bench import raised, reason  # noqa: E402
-from catdiag.measure.bench_case import Case, case_of  # noqa: E402
+from catdiag.measure.bench_case import BenchCase, case_of  # noqa: E402
 from catdiag.measure.bench_kernels import kernels_of, planned, proposed  # noqa: E402
 from catdiag.util.files import write_whole  # noqa: E402
 
@@ -38,7 +38,7 @@ class Prepared:
         self.chip, self.proposals = chip, proposals
         self.known: dict[Any, Any] = {}
 
-    def case(self, item: Declared) -> Case:
+    def case(self, item: Declared) -> BenchCase:
         """The case of a declaration, with its kernels, or with the reason why it has none."""
         diagram = item.build()
         derivation, kernels, refused = None, [], ""
@@ -77,7 +77,7 @@ class Prepared:
         return self.known[item.key]
 
 
-def prepare(folder: Path, items: Sequence[Declared], chip: str = "H200", proposals: int = 3) -> list[Case]:
+def prepare(folder: Path, items: Sequence[Declared], chip: str = "H200", proposals: int = 3) -> list[BenchCase]:
     """Writes `cases.jsonl`, and says of each case what it has."""
     work, cases = Prepared(chip, proposals), []
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,11 +92,11 @@ def prepare(folder: Path, items: Sequence[Declared], chip: str = "H200", proposa
     return cases
 
 
-def read(folder: Path) -> list[Case]:
+def read(folder: Path) -> list[BenchCase]:
     """The cases of a folder."""
     lines = (folder / FILE).read_text(encoding="utf-8").splitlines()
     found: list[Mapping[str, Any]] = [json.loads(line) for line in lines if line.strip()]
-    return [Case.of(data) for data in found]
+    return [BenchCase.of(data) for data in found]
 
 
 def main() -> None:

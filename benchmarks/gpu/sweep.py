@@ -36,10 +36,10 @@ if str(ROOT) not in sys.path:
 
 import catdiag as cd  # noqa: E402
 from benchmarks.gpu.sweep_list import PLANS, RANDOM, STRIDED, Swept, by_chance, of_operator  # noqa: E402
-from catdiag.measure.bench import Machine, of_kernels, raised, reason, textbook_of, versions  # noqa: E402
-from catdiag.measure.bench_case import Array, Case  # noqa: E402
+from catdiag.measure.bench import BenchDevice, of_kernels, raised, reason, torch_reference_of, versions  # noqa: E402
+from catdiag.measure.bench_case import ArraySpec, BenchCase  # noqa: E402
 from catdiag.measure.device_timer import interleaved  # noqa: E402
-from catdiag.measure.output_check import ALLOWED, TORCH, Wrong, check, inputs_of, reference  # noqa: E402
+from catdiag.measure.output_check import TOLERANCE, TORCH, WrongResult, check, inputs_of, reference  # noqa: E402
 from catdiag.util.errors import CatdiagError  # noqa: E402
 from catdiag.util.files import write_whole  # noqa: E402
 
@@ -110,7 +110,7 @@ def within(shape: Sequence[int], dtype: Any, device: str, layout: str, number: i
     return view, whole
 
 
-def laid(inputs: Sequence[Any], arrays: Sequence[Array], layout: str, device: str) -> list[Any]:
+def laid(inputs: Sequence[Any], arrays: Sequence[ArraySpec], layout: str, device: str) -> list[Any]:
     """The inputs again, in a layout."""
     import torch
 
@@ -161,7 +161,7 @@ class Turn:
             yield
 
 
-def run_one(item: Swept, machine: Machine, turn: Turn, rounds: int, seed: int) -> Row:
+def run_one(item: Swept, machine: BenchDevice, turn: Turn, rounds: int, seed: int) -> Row:
     """Checks a case, and times it if that is asked. Raises nothing that a kernel raises."""
     started, case = time.perf_counter(), item.case
     about = case.kernels[0].about if case.kernels else ""
@@ -175,17 +175,21 @@ def run_one(item: Swept, machine: Machine, turn: Turn, rounds: int, seed: int) -
     try:
         inputs = laid(inputs_of(case, machine.device, seed), case.inputs, item.layout, machine.device)
         row.failure = "the kernel: "
-        ours = of_kernels(case)[0].make()
+        ours = of_kernels(case)[0].build()
         found = _checked(case, item, ours, inputs, machine, turn)
         row.error, row.worst, row.failure = found.error, found.worst, ""
         functions["ours"] = ours
     except raised() as error:
         vague = isinstance(error, CatdiagError) and "means no number" in error.message
-        row.outcome = VAGUE if vague else WRONG if isinstance(error, Wrong) else FAILED
+        row.outcome = VAGUE if vague else WRONG if isinstance(error, WrongResult) else FAILED
         row.failure = reason(error)
     if item.timed and row.outcome == RIGHT:
         try:
-            peer = textbook_of(case).make() if machine.device == "cuda" else textbook_of(case, lambda f: f).make()
+            peer = (
+                torch_reference_of(case).build()
+                if machine.device == "cuda"
+                else torch_reference_of(case, lambda f: f).build()
+            )
             peer(*inputs)
             functions["peer"] = peer
         except raised() as error:
@@ -209,7 +213,7 @@ def _calling(function: Any, inputs: Sequence[Any]) -> Any:
     return lambda k: function(*inputs)
 
 
-def _checked(case: Case, item: Swept, ours: Any, inputs: Sequence[Any], machine: Machine, turn: Turn) -> Any:
+def _checked(case: BenchCase, item: Swept, ours: Any, inputs: Sequence[Any], machine: BenchDevice, turn: Turn) -> Any:
     import torch
 
     places = [
@@ -223,7 +227,7 @@ def _checked(case: Case, item: Swept, ours: Any, inputs: Sequence[Any], machine:
         found = check(case, outputs, meant)
         for array, (view, whole) in zip(case.outputs, places, strict=True):
             if not untouched(whole, view):
-                raise Wrong(f"memory around result {array.name} was written to")
+                raise WrongResult(f"memory around result {array.name} was written to")
     return found
 
 
@@ -232,7 +236,7 @@ def _checked(case: Case, item: Swept, ours: Any, inputs: Sequence[Any], machine:
 
 def work(pipe: Connection, items: Sequence[Swept], device: str, turn: Turn, rounds: int) -> None:
     """Runs the cases whose numbers it is sent, and sends back rows; ends where the GPU no longer answers."""
-    machine = Machine.gpu() if device == "cuda" else Machine("cpu", Wall())
+    machine = BenchDevice.gpu() if device == "cuda" else BenchDevice("cpu", Wall())
     machine = replace(machine, budget=float(2**30))
     while True:
         number = pipe.recv()
@@ -447,7 +451,7 @@ bf16, fp16, fp32 and with inputs of fp8 (e4m3); at lengths that tiles divide (ev
 bytes and other lengths that are not (ragged), and at odd lengths; with dense tensors, and with transposed ones and
 rows that are apart (strided). Results are compared with the diagram's meaning in float64, of the same rounded inputs:
 ‖out − ref‖ / ‖ref‖ and max |out − ref| / max |ref| are both at most what
-`catdiag.measure.output_check.ALLOWED` has for the type.
+`catdiag.measure.output_check.TOLERANCE` has for the type.
 Inputs and results lie in the middle of memory that is full of NaN, so that what is not written, read from outside or
 written outside shows.
 """
@@ -470,14 +474,14 @@ def _counts(rows: Sequence[Row]) -> list[str]:
     ]
     ways = [(dtype, kind, layout) for kind, dtype, layout in PLANS]
     ways += sorted({(r.dtype, r.kind, r.layout) for r in rows} - set(ways))
-    for dtype, kind, layout in sorted(ways, key=lambda w: (list(ALLOWED).index(w[0]), *w[1:])):
+    for dtype, kind, layout in sorted(ways, key=lambda w: (list(TOLERANCE).index(w[0]), *w[1:])):
         own = [r for r in rows if (r.dtype, r.kind, r.layout) == (dtype, kind, layout) and r.outcome != VAGUE]
         if own:
             right = [r for r in own if r.outcome == RIGHT]
             error = max((max(r.error or 0.0, r.worst or 0.0) for r in right), default=0.0)
             found.append(
                 f"| {dtype} | {kind} | {layout} | {len(right)} | {len(own) - len(right)} | {error:.1e} "
-                f"| {ALLOWED[dtype]:.0e} |"
+                f"| {TOLERANCE[dtype]:.0e} |"
             )
     bad = [r for r in rows if r.outcome not in (RIGHT, VAGUE)]
     found += ["", *(f"- {r.case}: {r.outcome}: {_plain(r.failure)}" for r in bad)]

@@ -17,10 +17,10 @@ from typing import Any
 import catdiag as cd
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.category.types import size_symbols
-from catdiag.codegen.torch_reference import textbook
+from catdiag.codegen.torch_reference import torch_reference
 from catdiag.measure.bench import raised, reason
-from catdiag.measure.bench_case import Case, case_of
-from catdiag.measure.bench_kernels import Planned, kernels_of, planned
+from catdiag.measure.bench_case import BenchCase, case_of
+from catdiag.measure.bench_kernels import PlannedKernels, kernels_of, planned
 from catdiag.util.errors import CatdiagError
 
 LIBRARY, RANDOM = "library", "random"
@@ -100,7 +100,7 @@ _WEIGHTS = {"W", "U", "G", "A", "B", "R", "f", "w", "P"}
 class Swept:
     """A case of the sweep: the comparison, what is asked of its lengths and layouts, and whether it is timed."""
 
-    case: Case
+    case: BenchCase
     kind: str
     layout: str
     timed: bool
@@ -112,7 +112,7 @@ class Swept:
     @staticmethod
     def of(data: Mapping[str, Any]) -> Swept:
         """What `as_dict` gave."""
-        return Swept(Case.of(data["case"]), data["kind"], data["layout"], data["timed"])
+        return Swept(BenchCase.of(data["case"]), data["kind"], data["layout"], data["timed"])
 
 
 def symbols(diagram: Diagram) -> list[str]:
@@ -176,7 +176,7 @@ class Deriving:
 
     def __init__(self, chip: str = "H200") -> None:
         self.chip = chip
-        self.known: dict[tuple[str, bool], Planned] = {}
+        self.known: dict[tuple[str, bool], PlannedKernels] = {}
 
     def swept(self, name: str, kind: str, dtype: str, layout: str, timed: bool) -> Swept:
         """An operator of the library; without a kernel, and with the reason, where none can be made.
@@ -202,7 +202,7 @@ class Deriving:
         title: str,
         group: str,
         key: tuple[str, bool] | None = None,
-    ) -> Case:
+    ) -> BenchCase:
         known = {**sizes, **{n: v for n, v in values.items() if isinstance(v, int)}}
         kernels, refused = [], ""
         try:
@@ -228,7 +228,7 @@ class Deriving:
             title = f"program {number} of seed {seed}, {dtype}, {layout}"
             with suppress(CatdiagError):
                 case = self._case(program, sizes, values, drawn, dtype, title, RANDOM)
-                if not textbook(program).functions:
+                if not torch_reference(program).functions:
                     yield Swept(case, "random", layout, False)
 
 

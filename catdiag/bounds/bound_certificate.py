@@ -33,26 +33,26 @@ class BoundError(ValueError):
 
 
 @dataclass(frozen=True)
-class Source:
+class BoundSource:
     """An operand of a point: the element of an array that the indices `covers` name.
 
-    Sources with values in common have the same `group`. `weight` is the least size of an element (1, or bytes). `whole`
-    are further indices of the array: computing an element of the result requires all elements along them. `other` are
-    the remaining indices. An array that is made in the segment is made of `parts`, which cover its indices with
-    exponents `powers` (`boxes` are the exponents of the sizes of indices that they do not cover). `alike` is the
-    largest number of its elements that are one value, by symmetry.
+    Sources with values in common have the same `group`. `weight` is the least size of an element (1, or bytes).
+    `unprojected` are further indices of the array: computing an element of the result requires all elements along them.
+    `other` are the remaining indices. An array that is made in the segment is made of `parts`, which cover its indices
+    with exponents `powers` (`boxes` are the exponents of the sizes of indices that they do not cover). `symmetric` is
+    the largest number of its elements that are one value, by symmetry.
     """
 
     name: str
     covers: tuple[str, ...]
     group: int
     weight: int = 1
-    whole: tuple[str, ...] = ()
+    unprojected: tuple[str, ...] = ()
     other: tuple[str, ...] = ()
-    parts: tuple[Source, ...] = ()
+    parts: tuple[BoundSource, ...] = ()
     powers: tuple[Fraction, ...] = ()
     boxes: Exponents = ()
-    alike: int = 1
+    symmetric: int = 1
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Monomial:
 
 
 @dataclass(frozen=True)
-class Claim:
+class BoundClaim:
     """A lower bound from its monomials.
 
     By `kind`: the least of them (`least`), one over the sum of their reciprocals (`together`), or the first less the
@@ -77,25 +77,25 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Case:
+class BoundCase:
     """The points and sources of a box, the exponents that bound the number of points, and the claim.
 
     `begins` is how many times the capacity is available beside what enters: once, or twice where the elements of the
     result in fast memory at the end of a segment count too. `step` is T in units of the capacity, or None for the T at
-    which the two cuts are equal. `alike` is the largest number of points that are one product, by symmetry (see
-    `Source.alike`); `apart` are the indices, one of each pair that must differ for that.
+    which the two cuts are equal. `symmetric` is the largest number of points that are one product, by symmetry (see
+    `BoundSource.symmetric`); `disjoint` are the indices, one of each pair that must differ for that.
     """
 
     box: str
     indices: tuple[str, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[BoundSource, ...]
     powers: tuple[Fraction, ...]
     boxes: Exponents
     begins: int
     step: Fraction | None
-    claim: Claim
-    alike: int = 1
-    apart: tuple[str, ...] = ()
+    claim: BoundClaim
+    symmetric: int = 1
+    disjoint: tuple[str, ...] = ()
 
 
 # -- numbers that are products of rational powers ------------------------------------------------------------------
@@ -148,57 +148,57 @@ def _sizes(*factors: tuple[Exponents, Fraction | int]) -> Exponents:
 
 # -- cuts ----------------------------------------------------------------------------------------------------------
 
-Amount = tuple[Mapping[int, Fraction], Powers, Exponents]
+Value = tuple[Mapping[int, Fraction], Powers, Exponents]
 """A product of powers of the available amount of each group, times a number and powers of sizes."""
 
 
-def _cuts(source: Source) -> Iterator[Amount]:
+def _segment_bound(source: BoundSource) -> Iterator[Value]:
     """Bounds on the number of available elements of a source: one for each cut."""
-    yield {source.group: Fraction(1)}, rational(source.alike), ()
+    yield {source.group: Fraction(1)}, rational(source.symmetric), ()
     if not source.parts:
         return
-    for choice in product(*(list(_cuts(part)) for part in source.parts)):
+    for choice in product(*(list(_segment_bound(part)) for part in source.parts)):
         groups: dict[int, Fraction] = {}
         number, sizes = rational(1), source.boxes
-        for part, power, (inner, factor, extents) in zip(source.parts, source.powers, choice, strict=True):
+        for part, power, (inner, factor, loop_bounds) in zip(source.parts, source.powers, choice, strict=True):
             if not power:
                 continue
             for group, e in inner.items():
                 groups[group] = groups.get(group, Fraction(0)) + e * power
             number = times((number, 1), (factor, power))
-            rows: Exponents = tuple((index, Fraction(-1)) for index in part.whole)
-            sizes = _sizes((sizes, 1), (extents, power), (rows, power))
+            rows: Exponents = tuple((index, Fraction(-1)) for index in part.unprojected)
+            sizes = _sizes((sizes, 1), (loop_bounds, power), (rows, power))
         yield groups, number, sizes
 
 
-def _groups(source: Source) -> Iterator[int]:
+def _groups(source: BoundSource) -> Iterator[int]:
     yield source.group
     for part in source.parts:
         yield from _groups(part)
 
 
-def _monomials(case: Case) -> list[tuple[Fraction, Powers, Exponents]]:
+def _monomials(case: BoundCase) -> list[tuple[Fraction, Powers, Exponents]]:
     """F for each cut, `number * sizes * X**degree`: degree, number and sizes. Raises BoundError."""
     weights: dict[int, int] = {}
     todo = list(case.sources)
     while todo:
         source = todo.pop()
-        if source.weight < 1 or source.alike < 1:
+        if source.weight < 1 or source.symmetric < 1:
             raise BoundError(
-                f"{source.name}: weight {source.weight}, symmetry {source.alike}: expected both to be at least 1"
+                f"{source.name}: weight {source.weight}, symmetry {source.symmetric}: expected both to be at least 1"
             )
         weights[source.group] = min(source.weight, weights.get(source.group, source.weight))
         todo.extend(source.parts)
     found = []
-    for choice in product(*(list(_cuts(source)) for source in case.sources)):
+    for choice in product(*(list(_segment_bound(source)) for source in case.sources)):
         exponents: dict[int, Fraction] = {}
         number: Powers = ()
         sizes = case.boxes
-        for power, (groups, factor, extents) in zip(case.powers, choice, strict=True):
+        for power, (groups, factor, loop_bounds) in zip(case.powers, choice, strict=True):
             for group, e in groups.items():
                 exponents[group] = exponents.get(group, Fraction(0)) + e * power
             number = times((number, 1), (factor, power))
-            sizes = _sizes((sizes, 1), (extents, power))
+            sizes = _sizes((sizes, 1), (loop_bounds, power))
         exponents = {g: e for g, e in exponents.items() if e}
         degree = sum(exponents.values(), Fraction(0))
         if degree < 1:
@@ -224,7 +224,7 @@ def _covered(
             raise BoundError(f"{what}: a source covers {', '.join(names)}: expected some of {', '.join(indices)}")
 
 
-def _sound(case: Case) -> bool:
+def _sound(case: BoundCase) -> bool:
     """Checks covers and exponents; whether the largest cut bounds the points (otherwise only the sum of cuts does)."""
     pairs = [(s.covers, p) for s, p in zip(case.sources, case.powers, strict=True)]
     _covered(case.box, case.indices, pairs, case.boxes)
@@ -235,7 +235,7 @@ def _sound(case: Case) -> bool:
         source, outer = todo.pop()
         if not source.parts:
             continue
-        indices = (*source.covers, *source.whole, *source.other)
+        indices = (*source.covers, *source.unprojected, *source.other)
         _covered(source.name, indices, [(p.covers, e) for p, e in zip(source.parts, source.powers, strict=True)],
                  source.boxes)  # fmt: skip
         # If the array and one of its parts each have a group of their own, memory can be moved from one to the other.
@@ -252,29 +252,30 @@ def _sound(case: Case) -> bool:
     return best
 
 
-def derive(case: Case) -> Claim:
+def derive(case: BoundCase) -> BoundClaim:
     """The bound that the points, sources and exponents of a case prove, whatever it claims.
 
     Raises BoundError where they prove none.
 
-    >>> sides = (Source("A", ("i", "k"), 0), Source("B", ("k", "j"), 1), Source("C", ("i", "j"), 2))
-    >>> half, none = Fraction(1, 2), Claim("least", ())
-    >>> case = Case("product", ("i", "j", "k"), sides, (half,) * 3, (), 1, Fraction(2), none)
+    >>> sides = (BoundSource("A", ("i", "k"), 0), BoundSource("B", ("k", "j"), 1), BoundSource("C", ("i", "j"), 2))
+    >>> half, none = Fraction(1, 2), BoundClaim("least", ())
+    >>> case = BoundCase("product", ("i", "j", "k"), sides, (half,) * 3, (), 1, Fraction(2), none)
     >>> found = derive(case).monomials[0]
     >>> approximate(found.coefficient), found.capacity, [n for n, e in found.sizes if e == 1]
     (2.0, Fraction(-1, 2), ['i', 'j', 'k'])
     """
-    if case.begins not in (1, 2) or case.alike < 1 or len(case.powers) != len(case.sources):
+    if case.begins not in (1, 2) or case.symmetric < 1 or len(case.powers) != len(case.sources):
         raise BoundError(
-            f"{case.box}: begins {case.begins}, symmetry {case.alike}, {len(case.powers)} exponents: expected 1 or 2, "
+            f"{case.box}: begins {case.begins}, symmetry {case.symmetric}, {len(case.powers)} exponents: expected "
+            f"1 or 2, "
             f"1 or more, and {len(case.sources)}"
         )
     best = _sound(case)
     cuts = _monomials(case)
     points: Exponents = tuple((i, Fraction(1)) for i in case.indices)
-    share = rational(Fraction(1, case.alike))
+    share = rational(Fraction(1, case.symmetric))
     if case.step is None:
-        return Claim("difference", _crossing(case, cuts, points, best))
+        return BoundClaim("difference", _crossing(case, cuts, points, best))
     if case.step <= 0:
         raise BoundError(f"{case.box}: a step of {case.step}: expected a positive one")
     found = []
@@ -282,11 +283,11 @@ def derive(case: Case) -> Claim:
         reach = rational(case.begins + case.step)
         coefficient = times((share, 1), (rational(case.step), 1), (number, -1), (reach, -degree))
         found.append(Monomial(coefficient, 1 - degree, _sizes((points, 1), (sizes, -1))))
-    return Claim("least" if best or len(found) == 1 else "together", tuple(found))
+    return BoundClaim("least" if best or len(found) == 1 else "together", tuple(found))
 
 
 def _crossing(
-    case: Case, cuts: list[tuple[Fraction, Powers, Exponents]], points: Exponents, best: bool
+    case: BoundCase, cuts: list[tuple[Fraction, Powers, Exponents]], points: Exponents, best: bool
 ) -> tuple[Monomial, Monomial]:
     """The bound at the T where two cuts are equal: X = (F1/F2 without X)**(1/(degree2 - degree1)), T = X - M."""
     if len(cuts) != 2 or not best or cuts[0][0] == cuts[1][0]:
@@ -294,7 +295,7 @@ def _crossing(
     (low, first, small), (high, second, large) = sorted(cuts, key=lambda cut: cut[0])
     power = 1 / (high - low)
     number, sizes = times((first, power), (second, -power)), _sizes((small, power), (large, -power))
-    share = rational(Fraction(1, case.alike))
+    share = rational(Fraction(1, case.symmetric))
     gain = Monomial(
         times((share, 1), (first, -1), (number, 1 - low)),
         Fraction(0),
@@ -308,7 +309,7 @@ def _crossing(
     return gain, loss
 
 
-def check(case: Case) -> None:
+def check(case: BoundCase) -> None:
     """Raises BoundError unless the case proves at least what it claims."""
     shown = derive(case)
     claimed = case.claim
@@ -325,7 +326,7 @@ def check(case: Case) -> None:
 # -- numbers -------------------------------------------------------------------------------------------------------
 
 
-def evaluate(case: Case, sizes: Mapping[str, int], capacity: Fraction) -> Fraction | float:
+def evaluate(case: BoundCase, sizes: Mapping[str, int], capacity: Fraction) -> Fraction | float:
     """The claimed bound at these sizes of its indices: a fraction where that is exact, else a float rounded down."""
     values = [_value(m, sizes, capacity) for m in case.claim.monomials]
     result: Fraction | float
@@ -335,7 +336,7 @@ def evaluate(case: Case, sizes: Mapping[str, int], capacity: Fraction) -> Fracti
         result = _down(1 / sum(1 / float(v) for v in values))
     else:
         result = _down(float(values[0])) - float(values[1]) * (1 + _SLACK)
-    left = 1 - sum((Fraction(1, sizes[n]) for n in case.apart), Fraction(0))
+    left = 1 - sum((Fraction(1, sizes[n]) for n in case.disjoint), Fraction(0))
     if isinstance(result, Fraction) or left == 1:
         return result * left if isinstance(result, Fraction) else result
     return _down(float(result) * float(left)) if left > 0 else Fraction(0)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catdiag.bounds.dataflow import Act, Flow, affine
+from catdiag.bounds.dataflow import Flow, FlowOperation, affine
 from catdiag.category.index_maps import Expr, leaves
-from catdiag.category.integer_polynomial import ONE, Amount
+from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.ops import Einsum, Generic, Map, Reduce, Reindex, Rename, View
 
-Counts = dict[str, Amount]
+Counts = dict[str, IntPolynomial]
 """For each axis of an array, how many indices are certain to be needed (in all combinations)."""
 
 
@@ -23,7 +23,7 @@ class Needed:
 
     array: str
     direction: str
-    elements: Amount
+    elements: IntPolynomial
     width: int
 
 
@@ -33,10 +33,10 @@ def needed(
     """The transfers that every schedule makes at least; widths by array name (1 where not given)."""
     given = {flow.root(w) for w in flow.inputs}
     # An input that is returned unchanged is in slow memory already.
-    counts = {w: _whole(flow, w) for w in flow.outputs if flow.root(w) not in given}
+    counts = {w: _entire(flow, w) for w in flow.outputs if flow.root(w) not in given}
     for act in reversed(flow.acts):
-        have = [counts[w] for w in act.makes if w in counts]
-        if not have or not act.sure:
+        have = [counts[w] for w in act.results if w in counts]
+        if not have or not act.unconditional:
             continue
         for k, w in enumerate(act.reads):
             found = _read(flow, act, k, have[0])
@@ -53,27 +53,27 @@ def needed(
     # Each result is saved as an array of its own, even if it equals another.
     for w, name in zip(flow.outputs, names, strict=True):
         if flow.root(w) not in given:
-            result.append(Needed(name, "save", _total(_whole(flow, w)), outputs.get(name, 1)))
+            result.append(Needed(name, "save", _total(_entire(flow, w)), outputs.get(name, 1)))
     return tuple(result)
 
 
-def _whole(flow: Flow, wire: int) -> Counts:
+def _entire(flow: Flow, wire: int) -> Counts:
     found: Counts = {}
     for (name, _), extent in flow.arrays[wire].axes.items():
-        found[name] = found.get(name, ONE) * Amount.of(extent.size)
+        found[name] = found.get(name, ONE) * IntPolynomial.of(extent.size)
     return found
 
 
-def _total(counts: Counts) -> Amount:
+def _total(counts: Counts) -> IntPolynomial:
     total = ONE
     for amount in counts.values():
         total = total * amount
     return total
 
 
-def _read(flow: Flow, act: Act, k: int, made: Counts) -> Counts | None:
+def _read(flow: Flow, act: FlowOperation, k: int, made: Counts) -> Counts | None:
     """The part of read `k` of a box that is needed for a part of its result; None where nothing is certain."""
-    op, own = act.box.op, _whole(flow, act.reads[k])
+    op, own = act.box.op, _entire(flow, act.reads[k])
     if isinstance(op, (Map, Einsum, Reduce)):
         return {name: made.get(name, size) for name, size in own.items()}
     if isinstance(op, Rename):
@@ -82,11 +82,11 @@ def _read(flow: Flow, act: Act, k: int, made: Counts) -> Counts | None:
     if isinstance(op, Generic):
         return own
     if isinstance(op, Reindex):
-        every = _whole(flow, act.makes[0])
+        every = _entire(flow, act.results[0])
         result = {name: made.get(name, size) for name, size in own.items()}
-        given = [a.name for a in op.given()]
+        given = [a.name for a in op.added_axes()]
         full = all(made[n] == every[n] for n in given)
-        for axis in op.taken()[k]:
+        for axis in op.removed_axes()[k]:
             if op.kind == "split":
                 total = ONE
                 for n in given:
@@ -104,8 +104,8 @@ def _read(flow: Flow, act: Act, k: int, made: Counts) -> Counts | None:
     return None
 
 
-def _viewed(flow: Flow, act: Act, op: View, k: int, made: Counts, own: Counts) -> Counts | None:
-    every = _whole(flow, act.makes[0])
+def _viewed(flow: Flow, act: FlowOperation, op: View, k: int, made: Counts, own: Counts) -> Counts | None:
+    every = _entire(flow, act.results[0])
     if k >= len(op.reads):
         # An index array is read wherever an element is, if the only read mentions it.
         mentioned = len(op.reads) == 1 and any(("w", k) in leaves(e) for _, e in op.reads[0].at)

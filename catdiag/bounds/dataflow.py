@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Diagram, Graph, inline
 from catdiag.category.index_maps import Expr, read_off
-from catdiag.category.ops import Box, Einsum, Fold, Group, Map, Reduce, Reindex, Rename, View, einsum_box
+from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, Reindex, Rename, View, einsum_box
 from catdiag.category.types import Axis, Size, Ty
 from catdiag.schedule.liveness import is_view
 
@@ -27,7 +27,7 @@ Index = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Extent:
+class FlowAxis:
     """The length of an atom, and the loops of which it is a block."""
 
     size: Size
@@ -35,36 +35,36 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Array:
+class FlowArray:
     """An array of the flow.
 
-    `maker` is the place of the box that makes it (-1: an input, or a state at the start of an iteration), `loops` are
-    the loops around that box. Its elements may differ along the axes in `varies`. Along the axes of a set in `tangled`,
-    elements at different indices may coincide, as in overlapping access regions.
+    `producer` is the place of the box that makes it (-1: an input, or a state at the start of an iteration), `loops`
+    are the loops around that box. Its elements may differ along the axes in `varies`. Along the axes of a set in
+    `aliased`, elements at different indices may coincide, as in overlapping access regions.
     """
 
-    axes: Mapping[Atom, Extent]
-    maker: int
+    axes: Mapping[Atom, FlowAxis]
+    producer: int
     loops: tuple[int, ...]
     name: str
     varies: frozenset[Atom] = frozenset()
-    tangled: frozenset[frozenset[Atom]] = frozenset()
+    aliased: frozenset[frozenset[Atom]] = frozenset()
 
 
 @dataclass(frozen=True)
-class Act:
-    """A box of the flow at its place; `sure` says that it certainly runs at every index."""
+class FlowOperation:
+    """A box of the flow at its place; `unconditional` says that it certainly runs at every index."""
 
     place: int
     box: Box
     reads: tuple[int, ...]
-    makes: tuple[int, ...]
+    results: tuple[int, ...]
     loops: tuple[int, ...]
-    sure: bool
+    unconditional: bool
 
 
 @dataclass(frozen=True)
-class Turn:
+class FlowLoop:
     """A loop: its states at the start and at the end of an iteration.
 
     `merged` says for each state whether the merge of partial states keeps it at the same index.
@@ -80,15 +80,15 @@ class Turn:
 class Flow:
     """The data-flow graph of a diagram."""
 
-    arrays: list[Array] = field(default_factory=list)
-    acts: list[Act] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
+    arrays: list[FlowArray] = field(default_factory=list)
+    acts: list[FlowOperation] = field(default_factory=list)
+    loops: list[FlowLoop] = field(default_factory=list)
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
 
     def root(self, wire: int) -> int:
         """The array that this one renames or shows in another layout."""
-        while (place := self.arrays[wire].maker) >= 0 and is_view(self.acts[place].box):
+        while (place := self.arrays[wire].producer) >= 0 and is_view(self.acts[place].box):
             wire = self.acts[place].reads[0]
         return wire
 
@@ -98,20 +98,20 @@ class Flow:
         Gives these coordinates and the arrays on the path between the two; none of either where the state is not
         carried.
         """
-        turn = self.turns[loop]
-        places = [k for k, end in enumerate(turn.ends) if end == wire]
-        if not places or not all(turn.merged[k] for k in places):
+        flow_loop = self.loops[loop]
+        places = [k for k, end in enumerate(flow_loop.ends) if end == wire]
+        if not places or not all(flow_loop.merged[k] for k in places):
             return frozenset(), frozenset()
-        start = turn.starts[places[0]]
+        start = flow_loop.starts[places[0]]
         if start == wire:
             return frozenset(self.arrays[wire].axes), frozenset((wire,))
-        same = {atom: (_text(atom),) for atom in self.arrays[wire].axes}
+        same = {atom: (_path_text(atom),) for atom in self.arrays[wire].axes}
         found = trace(self, wire, same, down_to=start)
         if start not in found:
             return frozenset(), frozenset()
         kept = found[start].coordinates
-        atoms = frozenset(a for a, shown in kept.items() if shown == (_text(a),))
-        return atoms, way(found, start)
+        atoms = frozenset(a for a, shown in kept.items() if shown == (_path_text(a),))
+        return atoms, path(found, start)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Seen:
     before: int
 
 
-def way(found: Mapping[int, Seen], wire: int) -> frozenset[int]:
+def path(found: Mapping[int, Seen], wire: int) -> frozenset[int]:
     """The arrays of the path that led to one."""
     passed: list[int] = []
     while wire >= 0:
@@ -131,7 +131,7 @@ def way(found: Mapping[int, Seen], wire: int) -> frozenset[int]:
     return frozenset(passed)
 
 
-def _text(atom: Atom) -> str:
+def _path_text(atom: Atom) -> str:
     return atom[0] if atom[1] == 0 else f"{atom[0]}.{atom[1]}"
 
 
@@ -139,11 +139,11 @@ def _text(atom: Atom) -> str:
 
 
 @dataclass
-class _Frame:
+class _FlowFrame:
     graph: Graph
     place: int
     wires: list[int]
-    scope: Mapping[str, Extent]
+    scope: Mapping[str, FlowAxis]
     loops: tuple[int, ...]
     sure: bool
     closes: int = -1
@@ -153,10 +153,10 @@ def flow_of(diagram: Diagram) -> Flow:
     """The flow of a diagram, with named boxes, groups and loops inlined."""
     flow = Flow()
     for name, ty in zip(diagram.input_names, diagram.dom, strict=True):
-        axes = _extents(ty.axes, {})
-        flow.arrays.append(Array(axes, -1, (), name, frozenset(axes)))
+        axes = _loop_bounds(ty.axes, {})
+        flow.arrays.append(FlowArray(axes, -1, (), name, frozenset(axes)))
     flow.inputs = tuple(range(len(flow.arrays)))
-    frames = [_Frame(inline(diagram).graph, 0, list(flow.inputs), {}, (), True)]
+    frames = [_FlowFrame(inline(diagram).graph, 0, list(flow.inputs), {}, (), True)]
     while True:
         frame = frames[-1]
         opened = False
@@ -165,14 +165,14 @@ def flow_of(diagram: Diagram) -> Flow:
             frame.place += 1
             reads = tuple(frame.wires[w] for w in node.inputs)
             op = node.box.op
-            if isinstance(op, Group):
+            if isinstance(op, GroupOp):
                 sizes = {a.name: a for ty in (*node.box.cod, *node.box.dom) for a in ty.axes}
                 scope = {**frame.scope, **{s: _extent(sizes[a].size, frame.scope) for a, s in op.tiles if a in sizes}}
-                frames.append(_Frame(inline(op.body).graph, 0, list(reads), scope, frame.loops, frame.sure))
+                frames.append(_FlowFrame(inline(op.body).graph, 0, list(reads), scope, frame.loops, frame.sure))
                 opened = True
                 break
-            if isinstance(op, Fold):
-                frames.append(_turn(flow, node.box, op, reads, frame))
+            if isinstance(op, FoldOp):
+                frames.append(_loop_flow(flow, node.box, op, reads, frame))
                 opened = True
                 break
             frame.wires.extend(_act(flow, *_summed_first(flow, node.box, reads, frame), frame))
@@ -181,27 +181,29 @@ def flow_of(diagram: Diagram) -> Flow:
         frames.pop()
         outputs = [frame.wires[w] for w in frame.graph.outputs]
         if frame.closes >= 0:
-            turn = flow.turns[frame.closes]
-            flow.turns[frame.closes] = Turn(turn.starts, tuple(outputs), turn.merged, turn.components)
+            flow_loop = flow.loops[frame.closes]
+            flow.loops[frame.closes] = FlowLoop(
+                flow_loop.starts, tuple(outputs), flow_loop.merged, flow_loop.components
+            )
         if not frames:
             flow.outputs = tuple(outputs)
             return flow
         frames[-1].wires.extend(outputs)
 
 
-def _act(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> tuple[int, ...]:
+def _act(flow: Flow, box: Box, reads: tuple[int, ...], frame: _FlowFrame) -> tuple[int, ...]:
     """Adds a box to the flow, and returns the arrays that it makes."""
-    made = _made(flow, box, reads, frame)
+    made = _produced(flow, box, reads, frame)
     place = len(flow.acts)
     makes = tuple(range(len(flow.arrays), len(flow.arrays) + len(made)))
     for axes in made:
         varies, tangled = _varies(flow, box, reads, axes)
-        flow.arrays.append(Array(axes, place, frame.loops, box.name, varies, tangled))
-    flow.acts.append(Act(place, box, reads, makes, frame.loops, frame.sure))
+        flow.arrays.append(FlowArray(axes, place, frame.loops, box.name, varies, tangled))
+    flow.acts.append(FlowOperation(place, box, reads, makes, frame.loops, frame.sure))
     return makes
 
 
-def _summed_first(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> tuple[Box, tuple[int, ...]]:
+def _summed_first(flow: Flow, box: Box, reads: tuple[int, ...], frame: _FlowFrame) -> tuple[Box, tuple[int, ...]]:
     """A product of several arrays, each of them first summed over axes that no other array and not the result has.
 
     A schedule may do that: it takes fewer products than the contraction of all arrays at once.
@@ -219,20 +221,20 @@ def _summed_first(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -
     return Box(box.op, Ty(*types), box.cod, box.line), tuple(left)
 
 
-def _turn(flow: Flow, box: Box, op: Fold, reads: tuple[int, ...], frame: _Frame) -> _Frame:
+def _loop_flow(flow: Flow, box: Box, op: FoldOp, reads: tuple[int, ...], frame: _FlowFrame) -> _FlowFrame:
     """The frame of a loop's step, on whole axes; its states at the start of an iteration are new arrays."""
-    number = len(flow.turns)
+    number = len(flow.loops)
     size = next((a.size for ty in box.dom for a in ty.axes if a.name == op.axis), op.axis)
     whole = _extent(size, frame.scope)
-    scope = {**frame.scope, op.block: Extent(whole.size, whole.loops | {number})}
+    scope = {**frame.scope, op.block: FlowAxis(whole.size, whole.loops | {number})}
     starts = tuple(range(len(flow.arrays), len(flow.arrays) + len(box.cod)))
     loops = (*frame.loops, number)
     for ty in box.cod:
-        axes = _extents(ty.axes, frame.scope)
-        flow.arrays.append(Array(axes, -1, loops, "state", frozenset(axes)))
+        axes = _loop_bounds(ty.axes, frame.scope)
+        flow.arrays.append(FlowArray(axes, -1, loops, "state", frozenset(axes)))
     merged = tuple(op.parts is None or _merges(op.merge, k, len(box.cod)) for k in range(len(box.cod)))
-    flow.turns.append(Turn(starts, (), merged, op.components))
-    sure = frame.sure and op.extent is None and not op.asks
+    flow.loops.append(FlowLoop(starts, (), merged, op.components))
+    sure = frame.sure and op.bounds is None and not op.tests_blocks
     # A streamed array gets a name of its own in the loop, where its axis is marked as a block.
     taps: dict[int, int] = {}
     for w, ty in zip(reads, box.dom, strict=True):
@@ -240,12 +242,12 @@ def _turn(flow: Flow, box: Box, op: Fold, reads: tuple[int, ...], frame: _Frame)
         if ty.axis(op.axis) is None or w in taps:
             continue
         taps[w] = len(flow.arrays)
-        blocks = {a: Extent(e.size, e.loops | {number}) if a[0] == op.axis else e for a, e in array.axes.items()}
+        blocks = {a: FlowAxis(e.size, e.loops | {number}) if a[0] == op.axis else e for a, e in array.axes.items()}
         tap = Box(Rename(), Ty(ty), Ty(ty))
-        flow.acts.append(Act(len(flow.acts), tap, (w,), (taps[w],), loops, sure))
-        flow.arrays.append(replace(array, axes=blocks, maker=len(flow.acts) - 1, loops=loops))
+        flow.acts.append(FlowOperation(len(flow.acts), tap, (w,), (taps[w],), loops, sure))
+        flow.arrays.append(replace(array, axes=blocks, producer=len(flow.acts) - 1, loops=loops))
     reads = tuple(taps.get(w, w) for w in reads)
-    return _Frame(inline(op.step).graph, 0, [*starts, *reads], scope, loops, sure, number)
+    return _FlowFrame(inline(op.step).graph, 0, [*starts, *reads], scope, loops, sure, number)
 
 
 def _merges(merge: Diagram, k: int, states: int) -> bool:
@@ -253,7 +255,7 @@ def _merges(merge: Diagram, k: int, states: int) -> bool:
     flow = flow_of(merge)
     end = flow.outputs[k]
     axes = flow.arrays[end].axes
-    same = {atom: (_text(atom),) for atom in axes}
+    same = {atom: (_path_text(atom),) for atom in axes}
     for start in (flow.inputs[k], flow.inputs[states + k]):
         found = trace(flow, end, same, down_to=start)
         if start != end and (start not in found or len(found[start].coordinates) < len(axes)):
@@ -261,43 +263,43 @@ def _merges(merge: Diagram, k: int, states: int) -> bool:
     return True
 
 
-def _extent(size: Size, scope: Mapping[str, Extent]) -> Extent:
+def _extent(size: Size, scope: Mapping[str, FlowAxis]) -> FlowAxis:
     """A size in terms of the whole diagram's sizes, and the loops whose blocks it mentions."""
     todo: list[tuple[Size, bool]] = [(size, False)]
-    done: list[Extent] = []
+    done: list[FlowAxis] = []
     while todo:
         item, ready = todo.pop()
         if isinstance(item, tuple):
             if ready:
                 right, left = done.pop(), done.pop()
-                done.append(Extent((item[0], left.size, right.size), left.loops | right.loops))
+                done.append(FlowAxis((item[0], left.size, right.size), left.loops | right.loops))
             else:
                 todo += ((item, True), (item[2], False), (item[1], False))
         else:
-            done.append(scope.get(item, Extent(item)) if isinstance(item, str) else Extent(item))
+            done.append(scope.get(item, FlowAxis(item)) if isinstance(item, str) else FlowAxis(item))
     return done[0]
 
 
-def _extents(axes: Collection[Axis], scope: Mapping[str, Extent]) -> dict[Atom, Extent]:
-    found: dict[Atom, Extent] = {}
+def _loop_bounds(axes: Collection[Axis], scope: Mapping[str, FlowAxis]) -> dict[Atom, FlowAxis]:
+    found: dict[Atom, FlowAxis] = {}
     for axis in axes:
         for k, part in enumerate(axis.parts if axis.kind == "product" else (axis,)):
             found[axis.name, k] = _extent(part.size, scope)
     return found
 
 
-def _made(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> list[dict[Atom, Extent]]:
+def _produced(flow: Flow, box: Box, reads: tuple[int, ...], frame: _FlowFrame) -> list[dict[Atom, FlowAxis]]:
     """The axes of a box's results: those of its operands where they are preserved, else those of its type."""
-    result: list[dict[Atom, Extent]] = []
+    result: list[dict[Atom, FlowAxis]] = []
     for ty in box.cod:
-        axes = _extents(ty.axes, frame.scope)
-        known: dict[str, dict[Atom, Extent]] = {}
+        axes = _loop_bounds(ty.axes, frame.scope)
+        known: dict[str, dict[Atom, FlowAxis]] = {}
         pairs = dict(box.op.pairs) if isinstance(box.op, Rename) else {}
         for w in reads:
             for (name, k), extent in flow.arrays[w].axes.items():
                 known.setdefault(pairs.get(name, name), {})[pairs.get(name, name), k] = extent
-        given = {a.name for a in box.op.given()} if isinstance(box.op, (Reindex, View)) else set()
-        inherited: dict[Atom, Extent] = {}
+        given = {a.name for a in box.op.added_axes()} if isinstance(box.op, (Reindex, View)) else set()
+        inherited: dict[Atom, FlowAxis] = {}
         for axis in ty.axes:
             own = {atom: e for atom, e in axes.items() if atom[0] == axis.name}
             inherited |= own if axis.name in given else known.get(axis.name, own)
@@ -310,12 +312,12 @@ def _made(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> list[d
 
 
 def _varies(
-    flow: Flow, box: Box, reads: tuple[int, ...], axes: Mapping[Atom, Extent]
+    flow: Flow, box: Box, reads: tuple[int, ...], axes: Mapping[Atom, FlowAxis]
 ) -> tuple[frozenset[Atom], frozenset[frozenset[Atom]]]:
     """The axes along which elements of a box's result may differ, and sets of axes along which they may coincide."""
     arrays = [flow.arrays[w] for w in reads]
     varies = {a for array in arrays for a in array.varies}
-    tangled = {group for array in arrays for group in array.tangled}
+    tangled = {group for array in arrays for group in array.aliased}
     op = box.op
     new: dict[Atom, set[Atom]] = {}
     if isinstance(op, Rename):
@@ -324,10 +326,10 @@ def _varies(
     elif isinstance(op, Reindex) and op.kind in ("split", "merge"):
         new = {a: {b} for a, b in _across(op)}
     elif isinstance(op, Reindex):
-        given = {a for a in axes if a[0] in {axis.name for axis in op.given()}}
-        new = {(axis.name, 0): given for taken in op.taken() for axis in taken}
+        given = {a for a in axes if a[0] in {axis.name for axis in op.added_axes()}}
+        new = {(axis.name, 0): given for taken in op.removed_axes() for axis in taken}
     elif isinstance(op, View):
-        made = {a for a in axes if a[0] in {axis.name for axis in op.made}}
+        made = {a for a in axes if a[0] in {axis.name for axis in op.index_axes}}
         for read in op.reads:
             for name, e in read.at:
                 known = affine(e)
@@ -343,7 +345,7 @@ def _varies(
 
 
 NOWHERE: Atom = ("", 0)
-"""An atom in `Array.tangled` that stands for an index array, or for index arithmetic that is not affine."""
+"""An atom in `FlowArray.aliased` that stands for an index array, or for index arithmetic that is not affine."""
 
 
 def _across(op: Reindex) -> list[tuple[Atom, Atom]]:
@@ -356,11 +358,11 @@ def _across(op: Reindex) -> list[tuple[Atom, Atom]]:
 
 
 def back(
-    act: Act, shown: Mapping[Atom, Index], k: int, axes: Collection[Atom], apart: Collection[str]
+    act: FlowOperation, shown: Mapping[Atom, Index], k: int, axes: Collection[Atom], disjoint: Collection[str]
 ) -> dict[Atom, Index] | None:
     """The coordinates of read `k` of a box, given those of its result.
 
-    None where an element of the result need not read an element of that operand at all. Indices in `apart` are
+    None where an element of the result need not read an element of that operand at all. Indices in `disjoint` are
     preferred as the fixed ones.
     """
     op = act.box.op
@@ -387,13 +389,13 @@ def back(
                 continue
             if any((name, 0) not in shown or len(shown[name, 0]) != 1 for name in signs):
                 continue
-            order = sorted(signs, key=lambda name: (shown[name, 0][0] in apart, name))
+            order = sorted(signs, key=lambda name: (shown[name, 0][0] in disjoint, name))
             found[atom] = tuple(shown[name, 0][0] for name in order)
         return found
     return None
 
 
-def on(act: Act, shown: Mapping[Atom, Index], axes: Collection[Atom]) -> dict[Atom, Index] | None:
+def on(act: FlowOperation, shown: Mapping[Atom, Index], axes: Collection[Atom]) -> dict[Atom, Index] | None:
     """The coordinates of a box's result, given those of an operand every element of which contributes to the result."""
     op = act.box.op
     if isinstance(op, (Map, Einsum, Reduce)):
@@ -446,7 +448,7 @@ def trace(
     shown: Mapping[Atom, Index],
     *,
     whole: bool = False,
-    apart: Collection[str] = (),
+    disjoint: Collection[str] = (),
     down_to: int = -1,
 ) -> dict[int, Seen]:
     """All arrays met on the way back from one, each by the path that keeps the most coordinates.
@@ -456,12 +458,12 @@ def trace(
     wanted = {index[0] for index in shown.values()}
     found = {wire: Seen(dict(shown), -1)}
     for w in range(wire, down_to, -1):
-        place = flow.arrays[w].maker
-        if w not in found or place < 0 or not flow.acts[place].sure:
+        place = flow.arrays[w].producer
+        if w not in found or place < 0 or not flow.acts[place].unconditional:
             continue
         act = flow.acts[place]
         for k, v in enumerate(act.reads):
-            kept = back(act, found[w].coordinates, k, flow.arrays[v].axes, apart)
+            kept = back(act, found[w].coordinates, k, flow.arrays[v].axes, disjoint)
             if kept is None or not _passes(flow, act, v):
                 continue
             count = len({index[0] for index in kept.values()})
@@ -473,10 +475,10 @@ def trace(
     return found
 
 
-def _passes(flow: Flow, reader: Act, wire: int) -> bool:
+def _passes(flow: Flow, reader: FlowOperation, wire: int) -> bool:
     """Whether a reader outside a split loop reads a state that the merge of parts keeps at the same index."""
-    left = [flow.turns[f] for f in flow.arrays[wire].loops if f not in reader.loops]
-    return all(m for turn in left for end, m in zip(turn.ends, turn.merged, strict=True) if end == wire)
+    left = [flow.loops[f] for f in flow.arrays[wire].loops if f not in reader.loops]
+    return all(m for flow_loop in left for end, m in zip(flow_loop.ends, flow_loop.merged, strict=True) if end == wire)
 
 
 def downstream(flow: Flow, wire: int, shown: Mapping[Atom, Index]) -> tuple[Mapping[Atom, Index], frozenset[int]]:
@@ -487,15 +489,15 @@ def downstream(flow: Flow, wire: int, shown: Mapping[Atom, Index]) -> tuple[Mapp
     """
     found: dict[int, Seen] = {wire: Seen(dict(shown), -1)}
     passed: dict[int, frozenset[int]] = {wire: frozenset((wire,))}
-    for place in range(max(flow.arrays[wire].maker, 0), len(flow.acts)):
+    for place in range(max(flow.arrays[wire].producer, 0), len(flow.acts)):
         act = flow.acts[place]
-        if not act.sure:
+        if not act.unconditional:
             continue
         for v in dict.fromkeys(act.reads):
-            if v not in found or flow.arrays[v].maker >= place:
+            if v not in found or flow.arrays[v].producer >= place:
                 continue
             left = _leaving(flow, v, act.loops, found[v].coordinates)
-            for w in act.makes if left is not None else ():
+            for w in act.results if left is not None else ():
                 assert left is not None
                 kept = on(act, left[0], flow.arrays[w].axes)
                 if kept and (w not in found or len(kept) > len(found[w].coordinates)):

@@ -17,13 +17,22 @@ from fractions import Fraction
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from catdiag.bounds.bound_certificate import BoundError, Case, Claim, Monomial, approximate, check, derive, evaluate
+from catdiag.bounds.bound_certificate import (
+    BoundCase,
+    BoundClaim,
+    BoundError,
+    Monomial,
+    approximate,
+    check,
+    derive,
+    evaluate,
+)
 from catdiag.bounds.compulsory_traffic import Needed, needed
 from catdiag.bounds.dataflow import flow_of
-from catdiag.bounds.reuse import Candidate, Reader, vertices
-from catdiag.bounds.segments import Lifetime, check_lifetime, lifetimes, live_bound
+from catdiag.bounds.reuse import Candidate, SourceReader, vertices
+from catdiag.bounds.segments import Lifetime, check_lifetime, lifetime_bound, lifetimes
 from catdiag.category.diagram import diagram_of, inline
-from catdiag.category.integer_polynomial import Amount, symbol
+from catdiag.category.integer_polynomial import IntPolynomial, symbol
 from catdiag.category.ops import Map
 from catdiag.category.types import Size, size_symbols, size_value
 from catdiag.schedule.kernel_analysis import Dtype, output_names, widths_of
@@ -44,13 +53,13 @@ _WINS = 2
 
 
 @dataclass(frozen=True)
-class Term:
+class BoundTerm:
     """One proved bound: its `kind`, the box whose points it counts, its `value`, and its certificate."""
 
     kind: str
     box: str
     value: Expr
-    case: Case | Lifetime
+    case: BoundCase | Lifetime
     sizes: Mapping[str, Size]
 
     def check(self) -> None:
@@ -65,7 +74,7 @@ class Term:
         capacity = Fraction(capacity)
         lengths = {n: size_value(e, sizes) for n, e in self.sizes.items()}
         if isinstance(self.case, Lifetime):
-            found: Fraction = live_bound(self.case, lengths, capacity, lambda f: f)
+            found: Fraction = lifetime_bound(self.case, lengths, capacity, lambda f: f)
             return found
         return evaluate(self.case, lengths, capacity)
 
@@ -81,7 +90,7 @@ class LowerBound(AsHTML):
 
     bound: Expr
     compulsory: Expr
-    terms: tuple[Term, ...]
+    terms: tuple[BoundTerm, ...]
     arrays: tuple[Needed, ...]
     conditions: tuple[Expr, ...]
     assumptions: tuple[str, ...]
@@ -95,7 +104,7 @@ class LowerBound(AsHTML):
     """All sizes of the diagram, in the bound or not."""
 
     @property
-    def certificate(self) -> tuple[Case | Lifetime, ...]:
+    def certificate(self) -> tuple[BoundCase | Lifetime, ...]:
         """The certificates of the terms, for the checkers in `catdiag.bounds`: `bound_certificate`, `segments`."""
         return tuple(term.case for term in self.terms)
 
@@ -262,9 +271,9 @@ def lower_bound(
     known_limit = Fraction(int(exact.p), int(exact.q)) if exact.is_Rational else None
     if known_limit is not None and known_limit < 0:
         raise SizeError(f"the capacity is {capacity}, which is negative: expected a number of 0 or more, or a symbol")
-    reader = Reader(flow, widths, names)
+    reader = SourceReader(flow, widths, names)
     candidates = list(reader.candidates())
-    cases: list[tuple[Candidate, Case | Lifetime]] = [(c, case) for c in candidates for case in _cases(c)]
+    cases: list[tuple[Candidate, BoundCase | Lifetime]] = [(c, case) for c in candidates for case in _cases(c)]
     if not recompute:
         plain = [c for c in candidates if c.plain and c.begins == 1]
         cases += [(c, case) for c in plain for case in lifetimes(c.box, c.sources)]
@@ -273,15 +282,15 @@ def lower_bound(
     put = {symbol(name): n for name, n in (sizes or {}).items()}
     if put:
         compulsory = compulsory.subs(put, simultaneous=True)
-        terms = tuple(Term(t.kind, t.box, t.value.subs(put, simultaneous=True), t.case, t.sizes) for t in terms)
+        terms = tuple(BoundTerm(t.kind, t.box, t.value.subs(put, simultaneous=True), t.case, t.sizes) for t in terms)
     bound = sympy.Max(compulsory, *(t.value for t in terms), evaluate=False) if terms else compulsory
     known = sorted(flow_sizes(flow) - set(sizes or {}))
     conditions = tuple(sympy.Ge(symbol(n), 1, evaluate=False) for n in known)
     kinds = [t.kind for t in terms]
     kind = CHAIN if CHAIN in kinds else CONTRACTION if kinds else COMPULSORY
     unit = "values" if dtype is None else "bytes"
-    masks = any(isinstance(act.box.op, Map) and act.box.op.fn == "where" for act in flow.acts if act.sure)
-    words = assumptions(recompute, masks, not all(act.sure for act in flow.acts))
+    masks = any(isinstance(act.box.op, Map) and act.box.op.fn == "where" for act in flow.acts if act.unconditional)
+    words = assumptions(recompute, masks, not all(act.unconditional for act in flow.acts))
     return LowerBound(bound, compulsory, terms, arrays, conditions, words, kind, unit, limit, recompute,
                       dict(sizes or {}), known_limit, _axes(diagram, flow))  # fmt: skip
 
@@ -296,7 +305,7 @@ def _axes(diagram: Diagram, flow: Any) -> tuple[str, ...]:
 
 def flow_sizes(flow: Any) -> set[str]:
     """The size symbols of the arrays of a flow."""
-    return {s for array in flow.arrays for e in array.axes.values() for s in Amount.of(e.size).symbols()}
+    return {s for array in flow.arrays for e in array.axes.values() for s in IntPolynomial.of(e.size).symbols()}
 
 
 def _capacity(used: set[str]) -> Expr:
@@ -311,7 +320,7 @@ def _capacity(used: set[str]) -> Expr:
 # -- certificates --------------------------------------------------------------------------------------------------
 
 
-def _cases(candidate: Candidate) -> Iterator[Case]:
+def _cases(candidate: Candidate) -> Iterator[BoundCase]:
     """The cases of a candidate: exponents at the vertices of the covering polytope, and steps that suit their cuts."""
     corners = vertices(candidate.indices, [s.covers for s in candidate.sources])
     middles: dict[tuple[Fraction, Any], list[tuple[Fraction, ...]]] = {}
@@ -328,7 +337,7 @@ def _cases(candidate: Candidate) -> Iterator[Case]:
         kept = [(s, p) for s, p in zip(candidate.sources, powers, strict=True) if p]
         if not kept:
             continue
-        trial = Case(
+        trial = BoundCase(
             candidate.box,
             candidate.indices,
             tuple(s for s, _ in kept),
@@ -336,9 +345,9 @@ def _cases(candidate: Candidate) -> Iterator[Case]:
             boxes,
             candidate.begins,
             Fraction(1),
-            Claim("least", ()),
-            candidate.alike,
-            candidate.apart,
+            BoundClaim("least", ()),
+            candidate.symmetric,
+            candidate.disjoint,
         )
         try:
             shown = derive(trial)
@@ -355,14 +364,14 @@ def _cases(candidate: Candidate) -> Iterator[Case]:
             yield replace(found, claim=derive(found))
 
 
-def _term(candidate: Candidate, case: Case | Lifetime, capacity: Expr) -> Term:
+def _term(candidate: Candidate, case: BoundCase | Lifetime, capacity: Expr) -> BoundTerm:
     import sympy
 
     sizes = dict(candidate.sizes)
     if isinstance(case, Lifetime):
         check_lifetime(case)
-        lengths = {n: Amount.of(e).expr() for n, e in sizes.items()}
-        return Term(CHAIN, candidate.box, live_bound(case, lengths, capacity, _rational), case, sizes)
+        lengths = {n: IntPolynomial.of(e).expr() for n, e in sizes.items()}
+        return BoundTerm(CHAIN, candidate.box, lifetime_bound(case, lengths, capacity, _rational), case, sizes)
     check(case)
     values = [_expression(m, sizes, capacity) for m in case.claim.monomials]
     if case.claim.kind == "least":
@@ -371,10 +380,10 @@ def _term(candidate: Candidate, case: Case | Lifetime, capacity: Expr) -> Term:
         value = 1 / sympy.Add(*(1 / v for v in values))
     else:
         value = values[0] - values[1]
-    if case.apart:
-        value = value * (1 - sympy.Add(*(1 / Amount.of(sizes[n]).expr() for n in case.apart)))
+    if case.disjoint:
+        value = value * (1 - sympy.Add(*(1 / IntPolynomial.of(sizes[n]).expr() for n in case.disjoint)))
     kind = CHAIN if any(s.parts for s in case.sources) else CONTRACTION
-    return Term(kind, candidate.box, value, case, sizes)
+    return BoundTerm(kind, candidate.box, value, case, sizes)
 
 
 def _rational(f: Fraction) -> Expr:
@@ -387,7 +396,7 @@ def _expression(monomial: Monomial, sizes: Mapping[str, Size], capacity: Expr) -
     import sympy
 
     factors = [_rational(base) ** _rational(e) for base, e in monomial.coefficient]
-    factors += [Amount.of(sizes[n]).expr() ** _rational(e) for n, e in monomial.sizes]
+    factors += [IntPolynomial.of(sizes[n]).expr() ** _rational(e) for n, e in monomial.sizes]
     return sympy.Mul(*factors, capacity ** _rational(monomial.capacity))
 
 
@@ -395,14 +404,14 @@ def _expression(monomial: Monomial, sizes: Mapping[str, Size], capacity: Expr) -
 
 
 def _chosen(
-    cases: Sequence[tuple[Candidate, Case | Lifetime]], arrays: Sequence[Needed]
-) -> list[tuple[Candidate, Case | Lifetime]]:
+    cases: Sequence[tuple[Candidate, BoundCase | Lifetime]], arrays: Sequence[Needed]
+) -> list[tuple[Candidate, BoundCase | Lifetime]]:
     """A few of the cases: at random sizes, the largest of them is nearly as large as the largest of all.
 
     Leaving one out makes the bound smaller, never wrong.
     """
     random = Random(0)
-    names = sorted({s for c, _ in cases for size in c.sizes.values() for s in Amount.of(size).symbols()}
+    names = sorted({s for c, _ in cases for size in c.sizes.values() for s in IntPolynomial.of(size).symbols()}
                    | {s for n in arrays for s in n.elements.symbols()})  # fmt: skip
     widest = max((n.width for n in arrays), default=1)
     draws = []
@@ -426,13 +435,13 @@ def _chosen(
 
 
 def _roughly(
-    candidate: Candidate, case: Case | Lifetime, lengths: Mapping[Size, Sequence[int]], capacities: Sequence[float]
+    candidate: Candidate, case: BoundCase | Lifetime, lengths: Mapping[Size, Sequence[int]], capacities: Sequence[float]
 ) -> list[float]:
     """The claim of a case in floating point, at each draw of lengths and capacity."""
     sizes = candidate.sizes
     if isinstance(case, Lifetime):
         return [
-            float(live_bound(case, {n: lengths[s][k] for n, s in sizes.items()}, capacity, float))
+            float(lifetime_bound(case, {n: lengths[s][k] for n, s in sizes.items()}, capacity, float))
             for k, capacity in enumerate(capacities)
         ]
     logs = {s: [math.log(n) for n in lengths[s]] for s in sizes.values()}
@@ -451,5 +460,5 @@ def _roughly(
             value = 1 / sum(1 / v for v in values)
         else:
             value = values[0] - values[1]
-        found.append(value * (1 - sum(1 / lengths[sizes[n]][k] for n in case.apart)))
+        found.append(value * (1 - sum(1 / lengths[sizes[n]][k] for n in case.disjoint)))
     return found

@@ -15,8 +15,8 @@ from fractions import Fraction
 from itertools import combinations, permutations
 from math import factorial, prod
 
-from catdiag.bounds.bound_certificate import Exponents, Source
-from catdiag.bounds.dataflow import Act, Atom, Flow, Index, Seen, downstream, trace, way
+from catdiag.bounds.bound_certificate import BoundSource, Exponents
+from catdiag.bounds.dataflow import Atom, Flow, FlowOperation, Index, Seen, downstream, path, trace
 from catdiag.category.ops import Einsum, Map, Reduce
 from catdiag.category.types import Size
 from catdiag.schedule.element_widths import Widths
@@ -30,16 +30,16 @@ SOURCES = 5
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSource:
     """A source, the origin of its values (`base`), and its coordinates there (`at`, or None if some are not plain).
 
-    A coordinate that is not plain determines an index only where the indices `given` are fixed.
+    A coordinate that is not plain determines an index only where the indices `is_input` are fixed.
     """
 
-    source: Source
+    source: BoundSource
     base: tuple[object, ...]
     at: tuple[tuple[Atom, str], ...] | None
-    given: frozenset[str] = frozenset()
+    is_input: frozenset[str] = frozenset()
     plain: bool = True
 
 
@@ -52,28 +52,28 @@ class Candidate:
 
     box: str
     indices: tuple[str, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[BoundSource, ...]
     begins: int
     sizes: Mapping[str, Size]
-    alike: int = 1
-    apart: tuple[str, ...] = ()
+    symmetric: int = 1
+    disjoint: tuple[str, ...] = ()
     plain: bool = True
 
 
 @dataclass(frozen=True)
-class _Shares:
+class _SourceShares:
     """The symmetries of a box.
 
     At most `points` points are one product. `results` multiplies the available elements of the result. The indices in
-    `apart` must differ from others.
+    `disjoint` must differ from others.
     """
 
     points: int = 1
     results: int = 1
-    apart: tuple[str, ...] = ()
+    disjoint: tuple[str, ...] = ()
 
 
-class Reader:
+class SourceReader:
     """Derives the cases of one diagram from its flow."""
 
     def __init__(self, flow: Flow, widths: Widths, outputs: Sequence[str]) -> None:
@@ -87,8 +87,8 @@ class Reader:
             width = widths.outputs.get(n, 1)
             self.saved[w] = min(width, self.saved.get(w, width))
         self.named: dict[int, int] = {}
-        for turn in flow.turns:
-            for name, *wires in zip(turn.components, turn.starts, turn.ends, strict=False):
+        for flow_loop in flow.loops:
+            for name, *wires in zip(flow_loop.components, flow_loop.starts, flow_loop.ends, strict=False):
                 self.named |= {w: widths.named[name] for w in wires if name in widths.named}
 
     def weight(self, wires: frozenset[int]) -> int:
@@ -101,10 +101,10 @@ class Reader:
         found = [v for v in (self.saved.get(wire), self.named.get(wire)) if v is not None]
         root = self.flow.root(wire)
         array = self.flow.arrays[root]
-        if array.maker < 0:
+        if array.producer < 0:
             return min([*found, self.fixed.get(root, self.widths.between)])
-        act = self.flow.acts[array.maker]
-        made = self.widths.made_by(act.box, act.box.cod[act.makes.index(root)])
+        act = self.flow.acts[array.producer]
+        made = self.widths.by_producer(act.box, act.box.cod[act.results.index(root)])
         return min([*found, made, self.widths.between])
 
     def path(self, wires: frozenset[int]) -> int:
@@ -120,8 +120,8 @@ class Reader:
         shown: Mapping[Atom, Index],
         loops: tuple[int, ...],
         depth: int = 0,
-        apart: Sequence[str] = (),
-    ) -> Found | None:
+        disjoint: Sequence[str] = (),
+    ) -> FoundSource | None:
         """An array as a source, or None.
 
         It is an input if a path keeps all coordinates `shown`, else an array that is made, else an input with the
@@ -130,41 +130,47 @@ class Reader:
         if not shown:
             return None
         flow = self.flow
-        met = trace(flow, wire, shown, whole=True, apart=apart)
+        met = trace(flow, wire, shown, whole=True, disjoint=disjoint)
         starts = [w for w in flow.inputs if w in met]
         if starts:
-            return self._lone(min(starts, key=lambda w: (max(map(len, met[w].coordinates.values())), w)), met)
-        made = self._made(met, loops, depth) if depth < DEPTH else None
+            return self._single_source(min(starts, key=lambda w: (max(map(len, met[w].coordinates.values())), w)), met)
+        made = self._produced(met, loops, depth) if depth < DEPTH else None
         if made is not None:
             return made
-        some = trace(flow, wire, shown, apart=apart)
+        some = trace(flow, wire, shown, disjoint=disjoint)
         starts = [w for w in flow.inputs if w in some and some[w].coordinates]
         if not starts:
             return None
-        return self._lone(max(starts, key=lambda w: (len({i[0] for i in some[w].coordinates.values()}), -w)), some)
+        return self._single_source(
+            max(starts, key=lambda w: (len({i[0] for i in some[w].coordinates.values()}), -w)), some
+        )
 
-    def _lone(self, start: int, met: Mapping[int, Seen]) -> Found:
-        at, wires = met[start].coordinates, way(met, start)
+    def _single_source(self, start: int, met: Mapping[int, Seen]) -> FoundSource:
+        at, wires = met[start].coordinates, path(met, start)
         covers = tuple(dict.fromkeys(index[0] for index in at.values()))
         plain = tuple(sorted((a, i[0]) for a, i in at.items())) if all(len(i) == 1 for i in at.values()) else None
         name = self.flow.arrays[start].name
         given = frozenset(n for index in at.values() for n in index[1:])
-        return Found(
-            Source(name, covers, self.path(wires), self.weight(wires)), ("input", start), plain, given, not given
+        return FoundSource(
+            BoundSource(name, covers, self.path(wires), self.weight(wires)), ("input", start), plain, given, not given
         )
 
-    def _made(self, met: Mapping[int, Seen], loops: tuple[int, ...], depth: int) -> Found | None:
+    def _produced(self, met: Mapping[int, Seen], loops: tuple[int, ...], depth: int) -> FoundSource | None:
         """The source that a box computes, at the end of a path that keeps all coordinates."""
         flow = self.flow
         for w in sorted(met):
-            place = flow.arrays[w].maker
-            if place < 0 or not flow.acts[place].sure or not isinstance(flow.acts[place].box.op, (Map, Einsum, Reduce)):
+            place = flow.arrays[w].producer
+            if (
+                place < 0
+                or not flow.acts[place].unconditional
+                or not isinstance(flow.acts[place].box.op, (Map, Einsum, Reduce))
+            ):
                 continue
             act, at = flow.acts[place], met[w].coordinates
             if any(v in met for v in act.reads) or any(len(i) != 1 for i in at.values()):
                 continue
             ended, passed = self._ended(w, act.loops, loops)
-            parts: list[Source] = []
+            parts: list[BoundSource] = []
             bases: list[tuple[object, ...]] = []
             plain = True
             for v in act.reads:
@@ -178,17 +184,26 @@ class Reader:
             if chosen is None:
                 continue
             twins = self._twins(place)
-            wires = way(met, w) | passed | {v for twin in twins for v in self.flow.acts[twin].makes}
-            alike = len(twins) * _exchanges(bases)
-            source = Source(flow.arrays[w].name, covers, self.path(wires), self.weight(wires), (), (), tuple(parts),
-                            *chosen, alike)  # fmt: skip
+            wires = path(met, w) | passed | {v for twin in twins for v in self.flow.acts[twin].results}
+            symmetric = len(twins) * _exchanges(bases)
+            source = BoundSource(
+                flow.arrays[w].name,
+                covers,
+                self.path(wires),
+                self.weight(wires),
+                (),
+                (),
+                tuple(parts),
+                *chosen,
+                symmetric,
+            )
             where = tuple(sorted((a, i[0]) for a, i in at.items()))
-            return Found(source, ("made", *sorted(bases, key=repr)), where, plain=plain)
+            return FoundSource(source, ("made", *sorted(bases, key=repr)), where, plain=plain)
         return None
 
     def _part(
         self, v: int, at: Mapping[Atom, Index], made: int, loops: tuple[int, ...], ended: frozenset[int], depth: int
-    ) -> Found | None:
+    ) -> FoundSource | None:
         """An operand of an array that is made: its indices that the result has, and those summed over to the end."""
         names: dict[Atom, Index] = {}
         whole: dict[str, Size] = {}
@@ -201,7 +216,7 @@ class Reader:
         if found is None:
             return None
         rows = {i[0] for i in at.values()}
-        if not found.given <= {*rows, *whole}:
+        if not found.is_input <= {*rows, *whole}:
             return None
         self.sizes |= whole
         return replace(found, source=_split(found.source, rows, set(whole)))
@@ -219,7 +234,7 @@ class Reader:
         for f in inside:
             if f in loops:
                 continue
-            for end in self.flow.turns[f].ends:
+            for end in self.flow.loops[f].ends:
                 axes = self.flow.arrays[end].axes
                 kept, passed = self.flow.handed_on(f, end)
                 if kept == frozenset(axes) and wire in trace(
@@ -235,7 +250,7 @@ class Reader:
         """The boxes that combine several arrays, each with the ways in which its result may be counted."""
         seen: set[tuple[object, ...]] = set()
         for act in self.flow.acts:
-            if not act.sure or not isinstance(act.box.op, (Map, Einsum, Reduce)):
+            if not act.unconditional or not isinstance(act.box.op, (Map, Einsum, Reduce)):
                 continue
             spaces = [self.flow.arrays[w].axes for w in act.reads]
             atoms = {a: e.size for axes in spaces for a, e in axes.items()}
@@ -245,16 +260,16 @@ class Reader:
                 continue
             for candidate in self._of_box(act, atoms):
                 sizes = tuple(sorted(candidate.sizes.items(), key=repr))
-                key = (sizes, candidate.sources, candidate.begins, candidate.alike)
+                key = (sizes, candidate.sources, candidate.begins, candidate.symmetric)
                 if key not in seen:
                     seen.add(key)
                     yield candidate
 
-    def _of_box(self, act: Act, atoms: Mapping[Atom, Size]) -> Iterator[Candidate]:
-        flow, made = self.flow, act.makes[0]
+    def _of_box(self, act: FlowOperation, atoms: Mapping[Atom, Size]) -> Iterator[Candidate]:
+        flow, made = self.flow, act.results[0]
         result = flow.arrays[made]
         summed = [label(a) for a in atoms if a not in result.axes]
-        operands: list[Found | None] = []
+        operands: list[FoundSource | None] = []
         for w in act.reads:
             shown: dict[Atom, Index] = {a: (label(a),) for a in flow.arrays[w].axes}
             operands.append(self.source(w, shown, act.loops, 0, summed))
@@ -266,11 +281,11 @@ class Reader:
             return
         shown = {a: (label(a),) for a in result.axes}
         ends, passed = downstream(flow, made, shown)
-        results: list[tuple[Source | None, int]] = []
+        results: list[tuple[BoundSource | None, int]] = []
         if ends:
             covers = tuple(dict.fromkeys(i[0] for i in ends.values()))
-            passed |= {v for twin in self._twins(act.place) for v in flow.acts[twin].makes}
-            end = Source("result", covers, self.path(passed), self.weight(passed), alike=shares.results)
+            passed |= {v for twin in self._twins(act.place) for v in flow.acts[twin].results}
+            end = BoundSource("result", covers, self.path(passed), self.weight(passed), symmetric=shares.results)
             results.append((end, 1))
         if len(ends) < len(shown):
             whole = self._finished(act, known, shown, shares.results)
@@ -283,22 +298,24 @@ class Reader:
                 sizes = {**used, **{label(a): s for a, s in atoms.items()}}
                 indices = tuple(label(a) for a in atoms)
                 plain = all(f.plain for f in known)
-                yield Candidate(name, indices, sources, begins, sizes, shares.points, shares.apart, plain)
+                yield Candidate(name, indices, sources, begins, sizes, shares.points, shares.disjoint, plain)
 
-    def _finished(self, act: Act, known: Sequence[Found], shown: Mapping[Atom, Index], alike: int) -> Source | None:
+    def _finished(
+        self, act: FlowOperation, known: Sequence[FoundSource], shown: Mapping[Atom, Index], symmetric: int
+    ) -> BoundSource | None:
         """The result as a source: finished within the segment from whole rows, or in fast memory at an end of it."""
         rows = {i[0] for i in shown.values()}
         spaces = [self.flow.arrays[w].axes for w in act.reads]
         sums = {label(a) for axes in spaces for a, e in axes.items() if not e.loops & set(act.loops)} - rows
-        parts = [_split(found.source, rows, sums) for found in known if found.given <= rows | sums]
+        parts = [_split(found.source, rows, sums) for found in known if found.is_input <= rows | sums]
         covers = tuple(i[0] for i in shown.values())
         chosen = cover(covers, [p.covers for p in parts]) if covers else None
         if chosen is None:
             return None
-        own = frozenset(v for twin in self._twins(act.place) for v in self.flow.acts[twin].makes)
-        return Source("result", covers, self.path(own), self.weight(own), (), (), tuple(parts), *chosen, alike)
+        own = frozenset(v for twin in self._twins(act.place) for v in self.flow.acts[twin].results)
+        return BoundSource("result", covers, self.path(own), self.weight(own), (), (), tuple(parts), *chosen, symmetric)
 
-    def _joined(self, sources: Sequence[Source]) -> tuple[Source, ...]:
+    def _joined(self, sources: Sequence[BoundSource]) -> tuple[BoundSource, ...]:
         """The sources with one group for all that share arrays, numbered in order."""
         numbers: list[int] = []
         todo = list(sources)
@@ -316,14 +333,16 @@ class Reader:
         for k, (_, members) in enumerate(sorted(groups, key=lambda g: min(map(numbers.index, g[1])))):
             order |= dict.fromkeys(members, k)
 
-        def renumbered(source: Source) -> Source:
+        def renumbered(source: BoundSource) -> BoundSource:
             return replace(source, group=order[source.group], parts=tuple(map(renumbered, source.parts)))
 
         return tuple(map(renumbered, sources))
 
     # -- symmetries: equal products --------------------------------------------------------------------------------
 
-    def _shares(self, act: Act, operands: Sequence[Found | None], atoms: Mapping[Atom, Size]) -> _Shares | None:
+    def _shares(
+        self, act: FlowOperation, operands: Sequence[FoundSource | None], atoms: Mapping[Atom, Size]
+    ) -> _SourceShares | None:
         """How many points may be one product, by symmetry or because elements coincide; None where it is not known.
 
         Two operands may be equal arrays if they have the same origin. Where their coordinates are plain, only
@@ -332,8 +351,8 @@ class Reader:
         arrays = [self.flow.arrays[w] for w in act.reads]
         if len(arrays) > OPERANDS:
             return None
-        tangled = {group for array in arrays for group in array.tangled}
-        exact = {a for array in arrays for a in array.varies - frozenset().union(*array.tangled)}
+        tangled = {group for array in arrays for group in array.aliased}
+        exact = {a for array in arrays for a in array.varies - frozenset().union(*array.aliased)}
         varied = {a for array in arrays for a in array.varies}
         if varied != set(atoms) or any(len(group - exact) > 1 for group in tangled):
             return None
@@ -346,12 +365,12 @@ class Reader:
         swaps = [t for t in permutations(count) if all(bases[k] == bases[t[k]] for k in count)][1:]
         twins = len(self._twins(act.place))
         if not swaps:
-            return _Shares(1, twins)
-        weak = _Shares(len(swaps) + 1, twins * (len(swaps) + 1))
+            return _SourceShares(1, twins)
+        weak = _SourceShares(len(swaps) + 1, twins * (len(swaps) + 1))
         others = (twins - 1) * (len(swaps) + 1)
         sizes = {label(a): s for a, s in atoms.items()}
         # Pairs of indices that must differ: where they are equal, more products may coincide.
-        order, apart = 1, dict[frozenset[str], str]()
+        order, disjoint = 1, dict[frozenset[str], str]()
         for swap in swaps:
             images: dict[str, str] = {}
             differ: frozenset[str] | None = None
@@ -373,8 +392,8 @@ class Reader:
                 order += 1
             pair = differ or moved
             if pair is not None:
-                apart.setdefault(pair, min(pair))
-        return _Shares(1, order + others, tuple(apart.values()))
+                disjoint.setdefault(pair, min(pair))
+        return _SourceShares(1, order + others, tuple(disjoint.values()))
 
     def _twins(self, place: int) -> tuple[int, ...]:
         """The boxes that may compute the same products or sums as one, itself included.
@@ -384,7 +403,7 @@ class Reader:
         if not self.twins:
             by_key: dict[tuple[object, ...], list[int]] = {}
             for act in self.flow.acts:
-                if act.sure and (_outer(self.flow, act) or isinstance(act.box.op, Reduce)):
+                if act.unconditional and (_outer(self.flow, act) or isinstance(act.box.op, Reduce)):
                     bases = []
                     for w in act.reads:
                         shown: dict[Atom, Index] = {a: (label(a),) for a in self.flow.arrays[w].axes}
@@ -402,10 +421,10 @@ class Reader:
         starts = [w for w in self.flow.inputs if w in met]
         if starts:
             return ("input", min(starts, key=lambda w: (max(map(len, met[w].coordinates.values()), default=0), w)))
-        made = [w for w in met if self.flow.arrays[w].maker >= 0]
+        made = [w for w in met if self.flow.arrays[w].producer >= 0]
         if not made:
             return None
-        act = self.flow.acts[self.flow.arrays[min(made)].maker]
+        act = self.flow.acts[self.flow.arrays[min(made)].producer]
         return ("made", *sorted(set().union(*(self._origins(v) for v in act.reads))))
 
     def _origins(self, wire: int) -> set[int]:
@@ -416,9 +435,9 @@ class Reader:
             w = todo.pop()
             if w not in seen:
                 seen.add(w)
-                place = self.flow.arrays[w].maker
+                place = self.flow.arrays[w].producer
                 todo.extend(self.flow.acts[place].reads if place >= 0 else ())
-        return {w for w in seen if self.flow.arrays[w].maker < 0}
+        return {w for w in seen if self.flow.arrays[w].producer < 0}
 
 
 def label(atom: Atom) -> str:
@@ -430,12 +449,15 @@ def label(atom: Atom) -> str:
     return f"{atom[0]}.{atom[1]}" if atom[0].startswith("(") else atom[0]
 
 
-def _split(source: Source, rows: set[str], sums: set[str]) -> Source:
+def _split(source: BoundSource, rows: set[str], sums: set[str]) -> BoundSource:
     """A source as a part: the indices that name a row, those along the row, and the others."""
     covers = tuple(n for n in source.covers if n in rows)
     whole = tuple(n for n in source.covers if n in sums)
     return replace(
-        source, covers=covers, whole=whole, other=tuple(n for n in source.covers if n not in rows and n not in sums)
+        source,
+        covers=covers,
+        unprojected=whole,
+        other=tuple(n for n in source.covers if n not in rows and n not in sums),
     )
 
 
@@ -448,7 +470,7 @@ def _mixed(spaces: Sequence[Mapping[Atom, object]]) -> bool:
     return any(len(n) > 1 for n in count.values())
 
 
-def _outer(flow: Flow, act: Act) -> bool:
+def _outer(flow: Flow, act: FlowOperation) -> bool:
     """Whether a box combines arrays none of which has all axes."""
     spaces = [set(flow.arrays[w].axes) for w in act.reads]
     return isinstance(act.box.op, (Map, Einsum)) and all(axes < set().union(*spaces) for axes in spaces)
@@ -459,12 +481,12 @@ def _exchanges(bases: Sequence[tuple[object, ...]]) -> int:
     return prod(factorial(sum(a == b for b in bases)) for k, a in enumerate(bases) if a not in bases[:k])
 
 
-def _mentioned(sources: Sequence[Source]) -> set[str]:
+def _mentioned(sources: Sequence[BoundSource]) -> set[str]:
     found: set[str] = set()
     todo = list(sources)
     while todo:
         source = todo.pop()
-        found.update((*source.covers, *source.whole, *(n for n, _ in source.boxes)))
+        found.update((*source.covers, *source.unprojected, *(n for n, _ in source.boxes)))
         todo.extend(source.parts)
     return found
 

@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from catdiag.bounds.bound_certificate import BoundError, Powers, Source, at_most, rational, times
+from catdiag.bounds.bound_certificate import BoundError, BoundSource, Powers, at_most, rational, times
 
 Length = tuple[int, tuple[str, ...]]
 """The size of one array's part of a row: bytes per value (or 1), and the indices whose sizes are multiplied."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowCover:
     """Rows named by the indices `covers`; `lengths` are the parts of each array, all of different `groups`.
 
     Arrays of one group have values in common.
@@ -40,27 +40,28 @@ class Rows:
 class Lifetime:
     """Values named by `indices`, the rows needed to make and use one, and exponents with which rows cover the indices.
 
-    The `claim`: F at 2 M is at most `claim * M**sum(powers) / product of lengths**powers`. `alike` and `weight` are as
-    in `catdiag.bounds.bound_certificate.Source`.
+    The `claim`: F at 2 M is at most `claim * M**sum(powers) / product of lengths**powers`. `symmetric` and `weight` are
+    as in `catdiag.bounds.bound_certificate.BoundSource`.
     """
 
     box: str
     indices: tuple[str, ...]
-    rows: tuple[Rows, ...]
+    rows: tuple[RowCover, ...]
     powers: tuple[int, ...]
     claim: Powers
-    alike: int = 1
+    symmetric: int = 1
     weight: int = 1
 
 
 def derive_lifetime(case: Lifetime) -> Powers:
     """The factor that a case proves, whatever it claims. Raises BoundError where it proves none.
 
-    >>> rows = (Rows(("q",), ((1, ("d",)), (1, ("v",))), (0, 1)), Rows(("x",), ((1, ("d",)), (1, ("v",))), (2, 3)))
+    >>> rows = (RowCover(("q",), ((1, ("d",)), (1, ("v",))), (0, 1)), RowCover(("x",), ((1, ("d",)), (1, ("v",))), (2,
+    ...     3)))
     >>> derive_lifetime(Lifetime("scores", ("q", "x"), rows, (1, 1), ()))       # 2**2 / 4
     ()
     """
-    if len(case.rows) != len(case.powers) or case.alike < 1 or case.weight < 1:
+    if len(case.rows) != len(case.powers) or case.symmetric < 1 or case.weight < 1:
         raise BoundError(f"{case.box}: {len(case.rows)} kinds of rows, {len(case.powers)} exponents")
     groups = [g for r in case.rows for g in r.groups]
     if len(set(groups)) != len(groups) or any(len(r.groups) != len(r.lengths) or not r.groups for r in case.rows):
@@ -82,14 +83,14 @@ def check_lifetime(case: Lifetime) -> None:
         raise BoundError(f"{case.box}: claims that fewer values are live in a segment than is shown")
 
 
-def lifetimes(box: str, sources: Sequence[Source]) -> Iterator[Lifetime]:
+def lifetimes(box: str, sources: Sequence[BoundSource]) -> Iterator[Lifetime]:
     """The cases of a box that reads a computed value: one for each such operand whose rows are all known."""
     for made in sources:
         if not made.parts or made.other or any(p.other or p.parts for p in made.parts):
             continue
         rows: dict[tuple[str, ...], dict[int, Length]] = {}
         for part in made.parts:
-            rows.setdefault(part.covers, {}).setdefault(part.group, (part.weight, part.whole))
+            rows.setdefault(part.covers, {}).setdefault(part.group, (part.weight, part.unprojected))
         for other in sources:
             if other is not made and not other.parts:
                 shared = tuple(n for n in other.covers if n in made.covers)
@@ -99,11 +100,11 @@ def lifetimes(box: str, sources: Sequence[Source]) -> Iterator[Lifetime]:
         groups = [g for lengths in rows.values() for g in lengths]
         if len(set(groups)) != len(groups) or made.group in groups:
             continue
-        kinds = [Rows(covers, tuple(lengths.values()), tuple(lengths)) for covers, lengths in rows.items()]
+        kinds = [RowCover(covers, tuple(lengths.values()), tuple(lengths)) for covers, lengths in rows.items()]
         chosen = _cover(made.covers, kinds)
         if chosen is None:
             continue
-        case = Lifetime(box, made.covers, tuple(chosen), (1,) * len(chosen), (), made.alike, made.weight)
+        case = Lifetime(box, made.covers, tuple(chosen), (1,) * len(chosen), (), made.symmetric, made.weight)
         try:
             shown = derive_lifetime(case)
         except BoundError:
@@ -116,9 +117,9 @@ def _same(covers: tuple[str, ...], rows: Mapping[tuple[str, ...], object]) -> tu
     return next((known for known in rows if set(known) == set(covers)), covers)
 
 
-def _cover(indices: Sequence[str], kinds: Sequence[Rows]) -> list[Rows] | None:
+def _cover(indices: Sequence[str], kinds: Sequence[RowCover]) -> list[RowCover] | None:
     """A few kinds of rows that name all indices, chosen greedily by their number of indices; None if there are none."""
-    left, chosen = set(indices), list[Rows]()
+    left, chosen = set(indices), list[RowCover]()
     for kind in sorted(kinds, key=lambda k: (-len(k.covers), k.covers)):
         if left & set(kind.covers):
             chosen.append(kind)
@@ -126,7 +127,7 @@ def _cover(indices: Sequence[str], kinds: Sequence[Rows]) -> list[Rows] | None:
     return None if left else chosen
 
 
-def live_bound(case: Lifetime, sizes: Mapping[str, Any], capacity: Any, number: Callable[[Fraction], Any]) -> Any:
+def lifetime_bound(case: Lifetime, sizes: Mapping[str, Any], capacity: Any, number: Callable[[Fraction], Any]) -> Any:
     """The bound, in values or bytes: a number, or an expression; `number` converts a fraction."""
     factor, points = number(Fraction(1)), number(Fraction(1))
     for base, e in case.claim:
@@ -142,4 +143,4 @@ def live_bound(case: Lifetime, sizes: Mapping[str, Any], capacity: Any, number: 
                 product = product * sizes[n]
             total = total + product
         inside = inside / total**power
-    return points / (inside + number(Fraction(case.alike, case.weight)))
+    return points / (inside + number(Fraction(case.symmetric, case.weight)))

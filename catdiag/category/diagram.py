@@ -29,7 +29,7 @@ from typing import Any, Protocol
 from catdiag.category.graph import Graph as Graph
 from catdiag.category.graph import Node as Node
 from catdiag.category.graph import of_arrays
-from catdiag.category.ops import Box, Call, Generic, Group, bodies, check_box
+from catdiag.category.ops import Box, Call, Generic, GroupOp, bodies, check_box
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.util.display import AsProgram
 from catdiag.util.errors import AxisError, TypeMismatch, require
@@ -278,11 +278,11 @@ def nested_beyond(diagram: Diagram, most: int) -> bool:
 
 def is_large(diagram: Diagram) -> bool:
     """Whether a diagram has more boxes and wires, bodies included, than one reads."""
-    boxes, wires, nesting = _extent(diagram)
+    boxes, wires, nesting = _size_and_depth(diagram)
     return boxes > _REPR_BOXES or wires > _REPR_WIRES or nesting > _REPR_NESTING
 
 
-def _extent(diagram: Diagram) -> tuple[int, int, int]:
+def _size_and_depth(diagram: Diagram) -> tuple[int, int, int]:
     """Boxes, wires and depth of nesting, bodies included; counting stops where `repr` has its answer."""
     boxes, wires, nesting = 0, 0, 0
     stack = [(diagram, 0)]
@@ -431,16 +431,16 @@ def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False, kern
 
 def _opened(b: Box, kernels: bool) -> Diagram | None:
     """The diagram for which a box stands by name alone, or None."""
-    named = isinstance(b.op, Call) or (kernels and isinstance(b.op, Group) and not b.op.tiles)
+    named = isinstance(b.op, Call) or (kernels and isinstance(b.op, GroupOp) and not b.op.tiles)
     return bodies(b.op)[0] if named else None
 
 
-def live(graph: Graph) -> Graph:
+def reachable(graph: Graph) -> Graph:
     """The graph without the boxes that reach no output; the others stay in order.
 
     >>> X = Ty(ArrayType((Axis("x"),)))
     >>> f, g = (Box(Generic(name), X, X) for name in "fg")
-    >>> graph = live(Graph(X, (Node(f, (0,)), Node(g, (0,))), (2,)))
+    >>> graph = reachable(Graph(X, (Node(f, (0,)), Node(g, (0,))), (2,)))
     >>> [node.box.name for node in graph.nodes], graph.outputs
     (['g'], (1,))
     """

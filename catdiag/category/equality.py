@@ -188,13 +188,13 @@ def _at_sight(left: Graph, right: Graph) -> bool | None:
         return True
     if len(left) != len(right):
         return False
-    (mine, which, reads), (theirs, other, others) = left.columns_beside(right)
+    (mine, which, reads), (theirs, other, others) = left.common_columns(right)
     if any(isinstance(b.op, NESTING) for table in (mine, theirs) for b in table):
         return None
     # The boxes of the two most often stand in the same places of both tables, but for a few: no hash is needed then.
     apart = next((k for k, (b, c) in enumerate(zip(mine, theirs, strict=False)) if b != c), None)
-    if apart is None and len(mine) == len(theirs) and _alike(which, other):
-        return True if left.outputs == right.outputs and _alike(reads, others) else None
+    if apart is None and len(mine) == len(theirs) and _equal_columns(which, other):
+        return True if left.outputs == right.outputs and _equal_columns(reads, others) else None
     if apart is not None and apart in which and mine[apart] not in theirs:
         return False
     numbers: dict[Box, int] = {}
@@ -202,9 +202,9 @@ def _at_sight(left: Graph, right: Graph) -> bool | None:
         _renumbered(places, [numbers.setdefault(b, len(numbers)) for b in table])
         for table, places in ((mine, which), (theirs, other))
     )
-    if not _alike(which, other):
+    if not _equal_columns(which, other):
         return None if _counts(which, len(numbers)) == _counts(other, len(numbers)) else False
-    return True if left.outputs == right.outputs and _alike(reads, others) else None
+    return True if left.outputs == right.outputs and _equal_columns(reads, others) else None
 
 
 def _renumbered(places: Column, numbers: list[int]) -> Column:
@@ -217,7 +217,7 @@ def _renumbered(places: Column, numbers: list[int]) -> Column:
     return np.array(numbers, dtype=np.int64)[places]
 
 
-def _alike(left: Column, right: Column) -> bool:
+def _equal_columns(left: Column, right: Column) -> bool:
     if isinstance(left, list):
         return left == right
     import numpy as np
@@ -269,11 +269,11 @@ def _same_dead(a: _Canon, b: _Canon, classes: dict[int, int]) -> bool:
     near: list[list[tuple[int, int]]] = [[] for _ in range(2 * size)]
     kinds: dict[Hashable, int] = {}
     labels: dict[tuple[int, int], int] = {}
-    colour: dict[int, int] = {}
+    color: dict[int, int] = {}
     for base, canon in ((0, a), (size, b)):
         for k, (box, sources) in enumerate(canon.dead, base):
             fixed = tuple([s if isinstance(s, int) else -1 for s in sources])
-            colour[k] = kinds.setdefault((_key(box, classes), fixed), len(kinds))
+            color[k] = kinds.setdefault((_key(box, classes), fixed), len(kinds))
             for position, source in enumerate(sources):
                 if not isinstance(source, int):
                     other = base - 1 - source[0]
@@ -281,11 +281,11 @@ def _same_dead(a: _Canon, b: _Canon, classes: dict[int, int]) -> bool:
                     near[k].append((other, 2 * label))
                     near[other].append((k, 2 * label + 1))
     matcher = _Matcher(near)
-    return matcher.match(range(size), range(size, 2 * size), colour)
+    return matcher.match(range(size), range(size, 2 * size), color)
 
 
 # A colouring: the colour of each box at hand. Edges to boxes that are not at hand do not count.
-_Colours = dict[int, int]
+_Colors = dict[int, int]
 
 
 class _Matcher:
@@ -295,17 +295,17 @@ class _Matcher:
         self.near = near
         self.work = 0
 
-    def match(self, left: Iterable[int], right: Iterable[int], colour: _Colours) -> bool:
+    def match(self, left: Iterable[int], right: Iterable[int], color: _Colors) -> bool:
         """Whether the boxes of two sides can be matched, colours and edges kept."""
         left, right = list(left), list(right)
-        if sorted([colour[k] for k in left]) != sorted([colour[k] for k in right]):
+        if sorted([color[k] for k in left]) != sorted([color[k] for k in right]):
             return False
-        if not self.refine(colour, None, frozenset(left)):
+        if not self.refine(color, None, frozenset(left)):
             return False
-        codes = _Codes(colour)
+        codes = _Codes(color)
         return bool(_run(self.code(left, codes)) == _run(self.code(right, codes)))
 
-    def refine(self, colour: _Colours, fresh: list[int] | None, left: frozenset[int]) -> bool:
+    def refine(self, color: _Colors, fresh: list[int] | None, left: frozenset[int]) -> bool:
         """Splits colours until boxes of one colour have equally many neighbours of each colour by each label.
 
         `fresh` lists the colours from which to start (all, if None). Each colour that splits hands on all
@@ -313,7 +313,7 @@ class _Matcher:
         a colour is on more boxes of one side than of the other: then nothing matches the two.
         """
         cells: dict[int, dict[int, None]] = {}
-        for k, c in colour.items():
+        for k, c in color.items():
             cells.setdefault(c, {})[k] = None
         queue = deque(cells if fresh is None else fresh)
         unused = max(cells, default=-1) + 1
@@ -324,13 +324,13 @@ class _Matcher:
             for member in cells[splitter]:
                 self.work += len(near[member])
                 for k, label in near[member]:
-                    if k in colour:
+                    if k in color:
                         touched.setdefault(k, []).append(label)
             groups: dict[int, dict[tuple[int, ...], list[int]]] = {}
             for k, seen in touched.items():
-                if len(cells[colour[k]]) > 1:
+                if len(cells[color[k]]) > 1:
                     seen.sort()
-                    groups.setdefault(colour[k], {}).setdefault(tuple(seen), []).append(k)
+                    groups.setdefault(color[k], {}).setdefault(tuple(seen), []).append(k)
             for c, by_view in groups.items():
                 cell = cells[c]
                 parts = list(by_view.values())
@@ -352,12 +352,12 @@ class _Matcher:
                     cells[new] = dict.fromkeys(part)
                     for k in part:
                         del cell[k]
-                        colour[k] = new
+                        color[k] = new
                     # If `c` still waits, so do all its parts; if not, all but the largest must.
                     queue.append(new)
         return True
 
-    def components(self, members: list[int], colour: _Colours) -> list[list[int]]:
+    def components(self, members: list[int], color: _Colors) -> list[list[int]]:
         """The connected components of the members, in order; edges to other boxes do not connect."""
         open_ = dict.fromkeys(members)
         found: list[list[int]] = []
@@ -377,21 +377,21 @@ class _Matcher:
     def code(self, members: list[int], codes: _Codes) -> _Steps:
         """The codes of the components of the members, sorted: equal codes, isomorphic components."""
         found: list[int] = []
-        colour = codes.colour
-        for component in self.components(members, colour):
-            colours = [colour[k] for k in component]
-            signature: tuple[int, ...] = tuple(sorted(colours))
+        color = codes.color
+        for component in self.components(members, color):
+            colors = [color[k] for k in component]
+            signature: tuple[int, ...] = tuple(sorted(colors))
             seen: dict[int, int] = {}
-            for c in colours:
+            for c in colors:
                 seen[c] = seen.get(c, 0) + 1
-            moving = [k for k in component if seen[colour[k]] > 1]
+            moving = [k for k in component if seen[color[k]] > 1]
             if len(moving) < len(component):
                 inner = (yield self.code(moving, codes)) if moving else ()
                 found.append(codes.of((signature, inner)))
                 continue
-            alike = codes.hard.setdefault(signature, [])
+            alike = codes.long_keys.setdefault(signature, [])
             for other, code in alike:
-                if (yield self.search(other, component, colour)):
+                if (yield self.search(other, component, color)):
                     found.append(code)
                     break
             else:
@@ -400,17 +400,17 @@ class _Matcher:
                 found.append(code)
         return tuple(sorted(found))
 
-    def search(self, left: list[int], right: list[int], colour: _Colours) -> _Steps:
+    def search(self, left: list[int], right: list[int], color: _Colors) -> _Steps:
         """Whether two connected components with the same colours, none of them on one box only, are isomorphic."""
         cells: dict[int, list[int]] = {}
         for k in left:
-            cells.setdefault(colour[k], []).append(k)
+            cells.setdefault(color[k], []).append(k)
         cell = min(cells, key=lambda c: (len(cells[c]), c))
         chosen = cells[cell][0]
         fresh = max(cells) + 1
         left_set = frozenset(left)
         for partner in right:
-            if colour[partner] != cell:
+            if color[partner] != cell:
                 continue
             self.work += len(left) + len(right)
             if self.work > WORK:
@@ -419,7 +419,7 @@ class _Matcher:
                     "ones among them, look alike and matching them takes too much work; drop them, or compare "
                     "meanings with cd.prove"
                 )
-            refined = {k: colour[k] for part in (left, right) for k in part}
+            refined = {k: color[k] for part in (left, right) for k in part}
             refined[chosen] = refined[partner] = fresh
             if not self.refine(refined, [fresh], left_set):
                 continue
@@ -432,10 +432,10 @@ class _Matcher:
 class _Codes:
     """Numbers for isomorphism classes of components under one colouring, given out as they are met."""
 
-    def __init__(self, colour: _Colours) -> None:
-        self.colour = colour
+    def __init__(self, color: _Colors) -> None:
+        self.color = color
         self.numbers: dict[Hashable, int] = {}
-        self.hard: dict[tuple[int, ...], list[tuple[list[int], int]]] = {}
+        self.long_keys: dict[tuple[int, ...], list[tuple[list[int], int]]] = {}
 
     def of(self, key: Hashable) -> int:
         return self.numbers.setdefault(key, len(self.numbers))

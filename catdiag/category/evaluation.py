@@ -24,7 +24,7 @@ SHORTEST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WireSpan:
     """Nodes `start` to `stop`. In a row each has one input and one output, which only the next one reads.
 
     `linear` says that each wire is read here for the last time. What they read is in `reads` from `at` to `end`, `wire`
@@ -46,7 +46,7 @@ class Course:
     """How a flat form is run: which of `reads` is the last to read its wire, and the spans of nodes."""
 
     last: bytes
-    spans: tuple[Span, ...]
+    spans: tuple[WireSpan, ...]
     unread: tuple[int, ...]
 
 
@@ -75,7 +75,7 @@ def evaluate(
         given = len(inputs) if isinstance(inputs, Sequence) else inputs
         raise TypeMismatch(f"the diagram has {len(graph.dom)} inputs, in a list: {given} were given")
     table, which, reads = graph.lists()
-    course = graph.kept(course_of)
+    course = graph.cached(course_of)
     acts = _functions(graph, functions)
     values: dict[int, Any] = dict(enumerate(inputs))
     for w in course.unread:
@@ -165,7 +165,7 @@ def course_of(graph: Graph) -> Course:
     if len(which) >= SHORTEST and inputs == 1 and all(single) and graph.outputs == (len(which),):  # noqa: SIM102
         # A sequence of boxes on one wire is the most common of long diagrams.
         if reads == list(range(len(which))):
-            return Course(b"\1" * len(which), (Span(0, len(which), True, False, 0, len(which), 1),), ())
+            return Course(b"\1" * len(which), (WireSpan(0, len(which), True, False, 0, len(which), 1),), ())
     if graph.has_arrays:
         import numpy as np
 
@@ -214,13 +214,13 @@ def course_of(graph: Graph) -> Course:
 
 def _spans(
     rows: list[tuple[int, int]], cuts: list[int], begin: Any, wire: Any, last: bytes, never: list[int]
-) -> tuple[Span, ...]:
+) -> tuple[WireSpan, ...]:
     """Rows, and what is between them, cut where a wire is made that nothing reads."""
     size = len(begin) - 1
     inside = dict(rows)
     edges = sorted({0, size, *(k for row in rows for k in row), *cuts})
     lost = [w for w in never if w >= wire[0]]
-    spans: list[Span] = []
+    spans: list[WireSpan] = []
     used = 0
     for start, stop in pairwise(edges):
         row = start in inside
@@ -229,6 +229,6 @@ def _spans(
         while ends < len(lost) and lost[ends] < wire[stop]:
             ends += 1
         linear = not row and 0 not in last[at:after]
-        spans.append(Span(start, stop, row, linear, at, after, int(wire[start]), tuple(lost[used:ends])))
+        spans.append(WireSpan(start, stop, row, linear, at, after, int(wire[start]), tuple(lost[used:ends])))
         used = ends
     return tuple(spans)

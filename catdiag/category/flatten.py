@@ -9,7 +9,7 @@ from catdiag.category.ops import Box
 Wires = tuple[int, ...]
 
 
-class _Frame:
+class _FlattenFrame:
     """A row of diagrams that `>>` or `@` joins, at work.
 
     In sequence, `wires` are those between the last and the next; side by side, they are the inputs of all,
@@ -35,14 +35,14 @@ def flatten(diagram: Diagram) -> Graph:
     >>> [(node.box.name, node.inputs) for node in graph.nodes], graph.outputs
     ([('f', (1,)), ('g', (0,))], (2, 3))
     """
-    made = _Columns()
+    made = _NodeColumns()
     which, reads, places = made.which, made.reads, made.places
     count = len(diagram.dom)
-    frames: list[_Frame] = []
-    frame = _Frame(SEQ, [diagram], tuple(range(count)))
+    frames: list[_FlattenFrame] = []
+    frame = _FlattenFrame(SEQ, [diagram], tuple(range(count)))
     while True:
         items, seq, wires, start, done = frame.items, frame.kind == SEQ, frame.wires, frame.start, frame.done
-        inner: _Frame | None = None
+        inner: _FlattenFrame | None = None
         for place in range(frame.place, len(items)):
             item = items[place]
             kind = item._kind
@@ -65,7 +65,7 @@ def flatten(diagram: Diagram) -> Graph:
                 # The identity's sources are a range.
                 out = feed if type(sources) is range else tuple([feed[k] for k in sources])
             elif item._graph is None:
-                inner = _Frame(kind, _row(item), feed)
+                inner = _FlattenFrame(kind, _row(item), feed)
                 frame.place = place + 1
                 break
             else:
@@ -89,7 +89,7 @@ def flatten(diagram: Diagram) -> Graph:
             frame.done.extend(result)
 
 
-class _Columns:
+class _NodeColumns:
     """The columns of a flat form, as they grow: each box once, with its place by identity."""
 
     __slots__ = ("places", "reads", "table", "which")
@@ -109,7 +109,7 @@ class _Columns:
         return known
 
 
-def _append(graph: Graph, wires: Wires, made: _Columns, count: int) -> tuple[Wires, int]:
+def _append(graph: Graph, wires: Wires, made: _NodeColumns, count: int) -> tuple[Wires, int]:
     """Puts the nodes of a flat form behind the others; gives its outputs and the next free wire."""
     table, which, reads = graph.lists()
     moved = [made.place(box) for box in table]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from catdiag.category.diagram import Diagram, Graph, Node, check_axis_free, of_graph
-from catdiag.category.ops import Box, Fold, Group, Rename, bodies, with_bodies
+from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, bodies, with_bodies
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols
 from catdiag.util.errors import AxisError, TypeMismatch, require
 
@@ -96,23 +96,23 @@ def weave(diagram: Diagram, axis: Axis, inputs: Iterable[int | str] | str | None
     ('[h x] → [h y]', True)
 
     So `weave(f >> g) = weave(f) >> weave(g)` where every wire between depends on a woven input; elsewhere the
-    right side repeats earlier, and `spread` has the law without exception. Always
+    right side repeats earlier, and `broadcast` has the law without exception. Always
     `weave(f @ g) = weave(f) @ weave(g)`. Raises AxisError if a wire has an axis of that name already, if no
     input of that name or position exists, and if a loop or group uses the size of the axis for its own blocks.
     """
-    return _pad(*spread(diagram, axis, _positions(diagram, inputs)), axis)
+    return _pad(*broadcast(diagram, axis, _positions(diagram, inputs)), axis)
 
 
-def spread(diagram: Diagram, axis: Axis, inputs: Iterable[int]) -> tuple[Diagram, tuple[bool, ...]]:
+def broadcast(diagram: Diagram, axis: Axis, inputs: Iterable[int]) -> tuple[Diagram, tuple[bool, ...]]:
     """The diagram with an axis in front of the inputs at the given positions and of all that depends on them.
 
     Gives which outputs have it, too. A functor from diagrams whose wires are marked as having the axis or not:
-    if `spread(f, a, s)` is `(F, marks)` and `t` are the marked positions, with `spread(g, a, t)` being `(G, …)`,
-    then `spread(f >> g, a, s)` is `(F >> G, …)`.
+    if `broadcast(f, a, s)` is `(F, marks)` and `t` are the marked positions, with `broadcast(g, a, t)` being `(G, …)`,
+    then `broadcast(f >> g, a, s)` is `(F >> G, …)`.
 
     >>> from catdiag.category.diagram import box
     >>> X = Ty(ArrayType())
-    >>> woven, marks = spread(box("one", Ty(), X) @ box("f", X, X), Axis("h"), [0])
+    >>> woven, marks = broadcast(box("one", Ty(), X) @ box("f", X, X), Axis("h"), [0])
     >>> str(woven), marks
     ('[h] → [] @ [h]', (False, True))
     """
@@ -185,7 +185,7 @@ def _inside(b: Box, has: tuple[bool, ...], axis: Axis) -> list[tuple[Diagram, tu
     """The bodies of a box, each with its inputs that have the axis when those of the box marked in `has` do."""
     op = b.op
     chosen = tuple([k for k, h in enumerate(has) if h])
-    if isinstance(op, Fold):
+    if isinstance(op, FoldOp):
         states = len(b.cod)
         if len(op.step.dom) != states + len(has) or len(op.state.dom) != len(has):
             raise AxisError(
@@ -200,9 +200,9 @@ def _inside(b: Box, has: tuple[bool, ...], axis: Axis) -> list[tuple[Diagram, tu
             (op.step, all_states + shifted),
             (op.merge, tuple(range(2 * states))),
             (op.state, chosen),
-            *((body, chosen) for body in (op.extent, op.live) if body is not None),
+            *((body, chosen) for body in (op.bounds, op.is_live) if body is not None),
         ]
-    elif isinstance(op, Group):
+    elif isinstance(op, GroupOp):
         own = {local for _, local in op.tiles}
         parts = [(op.body, chosen)]
     else:

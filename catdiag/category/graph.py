@@ -60,7 +60,7 @@ class Graph:
     _nodes: tuple[Node, ...] | None = field(default=None)
     _lists: Lists | None = field(default=None)
     _arrays: tuple[tuple[Box, ...], Ints, Ints] | None = field(default=None)
-    _kept: dict[object, object] | None = field(default=None)
+    _cache: dict[object, object] | None = field(default=None)
 
     def __init__(self, dom: Ty, nodes: tuple[Node, ...] | None, outputs: tuple[int, ...]) -> None:
         put = object.__setattr__
@@ -69,7 +69,7 @@ class Graph:
         put(self, "_nodes", nodes)
         put(self, "_lists", None)
         put(self, "_arrays", None)
-        put(self, "_kept", None)
+        put(self, "_cache", None)
 
     @staticmethod
     def of_columns(dom: Ty, table: Iterable[Box], which: Column, reads: Column, outputs: Iterable[int]) -> Graph:
@@ -135,18 +135,18 @@ class Graph:
             object.__setattr__(self, "_arrays", found)
         return found
 
-    def columns_beside(self, other: Graph) -> tuple[Columns, Columns]:
+    def common_columns(self, other: Graph) -> tuple[Columns, Columns]:
         """The columns of both in one form: arrays where one of them has arrays, and lists where none does."""
         if self._arrays is None and other._arrays is None:
             return self.lists(), other.lists()
         return self.arrays(), other.arrays()
 
-    def kept(self, make: Callable[[Graph], T]) -> T:
+    def cached(self, make: Callable[[Graph], T]) -> T:
         """What a function makes of this flat form: made once."""
-        known = self._kept
+        known = self._cache
         if known is None:
             known = {}
-            object.__setattr__(self, "_kept", known)
+            object.__setattr__(self, "_cache", known)
         if make not in known:
             known[make] = make(self)
         return known[make]  # type: ignore[return-value]

@@ -38,13 +38,13 @@ class Reindex:
     axis: Axis
     place: int = 0
 
-    def taken(self) -> tuple[tuple[Axis, ...], ...]:
+    def removed_axes(self) -> tuple[tuple[Axis, ...], ...]:
         """The axes that it takes from each input."""
         if self.kind == "concat":
             return tuple((p,) for p in self.axis.parts)
         return (self.axis.parts,) if self.kind == "merge" else ((self.axis,),)
 
-    def given(self) -> tuple[Axis, ...]:
+    def added_axes(self) -> tuple[Axis, ...]:
         """The axes that it gives to the output."""
         if self.kind == "slice":
             return (self.axis.parts[self.place],)
@@ -63,7 +63,7 @@ class Reindex:
     @property
     def name(self) -> str:
         """A short name for pictures and messages."""
-        return f"{self.kind}[{self.axis}{f' → {self.given()[0]}' if self.kind == 'slice' else ''}]"
+        return f"{self.kind}[{self.axis}{f' → {self.added_axes()[0]}' if self.kind == 'slice' else ''}]"
 
     def rest(self, inputs: Sequence[ArrayType], line: str | None) -> list[Axis]:
         """The axes that it leaves as they are; raises AxisError where it cannot take or give its own."""
@@ -76,17 +76,17 @@ class Reindex:
             )
         if not 0 <= self.place < len(self.axis.parts) or (self.place and self.kind != "slice"):
             raise AxisError(f"{self.kind}[{self.axis}]: axis {self.axis} has no part number {self.place}", line)
-        if len(inputs) != len(self.taken()):
-            raise TypeMismatch(f"{self.name} has {len(inputs)} inputs: expected {len(self.taken())}", line)
+        if len(inputs) != len(self.removed_axes()):
+            raise TypeMismatch(f"{self.name} has {len(inputs)} inputs: expected {len(self.removed_axes())}", line)
         kept = []
-        for array, taken in zip(inputs, self.taken(), strict=True):
+        for array, taken in zip(inputs, self.removed_axes(), strict=True):
             for axis in taken:
                 own = array.axis(axis.name)
                 if own is None or own.size != axis.size:
                     size = "" if own is None else f" of size {show_size(axis.size)}"
                     raise AxisError(f"{self.name} takes {array}, which lacks axis {axis.name!r}{size}", line)
             kept.append(_without(array, {a.name for a in taken}))
-        return _apart(self.name, union(kept, line), self.given(), line)
+        return _remaining_axes(self.name, union(kept, line), self.added_axes(), line)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Read:
 
 @dataclass(frozen=True)
 class View:
-    """An array over the axes `made`, each element of which is read at index arithmetic in their indices.
+    """An array over the axes `index_axes`, each element of which is read at index arithmetic in their indices.
 
     Input k is read as `reads[k]` says, for the first k of which all conditions hold; the last has none. An axis that
     is made and that the input has is read at the same index, unless `at` names it; all further axes are weaved. The
@@ -108,23 +108,23 @@ class View:
     the diagram is run.
     """
 
-    made: tuple[Axis, ...]
+    index_axes: tuple[Axis, ...]
     reads: tuple[Read, ...]
     fits: tuple[Cond, ...] = ()
 
-    def given(self) -> tuple[Axis, ...]:
+    def added_axes(self) -> tuple[Axis, ...]:
         """The axes that it gives to the output."""
-        return self.made
+        return self.index_axes
 
     def touches(self, name: str) -> bool:
         """Whether an axis of that name is made, or read at an expression."""
-        return any(a.name == name for a in self.made) or any(n == name for r in self.reads for n, _ in r.at)
+        return any(a.name == name for a in self.index_axes) or any(n == name for r in self.reads for n, _ in r.at)
 
     @property
     def name(self) -> str:
         """A short name for pictures and messages."""
         taken = dict.fromkeys(n for r in self.reads for n, _ in r.at)
-        return f"view[{' '.join(taken)} → {' '.join(a.name for a in self.made)}]".replace(" ]", "]")
+        return f"view[{' '.join(taken)} → {' '.join(a.name for a in self.index_axes)}]".replace(" ]", "]")
 
     def rest(self, inputs: Sequence[ArrayType], line: str | None) -> list[Axis]:
         """The axes that it leaves as they are; raises AxisError or TypeMismatch where it cannot read its inputs."""
@@ -135,8 +135,8 @@ class View:
                 "arrays, and a last read without a condition",
                 line,
             )
-        names = {a.name for a in self.made}
-        made = {a.name: a.size for a in self.made}
+        names = {a.name for a in self.index_axes}
+        made = {a.name: a.size for a in self.index_axes}
         for e in self.expressions():
             for leaf in leaves(e):
                 if not isinstance(leaf, tuple):
@@ -161,7 +161,7 @@ class View:
                         line,
                     )
             kept.append(_without(array, {*taken, *names}))
-        return _apart(self.name, union(kept, line), self.made, line)
+        return _remaining_axes(self.name, union(kept, line), self.index_axes, line)
 
     def expressions(self) -> list[Expr]:
         """All expressions that say where is read, and when."""
@@ -184,7 +184,7 @@ def _without(array: ArrayType, names: set[str]) -> ArrayType:
     return ArrayType(tuple(a for a in array.axes if a.name not in names), array.element)
 
 
-def _apart(what: str, rest: tuple[Axis, ...], given: tuple[Axis, ...], line: str | None) -> list[Axis]:
+def _remaining_axes(what: str, rest: tuple[Axis, ...], given: tuple[Axis, ...], line: str | None) -> list[Axis]:
     """The axes that are left, if none of them is given too; raises AxisError."""
     names = [a.name for a in given]
     twice = next((n for n in names if names.count(n) > 1 or any(n == a.name for a in rest)), None)

@@ -1,6 +1,6 @@
 """How many: polynomials in sizes with integer coefficients, the currency in which memory and work are counted.
 
->>> d, g = Amount.of("d"), Amount.of("g_q")
+>>> d, g = IntPolynomial.of("d"), IntPolynomial.of("g_q")
 >>> tile = d * g + d * g + g
 >>> print(tile, "|", tile.value({"d": 4, "g_q": 3}))
 2*d*g_q + g_q | 27
@@ -23,7 +23,7 @@ Monomial = tuple[str, ...]
 _DEGREE = 12  # beyond it the comparison by shifting (2^degree terms) gives up, and says "not dominated"
 
 
-class Amount:
+class IntPolynomial:
     """A polynomial in sizes. Immutable: arithmetic makes new ones."""
 
     __slots__ = ("terms",)
@@ -32,59 +32,59 @@ class Amount:
         self.terms: dict[Monomial, int] = {m: c for m, c in (terms or {}).items() if c}
 
     @staticmethod
-    def of(size: Size) -> Amount:
+    def of(size: Size) -> IntPolynomial:
         """A size as an amount.
 
-        >>> print(Amount.of(("*", "b", ("+", "x", 3))))
+        >>> print(IntPolynomial.of(("*", "b", ("+", "x", 3))))
         b*x + 3*b
         """
         if isinstance(size, tuple):
-            left, right = Amount.of(size[1]), Amount.of(size[2])
+            left, right = IntPolynomial.of(size[1]), IntPolynomial.of(size[2])
             return left + right if size[0] == "+" else left * right
-        return Amount({(size,): 1} if isinstance(size, str) else {(): size})
+        return IntPolynomial({(size,): 1} if isinstance(size, str) else {(): size})
 
     @staticmethod
-    def elements(axes: Iterable[Axis]) -> Amount:
+    def elements(axes: Iterable[Axis]) -> IntPolynomial:
         """How many elements an array over these axes has."""
         total = ONE
         for axis in axes:
-            total = total * Amount.of(axis.size)
+            total = total * IntPolynomial.of(axis.size)
         return total
 
-    def __add__(self, other: Amount) -> Amount:
+    def __add__(self, other: IntPolynomial) -> IntPolynomial:
         found = dict(self.terms)
         for m, c in other.terms.items():
             found[m] = found.get(m, 0) + c
-        return Amount(found)
+        return IntPolynomial(found)
 
-    def __sub__(self, other: Amount) -> Amount:
-        return self + other.times(-1)
+    def __sub__(self, other: IntPolynomial) -> IntPolynomial:
+        return self + other.scaled(-1)
 
-    def __mul__(self, other: Amount) -> Amount:
+    def __mul__(self, other: IntPolynomial) -> IntPolynomial:
         found: dict[Monomial, int] = {}
         for m, c in self.terms.items():
             for n, e in other.terms.items():
                 key = tuple(sorted(m + n))
                 found[key] = found.get(key, 0) + c * e
-        return Amount(found)
+        return IntPolynomial(found)
 
-    def times(self, factor: int) -> Amount:
+    def scaled(self, factor: int) -> IntPolynomial:
         """This, `factor` times."""
-        return Amount({m: c * factor for m, c in self.terms.items()})
+        return IntPolynomial({m: c * factor for m, c in self.terms.items()})
 
-    def without(self, names: Collection[str]) -> Amount:
+    def without(self, names: Collection[str]) -> IntPolynomial:
         """This where some symbols are 1.
 
-        >>> print(Amount.of(("*", "a", "b")).without("a"))
+        >>> print(IntPolynomial.of(("*", "a", "b")).without("a"))
         b
         """
         total = ZERO
         for m, c in self.terms.items():
-            total = total + Amount({tuple(s for s in m if s not in names): c})
+            total = total + IntPolynomial({tuple(s for s in m if s not in names): c})
         return total
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Amount) and self.terms == other.terms
+        return isinstance(other, IntPolynomial) and self.terms == other.terms
 
     def __hash__(self) -> int:
         return hash(frozenset(self.terms.items()))
@@ -106,7 +106,7 @@ class Amount:
             total = total + product
         return total
 
-    def dominates(self, other: Amount) -> bool:
+    def dominates(self, other: IntPolynomial) -> bool:
         """Whether it is at least the other for all sizes ≥ 1: with each size written 1 + s, no coefficient of the
         difference is negative (sufficient, not necessary)."""
         shifted: dict[Monomial, int] = {}
@@ -147,4 +147,4 @@ def symbol(name: str) -> Any:
     return sympy.Symbol(name, positive=True, integer=True)
 
 
-ZERO, ONE = Amount(), Amount({(): 1})
+ZERO, ONE = IntPolynomial(), IntPolynomial({(): 1})

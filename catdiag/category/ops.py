@@ -110,7 +110,7 @@ class Generic:
 
 
 @dataclass(frozen=True)
-class Fold:
+class FoldOp:
     """A loop over consecutive non-empty blocks of one axis, with a state kept on chip.
 
     The inputs of the box that have the axis are streamed, the others are resident. In the bodies the
@@ -127,9 +127,9 @@ class Fold:
 
     - `parts`: a size symbol; the axis is cut into so many chunks, each folded on its own, and their states are merged
       in order;
-    - `live`: inputs at a block → an array of truth values; where none is true the block changes no state, and is not
-      run if the loop asks (`asks`), as it must that has no `extent`;
-    - `extent`: inputs at the list → two arrays of integers lo and hi, between which all is that is live; a block that
+    - `is_live`: inputs at a block → an array of truth values; where none is true the block changes no state, and is not
+      run if the loop asks (`tests_blocks`), as it must that has no `bounds`;
+    - `bounds`: inputs at the list → two arrays of integers lo and hi, between which all is that is live; a block that
       for all their entries ends at or before lo, or begins at or after hi, is not run.
     """
 
@@ -141,18 +141,18 @@ class Fold:
     state: Diagram
     components: tuple[str, ...] = ()
     parts: str | None = None
-    extent: Diagram | None = None
-    live: Diagram | None = None
-    asks: bool = False
+    bounds: Diagram | None = None
+    is_live: Diagram | None = None
+    tests_blocks: bool = False
 
     @property
-    def asked(self) -> Diagram | None:
+    def block_test(self) -> Diagram | None:
         """What the loop asks of each block before it runs it, if anything."""
-        return self.live if self.asks or self.extent is None else None
+        return self.is_live if self.tests_blocks or self.bounds is None else None
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupOp:
     """A body run on tiles of some axes, each tile on its own; the results are put side by side.
 
     `tiles` pairs each grouped axis with its local size (a symbol) in the body; without any, the body runs once, as a
@@ -163,10 +163,10 @@ class Group:
     body: Diagram
 
 
-NESTING = (Call, Fold, Group)
+NESTING = (Call, FoldOp, GroupOp)
 """The operations that hold diagrams."""
 
-Op = Map | Reduce | Einsum | Rename | Reindex | View | Index | SizeOf | Const | Call | Generic | Fold | Group
+Op = Map | Reduce | Einsum | Rename | Reindex | View | Index | SizeOf | Const | Call | Generic | FoldOp | GroupOp
 
 
 def bodies(op: Op) -> tuple[Diagram, ...]:
@@ -175,23 +175,23 @@ def bodies(op: Op) -> tuple[Diagram, ...]:
     >>> bodies(Map("exp"))
     ()
     """
-    if isinstance(op, (Call, Group)):
+    if isinstance(op, (Call, GroupOp)):
         return (op.body,)
-    if isinstance(op, Fold):
-        further = (op.extent, op.live)
+    if isinstance(op, FoldOp):
+        further = (op.bounds, op.is_live)
         return (op.unit, op.step, op.merge, op.state, *(d for d in further if d is not None))
     return ()
 
 
 def with_bodies(op: Op, new: tuple[Diagram, ...]) -> Op:
     """The operation with other diagrams inside, in the order of `bodies`."""
-    if isinstance(op, (Call, Group)):
+    if isinstance(op, (Call, GroupOp)):
         return replace(op, body=new[0])
-    if isinstance(op, Fold):
+    if isinstance(op, FoldOp):
         further = iter(new[4:])
-        extent = None if op.extent is None else next(further)
-        live = None if op.live is None else next(further)
-        return replace(op, unit=new[0], step=new[1], merge=new[2], state=new[3], extent=extent, live=live)
+        extent = None if op.bounds is None else next(further)
+        live = None if op.is_live is None else next(further)
+        return replace(op, unit=new[0], step=new[1], merge=new[2], state=new[3], bounds=extent, is_live=live)
     return op
 
 
@@ -199,10 +199,19 @@ def without_bodies(op: Op) -> tuple[Hashable, ...]:
     """What an operation says beside its bodies; two operations are equal when this and their bodies are."""
     if isinstance(op, Call):
         return (Call, op.name)
-    if isinstance(op, Group):
-        return (Group, op.tiles)
-    if isinstance(op, Fold):
-        return (Fold, op.axis, op.block, op.components, op.parts, op.extent is None, op.live is None, op.asks)
+    if isinstance(op, GroupOp):
+        return (GroupOp, op.tiles)
+    if isinstance(op, FoldOp):
+        return (
+            FoldOp,
+            op.axis,
+            op.block,
+            op.components,
+            op.parts,
+            op.bounds is None,
+            op.is_live is None,
+            op.tests_blocks,
+        )
     return (op,)
 
 
@@ -257,9 +266,9 @@ class Box:
             return "-inf" if op.value is None else str(op.value)
         if isinstance(op, (Reindex, View, Call, Generic)):
             return op.name
-        if isinstance(op, Fold):
+        if isinstance(op, FoldOp):
             return f"fold[{op.axis}]"
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             return f"group[{' '.join(a for a, _ in op.tiles)}]" if op.tiles else "kernel"
         return type(op).__name__.lower()
 
@@ -272,7 +281,7 @@ def array_name(box: Box, k: int = 0) -> str:
 
     Of what a group makes, it is the box inside.
     """
-    while isinstance(box.op, Group):
+    while isinstance(box.op, GroupOp):
         graph = box.op.body.graph
         count, wire = len(graph.dom), graph.outputs[k]
         for node in graph.nodes:
@@ -391,7 +400,7 @@ def reindex_box(op: Reindex | View, inputs: Sequence[ArrayType], line: str | Non
     after = [a for n, a in rest.items() if n not in first[:place]]
     read = inputs if isinstance(op, Reindex) else inputs[: len(op.reads)]
     element = _joined(read) if len({t.element for t in read}) > 1 else inputs[0].element
-    return Box(op, Ty(*inputs), Ty(ArrayType((*before, *op.given(), *after), element)), line)
+    return Box(op, Ty(*inputs), Ty(ArrayType((*before, *op.added_axes(), *after), element)), line)
 
 
 def index_box(axis: Axis) -> Box:
@@ -427,10 +436,10 @@ def check_box(b: Box) -> None:
         return
     if isinstance(op, Call):
         _expect(b, op.body.dom, op.body.cod)
-    elif isinstance(op, Group):
+    elif isinstance(op, GroupOp):
         tiles = dict(op.tiles)
         _expect(b, op.body.dom, op.body.cod, lambda ty: _local(ty, tiles))
-    elif isinstance(op, Fold):
+    elif isinstance(op, FoldOp):
         _check_fold(b, op)
     else:
         _check_axes(b)
@@ -448,7 +457,7 @@ def _check_axes(b: Box) -> None:
     if arity is not None and len(b.dom) != arity:
         raise TypeMismatch(f"{b.name} has {len(b.dom)} inputs: expected {arity}", b.line)
     if isinstance(op, (Reindex, View)):
-        have = {a.name: a.size for a in (*op.rest(list(b.dom), b.line), *op.given())}
+        have = {a.name: a.size for a in (*op.rest(list(b.dom), b.line), *op.added_axes())}
     else:
         have = {a.name: a.size for a in union(list(b.dom), b.line)}
     out = {a.name: a.size for a in b.cod[0].axes}
@@ -486,20 +495,20 @@ def _expect(b: Box, dom: Ty, cod: Ty, local: Callable[[Ty], Ty] = lambda ty: ty)
         raise TypeMismatch(f"{b.name}: {local(b.dom)} → {local(b.cod)} has a body {dom} → {cod}", b.line)
 
 
-def _check_fold(b: Box, op: Fold) -> None:
+def _check_fold(b: Box, op: FoldOp) -> None:
     states, block = b.cod, _local(b.dom, {op.axis: op.block})
     expected = {"unit": Ty(), "step": states @ block, "merge": states @ states, "state": block}
     for part, dom in expected.items():
         body: Diagram = getattr(op, part)
         if body.dom != dom or body.cod != states:
             raise TypeMismatch(f"{b.name}: expected {part} to be {dom} → {states}, not {body.dom} → {body.cod}", b.line)
-    if op.live is None and op.extent is not None:
-        raise TypeMismatch(f"{b.name} has an extent and no live: expected what is live between its bounds", b.line)
-    for part, guide, element, count in (("extent", op.extent, "int", 2), ("live", op.live, "bool", 1)):
+    if op.is_live is None and op.bounds is not None:
+        raise TypeMismatch(f"{b.name} has bounds and no live: expected what is live between its bounds", b.line)
+    for part, guide, element, count in (("bounds", op.bounds, "int", 2), ("live", op.is_live, "bool", 1)):
         if guide is None:
             continue
         typed = len(guide.cod) == count and all(ty.element == element for ty in guide.cod)
-        whole = part == "extent" and any(op.axis in ty.names for ty in guide.cod)
+        whole = part == "bounds" and any(op.axis in ty.names for ty in guide.cod)
         if guide.dom != block or not typed or whole:
             given = f"integers lo and hi, free of axis {op.axis!r}" if count == 2 else "an array of truth values"
             raise TypeMismatch(

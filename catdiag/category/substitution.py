@@ -77,7 +77,7 @@ def replaced(graph: Graph, images: Sequence[Graph | None]) -> Graph:
             moved = [place(box) for box in inner]
             ports = sum([len(inner[k].cod) for k in which])
             rows.append(([moved[k] for k in which], reads, image.outputs, ports))
-    return Graph.of_columns(graph.dom, table, *(_at_once if graph.has_arrays else _one_by_one)(graph, rows))
+    return Graph.of_columns(graph.dom, table, *(_vectorized if graph.has_arrays else _one_by_one)(graph, rows))
 
 
 _Rows = list[tuple[list[int], list[int], Sequence[int], int]]
@@ -103,7 +103,7 @@ def _one_by_one(graph: Graph, rows: _Rows) -> tuple[Column, Column, list[int]]:
     return kinds, wires, [names[w] for w in graph.outputs]
 
 
-def _at_once(graph: Graph, rows: _Rows) -> tuple[Column, Column, list[int]]:
+def _vectorized(graph: Graph, rows: _Rows) -> tuple[Column, Column, list[int]]:
     import numpy as np
 
     table, which, reads = graph.arrays()

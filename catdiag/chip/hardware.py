@@ -46,7 +46,7 @@ class Hardware:
     dtype; a dtype that it lacks runs on the ALUs. Matrix units take rows in pieces of `matrix_rows`, each worked on by
     `matrix_warps` warps, columns in pieces of `matrix_columns`, and sums in pieces of `matrix_depth` products of
     2-byte elements (half as many of 4 bytes, and so on). Rows of arrays are loaded in pieces of `row_bytes`.
-    `sustained` gives the part of the peak that is reached, of `tensor` and of `hbm`.
+    `sustained` gives the part of the peak that is reached, of `tensor` and of `hbm_bytes`.
     `wait_clocks` is how long threads wait where one step needs what others made in the step before (a barrier or
     shuffles, and a pipeline that drains and fills again); `turn_clocks` is what the instructions of a turn of a loop
     take of a warp beside its arithmetic.

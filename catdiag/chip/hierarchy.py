@@ -10,7 +10,7 @@
 >>> small.paths("HBM", "SMEM")
 (('HBM', 'L2', 'SMEM'),)
 >>> small.chain("HBM", "SMEM").edges        # what L2 keeps is left out of account: the slower edge counts
-(Edge(upper='HBM', lower='SMEM', bytes_per_s=1000000000000.0, pj_per_byte=None, both_ways=True),)
+(Edge(upper='HBM', lower='SMEM', bytes_per_s=1000000000000.0, pj_per_byte=None, bidirectional=True),)
 
 Capacities are in bytes, bandwidths in bytes a second, energies in picojoules a byte.
 """
@@ -32,7 +32,7 @@ class Level:
     """One kind of memory.
 
     `capacity` is in bytes, of one of them; None: holds anything. In a `scratchpad` software places data, a `cache`
-    keeps what was touched last. `count` is how many there are under one of the level above. `called` is what the
+    keeps what was touched last. `count` is how many there are under one of the level above. `vendor_name` is what the
     vendor calls it, where that is another word. Raises CatdiagError for an unknown kind, a capacity or a count that is
     not a positive whole number.
     """
@@ -41,7 +41,7 @@ class Level:
     capacity: int | None
     kind: str = SCRATCHPAD
     count: int = 1
-    called: str = ""
+    vendor_name: str = ""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -58,7 +58,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Edge:
-    """What arrays may cross, from the upper level (slower, larger) to the lower one, and back if `both_ways`.
+    """What arrays may cross, from the upper level (slower, larger) to the lower one, and back if `bidirectional`.
 
     `bytes_per_s` is of all lower ones together; None: unknown. `pj_per_byte` is given only where somebody published
     it. Raises CatdiagError for a level above itself, a bandwidth that is not positive and an energy below 0.
@@ -68,7 +68,7 @@ class Edge:
     lower: str
     bytes_per_s: float | None
     pj_per_byte: float | None = None
-    both_ways: bool = True
+    bidirectional: bool = True
 
     def __post_init__(self) -> None:
         if self.upper == self.lower:
@@ -130,7 +130,7 @@ class Hierarchy:
             if name == found.name:
                 return found
         for found in self.levels:
-            if name == found.called:
+            if name == found.vendor_name:
                 return found
         listed = ", ".join(level.name for level in self.levels)
         raise CatdiagError(f"hierarchy {self.name!r} has no level {name!r}: its levels are {listed}")
@@ -174,10 +174,10 @@ class Hierarchy:
             ways = self.paths(upper.name, lower.name)
             if not ways or len(ways[0]) < 2:
                 raise CatdiagError(f"hierarchy {self.name!r}: no way leads from {upper.name!r} down to {lower.name!r}")
-            way = max((tuple(self._edges(w)) for w in ways), key=lambda es: _least(es) or 0.0)
+            way = max((tuple(self._edges(w)) for w in ways), key=lambda es: _lowest_rate(es) or 0.0)
             spent = [e.pj_per_byte for e in way]
             energy = None if None in spent else sum(e for e in spent if e is not None)
-            edges.append(Edge(upper.name, lower.name, _least(way), energy, all(e.both_ways for e in way)))
+            edges.append(Edge(upper.name, lower.name, _lowest_rate(way), energy, all(e.bidirectional for e in way)))
             count = 1
             for e in way:
                 count *= self.level(e.lower).count
@@ -195,7 +195,7 @@ class Hierarchy:
     def __str__(self) -> str:
         lines = [f"levels of {self.name}"]
         for level in self.levels:
-            name = level.name + (f" ({level.called})" if level.called else "")
+            name = level.name + (f" ({level.vendor_name})" if level.vendor_name else "")
             held = "holds anything" if level.capacity is None else f"{level.capacity:,} bytes"
             above = [e.upper for e in self.edges if e.lower == level.name]
             under = f", {level.count} under each {' or '.join(above)}" if above else ""
@@ -204,7 +204,7 @@ class Hierarchy:
         for edge in self.edges:
             rate = "unknown" if edge.bytes_per_s is None else f"{edge.bytes_per_s / 1e12:,.2f} TB/s"
             spent = "" if edge.pj_per_byte is None else f", {edge.pj_per_byte:g} pJ a byte"
-            ways = "" if edge.both_ways else ", down only"
+            ways = "" if edge.bidirectional else ", down only"
             lines.append(f"  {edge.upper + ' to ' + edge.lower:22} {rate:>22}{spent}{ways}")
         return "\n".join(lines)
 
@@ -212,6 +212,6 @@ class Hierarchy:
         return (self.edge(a, b) for a, b in pairwise(way))
 
 
-def _least(edges: tuple[Edge, ...]) -> float | None:
+def _lowest_rate(edges: tuple[Edge, ...]) -> float | None:
     rates = [e.bytes_per_s for e in edges]
     return None if None in rates else min(r for r in rates if r is not None)

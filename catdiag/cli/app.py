@@ -22,8 +22,8 @@ app = typer.Typer(
 _OP = "an operator: a name of the library, or path.py:name"
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(request: bool) -> None:
+    if request:
         from importlib.metadata import version
 
         typer.echo(f"catdiag {version('catdiag')}")
@@ -257,9 +257,9 @@ def spread(
 ) -> None:
     """Spread an operator over several devices: what each receives, holds and computes, as formulas."""
     with guarded():
-        from catdiag.cli.fusions_command import run_spread
+        from catdiag.cli.fusions_command import run_sharding
 
-        run_spread(op, over, stream, group, held or [], dtype, json)
+        run_sharding(op, over, stream, group, held or [], dtype, json)
 
 
 @app.command()
@@ -290,7 +290,7 @@ def draw(
     program: Annotated[
         bool, typer.Option("--program", help="Draw the loops line by line instead: what is alive, where, how much.")
     ] = False,
-    colour: Annotated[
+    color: Annotated[
         bool, typer.Option("--colour/--no-colour", help="Tell levels apart by strokes alone.", show_default=False)
     ] = True,
     theme: Annotated[str, typer.Option(help="light, dark, or auto: as the reader's browser asks.")] = "auto",
@@ -301,9 +301,9 @@ def draw(
 ) -> None:
     """Draw an operator, as it stands or derived: wires are axes, colours are memories, frames are groups and loops."""
     with guarded():
-        from catdiag.cli.draw_command import Looks, run_draw
+        from catdiag.cli.draw_command import DrawOptions, run_draw
 
-        looks = Looks(colour, theme, legend, scale)
+        looks = DrawOptions(color, theme, legend, scale)
         how = (derived, stream, group, passes, split or [], skip or [])
         run_draw(op, output, opened, *how, levels, items, join, looks, program)
 
@@ -350,9 +350,9 @@ def plot(
 ) -> None:
     """Plot what an operator costs: a roofline, transfers against memory, the landscape of tiles, bytes saved."""
     with guarded():
-        from catdiag.cli.plot_command import Asked, run_plot
+        from catdiag.cli.plot_command import PlotArgs, run_plot
 
-        asked = Asked(kind, op, on, tuple(size or ()), dtype, stages, stream, group, tuple(split or ()),
+        asked = PlotArgs(kind, op, on, tuple(size or ()), dtype, stages, stream, group, tuple(split or ()),
                       tuple(skip or ()), tiles, theme)  # fmt: skip
         run_plot(asked, output)
 
@@ -387,9 +387,9 @@ def bench(
 ) -> None:
     """Check and time an operator's kernel on a GPU, beside its textbook form compiled and functions of your own."""
     with guarded():
-        from catdiag.cli.bench_command import Asked, run_bench
+        from catdiag.cli.bench_command import BenchArgs, run_bench
 
-        asked = Asked(op, on, tuple(size or ()), dtype, chip, stream, group, tuple(split or ()), tuple(skip or ()),
+        asked = BenchArgs(op, on, tuple(size or ()), dtype, chip, stream, group, tuple(split or ()), tuple(skip or ()),
                       tuple(scalar or ()), tuple(draw or ()), tuple(against or ()), proposals, rounds)  # fmt: skip
         ended(run_bench(asked, to, write, json))
 
@@ -414,9 +414,9 @@ def counters(
 ) -> None:
     """Compare the bytes, the shared memory and the registers that are predicted with what the hardware counts."""
     with guarded():
-        from catdiag.cli.counters_command import Asked, run_counters
+        from catdiag.cli.counters_command import CounterArgs, run_counters
 
-        asked = Asked(op, tuple(size or ()), on, dtype, tuple(tiles or ()), stages, warps, stream, group, passes,
+        asked = CounterArgs(op, tuple(size or ()), on, dtype, tuple(tiles or ()), stages, warps, stream, group, passes,
                       tuple(split or ()), tuple(skip or ()))  # fmt: skip
         ended(run_counters(asked, json))
 

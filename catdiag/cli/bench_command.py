@@ -20,14 +20,14 @@ from catdiag.util.files import read_whole, write_whole
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
     from catdiag.measure.bench import Contestant
-    from catdiag.measure.bench_case import Case
+    from catdiag.measure.bench_case import BenchCase
 
 _LARGEST = 64 * 2**20
 _DRAWS = "expected name=normal*0.02, name=uniform*4, or for integers name=below*1000"
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchArgs:
     """What is asked on the command line."""
 
     op: str
@@ -46,28 +46,36 @@ class Asked:
     rounds: int = 15
 
 
-def run_bench(asked: Asked, to: Path | None, write: Path | None, json_file: Path | None) -> int:
+def run_bench(request: BenchArgs, to: Path | None, write: Path | None, json_file: Path | None) -> int:
     """The exit status: 1 where the kernel is not right. Raises CatdiagError for wrong use, and without a GPU."""
-    from catdiag.measure.bench import OURS, Machine, of_kernels, run_case, textbook_of, torch_with_gpu, versions
+    from catdiag.measure.bench import (
+        OURS,
+        BenchDevice,
+        of_kernels,
+        run_case,
+        torch_reference_of,
+        torch_with_gpu,
+        versions,
+    )
     from catdiag.measure.bench_table import page
 
     check_writable(to, write, json_file)
-    if asked.on != "gpu":
-        raise UsageError(f"--on {asked.on}: expected gpu; tiles are chosen for a chip by --chip, such as --chip h200")
-    if asked.rounds < 1 or asked.proposals < 1:
+    if request.on != "gpu":
+        raise UsageError(f"--on {request.on}: expected gpu; tiles are chosen for a chip by --chip, such as --chip h200")
+    if request.rounds < 1 or request.proposals < 1:
         raise UsageError("--rounds and --proposals are whole numbers, 1 or more")
     if to is None:
         torch_with_gpu()  # before anything is proved
-    made = _read(asked) if asked.op.endswith(".json") else _case(asked, to is None)
+    made = _read(request) if request.op.endswith(".json") else _case(request, to is None)
     if to is not None:
         write_whole(to, json.dumps(made.as_dict(), ensure_ascii=False, indent=1) + "\n")
-        print(f"{made.name}: {_told(made)}; catdiag bench {to} --on gpu runs it")
+        print(f"{made.name}: {_summary(made)}; catdiag bench {to} --on gpu runs it")
         return DONE
-    contestants = [*of_kernels(made), textbook_of(made), *map(_theirs, asked.against)]
-    row = run_case(made, Machine.gpu(), contestants, rounds=asked.rounds)
+    contestants = [*of_kernels(made), torch_reference_of(made), *map(_theirs, request.against)]
+    row = run_case(made, BenchDevice.gpu(), contestants, rounds=request.rounds)
     about = versions()
     text = page([row], about)
-    print(_told(made))
+    print(_summary(made))
     print(text)
     if write is not None:
         write_whole(write, text)
@@ -78,71 +86,81 @@ def run_bench(asked: Asked, to: Path | None, write: Path | None, json_file: Path
     return DONE if ours is not None and ours.median_ms else REFUTED
 
 
-def _told(case: Case) -> str:
+def _summary(case: BenchCase) -> str:
     flops = f"{case.flops:.4g} operations of contractions, " if case.flops else ""
     kernels = "; ".join(k.about for k in case.kernels) or case.refused
     return f"{flops}{case.bytes:.4g} bytes of inputs and results; {kernels}"
 
 
-def _read(asked: Asked) -> Case:
+def _read(request: BenchArgs) -> BenchCase:
     """A comparison that `--to` wrote. Raises UsageError for another file."""
-    from catdiag.measure.bench_case import Case
+    from catdiag.measure.bench_case import BenchCase
 
-    if asked.size or asked.draw or asked.scalar or asked.stream or asked.group or asked.split or asked.skip:
-        raise UsageError(f"{asked.op} says how the operator is derived, and at which sizes: leave out the options")
+    if (
+        request.size
+        or request.draw
+        or request.scalar
+        or request.stream
+        or request.group
+        or request.split
+        or request.skip
+    ):
+        raise UsageError(f"{request.op} says how the operator is derived, and at which sizes: leave out the options")
     try:
-        return Case.of(json.loads(read_whole(asked.op, _LARGEST)))
+        return BenchCase.of(json.loads(read_whole(request.op, _LARGEST)))
     except OSError as error:
-        raise UsageError(f"cannot read {asked.op}: {error.strerror or error}") from None
+        raise UsageError(f"cannot read {request.op}: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise UsageError(f"{asked.op} is no comparison: expected a file that catdiag bench --to wrote") from None
+        raise UsageError(f"{request.op} is no comparison: expected a file that catdiag bench --to wrote") from None
 
 
-def _case(asked: Asked, here: bool) -> Case:
+def _case(request: BenchArgs, here: bool) -> BenchCase:
     from catdiag.measure.bench_case import case_of
     from catdiag.measure.bench_kernels import kernels_of, planned, proposed
 
-    diagram = operator(asked.op)
-    sizes = parse_sizes(asked.size)
+    diagram = operator(request.op)
+    sizes = parse_sizes(request.size)
     whole = {n: sizes.pop(n) for n in integers_of(diagram) if n in sizes}
     sizes = check_sizes(diagram, sizes)
-    scalars = {**_numbers(asked.scalar, diagram), **whole}
-    draws = _draws(asked.draw, diagram)
+    scalars = {**_numbers(request.scalar, diagram), **whole}
+    draws = _draws(request.draw, diagram)
     # What is missing or unknown is said before anything is proved.
-    case_of(diagram, sizes, asked.dtype, scalars=scalars, draws=draws)
-    chip = asked.chip or (_chip() if here else None)
+    case_of(diagram, sizes, request.dtype, scalars=scalars, draws=draws)
+    chip = request.chip or (_chip() if here else None)
     if chip is None:
         raise UsageError("tiles are chosen for a chip: say for which, as in --chip h200")
     known = {**sizes, **whole}
-    if asked.stream or asked.group or asked.split or asked.skip:
-        derivation = _derived(diagram, asked, chip, sizes, whole)
-        kernels = kernels_of(derivation, chip, known, asked.dtype, most=asked.proposals)
+    if request.stream or request.group or request.split or request.skip:
+        derivation = _derived(diagram, request, chip, sizes, whole)
+        kernels = kernels_of(derivation, chip, known, request.dtype, most=request.proposals)
     else:
-        found = planned(diagram, chip, known, asked.dtype)
+        found = planned(diagram, chip, known, request.dtype)
         derivation = found[0].derivation
-        kernels = proposed(found, chip, known, asked.dtype, most=asked.proposals)
+        kernels = proposed(found, chip, known, request.dtype, most=request.proposals)
     return case_of(
         diagram,
         sizes,
-        asked.dtype,
+        request.dtype,
         scalars=scalars,
         draws=draws,
-        name=", ".join([diagram.title or asked.op, *(f"{n} {k}" for n, k in known.items())]),
-        group=diagram.title or asked.op,
+        name=", ".join([diagram.title or request.op, *(f"{n} {k}" for n, k in known.items())]),
+        group=diagram.title or request.op,
         derivation=derivation,
         kernels=kernels,
     )
 
 
-def _derived(diagram: Diagram, asked: Asked, chip: str, sizes: Mapping[str, int], whole: Mapping[str, int]) -> Any:
+def _derived(
+    diagram: Diagram, request: BenchArgs, chip: str, sizes: Mapping[str, int], whole: Mapping[str, int]
+) -> Any:
     from catdiag.chip import hardware
-    from catdiag.cli.derive_report_data import Target, derive
+    from catdiag.cli.derive_report_data import DeriveTarget, derive
     from catdiag.solvers.z3 import Z3
 
-    target = Target(hardware.get(chip), sizes, asked.dtype, None, whole)
-    groups = None if asked.group is None else axis_names(asked.group)
+    target = DeriveTarget(hardware.get(chip), sizes, request.dtype, None, whole)
+    groups = None if request.group is None else axis_names(request.group)
     with Z3() as ask:
-        report = derive(diagram, ask, target, asked.stream, groups, split=asked.split, skip=asked.skip)
+        report = derive(diagram, ask, target, request.stream, groups, split=request.split, skip=request.skip)
     return report.derivation
 
 
@@ -164,10 +182,10 @@ def _theirs(path: str) -> Contestant:
     from catdiag.measure.bench import Contestant
 
     found = function(path)
-    return Contestant(path.rpartition(":")[2], _giving(found))
+    return Contestant(path.rpartition(":")[2], _input_draws(found))
 
 
-def _giving(found: Callable[..., Any]) -> Callable[[], Callable[..., Any]]:
+def _input_draws(found: Callable[..., Any]) -> Callable[[], Callable[..., Any]]:
     return lambda: found
 
 

@@ -13,7 +13,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catdiag.cli.check_verdict import Malformed, Solvers, Unreadable, Verdict, content_of, solver, unread, verdict_on
+from catdiag.cli.check_verdict import (
+    CheckVerdict,
+    Malformed,
+    Solvers,
+    Unreadable,
+    content_of,
+    solver,
+    unread,
+    verdict_on,
+)
 from catdiag.cli.check_workers import verdicts
 from catdiag.cli.exit_status import DONE, INTERRUPTED, REFUTED, VACUOUS, WRONG_USE, UsageError, require_limit, shown
 
@@ -34,7 +43,7 @@ def run_check(paths: Sequence[Path], limit: float | None, workers: int | None, l
     found = []
     with closing(verdicts(files, limit, workers)) as coming:
         for verdict in coming:
-            tell(verdict, long)
+            print_verdict(verdict, long)
             found.append(verdict)
     print(summary(found))
     return worst(v.status for v in found)
@@ -62,14 +71,14 @@ def check_file(file: Path, limit: float | None = None) -> int:
     """Checks one certificate here, and prints what it proves or why it is refused. Gives the exit status."""
     with Solvers() as solvers:
         verdict = verdict_on(file, solvers, limit)
-    tell(verdict, long=True)
+    print_verdict(verdict, long=True)
     return verdict.status
 
 
-def tell(verdict: Verdict, long: bool) -> None:
+def print_verdict(verdict: CheckVerdict, long: bool) -> None:
     """Prints a verdict: what is proved in full, or only that it is."""
     unread = verdict.status in (WRONG_USE, INTERRUPTED)
-    print(verdict.said, file=sys.stderr if unread else sys.stdout)
+    print(verdict.stated, file=sys.stderr if unread else sys.stdout)
     if long:
         for line in verdict.proves:
             print(f"  {line}")
@@ -82,7 +91,7 @@ def check_all(
     limit: float | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
-) -> list[Verdict]:
+) -> list[CheckVerdict]:
     """The verdicts on certificates, in their order, found in the workers of any `concurrent.futures.Executor`.
 
     Workers are sent what is in the files, and need no files of their own; without an executor they are checked here.
@@ -92,20 +101,20 @@ def check_all(
     """
     from catdiag.util.executors import Failed, each
 
-    contents: list[bytes | Verdict] = []
+    contents: list[bytes | CheckVerdict] = []
     for file in files:
         try:
             contents.append(content_of(file))
         except (Unreadable, Malformed) as error:
             contents.append(unread(shown(str(file)), error))
     todo = [(str(file), content, limit) for file, content in zip(files, contents) if isinstance(content, bytes)]
-    told: list[Verdict] = []
+    told: list[CheckVerdict] = []
     with closing(each(_checked, todo, executor=executor, progress=progress)) as coming:
         for file, content in zip(files, contents):
             found = next(coming) if isinstance(content, bytes) else content
             if isinstance(found, Failed):
-                found = Verdict(INTERRUPTED, f"interrupted: {shown(str(file))}: {shown(found.reason)}")
-            told.append(found if isinstance(found, Verdict) else Verdict.of(found))
+                found = CheckVerdict(INTERRUPTED, f"interrupted: {shown(str(file))}: {shown(found.reason)}")
+            told.append(found if isinstance(found, CheckVerdict) else CheckVerdict.of(found))
     return told
 
 
@@ -115,7 +124,7 @@ def _checked(name: str, content: bytes, limit: float | None) -> dict[str, Any]:
         return verdict_on(Path(name), solvers, limit, content).as_dict()
 
 
-def summary(verdicts: Sequence[Verdict]) -> str:
+def summary(verdicts: Sequence[CheckVerdict]) -> str:
     """Several verdicts in one line."""
     counts = {
         "accepted": sum(v.status == DONE for v in verdicts),

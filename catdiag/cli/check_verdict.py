@@ -46,14 +46,14 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckVerdict:
     """What was found of one certificate: an exit status, a line that says so, and what it proves, line by line.
 
     `agreed` and `undecided` count the goals that z3 affirmed by what cvc5 said of them, where it was asked.
     """
 
     status: int
-    said: str
+    stated: str
     proves: tuple[str, ...] = ()
     conditional: bool = False
     agreed: int = 0
@@ -64,9 +64,9 @@ class Verdict:
         return asdict(self)
 
     @staticmethod
-    def of(data: Mapping[str, Any]) -> Verdict:
+    def of(data: Mapping[str, Any]) -> CheckVerdict:
         """A verdict of its plain data."""
-        return Verdict(**{**data, "proves": tuple(data["proves"])})
+        return CheckVerdict(**{**data, "proves": tuple(data["proves"])})
 
 
 class Solvers:
@@ -95,15 +95,15 @@ class Solvers:
         return both, both
 
 
-def unread(name: str, error: Exception) -> Verdict:
+def unread(name: str, error: Exception) -> CheckVerdict:
     """The verdict on a file that cannot be read, or is refused."""
     if isinstance(error, Unreadable):
-        return Verdict(WRONG_USE, f"catdiag: cannot read {name}: {error}")
+        return CheckVerdict(WRONG_USE, f"catdiag: cannot read {name}: {error}")
     reason = "\n  ".join(shown(line) for line in str(error).split("\n")[:MOST_LINES])
-    return Verdict(REFUTED, f"{name}: REFUSED\n  {reason}")
+    return CheckVerdict(REFUTED, f"{name}: REFUSED\n  {reason}")
 
 
-def verdict_on(file: Path, solvers: Solvers, limit: float | None = None, content: bytes | None = None) -> Verdict:
+def verdict_on(file: Path, solvers: Solvers, limit: float | None = None, content: bytes | None = None) -> CheckVerdict:
     """Checks one certificate here; its content, where that is given, else what is in the file."""
     ask, both = solvers.ask()
     name = shown(str(file))
@@ -115,12 +115,12 @@ def verdict_on(file: Path, solvers: Solvers, limit: float | None = None, content
     except (Unreadable, Malformed, KernelError, Disagreement) as error:
         return unread(name, error)
     except MemoryError:
-        return Verdict(INTERRUPTED, f"interrupted: {name}: out of memory")
+        return CheckVerdict(INTERRUPTED, f"interrupted: {name}: out of memory")
     except (OutOfTime, SolverInterrupted) as error:
-        return Verdict(INTERRUPTED, f"interrupted: {name}: {error}")
+        return CheckVerdict(INTERRUPTED, f"interrupted: {name}: {error}")
     opinion = str(both) if both is not None else "no second opinion: cvc5 is not installed"
     accepted = "accepted" + (", on a condition" if theorem.conditional else "")
-    return Verdict(
+    return CheckVerdict(
         VACUOUS if theorem.vacuous else DONE,
         f"{name}: {'VACUOUS: it follows, but of nothing' if theorem.vacuous else accepted}",
         (*map(shown, (*str(theorem).split("\n"), *statement(certificate))), f"  solver: {solver()}; {opinion}"),

@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from catdiag.cli.check_verdict import Solvers, Verdict, verdict_on
+from catdiag.cli.check_verdict import CheckVerdict, Solvers, verdict_on
 from catdiag.cli.exit_status import INTERRUPTED, REFUTED, shown
 from catdiag.solvers.child_process import environment
 
@@ -25,7 +25,7 @@ from catdiag.solvers.child_process import environment
 _PARTING = 2.0
 
 
-class _Checker:
+class _CheckerProcess:
     """A process that checks, which is started when it gets its first file, and again after it has died."""
 
     def __init__(self, limit: float | None) -> None:
@@ -33,7 +33,7 @@ class _Checker:
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
 
-    def check(self, file: Path) -> Verdict:
+    def check(self, file: Path) -> CheckVerdict:
         """The verdict on a file; what brings the process down is refused, and there is none where it was killed."""
         if self._stopped:
             raise queue.Empty
@@ -62,14 +62,14 @@ class _Checker:
                 process.stdin.flush()
                 reply = process.stdout.readline()
         if reply:
-            return Verdict.of(json.loads(reply))
+            return CheckVerdict.of(json.loads(reply))
         status = process.wait()
         self._process = None
         said = f"the process that checked it ended with status {status}"
         # Killed from outside, by a machine without memory or by somebody: that is nothing about the certificate.
         if status in (-signal.SIGKILL, -signal.SIGTERM):
-            return Verdict(INTERRUPTED, f"interrupted: {shown(str(file))}: {said}")
-        return Verdict(REFUTED, f"{shown(str(file))}: REFUSED\n  {said}")
+            return CheckVerdict(INTERRUPTED, f"interrupted: {shown(str(file))}: {said}")
+        return CheckVerdict(REFUTED, f"{shown(str(file))}: REFUSED\n  {said}")
 
     def interrupt(self) -> None:
         """Ends the process in the middle of what it is doing. Its solvers end with it, as their pipes close."""
@@ -93,19 +93,21 @@ class _Checker:
             process.wait()
 
 
-def verdicts(files: Sequence[Path], limit: float | None, workers: int | None = None) -> Generator[Verdict, None, None]:
+def verdicts(
+    files: Sequence[Path], limit: float | None, workers: int | None = None
+) -> Generator[CheckVerdict, None, None]:
     """The verdicts on files, in their order, with a progress bar on a terminal.
 
     `workers` processes check at a time; without it as many as there are processors.
     """
     count = min(workers or os.cpu_count() or 1, len(files))
-    checkers = [_Checker(limit) for _ in range(count)]
+    checkers = [_CheckerProcess(limit) for _ in range(count)]
     todo: queue.SimpleQueue[tuple[int, Path]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, Verdict]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, CheckVerdict]] = queue.SimpleQueue()
     for item in enumerate(files):
         todo.put(item)
 
-    def work(checker: _Checker) -> None:
+    def work(checker: _CheckerProcess) -> None:
         with suppress(queue.Empty):
             while True:
                 number, file = todo.get_nowait()
@@ -130,9 +132,9 @@ def verdicts(files: Sequence[Path], limit: float | None, workers: int | None = N
             checker.close()
 
 
-def _in_order(done: queue.SimpleQueue[tuple[int, Verdict]], count: int) -> Iterator[Verdict]:
+def _in_order(done: queue.SimpleQueue[tuple[int, CheckVerdict]], count: int) -> Iterator[CheckVerdict]:
     """Numbered verdicts as they come, given on in the order of their numbers."""
-    early: dict[int, Verdict] = {}
+    early: dict[int, CheckVerdict] = {}
     with _Progress(count) as progress:
         for number in range(count):
             while number not in early:

@@ -15,15 +15,15 @@ from catdiag.frontend.signature import axis_names
 from catdiag.util.files import write_whole
 
 if TYPE_CHECKING:
-    from catdiag.measure.profile.counter_comparison import Line, Measured
-    from catdiag.measure.profile.expected_counters import Point
+    from catdiag.measure.profile.counter_comparison import CounterLine, Measured
+    from catdiag.measure.profile.expected_counters import ProfilePoint
     from catdiag.rewrite.derivation import Derivation
 
 _HEAD = ("counter", "kernel", "predicted", "measured", "ratio", "")
 
 
 @dataclass(frozen=True)
-class Asked:
+class CounterArgs:
     """What the command was given: the operator and its sizes, the chip, and how it is derived and run."""
 
     op: str
@@ -40,18 +40,18 @@ class Asked:
     skip: tuple[str, ...]
 
 
-def run_counters(asked: Asked, json_file: Path | None) -> int:
+def run_counters(request: CounterArgs, json_file: Path | None) -> int:
     """`catdiag counters`: 0 also where counters are unavailable, which is said; raises CatdiagError for what cannot be
     derived, planned or emitted."""
     from catdiag.measure.profile.counter_comparison import compare, measure
 
     check_writable(json_file)
-    if asked.warps is not None and (asked.warps < 1 or asked.warps & (asked.warps - 1) or asked.warps > 32):
-        raise UsageError(f"warps is {asked.warps}: expected a power of two, 1 to 32")
-    derivation, point = _point(asked)
+    if request.warps is not None and (request.warps < 1 or request.warps & (request.warps - 1) or request.warps > 32):
+        raise UsageError(f"warps is {request.warps}: expected a power of two, 1 to 32")
+    derivation, point = _point(request)
     measured = measure([point])
     lines = compare(point, measured.readings[0], measured.failures[0])
-    print("\n".join(told(derivation, point, measured, lines)))
+    print("\n".join(report_lines(derivation, point, measured, lines)))
     if json_file is not None:
         data = {"point": point.as_dict(), "measured": measured.as_dict(), "lines": [asdict(line) for line in lines]}
         try:
@@ -61,9 +61,9 @@ def run_counters(asked: Asked, json_file: Path | None) -> int:
     return DONE
 
 
-def _point(asked: Asked) -> tuple[Derivation, Point]:
+def _point(request: CounterArgs) -> tuple[Derivation, ProfilePoint]:
     from catdiag.chip import hardware
-    from catdiag.cli.derive_report_data import Target, derive
+    from catdiag.cli.derive_report_data import DeriveTarget, derive
     from catdiag.cost.traffic import io
     from catdiag.measure.profile.expected_counters import point_of
     from catdiag.planner.fit import fit
@@ -71,21 +71,21 @@ def _point(asked: Asked) -> tuple[Derivation, Point]:
     from catdiag.solvers.z3 import Z3
     from catdiag.util.errors import CatdiagError
 
-    sizes, given, chip = parse_sizes(asked.size), parse_sizes(asked.tiles), hardware.get(asked.on)
+    sizes, given, chip = parse_sizes(request.size), parse_sizes(request.tiles), hardware.get(request.on)
     with Z3() as ask:
         ask.start()
-        diagram = operator(asked.op)
+        diagram = operator(request.op)
         scalars = {n: sizes.pop(n) for n in integers_of(diagram) if n in sizes}
         lengths = check_sizes(diagram, sizes)
         report = derive(
             diagram,
             ask,
-            Target(chip, lengths, asked.dtype, asked.stages, scalars),
-            asked.stream,
-            None if asked.group is None else axis_names(asked.group),
-            passes=asked.passes,
-            split=asked.split,
-            skip=asked.skip,
+            DeriveTarget(chip, lengths, request.dtype, request.stages, scalars),
+            request.stream,
+            None if request.group is None else axis_names(request.group),
+            passes=request.passes,
+            split=request.split,
+            skip=request.skip,
             cuts=0,
         )
     derivation = report.derivation
@@ -93,29 +93,29 @@ def _point(asked: Asked) -> tuple[Derivation, Point]:
         raise NothingDerived("no axis can be streamed or grouped, so there is no kernel")
     counted = io(derivation)
     wanted = {str(s) for s in (*counted.groups, *counted.streams)}
-    unknown = [name for name in given if name not in wanted | {"p_" + a for a in asked.split}]
+    unknown = [name for name in given if name not in wanted | {"p_" + a for a in request.split}]
     if unknown:
         raise UsageError(f"there is no tile {unknown[0]!r}: expected some of {', '.join(sorted(wanted))}")
-    options: dict[str, Any] = {"tiles": given or None, "stages": asked.stages}
-    options["threads"] = None if asked.warps is None else chip.warp * asked.warps
-    plan = fit(derivation, chip, {**lengths, **scalars}, dtype=asked.dtype, **options)
+    options: dict[str, Any] = {"tiles": given or None, "stages": request.stages}
+    options["threads"] = None if request.warps is None else chip.warp * request.warps
+    plan = fit(derivation, chip, {**lengths, **scalars}, dtype=request.dtype, **options)
     module_of(plan)
     tiles, stages, warps, specialized = dict(plan.tiles), plan.stages, plan.warps, plan.warp_specialized
     try:
         return derivation, point_of(
-            derivation, tiles, lengths, asked.dtype, stages=stages, warps=warps, scalars=scalars, chip=asked.on,
+            derivation, tiles, lengths, request.dtype, stages=stages, warps=warps, scalars=scalars, chip=request.on,
             compile_too=True, specialized=specialized,
         )  # fmt: skip
     except CatdiagError as error:
         if "not installed" not in error.message:
             raise
         return derivation, point_of(
-            derivation, tiles, lengths, asked.dtype, stages=stages, warps=warps, scalars=scalars, chip=asked.on,
+            derivation, tiles, lengths, request.dtype, stages=stages, warps=warps, scalars=scalars, chip=request.on,
             specialized=specialized,
         )  # fmt: skip
 
 
-def told(derivation: Any, point: Point, measured: Measured, lines: Sequence[Line]) -> list[str]:
+def report_lines(derivation: Any, point: ProfilePoint, measured: Measured, lines: Sequence[CounterLine]) -> list[str]:
     """What is printed: the steps, the tiles, and the table."""
     from catdiag.measure.profile.counter_comparison import UNAVAILABLE, rows
 
@@ -130,7 +130,7 @@ def told(derivation: Any, point: Point, measured: Measured, lines: Sequence[Line
     found += [f"  {name}: {value}" for name, value in measured.about.items()]
     shown = [line for line in lines if _says(line, measured)]
     if measured.failures[0]:
-        shown = [line if line.status != UNAVAILABLE else replace(line, why=()) for line in shown]
+        shown = [line if line.status != UNAVAILABLE else replace(line, reason=()) for line in shown]
     table = [_HEAD, *rows(shown)]
     widths = [max(len(row[k]) for row in table) for k in range(5)]
     for row in table:
@@ -139,6 +139,6 @@ def told(derivation: Any, point: Point, measured: Measured, lines: Sequence[Line
     return found
 
 
-def _says(line: Line, measured: Measured) -> bool:
+def _says(line: CounterLine, measured: Measured) -> bool:
     """Whether a line says more than that nothing was read."""
     return not measured.failures[0] or line.predicted is not None or line.measured is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.cli.exit_status import DONE, REFUTED, UNDECIDED, VACUOUS, NothingDerived, UsageError, require_limit
 from catdiag.cli.operator_loading import operator
-from catdiag.cli.option_values import check_sizes, check_writable, count_of, cuts_of, integers_of, parse_sizes
+from catdiag.cli.option_values import check_sizes, check_writable, count_of, integers_of, parse_cuts, parse_sizes
 from catdiag.frontend.signature import axis_names
 from catdiag.util.files import write_whole
 
@@ -60,7 +60,7 @@ def run_derive(
     _check_stages(stages)
     if passes < 1:
         raise UsageError(f"passes is {passes}: expected a whole number of loops over the axis, 1 or more")
-    most = cuts_of(cuts)
+    most = parse_cuts(cuts)
     if most != 0 and cuts != "any":
         if on is None:
             raise UsageError("--cuts is for choosing kernels: say for which chip, as in --on h100")
@@ -70,7 +70,7 @@ def run_derive(
     with Z3() as ask:
         ask.start()
         diagram = operator(op)
-        from catdiag.cli.derive_report_data import Target, derive
+        from catdiag.cli.derive_report_data import DeriveTarget, derive
 
         target = None
         if on is not None:
@@ -79,7 +79,7 @@ def run_derive(
             chip = hardware.get(on)
             scalars = {n: sizes.pop(n) for n in integers_of(diagram) if n in sizes}
             lengths = check_sizes(diagram, sizes)
-            target = Target(chip, lengths, _known_dtype(dtype or "bf16"), stages, scalars)
+            target = DeriveTarget(chip, lengths, _known_dtype(dtype or "bf16"), stages, scalars)
         elif sizes or dtype is not None or stages is not None:
             given = "--size" if sizes else "--dtype" if dtype is not None else "--stages"
             raise UsageError(f"{given} is for choosing tiles: say for which chip, as in --on h100")

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from catdiag.cli.derive_report import Report
-from catdiag.cli.derive_report_data import Target
+from catdiag.cli.derive_report_data import DeriveTarget
 from catdiag.cli.exit_status import own_lines
 
 if TYPE_CHECKING:
     from catdiag.planner.fit import Plan
 
 
-def html_of(report: Report, target: Target | None, times: bool = False) -> str:
+def html_of(report: Report, target: DeriveTarget | None, times: bool = False) -> str:
     """The page of a report, with the plan for `target`; it has no times that were measured unless asked for."""
     from catdiag.draw.report.html_page import page
-    from catdiag.draw.report.report_data import Facts, levels_of
+    from catdiag.draw.report.report_data import ReportData, levels_of
 
     chip, dtype = (None, "bf16") if target is None else (target.hardware, target.dtype)
     plan: Plan | str | None = report.plan
@@ -27,7 +27,7 @@ def html_of(report: Report, target: Target | None, times: bool = False) -> str:
     sizes = {} if target is None else dict(target.sizes)
     if target is not None and report.counted is not report.chosen.derivation:
         sizes |= target.scalars
-    facts = Facts(
+    facts = ReportData(
         derivation=report.derivation,
         counted=report.counted,
         io=report.io,

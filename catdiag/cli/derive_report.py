@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from catdiag.codegen.loop_state import StateFormulas
     from catdiag.cost.traffic import IO
     from catdiag.optimum.minimize import Optimum
-    from catdiag.planner.derivation_search import Attempt, Refused
+    from catdiag.planner.derivation_search import RefusedAxis, StrategyCandidate
     from catdiag.planner.fit import Plan
     from catdiag.planner.multi_kernel_plan import Plans
     from catdiag.rewrite.claims import Verdict
@@ -30,7 +30,7 @@ _LINES = 25
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlanOutcome:
     """The plan of a derivation, or the reason why there is none, and what derivations are compared by: the least is
     taken."""
 
@@ -53,19 +53,19 @@ class Report:
     """
 
     source: Diagram
-    chosen: Attempt[Planned]
+    chosen: StrategyCandidate[PlanOutcome]
     derivation: Derivation
-    others: tuple[Attempt[Planned], ...]
-    refused: tuple[Refused, ...]
+    others: tuple[StrategyCandidate[PlanOutcome], ...]
+    refused: tuple[RefusedAxis, ...]
     io: IO
     counted: Derivation
-    worth: Planned
+    worth: PlanOutcome
     optimum: Optimum | str
     bound: LowerBound
     stability: Stability
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     seconds: float = field(compare=False, default=0.0)
-    whole: bool = False
+    full_proof: bool = False
     """Whether the pseudocode is printed however long it is."""
     instead: tuple[str, ...] = ()
     """Of a plan of one kernel, what other ways would take."""
@@ -144,7 +144,7 @@ class Report:
         for refused in self.refused:
             yield f"not streamed over {refused.axis}: {own_lines(refused.reason)}"
         for number, step in enumerate(self.derivation.steps, 1):
-            yield f"{number}. {step.said}, {step.theorem.verdict} in {step.theorem.seconds:.2f} s"
+            yield f"{number}. {step.description}, {step.theorem.verdict} in {step.theorem.seconds:.2f} s"
             yield from _indented(self._theorem(step), 3)
             if step.note:
                 yield f"   note: {step.note}"
@@ -168,7 +168,7 @@ class Report:
 
     def _loops(self) -> Iterator[str]:
         lines = self.pseudocode.splitlines()
-        if self.whole or len(lines) <= _LINES:
+        if self.full_proof or len(lines) <= _LINES:
             yield from lines
             return
         yield from lines[: _LINES - 1]
@@ -182,7 +182,7 @@ class Report:
         if symbols:
             yield f"  for blocks and tiles of every size: {', '.join(symbols)}"
 
-    def against(self, other: Planned) -> str:
+    def against(self, other: PlanOutcome) -> str:
         """What another plan is against the chosen one, in words that follow its name."""
         mine = self.chosen.worth.plan or self.chosen.worth.plans
         if other.misfit is not None and mine is not None:
@@ -200,8 +200,8 @@ class Report:
         if io.relaxed != io.transfers:
             yield f"    without rounding up: {io.relaxed}"
         yield f"M = {io.memory}"
-        width = max((len(r.array) for r in io.residents), default=0)
-        yield from (f"    {r.array:{width}}  {r.values} ({r.role})" for r in io.residents)
+        width = max((len(r.array) for r in io.live_arrays), default=0)
+        yield from (f"    {r.array:{width}}  {r.values} ({r.role})" for r in io.live_arrays)
         yield f"in the order: {io.order}"
         yield from (f"assumed: {words}" for words in io.assumptions)
 
@@ -301,7 +301,7 @@ def _indented(lines: Iterator[str] | list[str], by: int) -> Iterator[str]:
 
 
 def _step(step: Step) -> dict[str, Any]:
-    theorem, found = step.theorem, step.found
+    theorem, found = step.theorem, step.formula
     return {
         "name": step.name,
         "note": step.note,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram
-from catdiag.cli.derive_report import Planned, Report
+from catdiag.cli.derive_report import PlanOutcome, Report
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from catdiag.cost.traffic import IO
     from catdiag.optimum.minimize import Optimum
     from catdiag.planner.multi_kernel_plan import Plans
-    from catdiag.planner.partition import Cuts
+    from catdiag.planner.partition import PartitionSearch
     from catdiag.rewrite.derivation import Derivation
     from catdiag.solvers.z3 import Z3
 
@@ -30,7 +30,7 @@ _PATIENCE = 2.0
 
 
 @dataclass(frozen=True)
-class Target:
+class DeriveTarget:
     """The chip, the sizes and the element type that a plan is for; `stages` None leaves the choice to the plan.
 
     `scalars` are the values of scalar inputs, which say how often loops turn that leave blocks out.
@@ -46,7 +46,7 @@ class Target:
 def derive(
     diagram: Diagram,
     ask: Z3,
-    target: Target | None = None,
+    target: DeriveTarget | None = None,
     stream: str | None = None,
     group: Sequence[str] | None = None,
     whole: bool = False,
@@ -85,8 +85,8 @@ def derive(
     """
     from catdiag.bounds.lower_bound import lower_bound
     from catdiag.cost.traffic import io as count
-    from catdiag.planner.derivation_search import PAYS, Attempt, Refused, attempts, best, memory
-    from catdiag.planner.partition import NEAR
+    from catdiag.planner.derivation_search import PAYS, RefusedAxis, StrategyCandidate, attempts, best, memory
+    from catdiag.planner.partition import CLOSE
     from catdiag.rewrite.advice import stability_of
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.distribute import distribute as distribute_over
@@ -94,20 +94,20 @@ def derive(
     from catdiag.rewrite.skip import skip as skip_axis
     from catdiag.rewrite.stream.streaming import split as split_axis
 
-    def planned(derivation: Derivation) -> Planned:
-        return Planned(measure=memory(derivation)) if target is None else planned_for(derivation, target)
+    def planned(derivation: Derivation) -> PlanOutcome:
+        return PlanOutcome(measure=memory(derivation)) if target is None else planned_for(derivation, target)
 
     start = time.perf_counter()
     begun = Derivation.start(diagram, ask)
     begun = begun if distribute is None else distribute_over(begun, distribute or None)
-    search: Cuts | None = None
+    search: PartitionSearch | None = None
     found: Plans | None = None
     if target is not None and stream is None and group is None and not split and not skip and passes == 1:
         search = _searched(begun.diagram, ask, target, cuts, several)
     if search is not None and len(search.chosen()) > 1:
         found = _plans(search, begun)
     instead: tuple[str, ...] = ()
-    tried, refused = list[Attempt[Planned]](), list[Refused]()
+    tried, refused = list[StrategyCandidate[PlanOutcome]](), list[RefusedAxis]()
     if found is None:
         tried, refused = attempts(
             begun,
@@ -119,12 +119,12 @@ def derive(
             passes=passes,
         )
         one = best(tried).worth.measure
-        if search is not None and search.total(search.chosen()) * NEAR < one:
+        if search is not None and search.total(search.chosen()) * CLOSE < one:
             found = _plans(search, begun)
         if search is not None and found is None and not math.isinf(one):
-            instead = tuple(f"{r.name}: {r.against(one)}" for r in search.rivals((search.whole,)))
+            instead = tuple(f"{r.name}: {r.against(one)}" for r in search.alternatives((search.full_span,)))
     if found is not None:
-        tried = [Attempt(None, found.derivation, Planned(plans=found, measure=found.time_s)), *tried]
+        tried = [StrategyCandidate(None, found.derivation, PlanOutcome(plans=found, measure=found.time_s)), *tried]
     chosen = best(tried)
     derivation = chosen.derivation
     for axis in split:
@@ -152,13 +152,15 @@ def derive(
         optimum=_optimum(io),
         bound=lower_bound(counted.operations, io.capacity),
         seconds=time.perf_counter() - start,
-        whole=whole,
+        full_proof=whole,
         instead=instead,
         offers=_offers(diagram, target, worth) if distribute is None else (),
     )
 
 
-def _searched(diagram: Diagram, ask: Z3, target: Target, cuts: int | None, several: bool) -> Cuts | None:
+def _searched(
+    diagram: Diagram, ask: Z3, target: DeriveTarget, cuts: int | None, several: bool
+) -> PartitionSearch | None:
     """The ways to cut the diagram into kernels; None where nothing fits however it is cut, or nothing is to be cut."""
     from catdiag.planner.partition import searching
 
@@ -177,7 +179,7 @@ def _searched(diagram: Diagram, ask: Z3, target: Target, cuts: int | None, sever
         return None
 
 
-def _plans(search: Cuts, begun: Derivation) -> Plans | None:
+def _plans(search: PartitionSearch, begun: Derivation) -> Plans | None:
     """The plan of the way that is taken, derived from what was begun with; None where it was not proved."""
     from catdiag.planner.multi_kernel_plan import continued
 
@@ -187,7 +189,7 @@ def _plans(search: Cuts, begun: Derivation) -> Plans | None:
         return None
 
 
-def _offers(diagram: Diagram, target: Target | None, worth: Planned) -> tuple[str, ...]:
+def _offers(diagram: Diagram, target: DeriveTarget | None, worth: PlanOutcome) -> tuple[str, ...]:
     """What takes much less time by prediction, and is not done unasked, since rounding sees it."""
     from catdiag.planner import kernel_candidates
     from catdiag.planner.derivation_search import PAYS
@@ -198,10 +200,10 @@ def _offers(diagram: Diagram, target: Target | None, worth: Planned) -> tuple[st
         return ()
     try:
         found = expanded(diagram)
-        model = kernel_candidates.Target(
+        model = kernel_candidates.PlanTarget(
             target.hardware, {**target.sizes, **target.scalars}, target.dtype, target.stages
         )
-        seconds = kernel_candidates.timed(found.diagram, model)[0].seconds
+        seconds = kernel_candidates.timed_schedules(found.diagram, model)[0].seconds
     except (NotDistributable, CatdiagError):
         return ()
     if seconds >= PAYS * worth.measure:
@@ -219,14 +221,14 @@ def _optimum(io: IO) -> Optimum | str:
         return f"no closed form: {error}"
 
 
-def planned_for(derivation: Derivation, target: Target) -> Planned:
+def planned_for(derivation: Derivation, target: DeriveTarget) -> PlanOutcome:
     """The plan, or the reason why there is none."""
     from catdiag.planner.fit import fit
 
     try:
         plan = fit(derivation, target.hardware, target.sizes, dtype=target.dtype, stages=target.stages)
     except DoesNotFit as error:
-        return Planned(misfit=error)
+        return PlanOutcome(misfit=error)
     except CatdiagError as error:
-        return Planned(misfit=DoesNotFit(error.message, error.line))
-    return Planned(plan=plan, measure=plan.time_s)
+        return PlanOutcome(misfit=DoesNotFit(error.message, error.line))
+    return PlanOutcome(plan=plan, measure=plan.time_s)

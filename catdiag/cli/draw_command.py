@@ -21,10 +21,10 @@ THEMES = ("auto", "light", "dark")
 
 
 @dataclass(frozen=True)
-class Looks:
+class DrawOptions:
     """How a picture is written: in colour, in which theme, with a legend, and the scale of a PNG."""
 
-    colour: bool = True
+    color: bool = True
     theme: str = "auto"
     legend: bool = True
     scale: float | None = None
@@ -43,7 +43,7 @@ def run_draw(
     levels: str | None,
     items: bool,
     join: bool,
-    looks: Looks,
+    options: DrawOptions,
     program: bool = False,
 ) -> None:
     """Draws the operator, or its program, and writes it as the file's suffix says; without a file, prints SVG.
@@ -57,9 +57,9 @@ def run_draw(
             f"cannot tell what to write to {output}: expected a file that ends in "
             f"{', '.join(list(_WRITERS)[:-1])} or {list(_WRITERS)[-1]}"
         )
-    if looks.theme not in THEMES:
-        raise UsageError(f"there is no theme {looks.theme!r}: expected one of {', '.join(THEMES)}")
-    if looks.scale is not None and suffix != ".png":
+    if options.theme not in THEMES:
+        raise UsageError(f"there is no theme {options.theme!r}: expected one of {', '.join(THEMES)}")
+    if options.scale is not None and suffix != ".png":
         raise UsageError("--scale is for PNG: the other files have no pixels, as in -o picture.png --scale 3")
     if program and (opened is not None or items or join):
         raise UsageError("--program draws lines, not boxes: leave out --open, --items and --join")
@@ -74,7 +74,7 @@ def run_draw(
         scene = _program(diagram, chain)
     else:
         scene = scene_of(diagram, open=_names(opened), levels=chain, items=items, join=join)
-    written = writer(scene, looks)
+    written = writer(scene, options)
     if output is None:
         print(written, end="")
         return
@@ -122,42 +122,42 @@ def _derived(
     return derivation.diagram
 
 
-def _svg(scene: Scene, looks: Looks) -> str:
+def _svg(scene: Scene, options: DrawOptions) -> str:
     from catdiag.draw.svg_writer import svg
 
-    theme: Literal["auto", "light", "dark"] = "light" if looks.theme == "light" else "auto"
-    return svg(scene, colour=looks.colour, theme="dark" if looks.theme == "dark" else theme, legend=looks.legend)
+    theme: Literal["auto", "light", "dark"] = "light" if options.theme == "light" else "auto"
+    return svg(scene, color=options.color, theme="dark" if options.theme == "dark" else theme, legend=options.legend)
 
 
-def _fixed(looks: Looks) -> Literal["light", "dark"]:
-    return "dark" if looks.theme == "dark" else "light"
+def _fixed(options: DrawOptions) -> Literal["light", "dark"]:
+    return "dark" if options.theme == "dark" else "light"
 
 
-def _tikz(standalone: bool) -> Callable[[Scene, Looks], str]:
-    def write(scene: Scene, looks: Looks) -> str:
+def _tikz(standalone: bool) -> Callable[[Scene, DrawOptions], str]:
+    def write(scene: Scene, options: DrawOptions) -> str:
         from catdiag.draw.tikz_writer import tikz
 
-        return tikz(scene, colour=looks.colour, standalone=standalone, legend=looks.legend, theme=_fixed(looks))
+        return tikz(scene, color=options.color, standalone=standalone, legend=options.legend, theme=_fixed(options))
 
     return write
 
 
-def _pdf(scene: Scene, looks: Looks) -> bytes:
+def _pdf(scene: Scene, options: DrawOptions) -> bytes:
     from catdiag.draw.svg_conversion import pdf
     from catdiag.draw.svg_writer import svg
 
-    return pdf(svg(scene, colour=looks.colour, theme=_fixed(looks), legend=looks.legend))
+    return pdf(svg(scene, color=options.color, theme=_fixed(options), legend=options.legend))
 
 
-def _png(scene: Scene, looks: Looks) -> bytes:
+def _png(scene: Scene, options: DrawOptions) -> bytes:
     from catdiag.draw.svg_conversion import png
     from catdiag.draw.svg_writer import svg
 
-    text = svg(scene, colour=looks.colour, theme=_fixed(looks), legend=looks.legend)
-    return png(text, 2.0 if looks.scale is None else looks.scale)
+    text = svg(scene, color=options.color, theme=_fixed(options), legend=options.legend)
+    return png(text, 2.0 if options.scale is None else options.scale)
 
 
-_WRITERS: dict[str, Callable[[Scene, Looks], str | bytes]] = {
+_WRITERS: dict[str, Callable[[Scene, DrawOptions], str | bytes]] = {
     ".svg": _svg,
     ".tikz": _tikz(standalone=False),
     ".tex": _tikz(standalone=True),

@@ -12,8 +12,8 @@ from catdiag.cli.operator_loading import operator
 from catdiag.cli.option_values import count_of, parse_sizes
 
 if TYPE_CHECKING:
-    from catdiag.cost.sharding import Spread
-    from catdiag.planner.fusions import Fusions, Verdict, Way
+    from catdiag.cost.sharding import Sharding
+    from catdiag.planner.fusions import FusionOption, Fusions, FusionVerdict
 
 
 def run_fusions(
@@ -44,8 +44,8 @@ def run_fusions(
             print(f"  {schedule}: {', '.join(f'{t}={n}' for t, n in tiles.items()) or 'no tiles'}")
 
 
-def _fusions(choice: Fusions, verdict: Verdict | None, cases: bool) -> dict[str, Any]:
-    def way(w: Way) -> dict[str, Any]:
+def _fusions(choice: Fusions, verdict: FusionVerdict | None, cases: bool) -> dict[str, Any]:
+    def way(w: FusionOption) -> dict[str, Any]:
         return {
             "kernels": len(w.kernels),
             "saved": list(w.saved),
@@ -55,9 +55,9 @@ def _fusions(choice: Fusions, verdict: Verdict | None, cases: bool) -> dict[str,
         }
 
     shown: dict[str, Any] = {"operator": choice.diagram.title, "fused": way(choice.fused)}
-    if choice.rival is not None:
-        shown["rival"] = way(choice.rival)
-        if choice.fused.leading is not None and choice.rival.leading is not None:
+    if choice.alternative is not None:
+        shown["rival"] = way(choice.alternative)
+        if choice.fused.leading is not None and choice.alternative.leading is not None:
             found = choice.crossover()
             shown["crossover"] = {
                 "unknown": str(found.unknown),
@@ -73,7 +73,7 @@ def _fusions(choice: Fusions, verdict: Verdict | None, cases: bool) -> dict[str,
         ]  # fmt: skip
     if verdict is not None:
         shown["best"] = {
-            "saved": None if verdict.way is None else list(verdict.way.saved),
+            "saved": None if verdict.option is None else list(verdict.option.saved),
             "transfers": verdict.transfers,
             "tiles": [dict(t) for t in verdict.tiles],
             "schedules": [str(s) for s in verdict.schedules],
@@ -82,12 +82,12 @@ def _fusions(choice: Fusions, verdict: Verdict | None, cases: bool) -> dict[str,
     return shown
 
 
-def run_spread(
+def run_sharding(
     op: str, over: Sequence[str], stream: str | None, group: str | None, held: Sequence[str], dtype: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """`catdiag spread`: an operator, streamed and grouped, over several devices."""
-    from catdiag.cost.sharding import spread
+    """`catdiag sharding`: an operator, streamed and grouped, over several devices."""
+    from catdiag.cost.sharding import sharding
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.group import group as grouped
     from catdiag.rewrite.stream.streaming import stream as streamed
@@ -112,26 +112,32 @@ def run_spread(
         made = Derivation.start(diagram, ask)
         made = made if stream is None else streamed(made, stream)
         made = made if group is None else grouped(made, group)
-        found = spread(made, counts, held=places, dtype=dtype)
+        found = sharding(made, counts, held=places, dtype=dtype)
     if as_json:
-        print(json.dumps(_spread(found), indent=1))
+        print(json.dumps(_sharding_data(found), indent=1))
         return
     print(type_of(diagram))
     print(found)
 
 
-def _spread(found: Spread) -> dict[str, Any]:
+def _sharding_data(found: Sharding) -> dict[str, Any]:
     return {
-        "devices": {axis: str(count) for axis, count in found.devices.items()},
+        "devices": {axis: str(count) for axis, count in found.mesh.items()},
         "unit": found.unit,
         "received": str(found.received),
         "transfers": str(found.transfers),
         "memory": str(found.memory),
         "flops": str(found.flops),
-        "turns": str(found.turns),
+        "turns": str(found.steps),
         "intensity": str(found.intensity),
         "shares": [
-            {"array": s.array, "how": s.how, "needed": str(s.needed), "held": str(s.held), "received": str(s.received)}
+            {
+                "array": s.array,
+                "how": s.pattern,
+                "needed": str(s.needed),
+                "held": str(s.stored),
+                "received": str(s.received),
+            }
             for s in found.shares
         ],
     }

@@ -127,10 +127,10 @@ class Costs:
             from catdiag.cost.latex import latex as written
 
             return written(self.counted)
-        return "\n".join(_cut(line) for text in self.lines() for line in text.splitlines())
+        return "\n".join(_truncated(line) for text in self.lines() for line in text.splitlines())
 
 
-def _cut(line: str) -> str:
+def _truncated(line: str) -> str:
     """A line, or where it is very long the beginning of its formula."""
     if len(line) <= _LONGEST:
         return line

@@ -44,10 +44,10 @@ def sizes_of(diagram: Diagram) -> tuple[str, ...]:
     return tuple(found)
 
 
-def cuts_of(text: str) -> int | None:
+def parse_cuts(text: str) -> int | None:
     """How many cuts there may be at most, None for any number. Raises UsageError.
 
-    >>> cuts_of("any"), cuts_of("some"), cuts_of("none"), cuts_of("2")
+    >>> parse_cuts("any"), parse_cuts("some"), parse_cuts("none"), parse_cuts("2")
     (None, None, 0, 2)
     """
     if text in ("any", "some", "none"):

@@ -14,7 +14,7 @@ from catdiag.frontend.signature import axis_names
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
-    from catdiag.cli.derive_report_data import Target
+    from catdiag.cli.derive_report_data import DeriveTarget
     from catdiag.planner.plan import Plan
     from catdiag.rewrite.derivation import Derivation
     from catdiag.solvers.z3 import Z3
@@ -24,7 +24,7 @@ SUFFIXES = (".svg", ".pdf", ".png")
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlotArgs:
     """The arguments: the kind of plot, the operator, the chip, sizes as texts, and how it is derived."""
 
     kind: str
@@ -41,29 +41,29 @@ class Asked:
     theme: str
 
 
-def run_plot(asked: Asked, output: Path | None) -> None:
+def run_plot(request: PlotArgs, output: Path | None) -> None:
     """Plots and writes the file as its suffix says; without one, prints SVG.
 
     Raises CatdiagError for what cannot be derived, fitted, plotted or written, before anything is written.
     """
-    if asked.kind not in _KINDS:
-        raise UsageError(f"there is no plot {asked.kind!r}: expected one of {', '.join(_KINDS)}")
+    if request.kind not in _KINDS:
+        raise UsageError(f"there is no plot {request.kind!r}: expected one of {', '.join(_KINDS)}")
     suffix = ".svg" if output is None else output.suffix.lower()
     if suffix not in SUFFIXES:
         raise UsageError(
             f"cannot tell what to write to {output}: expected a file that ends in {', '.join(SUFFIXES[:-1])} or "
             f"{SUFFIXES[-1]}"
         )
-    if asked.theme not in THEMES:
-        raise UsageError(f"there is no theme {asked.theme!r}: expected one of {', '.join(THEMES)}")
-    if asked.theme != "auto" and suffix != ".svg":
+    if request.theme not in THEMES:
+        raise UsageError(f"there is no theme {request.theme!r}: expected one of {', '.join(THEMES)}")
+    if request.theme != "auto" and suffix != ".svg":
         raise UsageError("--theme is for SVG: the other files are light")
-    if asked.tiles is not None and asked.kind != "landscape":
+    if request.tiles is not None and request.kind != "landscape":
         raise UsageError("--tiles is for a landscape, as in catdiag plot landscape OP --tiles g_q,s_x")
-    if asked.on is None and asked.kind != "transfers":
-        raise UsageError(f"a {asked.kind} is of a chip: say which, as in --on h100")
-    if asked.stages is not None and asked.stages < 1:
-        raise UsageError(f"stages is {asked.stages}: expected a whole number of buffers, 1 or more")
+    if request.on is None and request.kind != "transfers":
+        raise UsageError(f"a {request.kind} is of a chip: say which, as in --on h100")
+    if request.stages is not None and request.stages < 1:
+        raise UsageError(f"stages is {request.stages}: expected a whole number of buffers, 1 or more")
     check_writable(output)
     from catdiag.draw.plots.figure_files import save, svg
     from catdiag.draw.plots.plot_style import load
@@ -72,9 +72,9 @@ def run_plot(asked: Asked, output: Path | None) -> None:
     load()
     with Z3() as ask:
         ask.start()
-        figure = _figure(asked, ask)
-    theme: Literal["auto", "light", "dark"] = "light" if asked.theme == "light" else "auto"
-    theme = "dark" if asked.theme == "dark" else theme
+        figure = _figure(request, ask)
+    theme: Literal["auto", "light", "dark"] = "light" if request.theme == "light" else "auto"
+    theme = "dark" if request.theme == "dark" else theme
     if output is None:
         print(svg(figure, theme), end="")
         return
@@ -84,83 +84,85 @@ def run_plot(asked: Asked, output: Path | None) -> None:
         raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
 
 
-def _figure(asked: Asked, ask: Z3) -> Any:
+def _figure(request: PlotArgs, ask: Z3) -> Any:
     from catdiag.chip import hardware
-    from catdiag.cli.derive_report_data import Target
+    from catdiag.cli.derive_report_data import DeriveTarget
     from catdiag.schedule.kernel_analysis import width
 
-    diagram = operator(asked.op)
-    given = parse_sizes(asked.size)
+    diagram = operator(request.op)
+    given = parse_sizes(request.size)
     scalars = {n: given.pop(n) for n in integers_of(diagram) if n in given}
     lengths = check_sizes(diagram, given)
-    if asked.dtype is not None:
-        width(asked.dtype)
-    if asked.on is None:
-        return _transfers(_derived(diagram, ask, asked, None)[0], None, asked, {**lengths, **scalars})
-    target = Target(hardware.get(asked.on), lengths, asked.dtype or "bf16", asked.stages, scalars)
-    derivation, plan = _derived(diagram, ask, asked, target)
+    if request.dtype is not None:
+        width(request.dtype)
+    if request.on is None:
+        return _transfers(_derived(diagram, ask, request, None)[0], None, request, {**lengths, **scalars})
+    target = DeriveTarget(hardware.get(request.on), lengths, request.dtype or "bf16", request.stages, scalars)
+    derivation, plan = _derived(diagram, ask, request, target)
     sizes = {**lengths, **scalars} if plan is None else dict(plan.sizes)
-    return _KINDS[asked.kind](derivation, plan, asked, sizes)
+    return _KINDS[request.kind](derivation, plan, request, sizes)
 
 
-def _derived(diagram: Diagram, ask: Z3, asked: Asked, target: Target | None) -> tuple[Derivation, Plan | None]:
+def _derived(
+    diagram: Diagram, ask: Z3, request: PlotArgs, target: DeriveTarget | None
+) -> tuple[Derivation, Plan | None]:
     """The derivation that `catdiag derive` takes, and its plan."""
-    from catdiag.cli.derive_report import Planned
+    from catdiag.cli.derive_report import PlanOutcome
     from catdiag.cli.derive_report_data import planned_for
     from catdiag.planner.derivation_search import PAYS, attempts, best, memory
     from catdiag.rewrite.skip import skip
     from catdiag.rewrite.stream.streaming import split
 
-    def worth(derivation: Derivation) -> Planned:
-        return Planned(measure=memory(derivation)) if target is None else planned_for(derivation, target)
+    def worth(derivation: Derivation) -> PlanOutcome:
+        return PlanOutcome(measure=memory(derivation)) if target is None else planned_for(derivation, target)
 
-    group = None if asked.group is None else axis_names(asked.group)
+    group = None if request.group is None else axis_names(request.group)
     pays = PAYS if target is not None else 0.0
-    chosen = best(attempts(diagram, ask, worth, stream=asked.stream, group=group, pays=pays)[0])
+    chosen = best(attempts(diagram, ask, worth, stream=request.stream, group=group, pays=pays)[0])
     derivation, found = chosen.derivation, chosen.worth
-    for axis in asked.split:
+    for axis in request.split:
         derivation = split(derivation, axis)
-    for axis in asked.skip:
+    for axis in request.skip:
         derivation = skip(derivation, axis)
     if target is not None and derivation is not chosen.derivation:
         from dataclasses import replace
 
         found = planned_for(derivation, replace(target, sizes={**target.sizes, **target.scalars}))
-    if found.misfit is not None and asked.kind != "transfers":
+    if found.misfit is not None and request.kind != "transfers":
         raise found.misfit
     return derivation, found.plan
 
 
-def _transfers(derivation: Derivation, plan: Plan | None, asked: Asked, sizes: dict[str, int]) -> Any:
+def _transfers(derivation: Derivation, plan: Plan | None, request: PlotArgs, sizes: dict[str, int]) -> Any:
     from catdiag.draw.plots import transfers
 
-    return transfers(derivation, sizes, dtype=asked.dtype, chip=asked.on)
+    return transfers(derivation, sizes, dtype=request.dtype, chip=request.on)
 
 
-def _roofline(derivation: Derivation, plan: Plan | None, asked: Asked, sizes: dict[str, int]) -> Any:
+def _roofline(derivation: Derivation, plan: Plan | None, request: PlotArgs, sizes: dict[str, int]) -> Any:
     from catdiag.draw.plots import roofline
 
     if plan is None:
         raise UsageError("there is no plan to draw a roofline of")
-    return roofline(plan, derivation, chip=asked.on)
+    return roofline(plan, derivation, chip=request.on)
 
 
-def _landscape(derivation: Derivation, plan: Plan | None, asked: Asked, sizes: dict[str, int]) -> Any:
+def _landscape(derivation: Derivation, plan: Plan | None, request: PlotArgs, sizes: dict[str, int]) -> Any:
     from catdiag.draw.plots import landscape
 
-    names = None if asked.tiles is None else tuple(name.strip() for name in asked.tiles.split(","))
+    names = None if request.tiles is None else tuple(name.strip() for name in request.tiles.split(","))
     return landscape(
-        derivation, asked.on or "", sizes, asked.dtype or "bf16", tiles=names, plan=plan, stages=asked.stages
+        derivation, request.on or "", sizes, request.dtype or "bf16", tiles=names, plan=plan, stages=request.stages
     )
 
 
-def _waterfall(derivation: Derivation, plan: Plan | None, asked: Asked, sizes: dict[str, int]) -> Any:
+def _waterfall(derivation: Derivation, plan: Plan | None, request: PlotArgs, sizes: dict[str, int]) -> Any:
     from catdiag.draw.plots import waterfall
 
-    return waterfall(derivation, sizes, asked.dtype or "bf16", plan=plan, chip=asked.on)
+    return waterfall(derivation, sizes, request.dtype or "bf16", plan=plan, chip=request.on)
 
 
-_KINDS: dict[str, Callable[[Derivation, Plan | None, Asked, dict[str, int]], Any]] = {
+_KINDS: dict[str, Callable[[Derivation, Plan | None, PlotArgs, dict[str, int]], Any]] = {
     "roofline": _roofline,
     "transfers": _transfers,
     "landscape": _landscape,

@@ -20,7 +20,7 @@ from catdiag.cli.operator_loading import operator
 from catdiag.cli.option_values import check_writable, parse_sizes
 
 if TYPE_CHECKING:
-    from catdiag.planner.sweep import Result
+    from catdiag.planner.sweep import SweepResult
 
 _TRIES = 3
 """How often a sweep whose processes died is gone on with, by new ones."""
@@ -46,7 +46,7 @@ def run_sweep(
     chips = [name for text in on for name in text.split(",")]
     dtypes = [name for text in dtype for name in text.split(",")] or ["bf16"]
     grid = grid_of(size)
-    results: list[Result] = []
+    results: list[SweepResult] = []
     for _ in range(_TRIES):
         try:
             with _bar() as told, _processes(workers) as pool:

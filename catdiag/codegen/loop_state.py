@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram, Graph, HasDiagram, Node, diagram_of, inline
-from catdiag.category.ops import Box, Fold, Group, Map, Rename
+from catdiag.category.ops import Box, FoldOp, GroupOp, Map, Rename
 from catdiag.rewrite.formula import ATOM, Text, say
 
 _LONG, _LONGER = 12, 60
@@ -103,8 +103,8 @@ def formulas(subject: Diagram | HasDiagram) -> StateFormulas:
     finish out = sum1/x
     """
     diagram = diagram_of(subject)
-    reading = _Reading(set(diagram.input_names))
-    texts = [Part((name, ATOM)) for name in diagram.input_names]
+    reading = _StateReading(set(diagram.input_names))
+    texts = [FormulaPart((name, ATOM)) for name in diagram.input_names]
     made = reading.walk(diagram, texts)
     names = ["out"] if len(made) == 1 else [f"out{k}" for k in range(len(made))]
     return StateFormulas(
@@ -113,7 +113,7 @@ def formulas(subject: Diagram | HasDiagram) -> StateFormulas:
 
 
 @dataclass(frozen=True)
-class Part:
+class FormulaPart:
     """A formula, and whether it depends on what a loop carries."""
 
     text: Text
@@ -121,7 +121,7 @@ class Part:
 
 
 @dataclass
-class _Reading:
+class _StateReading:
     taken: set[str]
     loops: list[LoopFormulas] = field(default_factory=list)
     shared: dict[str, str] = field(default_factory=dict)
@@ -129,22 +129,22 @@ class _Reading:
     around: str = ""
 
     def walk(
-        self, diagram: Diagram, inputs: Sequence[Part], names: Sequence[str] = (), collect: bool = True
-    ) -> list[Part]:
+        self, diagram: Diagram, inputs: Sequence[FormulaPart], names: Sequence[str] = (), collect: bool = True
+    ) -> list[FormulaPart]:
         """The formulas of a diagram's outputs. With `names`, an output is called that where other outputs read it;
         without `collect`, loops inside are read as what they give.
         """
         flat = inline(diagram)
         return self.outputs(flat.graph, self.wires(flat.graph, inputs, names, collect))
 
-    def outputs(self, graph: Graph, wires: tuple[list[Part], dict[int, Part]]) -> list[Part]:
+    def outputs(self, graph: Graph, wires: tuple[list[FormulaPart], dict[int, FormulaPart]]) -> list[FormulaPart]:
         """The formulas of what leaves a graph, opened where they have a name."""
         parts, own = wires
         return [own.get(w, parts[w]) for w in graph.outputs]
 
     def wires(
-        self, graph: Graph, inputs: Sequence[Part], names: Sequence[str], collect: bool
-    ) -> tuple[list[Part], dict[int, Part]]:
+        self, graph: Graph, inputs: Sequence[FormulaPart], names: Sequence[str], collect: bool
+    ) -> tuple[list[FormulaPart], dict[int, FormulaPart]]:
         """How each wire of a graph is read, and what it is where that is a name."""
         uses: dict[int, int] = {}
         for node in graph.nodes:
@@ -152,16 +152,16 @@ class _Reading:
                 uses[w] = uses.get(w, 0) + 1
         called = {w: n for w, n in reversed(list(zip(graph.outputs, names, strict=False))) if w >= len(inputs)}
         parts = list(inputs)
-        own: dict[int, Part] = {}
+        own: dict[int, FormulaPart] = {}
         for node in graph.nodes:
             first = len(parts)
             for k, part in enumerate(self._made(node.box, [parts[w] for w in node.inputs], collect)):
                 w = first + k
                 own[w] = part
                 if w in called:
-                    part = Part((called[w], ATOM), True)
+                    part = FormulaPart((called[w], ATOM), True)
                 elif uses.get(w, 0) > 1 and len(part.text[0]) > (_LONGER if part.late else _LONG):
-                    part = Part((self._name(part.text[0]), ATOM), part.late)
+                    part = FormulaPart((self._name(part.text[0]), ATOM), part.late)
                 parts.append(part)
         return parts, own
 
@@ -176,15 +176,15 @@ class _Reading:
         self.called[text] = f"t{k}"
         return f"t{k}"
 
-    def _made(self, box: Box, args: Sequence[Part], collect: bool) -> list[Part]:
+    def _made(self, box: Box, args: Sequence[FormulaPart], collect: bool) -> list[FormulaPart]:
         op = box.op
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             return self.walk(op.body, args, collect=collect)
-        if isinstance(op, Fold):
+        if isinstance(op, FoldOp):
             return self.fold(op, box, args) if collect else self.walk(op.state, args, collect=False)
-        return [Part(say(box, [a.text for a in args]), any(a.late for a in args)) for _ in box.cod]
+        return [FormulaPart(say(box, [a.text for a in args]), any(a.late for a in args)) for _ in box.cod]
 
-    def fold(self, op: Fold, box: Box, args: Sequence[Part]) -> list[Part]:
+    def fold(self, op: FoldOp, box: Box, args: Sequence[FormulaPart]) -> list[FormulaPart]:
         """Notes a loop; its results go by the names of the components."""
         names: list[str] = []
         for k in range(len(box.cod)):
@@ -195,17 +195,17 @@ class _Reading:
                 name = f"{base}_{count}"
             self.taken.add(name)
             names.append(name)
-        old = [Part((n, ATOM), True) for n in names]
+        old = [FormulaPart((n, ATOM), True) for n in names]
         after, both = [n + "′" for n in names], [n + "″" for n in names]
         unit = self.walk(op.unit, (), collect=False)
         element = self.walk(op.state, args, names, collect=False)
-        turn = inline(op.step).graph
+        iteration = inline(op.step).graph
         place, outer, self.around = len(self.loops), self.around, op.axis
-        wires = self.wires(turn, (*old, *args), after, True)
+        wires = self.wires(iteration, (*old, *args), after, True)
         self.around = outer
-        step = self.outputs(turn, wires)
-        repairs = [_repair(turn, k, wires[0]) for k in range(len(names))]
-        merge = self.walk(op.merge, (*old, *(Part((n, ATOM), True) for n in after)), both, collect=False)
+        step = self.outputs(iteration, wires)
+        repairs = [_repair(iteration, k, wires[0]) for k in range(len(names))]
+        merge = self.walk(op.merge, (*old, *(FormulaPart((n, ATOM), True) for n in after)), both, collect=False)
         self.loops.insert(
             place,
             LoopFormulas(
@@ -221,7 +221,7 @@ class _Reading:
         return old
 
 
-def _repair(step: Graph, k: int, parts: Sequence[Part]) -> str | None:
+def _repair(step: Graph, k: int, parts: Sequence[FormulaPart]) -> str | None:
     """What a turn does to component k before the block is added: the factor of a product, or all of it."""
     maker: dict[int, Node] = {}
     for node in step.nodes:

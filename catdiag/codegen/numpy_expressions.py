@@ -67,7 +67,7 @@ class ArrayCode:
         if isinstance(op, Rename):
             pairs = dict(op.pairs)
             names = tuple(pairs.get(n, n) for n in types[0].names)
-            return self._spread(args[0], names, box.cod[0])
+            return self._broadcast(args[0], names, box.cod[0])
         if isinstance(op, Reindex):
             return self._reindex(op, box, args, types)
         if isinstance(op, View):
@@ -108,7 +108,7 @@ class ArrayCode:
         right = "".join(letters[n] for n in names)
         return f'np.einsum("{left}->{right}", {", ".join(a[0] for a in args)})', ATOM
 
-    def _spread(self, text: Text, names: Sequence[str], ty: ArrayType) -> Text:
+    def _broadcast(self, text: Text, names: Sequence[str], ty: ArrayType) -> Text:
         """An array in another layout, repeated along the axes that it lacks."""
         if set(names) == set(ty.names):
             return laid_out(text, names, ty.names)
@@ -144,7 +144,7 @@ class ArrayCode:
                 ty.names,
             )
         where = names.index(op.axis.name)
-        order = (*names[:where], *(a.name for a in op.given()), *names[where + 1 :])
+        order = (*names[:where], *(a.name for a in op.added_axes()), *names[where + 1 :])
         if op.kind == "split":
             have = {a.name: a for a in (*types[0].axes, *parts)}
             shape = self.shape(ArrayType(tuple(have[n] for n in order)))

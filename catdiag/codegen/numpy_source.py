@@ -13,18 +13,18 @@ from catdiag.codegen.numpy_expressions import CALL, UNARY, ArrayCode, bracketed
 from catdiag.codegen.source_writer import ATOM, Text, Writer
 from catdiag.schedule.loop_nest import (
     Carry,
-    Cut,
     For,
     Let,
     Load,
+    LoopNest,
+    LoopSpan,
     Make,
-    Program,
+    NestValue,
     Save,
-    Span,
+    Slice,
     Start,
     Statement,
     Unless,
-    Value,
     Within,
     lower,
     statements,
@@ -70,13 +70,13 @@ def source(subject: Diagram | HasDiagram) -> str:
 class _NumPy(Writer):
     longest = 72
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: LoopNest) -> None:
         super().__init__(program, ("np",))
         self.code = ArrayCode()
         self.given: dict[str, str] = {}
-        self.bounds: list[tuple[Span, str, str]] = []
-        self.collected: dict[tuple[Value, ...], str] = {}
-        self.room: dict[Value, bool] = {}
+        self.bounds: list[tuple[LoopSpan, str, str]] = []
+        self.collected: dict[tuple[NestValue, ...], str] = {}
+        self.room: dict[NestValue, bool] = {}
         for value in program.inputs:
             if not value.name.isidentifier():
                 raise TypeMismatch(f"input {value.name!r} cannot be an argument of a function: expected an identifier")
@@ -127,8 +127,8 @@ class _NumPy(Writer):
         head = f"def {title.group() if title else 'program'}({listed}):"
         return "\n".join(["import numpy as np", "", "", '@np.errstate(all="ignore")', head, *self.lines, ""])
 
-    def _spans(self) -> dict[str, Span]:
-        found: dict[str, Span] = {}
+    def _spans(self) -> dict[str, LoopSpan]:
+        found: dict[str, LoopSpan] = {}
         for _, s in statements(self.program.body):
             if isinstance(s, For):
                 for span in s.spans:
@@ -137,7 +137,7 @@ class _NumPy(Writer):
 
     def _is_part(self, symbol: str) -> bool:
         return any(
-            isinstance(s, For) and s.how in ("parts", "merge") and s.spans[0].symbol == symbol
+            isinstance(s, For) and s.kind in ("parts", "merge") and s.spans[0].symbol == symbol
             for _, s in statements(self.program.body)
         )
 
@@ -189,12 +189,12 @@ class _NumPy(Writer):
             name = f"{base}{k}"
         return name
 
-    def assign(self, targets: Sequence[Value], text: Text) -> None:
+    def assign(self, targets: Sequence[NestValue], text: Text) -> None:
         self.write(f"{', '.join(self.text[v][0] for v in targets)} = {text[0]}")
 
     def statement(self, statement: Statement) -> None:
         match statement:
-            case Cut(target, source_, spans):
+            case Slice(target, source_, spans):
                 self._cut(target, source_, spans)
             case Within(symbol, size, body):
                 before = self.code.sizes.get(symbol)
@@ -229,15 +229,15 @@ class _NumPy(Writer):
             case Load():
                 pass
 
-    def _whole(self, value: Value, ty: ArrayType) -> str:
+    def _whole(self, value: NestValue, ty: ArrayType) -> str:
         """A value that is written to more than once: never a view of something else."""
         text = self.text[value][0]
         return f"{float(text)}" if not ty.axes and ty.element in ("real", "extended") and text in ("0", "1") else text
 
-    def _cut(self, target: Value, source_: Value, spans: Sequence[Span]) -> None:
+    def _cut(self, target: NestValue, source_: NestValue, spans: Sequence[LoopSpan]) -> None:
         text = bracketed(self.text[source_], CALL)
         ends = {s.axis: (a, b) for s, a, b in self.bounds if s in spans}
-        if source_.spot and text == f"np.arange({self._length(source_)})":
+        if source_.inlined and text == f"np.arange({self._length(source_)})":
             ((a, b),) = ends.values()
             self.text[target] = (f"np.arange({a}, {b})", ATOM)
             return
@@ -249,10 +249,10 @@ class _NumPy(Writer):
         self.name(target, self._unused(name))
         self.write(f"{self.text[target][0]} = {text}[{places}]")
 
-    def _length(self, value: Value) -> str:
+    def _length(self, value: NestValue) -> str:
         return self.code.size(value.ty.axes[0].size)[0] if len(value.ty.axes) == 1 else ""
 
-    def _save(self, target: Value, value: Value, spans: Sequence[Span]) -> None:
+    def _save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan]) -> None:
         text = self.text[value]
         if target is value:
             return
@@ -268,43 +268,45 @@ class _NumPy(Writer):
 
     def _loop(self, loop: For) -> None:
         before, depth, sizes = len(self.bounds), self.depth, dict(self.code.sizes)
-        if loop.how == "merge":
-            kept = self.collected[loop.kept]
-            names = ", ".join(self.text[v][0] for v in loop.kept)
-            self.write(f"for {names}{',' if len(loop.kept) == 1 else ''} in {kept}:")
-        if loop.how == "parts":
-            self.collected[loop.kept] = self._fresh("parts")
-            self.write(f"{self.collected[loop.kept]} = []")
-        for span in () if loop.how == "merge" else loop.spans:
+        if loop.kind == "merge":
+            kept = self.collected[loop.partial_states]
+            names = ", ".join(self.text[v][0] for v in loop.partial_states)
+            self.write(f"for {names}{',' if len(loop.partial_states) == 1 else ''} in {kept}:")
+        if loop.kind == "parts":
+            self.collected[loop.partial_states] = self._fresh("parts")
+            self.write(f"{self.collected[loop.partial_states]} = []")
+        for span in () if loop.kind == "merge" else loop.spans:
             self._range(span, loop)
-        self.inside(loop.body) if loop.how == "merge" else self.block(loop.body)  # no tile is no loop
-        if loop.how == "parts":
-            names = ", ".join(self.text[v][0] for v in loop.kept)
-            self.write(f"{self.collected[loop.kept]}.append(({names}{',' if len(loop.kept) == 1 else ''}))")
+        self.inside(loop.body) if loop.kind == "merge" else self.block(loop.body)  # no tile is no loop
+        if loop.kind == "parts":
+            names = ", ".join(self.text[v][0] for v in loop.partial_states)
+            self.write(
+                f"{self.collected[loop.partial_states]}.append(({names}{',' if len(loop.partial_states) == 1 else ''}))"
+            )
         del self.bounds[before:]
         self.depth, self.code.sizes = depth, sizes
 
-    def _range(self, span: Span, loop: For) -> None:
+    def _range(self, span: LoopSpan, loop: For) -> None:
         """The head of a loop over one axis."""
         base = re.sub(r"\W+", "_", span.axis).strip("_")
         base = base if base.isidentifier() else f"i{base}"
-        letter = "part" if loop.how == "parts" else base
+        letter = "part" if loop.kind == "parts" else base
         first, last = self._fresh(letter + "0"), self._fresh(letter + "1")
         whole, tile = self.code.size(span.size), self.tiles[span.symbol]
         low, high = "0", whole[0]
         outer = next(((a, b) for s, a, b in reversed(self.bounds) if s.axis == span.axis and s.size == span.size), None)
         if outer is not None:
             low, high = outer
-        step = f"-(-{bracketed(whole, UNARY)} // {tile})" if loop.how == "parts" else tile
-        if loop.how != "parts" and span.symbol not in self.whole:
+        step = f"-(-{bracketed(whole, UNARY)} // {tile})" if loop.kind == "parts" else tile
+        if loop.kind != "parts" and span.symbol not in self.whole:
             step = f"({tile} or {whole[0]})"
         self.write(f"for {first} in range({low}, {high}, {step}):")
         self.depth += 1
         self.write(f"{last} = min({first} + {step}, {high})")
         self.bounds.append((span, first, last))
-        if loop.how != "parts":
+        if loop.kind != "parts":
             self.code.sizes[span.symbol] = f"{last} - {first}"
-        if loop.extent:
-            lo, hi = (self.text[v][0] for v in loop.extent)
+        if loop.bounds:
+            lo, hi = (self.text[v][0] for v in loop.bounds)
             self.write(f"if {last} <= np.min({lo}) or {first} >= np.max({hi}):")
             self.write(f"{self.indent}continue")

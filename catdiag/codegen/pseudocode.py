@@ -13,17 +13,17 @@ from catdiag.codegen.source_writer import Text, Writer
 from catdiag.rewrite.formula import bracketed, say
 from catdiag.schedule.loop_nest import (
     Carry,
-    Cut,
     For,
     Let,
     Load,
+    LoopNest,
     Make,
-    Program,
+    NestValue,
     Save,
+    Slice,
     Start,
     Statement,
     Unless,
-    Value,
     Within,
     lower,
 )
@@ -68,9 +68,9 @@ def shown(subject: Diagram | HasDiagram) -> list[str]:
 
 
 class _Pseudocode(Writer):
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: LoopNest) -> None:
         super().__init__(program)
-        self.wholes: dict[str, Size] = {}
+        self.full_sizes: dict[str, Size] = {}
         for value in program.inputs:
             self.name(value)
 
@@ -88,8 +88,8 @@ class _Pseudocode(Writer):
     # -- expressions -------------------------------------------------------------------------------------
 
     def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
-        if isinstance(box.op, SizeOf) and self.wholes:
-            size: Size = read_off(box.op.size, lambda v: self.wholes.get(v, v), lambda op, a, b: (op, a, b))
+        if isinstance(box.op, SizeOf) and self.full_sizes:
+            size: Size = read_off(box.op.size, lambda v: self.full_sizes.get(v, v), lambda op, a, b: (op, a, b))
             box = replace(box, op=SizeOf(size))
         return say(box, args)
 
@@ -100,11 +100,11 @@ class _Pseudocode(Writer):
         # Only another form of an array: no work of its own.
         return isinstance(let.box.op, Rename) and len(text[0]) <= self.longest
 
-    def assign(self, targets: Sequence[Value], text: Text) -> None:
+    def assign(self, targets: Sequence[NestValue], text: Text) -> None:
         right = f"({text[0]})" if text[1] < 2 and compares(text[0]) else text[0]
         self.write(f"{', '.join(map(self._typed, targets))} = {right}")
 
-    def _typed(self, value: Value) -> str:
+    def _typed(self, value: NestValue) -> str:
         return self.text[value][0] + _axes(value.ty)
 
     # -- statements --------------------------------------------------------------------------------------
@@ -117,12 +117,12 @@ class _Pseudocode(Writer):
                     self.lines[-1] += f", {arrays}"
                 else:
                     self.write(f"load {arrays}")
-            case Cut(target, source):
+            case Slice(target, source):
                 self.text[target] = self.text[source]
             case Within(symbol, size, body):
-                outside, self.wholes = self.wholes, {**self.wholes, symbol: size}
+                outside, self.full_sizes = self.full_sizes, {**self.full_sizes, symbol: size}
                 self.block(body)
-                self.wholes = outside
+                self.full_sizes = outside
             case Start(states, values):
                 for state in states:
                     if state not in self.text:
@@ -151,22 +151,22 @@ class _Pseudocode(Writer):
 
     def _loop(self, loop: For) -> None:
         spans = loop.spans
-        if loop.how == "tiles":
+        if loop.kind == "tiles":
             each = " and ".join(f"each tile of {s.axis} ({s.symbol} at a time)" for s in spans)
             self.write(f"for {each}, in parallel:" if spans else "in one kernel:")
-        elif loop.how == "blocks":
+        elif loop.kind == "blocks":
             self.write(f"for each block of {spans[0].axis} ({spans[0].symbol} at a time){self._range(loop)}:")
-        elif loop.how == "parts":
+        elif loop.kind == "parts":
             self.write(f"for each of {spans[0].symbol} parts of {spans[0].axis}, in parallel:")
         else:
-            neighbours = [f"{self.text[v][0]}" for v in loop.kept]
-            self.write(f"for each part of {spans[0].axis} in order, with its {', '.join(neighbours)}:")
+            neighbors = [f"{self.text[v][0]}" for v in loop.partial_states]
+            self.write(f"for each part of {spans[0].axis} in order, with its {', '.join(neighbors)}:")
         self.inside(loop.body)
 
     def _range(self, loop: For) -> str:
-        if not loop.extent:
+        if not loop.bounds:
             return ""
-        low, high = (_end(word, v, self.text[v]) for word, v in zip(("min", "max"), loop.extent, strict=True))
+        low, high = (_end(word, v, self.text[v]) for word, v in zip(("min", "max"), loop.bounds, strict=True))
         return f" that meets the range from {low} to {high}"
 
 
@@ -180,7 +180,7 @@ def compares(text: str) -> bool:
     return False
 
 
-def _end(word: str, value: Value, text: Text) -> str:
+def _end(word: str, value: NestValue, text: Text) -> str:
     """The least or largest entry of an array."""
     return f"{word}_{','.join(value.ty.names)} {bracketed(text, 3)}" if value.ty.axes else text[0]
 

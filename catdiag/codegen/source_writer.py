@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from catdiag.category.ops import Box, Const, Index, SizeOf
 from catdiag.category.types import ArrayType
-from catdiag.schedule.loop_nest import Carry, Let, Program, Statement, Value, read, statements
+from catdiag.schedule.loop_nest import Carry, Let, LoopNest, NestValue, Statement, read, statements
 
 Text: TypeAlias = tuple[str, int]
 """An expression and how tightly it binds."""
@@ -22,22 +22,22 @@ class Writer(ABC):
     longest = 64
     """Expressions above this many letters get a name of their own."""
 
-    def __init__(self, program: Program, taken: Iterable[str] = ()) -> None:
+    def __init__(self, program: LoopNest, taken: Iterable[str] = ()) -> None:
         self.program = program
         self.lines: list[str] = []
         self.depth = 0
         self.taken = set(taken)
         self.counted: dict[str, int] = {}
-        self.text: dict[Value, Text] = {}
-        self.uses: dict[Value, int] = {}
-        self.used_in: dict[Value, Sequence[Statement]] = {}
+        self.text: dict[NestValue, Text] = {}
+        self.uses: dict[NestValue, int] = {}
+        self.used_in: dict[NestValue, Sequence[Statement]] = {}
         for body, statement in statements(program.body):
             for value in read(statement):
                 self.uses[value] = self.uses.get(value, 0) + 1
                 self.used_in[value] = body
         for value in program.outputs:
             self.uses[value] = self.uses.get(value, 0) + 1
-        self.turn: dict[Value, list[Statement]] = {}
+        self.iteration: dict[NestValue, list[Statement]] = {}
 
     # -- to be said by a subclass ----------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ class Writer(ABC):
         """What a box makes of expressions."""
 
     @abstractmethod
-    def assign(self, targets: Sequence[Value], text: Text) -> None:
+    def assign(self, targets: Sequence[NestValue], text: Text) -> None:
         """Writes that values get their names, and what they are."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class Writer(ABC):
 
     # -- names -------------------------------------------------------------------------------------------
 
-    def name(self, value: Value, wanted: str = "") -> str:
+    def name(self, value: NestValue, wanted: str = "") -> str:
         """Gives a value a name that no other has: the wanted one, its own, or `t1`, `t2`, …"""
         base = wanted or value.name
         k = self.counted.get(base, 1)
@@ -81,18 +81,18 @@ class Writer(ABC):
     def block(self, body: Sequence[Statement]) -> None:
         """Statements in order."""
         carried = next((s for s in body if isinstance(s, Carry)), None)
-        outer = self.turn
+        outer = self.iteration
         if carried is not None:
-            self.turn = {}
+            self.iteration = {}
             for _, statement in statements(body):
                 for value in read(statement):
-                    self.turn.setdefault(value, []).append(statement)
+                    self.iteration.setdefault(value, []).append(statement)
         for statement in body:
             if isinstance(statement, Let):
                 self.let(statement, body, carried)
             else:
                 self.statement(statement)
-        self.turn = outer
+        self.iteration = outer
 
     def inside(self, body: Sequence[Statement]) -> None:
         """Statements one level deeper."""
@@ -107,7 +107,7 @@ class Writer(ABC):
         state = self._state(let, carried)
         if len(let.targets) == 1 and state is None:
             atom = isinstance(let.box.op, (Const, SizeOf, Index)) or text[0] in {self.text[a][0] for a in let.args}
-            atom = atom or (target.spot and not target.ty.axes and len(text[0]) <= 24)
+            atom = atom or (target.inlined and not target.ty.axes and len(text[0]) <= 24)
             once = self.uses.get(target, 0) <= 1 and self.used_in.get(target) is body
             if atom or self.stays(let, text) or (once and len(text[0]) <= self.longest):
                 self.text[target] = text
@@ -127,17 +127,17 @@ class Writer(ABC):
         """Whether an expression is written wherever it is read."""
         return False
 
-    def _state(self, let: Let, carried: Carry | None) -> Value | None:
+    def _state(self, let: Let, carried: Carry | None) -> NestValue | None:
         """The state of the loop whose next value this is."""
         if carried is None or len(let.targets) > 1 or let.targets[0] not in carried.values:
             return None
         return carried.states[carried.values.index(let.targets[0])]
 
-    def _replaces(self, state: Value, let: Let) -> bool:
+    def _replaces(self, state: NestValue, let: Let) -> bool:
         """Whether in a turn nothing but its next value reads a state, so that it can be written over."""
         value = state
-        while len(self.turn.get(value, ())) == 1:
-            user = self.turn[value][0]
+        while len(self.iteration.get(value, ())) == 1:
+            user = self.iteration[value][0]
             if user is let:
                 return True
             if not isinstance(user, Let) or len(user.targets) > 1:

@@ -40,7 +40,7 @@ _FLOATING = ("stored", "wide")
 
 
 @dataclass(frozen=True)
-class Value:
+class TorchValue:
     """An expression: how tightly it binds, its axes in order, its kind, and the variables that it reads."""
 
     text: str
@@ -56,11 +56,11 @@ class Value:
 
 
 class TorchCode:
-    """Expressions of tensors; `symbols` says what each size is called, `asked` which of them were."""
+    """Expressions of tensors; `symbols` says what each size is called, `sizes_used` which of them were."""
 
     def __init__(self, symbols: Mapping[str, str]) -> None:
         self.symbols = symbols
-        self.asked: dict[str, None] = {}
+        self.sizes_used: dict[str, None] = {}
         self.functions: dict[str, None] = {}
         self.starts: dict[str, str] = {}
         """For an axis in whose slices the program may run, what its first position is called."""
@@ -72,7 +72,7 @@ class TorchCode:
 
         def leaf(v: Any) -> tuple[str, int]:
             if isinstance(v, str):
-                self.asked[v] = None
+                self.sizes_used[v] = None
                 return self.symbols[v], ATOM
             return str(v), ATOM
 
@@ -85,7 +85,7 @@ class TorchCode:
 
     # -- boxes -------------------------------------------------------------------------------------------
 
-    def expression(self, box: Box, args: Sequence[Value]) -> Value:
+    def expression(self, box: Box, args: Sequence[TorchValue]) -> TorchValue:
         """The one output of a box, its axes in any order. Raises TypeMismatch for a box of several results."""
         op, ty = box.op, box.cod[0]
         reads = frozenset().union(*(a.reads for a in args))
@@ -98,72 +98,74 @@ class TorchCode:
         elif isinstance(op, Const):
             made = _constant(op.value)
         elif isinstance(op, SizeOf):
-            made = Value(*self.size(op.size), (), "number")
+            made = TorchValue(*self.size(op.size), (), "number")
         elif isinstance(op, Index):
             made = self._positions(op.axis, ty.axes[0].size)
         elif isinstance(op, Rename):
             pairs = dict(op.pairs)
-            renamed = Value(args[0].text, args[0].level, tuple(pairs.get(n, n) for n in args[0].names), args[0].kind)
-            made = self.spread(renamed, ty)
+            renamed = TorchValue(
+                args[0].text, args[0].level, tuple(pairs.get(n, n) for n in args[0].names), args[0].kind
+            )
+            made = self.broadcast(renamed, ty)
         elif isinstance(op, Reindex):
             made = self._reindex(op, ty, args)
         elif isinstance(op, View):
             made = self._view(op, box, args)
         elif isinstance(op, Generic) and len(box.cod) == 1:
             self.functions[op.name] = None
-            laid = [self.spread(a, t) for a, t in zip(args, box.dom, strict=True)]
-            made = Value(f"{op.name}({', '.join(a.text for a in laid)})", ATOM, ty.names, _kind(ty, "wide"))
+            laid = [self.broadcast(a, t) for a, t in zip(args, box.dom, strict=True)]
+            made = TorchValue(f"{op.name}({', '.join(a.text for a in laid)})", ATOM, ty.names, _kind(ty, "wide"))
         else:
             raise TypeMismatch(f"{box.name} has no form in PyTorch", box.line)
-        return Value(made.text, made.level, made.names, made.kind, reads)
+        return TorchValue(made.text, made.level, made.names, made.kind, reads)
 
-    def wide(self, value: Value) -> Value:
+    def wide(self, value: TorchValue) -> TorchValue:
         """The value as a wide tensor; a number stays one."""
         if value.kind in ("wide", "number"):
             return value
-        return Value(f"{bracketed(value, _CALL)}.to(wide)", _CALL, value.names, "wide", value.reads)
+        return TorchValue(f"{bracketed(value, _CALL)}.to(wide)", _CALL, value.names, "wide", value.reads)
 
-    def stored(self, value: Value) -> Value:
+    def stored(self, value: TorchValue) -> TorchValue:
         """The value as a tensor of the type of the inputs; integers and truth values as they are."""
         if value.kind == "number":
-            return Value(
+            return TorchValue(
                 f"torch.tensor({value.text}, dtype=stored, device=device)", ATOM, value.names, "stored", value.reads
             )
         if value.kind != "wide":
             return value
-        return Value(f"{bracketed(value, _CALL)}.to(stored)", _CALL, value.names, "stored", value.reads)
+        return TorchValue(f"{bracketed(value, _CALL)}.to(stored)", _CALL, value.names, "stored", value.reads)
 
-    def tensor(self, value: Value, element: str = "real") -> Value:
+    def tensor(self, value: TorchValue, element: str = "real") -> TorchValue:
         """The value as a tensor, where a function takes nothing else."""
         if not value.number:
             return value
         kind = {"bool": "bool", "int": "int"}.get(element, "wide")
         dtype = {"bool": "torch.bool", "int": "torch.int64"}.get(element, "wide")
-        return Value(f"torch.tensor({value.text}, dtype={dtype}, device=device)", ATOM, (), kind, value.reads)
+        return TorchValue(f"torch.tensor({value.text}, dtype={dtype}, device=device)", ATOM, (), kind, value.reads)
 
-    def _positions(self, axis: str, size: Size) -> Value:
+    def _positions(self, axis: str, size: Size) -> TorchValue:
         text, level = self.size(size)
         start = self.starts.get(axis)
         made = f"torch.arange({text}, device=device)"
         if start is not None:
             end = f"{start} + {text if level > _PLUS else f'({text})'}"
             made = f"torch.arange({start}, {end}, device=device)"
-        return Value(made, ATOM, (axis,), "int")
+        return TorchValue(made, ATOM, (axis,), "int")
 
-    def _map(self, fn: str, ty: ArrayType, args: Sequence[Value]) -> Value:
+    def _map(self, fn: str, ty: ArrayType, args: Sequence[TorchValue]) -> TorchValue:
         if fn.startswith("cast:"):
             return args[0]
         if fn.startswith("apply:"):
             name = fn.removeprefix("apply:")
             self.functions[name] = None
             given = ", ".join(self.tensor(self.wide(aligned(a, ty.names))).text for a in args)
-            return Value(f"{name}({given})", ATOM, ty.names, "wide")
+            return TorchValue(f"{name}({given})", ATOM, ty.names, "wide")
         if all(a.number for a in args):
             if fn in _INFIX:
-                return Value(_infix(fn, args[0], args[1]), _INFIX[fn][1], (), "number")
+                return TorchValue(_infix(fn, args[0], args[1]), _INFIX[fn][1], (), "number")
             if fn == "neg":
-                return Value(f"-{bracketed(args[0], _UNARY)}", _UNARY, (), "number")
-            return Value(_NUMBERS[fn].format(*(a.text for a in args)), ATOM, (), "number")
+                return TorchValue(f"-{bracketed(args[0], _UNARY)}", _UNARY, (), "number")
+            return TorchValue(_NUMBERS[fn].format(*(a.text for a in args)), ATOM, (), "number")
         compared = fn in ("eq", "ne", "lt", "le", "and", "or", "not")
         kind = _kind(ty, "wide")
         order = next((a.names for a in args if a.kind in _FLOATING and len(a.names) == len(ty.names)), ty.names)
@@ -172,69 +174,69 @@ class TorchCode:
         if kind == "wide" or (compared and any(a.kind in _FLOATING for a in args)):
             parts = [p if fn == "where" and k == 0 else self.wide(p) for k, p in enumerate(parts)]
         if fn in _INFIX:
-            return Value(_infix(fn, parts[0], parts[1]), _INFIX[fn][1], ty.names, kind)
+            return TorchValue(_infix(fn, parts[0], parts[1]), _INFIX[fn][1], ty.names, kind)
         if fn == "neg":
-            return Value(f"-{bracketed(parts[0], _UNARY)}", _UNARY, ty.names, kind)
+            return TorchValue(f"-{bracketed(parts[0], _UNARY)}", _UNARY, ty.names, kind)
         if fn in ("max", "min") and (parts[0].number or parts[1].number):
             number, array = (parts[0], parts[1]) if parts[0].number else (parts[1], parts[0])
             bound = "min" if fn == "max" else "max"
-            return Value(f"torch.clamp({array.text}, {bound}={number.text})", ATOM, ty.names, kind)
+            return TorchValue(f"torch.clamp({array.text}, {bound}={number.text})", ATOM, ty.names, kind)
         if fn in ("and", "or"):
             parts = [self.tensor(p, "bool") for p in parts]
         if fn == "where":
             return self._where(parts, ty, kind)
         if fn == "floordiv":
-            return Value(f"_floor({parts[0].text}, {parts[1].text})", ATOM, ty.names, kind)
-        return Value(f"torch.{_CALLS[fn]}({', '.join(p.text for p in parts)})", ATOM, ty.names, kind)
+            return TorchValue(f"_floor({parts[0].text}, {parts[1].text})", ATOM, ty.names, kind)
+        return TorchValue(f"torch.{_CALLS[fn]}({', '.join(p.text for p in parts)})", ATOM, ty.names, kind)
 
-    def _where(self, parts: Sequence[Value], ty: ArrayType, kind: str) -> Value:
+    def _where(self, parts: Sequence[TorchValue], ty: ArrayType, kind: str) -> TorchValue:
         condition, yes, no = parts
         if yes.number and no.number:
             yes = self.tensor(yes, ty.element)
         if condition.number:
             condition = self.tensor(condition, "bool")
         text = f"torch.where({condition.text}, {yes.text}, {no.text})"
-        return Value(text, ATOM, ty.names, kind)
+        return TorchValue(text, ATOM, ty.names, kind)
 
-    def _reduce(self, op: Reduce, array: Value) -> Value:
+    def _reduce(self, op: Reduce, array: TorchValue) -> TorchValue:
         if array.kind == "stored" or (op.monoid == "prod" and array.kind == "int"):
             array = self.wide(array)
         kind = "bool" if op.monoid in ("any", "all") else array.kind
         kept = tuple(n for n in array.names if n != op.axis)
         where = array.names.index(op.axis)
-        return Value(f"{bracketed(array, _CALL)}.{_REDUCE[op.monoid]}({where})", _CALL, kept, kind)
+        return TorchValue(f"{bracketed(array, _CALL)}.{_REDUCE[op.monoid]}({where})", _CALL, kept, kind)
 
-    def _einsum(self, ty: ArrayType, args: Sequence[Value]) -> Value:
+    def _einsum(self, ty: ArrayType, args: Sequence[TorchValue]) -> TorchValue:
         names, kind = ty.names, _kind(ty, "wide")
         numbers = [a for a in args if a.number]
         arrays = [a for a in args if not a.number]
         if not arrays:
-            return Value(" * ".join(bracketed(a, _TIMES) for a in args) or "1", _TIMES, (), "number")
+            return TorchValue(" * ".join(bracketed(a, _TIMES) for a in args) or "1", _TIMES, (), "number")
         gone = [n for n in dict.fromkeys(n for a in arrays for n in a.names) if n not in names]
         apart = len(arrays) < 2 or not gone or kind != "wide"
         if apart:  # products at every index, and sums one after the other
             over = (*names, *gone)
             parts = [self.wide(aligned(a, over)) if kind == "wide" else aligned(a, over) for a in arrays]
-            made = Value(
+            made = TorchValue(
                 " * ".join(bracketed(p, _TIMES) for p in parts), _TIMES if len(parts) > 1 else ATOM, over, kind
             )
             if gone:
                 places = tuple(range(len(names), len(over)))
-                made = Value(f"{bracketed(made, _CALL)}.sum({places})", _CALL, names, kind)
+                made = TorchValue(f"{bracketed(made, _CALL)}.sum({places})", _CALL, names, kind)
         else:
             letters = _letters([*names, *gone])
             left = ",".join("".join(letters[n] for n in a.names) for a in arrays)
             right = "".join(letters[n] for n in names)
             operands = [a if a.kind == "stored" else self.stored(self.wide(a)) for a in arrays]
             text = f'torch.einsum("{left}->{right}", {", ".join(a.text for a in operands)})'
-            made = Value(text, ATOM, names, "stored")
+            made = TorchValue(text, ATOM, names, "stored")
         if numbers:
             made = self.wide(made) if kind == "wide" else made
             text = " * ".join(bracketed(v, _TIMES) for v in (made, *numbers))
-            made = Value(text, _TIMES, names, made.kind)
+            made = TorchValue(text, _TIMES, names, made.kind)
         return made
 
-    def spread(self, value: Value, ty: ArrayType) -> Value:
+    def broadcast(self, value: TorchValue, ty: ArrayType) -> TorchValue:
         """The value over all the axes of a type, repeated along those that it lacks."""
         if set(value.names) == set(ty.names):
             return laid_out(value, ty.names)
@@ -244,25 +246,27 @@ class TorchCode:
             text = f"{bracketed(made, _CALL)}.expand{self.shape(ty)}"
         else:
             text = f"torch.broadcast_to({aligned(value, ty.names).text}, {self.shape(ty)})"
-        return Value(text, ATOM, ty.names, kind, value.reads)
+        return TorchValue(text, ATOM, ty.names, kind, value.reads)
 
-    def _reindex(self, op: Reindex, ty: ArrayType, args: Sequence[Value]) -> Value:
+    def _reindex(self, op: Reindex, ty: ArrayType, args: Sequence[TorchValue]) -> TorchValue:
         first, parts = args[0], op.axis.parts
         if op.kind == "concat":
             order = (*(n for n in ty.names if n != op.axis.name), op.axis.name)
             lengths = {a.name: a for a in ty.axes}
             same = len({a.kind for a in args}) == 1
-            pieces = []
+            instructions = []
             for arg, part in zip(args, parts, strict=True):
                 inner = tuple(op.axis.name if n == part.name else n for n in arg.names)
-                piece = Value(arg.text, arg.level, inner, arg.kind)
+                piece = TorchValue(arg.text, arg.level, inner, arg.kind)
                 whole = ArrayType(tuple(part if n == op.axis.name else lengths[n] for n in order))
                 piece = aligned(piece, order) if same else self.wide(aligned(piece, order))
                 if set(inner) != set(order):
                     text = f"torch.broadcast_to({piece.text}, {self.shape(whole)})"
-                    piece = Value(text, ATOM, order, piece.kind)
-                pieces.append(piece)
-            return Value(f"torch.cat([{', '.join(p.text for p in pieces)}], -1)", ATOM, order, pieces[0].kind)
+                    piece = TorchValue(text, ATOM, order, piece.kind)
+                instructions.append(piece)
+            return TorchValue(
+                f"torch.cat([{', '.join(p.text for p in instructions)}], -1)", ATOM, order, instructions[0].kind
+            )
         if op.kind == "merge":
             own = tuple(p.name for p in parts)
             rest = tuple(n for n in first.names if n not in own)
@@ -270,19 +274,19 @@ class TorchCode:
             have = {a.name: a for a in ty.axes}
             shape = self.shape(ArrayType(tuple(have[n] for n in order)))
             text = f"{bracketed(laid_out(first, (*rest, *own)), _CALL)}.reshape{shape}"
-            return Value(text, _CALL, order, first.kind)
+            return TorchValue(text, _CALL, order, first.kind)
         where = first.names.index(op.axis.name)
-        order = (*first.names[:where], *(a.name for a in op.given()), *first.names[where + 1 :])
+        order = (*first.names[:where], *(a.name for a in op.added_axes()), *first.names[where + 1 :])
         if op.kind == "split":
             shape = self.shape(ArrayType(parts))
-            return Value(f"{bracketed(first, _CALL)}.unflatten({where}, {shape})", _CALL, order, first.kind)
+            return TorchValue(f"{bracketed(first, _CALL)}.unflatten({where}, {shape})", _CALL, order, first.kind)
         start: Size = 0
         for p in parts[: op.place]:
             start = ("+", start, p.size)
         low, length = self.size(start)[0], self.size(parts[op.place].size)[0]
-        return Value(f"{bracketed(first, _CALL)}.narrow({where}, {low}, {length})", _CALL, order, first.kind)
+        return TorchValue(f"{bracketed(first, _CALL)}.narrow({where}, {low}, {length})", _CALL, order, first.kind)
 
-    def _view(self, op: View, box: Box, args: Sequence[Value]) -> Value:
+    def _view(self, op: View, box: Box, args: Sequence[TorchValue]) -> TorchValue:
         """Arrays read at computed positions, all of them at once."""
         ty = box.cod[0]
         order = ty.names
@@ -323,34 +327,34 @@ class TorchCode:
                     places.append(f"_within({place}, {last})" if safe else place)
                 text = f"{bracketed(own, _CALL)}[{', '.join(places)}]"
             if not found:
-                found = self.tensor(Value(text, ATOM, (), "number"), ty.element).text if own.number else text
+                found = self.tensor(TorchValue(text, ATOM, (), "number"), ty.element).text if own.number else text
                 continue
             condition = " & ".join(map(holds, read.where))
             condition = condition if "torch." in condition or args[len(op.reads) :] else f"torch.tensor({condition})"
             found = f"torch.where({condition or 'torch.tensor(True)'}, {text}, {found})"
-        return Value(f"torch.broadcast_to({found}, {self.shape(ty)})", ATOM, order, kind)
+        return TorchValue(f"torch.broadcast_to({found}, {self.shape(ty)})", ATOM, order, kind)
 
 
 # -- layouts --------------------------------------------------------------------------------------------
 
 
-def bracketed(value: Value, level: int) -> str:
+def bracketed(value: TorchValue, level: int) -> str:
     """An expression in parentheses where it binds less tightly than asked."""
     return value.text if value.level >= level else f"({value.text})"
 
 
-def laid_out(value: Value, order: Sequence[str]) -> Value:
+def laid_out(value: TorchValue, order: Sequence[str]) -> TorchValue:
     """A tensor with its axes in another order."""
     if value.names == tuple(order):
         return value
     places = ", ".join(str(value.names.index(n)) for n in order)
-    return Value(f"{bracketed(value, _CALL)}.permute({places})", _CALL, tuple(order), value.kind, value.reads)
+    return TorchValue(f"{bracketed(value, _CALL)}.permute({places})", _CALL, tuple(order), value.kind, value.reads)
 
 
-def aligned(value: Value, order: Sequence[str]) -> Value:
+def aligned(value: TorchValue, order: Sequence[str]) -> TorchValue:
     """A tensor that broadcasts by position against others over `order`; a number stays one.
 
-    >>> a = Value("a", ATOM, ("q",), "wide")
+    >>> a = TorchValue("a", ATOM, ("q",), "wide")
     >>> aligned(a, ("q", "x")).text, aligned(a, ("x", "q")).text
     ('a[:, None]', 'a')
     """
@@ -362,10 +366,10 @@ def aligned(value: Value, order: Sequence[str]) -> Value:
         return value
     first = next(k for k, n in enumerate(order) if n in own)
     places = ", ".join(":" if n in own else "None" for n in order[first:])
-    return Value(f"{bracketed(value, _CALL)}[{places}]", ATOM, tuple(own), value.kind, value.reads)
+    return TorchValue(f"{bracketed(value, _CALL)}[{places}]", ATOM, tuple(own), value.kind, value.reads)
 
 
-def _infix(fn: str, left: Value, right: Value) -> str:
+def _infix(fn: str, left: TorchValue, right: TorchValue) -> str:
     sign, level = _INFIX[fn]
     first = level + 1 if level == _COMPARE else level
     second = level + 1 if fn not in ("add", "mul") else level
@@ -384,18 +388,18 @@ def _kind(ty: ArrayType, real: str) -> str:
     return real if ty.element in _REAL else ty.element
 
 
-def _constant(value: Fraction | None) -> Value:
+def _constant(value: Fraction | None) -> TorchValue:
     if value is None:
-        return Value("-math.inf", _UNARY, (), "number")
+        return TorchValue("-math.inf", _UNARY, (), "number")
     if abs(value) > SINGLE:  # what is too large for a type stays finite
         largest = (
             f"{'max' if value < 0 else 'min'}({clamped(value)!r}, torch.finfo(wide).{'min' if value < 0 else 'max'})"
         )
-        return Value(largest, ATOM, (), "number")
+        return TorchValue(largest, ATOM, (), "number")
     if value.denominator == 1:
         text = str(value.numerator) if abs(value) < 2**53 else repr(float(value))
-        return Value(text, ATOM if value >= 0 else _UNARY, (), "number")
-    return Value(repr(float(value)), ATOM if value >= 0 else _UNARY, (), "number")
+        return TorchValue(text, ATOM if value >= 0 else _UNARY, (), "number")
+    return TorchValue(repr(float(value)), ATOM if value >= 0 else _UNARY, (), "number")
 
 
 def _letters(names: Sequence[str]) -> Mapping[str, str]:

@@ -15,9 +15,9 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.index_maps import Read, leaves, read_off, replaced
-from catdiag.category.ops import Box, Call, Fold, Generic, Group, Index, Reindex, Rename, SizeOf, View
+from catdiag.category.ops import Box, Call, FoldOp, Generic, GroupOp, Index, Reindex, Rename, SizeOf, View
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
-from catdiag.codegen.torch_expressions import ATOM, TorchCode, Value
+from catdiag.codegen.torch_expressions import ATOM, TorchCode, TorchValue
 from catdiag.util.errors import TypeMismatch
 
 # Expressions of at most so many letters are written where they are read, if that is once; numbers, anywhere.
@@ -39,7 +39,7 @@ _HELPERS = {
 
 
 @dataclass(frozen=True)
-class Textbook:
+class TorchReference:
     """A function of tensors as text: `entry` takes the inputs in the diagram's order, scalars as Python numbers.
 
     `sizes` gives the keyword of each size that no input shows, `functions` are those of what has no meaning by itself.
@@ -66,7 +66,7 @@ class Textbook:
         return made
 
 
-def textbook(subject: Diagram | HasDiagram) -> Textbook:
+def torch_reference(subject: Diagram | HasDiagram) -> TorchReference:
     """The meaning of a diagram as a function of PyTorch tensors.
 
     Elementwise work and sums are in float32 where the inputs are narrower, operands of contractions and the results
@@ -74,7 +74,7 @@ def textbook(subject: Diagram | HasDiagram) -> Textbook:
 
     >>> import catdiag as cd
     >>> dot = cd.algorithm("q d, x d -> q x", name="dot")(lambda A, B: cd.exp(cd.einsum("q d, x d -> q x", A, B)))
-    >>> print(textbook(dot).text)
+    >>> print(torch_reference(dot).text)
     import math
     <BLANKLINE>
     import torch
@@ -86,17 +86,17 @@ def textbook(subject: Diagram | HasDiagram) -> Textbook:
         A, B = A.to(stored), B.to(stored)
         return torch.exp(torch.einsum("qd,xd->qx", A, B).to(wide)).to(stored)  # [q x]
     <BLANKLINE>
-    >>> textbook(dot).slices
+    >>> torch_reference(dot).slices
     ('q', 'x')
 
     Raises TypeMismatch for an input that is no identifier, and for a box of the user's with several results.
     """
     diagram = diagram_of(subject)
-    return _Printer(diagram).printed()
+    return _TorchPrinter(diagram).printed()
 
 
 @dataclass
-class _Step:
+class _TorchStep:
     """One box with its wires, its sizes being those of the outermost diagram."""
 
     box: Box
@@ -104,7 +104,7 @@ class _Step:
     output: int
 
 
-class _Printer:
+class _TorchPrinter:
     def __init__(self, diagram: Diagram) -> None:
         self.diagram = diagram
         self.steps, self.outputs = opened(diagram)
@@ -144,18 +144,18 @@ class _Printer:
         self.taken.add(name)
         return name
 
-    def printed(self) -> Textbook:
+    def printed(self) -> TorchReference:
         """The text, and what is known of it."""
         diagram = self.diagram
         slices, counted = _slices(diagram, self.steps, self.outputs)
         code = TorchCode(self.symbols)
         code.starts = {axis: self._fresh("from_" + re.sub(r"\W+", "_", axis)) for axis in counted}
-        values: dict[int, Value] = {}
+        values: dict[int, TorchValue] = {}
         for k, (name, ty) in enumerate(zip(diagram.input_names, diagram.dom, strict=True)):
             kind = "number" if not ty.axes else {"int": "int", "bool": "bool"}.get(ty.element, "stored")
-            values[k] = Value(name, ATOM, ty.names, kind, frozenset([name]))
+            values[k] = TorchValue(name, ATOM, ty.names, kind, frozenset([name]))
         uses = self._uses()
-        lines: list[tuple[str, Value]] = []
+        lines: list[tuple[str, TorchValue]] = []
         count = 0
         for step in self.steps:
             value = code.expression(step.box, [values[w] for w in step.inputs])
@@ -170,10 +170,10 @@ class _Printer:
             count += 1
             name = self._fresh(f"t{count}")
             lines.append((name, value))
-            values[step.output] = Value(name, ATOM, value.names, value.kind, frozenset([name]))
+            values[step.output] = TorchValue(name, ATOM, value.names, value.kind, frozenset([name]))
         results = []
         for wire, ty in zip(self.outputs, diagram.cod, strict=True):
-            results.append(code.stored(code.spread(values[wire], ty)))
+            results.append(code.stored(code.broadcast(values[wire], ty)))
         return self._assembled(code, lines, results, slices)
 
     def _uses(self) -> dict[int, int]:
@@ -188,10 +188,10 @@ class _Printer:
     def _assembled(
         self,
         code: TorchCode,
-        lines: list[tuple[str, Value]],
-        results: list[Value],
+        lines: list[tuple[str, TorchValue]],
+        results: list[TorchValue],
         slices: tuple[str, ...],
-    ) -> Textbook:
+    ) -> TorchReference:
         diagram = self.diagram
         inputs = list(zip(diagram.input_names, diagram.dom, strict=True))
         tensors = [(n, ty) for n, ty in inputs if ty.axes]
@@ -214,35 +214,35 @@ class _Printer:
         body.append(f"return {', '.join(v.text for v in results) or '()'}{comment}")
         text = "\n".join(body)
         head: list[str] = []
-        for symbol in code.asked:
-            if symbol in self.shown and _said(self.symbols[symbol], text):
+        for symbol in code.sizes_used:
+            if symbol in self.shown and _mentions(self.symbols[symbol], text):
                 head.append(f"{self.symbols[symbol]} = {self.shown[symbol]}")
-        given = [s for s in code.asked if s not in self.shown]
-        if _said("device", text):
+        given = [s for s in code.sizes_used if s not in self.shown]
+        if _mentions("device", text):
             head.append(f"device = {tensors[0][0]}.device" if tensors else 'device = torch.device("cpu")')
         if floating:
             first = floating[0]
             head.append(f"stored = {first}.dtype if {first}.dtype.itemsize > 1 else torch.bfloat16")
-        elif _said("stored", text) or _said("wide", text):
+        elif _mentions("stored", text) or _mentions("wide", text):
             head.append("stored = torch.float32")
-        if _said("wide", text):
+        if _mentions("wide", text):
             head.append("wide = torch.promote_types(stored, torch.float32)")
-        read = [n for n in floating if _said(n, text)]
+        read = [n for n in floating if _mentions(n, text)]
         if read:
             head.append(f"{', '.join(read)} = {', '.join(f'{n}.to(stored)' for n in read)}")
         entry = re.match(r"[A-Za-z_]\w*", diagram.title)
         title = entry.group() if entry and entry.group() not in self.taken else self._fresh("textbook")
-        starts = {axis: name for axis, name in code.starts.items() if _said(name, text)}
+        starts = {axis: name for axis, name in code.starts.items() if _mentions(name, text)}
         keywords = [
             *(self.symbols[s] for s in given),
             *code.functions,
             *(f"{name}=0" for name in starts.values()),
         ]
         arguments = ", ".join([*diagram.input_names, *(["*", *keywords] if keywords else [])])
-        helpers = [f"{body}\n\n" for name, body in _HELPERS.items() if _said(name, text)]
+        helpers = [f"{body}\n\n" for name, body in _HELPERS.items() if _mentions(name, text)]
         parts = ["import math\n", "import torch\n\n", *helpers, f"def {title}({arguments}):"]
         parts += [f"    {line}" for line in (*head, *body)]
-        return Textbook(
+        return TorchReference(
             "\n".join(parts) + "\n",
             title,
             tuple((name, ty.names) for name, ty in inputs),
@@ -255,7 +255,7 @@ class _Printer:
         )
 
 
-def _said(name: str, text: str) -> bool:
+def _mentions(name: str, text: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
 
 
@@ -266,12 +266,12 @@ def _natural(name: str) -> tuple[int, str]:
 # -- the meaning, box by box ------------------------------------------------------------------------------
 
 
-def opened(diagram: Diagram) -> tuple[list[_Step], list[int]]:
+def opened(diagram: Diagram) -> tuple[list[_TorchStep], list[int]]:
     """The boxes of a diagram, all that holds others opened: a loop as its state, a group as its body.
 
     Sizes of blocks and tiles become those of whole axes. Wires are numbered from the inputs on.
     """
-    steps: list[_Step] = []
+    steps: list[_TorchStep] = []
     count = len(diagram.dom)
     # A frame for each graph being read: graph, place, wires, the sizes of its blocks, and what the box around gives.
     frames: list[tuple[Any, int, list[int], dict[str, Size], tuple[ArrayType, ...]]] = [
@@ -284,20 +284,20 @@ def opened(diagram: Diagram) -> tuple[list[_Step], list[int]]:
             node = graph.nodes[k]
             wires = [names[w] for w in node.inputs]
             op, box = node.box.op, node.box
-            if isinstance(op, (Call, Fold, Group)):
+            if isinstance(op, (Call, FoldOp, GroupOp)):
                 whole, put = _sized(box, local), dict(local)
-                if isinstance(op, Fold):
+                if isinstance(op, FoldOp):
                     put[op.block] = _length(op.axis, whole)
-                elif isinstance(op, Group):
+                elif isinstance(op, GroupOp):
                     put |= {symbol: _length(axis, whole) for axis, symbol in op.tiles}
-                body = op.state if isinstance(op, Fold) else op.body
+                body = op.state if isinstance(op, FoldOp) else op.body
                 frames.append((graph, k + 1, names, local, wanted))
                 inner = (body.graph, 0, wires, put, tuple(whole.cod))
                 break
             made = _sized(box, local)
             if len(made.cod) != 1:
                 raise TypeMismatch(f"{made.name} has {len(made.cod)} results: expected one, for PyTorch", made.line)
-            steps.append(_Step(made, tuple(wires), count))
+            steps.append(_TorchStep(made, tuple(wires), count))
             names.append(count)
             count += 1
         if inner is not None:
@@ -310,7 +310,7 @@ def opened(diagram: Diagram) -> tuple[list[_Step], list[int]]:
         for k, ty in enumerate(wanted):
             own = types[graph.outputs[k]]
             if set(own.names) != set(ty.names):  # repeated along axes that the body lacks
-                steps.append(_Step(Box(Rename(), Ty(own), Ty(ty)), (outputs[k],), count))
+                steps.append(_TorchStep(Box(Rename(), Ty(own), Ty(ty)), (outputs[k],), count))
                 outputs[k], count = count, count + 1
         frames[-1][2].extend(outputs)
 
@@ -365,10 +365,10 @@ def _viewed(op: View, local: Mapping[str, Size]) -> View:
         return tuple((c, replaced(a, put), replaced(b, put)) for c, a, b in found)
 
     reads = tuple(Read(tuple((n, replaced(e, put)) for n, e in r.at), conditions(r.where)) for r in op.reads)
-    return View(tuple(_axis(a, local) for a in op.made), reads, conditions(op.fits))
+    return View(tuple(_axis(a, local) for a in op.index_axes), reads, conditions(op.fits))
 
 
-def _slices(diagram: Diagram, steps: list[_Step], outputs: list[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _slices(diagram: Diagram, steps: list[_TorchStep], outputs: list[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The axes in whose slices a diagram can be evaluated, in the order of the first result; and those of them whose
     positions are asked for."""
     if not diagram.cod:
@@ -381,26 +381,26 @@ def _slices(diagram: Diagram, steps: list[_Step], outputs: list[int]) -> tuple[t
             continue
         asks = False
         for step in steps:
-            kept, asked = _kept(step.box, axis)
+            kept, asked = _keeps_slices(step.box, axis)
             asks = asks or asked
             if not kept:
                 break
         else:
-            if all(_alone(a, axis) for ty in diagram.dom for a in ty.axes):
+            if all(_independent(a, axis) for ty in diagram.dom for a in ty.axes):
                 found.append(name)
                 counted += [name] if asks else []
     return tuple(found), tuple(counted)
 
 
-def _alone(axis: Axis, sliced: Axis) -> bool:
+def _independent(axis: Axis, sliced: Axis) -> bool:
     """Whether the size of an axis has nothing to do with that of the sliced one, unless they are the same."""
     return axis.name == sliced.name or sliced.size not in size_symbols(axis.size)
 
 
-def _kept(box: Box, sliced: Axis) -> tuple[bool, bool]:
+def _keeps_slices(box: Box, sliced: Axis) -> tuple[bool, bool]:
     """Whether a box of slices gives slices; and whether it asks for positions along the axis."""
     op, name = box.op, sliced.name
-    if not all(_alone(a, sliced) for ty in (*box.dom, *box.cod) for a in ty.axes):
+    if not all(_independent(a, sliced) for ty in (*box.dom, *box.cod) for a in ty.axes):
         return False, False
     if isinstance(op, SizeOf):
         return sliced.size not in size_symbols(op.size), False
@@ -411,7 +411,7 @@ def _kept(box: Box, sliced: Axis) -> tuple[bool, bool]:
         return all(name not in pair for pair in op.pairs), False
     if isinstance(op, View):
         mentioned = any(leaf == sliced.size for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, str))
-        made = any(a.name == name for a in op.made)
+        made = any(a.name == name for a in op.index_axes)
         return not op.touches(name) and not mentioned and not made, False
     if isinstance(op, Reindex):
         inside = any(sliced.size in size_symbols(p.size) for p in (op.axis, *op.axis.parts))

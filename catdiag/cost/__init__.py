@@ -5,7 +5,7 @@
 - `energy_of_transfers`; `machine_balance`: transfers against work; `hierarchy_model`: costs over levels;
 - `multi_level_optimum`: the tiles of all levels chosen together; `sharding`: a diagram on several devices.
 
-What users call is here too, imported when first used: `cd.cost.Model`, `cd.cost.least_memory`.
+What users call is here too, imported when first used: `cd.cost.Model`, `cd.cost.min_memory`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 _HOMES = {
     "catdiag.cost.multi_level_optimum": "levels_together",
-    "catdiag.cost.hierarchy_model": "Model Tier cross_transfer_gain quantisation_gain tiers",
+    "catdiag.cost.hierarchy_model": "Model Tier cross_transfer_gain quantization_gain tiers",
     "catdiag.cost.machine_balance": (
-        "bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"
+        "bandwidth_needed min_memory min_memory_integer machine_ratio per_operation size_range"
     ),
     "catdiag.cost.energy_of_transfers": "energy",
     "catdiag.optimum.crossover": "Crossover changes",
-    "catdiag.cost.sharding": "Spread spread",
+    "catdiag.cost.sharding": "Sharding sharding",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -23,7 +23,7 @@ class Fetched:
     """An array that groups load: how much of it there is, how often a group loads its piece, which tiles it has."""
 
     array: str
-    amount: Expr
+    size: Expr
     times: int
     has: tuple[bool, ...]
 
@@ -34,7 +34,7 @@ class Wave(sympy.Expr):  # type: ignore[misc]
     `Wave(what, names, wave, capacity, grid, arrays)`: `what` is the place of an array in `arrays`, whose fetched amount
     this is, or -1 for the most that a wave's pieces take; `capacity` is `oo` where everything fits; `grid` has for each
     tile the axis and the tile; `arrays` the amount of each, how often a group loads it, and for each tile whether it
-    has it. See `fetched` and `held`.
+    has it. See `fetched` and `resident_bytes`.
     """
 
     is_commutative = True
@@ -81,7 +81,7 @@ def fetched(
     return _formula(which, wave, capacity, grid, arrays)
 
 
-def held(wave: Expr, grid: Sequence[tuple[Expr, Expr]], arrays: Sequence[Fetched]) -> Expr:
+def resident_bytes(wave: Expr, grid: Sequence[tuple[Expr, Expr]], arrays: Sequence[Fetched]) -> Expr:
     """The most that the distinct pieces of a wave take together."""
     return _formula(-1, wave, None, grid, arrays)
 
@@ -90,7 +90,7 @@ def _formula(
     which: int, wave: Expr, capacity: int | None, grid: Sequence[tuple[Expr, Expr]], arrays: Sequence[Fetched]
 ) -> Expr:
     names = sympy.Tuple(*(Str(a.array) for a in arrays))
-    about = sympy.Tuple(*(sympy.Tuple(a.amount, a.times, sympy.Tuple(*map(int, a.has))) for a in arrays))
+    about = sympy.Tuple(*(sympy.Tuple(a.size, a.times, sympy.Tuple(*map(int, a.has))) for a in arrays))
     limit = sympy.oo if capacity is None else sympy.Integer(capacity)
     return Wave(which, names, wave, limit, sympy.Tuple(*(sympy.Tuple(n, g) for n, g in grid)), about)
 
@@ -110,18 +110,18 @@ def about(
         faster = faster * n / g
 
     def once(array: Fetched) -> Expr:
-        return array.amount * sympy.Mul(
+        return array.size * sympy.Mul(
             *(n / g / span for (n, g), span, has in zip(grid, spans, array.has, strict=True) if not has)
         )
 
     kept = once(arrays[which])
     if capacity is None:
         return kept
-    every = arrays[which].amount * arrays[which].times
+    every = arrays[which].size * arrays[which].times
     every = every * sympy.Mul(*(n / g for (n, g), has in zip(grid, arrays[which].has, strict=True) if not has))
     touched = sympy.Add(
         *(
-            a.amount * sympy.Mul(*(span * g / n for (n, g), span, has in zip(grid, spans, a.has, strict=True) if has))
+            a.size * sympy.Mul(*(span * g / n for (n, g), span, has in zip(grid, spans, a.has, strict=True) if has))
             for a in arrays
         )
     )

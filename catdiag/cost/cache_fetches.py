@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from catdiag.schedule.liveness import Kernel, Transfer
+from catdiag.schedule.liveness import LoweredKernel, Transfer
 
 Expr = Any
 
@@ -13,7 +13,7 @@ Expr = Any
 class Fetches:
     """The loads of a kernel's groups; `grid` gives the tile, the axis and its piece, slowest first."""
 
-    def __init__(self, wave: Expr, grid: Sequence[tuple[str, Expr, Expr]], kernel: Kernel) -> None:
+    def __init__(self, wave: Expr, grid: Sequence[tuple[str, Expr, Expr]], kernel: LoweredKernel) -> None:
         from catdiag.cost.cache import Fetched
 
         self.wave = wave
@@ -22,10 +22,10 @@ class Fetches:
         for moved in kernel.transfers:
             if moved.direction != "load" or moved.path[0]:
                 continue
-            has = tuple(tile not in moved.again for tile, _, _ in grid)
+            has = tuple(tile not in moved.reload_axes for tile, _, _ in grid)
             known = found.get((moved.wire, has))
             times = moved.times + (known.times if known else 0)
-            found[moved.wire, has] = Fetched(moved.array, moved.amount.expr() / moved.times, times, has)
+            found[moved.wire, has] = Fetched(moved.array, moved.size.expr() / moved.times, times, has)
         self.tiles = [tile for tile, _, _ in grid]
         self.found = found
         self.told: set[tuple[str, tuple[int, tuple[bool, ...]]]] = set()
@@ -34,7 +34,7 @@ class Fetches:
         """What a cache fetches of an array, exactly and without rounding; None if told of that cache before."""
         from catdiag.cost.cache import about, fetched
 
-        key = moved.wire, tuple(tile not in moved.again for tile in self.tiles)
+        key = moved.wire, tuple(tile not in moved.reload_axes for tile in self.tiles)
         if (cache, key) in self.told:
             return None
         self.told.add((cache, key))
@@ -44,8 +44,8 @@ class Fetches:
             about(which, self.wave, capacity, self.grid, arrays),
         )
 
-    def held(self) -> Expr:
+    def resident_bytes(self) -> Expr:
         """The most that a wave's pieces take together."""
-        from catdiag.cost.cache import held
+        from catdiag.cost.cache import resident_bytes
 
-        return held(self.wave, self.grid, list(self.found.values()))
+        return resident_bytes(self.wave, self.grid, list(self.found.values()))

@@ -6,7 +6,7 @@ it: each value that crosses costs something (seconds, joules). The laws of "Flas
 Zardini, TMLR 2025, section 4) are operations on such models:
 
 - equation 2: `Model.total`, the sum over tiers of the cost of a value times `H` at the tier's memory;
-- equation 3: `Model.quantised`, where a value takes `q` bytes and tiers are in bytes: each term gets `q**(1 + beta)`;
+- equation 3: `Model.quantized`, where a value takes `q` bytes and tiers are in bytes: each term gets `q**(1 + beta)`;
 - theorem 2: `Model.cached`, where a level keeps its results in its children, so that it counts as large as they all;
 - theorem 3: `Model.clustered`, where children pass on to each other what one of them has loaded.
 
@@ -73,7 +73,7 @@ class Tier:
 class Caching:
     """A level that keeps results in its children: its memory in effect, and how many children one of its groups needs.
 
-    `needed` is at most `children` where the theorem holds; `holds` is None where that depends on sizes.
+    `needed` is at most `children` where the theorem holds; `contains` is None where that depends on sizes.
     """
 
     memory: Expr
@@ -81,7 +81,7 @@ class Caching:
     children: Expr
 
     @property
-    def holds(self) -> bool | None:
+    def contains(self) -> bool | None:
         """Whether there are children enough."""
         import sympy
 
@@ -155,7 +155,7 @@ class Model:
         place = self._place(name)
         return replace(self, tiers=(*self.tiers[:place], *tiers, *self.tiers[place + 1 :]))
 
-    def quantised(self, width: Number) -> Model:
+    def quantized(self, width: Number) -> Model:
         """A model in values, told in bytes of which a value takes `width`: the tiers' memories and costs are then
         those of bytes, and each term gets the factor `width**(1 + beta)` (equation 3).
 
@@ -166,10 +166,10 @@ class Model:
         >>> from catdiag.optimum.power_form import power_form
         >>> n, M, q = sympy.symbols("n M q", positive=True)
         >>> model = Model(power_form(4 * n**2 / M + 2 * n, M), (Tier("SMEM", 2**17, 1),))
-        >>> model.quantised(q).total
+        >>> model.quantized(q).total
         n**2*q**2/32768 + 2*n*q
         """
-        return replace(self, form=self.form.quantised(width))
+        return replace(self, form=self.form.quantized(width))
 
     def without(self, name: str) -> Model:
         """The model without one of the tiers: what crossed the edge into it then crosses into the next one at the
@@ -222,7 +222,7 @@ class Model:
                 raise CatdiagError(f"{name!r} is the last tier: give the memory of one of its children")
             memory = self.tiers[place + 1].memory
         found = self.caching(memory, children)
-        if found.holds is False:
+        if found.contains is False:
             raise CatdiagError(
                 f"a group of {name!r} would need {found.needed} children and there are {children}: "
                 "take fewer, or leave its results in its own memory"
@@ -324,7 +324,7 @@ def cross_transfer_gain(beta: Fraction | float, children: Number, cost: Number, 
     return (cost - cross) * (1 - children**-exponent)
 
 
-def quantisation_gain(wide: PowerForm, narrow: PowerForm) -> dict[Fraction, Expr]:
+def quantization_gain(wide: PowerForm, narrow: PowerForm) -> dict[Fraction, Expr]:
     """How many times fewer bytes the narrow form moves in each power of memory: the ratio of the coefficients.
 
     Both are forms in bytes, of diagrams with their own widths of inputs, accumulators and scales, at one capacity.
@@ -334,7 +334,7 @@ def quantisation_gain(wide: PowerForm, narrow: PowerForm) -> dict[Fraction, Expr
     >>> from catdiag.optimum.power_form import power_form
     >>> n, M = sympy.symbols("n M", positive=True)
     >>> wide, narrow = (power_form(c * n**2 / M + w * n, M) for c, w in ((24, 4), (10, 2)))
-    >>> {str(beta): factor for beta, factor in quantisation_gain(wide, narrow).items()}
+    >>> {str(beta): factor for beta, factor in quantization_gain(wide, narrow).items()}
     {'0': 2, '1': 12/5}
     """
     import sympy

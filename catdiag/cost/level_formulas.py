@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.chip.hierarchy import Level
-from catdiag.cost.traffic import Resident, Traffic
+from catdiag.cost.traffic import LiveArray, Traffic
 from catdiag.schedule.kernel_analysis import Account
-from catdiag.schedule.placement import Places
+from catdiag.schedule.placement import Placement
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError
 
@@ -74,7 +74,7 @@ class EdgeIO:
 
 
 @dataclass(frozen=True)
-class Program:
+class LevelProgram:
     """What there is to minimise, as posynomials of tiles and blocks (positive sympy symbols).
 
     `objective` is what crosses each edge, without rounding; `memory` what a piece of each level holds, a posynomial or
@@ -94,8 +94,8 @@ class Program:
 class LevelsIO(AsHTML):
     """Transfers of every edge and memory of every level below the first, in values, or in bytes with a dtype.
 
-    `edges` are by the names of upper and lower level; `memory` is the peak of one piece of a level, `residents` what it
-    holds at its fullest; `children` how many pieces of a level run side by side in one of the level above (of the
+    `edges` are by the names of upper and lower level; `memory` is the peak of one piece of a level, `live_arrays` what
+    it holds at its fullest; `children` how many pieces of a level run side by side in one of the level above (of the
     first: all groups). `tiles` gives each level's symbols by those of the first level, `groups` and `streams` what the
     tiles and blocks of a level are pieces of; `work` the scalar operations by pipeline, `order` the stored order.
     """
@@ -103,7 +103,7 @@ class LevelsIO(AsHTML):
     levels: tuple[Level, ...]
     edges: Mapping[Ends, EdgeIO]
     memory: Mapping[str, Expr]
-    residents: Mapping[str, tuple[Resident, ...]]
+    live_arrays: Mapping[str, tuple[LiveArray, ...]]
     children: Mapping[str, Expr]
     tiles: Mapping[str, Mapping[str, Expr]]
     groups: Mapping[str, Mapping[Expr, Expr]]
@@ -111,7 +111,7 @@ class LevelsIO(AsHTML):
     work: Mapping[str, Expr]
     order: str
     unit: str
-    places: Places
+    places: Placement
     account: Account = field(repr=False, compare=False)
 
     def _named(self, level: object, among: Iterable[str] | None = None) -> None:
@@ -203,12 +203,12 @@ class LevelsIO(AsHTML):
         >>> product.io(levels=("HBM", "SMEM", "registers")).optimum("registers").leading
         a*c + 2*a*b*c/sqrt(M_registers)
         """
-        from catdiag.optimum.minimize import minimise
+        from catdiag.optimum.minimize import minimize
 
         self._named(lower)
-        tiles = self._wholes(lower)
+        tiles = self._axis_sizes(lower)
         limit = self.capacity(lower) if capacity is None else capacity
-        found = minimise(
+        found = minimize(
             self.edge(lower).relaxed, self.memory[lower], list(tiles), list(self.streams[lower]), limit, tiles
         )
         return replace(found, unit=self.unit)
@@ -230,20 +230,20 @@ class LevelsIO(AsHTML):
         >>> [str(regime.value) for regime in found if regime.binding == "M_registers full"]
         ['a*c + 2*a*b*c/(sqrt(M_registers)*sqrt(N))']
         """
-        from catdiag.optimum.optimality_certificate import Program as Limits
+        from catdiag.optimum.optimality_certificate import PowerProgram as Limits
         from catdiag.optimum.posynomial import posynomial
         from catdiag.optimum.regimes import regimes
 
         self._named(lower)
         if children is None:
             return self.optimum(lower).regimes
-        tiles = self._wholes(lower)
+        tiles = self._axis_sizes(lower)
         home = self.places.state
         memory = [(self.memory[lower], self.capacity(lower)), (self._shared(lower, children), self.capacity(home))]
         limits = tuple((posynomial(branch, list(tiles)), limit) for m, limit in memory for branch in _branches(m))
         return regimes(Limits(posynomial(self.edge(lower).relaxed, list(tiles)), limits, tuple(tiles.items())))
 
-    def _wholes(self, lower: str) -> dict[Expr, Expr]:
+    def _axis_sizes(self, lower: str) -> dict[Expr, Expr]:
         """The tiles of a level with the whole axes."""
         if lower not in self.groups:
             raise CatdiagError(f"tiles cannot be chosen for {lower!r}: expected one of {', '.join(self.groups)}")
@@ -273,7 +273,7 @@ class LevelsIO(AsHTML):
         outer = sympy.Mul(*(here[base] for base in bases)) / children
         return sympy.Max(*(sympy.expand(b / inner) * outer for b in held), evaluate=False)
 
-    def programs(self) -> Program:
+    def programs(self) -> LevelProgram:
         """Posynomials to minimise: each edge's transfers, each level's memory, the children, and what tiles are of.
 
         >>> from catdiag.cost.traffic_by_level import levels_io
@@ -286,7 +286,7 @@ class LevelsIO(AsHTML):
         import sympy
 
         tiled = {name: self.memory[name] for name in self.groups}
-        return Program(
+        return LevelProgram(
             {ends: edge.relaxed for ends, edge in self.edges.items() if ends[1] in tiled},
             tiled,
             {name: sympy.Mul(*(whole / tile for tile, whole in tiles.items())) for name, tiles in self.groups.items()},
@@ -307,7 +307,7 @@ class LevelsIO(AsHTML):
             "memory": {name: str(expr) for name, expr in self.memory.items()},
             "residents": {
                 name: [{"array": r.array, "role": r.role, "values": str(r.values)} for r in held]
-                for name, held in self.residents.items()
+                for name, held in self.live_arrays.items()
             },
             "children": {name: str(expr) for name, expr in self.children.items()},
             "groups": {name: {str(t): str(a) for t, a in found.items()} for name, found in self.groups.items()},
@@ -337,11 +337,11 @@ class LevelsIO(AsHTML):
             stages = self.places.stages.get(name, 1)
             buffers = f"  ({stages} buffers of a streamed block)" if stages > 1 else ""
             lines += [f"{name}{buffers}", f"  memory     {formula}"]
-            if name not in self.residents:
+            if name not in self.live_arrays:
                 lines[-2] += " (a cache)"
                 continue
-            width = max((len(r.array) for r in self.residents[name]), default=0)
-            lines += [f"    hold {r.array:{width}}  {r.values}  ({r.role})" for r in self.residents[name]]
+            width = max((len(r.array) for r in self.live_arrays[name]), default=0)
+            lines += [f"    hold {r.array:{width}}  {r.values}  ({r.role})" for r in self.live_arrays[name]]
             lines.append(f"  children   {self.children[name]}")
         lines.append(f"in {self.unit}")
         lines += [f"work  {name}: {expr}" for name, expr in self.work.items()]

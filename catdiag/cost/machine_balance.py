@@ -5,9 +5,9 @@ computing if it moves at most `bytes_per_s / flops_per_s` bytes for each operati
 of the others:
 
 - `per_operation`: the transfers for each operation at a memory `M`, as a sum of powers of `M`;
-- `least_memory`: the smallest memory at which they are few enough, at leading order; in closed form where one power of
+- `min_memory`: the smallest memory at which they are few enough, at leading order; in closed form where one power of
   `M` changes, else between two rational numbers that are checked exactly;
-- `least_memory_whole`: the same of whole tiles, exactly, ceilings, statistics and blocks included;
+- `min_memory_integer`: the same of whole tiles, exactly, ceilings, statistics and blocks included;
 - `size_range`: between which sizes of an axis they are few enough;
 - `bandwidth_needed`: what a given tile asks of the edge.
 
@@ -19,7 +19,7 @@ forms are derived here.
 >>> form = per_operation(product.stream("b").group("a c").io())
 >>> print(form)
 1/(2*b) + 1/sqrt(M)
->>> print(least_memory(form, Fraction(1, 100), {"b": math.inf}).exact)
+>>> print(min_memory(form, Fraction(1, 100), {"b": math.inf}).exact)
 10000
 >>> print(size_range(form, "b", Fraction(1, 100), {}).lower)
 50
@@ -51,7 +51,7 @@ _FORM = "powers of a capacity, such as .io().optimum().power_form"
 
 
 @dataclass(frozen=True)
-class Bracket:
+class MemoryBounds:
     """A number between `lower` and `upper`, both checked in exact arithmetic; `exact` is its closed form, if there is
     one. `lower` does not suffice (or is 0), `upper` does."""
 
@@ -69,20 +69,20 @@ class Bracket:
 @dataclass(frozen=True)
 class SizeRange:
     """The sizes of an axis that do: from `lower` to `upper` (None: as large as you like), as real numbers that
-    suffice, within 1e-9 of the true ends. `whole` are the least and the greatest whole size."""
+    suffice, within 1e-9 of the true ends. `integer_range` are the least and the greatest whole size."""
 
     axis: str
     lower: Fraction
     upper: Fraction | None
 
     @property
-    def whole(self) -> tuple[int, int | None]:
+    def integer_range(self) -> tuple[int, int | None]:
         """The least and the greatest whole size that does."""
         return max(1, math.ceil(self.lower)), None if self.upper is None else math.floor(self.upper)
 
 
 @dataclass(frozen=True)
-class WholeTiles:
+class IntegerTiles:
     """The smallest memory of whole tiles whose transfers are within a budget: `memory`, `transfers` and `budget` are in
     the unit of the formulas, `tiles` the tiles and blocks that take it."""
 
@@ -109,7 +109,7 @@ def per_operation(io: IO, pipeline: str = "tensor") -> PowerForm:
         )
     import sympy
 
-    work, form = _once(io, work), io.optimum().power_form
+    work, form = _useful_work(io, work), io.optimum().power_form
     terms = tuple((sympy.cancel(alpha / work), beta) for alpha, beta in form.terms)
     return type(form)(tuple((sympy.expand(alpha), beta) for alpha, beta in terms), form.capacity, form.exact)
 
@@ -153,12 +153,12 @@ def _filled(form: PowerForm, sizes: Mapping[str, Any]) -> list[tuple[Expr, Fract
     return found
 
 
-def least_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, Any] | None = None) -> Bracket:
+def min_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, Any] | None = None) -> MemoryBounds:
     """The smallest memory at which `form` (transfers for each operation) is at most `ratio`, in the form's unit.
 
     Of a leading order, which is never above the least transfers: below `lower` no memory suffices, whatever the tiles.
     That `upper` does is so where its conditions hold (`io.optimum()` says them: tiles shorter than their axes) and what
-    it leaves out is small; `least_memory_whole` is exact.
+    it leaves out is small; `min_memory_integer` is exact.
 
     `sizes` gives axes as numbers, `math.inf` for one that is as long as you like. `.exact` is the closed form where
     only one power of the memory is left, and its sizes may then stay symbols (`.lower` and `.upper` are then 0). Raises
@@ -167,7 +167,7 @@ def least_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, An
     >>> import sympy
     >>> from catdiag.optimum.power_form import power_form
     >>> M = sympy.Symbol("M", positive=True)
-    >>> found = least_memory(power_form(1 / M + 1 / sympy.sqrt(M), M), Fraction(1, 10))
+    >>> found = min_memory(power_form(1 / M + 1 / sympy.sqrt(M), M), Fraction(1, 10))
     >>> found.exact, round(float(found), 6)
     (None, 119.160798)
     """
@@ -186,7 +186,7 @@ def least_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, An
             f"moves {limit}. Longer axes, or more bandwidth"
         )
     if not moving:
-        return Bracket(Fraction(0), Fraction(0), sympy.S.Zero)
+        return MemoryBounds(Fraction(0), Fraction(0), sympy.S.Zero)
     exact = None
     if len(moving) == 1:
         (alpha, beta), *_ = moving
@@ -196,7 +196,7 @@ def least_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, An
         if exact is None:
             names = ", ".join(sorted(map(str, symbols)))
             raise SizeError(f"several powers of {form.capacity} change: give the sizes {names} as numbers")
-        return Bracket(Fraction(0), Fraction(0), exact)
+        return MemoryBounds(Fraction(0), Fraction(0), exact)
     root = math.lcm(*(beta.denominator for _, beta in moving))
     low, high = ([(_rational(a, up), int(b * root)) for a, b in moving] for up in (False, True))
     floor, ceiling = _rational(left, False), _rational(left, True)
@@ -208,7 +208,7 @@ def least_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, An
         return sum(a / t**n for a, n in low) > ceiling
 
     lower, upper = _between(enough, too_small)
-    return Bracket(lower**root, upper**root, exact)
+    return MemoryBounds(lower**root, upper**root, exact)
 
 
 def _between(enough: Callable[[Fraction], bool], too_small: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
@@ -260,7 +260,7 @@ def size_range(
     >>> from catdiag.optimum.power_form import power_form
     >>> d, x, M = sympy.symbols("d x M", positive=True)
     >>> found = size_range(power_form(d / M + 1 / (2 * x), M), "d", Fraction(1, 100), {"x": 1000}, memory=32768)
-    >>> found.whole
+    >>> found.integer_range
     (1, 311)
     """
     import sympy
@@ -374,7 +374,7 @@ def _products(io: IO) -> Expr:
     return work
 
 
-def _once(io: IO, work: Expr) -> Expr:
+def _useful_work(io: IO, work: Expr) -> Expr:
     """The work with whole axes for tiles and blocks, where nothing is done again."""
     return work.subs({**io.groups, **io.streams})
 
@@ -386,9 +386,9 @@ def _number(formula: Expr, values: Mapping[str, int]) -> Fraction:
     return Fraction(int(found.p), int(found.q))
 
 
-def least_memory_whole(
+def min_memory_integer(
     io: IO, sizes: Mapping[str, int], ratio: Fraction, blocks: Mapping[str, int] | None = None
-) -> WholeTiles:
+) -> IntegerTiles:
     """The smallest memory of whole tiles that move at most `ratio` for each operation: exact, nothing left out.
 
     Operations that several groups do again count once, as in `per_operation`.
@@ -400,7 +400,7 @@ def least_memory_whole(
 
     >>> import catdiag as cd
     >>> product = cd.algorithm("a b, b c")(lambda A, B: cd.einsum("a b, b c -> a c", A, B))
-    >>> found = least_memory_whole(product.stream("b").group("a c").io(), {"a": 64, "b": 64, "c": 64}, Fraction(1, 16))
+    >>> found = min_memory_integer(product.stream("b").group("a c").io(), {"a": 64, "b": 64, "c": 64}, Fraction(1, 16))
     >>> found.memory, dict(found.tiles), found.transfers
     (390, {'g_a': 16, 'g_c': 22, 's_b': 1}, 32768)
     """
@@ -412,17 +412,17 @@ def least_memory_whole(
     argument_checks.numbers({} if blocks is None else blocks, "blocks")
     account = io.account
     account.runs_all("the tiles that are best whole are sought for loops that run all")
-    if len(account.kernels) != 1 or account.parted is not None:
+    if len(account.kernels) != 1 or account.split_loop is not None:
         raise CatdiagError(f"the smallest memory is that of one kernel, and the diagram has {len(account.kernels)}")
     missing = [name for name in account.sizes if name not in sizes]
     if missing:
         raise SizeError(f"the size of axis {missing[0]!r} is missing: expected sizes for {', '.join(account.sizes)}")
     (kernel,) = account.kernels
-    if any(transfer.turns for transfer in kernel.transfers):
+    if any(transfer.loop_nest for transfer in kernel.transfers):
         raise CatdiagError("a loop inside a loop loads anew in every turn: its best blocks are not sought here")
-    budget = ratio * _number(_once(io, _products(io)), sizes)
+    budget = ratio * _number(_useful_work(io, _products(io)), sizes)
     values: dict[str, Any] = {**sizes, **{block: 1 for block, _ in kernel.loops}, **(blocks or {})}
-    shared = {tile for moved in kernel.transfers for tile in moved.again}
+    shared = {tile for moved in kernel.transfers for tile in moved.reload_axes}
     whole = {tile: int(axis.value(values)) for tile, axis in kernel.tiles.items()}
     options = [tile_sizes(size) if tile in shared else [1] for tile, size in whole.items()]
     if math.prod(map(len, options)) > _GRID:
@@ -431,12 +431,12 @@ def least_memory_whole(
     at = {**values, **{tile: grid[:, k] for k, tile in enumerate(whole)}}
     moved: Any = np.zeros(len(grid), dtype=object)
     for transfer in kernel.transfers:
-        times: Any = transfer.amount.value(values)
-        for tile in transfer.again:
+        times: Any = transfer.size.value(values)
+        for tile in transfer.reload_axes:
             times = times * -(-whole[tile] // at[tile])
         moved = moved + times
     held: Any = np.zeros(len(grid), dtype=object)
-    for moment in kernel.moments[LEVEL]:
+    for moment in kernel.points[LEVEL]:
         held = np.maximum(held, moment.total.value(at) + np.zeros(len(grid), dtype=object))
     fine = np.nonzero(moved <= budget)[0]
     if not len(fine):
@@ -448,4 +448,4 @@ def least_memory_whole(
         **{tile: int(grid[best, k]) for k, tile in enumerate(whole)},
         **{b: int(values[b]) for b, _ in kernel.loops},
     }
-    return WholeTiles(int(held[best]), tiles, int(moved[best]), budget)
+    return IntegerTiles(int(held[best]), tiles, int(moved[best]), budget)

@@ -15,7 +15,7 @@ import sympy
 from sympy import Expr
 
 from catdiag.cost.level_formulas import LevelsIO
-from catdiag.optimum.minimize import Optimum, minimise
+from catdiag.optimum.minimize import Optimum, minimize
 from catdiag.util.errors import CatdiagError, require
 
 Amount: TypeAlias = Expr | int
@@ -54,4 +54,4 @@ def levels_together(
     memory = [(held, sympy.sympify((capacities or {}).get(n, io.capacity(n)))) for n, held in program.memory.items()]
     memory += [(program.children[name], sympy.sympify(most)) for name, most in (children or {}).items()]
     bounds = {t: above for n in names for t, above in (*program.tiles[n].items(), *program.blocks.get(n, {}).items())}
-    return minimise(edges, memory, list(bounds), [], bounds=bounds, slowest=slowest)
+    return minimize(edges, memory, list(bounds), [], bounds=bounds, minimax=slowest)

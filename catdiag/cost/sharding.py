@@ -25,7 +25,7 @@ and blocks `s_x = x/P`, but for what a device holds itself and so does not load.
 
 >>> import catdiag as cd
 >>> product = cd.algorithm("a b, b c -> a c", name="product")(lambda A, B: cd.einsum("a b, b c -> a c", A, B))
->>> print(spread(product.stream("b").group("a c").diagram, {"a": "P"}, dtype="bf16"))
+>>> print(sharding(product.stream("b").group("a c").diagram, {"a": "P"}, dtype="bf16"))
 a over P: each device
   A    stays: holds 2*a*b/P, receives 0
   B    rotates: holds 2*b*c/P, receives 2*b*c*(P - 1)/P
@@ -42,8 +42,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, HasDiagram, diagram_of, inline
-from catdiag.category.integer_polynomial import Amount, symbol
-from catdiag.category.ops import Fold, Group
+from catdiag.category.integer_polynomial import IntPolynomial, symbol
+from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.types import ArrayType
 from catdiag.chip.hierarchy import Hierarchy
 from catdiag.cost.traffic import io
@@ -54,36 +54,37 @@ from catdiag.util.argument_checks import formula
 from catdiag.util.errors import AxisError, CatdiagError, require
 
 Expr = Any
-Held = Mapping[str, str | None]
+Layouts = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
-class Share:
-    """What becomes of one array, in the unit of the `Spread`, a device: what it needs, holds and receives of it.
+class Shard:
+    """What becomes of one array, in the unit of the `Sharding`, a device: what it needs, holds and receives of it.
 
-    `how` is one of: stays, copied (every device has it), rotates, gathered, halo, all-to-all, merged (states of parts).
+    `pattern` is one of: stays, copied (every device has it), rotates, gathered, halo, all-to-all, merged (states of
+    parts).
     """
 
     array: str
-    how: str
+    pattern: str
     needed: Expr
-    held: Expr
+    stored: Expr
     received: Expr
-    turns: Expr
+    steps: Expr
 
 
 @dataclass(frozen=True)
-class Spread:
+class Sharding:
     """A diagram on several devices: what each receives, holds and computes, in values, or bytes with a dtype.
 
-    `devices` gives how many there are along each spread axis; `count` of them there are in all. `received` is what one
+    `mesh` gives how many there are along each spread axis; `count` of them there are in all. `received` is what one
     device receives in the whole run, and `transfers` what all of them do: H of the edge. `memory` is what a device
     holds at once: its shares, arrays gathered whole, two blocks of those that rotate, states. `flops` is the
-    contractions' work of one device. `turns` is in how many steps blocks come round: 1 where nothing rotates.
+    contractions' work of one device. `steps` is in how many steps blocks come round: 1 where nothing rotates.
     """
 
-    devices: Mapping[str, Expr]
-    shares: tuple[Share, ...]
+    mesh: Mapping[str, Expr]
+    shares: tuple[Shard, ...]
     memory: Expr
     flops: Expr
     unit: str
@@ -93,7 +94,7 @@ class Spread:
         """How many devices there are."""
         import sympy
 
-        return sympy.Mul(*self.devices.values())
+        return sympy.Mul(*self.mesh.values())
 
     @property
     def received(self) -> Expr:
@@ -108,11 +109,11 @@ class Spread:
         return self.count * self.received
 
     @property
-    def turns(self) -> Expr:
+    def steps(self) -> Expr:
         """In how many steps the blocks of arrays that rotate come round."""
         import sympy
 
-        return sympy.Max(1, *(s.turns for s in self.shares if s.how == "rotates"))
+        return sympy.Max(1, *(s.steps for s in self.shares if s.pattern == "rotates"))
 
     @property
     def rotating(self) -> Expr:
@@ -120,7 +121,7 @@ class Spread:
         numbers of blocks."""
         import sympy
 
-        return sympy.Add(*(s.needed for s in self.shares if s.how == "rotates")) / self.turns
+        return sympy.Add(*(s.needed for s in self.shares if s.pattern == "rotates")) / self.steps
 
     @property
     def intensity(self) -> Expr:
@@ -132,10 +133,10 @@ class Spread:
         import sympy
 
         if self.rotating != 0:
-            return sympy.factor(self.flops / self.turns / self.rotating)
+            return sympy.factor(self.flops / self.steps / self.rotating)
         return sympy.oo if self.received == 0 else sympy.factor(self.flops / self.received)
 
-    def hides(self, flops_per_s: Expr, bytes_per_s: Expr) -> Expr:
+    def overlaps(self, flops_per_s: Expr, bytes_per_s: Expr) -> Expr:
         """The condition that communication hides behind compute: `intensity ≥ flops_per_s / bytes_per_s` of a device.
 
         With a `dtype`, else per value. `bytes_per_s` is what one device can receive.
@@ -149,7 +150,7 @@ class Spread:
 
     def on(
         self, hierarchy: Hierarchy, upper: str, lower: str, sizes: Mapping[str, int], flops_per_s: float | None = None
-    ) -> OnDevices:
+    ) -> ShardingCost:
         """The numbers on a hierarchy whose level `lower` has as many memories as there are devices.
 
         Raises CatdiagError where the counts differ, sizes are missing, or no dtype was given.
@@ -175,29 +176,29 @@ class Spread:
             )
         memory, received = int(at(self.memory)), int(at(self.received))
         one = None if edge.bytes_per_s is None else edge.bytes_per_s / count
-        return OnDevices(
+        return ShardingCost(
             memory=memory,
             fits=level.capacity is None or memory <= level.capacity,
             received=received,
             seconds=None if one is None else received / one,
             compute_seconds=None if flops_per_s is None else float(at(self.flops)) / flops_per_s,
-            hides=None if one is None or flops_per_s is None else float(at(self.intensity)) >= flops_per_s / one,
+            overlaps=None if one is None or flops_per_s is None else float(at(self.intensity)) >= flops_per_s / one,
         )
 
     def __str__(self) -> str:
-        over = ", ".join(f"{axis} over {count}" for axis, count in self.devices.items())
+        over = ", ".join(f"{axis} over {count}" for axis, count in self.mesh.items())
         width = max(len(s.array) for s in self.shares)
         lines = [f"{over}: each device"]
         for s in self.shares:
-            lines.append(f"  {s.array:{width}}  {s.how}: holds {s.held}, receives {s.received}")
-        lines.append(f"received   {self.received} {self.unit}, in {self.turns} turns")
+            lines.append(f"  {s.array:{width}}  {s.pattern}: holds {s.stored}, receives {s.received}")
+        lines.append(f"received   {self.received} {self.unit}, in {self.steps} turns")
         lines.append(f"memory     {self.memory}")
         lines.append(f"intensity  {self.intensity}")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
-class OnDevices:
+class ShardingCost:
     """Of one device, in bytes and seconds: memory, and whether it fits; received, and how long that takes; how long
     computing takes; and whether turn by turn the transfers hide behind it. None where a rate is unknown."""
 
@@ -206,12 +207,12 @@ class OnDevices:
     received: int
     seconds: float | None
     compute_seconds: float | None
-    hides: bool | None
+    overlaps: bool | None
 
 
-def spread(
-    diagram: Diagram | HasDiagram, over: Mapping[str, int | str], *, held: Held | None = None, dtype: Dtype = None
-) -> Spread:
+def sharding(
+    diagram: Diagram | HasDiagram, over: Mapping[str, int | str], *, held: Layouts | None = None, dtype: Dtype = None
+) -> Sharding:
     """A derived diagram on several devices, of one kernel, whose axes `over` are each spread over so many of them.
 
     `over` gives a number, or the symbol of one (`"P"`), for axes that the diagram is grouped over, and for one that it
@@ -233,15 +234,15 @@ def spread(
         counts[axis] = symbol(count) if isinstance(count, str) else sympy.Integer(count)
     if not counts:
         raise CatdiagError("no axis to spread: give one with a number of devices, such as {'q': 8}")
-    layout = _Layout(diagram, counts, dict(held or {}), dtype)
+    layout = _ShardLayout(diagram, counts, dict(held or {}), dtype)
     shares = [*layout.inputs(), *layout.results()]
     account = io(diagram, dtype=dtype)
     tiles = {symbol(t): _tile(name, size, counts) for name, (t, size) in layout.tiles.items()}
     blocks = {s: axis / counts[str(axis)] if str(axis) in counts else axis for s, axis in account.streams.items()}
     flops = account.work["tensor"].subs({**tiles, **blocks}, simultaneous=True) / sympy.Mul(*counts.values())
     memory = sympy.Add(*layout.room(shares), layout.states)
-    return Spread(
-        devices=counts,
+    return Sharding(
+        mesh=counts,
         shares=tuple(shares),
         memory=sympy.factor_terms(sympy.expand(memory)),
         flops=sympy.factor(flops),
@@ -253,15 +254,15 @@ def _tile(name: str, size: Expr, counts: Mapping[str, Expr]) -> Expr:
     return size / counts[name] if name in counts else size
 
 
-class _Layout:
+class _ShardLayout:
     """Where the arrays of a diagram of one kernel are needed and held."""
 
     def __init__(self, diagram: Diagram, counts: Mapping[str, Expr], held: dict[str, str | None], dtype: Dtype) -> None:
         flat = inline(diagram)
-        self.flat, self.counts, self.held = flat, counts, held
+        self.flat, self.counts, self.layouts = flat, counts, held
         self.widths = widths_of(flat, dtype)
-        working = [k for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, (Group, Fold))]
-        groups = [k for k in working if isinstance(flat.graph.nodes[k].box.op, Group)]
+        working = [k for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, (GroupOp, FoldOp))]
+        groups = [k for k in working if isinstance(flat.graph.nodes[k].box.op, GroupOp)]
         if len(groups) > 1 or (not groups and not working):
             raise CatdiagError(
                 f"{len(groups)} kernels are in the diagram: one that is derived by .stream and .group is spread"
@@ -272,16 +273,16 @@ class _Layout:
         if groups:
             node = flat.graph.nodes[groups[0]]
             op = node.box.op
-            assert isinstance(op, Group)
+            assert isinstance(op, GroupOp)
             axes = {a.name: a for ty in (*node.box.dom, *node.box.cod) for a in ty.axes}
-            self.tiles = {name: (t, Amount.of(axes[name].size).expr()) for name, t in op.tiles}
+            self.tiles = {name: (t, IntPolynomial.of(axes[name].size).expr()) for name, t in op.tiles}
             body = inline(op.body).graph
             roots = _roots(flat.graph)
             self.entry = {k: roots[w] for k, w in enumerate(node.inputs)}
-        self.loops = [node.box for node in body.nodes if isinstance(node.box.op, Fold)]
-        streamed = {box.op.axis: box for box in self.loops if isinstance(box.op, Fold)}
-        self.parted = [axis for axis in counts if axis not in self.tiles]
-        for axis in self.parted:
+        self.loops = [node.box for node in body.nodes if isinstance(node.box.op, FoldOp)]
+        streamed = {box.op.axis: box for box in self.loops if isinstance(box.op, FoldOp)}
+        self.partitioned = [axis for axis in counts if axis not in self.tiles]
+        for axis in self.partitioned:
             if axis not in streamed:
                 known = ", ".join([*self.tiles, *streamed]) or "none"
                 raise AxisError(f"axis {axis!r} is neither grouped nor streamed, so that it is not spread: {known} are")
@@ -294,20 +295,20 @@ class _Layout:
             if name not in names:
                 raise CatdiagError(f"held names an array {name!r} that the diagram lacks: it has {', '.join(names)}")
         self.states = self._states()
-        self.windows, self.reaching = self._windows(measure(diagram, dtype), counts)
+        self.halos, self.reaching = self._halos(measure(diagram, dtype), counts)
 
-    def _windows(self, account: Account, counts: Mapping[str, Expr]) -> tuple[dict[str, Expr], dict[str, set[str]]]:
+    def _halos(self, account: Account, counts: Mapping[str, Expr]) -> tuple[dict[str, Expr], dict[str, set[str]]]:
         """What a device needs of arrays of which it reads a window that depends on a spread axis, and on which."""
         tiles = {symbol(t): _tile(name, size, counts) for name, (t, size) in self.tiles.items()}
         names = {t: name for name, (t, _) in self.tiles.items()}
         found: dict[str, Expr] = {}
         reaching: dict[str, set[str]] = {}
         for kernel in account.kernels:
-            if kernel.extents:
+            if kernel.loop_bounds:
                 account.runs_all("what devices then receive is not counted")
             for transfer in kernel.transfers:
-                on = {names[t] for side in transfer.window for t in side.length.symbols() if t in names} & set(counts)
-                if on and not all(side.whole for side in transfer.window):
+                on = {names[t] for side in transfer.region for t in side.length.symbols() if t in names} & set(counts)
+                if on and not all(side.is_interior for side in transfer.region):
                     account.runs_all("what devices receive of windows that reach beyond arrays is not counted")
                 if on:
                     needed = transfer.local.expr().subs(tiles, simultaneous=True)
@@ -316,26 +317,26 @@ class _Layout:
                     reaching[transfer.array] = on
         return found, reaching
 
-    def amount(self, ty: ArrayType) -> Expr:
+    def size(self, ty: ArrayType) -> Expr:
         """The elements of an array, the tiles of groups being whole axes."""
         whole = {symbol(t): size for t, size in self.tiles.values()}
-        return Amount.elements(ty.axes).expr().subs(whole, simultaneous=True)
+        return IntPolynomial.elements(ty.axes).expr().subs(whole, simultaneous=True)
 
     def _along(self, name: str, ty: ArrayType, fallback: str) -> str | None:
         """The axis along which an array is held; `fallback` where it is not said."""
-        axis = self.held.get(name, fallback)
+        axis = self.layouts.get(name, fallback)
         if axis is not None and axis != fallback and axis not in ty.names:
             raise CatdiagError(f"{name} has no axis {axis!r} to be held along: it has {', '.join(ty.names) or 'none'}")
         return axis
 
-    def inputs(self) -> list[Share]:
+    def inputs(self) -> list[Shard]:
         """The shares of the inputs."""
         import sympy
 
         found = []
         for w, (name, ty) in enumerate(zip(self.flat.input_names, self.flat.dom, strict=True)):
-            total = self.amount(ty) * self.widths.inputs.get(name, 1)
-            needed, own, turns = total, sympy.Integer(1), sympy.Integer(1)
+            total = self.size(ty) * self.widths.inputs.get(name, 1)
+            needed, own, iterations = total, sympy.Integer(1), sympy.Integer(1)
             moved, copied = False, False
             for axis, count in self.counts.items():
                 along = self._along(name, ty, axis) if ty.axes else None
@@ -346,43 +347,45 @@ class _Layout:
                 elif not has or along != axis:
                     own = own / count
                     moved = moved or has
-                    turns = turns if has else turns * count
+                    iterations = iterations if has else iterations * count
             devices = sympy.Mul(*self.counts.values())
             share = needed if copied else total / devices
             received = sympy.factor(needed * (1 - own))
             how = "stays"
-            window = self.windows.get(name)
+            window = self.halos.get(name)
             if window is not None and not moved:
                 needed, share = window, share if copied else total / devices
                 received = sympy.factor(needed - total / devices)
                 how = "halo" if not any(a not in ty.names and a not in self.reaching[name] for a in self.counts) else ""
-                found.append(Share(name, how or "gathered", needed, share, received, sympy.Integer(1)))
+                found.append(Shard(name, how or "gathered", needed, share, received, sympy.Integer(1)))
                 continue
             if received != 0:
                 how = "all-to-all" if moved else "rotates" if w in self.rotating else "gathered"
             elif copied:
                 how = "copied"
-            found.append(Share(name, how, needed, share, received, turns if how == "rotates" else sympy.Integer(1)))
+            found.append(
+                Shard(name, how, needed, share, received, iterations if how == "rotates" else sympy.Integer(1))
+            )
         return found
 
-    def results(self) -> list[Share]:
+    def results(self) -> list[Shard]:
         """The shares of the results, and of the states that are merged into them."""
         import sympy
 
-        found: list[Share] = []
+        found: list[Shard] = []
         one = sympy.Integer(1)
-        parts = sympy.Mul(*(self.counts[axis] for axis in self.parted))
-        for axis in self.parted:
+        parts = sympy.Mul(*(self.counts[axis] for axis in self.partitioned))
+        for axis in self.partitioned:
             states = self._states(axis)
             shared = self._shared(axis)
             received = states * (parts - 1) / parts if shared else states * (parts - 1)
-            found.append(Share(f"states over {axis}", "merged", states, sympy.S.Zero, sympy.factor(received), one))
+            found.append(Shard(f"states over {axis}", "merged", states, sympy.S.Zero, sympy.factor(received), one))
         for name, ty in zip(output_names(self.flat), self.flat.cod, strict=True):
-            total = self.amount(ty) * self.widths.outputs.get(name, 1)
+            total = self.size(ty) * self.widths.outputs.get(name, 1)
             made = total / sympy.Mul(*(c for axis, c in self.counts.items() if axis in ty.names))
-            scattered = bool(self.parted) and all(self._shared(axis) for axis in self.parted)
+            scattered = bool(self.partitioned) and all(self._shared(axis) for axis in self.partitioned)
             part = made / parts if scattered else made
-            along = self.held.get(name, "")
+            along = self.layouts.get(name, "")
             how, share, received = "stays", part, sympy.S.Zero
             if along is None:
                 how, share, received = "gathered", total, total - part
@@ -390,7 +393,7 @@ class _Layout:
                 if along not in ty.names:
                     raise CatdiagError(f"{name} has no axis {along!r} to be held along: it has {', '.join(ty.names)}")
                 how, received = "all-to-all", part * (1 - 1 / sympy.Mul(*self.counts.values()))
-            found.append(Share(name, how, part, share, sympy.factor(received), one))
+            found.append(Shard(name, how, part, share, sympy.factor(received), one))
         return found
 
     def _shared(self, axis: str) -> bool:
@@ -401,7 +404,7 @@ class _Layout:
         )  # fmt: skip
 
     def _over(self, axis: str) -> list[Any]:
-        return [box for box in self.loops if isinstance(box.op, Fold) and box.op.axis == axis]
+        return [box for box in self.loops if isinstance(box.op, FoldOp) and box.op.axis == axis]
 
     def _states(self, axis: str | None = None) -> Expr:
         """The elements (or bytes) of loops' states, of one device; of the loops over an axis, or all."""
@@ -409,23 +412,23 @@ class _Layout:
 
         total = sympy.S.Zero
         for box in self.loops if axis is None else self._over(axis):
-            assert isinstance(box.op, Fold)
+            assert isinstance(box.op, FoldOp)
             for k, ty in enumerate(box.cod):
                 name = box.op.components[k] if k < len(box.op.components) else f"state {k}"
-                size = self.amount(ty) * self.widths.on_chip(ty, name)
+                size = self.size(ty) * self.widths.on_chip(ty, name)
                 total = total + size / sympy.Mul(*(c for a, c in self.counts.items() if a in ty.names))
         return total
 
-    def room(self, shares: Collection[Share]) -> list[Expr]:
+    def room(self, shares: Collection[Shard]) -> list[Expr]:
         """What each array takes of a device's memory at once."""
         taken = []
         for s in shares:
-            if s.how == "rotates":
-                taken.append(s.held + s.needed / s.turns)
-            elif s.how in ("gathered", "halo", "all-to-all") and s.array in self.flat.input_names:
-                taken.append(s.held + s.received)
-            elif s.how != "merged":
-                taken.append(s.held + (s.received if s.how == "all-to-all" else 0))
+            if s.pattern == "rotates":
+                taken.append(s.stored + s.needed / s.steps)
+            elif s.pattern in ("gathered", "halo", "all-to-all") and s.array in self.flat.input_names:
+                taken.append(s.stored + s.received)
+            elif s.pattern != "merged":
+                taken.append(s.stored + (s.received if s.pattern == "all-to-all" else 0))
         return taken
 
 
@@ -446,6 +449,6 @@ def _streamed(body: Graph) -> set[int]:
         if is_view(node.box):
             continue
         for w, ty in zip(node.inputs, node.box.dom, strict=True):
-            along = isinstance(node.box.op, Fold) and ty.axis(node.box.op.axis) is not None
+            along = isinstance(node.box.op, FoldOp) and ty.axis(node.box.op.axis) is not None
             (streamed if along else other).add(root[w])
     return {w for w in streamed - other if w < len(body.dom)}

@@ -59,9 +59,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import diagram_of
-from catdiag.category.integer_polynomial import ZERO, Amount, symbol
+from catdiag.category.integer_polynomial import ZERO, IntPolynomial, symbol
 from catdiag.schedule.kernel_analysis import Account, Dtype, measure
-from catdiag.schedule.liveness import LEVEL, REGISTERS, Kernel, Loop, Moment
+from catdiag.schedule.liveness import LEVEL, REGISTERS, Loop, LoweredKernel, ProgramPoint
 from catdiag.schedule.tile_counts import summed
 from catdiag.util import argument_checks
 from catdiag.util.display import AsHTML
@@ -69,9 +69,9 @@ from catdiag.util.errors import CatdiagError, SizeError, require
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram, HasDiagram
-    from catdiag.optimum.integer import Whole
+    from catdiag.optimum.integer import IntegerOptimum
     from catdiag.optimum.minimize import Optimum
-    from catdiag.schedule.mask_counts import Density, Shares
+    from catdiag.schedule.mask_counts import MaskCounts, MaskDensity
 
 Expr = Any
 
@@ -89,7 +89,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Resident:
+class LiveArray:
     """An array held at the fullest moment: operand, streamed, accumulator, temporary or output."""
 
     array: str
@@ -102,7 +102,7 @@ class IO(AsHTML):
     """Transfers and memory as sympy expressions, in values, or in bytes where a dtype was given.
 
     `load`, `save`, `transfers` are exact for the whole run; `relaxed` is `transfers` without rounding up;
-    `memory` (and `registers`) is the peak of a level; `residents` lists what is held at the peak (where two
+    `memory` (and `registers`) is the peak of a level; `live_arrays` lists what is held at the peak (where two
     moments can be the peak, at the first), `work` the scalar operations by pipeline, `order` the stored order.
     `groups` and `streams` give the whole axis for each tile and block. `assumptions` says, of loops that leave blocks
     out, what share of them is taken to be run where data decides, and under which conditions `relaxed` is no more
@@ -116,7 +116,7 @@ class IO(AsHTML):
     memory: Expr
     registers: Expr
     traffic: tuple[Traffic, ...]
-    residents: tuple[Resident, ...]
+    live_arrays: tuple[LiveArray, ...]
     work: Mapping[str, Expr]
     groups: Mapping[Expr, Expr]
     streams: Mapping[Expr, Expr]
@@ -142,26 +142,26 @@ class IO(AsHTML):
 
     def optimum(self, capacity: Expr | None = None) -> Optimum:
         """The least `relaxed` under `memory` at most the capacity, in this unit (by default `self.capacity`)."""
-        from catdiag.optimum.minimize import minimise
+        from catdiag.optimum.minimize import minimize
 
         limit = self.capacity if capacity is None else capacity
-        found = minimise(self.relaxed, self.room, list(self.groups), list(self.streams), limit, dict(self.groups))
+        found = minimize(self.relaxed, self.room, list(self.groups), list(self.streams), limit, dict(self.groups))
         return replace(found, unit=self.unit)
 
-    def whole_optimum(
+    def integer_optimum(
         self,
         sizes: Mapping[str, int],
         capacity: int,
         multiples: Mapping[str, int] | None = None,
         *,
         divisors: bool = False,
-    ) -> Whole | None:
+    ) -> IntegerOptimum | None:
         """The least exact `transfers` over whole tiles and blocks, at sizes, in this unit.
 
         Tiles (`g_q`, `s_x`) are multiples of what `multiples` gives, and divisors of their axes where asked. `None`
         where nothing fits. Raises `ValueError` for sizes that are missing, a tile that is unknown, or an axis with no
         allowed tile."""
-        from catdiag.optimum.integer import whole
+        from catdiag.optimum.integer import integer_optimum
 
         argument_checks.numbers(sizes)
         argument_checks.numbers(multiples or {}, "multiples")
@@ -175,8 +175,10 @@ class IO(AsHTML):
             raise SizeError(f"{', '.join(unknown)} is no tile: expected {', '.join(map(str, bounds)) or 'none'}")
         blocks = {str(v): steps[v] for v in self.streams}
         bracket = self.optimum().bracket({**sizes, **blocks, str(self.capacity): capacity})
-        relaxed = bracket.least if bracket is not None else None
-        return whole(self.transfers, [(self.room, capacity)], bounds, at, steps, divisors=divisors, relaxed=relaxed)
+        relaxed = bracket.lower if bracket is not None else None
+        return integer_optimum(
+            self.transfers, [(self.room, capacity)], bounds, at, steps, divisors=divisors, relaxed=relaxed
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; expressions as text."""
@@ -189,7 +191,7 @@ class IO(AsHTML):
                 {"array": t.array, "direction": t.direction, "exact": str(t.exact), "relaxed": str(t.relaxed)}
                 for t in self.traffic
             ],
-            "residents": [{"array": r.array, "role": r.role, "values": str(r.values)} for r in self.residents],
+            "residents": [{"array": r.array, "role": r.role, "values": str(r.values)} for r in self.live_arrays],
             "work": {name: str(expr) for name, expr in self.work.items()},
             "groups": {str(tile): str(axis) for tile, axis in self.groups.items()},
             "streams": {str(block): str(axis) for block, axis in self.streams.items()},
@@ -208,10 +210,10 @@ class IO(AsHTML):
         if self.accumulators == REGISTERS:
             lines.append(f"registers  {self.registers}")
         lines.append(f"  in {self.unit}, {self.stages} buffer{'s' if self.stages > 1 else ''} of each streamed block")
-        names = [*(t.array for t in self.traffic), *(r.array for r in self.residents)]
+        names = [*(t.array for t in self.traffic), *(r.array for r in self.live_arrays)]
         width = max(map(len, names), default=0)
         lines += [f"  {t.direction} {t.array:{width}}  {t.exact}" for t in self.traffic]
-        lines += [f"  hold {r.array:{width}}  {r.values}  ({r.role})" for r in self.residents]
+        lines += [f"  hold {r.array:{width}}  {r.values}  ({r.role})" for r in self.live_arrays]
         lines += [f"work       {name}: {expr}" for name, expr in self.work.items()]
         lines.append(f"order      {self.order}")
         lines += [f"assumed    {words}" for words in self.assumptions]
@@ -225,7 +227,7 @@ def io(
     stages: int = 1,
     accumulators: str = "level",
     fused: bool = True,
-    density: Density = None,
+    density: MaskDensity = None,
 ) -> IO:
     """Transfers and memory of a diagram, exactly (the rules are above).
 
@@ -254,12 +256,12 @@ def io(
     import sympy
 
     account = measure(diagram, dtype, stages, accumulators == REGISTERS, fused)
-    single, told = told_of(account)
-    shares: Shares | None = None
-    if any(kernel.extents for kernel in account.kernels):
-        from catdiag.schedule.mask_counts import Shares
+    single, told = presentation_of(account)
+    shares: MaskCounts | None = None
+    if any(kernel.loop_bounds for kernel in account.kernels):
+        from catdiag.schedule.mask_counts import MaskCounts
 
-        shares = Shares(density, account)
+        shares = MaskCounts(density, account)
     traffic: list[Traffic] = []
     work = {"tensor": sympy.S.Zero, "exp": sympy.S.Zero, "alu": sympy.S.Zero}
     groups: dict[Expr, Expr] = {}
@@ -268,28 +270,28 @@ def io(
         groups.update({symbol(t): axis.expr() for t, axis in kernel.tiles.items() if t not in single})
         streams.update({symbol(s): told(axis.expr()) for s, axis in kernel.loops if s not in single})
         for moved in kernel.transfers:
-            if moved.window:
-                from catdiag.schedule.region_loads import moved as moved_windows
+            if moved.region:
+                from catdiag.schedule.region_loads import moved as region_loads
 
-                exact, relaxed = moved_windows(moved, kernel)
-            elif moved.extent is not None and shares is not None:
+                exact, relaxed = region_loads(moved, kernel)
+            elif moved.bounds is not None and shares is not None:
                 exact, relaxed = shares.moved(moved, kernel)
             else:
-                exact = relaxed = moved.amount.expr()
-                for tile in moved.again:
+                exact = relaxed = moved.size.expr()
+                for tile in moved.reload_axes:
                     ratio = kernel.tiles[tile].expr() / symbol(tile)
                     exact, relaxed = exact * sympy.ceiling(ratio), relaxed * ratio
-                for block, axis in moved.turns:
+                for block, axis in moved.loop_nest:
                     ratio = axis.expr() / symbol(block)
                     exact, relaxed = exact * sympy.ceiling(ratio), relaxed * ratio
             traffic.append(Traffic(moved.array, moved.direction, told(exact), sympy.expand(told(relaxed))))
         for (pipeline, loops), amount in kernel.work.items():
-            work[pipeline] += told(whole_run(amount, kernel, loops, shares))
+            work[pipeline] += told(whole_run_total(amount, kernel, loops, shares))
     load = sympy.Add(*(t.exact for t in traffic if t.direction == "load"))
     save = sympy.Add(*(t.exact for t in traffic if t.direction == "save"))
     room = told(peak_of(frontier(account, LEVEL)))
     there = account
-    if any(not side.whole for kernel in account.kernels for moved in kernel.transfers for side in moved.window):
+    if any(not side.is_interior for kernel in account.kernels for moved in kernel.transfers for side in moved.region):
         there = measure(diagram, dtype, stages, accumulators == REGISTERS, fused, clip=True)
     level, registers = (frontier(there, place) for place in (LEVEL, REGISTERS))
     told = _clipping(there, told)
@@ -302,7 +304,7 @@ def io(
         memory=told(peak_of(level)),
         registers=told(peak_of(registers)),
         traffic=tuple(traffic),
-        residents=tuple(Resident(n, r, told(a.expr())) for moment in fullest for n, r, a in moment.residents),
+        live_arrays=tuple(LiveArray(n, r, told(a.expr())) for moment in fullest for n, r, a in moment.live),
         work=work,
         groups=groups,
         streams=streams,
@@ -316,18 +318,18 @@ def io(
     )
 
 
-def told_of(account: Account) -> tuple[tuple[str, ...], Callable[[Expr], Expr]]:
+def presentation_of(account: Account) -> tuple[tuple[str, ...], Callable[[Expr], Expr]]:
     """The tiles that are always 1, and formulas in words of the whole axis and the number of parts of a split loop."""
-    parted = account.parted
-    if parted is None:
+    split_loop = account.split_loop
+    if split_loop is None:
         return (), lambda formula: formula
-    length = Amount.of(parted.whole).expr() / symbol(parted.parts)
-    put = {symbol(parted.length): length, **dict.fromkeys(map(symbol, parted.single), 1)}
+    length = IntPolynomial.of(split_loop.axis_size).expr() / symbol(split_loop.parts)
+    put = {symbol(split_loop.length): length, **dict.fromkeys(map(symbol, split_loop.single), 1)}
 
     def told(formula: Expr) -> Expr:
         return formula if formula.free_symbols.isdisjoint(put) else formula.subs(put, simultaneous=True)
 
-    return parted.single, told
+    return split_loop.single, told
 
 
 def _clipping(account: Account, told: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
@@ -341,34 +343,36 @@ def _clipping(account: Account, told: Callable[[Expr], Expr]) -> Callable[[Expr]
     return lambda formula: told(formula.subs(put, simultaneous=True))
 
 
-def frontier(account: Account, place: str) -> list[Moment]:
+def frontier(account: Account, place: str) -> list[ProgramPoint]:
     """The moments of all kernels that can be a place's fullest: none is dominated by another."""
-    kept: list[Moment] = []
+    kept: list[ProgramPoint] = []
     for kernel in account.kernels:
-        for moment in kernel.moments[place]:
+        for moment in kernel.points[place]:
             if not any(m.total.dominates(moment.total) for m in kept):
                 kept = [m for m in kept if not moment.total.dominates(m.total)] + [moment]
     return kept
 
 
-def whole_run(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], shares: Shares | None = None) -> Expr:
+def whole_run_total(
+    amount: IntPolynomial, kernel: LoweredKernel, loops: tuple[Loop, ...], shares: MaskCounts | None = None
+) -> Expr:
     """A local amount summed over all groups and blocks (see `catdiag.schedule.tile_counts`); of a loop that leaves
     blocks out over those that it runs (`catdiag.schedule.mask_counts`), of those that it asks over the share that is
     given, or all."""
     import sympy
 
-    extent = next((kernel.extents[loop] for loop in loops if loop in kernel.extents), None)
+    extent = next((kernel.loop_bounds[loop] for loop in loops if loop in kernel.loop_bounds), None)
     if extent is not None:
         from catdiag.schedule.mask_counts import exactly
 
         if shares is None:
             return exactly(amount, kernel, loops, extent, sympy.S.One)
-        return exactly(amount, kernel, loops, extent, shares.of(extent), shares.parted)
+        return exactly(amount, kernel, loops, extent, shares.of(extent), shares.split_loop)
     ranges = {**kernel.tiles, **dict(loops)}
     return summed(amount, {name: (axis.expr(), (symbol(name),)) for name, axis in ranges.items()})
 
 
-def peak_of(moments: list[Moment]) -> Expr:
+def peak_of(moments: list[ProgramPoint]) -> Expr:
     """The most that is held at any of these moments."""
     import sympy
 
@@ -377,10 +381,12 @@ def peak_of(moments: list[Moment]) -> Expr:
     return sympy.Max(*(m.total.expr() for m in moments), evaluate=False)
 
 
-def order_of(kernel: Kernel, account: Account) -> str:
+def order_of(kernel: LoweredKernel, account: Account) -> str:
     """The stored order of a kernel's boxes, in words."""
-    boxes, parted = ", ".join(kernel.order), account.parted
-    tiles = [f"each of {parted.parts} parts" if parted and t in parted.single else t for t in kernel.tiles]
-    if parted is not None:
-        boxes = boxes.replace(f"stream block {parted.single[1]} of {parted.parts}", f"of {parted.parts} parts")
+    boxes, split_loop = ", ".join(kernel.order), account.split_loop
+    tiles = [f"each of {split_loop.parts} parts" if split_loop and t in split_loop.single else t for t in kernel.tiles]
+    if split_loop is not None:
+        boxes = boxes.replace(
+            f"stream block {split_loop.single[1]} of {split_loop.parts}", f"of {split_loop.parts} parts"
+        )
     return f"for each group tile {' by '.join(tiles)} ({boxes})" if tiles else boxes

@@ -48,15 +48,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import HasDiagram, diagram_of
-from catdiag.category.integer_polynomial import Amount, symbol
+from catdiag.category.integer_polynomial import IntPolynomial, symbol
 from catdiag.chip.hierarchy import CACHE, Hierarchy, Level
 from catdiag.cost.cache_fetches import Fetches
 from catdiag.cost.level_formulas import EdgeIO, LevelsIO
-from catdiag.cost.traffic import Resident, frontier, order_of, peak_of, told_of
+from catdiag.cost.traffic import LiveArray, frontier, order_of, peak_of, presentation_of
 from catdiag.schedule.kernel_analysis import Account, Dtype, measure
-from catdiag.schedule.liveness import Kernel, Loop, Transfer
-from catdiag.schedule.placement import Places, check_stages
-from catdiag.schedule.tile_counts import pieces, summed
+from catdiag.schedule.liveness import Loop, LoweredKernel, Transfer
+from catdiag.schedule.placement import Placement, check_stages
+from catdiag.schedule.tile_counts import summed, tile_count
 from catdiag.util import argument_checks as given
 from catdiag.util.errors import CatdiagError
 
@@ -115,8 +115,8 @@ def levels_io(
     if caches:
         places = replace(places, nested=False)
     account = measure(diagram, dtype, fused=fused, places=places)
-    windows = [side for kernel in account.kernels for moved in kernel.transfers for side in moved.window]
-    partly = any(kernel.extents for kernel in account.kernels) or not all(side.whole for side in windows)
+    regions = [side for kernel in account.kernels for moved in kernel.transfers for side in moved.region]
+    partly = any(kernel.loop_bounds for kernel in account.kernels) or not all(side.is_interior for side in regions)
     if partly or places.phased or caches:
         account.runs_all("which are run at each level is not counted")
     return _Count(chain, places, account, within or {}, wave).report("values" if dtype is None else "bytes")
@@ -151,7 +151,7 @@ def chain_of(levels: Sequence[str] | Hierarchy) -> tuple[Level, ...]:
     return found
 
 
-def places_of(names: Sequence[str], placement: Mapping[str, Names], stages: int | Mapping[str, int]) -> Places:
+def places_of(names: Sequence[str], placement: Mapping[str, Names], stages: int | Mapping[str, int]) -> Placement:
     """Where arrays of each role are, of levels slowest first that are no caches, as `levels_io` says.
 
     Raises CatdiagError for roles and levels that are not known, and placements that the rules leave out.
@@ -194,7 +194,7 @@ def places_of(names: Sequence[str], placement: Mapping[str, Names], stages: int 
             f"temporaries are expected there"
         )
     phased = state != fast[-1]
-    return Places(
+    return Placement(
         fast, held("operand", fast), streamed, state, temporary, held("output", ()), buffers, phased, "", len(fast) == 1
     )
 
@@ -220,13 +220,13 @@ class _Count:
     def __init__(
         self,
         chain: tuple[Level, ...],
-        places: Places,
+        places: Placement,
         account: Account,
         within: Mapping[str, Names],
         wave: int | None,
     ) -> None:
         self.chain, self.places, self.account = chain, places, account
-        self.single, self.told = told_of(account)
+        self.single, self.present = presentation_of(account)
         tiles: dict[str, str] = {t: k.axes[t] for k in account.kernels for t in k.tiles}
         blocks = dict.fromkeys(block for k in account.kernels for block, _ in k.loops)
         cut = self._within(tiles, within)
@@ -268,7 +268,7 @@ class _Count:
         names = self.places.names
         return [self.symbols[p][base] for p in names[: names.index(place) + 1] if base in self.symbols[p]]
 
-    def local(self, base: str, whole: Amount, place: str) -> Expr:
+    def local(self, base: str, whole: IntPolynomial, place: str) -> Expr:
         """How long a piece is at a level: its tile, or the whole axis where no level cuts it."""
         found = self.cuts(base, place)
         return found[-1] if found else whole.expr()
@@ -279,25 +279,25 @@ class _Count:
         for kernel in self.account.kernels:
             for base, whole in (*kernel.tiles.items(), *kernel.loops):
                 put[symbol(base)] = self.local(base, whole, place)
-        return self.told(formula.xreplace(put))
+        return self.present(formula.xreplace(put))
 
-    def moved(self, transfer: Transfer, kernel: Kernel, place: str) -> tuple[Expr, Expr]:
+    def moved(self, transfer: Transfer, kernel: LoweredKernel, place: str) -> tuple[Expr, Expr]:
         """What crosses into or out of all pieces of a level: exactly, and without rounding."""
-        if transfer.window:
-            return self._windows(transfer, kernel, place)
-        exact = relaxed = transfer.amount.expr()
-        for tile in transfer.again:
+        if transfer.region:
+            return self._regions(transfer, kernel, place)
+        exact = relaxed = transfer.size.expr()
+        for tile in transfer.reload_axes:
             whole, found = kernel.tiles[tile].expr(), self.cuts(tile, place)
-            exact = exact * pieces(whole, found)
+            exact = exact * tile_count(whole, found)
             if found:
                 relaxed = relaxed * whole / found[-1]
-        for loop in transfer.turns:
-            turns, about = self.turns(loop, place)
-            exact, relaxed = exact * turns, relaxed * about
-        return self.told(exact), self.told(relaxed)
+        for loop in transfer.loop_nest:
+            iterations, about = self.iterations(loop, place)
+            exact, relaxed = exact * iterations, relaxed * about
+        return self.present(exact), self.present(relaxed)
 
-    def _windows(self, transfer: Transfer, kernel: Kernel, place: str) -> tuple[Expr, Expr]:
-        """The same of an array that is read in windows, which overlap: what each piece reaches (`cost.windows`)."""
+    def _regions(self, transfer: Transfer, kernel: LoweredKernel, place: str) -> tuple[Expr, Expr]:
+        """The same of an array that is read in windows, which overlap: what each piece reaches (`cost.regions`)."""
         import sympy
 
         axes = {**kernel.tiles, **dict(transfer.loops)}
@@ -308,7 +308,7 @@ class _Count:
             for name, (whole, found) in ranges.items():
                 term *= whole * (found[-1] if found else whole) ** (monomial.count(name) - 1)
             relaxed += term
-        return self.told(summed(transfer.local, ranges)), self.told(relaxed)
+        return self.present(summed(transfer.local, ranges)), self.present(relaxed)
 
     def edges(self) -> dict[tuple[str, str], EdgeIO]:
         """What crosses each edge."""
@@ -328,11 +328,11 @@ class _Count:
                 path = [name or root for name in moved.path]
                 self._check(moved, kernel, path)
                 for ends in pairwise(path):
-                    straight = moved.direction == "save" and moved.turn is None
+                    straight = moved.direction == "save" and moved.loop is None
                     exact, relaxed = self.moved(moved, kernel, path[-1] if straight else ends[1])
-                    if moved.turn is not None:
-                        turns, about = self.turns(moved.turn, names[names.index(ends[1]) - 1])
-                        exact, relaxed = exact * turns, relaxed * about
+                    if moved.loop is not None:
+                        iterations, about = self.iterations(moved.loop, names[names.index(ends[1]) - 1])
+                        exact, relaxed = exact * iterations, relaxed * about
                     if ends[0] != root or fetched is None:
                         carry(ends, moved, exact, relaxed)
                         continue
@@ -341,24 +341,24 @@ class _Count:
                         if moved.direction == "save":
                             carry(pair, moved, exact, relaxed)
                         elif (found := fetched.of(moved, cache.name, cache.capacity)) is not None:
-                            carry(pair, moved, *map(self.told, found))
+                            carry(pair, moved, *map(self.present, found))
         return edges
 
-    def grid(self, kernel: Kernel) -> list[tuple[str, Expr, Expr]]:
+    def grid(self, kernel: LoweredKernel) -> list[tuple[str, Expr, Expr]]:
         """The tiles of a kernel's groups, with the axis and the piece of the first level."""
         first = self.places.names[0]
         return [(tile, whole.expr(), self.local(tile, whole, first)) for tile, whole in kernel.tiles.items()]
 
-    def turns(self, loop: Loop, place: str) -> tuple[Expr, Expr]:
+    def iterations(self, loop: Loop, place: str) -> tuple[Expr, Expr]:
         """How many blocks a level cuts a loop's axis in: exactly, and without rounding."""
         block, whole = loop
         found = self.cuts(block, place)
-        return self.told(pieces(whole.expr(), found)), self.told(whole.expr() / found[-1])
+        return self.present(tile_count(whole.expr(), found)), self.present(whole.expr() / found[-1])
 
-    def _check(self, moved: Transfer, kernel: Kernel, path: Sequence[str]) -> None:
+    def _check(self, moved: Transfer, kernel: LoweredKernel, path: Sequence[str]) -> None:
         if moved.role != "state":
             return
-        for tile in moved.again:
+        for tile in moved.reload_axes:
             place = next((p for p in path[1:] if tile in self.symbols[p]), None)
             if place is not None:
                 raise CatdiagError(
@@ -371,7 +371,9 @@ class _Count:
         """The most that a wave's pieces take together."""
         import sympy
 
-        found = dict.fromkeys(self.told(Fetches(self.wave, self.grid(k), k).held()) for k in self.account.kernels)
+        found = dict.fromkeys(
+            self.present(Fetches(self.wave, self.grid(k), k).resident_bytes()) for k in self.account.kernels
+        )
         return sympy.Max(*found, evaluate=False) if len(found) > 1 else next(iter(found), sympy.S.Zero)
 
     def children(self, place: str) -> Expr:
@@ -388,7 +390,7 @@ class _Count:
                 if base in self.symbols[place]:
                     above = self.local(base, whole, self.places.names[number - 1]) if number else whole.expr()
                     total = total * sympy.ceiling(above / self.symbols[place][base])
-            found[self.told(total)] = None
+            found[self.present(total)] = None
         return sympy.Max(*found, evaluate=False) if len(found) > 1 else next(iter(found), sympy.S.One)
 
     def work(self) -> dict[str, Expr]:
@@ -400,7 +402,7 @@ class _Count:
             for (pipeline, loops), amount in kernel.work.items():
                 ranges = {**kernel.tiles, **dict(loops)}
                 at = self.places.temporary
-                total[pipeline] += self.told(
+                total[pipeline] += self.present(
                     summed(amount, {name: (whole.expr(), self.cuts(name, at)) for name, whole in ranges.items()})
                 )
         return total
@@ -413,7 +415,7 @@ class _Count:
             for base, whole in kernel.loops if blocks else kernel.tiles.items():
                 if base in self.symbols[place] and base not in self.single:
                     above = self.local(base, whole, self.places.names[number - 1]) if number else whole.expr()
-                    found[self.symbols[place][base]] = self.told(above)
+                    found[self.symbols[place][base]] = self.present(above)
         return found
 
     def report(self, unit: str) -> LevelsIO:
@@ -427,8 +429,8 @@ class _Count:
                 **{cache.name: self.distinct() for cache in self.caches},
                 **{place: self.at(peak_of(moments), place) for place, moments in fullest.items()},
             },
-            residents={
-                place: tuple(Resident(n, r, self.at(a.expr(), place)) for m in moments[:1] for n, r, a in m.residents)
+            live_arrays={
+                place: tuple(LiveArray(n, r, self.at(a.expr(), place)) for m in moments[:1] for n, r, a in m.live)
                 for place, moments in fullest.items()
             },
             children={place: self.children(place) for place in places.names},

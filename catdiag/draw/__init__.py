@@ -9,7 +9,7 @@
 from catdiag.draw.legend import with_legend
 from catdiag.draw.listing.pipeline_chart import pipeline_picture
 from catdiag.draw.listing.program_picture import program_picture
-from catdiag.draw.scene import Curve, Frame, Label, Rule, Scene, Shape
+from catdiag.draw.scene import Curve, Frame, Label, Scene, Shape, StraightLine
 from catdiag.draw.svg_writer import svg
 from catdiag.draw.tikz_writer import tikz
 
@@ -17,9 +17,9 @@ __all__ = [
     "Curve",
     "Frame",
     "Label",
-    "Rule",
     "Scene",
     "Shape",
+    "StraightLine",
     "pipeline_picture",
     "program_picture",
     "svg",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from catdiag.draw.paths import COPY
-from catdiag.draw.scene import Curve, Frame, FrameKind, Item, Label, Rule, Scene, Shape, ShapeKind, Spot
+from catdiag.draw.scene import Curve, Frame, FrameKind, Item, Label, Point2D, Scene, Shape, ShapeKind, StraightLine
 from catdiag.draw.text_width import text_width
 from catdiag.draw.theme import level_of
 
@@ -108,8 +108,8 @@ def _entries(scene: Scene) -> Iterator[_Entry]:
     if any(c.kind == "state" for c in curves):
         level = min(c.level for c in curves if c.kind == "state")
         yield _Entry((_line("state", level, arrow=True),), _WIDTH, "carried to the next iteration")
-    if any(isinstance(item, Rule) and item.kind == "dashed" for item in scene.items):
-        yield _Entry((Rule(0, 0, _WIDTH, 0),), _WIDTH, "between arrays")
+    if any(isinstance(item, StraightLine) and item.kind == "dashed" for item in scene.items):
+        yield _Entry((StraightLine(0, 0, _WIDTH, 0),), _WIDTH, "between arrays")
     yield from _tiles(scene)
     shapes = {item.kind for item in scene.items if isinstance(item, Shape)}
     for kind, text in _SHAPES.items():
@@ -180,8 +180,8 @@ def _formulas(scene: Scene) -> Iterator[_Entry]:
 
 def _moved(item: Item, x: float, y: float) -> Item:
     if isinstance(item, Curve):
-        places: tuple[Spot, ...] = tuple((x + a, y + b) for a, b in item.places)
+        places: tuple[Point2D, ...] = tuple((x + a, y + b) for a, b in item.places)
         return replace(item, places=places)
-    if isinstance(item, Rule):
+    if isinstance(item, StraightLine):
         return replace(item, x1=x + item.x1, y1=y + item.y1, x2=x + item.x2, y2=y + item.y2)
     return replace(item, x=x + item.x, y=y + item.y)

@@ -21,7 +21,7 @@ _MATRIX = ("tensor cores", "matrix units")
 
 
 @dataclass(frozen=True)
-class Placement:
+class RolePlacement:
     """The looks (0 to 3) of the levels for each role, and the names of the levels by look."""
 
     names: tuple[tuple[int, str], ...]
@@ -33,7 +33,7 @@ class Placement:
     matrix: int
 
 
-def placement(levels: Sequence[str] = ("HBM", "SMEM")) -> Placement:
+def placement(levels: Sequence[str] = ("HBM", "SMEM")) -> RolePlacement:
     """The placement of arrays in a chain of levels, slowest first.
 
     >>> placement(("HBM", "SMEM", "registers")).state
@@ -51,11 +51,11 @@ def placement(levels: Sequence[str] = ("HBM", "SMEM")) -> Placement:
         )
     known = [_LOOK.get(name.lower()) for name in names]
     plain = all(k is not None for k in known) and len(set(known)) == len(known)
-    looks = [k if plain and k is not None else place for place, k in enumerate(known)]
-    units = [look for look, name in zip(looks, names, strict=True) if name.lower() in _MATRIX]
-    memories = [look for look, name in zip(looks, names, strict=True) if name.lower() not in _MATRIX]
+    style = [k if plain and k is not None else place for place, k in enumerate(known)]
+    units = [look for look, name in zip(style, names, strict=True) if name.lower() in _MATRIX]
+    memories = [look for look, name in zip(style, names, strict=True) if name.lower() not in _MATRIX]
     fast = memories[-1]
     near = memories[1] if len(memories) > 1 else fast
-    return Placement(
-        tuple(zip(looks, names, strict=True)), looks[0], near, near, fast, fast, units[0] if units else fast
+    return RolePlacement(
+        tuple(zip(style, names, strict=True)), style[0], near, near, fast, fast, units[0] if units else fast
     )

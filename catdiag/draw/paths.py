@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from catdiag.draw.scene import Frame, Shape, Spot
+from catdiag.draw.scene import Frame, Point2D, Shape
 
-Path: TypeAlias = tuple[tuple[str, tuple[Spot, ...]], ...]
+Path: TypeAlias = tuple[tuple[str, tuple[Point2D, ...]], ...]
 """Commands: "M" and "L" with a place, "C" with two control points and an end, and "Z", which closes the path."""
 
 _ARC = 0.5523
@@ -18,14 +18,14 @@ COPY = 3.5
 """The offset of each further copy of a group to the right and above the previous one."""
 
 
-def curve(places: Sequence[Spot]) -> Path:
+def curve(places: Sequence[Point2D]) -> Path:
     """A path along cubic Bézier pieces; straight pieces become lines.
 
     >>> curve([(0, 0), (1, 0), (2, 0), (3, 0)])
     (('M', ((0, 0),)), ('L', ((3, 0),)))
     """
-    steps: list[tuple[str, tuple[Spot, ...]]] = [("M", (places[0],))]
-    for start, one, two, end in pieces(places):
+    steps: list[tuple[str, tuple[Point2D, ...]]] = [("M", (places[0],))]
+    for start, one, two, end in bezier_pieces(places):
         if _straight(start, one, two, end):
             if len(steps) > 1 and steps[-1][0] == "L" and _on_line(steps[-2][1][-1], start, end):
                 steps[-1] = ("L", (end,))
@@ -36,17 +36,17 @@ def curve(places: Sequence[Spot]) -> Path:
     return tuple(steps)
 
 
-def pieces(places: Sequence[Spot]) -> Iterator[tuple[Spot, Spot, Spot, Spot]]:
+def bezier_pieces(places: Sequence[Point2D]) -> Iterator[tuple[Point2D, Point2D, Point2D, Point2D]]:
     """The Bézier pieces of a curve: start, two control points, end."""
     for at in range(0, len(places) - 3, 3):
         yield places[at], places[at + 1], places[at + 2], places[at + 3]
 
 
-def _straight(start: Spot, one: Spot, two: Spot, end: Spot) -> bool:
+def _straight(start: Point2D, one: Point2D, two: Point2D, end: Point2D) -> bool:
     return _on_line(start, one, end) and _on_line(start, two, end)
 
 
-def _on_line(start: Spot, middle: Spot, end: Spot) -> bool:
+def _on_line(start: Point2D, middle: Point2D, end: Point2D) -> bool:
     """Whether a place is on the segment between two others, to a hundredth of a point."""
     length = math.dist(start, end)
     if length < 1e-9:
@@ -56,7 +56,7 @@ def _on_line(start: Spot, middle: Spot, end: Spot) -> bool:
     return away < 1e-2 and -1e-2 * length <= along <= length * (length + 1e-2)
 
 
-def at(piece: tuple[Spot, Spot, Spot, Spot], t: float) -> Spot:
+def at(piece: tuple[Point2D, Point2D, Point2D, Point2D], t: float) -> Point2D:
     """The place at a parameter from 0 to 1 of a Bézier piece.
 
     >>> at(((0, 0), (0, 0), (2, 2), (2, 2)), 0.5)
@@ -67,17 +67,19 @@ def at(piece: tuple[Spot, Spot, Spot, Spot], t: float) -> Spot:
     return sum(w * p[0] for w, p in zip(weights, piece)), sum(w * p[1] for w, p in zip(weights, piece))
 
 
-def cut(piece: tuple[Spot, Spot, Spot, Spot], first: float, last: float) -> tuple[Spot, Spot, Spot, Spot]:
+def bezier_part(
+    piece: tuple[Point2D, Point2D, Point2D, Point2D], first: float, last: float
+) -> tuple[Point2D, Point2D, Point2D, Point2D]:
     """The part of a Bézier piece between two parameters, by de Casteljau's construction.
 
-    >>> cut(((0, 0), (1, 0), (2, 0), (3, 0)), 0.0, 0.5)[-1]
+    >>> bezier_part(((0, 0), (1, 0), (2, 0), (3, 0)), 0.0, 0.5)[-1]
     (1.5, 0.0)
     """
     left = _split(piece, last)[0]
     return _split(left, first / last if last > 0 else 0.0)[1]
 
 
-_Piece: TypeAlias = tuple[Spot, Spot, Spot, Spot]
+_Piece: TypeAlias = tuple[Point2D, Point2D, Point2D, Point2D]
 
 
 def _split(piece: _Piece, t: float) -> tuple[_Piece, _Piece]:
@@ -88,11 +90,11 @@ def _split(piece: _Piece, t: float) -> tuple[_Piece, _Piece]:
     return (a, ab, abc, middle), (middle, bcd, cd, d)
 
 
-def _between(a: Spot, b: Spot, t: float) -> Spot:
+def _between(a: Point2D, b: Point2D, t: float) -> Point2D:
     return a[0] + (b[0] - a[0]) * t, a[1] + (b[1] - a[1]) * t
 
 
-def shortened(places: Sequence[Spot], by: float) -> tuple[Spot, ...]:
+def shortened(places: Sequence[Point2D], by: float) -> tuple[Point2D, ...]:
     """A curve without the last `by` points of its length, to leave room for an arrowhead."""
     piece = (places[-4], places[-3], places[-2], places[-1])
     end = piece[-1]
@@ -106,7 +108,7 @@ def shortened(places: Sequence[Spot], by: float) -> tuple[Spot, ...]:
     return (*places[:-4], *_split(piece, low)[0])
 
 
-def arrowhead(places: Sequence[Spot], length: float = 6.0, width: float = 5.0) -> Path:
+def arrowhead(places: Sequence[Point2D], length: float = 6.0, width: float = 5.0) -> Path:
     """A filled triangle with its tip at the curve's end, in the direction of the curve there."""
     (x, y), (bx, by) = places[-1], shortened(places, length)[-1]
     reach = math.dist((x, y), (bx, by)) or 1.0
@@ -176,7 +178,7 @@ def outline(shape: Shape) -> Path:
     return rectangle(x, y, w, h)
 
 
-def _closed(*corners: Spot) -> Path:
+def _closed(*corners: Point2D) -> Path:
     return ("M", (corners[0],)), *(("L", (corner,)) for corner in corners[1:]), ("Z", ())
 
 
@@ -193,7 +195,7 @@ def copies(frame: Frame, number: int = 2) -> Iterator[Path]:
 
 def hatching(x: float, y: float, width: float, height: float, apart: float = 5.0) -> Path:
     """Lines that rise to the right inside a rectangle, `apart` points from each other along the edge."""
-    steps: list[tuple[str, tuple[Spot, ...]]] = []
+    steps: list[tuple[str, tuple[Point2D, ...]]] = []
     count = int((width + height) // apart)
     for n in range(1, count + 1):
         s = n * apart

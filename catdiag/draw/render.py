@@ -68,13 +68,13 @@ def svg_of(
     join: bool = False,
     marks: Mapping[tuple[int, ...], str] | None = None,
     most: int | None = SHOWN,
-    colour: bool = True,
+    color: bool = True,
     theme: Theme = "auto",
     legend: bool = False,
 ) -> str:
     """The picture of a diagram as SVG; see `scene_of` and `catdiag.draw.svg_writer.svg` for options and errors."""
     scene = scene_of(diagram, open=open, levels=levels, items=items, join=join, marks=marks, most=most)
-    return svg(scene, colour=colour, theme=theme, legend=legend)
+    return svg(scene, color=color, theme=theme, legend=legend)
 
 
 def tikz_of(
@@ -86,14 +86,14 @@ def tikz_of(
     join: bool = False,
     marks: Mapping[tuple[int, ...], str] | None = None,
     most: int | None = SHOWN,
-    colour: bool = True,
+    color: bool = True,
     standalone: bool = True,
     legend: bool = False,
     theme: Literal["light", "dark"] = "light",
 ) -> str:
     """The picture of a diagram as LaTeX; see `scene_of` and `catdiag.draw.tikz_writer.tikz` for options and errors."""
     scene = scene_of(diagram, open=open, levels=levels, items=items, join=join, marks=marks, most=most)
-    return tikz(scene, colour=colour, standalone=standalone, legend=legend, theme=theme)
+    return tikz(scene, color=color, standalone=standalone, legend=legend, theme=theme)
 
 
 def shown(subject: Diagram | HasDiagram) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-Spot: TypeAlias = tuple[float, float]
+Point2D: TypeAlias = tuple[float, float]
 """A place: x and y."""
 
 LEVELS = 4
@@ -36,7 +36,7 @@ class Curve:
     names of the ports at which it starts and ends, or empty. `title` is its tooltip.
     """
 
-    places: tuple[Spot, ...]
+    places: tuple[Point2D, ...]
     kind: CurveKind = "axis"
     level: int = 0
     arrow: bool = False
@@ -100,7 +100,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class StraightLine:
     """A straight line: "dashed" between the members of a tuple, "solid" in tables."""
 
     x1: float
@@ -110,7 +110,7 @@ class Rule:
     kind: Literal["dashed", "solid"] = "dashed"
 
 
-Item: TypeAlias = Curve | Shape | Label | Frame | Rule
+Item: TypeAlias = Curve | Shape | Label | Frame | StraightLine
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Scene:
     title: str = ""
     description: str = ""
     levels: Mapping[int, str] = field(default_factory=dict)
-    ports: Mapping[str, Spot] = field(default_factory=dict)
+    ports: Mapping[str, Point2D] = field(default_factory=dict)
 
 
 _BASE = r"(?:(?<=\b[^\W_])|(?<=\b[^\W_]\d)|(?<=[Σ∏′])|(?<=\bmax)|(?<=\bmin)|(?<=\bany)|(?<=\ball))"

@@ -15,11 +15,11 @@ from itertools import groupby
 from typing import get_args
 
 from catdiag.draw.legend import with_legend
-from catdiag.draw.paint import Ink, Pen, Run, Text, painted
+from catdiag.draw.paint import Ink, Run, StrokeStyle, Text, painted
 from catdiag.draw.paths import Path
 from catdiag.draw.scene import Scene
 from catdiag.draw.text_width import SUBSCRIPT
-from catdiag.draw.theme import Colour, Palette, Theme, palette
+from catdiag.draw.theme import Color, Palette, Theme, palette
 from catdiag.util.errors import CatdiagError
 
 SANS = "Helvetica, Arial, 'Liberation Sans', 'Nimbus Sans', sans-serif"
@@ -29,7 +29,7 @@ _LOWER = 0.22
 """The distance of a subscript below its text, relative to the font size."""
 
 
-def svg(scene: Scene, *, colour: bool = True, theme: Theme = "auto", legend: bool = False, name: str = "") -> str:
+def svg(scene: Scene, *, color: bool = True, theme: Theme = "auto", legend: bool = False, name: str = "") -> str:
     """The scene as an SVG document, with a legend under it if asked.
 
     Its ids depend on the contents, and on `name`, which distinguishes two equal pictures in one page. The themes
@@ -52,13 +52,13 @@ def svg(scene: Scene, *, colour: bool = True, theme: Theme = "auto", legend: boo
     if theme not in get_args(Theme):
         raise CatdiagError(f"there is no theme {theme!r}: expected one of {', '.join(get_args(Theme))}")
     shown = with_legend(scene) if legend else scene
-    pens = _Colours(palette("dark" if theme == "dark" else "light", colour), theme == "auto")
+    pens = _Colors(palette("dark" if theme == "dark" else "light", color), theme == "auto")
     width, height = decimal(shown.width), decimal(shown.height)
     body = [f'<rect width="{width}" height="{height}"{pens(None, "paper")}/>']
-    for look, run in groupby(painted(shown, colour), _look):
+    for look, run in groupby(painted(shown, color), _look):
         body += [f"<g{_group(look, pens)}>", *(_one(paint) for paint in run), "</g>"]
     title, description = escaped(shown.title or "Diagram"), escaped(shown.description)
-    style = _style(pens, palette("dark", colour), shown.width) if theme == "auto" else []
+    style = _style(pens, palette("dark", color), shown.width) if theme == "auto" else []
     key = "\n".join([escaped(name), title, description, width, height, *style, *body])
     own = f"catdiag-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
     parts = [f'<title id="{own}-title">{title}</title>']
@@ -72,16 +72,16 @@ def svg(scene: Scene, *, colour: bool = True, theme: Theme = "auto", legend: boo
     return "\n".join([head, *parts, *(line.replace("#_", f"#{own}") for line in style), *body, "</svg>"]) + "\n"
 
 
-class _Colours:
+class _Colors:
     """Writes colors as attributes, with classes where there is a style, and records which it wrote."""
 
-    def __init__(self, colours: Palette, styled: bool) -> None:
-        self.colours = colours
+    def __init__(self, colors: Palette, styled: bool) -> None:
+        self.colors = colors
         self.styled = styled
-        self.lines: dict[Colour, None] = {}
-        self.fills: dict[Colour, None] = {}
+        self.lines: dict[Color, None] = {}
+        self.fills: dict[Color, None] = {}
 
-    def __call__(self, line: Colour | None, fill: Colour | None) -> str:
+    def __call__(self, line: Color | None, fill: Color | None) -> str:
         written = ""
         if self.styled:
             names = [f"l-{line}"] * (line is not None) + [f"f-{fill}"] * (fill is not None)
@@ -89,27 +89,27 @@ class _Colours:
             self.lines.update(dict.fromkeys([line] if line else []))
             self.fills.update(dict.fromkeys([fill] if fill else []))
         if line is not None:
-            written += f' stroke="{self.colours[line]}"'
-        return written + (f' fill="{self.colours[fill]}"' if fill is not None else "")
+            written += f' stroke="{self.colors[line]}"'
+        return written + (f' fill="{self.colors[fill]}"' if fill is not None else "")
 
 
 _SMALLEST = 0.6
 """The smallest scale at which a picture shrinks to fit a page, before it scrolls: texts stay readable."""
 
 
-def _style(pens: _Colours, dark: Palette, width: float) -> list[str]:
+def _style(pens: _Colors, dark: Palette, width: float) -> list[str]:
     """The rules of the colors that occur, and of the picture's width, under the id `#_`."""
 
-    def rules(colours: Palette) -> Iterator[str]:
+    def rules(colors: Palette) -> Iterator[str]:
         for name in pens.lines:
-            yield f"#_ .l-{name}{{stroke:var(--catdiag-{name},{colours[name]})}}"
+            yield f"#_ .l-{name}{{stroke:var(--catdiag-{name},{colors[name]})}}"
         for name in pens.fills:
-            yield f"#_ .f-{name}{{fill:var(--catdiag-{name},{colours[name]})}}"
+            yield f"#_ .f-{name}{{fill:var(--catdiag-{name},{colors[name]})}}"
 
     return [
         "<style>",
         f"#_{{max-width:100%;min-width:{decimal(_SMALLEST * width)}pt;height:auto}}",
-        *rules(pens.colours),
+        *rules(pens.colors),
         "@media (prefers-color-scheme:dark){",
         *rules(dark),
         "}",
@@ -117,18 +117,18 @@ def _style(pens: _Colours, dark: Palette, width: float) -> list[str]:
     ]
 
 
-def _look(paint: Ink | Text) -> Pen | tuple[Colour, bool, bool, str]:
+def _look(paint: Ink | Text) -> StrokeStyle | tuple[Color, bool, bool, str]:
     """The style that neighbors share, so that it is written once for them."""
-    return paint.pen if isinstance(paint, Ink) else (paint.colour, paint.fixed, paint.bold, paint.label.anchor)
+    return paint.pen if isinstance(paint, Ink) else (paint.color, paint.fixed, paint.bold, paint.label.anchor)
 
 
-def _group(look: Pen | tuple[Colour, bool, bool, str], colours: _Colours) -> str:
-    if not isinstance(look, Pen):
-        colour, fixed, bold, anchor = look
+def _group(look: StrokeStyle | tuple[Color, bool, bool, str], colors: _Colors) -> str:
+    if not isinstance(look, StrokeStyle):
+        color, fixed, bold, anchor = look
         weight = ' font-weight="bold"' if bold else ""
         placed = "" if anchor == "start" else f' text-anchor="{anchor}"'
-        return f' font-family="{FIXED if fixed else SANS}"{weight}{placed}{colours(None, colour)}'
-    written = ("" if look.fill else ' fill="none"') + colours(look.line, look.fill)
+        return f' font-family="{FIXED if fixed else SANS}"{weight}{placed}{colors(None, color)}'
+    written = ("" if look.fill else ' fill="none"') + colors(look.line, look.fill)
     if look.line is not None:
         written += f' stroke-width="{decimal(look.width)}"'
         if look.dashes:

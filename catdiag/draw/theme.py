@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, get_args
 
 from catdiag.draw.scene import LEVELS, CurveKind
 
-Colour = Literal[
+Color = Literal[
     "ink", "paper", "soft", "faint", "level1", "level2", "level3", "bar0", "bar1", "bar2", "bar3",
     "group", "fold", "mark", "edge",
 ]  # fmt: skip
@@ -22,9 +22,9 @@ the backgrounds of groups, of loops and of marks, and the edge of marks."""
 Theme = Literal["auto", "light", "dark"]
 """The theme of a picture; "auto" follows the reader's preference, where the writer supports it."""
 
-COLOURS: tuple[Colour, ...] = get_args(Colour)
+COLORS: tuple[Color, ...] = get_args(Color)
 
-Palette: TypeAlias = Mapping[Colour, str]
+Palette: TypeAlias = Mapping[Color, str]
 """The colours of a theme, as #rrggbb."""
 
 LIGHT: Palette = {
@@ -40,30 +40,30 @@ DARK: Palette = {
     "group": "#1a1d21", "fold": "#22262b", "mark": "#4b4113", "edge": "#b89328",
 }  # fmt: skip
 
-_LIGHT_GREYS: Palette = {
+_LIGHT_GRAYS: Palette = {
     "bar0": "#ffffff", "bar1": "#e6e6e6", "bar2": "#d2d2d2", "bar3": "#bdbdbd", "mark": "#e0e0e0", "edge": "#6e6e6e",
 }  # fmt: skip
-_DARK_GREYS: Palette = {
+_DARK_GRAYS: Palette = {
     "bar0": "#15171a", "bar1": "#2c2f33", "bar2": "#404348", "bar3": "#55595e", "mark": "#3d4045", "edge": "#a5a7aa",
 }  # fmt: skip
 
-LEVEL_COLOURS: tuple[Colour, ...] = ("ink", "level1", "level2", "level3")
+LEVEL_COLORS: tuple[Color, ...] = ("ink", "level1", "level2", "level3")
 """The color of each level, the slowest first."""
 
-BARS: tuple[Colour, ...] = ("bar0", "bar1", "bar2", "bar3")
+BARS: tuple[Color, ...] = ("bar0", "bar1", "bar2", "bar3")
 
 
-def palette(theme: Literal["light", "dark"], colour: bool) -> Palette:
+def palette(theme: Literal["light", "dark"], color: bool) -> Palette:
     """The colors of a theme; without color, levels are drawn in ink and marks in gray.
 
     >>> palette("light", False)["level1"] == palette("light", True)["ink"]
     True
     """
     chosen = DARK if theme == "dark" else LIGHT
-    if colour:
+    if color:
         return chosen
-    inks: dict[Colour, str] = dict.fromkeys(LEVEL_COLOURS, chosen["ink"])
-    return {**chosen, **inks, **(_DARK_GREYS if theme == "dark" else _LIGHT_GREYS)}
+    inks: dict[Color, str] = dict.fromkeys(LEVEL_COLORS, chosen["ink"])
+    return {**chosen, **inks, **(_DARK_GRAYS if theme == "dark" else _LIGHT_GRAYS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,29 +100,29 @@ def level_of(number: int) -> int:
     return min(max(number, 0), LEVELS - 1)
 
 
-def stroke_of(kind: CurveKind, level: int, colour: bool = True) -> Stroke:
+def stroke_of(kind: CurveKind, level: int, color: bool = True) -> Stroke:
     """The stroke of a curve, with or without color.
 
-    >>> stroke_of("axis", 1), stroke_of("axis", 2, colour=False)
+    >>> stroke_of("axis", 1), stroke_of("axis", 2, color=False)
     (Stroke(width=1.7, dashes=(), core=0.0), Stroke(width=1.5, dashes=(8.0, 2.4), core=0.0))
     """
     if kind == "thin":
         return THIN
     if kind == "item":
-        return (_ITEM if colour else _PLAIN_ITEM)[level_of(level)]
-    return (_AXIS if colour else _PLAIN_AXIS)[level_of(level)]
+        return (_ITEM if color else _PLAIN_ITEM)[level_of(level)]
+    return (_AXIS if color else _PLAIN_AXIS)[level_of(level)]
 
 
-def edge_of(level: int, colour: bool = True) -> Stroke:
+def edge_of(level: int, color: bool = True) -> Stroke:
     """The stroke of the edge of a box."""
-    return (_SHAPE if colour else _PLAIN_SHAPE)[level_of(level)]
+    return (_SHAPE if color else _PLAIN_SHAPE)[level_of(level)]
 
 
-def level_colour(level: int) -> Colour:
+def level_color(level: int) -> Color:
     """The color of a level."""
-    return LEVEL_COLOURS[level_of(level)]
+    return LEVEL_COLORS[level_of(level)]
 
 
-def bar_colour(level: int) -> Colour:
+def bar_color(level: int) -> Color:
     """The fill of a level's bars."""
     return BARS[level_of(level)]

@@ -12,12 +12,12 @@ from typing import Literal
 
 from catdiag.draw.latex_escape import escaped
 from catdiag.draw.legend import with_legend
-from catdiag.draw.paint import Ink, Pen, Run, Text, painted
+from catdiag.draw.paint import Ink, Run, StrokeStyle, Text, painted
 from catdiag.draw.paths import Path, rectangle
 from catdiag.draw.scene import Scene
 from catdiag.draw.svg_writer import decimal
 from catdiag.draw.text_width import SUBSCRIPT, text_width
-from catdiag.draw.theme import Colour, palette
+from catdiag.draw.theme import Color, palette
 from catdiag.util.errors import CatdiagError
 
 LARGEST = 14_000.0
@@ -34,7 +34,7 @@ _FIT = r"""\def\catdiagtext#1#2#3#4{% how it stands, where, its room, the text
 def tikz(
     scene: Scene,
     *,
-    colour: bool = True,
+    color: bool = True,
     standalone: bool = True,
     legend: bool = False,
     theme: Literal["light", "dark"] = "light",
@@ -67,23 +67,23 @@ def tikz(
             f"the picture is {shown.width:.0f} by {shown.height:.0f} points, and a page of TeX at most {LARGEST:.0f}: "
             "leave more of its named diagrams closed, or write it as SVG"
         )
-    ground = [Ink(rectangle(0, 0, shown.width, shown.height), Pen(fill="paper"))] if theme == "dark" else []
-    paints = [*ground, *painted(shown, colour)]
+    ground = [Ink(rectangle(0, 0, shown.width, shown.height), StrokeStyle(fill="paper"))] if theme == "dark" else []
+    paints = [*ground, *painted(shown, color)]
     body: list[str] = []
-    for look, run in groupby(paints, lambda paint: paint.pen if isinstance(paint, Ink) else paint.colour):
+    for look, run in groupby(paints, lambda paint: paint.pen if isinstance(paint, Ink) else paint.color):
         inner = [_ink(paint) if isinstance(paint, Ink) else _text(paint) for paint in run]
-        if isinstance(look, Pen):
+        if isinstance(look, StrokeStyle):
             body += [f"\\begin{{scope}}[{_options(look)}]", *inner, "\\end{scope}"]
         else:
             body += ["\\begin{scope}", f"\\color{{catdiag-{look}}}", *inner, "\\end{scope}"]
-    colours = palette(theme, colour)
+    colors = palette(theme, color)
     lines = [f"% {line}" for line in (_comment(shown.title), _comment(shown.description)) if line]
     if not standalone:
         lines.append("% needs in the preamble: \\usepackage{tikz} \\usepackage{amssymb}")
         lines.append("% as wide as the text: \\resizebox{\\linewidth}{!}{\\input{this file}}")
     lines.append("\\begin{tikzpicture}[x=1pt,y=-1pt]")
-    for name in _colours(paints):
-        lines.append(f"\\definecolor{{catdiag-{name}}}{{HTML}}{{{colours[name][1:].upper()}}}")
+    for name in _colors(paints):
+        lines.append(f"\\definecolor{{catdiag-{name}}}{{HTML}}{{{colors[name][1:].upper()}}}")
     if any(isinstance(paint, Text) for paint in paints):
         lines.append(_FIT)
     lines.append(f"\\useasboundingbox (0,0) rectangle ({decimal(shown.width)},{decimal(shown.height)});")
@@ -105,15 +105,15 @@ def _comment(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def _colours(paints: Sequence[Ink | Text]) -> dict[Colour, None]:
-    found: dict[Colour, None] = {}
+def _colors(paints: Sequence[Ink | Text]) -> dict[Color, None]:
+    found: dict[Color, None] = {}
     for paint in paints:
-        used = (paint.pen.line, paint.pen.fill) if isinstance(paint, Ink) else (paint.colour,)
+        used = (paint.pen.line, paint.pen.fill) if isinstance(paint, Ink) else (paint.color,)
         found.update({name: None for name in used if name is not None})
     return found
 
 
-def _options(look: Pen) -> str:
+def _options(look: StrokeStyle) -> str:
     written = []
     if look.line is not None:
         written += [f"draw=catdiag-{look.line}", f"line width={decimal(look.width)}pt"]

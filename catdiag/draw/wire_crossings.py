@@ -7,17 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from catdiag.draw.paths import at, cut, pieces
-from catdiag.draw.scene import Curve, Frame, Scene, Spot
-from catdiag.draw.theme import Colour
+from catdiag.draw.paths import at, bezier_part, bezier_pieces
+from catdiag.draw.scene import Curve, Frame, Point2D, Scene
+from catdiag.draw.theme import Color
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """The part of the upper wire along which the background shows on both sides, and the color of the background."""
 
-    places: tuple[Spot, Spot, Spot, Spot]
-    ground: Colour
+    places: tuple[Point2D, Point2D, Point2D, Point2D]
+    ground: Color
 
 
 _STEPS = 12
@@ -34,12 +34,12 @@ _AWAY = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _CurvePart:
     item: int
     piece: int
     t: tuple[float, float]
-    a: Spot
-    b: Spot
+    a: Point2D
+    b: Point2D
 
 
 def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
@@ -47,7 +47,7 @@ def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
 
     The time is proportional to the length of the wires plus the number of crossings.
     """
-    found: list[tuple[int, int, float, Spot]] = []
+    found: list[tuple[int, int, float, Point2D]] = []
     grid = _Grid()
     for number, item in enumerate(scene.items):
         if not isinstance(item, Curve) or item.kind not in ("axis", "state"):
@@ -55,7 +55,7 @@ def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
         parts = list(_parts(number, item))
         crossed: set[tuple[int, float]] = set()
         for part in parts:
-            for other in grid.near(part):
+            for other in grid.neighbors(part):
                 hit = _meet(part, other)
                 if hit is None or _near_ends(scene, number, hit[1]) or _near_ends(scene, other.item, hit[1]):
                     continue
@@ -67,7 +67,7 @@ def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
             grid.add(part)
     frames = [item for item in scene.items if isinstance(item, Frame)]
     by_item: dict[int, list[Gap]] = defaultdict(list)
-    alone = _alone([spot for _, _, _, spot in found])
+    alone = _isolated([spot for _, _, _, spot in found])
     for (number, piece, t, spot), lonely in zip(found, alone, strict=True):
         item = scene.items[number]
         if lonely and isinstance(item, Curve):
@@ -75,7 +75,7 @@ def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
     return {number: tuple(some) for number, some in by_item.items()}
 
 
-def _alone(spots: list[Spot]) -> list[bool]:
+def _isolated(spots: list[Point2D]) -> list[bool]:
     """Whether each place is at least `_DENSE` away from all others."""
     cells: dict[tuple[int, int], list[int]] = defaultdict(list)
     for n, (x, y) in enumerate(spots):
@@ -90,29 +90,29 @@ def _alone(spots: list[Spot]) -> list[bool]:
     return [all(m == n or math.dist(spots[m], spots[n]) >= _DENSE for m in near(n)) for n in range(len(spots))]
 
 
-def _parts(number: int, item: Curve) -> Iterator[_Part]:
-    for place, piece in enumerate(pieces(item.places)):
+def _parts(number: int, item: Curve) -> Iterator[_CurvePart]:
+    for place, piece in enumerate(bezier_pieces(item.places)):
         straight = abs(piece[0][1] - piece[3][1]) < 1e-6 and abs(piece[1][1] - piece[2][1]) < 1e-6
         steps = 1 if straight and abs(piece[0][1] - piece[1][1]) < 1e-6 else _STEPS
         spots = [at(piece, n / steps) for n in range(steps + 1)]
         for n in range(steps):
-            yield _Part(number, place, (n / steps, (n + 1) / steps), spots[n], spots[n + 1])
+            yield _CurvePart(number, place, (n / steps, (n + 1) / steps), spots[n], spots[n + 1])
 
 
 class _Grid:
     """Parts by the cells that they touch. Cells are as wide as the parts in them, so that long parts are in few."""
 
     def __init__(self) -> None:
-        self.cells: dict[tuple[int, int, int], list[_Part]] = defaultdict(list)
+        self.cells: dict[tuple[int, int, int], list[_CurvePart]] = defaultdict(list)
         self.sizes: set[int] = set()
 
-    def add(self, part: _Part) -> None:
+    def add(self, part: _CurvePart) -> None:
         size = max(0, math.ceil(math.log2(max(abs(part.b[0] - part.a[0]), 1.0) / _CELL)))
         self.sizes.add(size)
         for cell in _cells(part, size):
             self.cells[cell].append(part)
 
-    def near(self, part: _Part) -> Iterator[_Part]:
+    def neighbors(self, part: _CurvePart) -> Iterator[_CurvePart]:
         seen: set[int] = set()
         for size in sorted(self.sizes):
             for cell in _cells(part, size):
@@ -122,7 +122,7 @@ class _Grid:
                         yield other
 
 
-def _cells(part: _Part, size: int) -> Iterator[tuple[int, int, int]]:
+def _cells(part: _CurvePart, size: int) -> Iterator[tuple[int, int, int]]:
     """The cells of a size (each size is twice the previous one) that a part's bounding rectangle touches."""
     wide = _CELL * 2**size
     left, right = sorted((part.a[0], part.b[0]))
@@ -132,7 +132,7 @@ def _cells(part: _Part, size: int) -> Iterator[tuple[int, int, int]]:
             yield size, column, row
 
 
-def _meet(part: _Part, other: _Part) -> tuple[float, Spot] | None:
+def _meet(part: _CurvePart, other: _CurvePart) -> tuple[float, Point2D] | None:
     """The parameter on the first part and the place where two straight parts cross.
 
     None where they do not cross, or are nearly parallel.
@@ -151,20 +151,20 @@ def _meet(part: _Part, other: _Part) -> tuple[float, Spot] | None:
     return part.t[0] + s * (part.t[1] - part.t[0]), (part.a[0] + s * ax, part.a[1] + s * ay)
 
 
-def _near_ends(scene: Scene, number: int, spot: Spot) -> bool:
+def _near_ends(scene: Scene, number: int, spot: Point2D) -> bool:
     item = scene.items[number]
     return isinstance(item, Curve) and min(math.dist(spot, item.places[0]), math.dist(spot, item.places[-1])) < _AWAY
 
 
-def _gap(item: Curve, place: int, t: float, ground: Colour) -> Gap:
-    piece = tuple(pieces(item.places))[place]
+def _gap(item: Curve, place: int, t: float, ground: Color) -> Gap:
+    piece = tuple(bezier_pieces(item.places))[place]
     ahead, behind = at(piece, min(t + 0.01, 1.0)), at(piece, max(t - 0.01, 0.0))
     speed = math.dist(ahead, behind) / (min(t + 0.01, 1.0) - max(t - 0.01, 0.0)) or 1.0
     reach = _REACH / speed
-    return Gap(cut(piece, max(t - reach, 0.0), min(t + reach, 1.0)), ground)
+    return Gap(bezier_part(piece, max(t - reach, 0.0), min(t + reach, 1.0)), ground)
 
 
-def _ground(frames: list[Frame], spot: Spot) -> Colour:
+def _ground(frames: list[Frame], spot: Point2D) -> Color:
     """The color behind a place: that of the last frame painted around it."""
     for frame in reversed(frames):
         inside = frame.x <= spot[0] <= frame.x + frame.width and frame.y <= spot[1] <= frame.y + frame.height

@@ -10,19 +10,19 @@ import numpy as np
 from catdiag.category.index_maps import Cond, Expr, Read, View, read_off, show
 from catdiag.category.ops import Box
 from catdiag.category.types import Size
-from catdiag.execute.named_arrays import Named
+from catdiag.execute.named_arrays import NamedArray
 from catdiag.util.errors import SizeError
 
 Length = Callable[[Size], int]
 _COMPARE = {"lt": np.less, "le": np.less_equal, "eq": np.equal}
 
 
-def view(op: View, box: Box, args: Sequence[Named], length: Length) -> Named:
+def view(op: View, box: Box, args: Sequence[NamedArray], length: Length) -> NamedArray:
     """The array over the axes made. Each read is carried out only where it is selected.
 
     Raises SizeError for a position out of range, naming the axis and the user's line.
     """
-    place = _Place(op, args, length, box.line)
+    place = _IndexEvaluator(op, args, length, box.line)
     left: Any = True
     found: list[tuple[Any, Any]] = []
     for k, read in enumerate(op.reads):
@@ -34,13 +34,13 @@ def view(op: View, box: Box, args: Sequence[Named], length: Length) -> Named:
     result = found[-1][1]
     for holds, data in reversed(found[:-1]):
         result = np.where(place.lifted(holds), data, result)
-    return Named(np.broadcast_to(result, [place.lengths[n] for n in place.order]), place.order)
+    return NamedArray(np.broadcast_to(result, [place.lengths[n] for n in place.order]), place.order)
 
 
-class _Place:
+class _IndexEvaluator:
     """The indices at which a view is evaluated: the axes made, and the further axes of its index arrays."""
 
-    def __init__(self, op: View, args: Sequence[Named], length: Length, line: str | None) -> None:
+    def __init__(self, op: View, args: Sequence[NamedArray], length: Length, line: str | None) -> None:
         self.args, self.length, self.line = args, length, line
         self.taken = [{n for n, _ in read.at} for read in op.reads]
         self.lengths: dict[str, int] = {}
@@ -48,8 +48,8 @@ class _Place:
             self.lengths |= array.lengths()
         for array, taken in zip(args, self.taken, strict=False):
             self.lengths |= {n: v for n, v in array.lengths().items() if n not in taken}
-        self.lengths |= {a.name: length(a.size) for a in op.made if a.name not in self.lengths}
-        indexed = dict.fromkeys([a.name for a in op.made] + [n for a in args[len(op.reads) :] for n in a.names])
+        self.lengths |= {a.name: length(a.size) for a in op.index_axes if a.name not in self.lengths}
+        indexed = dict.fromkeys([a.name for a in op.index_axes] + [n for a in args[len(op.reads) :] for n in a.names])
         self.places = tuple(indexed)
         self.order = (*indexed, *(n for n in self.lengths if n not in indexed))
 
@@ -60,7 +60,7 @@ class _Place:
             if isinstance(v, tuple) and v[0] == "w":
                 return np.asarray(self.args[v[1]].over(self.places))
             if isinstance(v, tuple) and v[0] == "i":
-                return Named(np.arange(self.lengths[v[1]]), (v[1],)).over(self.places)
+                return NamedArray(np.arange(self.lengths[v[1]]), (v[1],)).over(self.places)
             return self.length(v)
 
         return read_off(e, leaf, _join)
@@ -99,7 +99,7 @@ class _Place:
         data = np.asarray(array.over((*own, *rest)))[tuple(np.broadcast_arrays(*indices))]
         if data.ndim == len(rest):  # positions that are the same at all indices
             data = data.reshape((*[1] * len(self.places), *data.shape))
-        return Named(data, (*self.places, *rest)).over(self.order)
+        return NamedArray(data, (*self.places, *rest)).over(self.order)
 
     def refuse(self, axis: str, e: Expr, length: int, position: Any, wrong: Any) -> None:
         """Raises SizeError for a position out of range, at the first index where it is."""

@@ -24,9 +24,9 @@ from catdiag.category.ops import (
     Call,
     Const,
     Einsum,
-    Fold,
+    FoldOp,
     Generic,
-    Group,
+    GroupOp,
     Index,
     Map,
     Reduce,
@@ -38,7 +38,7 @@ from catdiag.category.ops import (
 )
 from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
 from catdiag.execute.indexed_reads import quotient, view
-from catdiag.execute.named_arrays import Named, contract
+from catdiag.execute.named_arrays import NamedArray, contract
 from catdiag.execute.size_inference import local_sizes, solve, tile_lengths
 from catdiag.frontend.diagram_calls import call_diagram
 from catdiag.frontend.tracing import Traced
@@ -91,7 +91,7 @@ def run(
     known = solve(diagram, [a.shape for a in raw], sizes or {})
     machine = Runner(kind, tile_lengths(diagram, tiles or {}), functions or {}, Tree.of(tree))
     values = [
-        Named(_elements(a, ty, name, kind), ty.names)
+        NamedArray(_elements(a, ty, name, kind), ty.names)
         for a, ty, name in zip(raw, diagram.dom, names, strict=True)
     ]  # fmt: skip
     with np.errstate(all="ignore"):
@@ -142,11 +142,11 @@ def _owned(array: Array, inputs: Sequence[Array]) -> Array:
     return np.array(array, order="C")
 
 
-def conform(value: Named, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
+def conform(value: NamedArray, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
     """The array in the layout of its type, broadcast along axes that it lacks.
 
     >>> from catdiag.category.types import Axis
-    >>> conform(Named(np.ones(2), ("q",)), ArrayType((Axis("x"), Axis("q"))), {"x": 3}).shape
+    >>> conform(NamedArray(np.ones(2), ("q",)), ArrayType((Axis("x"), Axis("q"))), {"x": 3}).shape
     (3, 2)
     """
     order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
@@ -158,13 +158,13 @@ def conform(value: Named, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
     return np.broadcast_to(data, [known[n] if n in known else length(lengths[n], sizes) for n in order])
 
 
-def filled(values: Sequence[Named], box: Box, sizes: Mapping[str, int]) -> list[Named]:
+def filled(values: Sequence[NamedArray], box: Box, sizes: Mapping[str, int]) -> list[NamedArray]:
     """The outputs of a body with all the axes of the box's types: an output that lacks one is broadcast."""
     outputs = []
     for value, ty in zip(values, box.cod, strict=True):
         if len(value.names) < len(ty.axes) or not set(ty.names) <= set(value.names):
             order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
-            value = Named(conform(value, ty, sizes), order)
+            value = NamedArray(conform(value, ty, sizes), order)
         outputs.append(value)
     return outputs
 
@@ -263,11 +263,13 @@ class Runner:
     ) -> None:
         self.kind, self.tiles, self.functions, self.tree = kind, tiles, functions, tree
 
-    def diagram(self, diagram: Diagram, values: Sequence[Named], sizes: Mapping[str, int]) -> tuple[Named, ...]:
+    def diagram(
+        self, diagram: Diagram, values: Sequence[NamedArray], sizes: Mapping[str, int]
+    ) -> tuple[NamedArray, ...]:
         """The outputs of a diagram at the given sizes of symbols."""
         return interpret(diagram, values, lambda box, args: self.box(box, args, sizes))
 
-    def box(self, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+    def box(self, box: Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]) -> Sequence[NamedArray]:
         """The outputs of one box."""
         op = box.op
         if isinstance(op, Map):
@@ -277,23 +279,23 @@ class Runner:
         if isinstance(op, Einsum):
             return [self.einsum(box, args)]
         if isinstance(op, Const):
-            return [Named(_constant(op.value, self.kind), ())]
+            return [NamedArray(_constant(op.value, self.kind), ())]
         if isinstance(op, SizeOf):
-            return [Named(length(op.size, sizes), ())]
+            return [NamedArray(length(op.size, sizes), ())]
         if isinstance(op, Index):
-            return [Named(np.arange(_axis_length(op.axis, box, args, sizes)), (op.axis,))]
+            return [NamedArray(np.arange(_axis_length(op.axis, box, args, sizes)), (op.axis,))]
         if isinstance(op, Rename):
             return [_rename(op, box, args[0], sizes)]
         if isinstance(op, Reindex):
             return [_reindex(op, args, sizes)]
         if isinstance(op, View):
             made = view(op, box, args, lambda size: length(size, sizes))
-            return [Named(self.real(made.data), made.names)]
+            return [NamedArray(self.real(made.data), made.names)]
         if isinstance(op, Call):
             return filled(self.diagram(op.body, args, sizes), box, sizes)
-        if isinstance(op, Fold):
+        if isinstance(op, FoldOp):
             return filled(self.fold(op, box, args, sizes), box, sizes)
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             return self.group(op, box, args, sizes)
         return self.generic(op, box, args, sizes)
 
@@ -304,7 +306,7 @@ class Runner:
         kind = data.dtype
         return data.astype(self.kind) if kind != self.kind and kind.kind == "f" else data
 
-    def map(self, fn: str, args: tuple[Named, ...], box: Box) -> Named:
+    def map(self, fn: str, args: tuple[NamedArray, ...], box: Box) -> NamedArray:
         """A scalar function at every index."""
         order = _order(args, box.cod[0].names)
         if fn.startswith("apply:"):
@@ -316,48 +318,50 @@ class Runner:
                     f"function {box.name!r} gave shape {result.shape} on arrays of shape {shape}: "
                     "expected a function applied at every index"
                 )
-            return Named(self.real(result), order)
+            return NamedArray(self.real(result), order)
         if fn.startswith("cast:"):
             return args[0]
-        return Named(self.real(_UFUNCS[fn](*(a.over(order) for a in args))), order)
+        return NamedArray(self.real(_UFUNCS[fn](*(a.over(order) for a in args))), order)
 
-    def reduce(self, op: Reduce, array: Named) -> Named:
+    def reduce(self, op: Reduce, array: NamedArray) -> NamedArray:
         """A monoid folded over one axis."""
         where = array.names.index(op.axis)
         kept = array.names[:where] + array.names[where + 1 :]
         data = array.data
         if op.monoid == "prod" and data.dtype.kind in "iu":
             data = data.astype(self.kind)  # integers would wrap around
-        return Named(_REDUCERS[op.monoid].reduce(data, axis=where), kept)
+        return NamedArray(_REDUCERS[op.monoid].reduce(data, axis=where), kept)
 
-    def einsum(self, box: Box, args: tuple[Named, ...]) -> Named:
+    def einsum(self, box: Box, args: tuple[NamedArray, ...]) -> NamedArray:
         """The sum of products."""
         kept = set(box.cod[0].names)
         typed = {n for ty in box.dom for n in ty.names}
-        operands = [Named(np.asarray(a.data), a.names) for a in args]
+        operands = [NamedArray(np.asarray(a.data), a.names) for a in args]
         if any(a.data.dtype.kind == "f" for a in operands):
-            operands = [Named(a.data.astype(self.kind, copy=False), a.names) for a in operands]
+            operands = [NamedArray(a.data.astype(self.kind, copy=False), a.names) for a in operands]
         further = {n for a in args for n in a.names if n not in typed}
         result = contract(operands, [*kept, *further])
-        return Named(self.real(result.data), result.names)
+        return NamedArray(self.real(result.data), result.names)
 
     # -- loops -----------------------------------------------------------------------------------------
 
-    def fold(self, op: Fold, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+    def fold(
+        self, op: FoldOp, box: Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
+    ) -> Sequence[NamedArray]:
         """Runs a loop over blocks of the streamed axis; the last block may be shorter.
 
         The blocks of a split loop are dealt out to its parts in order; a part without blocks is not merged.
         """
         total = _axis_length(op.axis, box, args, sizes)
-        count, block = self.cut(op, total)
-        unit: Sequence[Named] = self.diagram(op.unit, (), {**sizes, op.block: 0})
+        count, block = self.parts_and_blocks(op, total)
+        unit: Sequence[NamedArray] = self.diagram(op.unit, (), {**sizes, op.block: 0})
 
-        def iteration(state: Sequence[Named], bounds: tuple[int, int]) -> Sequence[Named]:
-            parts = [a.cut(op.axis, *bounds) for a in args]
+        def iteration(state: Sequence[NamedArray], bounds: tuple[int, int]) -> Sequence[NamedArray]:
+            parts = [a.sliced(op.axis, *bounds) for a in args]
             local = local_sizes(sizes, {op.axis: (op.block, bounds[1] - bounds[0])})
             return self.diagram(op.step, (*state, *parts), local)
 
-        def merge(left: Sequence[Named], right: Sequence[Named]) -> Sequence[Named]:
+        def merge(left: Sequence[NamedArray], right: Sequence[NamedArray]) -> Sequence[NamedArray]:
             return self.diagram(op.merge, (*left, *right), sizes)
 
         if count == 1 and self.tree is None:
@@ -365,7 +369,7 @@ class Runner:
             for bounds in self.blocks(op, args, total, block, sizes):
                 state = iteration(state, bounds)
             return state
-        states: list[Sequence[Named]] = []
+        states: list[Sequence[NamedArray]] = []
         for part in dealt(list(self.blocks(op, args, total, block, sizes)), count):
             if self.tree is not None:
                 states.append(self.tree.merged([iteration(unit, bounds) for bounds in part], merge))
@@ -375,34 +379,36 @@ class Runner:
                 states[-1] = iteration(states[-1], bounds)
         return (self.tree or Tree()).merged(states, merge) if states else unit
 
-    def cut(self, op: Fold, total: int) -> tuple[int, int]:
+    def parts_and_blocks(self, op: FoldOp, total: int) -> tuple[int, int]:
         """The number of parts of a loop over an axis of that length, and the length of its blocks."""
         count = min(self.tiles.get(op.parts, 1), total) if op.parts else 1
         longest = -(-total // count)
         return count, min(self.tiles.get(op.block, longest), longest)
 
     def blocks(
-        self, op: Fold, args: Sequence[Named], total: int, block: int, sizes: Mapping[str, int]
+        self, op: FoldOp, args: Sequence[NamedArray], total: int, block: int, sizes: Mapping[str, int]
     ) -> Iterator[tuple[int, int]]:
         """The bounds of the blocks that a loop runs: all, or those that its loop bounds and its mask test leave."""
         first, last = 0, total
-        if op.extent is not None:
-            lo, hi = self.diagram(op.extent, args, {**sizes, op.block: total})
+        if op.bounds is not None:
+            lo, hi = self.diagram(op.bounds, args, {**sizes, op.block: total})
             if np.size(lo.data) and np.size(hi.data):
                 first, last = max(0, int(np.min(lo.data))), min(total, int(np.max(hi.data)))
         for start in range(first // block * block, last, block):
             stop = min(start + block, total)
-            if op.asked is not None:
-                parts = [a.cut(op.axis, start, stop) for a in args]
-                (live,) = self.diagram(op.asked, parts, local_sizes(sizes, {op.axis: (op.block, stop - start)}))
+            if op.block_test is not None:
+                parts = [a.sliced(op.axis, start, stop) for a in args]
+                (live,) = self.diagram(op.block_test, parts, local_sizes(sizes, {op.axis: (op.block, stop - start)}))
                 if not np.any(live.data):
                     continue
             yield start, stop
 
-    def group(self, op: Group, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+    def group(
+        self, op: GroupOp, box: Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
+    ) -> Sequence[NamedArray]:
         """Runs the body on each tile, and writes the tiles into results allocated beforehand."""
         totals = {axis: _axis_length(axis, box, args, sizes) for axis, _ in op.tiles}
-        outputs: list[Named] = []
+        outputs: list[NamedArray] = []
         steps = [min(self.tiles.get(symbol, totals[axis]), totals[axis]) for axis, symbol in op.tiles]
         counts = [-(-totals[axis] // step) for (axis, _), step in zip(op.tiles, steps, strict=True)]
         for place in np.ndindex(*counts):
@@ -412,23 +418,23 @@ class Runner:
             for (axis, symbol), step, k in zip(op.tiles, steps, place, strict=True):
                 start, stop = k * step, min((k + 1) * step, totals[axis])
                 cuts[axis], bounds[axis] = (symbol, stop - start), slice(start, stop)
-                parts = tuple(a.cut(axis, start, stop) for a in parts)
+                parts = tuple(a.sliced(axis, start, stop) for a in parts)
             local = local_sizes(sizes, cuts)
             results = self.diagram(op.body, parts, local)
             tiles = [
-                Named(conform(r, ty, local), (*(n for n in r.names if ty.axis(n) is None), *ty.names))
+                NamedArray(conform(r, ty, local), (*(n for n in r.names if ty.axis(n) is None), *ty.names))
                 for r, ty in zip(results, op.body.cod, strict=True)
             ]
             del results
             if not outputs:
                 for tile, ty in zip(tiles, op.body.cod, strict=True):
                     shape = [totals.get(n, k) for n, k in zip(tile.names, tile.data.shape, strict=True)]
-                    outputs.append(Named(np.empty(shape, self.held(ty, tile.data)), tile.names))
+                    outputs.append(NamedArray(np.empty(shape, self.tile_dtype(ty, tile.data)), tile.names))
             for output, tile in zip(outputs, tiles, strict=True):
                 output.data[tuple(bounds.get(n, slice(None)) for n in tile.names)] = tile.data
         return outputs
 
-    def held(self, ty: ArrayType, data: Any) -> np.dtype[Any]:
+    def tile_dtype(self, ty: ArrayType, data: Any) -> np.dtype[Any]:
         """The element type of an array that tiles are written into; a tile of a constant alone may hold integers."""
         return self.kind if ty.element in ("real", "extended") else np.asarray(data).dtype
 
@@ -444,7 +450,9 @@ class Runner:
             )
         return self.functions[name]
 
-    def generic(self, op: Generic, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+    def generic(
+        self, op: Generic, box: Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
+    ) -> Sequence[NamedArray]:
         """A user's box: its function on arrays in the layout of the box's types, with weaved axes in front."""
         arrays = [conform(a, ty, sizes) for a, ty in zip(args, box.dom, strict=True)]
         lengths = {a.name: k for ty, v in zip(box.dom, arrays, strict=True)
@@ -453,14 +461,14 @@ class Runner:
         results = results if isinstance(results, (tuple, list)) else (results,)
         if len(results) != len(box.cod):
             raise TypeMismatch(f"{op.name!r} has {len(box.cod)} outputs, its function gave {len(results)}", box.line)
-        outputs: list[Named] = []
+        outputs: list[NamedArray] = []
         for result, ty in zip(map(np.asarray, results), box.cod, strict=True):
             shape = tuple(lengths[a.name] if a.name in lengths else length(a.size, sizes) for a in ty.axes)
             if result.shape != shape:
                 raise SizeError(
                     f"the function of {op.name!r} gave shape {result.shape}: expected {shape}, for {ty}", box.line
                 )
-            outputs.append(Named(self.real(result), ty.names))
+            outputs.append(NamedArray(self.real(result), ty.names))
         return outputs
 
 
@@ -477,46 +485,46 @@ def _constant(value: Fraction | None, kind: np.dtype[Any]) -> float | int:
     return clamped(value, largest)
 
 
-def _rename(op: Rename, box: Box, array: Named, sizes: Mapping[str, int]) -> Named:
+def _rename(op: Rename, box: Box, array: NamedArray, sizes: Mapping[str, int]) -> NamedArray:
     pairs = dict(op.pairs)
     renamed = tuple(pairs.get(n, n) for n in array.names)
     kept = {pairs.get(n, n) for n in box.dom[0].names}
     new = [a for a in box.cod[0].axes if a.name not in kept]
     if not new:
-        return Named(array.data, renamed)
+        return NamedArray(array.data, renamed)
     shape = [*(length(a.size, sizes) for a in new), *np.shape(array.data)]
-    return Named(np.broadcast_to(array.data, shape), (*(a.name for a in new), *renamed))
+    return NamedArray(np.broadcast_to(array.data, shape), (*(a.name for a in new), *renamed))
 
 
-def _reindex(op: Reindex, args: Sequence[Named], sizes: Mapping[str, int]) -> Named:
+def _reindex(op: Reindex, args: Sequence[NamedArray], sizes: Mapping[str, int]) -> NamedArray:
     """A structural map: a reshape, a slice as a view, or a concatenation."""
     first, parts = args[0], op.axis.parts
     if op.kind == "merge":
         own = tuple(p.name for p in parts)
         rest = tuple(n for n in first.names if n not in own)
         data = first.over((*rest, *own))
-        return Named(data.reshape((*data.shape[: len(rest)], -1)), (*rest, op.axis.name))
+        return NamedArray(data.reshape((*data.shape[: len(rest)], -1)), (*rest, op.axis.name))
     if op.kind == "concat":
         extent = {n: k for a, p in zip(args, parts, strict=True) for n, k in a.lengths().items() if n != p.name}
-        pieces = []
+        tiles = []
         for array, part in zip(args, parts, strict=True):
             # Renamed to the concatenated axis: a weaved axis of another array may have the name of the part.
             names = tuple(op.axis.name if n == part.name else n for n in array.names)
-            data = Named(array.data, names).over((*extent, op.axis.name))
-            pieces.append(np.broadcast_to(data, (*extent.values(), data.shape[-1])))
-        return Named(np.concatenate(pieces, axis=-1), (*extent, op.axis.name))
+            data = NamedArray(array.data, names).over((*extent, op.axis.name))
+            tiles.append(np.broadcast_to(data, (*extent.values(), data.shape[-1])))
+        return NamedArray(np.concatenate(tiles, axis=-1), (*extent, op.axis.name))
     where = first.names.index(op.axis.name)
     lengths = [length(p.size, sizes) for p in parts]
-    names = (*first.names[:where], *(a.name for a in op.given()), *first.names[where + 1 :])
+    names = (*first.names[:where], *(a.name for a in op.added_axes()), *first.names[where + 1 :])
     if op.kind == "split":
         shape = first.data.shape
-        return Named(first.data.reshape((*shape[:where], *lengths, *shape[where + 1 :])), names)
+        return NamedArray(first.data.reshape((*shape[:where], *lengths, *shape[where + 1 :])), names)
     start = sum(lengths[: op.place])
-    return Named(first.cut(op.axis.name, start, start + lengths[op.place]).data, names)
+    return NamedArray(first.sliced(op.axis.name, start, start + lengths[op.place]).data, names)
 
 
 def _order(
-    args: Sequence[Named], last: tuple[str, ...], without: set[str] | frozenset[str] = frozenset()
+    args: Sequence[NamedArray], last: tuple[str, ...], without: set[str] | frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
     """The names of the axes of some arrays: first the weaved ones, then those of the box's type in its layout."""
     if len(args) == 1 and args[0].names == last and not without:
@@ -525,7 +533,7 @@ def _order(
     return (*(n for n in found if n not in last and n not in without), *(n for n in last if n in found))
 
 
-def _axis_length(axis: str, box: Box, args: Sequence[Named], sizes: Mapping[str, int]) -> int:
+def _axis_length(axis: str, box: Box, args: Sequence[NamedArray], sizes: Mapping[str, int]) -> int:
     for array in args:
         if axis in array.names:
             return array.lengths()[axis]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 
-class Named:
+class NamedArray:
     """An array (or a Python number) with named axes.
 
-    >>> a = Named(np.arange(6).reshape(2, 3), ("q", "x"))
+    >>> a = NamedArray(np.arange(6).reshape(2, 3), ("q", "x"))
     >>> a.over(("x", "h", "q")).shape
     (3, 1, 2)
     """
@@ -34,33 +34,33 @@ class Named:
             return data
         return data[tuple(slice(None) if n in self.names else None for n in order)]
 
-    def cut(self, axis: str, start: int, stop: int) -> Named:
+    def sliced(self, axis: str, start: int, stop: int) -> NamedArray:
         """The part from `start` to `stop` of an axis, as a view; all of it for an array without the axis."""
         if axis not in self.names:
             return self
         where = self.names.index(axis)
-        return Named(self.data[(slice(None),) * where + (slice(start, stop),)], self.names)
+        return NamedArray(self.data[(slice(None),) * where + (slice(start, stop),)], self.names)
 
     def lengths(self) -> dict[str, int]:
         """The length of each axis."""
         return dict(zip(self.names, np.shape(self.data), strict=True))
 
-    def sum(self, axes: Sequence[str]) -> Named:
+    def sum(self, axes: Sequence[str]) -> NamedArray:
         """The sum over some axes."""
         if not axes:
             return self
         kept = tuple(n for n in self.names if n not in axes)
-        return Named(np.add.reduce(self.data, axis=tuple(self.names.index(n) for n in axes)), kept)
+        return NamedArray(np.add.reduce(self.data, axis=tuple(self.names.index(n) for n in axes)), kept)
 
 
-def contract(arrays: Sequence[Named], kept: Sequence[str]) -> Named:
+def contract(arrays: Sequence[NamedArray], kept: Sequence[str]) -> NamedArray:
     """The product of arrays, summed over the axes that are not in `kept`. The order of the result's axes is
     unspecified.
 
     Contracts two arrays at a time by a matrix product. Greedy contraction order: the pair with the smallest product
     first.
 
-    >>> a, b = Named(np.ones((2, 3)), ("q", "d")), Named(np.ones((4, 3)), ("x", "d"))
+    >>> a, b = NamedArray(np.ones((2, 3)), ("q", "d")), NamedArray(np.ones((4, 3)), ("x", "d"))
     >>> c = contract([a, b], ("q", "x"))
     >>> c.names, c.data.tolist()[0]
     (('q', 'x'), [3.0, 3.0, 3.0, 3.0])
@@ -79,7 +79,7 @@ def contract(arrays: Sequence[Named], kept: Sequence[str]) -> Named:
         todo.append(_pair(first, second, needed))
 
 
-def _smallest(arrays: Sequence[Named], kept: Sequence[str]) -> tuple[int, int]:
+def _smallest(arrays: Sequence[NamedArray], kept: Sequence[str]) -> tuple[int, int]:
     lengths = {n: k for a in arrays for n, k in a.lengths().items()}
     best, found = math.inf, (0, 1)
     for left in range(len(arrays)):
@@ -92,7 +92,7 @@ def _smallest(arrays: Sequence[Named], kept: Sequence[str]) -> tuple[int, int]:
     return found
 
 
-def _pair(first: Named, second: Named, needed: set[str]) -> Named:
+def _pair(first: NamedArray, second: NamedArray, needed: set[str]) -> NamedArray:
     shared = [n for n in first.names if n in second.names]
     summed = tuple(n for n in shared if n not in needed)
     batch = tuple(n for n in shared if n in needed)
@@ -100,7 +100,7 @@ def _pair(first: Named, second: Named, needed: set[str]) -> Named:
     columns = tuple(n for n in second.names if n not in shared)
     if not summed:
         order = (*batch, *rows, *columns)
-        return Named(np.multiply(first.over(order), second.over(order)), order)
+        return NamedArray(np.multiply(first.over(order), second.over(order)), order)
     lengths = {**first.lengths(), **second.lengths()}
 
     def shape(*groups: tuple[str, ...]) -> tuple[int, ...]:
@@ -109,4 +109,4 @@ def _pair(first: Named, second: Named, needed: set[str]) -> Named:
     a = first.over((*batch, *rows, *summed)).reshape(shape(rows, summed))
     b = second.over((*batch, *summed, *columns)).reshape(shape(summed, columns))
     names = (*batch, *rows, *columns)
-    return Named(np.matmul(a, b).reshape([lengths[n] for n in names]), names)
+    return NamedArray(np.matmul(a, b).reshape([lengths[n] for n in names]), names)

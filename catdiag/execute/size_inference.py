@@ -7,7 +7,7 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import Cond, Expr, bounds, leaves, natural, replaced, show, show_condition
-from catdiag.category.ops import Box, Call, Fold, Group, Index, Read, View, bodies
+from catdiag.category.ops import Box, Call, FoldOp, GroupOp, Index, Read, View, bodies
 from catdiag.category.types import ArrayType, Axis, Size, show_size, size_symbols, size_value
 from catdiag.util.errors import SizeError
 
@@ -28,19 +28,19 @@ def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[st
 
     Raises SizeError where a shape has the wrong rank or a length that disagrees, naming input, axis and expected size.
     """
-    sizes = shown(diagram.input_names, tuple(diagram.dom), shapes, given)
+    sizes = shape_text(diagram.input_names, tuple(diagram.dom), shapes, given)
     _room(diagram, sizes)
     within(diagram, sizes)
     return sizes
 
 
-def shown(
+def shape_text(
     names: Sequence[str], types: Sequence[ArrayType], shapes: Sequence[tuple[int, ...]], given: Mapping[str, int]
 ) -> dict[str, int]:
     """The size of each symbol that the shapes of arrays determine. Raises SizeError as `solve` does.
 
     >>> from catdiag.category.types import ArrayType, Axis
-    >>> shown(["A"], [ArrayType((Axis("b") * Axis("g"), Axis("g")))], [(6, 3)], {})
+    >>> shape_text(["A"], [ArrayType((Axis("b") * Axis("g"), Axis("g")))], [(6, 3)], {})
     {'g': 3, 'b': 2}
     """
     sizes: dict[str, int] = {}
@@ -110,7 +110,7 @@ def within(diagram: Diagram, sizes: Mapping[str, int]) -> None:
             named = [leaf for e in limit[1:] for leaf in leaves(e)]
             indices = [leaf for leaf in named if isinstance(leaf, tuple)]
             symbols = {leaf for leaf in named if isinstance(leaf, str)}
-            symbols |= {s for axis in op.made for s in size_symbols(axis.size)}
+            symbols |= {s for axis in op.index_axes for s in size_symbols(axis.size)}
             # Interval bounds are exact where each index occurs once.
             once = len(indices) == len(set(indices)) and not any(map(_from_input, indices))
             if not once or not symbols <= sizes.keys():
@@ -140,7 +140,7 @@ def _longer(size: Expr, lengths: Sequence[Size]) -> bool:
 
 def _ends(e: Expr, op: View, sizes: Mapping[str, int]) -> tuple[int, int]:
     """The smallest and the largest value of an expression over the indices of the axes made."""
-    lengths = {a.name: a.size for a in op.made}
+    lengths = {a.name: a.size for a in op.index_axes}
 
     def ends(leaf: Any) -> tuple[int, int]:
         if isinstance(leaf, tuple):
@@ -155,7 +155,7 @@ def _beyond(box: Box, op: View, limit: Cond, most: int, length: int, sizes: Mapp
     _, e, f = limit
     read = next((n for n, at in op.reads[0].at if at == e), None) or " ".join(n for n, _ in op.reads[0].at)
     shorter = []
-    for axis in op.made:
+    for axis in op.index_axes:
         if ("i", axis.name) in leaves(e) and isinstance(axis.size, str):
             rest = {s: n for s, n in sizes.items() if s != axis.size}
             try:
@@ -179,12 +179,12 @@ def _room(diagram: Diagram, sizes: dict[str, int]) -> None:
         for box in waiting:
             op = box.op
             assert isinstance(op, View)
-            for axis in op.made:
+            for axis in op.index_axes:
                 if len(unknown := size_symbols(axis.size) - sizes.keys()) == 1:
                     found = _largest(op, box, axis, sizes)
                     if found is not None:
                         sizes[next(iter(unknown))] = found
-            if any(size_symbols(a.size) - sizes.keys() for a in op.made):
+            if any(size_symbols(a.size) - sizes.keys() for a in op.index_axes):
                 held.append(box)
         if len(held) == len(waiting) and len(sizes) == before:
             return
@@ -211,13 +211,13 @@ def _views(diagram: Diagram) -> Iterator[Box]:
             count += len(box.cod)
             if isinstance(op, View):
                 put: dict[Any, Expr] = {("w", k): ("i", known[w]) for k, w in enumerate(node.inputs) if w in known}
-                made = tuple(Axis(a.name, wholes.get(str(a.size), a.size)) for a in op.made)
-                yield Box(op if not (put and wholes) else _whole_view(op, made, put), box.dom, box.cod, box.line)
+                made = tuple(Axis(a.name, wholes.get(str(a.size), a.size)) for a in op.index_axes)
+                yield Box(op if not (put and wholes) else _substituted_view(op, made, put), box.dom, box.cod, box.line)
             given = {k: known[w] for k, w in enumerate(node.inputs) if w in known}
-            if isinstance(op, Group):
+            if isinstance(op, GroupOp):
                 sizes = {a.name: a.size for ty in (*box.dom, *box.cod) for a in ty.axes}
                 stack.append((op.body, given, {**wholes, **{g: sizes.get(a, a) for a, g in op.tiles}}))
-            elif isinstance(op, Fold):
+            elif isinstance(op, FoldOp):
                 size = next((a.size for ty in box.dom for a in ty.axes if a.name == op.axis), op.axis)
                 inside = {**wholes, op.block: size}
                 stack.append((op.step, {k + len(box.cod): a for k, a in given.items()}, inside))
@@ -226,7 +226,7 @@ def _views(diagram: Diagram) -> Iterator[Box]:
                 stack.extend((body, given, wholes) for body in bodies(op))
 
 
-def _whole_view(op: View, made: tuple[Axis, ...], put: Mapping[Any, Expr]) -> View:
+def _substituted_view(op: View, made: tuple[Axis, ...], put: Mapping[Any, Expr]) -> View:
     """A view with other axes made, and with leaves of its expressions replaced."""
     own = {("i", a.name) for a in made}
     put = {w: i for w, i in put.items() if i in own}
@@ -247,7 +247,7 @@ def _largest(op: View, box: Box, axis: Axis, sizes: Mapping[str, int]) -> int | 
     for read, ty in zip(op.reads, box.dom, strict=False):
         if len(op.reads) == 1:
             limits += [("lt", e, own.size) for n, e in read.at if (own := ty.axis(n)) is not None]
-    lengths = {a.name: a.size for a in op.made}
+    lengths = {a.name: a.size for a in op.index_axes}
     # Interval bounds are exact where an index occurs once; values of index arrays are not known.
     limits = [
         c for c in limits if leaves(c[1]).count(("i", axis.name)) == 1 and not any(map(_from_input, leaves(c[1])))
@@ -354,10 +354,10 @@ def tile_bounds(diagram: Diagram) -> dict[str, Size]:
         for box in stack.pop().boxes:
             op = box.op
             pairs: tuple[tuple[str, str], ...] = ()
-            if isinstance(op, Fold):
+            if isinstance(op, FoldOp):
                 pairs = ((op.axis, op.block), *(((op.axis, op.parts),) if op.parts else ()))
                 stack.append(op.step)
-            elif isinstance(op, Group):
+            elif isinstance(op, GroupOp):
                 pairs = op.tiles
                 stack.append(op.body)
             elif isinstance(op, Call):

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, NoReturn, TypeVar, Union
 
 from catdiag.category import index_maps
-from catdiag.category.diagram import Diagram, Graph, Node, live, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.ops import (
     Box,
     Call,
@@ -97,7 +97,7 @@ class Trace:
         self._declared = {a.name for a in axes} - merge_axes(tuple(dom)).keys()
         self._ambiguous: dict[str, tuple[Axis, Axis]] = {}
         self._types: dict[ArrayType, ArrayType] = {}
-        self._made: dict[Any, Any] = {}
+        self._interned: dict[Any, Any] = {}
         self._lines: dict[tuple[str, int], str | None] = {}
         self.inputs = tuple(Traced(self, k, self.intern(ty)) for k, ty in enumerate(dom))
 
@@ -159,17 +159,17 @@ class Trace:
         return self._closed(("const", (exact, element)), lambda: const_box(exact, element))
 
     def _closed(self, key: tuple[str, Any], make: Any) -> Traced:
-        array = self._made.get(key)
+        array = self._interned.get(key)
         if array is None:
             box = make()
-            array = self._made[key] = self.add(Box(box.op, box.dom, box.cod, self.line()))[0]
+            array = self._interned[key] = self.add(Box(box.op, box.dom, box.cod, self.line()))[0]
         return array
 
     def memo(self, key: tuple[Any, ...], make: Callable[[], M]) -> M:
         """What was made for this key before, or is made now."""
-        if key not in self._made:
-            self._made[key] = make()
-        made: M = self._made[key]
+        if key not in self._interned:
+            self._interned[key] = make()
+        made: M = self._interned[key]
         return made
 
     def settled(self, name: str) -> Axis | None:
@@ -209,7 +209,7 @@ class Trace:
         line = self.line()
         types = [a.type for a in operands]
         key = (fn, line, *map(id, types))
-        box = self._made.get(key)
+        box = self._interned.get(key)
         if box is None:
             if fn in _BOOLEAN or fn == "where":
                 checked = types[:1] if fn == "where" else types
@@ -227,7 +227,7 @@ class Trace:
                     line,
                 )
             merge_axes(tuple(types))
-            box = self._made[key] = map_box(fn, types, line)
+            box = self._interned[key] = map_box(fn, types, line)
         return self.add(box, operands)[0]
 
     def arithmetic(self, fn: str, *operands: object) -> Traced:
@@ -263,9 +263,9 @@ class Trace:
         if monoid == "prod" and array.type.element == "extended":
             raise TypeMismatch("'prod' of an array that may hold minus infinity is not defined", line)
         key = (monoid, axis, line, id(array.type))
-        box = self._made.get(key)
+        box = self._interned.get(key)
         if box is None:
-            box = self._made[key] = reduce_box(monoid, axis, array.type, line)
+            box = self._interned[key] = reduce_box(monoid, axis, array.type, line)
         return self.add(box, (array,))[0]
 
     def einsum(self, arrays: Sequence[Traced], output: tuple[str, ...]) -> Traced:
@@ -273,12 +273,12 @@ class Trace:
         line = self.line()
         types = [a.type for a in arrays]
         key = ("einsum", output, line, *map(id, types))
-        box = self._made.get(key)
+        box = self._interned.get(key)
         if box is None:
             if any(ty.element == "extended" for ty in types):
                 raise TypeMismatch("einsum of an array that may hold minus infinity is not defined", line)
             merge_axes(tuple(types))
-            box = self._made[key] = einsum_box(types, output, line)
+            box = self._interned[key] = einsum_box(types, output, line)
         return self.add(box, arrays)[0]
 
     def rename(self, array: Traced, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Traced:
@@ -309,7 +309,7 @@ class Trace:
 
     def diagram(self, outputs: Sequence[Traced], names: tuple[str, ...] = (), title: str = "") -> Diagram:
         """The diagram of the given outputs: boxes that reach none of them are dropped."""
-        graph = live(Graph(self.dom, tuple(self.nodes), tuple(a._wire for a in outputs)))
+        graph = reachable(Graph(self.dom, tuple(self.nodes), tuple(a._wire for a in outputs)))
         return of_graph(graph, Ty(*(a.type for a in outputs)), names, title)
 
 

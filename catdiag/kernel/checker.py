@@ -29,7 +29,7 @@ UNWITNESSED = "not known to be satisfiable: no witness is given of what is taken
 
 
 @dataclass(frozen=True)
-class Theorem:
+class CheckedTheorem:
     """What was proved. Made by `check` only; a certificate that gives it can be replayed anywhere."""
 
     statement: str
@@ -74,12 +74,12 @@ class Checker(Loops):
     _taken: Facts = ()
     _elements: Mapping[str, str] = {}
 
-    def check(self, certificate: Json) -> Theorem:
+    def check(self, certificate: Json) -> CheckedTheorem:
         """The theorem of a certificate. Raises KernelError where it does not follow."""
         theorem = self.proved(certificate)
         return theorem if theorem.witness else self.examined(theorem)
 
-    def examined(self, theorem: Theorem) -> Theorem:
+    def examined(self, theorem: CheckedTheorem) -> CheckedTheorem:
         """The last theorem, which has no witness, and whether it is about nothing: not known where that is too much."""
         try:
             vacuous = contradictory(self.ask, self._taken, self._elements)
@@ -87,7 +87,7 @@ class Checker(Loops):
             vacuous = False
         return replace(theorem, vacuous=vacuous or None)
 
-    def proved(self, certificate: Json) -> Theorem:
+    def proved(self, certificate: Json) -> CheckedTheorem:
         """`check`, without the question whether the theorem is about nothing."""
         try:
             return self._check(certificate)
@@ -102,7 +102,7 @@ class Checker(Loops):
         only(proof, "folds", "outputs", "defined", "facts")
         return proof
 
-    def _check(self, certificate: Json) -> Theorem:
+    def _check(self, certificate: Json) -> CheckedTheorem:
         bounded(certificate)
         if certificate.get("format") != FORMAT or certificate.get("version") != VERSION:
             raise KernelError(f"not a {FORMAT} of version {VERSION}")
@@ -156,7 +156,7 @@ class Checker(Loops):
         self.hypotheses = (*(Obligation((), (), f.condition) for f in assume), *defined, *newly)
         loops = any(node["op"] in ("fold", "group") for node in right["nodes"])
         self.printer = printer_of(left, right)
-        theorem = Theorem(
+        theorem = CheckedTheorem(
             self.said(left, right),
             tuple(show_condition(f.condition, self.printer) for f in assume),
             tuple(dict.fromkeys(o.said(self.printer) for o in defined)),
@@ -169,7 +169,7 @@ class Checker(Loops):
         witness = certificate.get("witness")
         return theorem if witness is None else self.witnessed(theorem, left["inputs"], witness)
 
-    def witnessed(self, theorem: Theorem, inputs: Sequence[Json], witness: Json) -> Theorem:
+    def witnessed(self, theorem: CheckedTheorem, inputs: Sequence[Json], witness: Json) -> CheckedTheorem:
         """The last theorem with a witness. Raises KernelError where that does not meet what the theorem assumes."""
         if not met(self.hypotheses, inputs, witness):
             raise KernelError("the witness does not meet the hypotheses of the theorem")
@@ -210,4 +210,4 @@ def _interface(program: Program) -> list[Any]:
     return [(d["name"], axes_of(d["axes"], {}), d["element"]) for d in program["inputs"]]
 
 
-__all__ = ["Checker", "Theorem", "condition"]
+__all__ = ["CheckedTheorem", "Checker", "condition"]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from catdiag.measure.bench_case import Case, Kernel
+from catdiag.measure.bench_case import BenchCase, KernelSource
 from catdiag.measure.device_timer import Call, Clock, Events, interleaved
 from catdiag.measure.output_check import Reference, check, inputs_of, meaning, poison, poisoned_outputs, reference
 from catdiag.runtime.module_cache import imported, needed
@@ -33,18 +33,18 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to compute a case: `make` gives the function, which takes the inputs in order.
+    """A way to compute a case: `build` gives the function, which takes the inputs in order.
 
     `out` says that it takes `out=` tensors for the results, which are handed to it full of NaN where it is checked.
     """
 
     name: str
-    make: Callable[[], Function]
+    build: Callable[[], Function]
     out: bool = False
 
 
 @dataclass
-class Result:
+class BenchResult:
     """What came of a contestant: milliseconds (median and quartiles) and error, or why there are none."""
 
     name: str
@@ -58,7 +58,7 @@ class Result:
 
 
 @dataclass
-class Row:
+class BenchRow:
     """A case with what came of each contestant."""
 
     case: str
@@ -68,21 +68,21 @@ class Row:
     dtype: str
     flops: float
     bytes: float
-    results: list[Result] = field(default_factory=list)
+    results: list[BenchResult] = field(default_factory=list)
     about: str = ""
     seconds: float = 0.0
 
-    def result(self, name: str) -> Result | None:
+    def result(self, name: str) -> BenchResult | None:
         """What came of the contestant of that name."""
         return next((r for r in self.results if r.name == name), None)
 
     @staticmethod
-    def of(data: Mapping[str, Any]) -> Row:
+    def of(data: Mapping[str, Any]) -> BenchRow:
         """The row of plain values, as JSON has them."""
-        return Row(**{**data, "results": [Result(**r) for r in data["results"]]})
+        return BenchRow(**{**data, "results": [BenchResult(**r) for r in data["results"]]})
 
 
-class Lost(CatdiagError):
+class FailedContestant(CatdiagError):
     """A contestant after which the device no longer answers this process: `.name` and `.failure` say which and how."""
 
     def __init__(self, name: str, failure: str) -> None:
@@ -91,7 +91,7 @@ class Lost(CatdiagError):
 
 
 @dataclass(frozen=True)
-class Machine:
+class BenchDevice:
     """Where it runs: PyTorch's name of the device, its clock, the bytes of its cache and those a reference may take."""
 
     device: str
@@ -109,7 +109,7 @@ class Machine:
             gc.collect()
             torch.cuda.empty_cache()
 
-    def held(self, reset: bool = False) -> int:
+    def peak_bytes(self, reset: bool = False) -> int:
         """The most bytes that tensors took since the last reset; what they take now, with `reset`."""
         if self.device != "cuda":
             return 0
@@ -133,11 +133,11 @@ class Machine:
         return True
 
     @staticmethod
-    def gpu() -> Machine:
+    def gpu() -> BenchDevice:
         """The GPU of this machine. Raises CatdiagError where PyTorch is missing or sees none."""
         torch = torch_with_gpu()
         properties = torch.cuda.get_device_properties(0)
-        return Machine("cuda", Events(), int(properties.L2_cache_size), float(properties.total_memory) / 4)
+        return BenchDevice("cuda", Events(), int(properties.L2_cache_size), float(properties.total_memory) / 4)
 
 
 def torch_with_gpu() -> Any:
@@ -181,7 +181,7 @@ def versions() -> dict[str, str]:
 # -- contestants --------------------------------------------------------------------------------------------
 
 
-def of_kernels(case: Case) -> list[Contestant]:
+def of_kernels(case: BenchCase) -> list[Contestant]:
     """The kernels of a case: the model's first choice, then those with other tiles; or why there is none."""
     if not case.kernels:
         return [Contestant(OURS, _refusing(case.refused or "no kernel was made"))]
@@ -196,7 +196,7 @@ def _refusing(why: str) -> Callable[[], Function]:
     return make
 
 
-def _making(kernel: Kernel) -> Callable[[], Function]:
+def _making(kernel: KernelSource) -> Callable[[], Function]:
     def make() -> Function:
         function = getattr(imported(kernel.text, kernel.entry), kernel.entry)
 
@@ -208,7 +208,7 @@ def _making(kernel: Kernel) -> Callable[[], Function]:
     return make
 
 
-def textbook_of(case: Case, compiler: Callable[[Function], Function] | None = None) -> Contestant:
+def torch_reference_of(case: BenchCase, compiler: Callable[[Function], Function] | None = None) -> Contestant:
     """The textbook form, by `torch.compile` (or by `compiler`)."""
 
     def make() -> Function:
@@ -231,40 +231,40 @@ def textbook_of(case: Case, compiler: Callable[[Function], Function] | None = No
 
 
 def run_case(
-    case: Case,
-    machine: Machine,
+    case: BenchCase,
+    machine: BenchDevice,
     contestants: Sequence[Contestant],
     *,
     rounds: int = 15,
     seed: int = 0,
     warm_ms: float = 100.0,
     clock: Callable[[], float] = time.perf_counter,
-) -> Row:
+) -> BenchRow:
     """Checks the contestants on fresh inputs, then times those that are right, in interleaved rounds.
 
     Raises Lost where one of them leaves the device unusable: the others can be run in a new process.
     """
     started = clock()
-    row = Row(case.name, case.group, case.operator, case.sizes, case.dtype, case.flops, case.bytes)
+    row = BenchRow(case.name, case.group, case.operator, case.sizes, case.dtype, case.flops, case.bytes)
     row.about = case.kernels[0].about if case.kernels else ""
     machine.fresh()
     inputs = inputs_of(case, machine.device, seed)
     functions: dict[str, Function] = {}
     meant: Reference | None = None
     for contestant in contestants:
-        result = Result(contestant.name)
+        result = BenchResult(contestant.name)
         row.results.append(result)
         try:
-            function = contestant.make()
+            function = contestant.build()
             poison(case, machine.device)
             options: dict[str, Any] = {}
             if contestant.out:
                 outputs = poisoned_outputs(case, machine.device)
                 options["out"] = outputs[0] if len(outputs) == 1 else tuple(outputs)
-            before = machine.held(reset=True)
+            before = machine.peak_bytes(reset=True)
             found = function(*inputs, **options)
             given = sum(a.bytes for a in case.outputs) if contestant.out else 0
-            result.peak = machine.held() - before + given if machine.device == "cuda" else 0
+            result.peak = machine.peak_bytes() - before + given if machine.device == "cuda" else 0
             meant = meant or reference(case, inputs, machine.budget)
             result.error = check(case, found, meant).error
             functions[contestant.name] = function
@@ -272,7 +272,7 @@ def run_case(
         except raised() as error:
             result.failure = reason(error)
             if not machine.alive():
-                raise Lost(contestant.name, result.failure) from error
+                raise FailedContestant(contestant.name, result.failure) from error
     del meant
     sets = [inputs]
     moved = sum(a.bytes for a in case.inputs if a.axes)
@@ -288,7 +288,7 @@ def run_case(
         elif result.name in failed:
             result.failure = reason(failed[result.name])
             if not machine.alive():
-                raise Lost(result.name, result.failure)
+                raise FailedContestant(result.name, result.failure)
     if isinstance(machine.clock, Events):
         machine.clock.forget()
     row.seconds = clock() - started

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import BYTES, ArrayType, size_value
-from catdiag.codegen.torch_reference import textbook
+from catdiag.codegen.torch_reference import torch_reference
 from catdiag.cost.traffic import io
-from catdiag.rewrite.contraction_order import in_pairs
+from catdiag.rewrite.contraction_order import pairwise
 from catdiag.util.errors import CatdiagError, SizeError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Number = int | float
 
 
 @dataclass(frozen=True)
-class Array:
+class ArraySpec:
     """An input or an output at sizes: `dtype` as hardware knows it ("bf16", "int64", "bool"), empty shape for a scalar.
 
     `draw` says how it is drawn: "normal", "uniform" in 0 to 1, times `scale`; integers are drawn from 0 to `below`.
@@ -48,7 +48,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelSource:
     """A module with a function over tensors: its text, the function's name, and the keywords it is called with.
 
     Those are tiles, `num_warps` and `num_stages`. `loads` are the bytes that the formula says each edge of the memory
@@ -63,7 +63,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """A comparison at sizes. `flops` are those of contractions, without blocks that a mask empties; `bytes` what has to
     cross memory at the least: each input read once, each output written once. `kernels` are the model's choice, then
     others that it proposes; `refused` says why there is none."""
@@ -73,9 +73,9 @@ class Case:
     operator: str
     sizes: Mapping[str, int]
     dtype: str
-    inputs: tuple[Array, ...]
+    inputs: tuple[ArraySpec, ...]
     scalars: Mapping[str, Number]
-    outputs: tuple[Array, ...]
+    outputs: tuple[ArraySpec, ...]
     flops: float
     bytes: float
     text: str
@@ -84,7 +84,7 @@ class Case:
     slices: tuple[str, ...]
     starts: Mapping[str, str]
     between: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...]
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[KernelSource, ...] = ()
     peers: tuple[str, ...] = ()
     refused: str = ""
 
@@ -93,23 +93,23 @@ class Case:
         return asdict(self)
 
     @staticmethod
-    def of(data: Mapping[str, Any]) -> Case:
+    def of(data: Mapping[str, Any]) -> BenchCase:
         """The case that `as_dict` gave.
 
         >>> import catdiag as cd
         >>> case = case_of(cd.library.get("matmul"), {"a": 4, "b": 8, "c": 2})
-        >>> Case.of(case.as_dict()) == case
+        >>> BenchCase.of(case.as_dict()) == case
         True
         """
         found = dict(data)
         for side in ("inputs", "outputs"):
             found[side] = tuple(
-                Array(**{**a, "axes": tuple(a["axes"]), "shape": tuple(a["shape"])}) for a in found[side]
+                ArraySpec(**{**a, "axes": tuple(a["axes"]), "shape": tuple(a["shape"])}) for a in found[side]
             )
         found["between"] = tuple((tuple(axes), tuple(shape)) for axes, shape in found["between"])
         found["slices"], found["peers"] = tuple(found["slices"]), tuple(found["peers"])
-        found["kernels"] = tuple(Kernel(**k) for k in found["kernels"])
-        return Case(**found)
+        found["kernels"] = tuple(KernelSource(**k) for k in found["kernels"])
+        return BenchCase(**found)
 
 
 def case_of(
@@ -122,14 +122,14 @@ def case_of(
     name: str = "",
     group: str = "",
     derivation: HasDiagram | None = None,
-    kernels: Sequence[Kernel] = (),
+    kernels: Sequence[KernelSource] = (),
     peers: Sequence[str] = (),
     refused: str = "",
-) -> Case:
+) -> BenchCase:
     """The comparison of a diagram at sizes, its arrays of real numbers being of `dtype` (results of fp8 are fp16).
 
     `scalars` are values of inputs without axes (a half where none is given; integers have to be given), `draws` say how
-    inputs are drawn (fields of `Array`: draw, scale, below), `derivation` is what the kernel was made of, and says
+    inputs are drawn (fields of `ArraySpec`: draw, scale, below), `derivation` is what the kernel was made of, and says
     which blocks are left out. Raises SizeError for sizes or scalars that are missing.
 
     >>> import catdiag as cd
@@ -138,7 +138,7 @@ def case_of(
     (128.0, 112.0)
     """
     diagram = diagram_of(diagram)
-    book = textbook(diagram)
+    book = torch_reference(diagram)
     scalars, draws = dict(scalars or {}), draws or {}
     inputs = []
     for label, ty in zip(diagram.input_names, diagram.dom, strict=True):
@@ -154,7 +154,7 @@ def case_of(
     missing = [s for s in book.sizes if s not in sizes]
     if missing:
         raise SizeError(f"the size of axis {missing[0]!r} is missing: no input shows it")
-    return Case(
+    return BenchCase(
         name=name or diagram.title,
         group=group,
         operator=diagram.title,
@@ -163,7 +163,7 @@ def case_of(
         inputs=tuple(inputs),
         scalars=scalars,
         outputs=tuple(outputs),
-        flops=_flops(diagram, derivation, {**_whole(scalars), **sizes}),
+        flops=_flops(diagram, derivation, {**_integral(scalars), **sizes}),
         bytes=float(sum(a.bytes for a in (*inputs, *outputs) if a.shape)),
         text=book.text,
         entry=book.entry,
@@ -177,15 +177,15 @@ def case_of(
     )
 
 
-def _whole(scalars: Mapping[str, Number]) -> dict[str, int]:
+def _integral(scalars: Mapping[str, Number]) -> dict[str, int]:
     return {name: value for name, value in scalars.items() if isinstance(value, int)}
 
 
-def _array(name: str, ty: ArrayType, sizes: Mapping[str, int], dtype: str, draw: Mapping[str, Any]) -> Array:
+def _array(name: str, ty: ArrayType, sizes: Mapping[str, int], dtype: str, draw: Mapping[str, Any]) -> ArraySpec:
     kind = {"int": "int64", "bool": "bool"}.get(ty.element, dtype)
     if ty.element == "int" and "below" not in draw:
         draw = {**draw, "below": min(sizes.values(), default=2)}
-    return Array(name, ty.names, _shape(ty, sizes), ty.element, kind, **draw)
+    return ArraySpec(name, ty.names, _shape(ty, sizes), ty.element, kind, **draw)
 
 
 def _shape(ty: ArrayType, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -198,7 +198,7 @@ def _shape(ty: ArrayType, sizes: Mapping[str, int]) -> tuple[int, ...]:
 def _flops(diagram: Diagram, derivation: HasDiagram | None, sizes: Mapping[str, int]) -> float:
     """The least that either counts: a derivation may leave blocks out, and it may compute things twice. Products of
     several arrays are counted two at a time, in the order that multiplies least."""
-    whole = flops_of(in_pairs(diagram, sizes), sizes)
+    whole = flops_of(pairwise(diagram, sizes), sizes)
     return whole if derivation is None else min(whole, flops_of(derivation, sizes, diagram))
 
 

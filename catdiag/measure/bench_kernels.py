@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.ops import Fold, Group, bodies
+from catdiag.category.ops import FoldOp, GroupOp, bodies
 from catdiag.category.types import size_symbols
 from catdiag.cost.traffic import io
-from catdiag.measure.bench_case import Kernel, evaluated
+from catdiag.measure.bench_case import KernelSource, evaluated
 from catdiag.planner.derivation_search import attempts, memory
 from catdiag.planner.fit import fit
 from catdiag.planner.partition import planned_from
@@ -34,7 +34,7 @@ _NEAR = 2.0
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedKernels:
     """A derivation for a chip, and the seconds that it takes by the model."""
 
     derivation: Derivation
@@ -71,7 +71,7 @@ def planned(
     dtype: str = "bf16",
     *,
     several: bool = False,
-) -> tuple[Planned, ...]:
+) -> tuple[PlannedKernels, ...]:
     """Derivations of a diagram that nobody put into loops, the one of least predicted time first; with `several`, that
     in several kernels.
 
@@ -90,7 +90,7 @@ def planned(
     axes = {a for ty in (*source.dom, *source.cod) for axis in ty.axes for a in size_symbols(axis.size)}
     lengths = {n: k for n, k in sizes.items() if n in axes or n not in source.input_names}
     plans = planned_from(begun, hardware, lengths, dtype=dtype, several=several)
-    found = [Planned(plans.derivation, plans.time_s, plans if len(plans.kernels) > 1 else None)]
+    found = [PlannedKernels(plans.derivation, plans.time_s, plans if len(plans.kernels) > 1 else None)]
     single: Derivation | None = plans.derivation
     if len(plans.kernels) > 1:
         try:
@@ -99,7 +99,7 @@ def planned(
             single = None
         else:
             single = plans.derivation
-            found.append(Planned(single, plans.time_s))
+            found.append(PlannedKernels(single, plans.time_s))
     if single is not None:
         found += _further(single, hardware, sizes, lengths, dtype)
     found = [*found[: int(several)], *sorted(found[int(several) :], key=lambda p: p.time_s)]
@@ -115,7 +115,7 @@ def planned(
 
 def _further(
     single: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], lengths: Mapping[str, int], dtype: str
-) -> Iterator[Planned]:
+) -> Iterator[PlannedKernels]:
     """One kernel with its loops in parts, and without the blocks that a mask empties, where that can be."""
     for step, axis in _steps(single):
         try:
@@ -123,7 +123,7 @@ def _further(
             fitted = fit(made, hardware, sizes if step is skip else lengths, dtype=dtype)
         except CatdiagError:  # no mask, or nothing that could run in parts
             continue
-        yield Planned(made, fitted.time_s)
+        yield PlannedKernels(made, fitted.time_s)
 
 
 def _proposals(
@@ -140,7 +140,7 @@ def _proposals(
 
 def _streamed(
     diagram: Diagram | HasDiagram, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str
-) -> list[Planned]:
+) -> list[PlannedKernels]:
     """The diagram with a loop over any one axis, and grouped, where Triton has a kernel of it; the quickest first."""
     try:
         with Z3() as ask:
@@ -150,7 +150,7 @@ def _streamed(
     found = []
     for derivation in (attempt.derivation for attempt in tried):
         for p in _proposals(derivation, hardware, sizes, dtype):
-            found.append(Planned(derivation, p.time_s))
+            found.append(PlannedKernels(derivation, p.time_s))
     return sorted(found, key=lambda p: p.time_s)
 
 
@@ -160,21 +160,21 @@ def _steps(single: Derivation) -> list[tuple[Callable[[Derivation, str], Derivat
     todo = [single.diagram]
     while todo:
         for box in todo.pop().boxes:
-            if isinstance(box.op, Fold):
+            if isinstance(box.op, FoldOp):
                 axes[box.op.axis] = None
-            elif isinstance(box.op, Group):
+            elif isinstance(box.op, GroupOp):
                 todo.append(box.op.body)
     return [(step, axis) for axis in axes for step in (skip, split)]
 
 
 def kernels_of(
-    made: HasDiagram | Planned,
+    made: HasDiagram | PlannedKernels,
     hardware: Hardware | str,
     sizes: Mapping[str, int],
     dtype: str = "bf16",
     *,
     most: int = 3,
-) -> list[Kernel]:
+) -> list[KernelSource]:
     """At most `most` kernels for a derivation at sizes on a chip, the one that the model takes for the fastest first.
 
     `sizes` has scalar inputs too that say how often loops turn. What is planned in several kernels comes with its
@@ -185,11 +185,11 @@ def kernels_of(
     >>> kernels_of(product, "H200", {"a": 4096, "b": 4096, "c": 4096}, most=1)[0].entry
     'matmul'
     """
-    if isinstance(made, Planned) and made.plans is not None:
-        return _of_several(made, made.plans, sizes, dtype, most)
-    derivation = made.derivation if isinstance(made, Planned) else derivation_of(made)
+    if isinstance(made, PlannedKernels) and made.plans is not None:
+        return _of_partition(made, made.plans, sizes, dtype, most)
+    derivation = made.derivation if isinstance(made, PlannedKernels) else derivation_of(made)
     sizes = _of_form(derivation, sizes)
-    found: list[Kernel] = []
+    found: list[KernelSource] = []
     problem: CatdiagError | None = None
     for choice in _choices(derivation, hardware, sizes, dtype, most):
         try:
@@ -207,11 +207,13 @@ def _of_form(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]
     lengths = {n: k for n, k in sizes.items() if n not in inputs}
     if len(lengths) == len(sizes):
         return lengths
-    turns = {str(s) for s in io(derivation.diagram).load.free_symbols}
-    return {n: k for n, k in sizes.items() if n in lengths or n in turns}
+    iterations = {str(s) for s in io(derivation.diagram).load.free_symbols}
+    return {n: k for n, k in sizes.items() if n in lengths or n in iterations}
 
 
-def _of_several(made: Planned, plans: Plans, sizes: Mapping[str, int], dtype: str, most: int) -> list[Kernel]:
+def _of_partition(
+    made: PlannedKernels, plans: Plans, sizes: Mapping[str, int], dtype: str, most: int
+) -> list[KernelSource]:
     """The modules of a plan of several kernels: as it is planned, and with one of the kernels as it is proposed."""
     found = [_kernel(made.derivation, c, sizes, dtype) for c in _ways(plans, most)]
     return [replace(kernel, about=f"{made.kernels} kernels: {kernel.about}") for kernel in found]
@@ -245,8 +247,13 @@ def _ways(plans: Plans, most: int) -> list[Chosen]:
 
 
 def proposed(
-    found: Sequence[Planned], hardware: Hardware | str, sizes: Mapping[str, int], dtype: str = "bf16", *, most: int = 3
-) -> list[Kernel]:
+    found: Sequence[PlannedKernels],
+    hardware: Hardware | str,
+    sizes: Mapping[str, int],
+    dtype: str = "bf16",
+    *,
+    most: int = 3,
+) -> list[KernelSource]:
     """At most `most` kernels of some derivations: one of each that is predicted to take at most twice as long as the
     first, and all others of the first. Raises as `kernels_of` does for the first."""
     near = [other for other in found[1:] if other.time_s <= _NEAR * found[0].time_s][: most - 1]
@@ -270,7 +277,7 @@ def _parts(made: Derivation) -> set[str]:
     todo = [made.diagram]
     while todo:
         for box in todo.pop().boxes:
-            if isinstance(box.op, Fold) and box.op.parts is not None:
+            if isinstance(box.op, FoldOp) and box.op.parts is not None:
                 found.add(box.op.parts)
             todo.extend(bodies(box.op))
     return found
@@ -285,7 +292,7 @@ def _choices(
     return [Chosen.of(p) for p in propose(made, hardware, sizes, dtype, most=most)]
 
 
-def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> Kernel:
+def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> KernelSource:
     from catdiag.codegen.triton.triton_module import module
 
     tiles, stages, warps = chosen.tiles, chosen.stages, chosen.warps
@@ -296,16 +303,16 @@ def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> 
         options |= {"num_warps": warps, "num_stages": stages}
     told = ", ".join(f"{name} {size}" for name, size in tiles.items() if size != 1)
     apart = ", loads apart" if text.specialized else ""
-    return Kernel(
+    return KernelSource(
         text.text,
         text.entry,
         options,
         loads_of(made, tiles, sizes, dtype),
-        f"{told or 'no tiles'}, {_told(warps)} warps, {_told(stages)} stages{apart}",
+        f"{told or 'no tiles'}, {_described(warps)} warps, {_described(stages)} stages{apart}",
     )
 
 
-def _told(number: int | tuple[int, ...]) -> str:
+def _described(number: int | tuple[int, ...]) -> str:
     return str(number) if isinstance(number, int) else " and ".join(map(str, number))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from catdiag.measure.bench import OURS, Result, Row
+from catdiag.measure.bench import OURS, BenchResult, BenchRow
 
 _SAME = 0.03
 """Quartiles closer together than this part of the median are not worth a word."""
@@ -12,13 +12,14 @@ _LARGE = 10**9
 """Bytes held beside the inputs that are worth a column."""
 
 
-def page(rows: Sequence[Row], about: Mapping[str, str], missing: Iterable[str] = (), head: str = "") -> str:
+def page(rows: Sequence[BenchRow], about: Mapping[str, str], missing: Iterable[str] = (), head: str = "") -> str:
     """The page of a run as markdown: the versions, a table for each group of cases, and what could not be measured.
 
     `missing` are the names of cases that were not run. Raises nothing: a row without a time shows why.
 
-    >>> row = Row("4 by 4", "products", "matmul", {"a": 4}, "bf16", 12800.0, 96.0)
-    >>> row.results = [Result("catdiag", 1.0, 0.99, 1.01, 0.001), Result("torch.compile", failure="RuntimeError: no")]
+    >>> row = BenchRow("4 by 4", "products", "matmul", {"a": 4}, "bf16", 12800.0, 96.0)
+    >>> row.results = [BenchResult("catdiag", 1.0, 0.99, 1.01, 0.001), BenchResult("torch.compile",
+    ...     failure="RuntimeError: no")]
     >>> print(page([row], {"GPU": "none"}))
     Measured in one run: GPU none.
     <BLANKLINE>
@@ -45,19 +46,19 @@ def page(rows: Sequence[Row], about: Mapping[str, str], missing: Iterable[str] =
     return "\n".join(parts)
 
 
-def peers_of(rows: Iterable[Row]) -> list[str]:
+def peers_of(rows: Iterable[BenchRow]) -> list[str]:
     """The contestants beside the kernel and its other tiles, in order of appearance."""
     return list(dict.fromkeys(r.name for row in rows for r in row.results if not r.name.startswith(OURS)))
 
 
-def rate(row: Row, result: Result) -> float | None:
+def rate(row: BenchRow, result: BenchResult) -> float | None:
     """What it reached: TFLOP/s, or TB/s of what has to be moved where nothing is contracted."""
     if not result.median_ms:
         return None
     return (row.flops or row.bytes) / result.median_ms / 1e9
 
 
-def ratio(row: Row, peer: Result, ours: Result | None = None) -> float | None:
+def ratio(row: BenchRow, peer: BenchResult, ours: BenchResult | None = None) -> float | None:
     """How many times as fast as the peer the kernel is, with the tiles that were chosen first, or as `ours` has it."""
     ours = ours or row.result(OURS)
     if ours is None or not ours.median_ms or not peer.median_ms:
@@ -65,13 +66,13 @@ def ratio(row: Row, peer: Result, ours: Result | None = None) -> float | None:
     return peer.median_ms / ours.median_ms
 
 
-def best(row: Row) -> Result | None:
+def best(row: BenchRow) -> BenchResult | None:
     """The fastest of the kernel's tiles."""
     found = [r for r in row.results if r.name.startswith(OURS) and r.median_ms]
     return min(found, key=lambda r: r.median_ms or 0.0, default=None)
 
 
-def _table(rows: Sequence[Row], failures: list[str]) -> list[str]:
+def _table(rows: Sequence[BenchRow], failures: list[str]) -> list[str]:
     unit = "TB/s" if all(not row.flops or _by_bytes(row) for row in rows) else "TFLOP/s"
     peers = peers_of(rows)
     several = any(sum(r.name.startswith(OURS) for r in row.results) > 1 for row in rows)
@@ -96,26 +97,26 @@ def _table(rows: Sequence[Row], failures: list[str]) -> list[str]:
     return lines
 
 
-def _by_bytes(row: Row) -> bool:
+def _by_bytes(row: BenchRow) -> bool:
     """Whether moving its bytes bounds it: fewer than 50 operations for each, a chip of today does 200."""
     return row.flops < 50 * row.bytes
 
 
-def _time(result: Result | None, row: Row, failures: list[str]) -> str:
+def _time(result: BenchResult | None, row: BenchRow, failures: list[str]) -> str:
     if result is None:
         return "–"
     if result.median_ms is None or result.low_ms is None or result.high_ms is None:
         return _failed(row, result, failures)
     spread = (result.high_ms - result.low_ms) / result.median_ms
-    return _told(result, spread)
+    return _described(result, spread)
 
 
-def _told(result: Result, spread: float) -> str:
+def _described(result: BenchResult, spread: float) -> str:
     text = f"{result.median_ms:.3f}"
     return f"{text} ({result.low_ms:.3f} to {result.high_ms:.3f})" if spread > _SAME else text
 
 
-def _rate(row: Row, result: Result | None, unit: str) -> str:
+def _rate(row: BenchRow, result: BenchResult | None, unit: str) -> str:
     if result is None or not result.median_ms:
         return "–"
     amount = row.bytes if unit == "TB/s" else row.flops
@@ -123,7 +124,7 @@ def _rate(row: Row, result: Result | None, unit: str) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
-def _peer(row: Row, result: Result | None, unit: str, failures: list[str]) -> str:
+def _peer(row: BenchRow, result: BenchResult | None, unit: str, failures: list[str]) -> str:
     if result is None:
         return ""
     if not result.median_ms:
@@ -133,6 +134,6 @@ def _peer(row: Row, result: Result | None, unit: str, failures: list[str]) -> st
     return _rate(row, result, unit) + (f" ({told})" if told else "")
 
 
-def _failed(row: Row, result: Result, failures: list[str]) -> str:
+def _failed(row: BenchRow, result: BenchResult, failures: list[str]) -> str:
     failures.append(f"{row.case}, {result.name}: {result.failure or 'no reason was given'}")
     return f"failed ({len(failures)})"

@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True)
-class Sample:
+class TimingSample:
     """Milliseconds of a call over some rounds: their median, and between what half of them lie."""
 
     median: float
@@ -33,14 +33,14 @@ class Sample:
         return (self.high - self.low) / self.median if self.median else 0.0
 
 
-def sample(times: Sequence[float]) -> Sample:
+def sample(times: Sequence[float]) -> TimingSample:
     """The median and the quartiles of some times.
 
     >>> sample([4.0, 1.0, 2.0, 3.0])
-    Sample(median=2.5, low=1.75, high=3.25, rounds=4)
+    TimingSample(median=2.5, low=1.75, high=3.25, rounds=4)
     """
     ordered = sorted(times)
-    return Sample(_at(ordered, 0.5), _at(ordered, 0.25), _at(ordered, 0.75), len(ordered))
+    return TimingSample(_at(ordered, 0.5), _at(ordered, 0.25), _at(ordered, 0.75), len(ordered))
 
 
 def _at(ordered: Sequence[float], share: float) -> float:
@@ -57,7 +57,7 @@ def interleaved(
     rounds: int = 15,
     warm_ms: float = 100.0,
     batch_ms: float = 4.0,
-) -> tuple[dict[str, Sample], dict[str, Exception]]:
+) -> tuple[dict[str, TimingSample], dict[str, Exception]]:
     """Times of several functions, in rounds A B C, A B C, …, and what those raised that could not be timed.
 
     Each function is warmed up for about `warm_ms`, and is then called so often in a row in each round that this takes

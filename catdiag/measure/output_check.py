@@ -8,26 +8,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catdiag.measure.bench_case import Array, Case
+from catdiag.measure.bench_case import ArraySpec, BenchCase
 from catdiag.util.errors import CatdiagError
 
 TORCH = {
     "fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16",
     "fp8": "float8_e4m3fn", "int64": "int64", "bool": "bool",
 }  # fmt: skip
-ALLOWED = {"fp64": 1e-9, "fp32": 1e-3, "tf32": 5e-3, "fp16": 5e-3, "bf16": 2e-2, "fp8": 2e-1}
+TOLERANCE = {"fp64": 1e-9, "fp32": 1e-3, "tf32": 5e-3, "fp16": 5e-3, "bf16": 2e-2, "fp8": 2e-1}
 """The largest ‖out − ref‖ / ‖ref‖ by element type: a few times what operands rounded to it make of a contraction."""
 _MOST_SLICES = 24
 _ALIVE = 6
 """How many of the widest arrays of the reference are taken to be held at once."""
 
 
-class Wrong(CatdiagError):
+class WrongResult(CatdiagError):
     """A function that does not give what the diagram means: shapes, entries never written, or too large an error."""
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedResult:
     """The error of a function, ‖out − ref‖ / ‖ref‖, that of its worst entry, max |out − ref| / max |ref|, each the
     largest of its results; and how many entries were compared."""
 
@@ -36,7 +36,7 @@ class Checked:
     worst: float = 0.0
 
 
-def drawn(array: Array, device: str, generator: Any) -> Any:
+def drawn(array: ArraySpec, device: str, generator: Any) -> Any:
     """A fresh tensor for an input."""
     import torch
 
@@ -51,7 +51,7 @@ def drawn(array: Array, device: str, generator: Any) -> Any:
     return (make(array.shape, device=device, generator=generator, dtype=torch.float32) * array.scale).to(dtype)
 
 
-def inputs_of(case: Case, device: str, seed: int) -> list[Any]:
+def inputs_of(case: BenchCase, device: str, seed: int) -> list[Any]:
     """Fresh inputs of a case, in order; those without axes are Python numbers."""
     import torch
 
@@ -68,7 +68,7 @@ def meaning(text: str, entry: str) -> Callable[..., Any]:
     return made
 
 
-def poison(case: Case, device: str) -> None:
+def poison(case: BenchCase, device: str) -> None:
     """Leaves NaN in memory that the allocator is about to hand out again, so that what is never written shows."""
     import torch
 
@@ -76,7 +76,7 @@ def poison(case: Case, device: str) -> None:
     del kept
 
 
-def poisoned_outputs(case: Case, device: str) -> list[Any]:
+def poisoned_outputs(case: BenchCase, device: str) -> list[Any]:
     """Tensors of NaN for the results of a case; integers and truth values have none, and are left at -1 and true."""
     import torch
 
@@ -88,7 +88,7 @@ def poisoned_outputs(case: Case, device: str) -> list[Any]:
     return found
 
 
-def steps_of(case: Case, budget: float) -> dict[str, int]:
+def steps_of(case: BenchCase, budget: float) -> dict[str, int]:
     """How long slices of each axis the reference is evaluated on, so that its arrays take at most `budget` bytes.
 
     >>> import catdiag as cd
@@ -116,13 +116,13 @@ def steps_of(case: Case, budget: float) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Reference:
-    """What the diagram means of some inputs in float64: results on slices, which are all there are if `whole`."""
+    """What the diagram means of some inputs in float64: results on slices, which are all there are if `complete`."""
 
     parts: tuple[tuple[Mapping[str, tuple[int, int]], tuple[Any, ...]], ...]
-    whole: bool
+    complete: bool
 
 
-def reference(case: Case, inputs: Sequence[Any], budget: float = 2.0**35, most: int = _MOST_SLICES) -> Reference:
+def reference(case: BenchCase, inputs: Sequence[Any], budget: float = 2.0**35, most: int = _MOST_SLICES) -> Reference:
     """The diagram's meaning of the inputs in float64, slice by slice, so that it takes at most `budget` bytes at once.
 
     All of it, but where there would be more than `most` slices: then so many, evenly spaced, the first and the last
@@ -146,20 +146,22 @@ def reference(case: Case, inputs: Sequence[Any], budget: float = 2.0**35, most: 
     return Reference(tuple(parts), whole)
 
 
-def check(case: Case, outputs: Any, meant: Reference) -> Checked:
+def check(case: BenchCase, outputs: Any, meant: Reference) -> CheckedResult:
     """Compares outputs with what the diagram means; of entries that are in no slice only that they are numbers.
 
     Raises Wrong where a result has another shape, has NaN where the meaning has a number, or is further off than
-    `ALLOWED`, all of it or one entry; CatdiagError where the meaning itself is NaN, so that nothing can be compared.
+    `TOLERANCE`, all of it or one entry; CatdiagError where the meaning itself is NaN, so that nothing can be compared.
     """
     import torch
 
     results = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
     if len(results) != len(case.outputs):
-        raise Wrong(f"{len(results)} results, expected {len(case.outputs)}")
+        raise WrongResult(f"{len(results)} results, expected {len(case.outputs)}")
     for result, array in zip(results, case.outputs, strict=True):
         if tuple(result.shape) != array.shape:
-            raise Wrong(f"a result of shape {tuple(result.shape)}, expected {array.shape} [{' '.join(array.axes)}]")
+            raise WrongResult(
+                f"a result of shape {tuple(result.shape)}, expected {array.shape} [{' '.join(array.axes)}]"
+            )
     off, size, count = [0.0] * len(results), [0.0] * len(results), 0
     far, large = [0.0] * len(results), [0.0] * len(results)
     lost = vague = 0
@@ -184,30 +186,30 @@ def check(case: Case, outputs: Any, meant: Reference) -> Checked:
             f"the diagram means no number at {vague} of {count} entries, for these inputs: say by draws and scalars "
             "what it is defined on"
         )
-    if not meant.whole:
+    if not meant.complete:
         lost = sum(int(torch.isnan(r).sum()) for r in results if r.is_floating_point())
     if lost:
-        raise Wrong(f"{lost} of {entries} entries are NaN: not written, or computed so")
+        raise WrongResult(f"{lost} of {entries} entries are NaN: not written, or computed so")
     error = max((math.sqrt(a) / math.sqrt(b) if b else math.sqrt(a) for a, b in zip(off, size, strict=True)), default=0)
     worst = max((a / b if b else a for a, b in zip(far, large, strict=True)), default=0)
-    if not error <= ALLOWED[case.dtype]:
-        raise Wrong(f"error {error:.1e}, at most {ALLOWED[case.dtype]:.0e} is allowed for {case.dtype}")
-    if not worst <= ALLOWED[case.dtype]:  # one wrong row of thousands is little of all
-        raise Wrong(
-            f"an entry is off by {worst:.1e} of the largest, at most {ALLOWED[case.dtype]:.0e} is allowed for "
+    if not error <= TOLERANCE[case.dtype]:
+        raise WrongResult(f"error {error:.1e}, at most {TOLERANCE[case.dtype]:.0e} is allowed for {case.dtype}")
+    if not worst <= TOLERANCE[case.dtype]:  # one wrong row of thousands is little of all
+        raise WrongResult(
+            f"an entry is off by {worst:.1e} of the largest, at most {TOLERANCE[case.dtype]:.0e} is allowed for "
             f"{case.dtype}"
         )
-    return Checked(error, count, worst)
+    return CheckedResult(error, count, worst)
 
 
-def _slices(case: Case, steps: Mapping[str, int]) -> Iterator[dict[str, tuple[int, int]]]:
+def _slices(case: BenchCase, steps: Mapping[str, int]) -> Iterator[dict[str, tuple[int, int]]]:
     lengths = {n: k for a in case.outputs for n, k in zip(a.axes, a.shape, strict=True)}
     cut = [(n, step) for n, step in steps.items() if step < lengths[n]]
     for starts in itertools.product(*(range(0, lengths[n], step) for n, step in cut)):
         yield {n: (lo, min(lo + step, lengths[n])) for (n, step), lo in zip(cut, starts, strict=True)}
 
 
-def _part(tensor: Any, array: Array, bounds: Mapping[str, tuple[int, int]]) -> Any:
+def _part(tensor: Any, array: ArraySpec, bounds: Mapping[str, tuple[int, int]]) -> Any:
     for k, name in enumerate(array.axes):
         if name in bounds:
             lo, hi = bounds[name]

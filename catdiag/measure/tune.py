@@ -8,7 +8,7 @@ for `fresh`. The folder is `tuned` beside that of the kernels (`catdiag.runtime.
 
 `reached` says how good the model is: of many cases that were timed, in how many its first choice was near the best.
 
->>> reached([Timed("a", (1.0, 2.0)), Timed("b", (1.2, 1.0, None)), Timed("c", (1.02, 1.0))]).share
+>>> reached([TimedCase("a", (1.0, 2.0)), TimedCase("b", (1.2, 1.0, None)), TimedCase("c", (1.02, 1.0))]).share
 0.6666666666666666
 """
 
@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.codegen.triton.triton_module import Module, module
-from catdiag.measure.bench import OURS, Contestant, Machine, Row, reason, run_case, torch_with_gpu
+from catdiag.measure.bench import OURS, BenchDevice, BenchRow, Contestant, reason, run_case, torch_with_gpu
 from catdiag.measure.bench_case import Number, case_of
 from catdiag.planner.configuration_candidates import Proposal
 from catdiag.planner.fit import searching
 from catdiag.planner.fitted_configuration import Fitting
 from catdiag.planner.launch_configurations import NUMBER, propose
 from catdiag.planner.plan import Plan, module_of
-from catdiag.runtime.compile import Compiled, compiled
+from catdiag.runtime.compile import CompiledKernel, compiled
 from catdiag.runtime.module_cache import cache_folder, digest, imported
 from catdiag.util.errors import CatdiagError
 from catdiag.util.files import read_whole, write_whole
@@ -41,7 +41,7 @@ from catdiag.util.files import read_whole, write_whole
 if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
 
-NEAR = 0.05
+TOLERANCE = 0.05
 """How much longer than the best one may take and be near it."""
 _LARGEST = 2**16
 """Bytes of a kept file above which it is not read."""
@@ -50,7 +50,7 @@ _ROUNDED = 1e-9
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedCase:
     """A case: milliseconds of its configurations in the order in which the model ranks them, None of those that were
     not right or could not be run."""
 
@@ -80,51 +80,51 @@ class Timed:
         return None if first is None else first / min(self.known) - 1
 
     @staticmethod
-    def of(row: Row) -> Timed:
+    def of(row: BenchRow) -> TimedCase:
         """The configurations of ours in a comparison: the results whose names begin with that of ours, in order."""
-        return Timed(row.case, tuple(r.median_ms for r in row.results if r.name.startswith(OURS)))
+        return TimedCase(row.case, tuple(r.median_ms for r in row.results if r.name.startswith(OURS)))
 
 
 @dataclass(frozen=True)
-class Reached:
+class TuningQuality:
     """How near the model's first choice was to the quickest, over cases of several configurations each.
 
-    `near` of the `cases` were within `NEAR`; `middle` and `worst` are the distances in the middle and the largest one.
-    `failed` are the cases whose first choice did not run, which count as not near.
+    `within_tolerance` of the `cases` were within `TOLERANCE`; `middle` and `worst` are the distances in the middle and
+    the largest one. `failed` are the cases whose first choice did not run, which count as not near.
     """
 
     cases: int
-    near: int
+    within_tolerance: int
     middle: float
     worst: float
     failed: tuple[str, ...] = ()
-    within: float = NEAR
+    within: float = TOLERANCE
 
     @property
     def share(self) -> float:
         """The part of the cases in which the first was near the best."""
-        return self.near / self.cases if self.cases else math.nan
+        return self.within_tolerance / self.cases if self.cases else math.nan
 
     def __str__(self) -> str:
         if not self.cases:
             return "No case had several configurations that ran."
         said = (
             f"The model's first choice was within {100 * self.within:.0f}% of the quickest that was timed in "
-            f"{self.near} of {self.cases} cases ({100 * self.share:.0f}%); half of them are within "
+            f"{self.within_tolerance} of {self.cases} cases ({100 * self.share:.0f}%); half of them are within "
             f"{100 * self.middle:.1f}%, all within {100 * self.worst:.1f}%."
         )
         return said + (f" It did not run for {', '.join(self.failed)}." if self.failed else "")
 
 
-def reached(found: Iterable[Timed | Row], within: float = NEAR) -> Reached:
+def reached(found: Iterable[TimedCase | BenchRow], within: float = TOLERANCE) -> TuningQuality:
     """How often the first configuration was within so much of the best, over all cases of which two or more ran.
 
-    Rows of `catdiag.measure.bench` are taken as they are, as `Timed.of` reads them.
+    Rows of `catdiag.measure.bench` are taken as they are, as `TimedCase.of` reads them.
     """
-    several = [t if isinstance(t, Timed) else Timed.of(t) for t in found]
+    several = [t if isinstance(t, TimedCase) else TimedCase.of(t) for t in found]
     several = [t for t in several if len(t.times_ms) > 1 and t.known and (len(t.known) > 1 or t.times_ms[0] is None)]
     far = [t.distance for t in several if t.distance is not None]
-    return Reached(
+    return TuningQuality(
         len(several),
         sum(distance <= within + _ROUNDED for distance in far),
         statistics.median(far) if far else math.nan,
@@ -138,19 +138,19 @@ def reached(found: Iterable[Timed | Row], within: float = NEAR) -> Reached:
 class Tuned:
     """What came of the proposals: milliseconds of each (None: not run), or why it was not (empty: it was).
 
-    `best` is the place of the one that is taken. `kept` says that it is from an earlier run.
+    `best` is the place of the one that is taken. `from_cache` says that it is from an earlier run.
     """
 
     proposals: tuple[Proposal, ...]
     times_ms: tuple[float | None, ...]
     failures: tuple[str, ...]
     best: int
-    kept: bool = False
+    from_cache: bool = False
 
     @property
-    def timed(self) -> Timed:
+    def as_case(self) -> TimedCase:
         """As a case for `reached`."""
-        return Timed("", self.times_ms)
+        return TimedCase("", self.times_ms)
 
     @property
     def chosen(self) -> Proposal:
@@ -162,7 +162,7 @@ class Tuned:
         for k, (p, ms, why) in enumerate(zip(self.proposals, self.times_ms, self.failures, strict=True)):
             told = f"{1e3 * ms:.1f} µs" if ms is not None else why or "not run"
             lines.append(f"{'*' if k == self.best else ' '} {k + 1}. {p}: {told}, {1e6 * p.time_s:.1f} µs predicted")
-        first = self.timed
+        first = self.as_case
         if first.distance is not None:
             lines.append(f"the first is number {first.rank}, {100 * first.distance:.1f}% slower than the quickest")
         return "\n".join(lines)
@@ -178,10 +178,10 @@ def tuned(
     scalars: Mapping[str, Number] | None = None,
     draws: Mapping[str, Mapping[str, Any]] | None = None,
     most: int = NUMBER,
-    machine: Machine | None = None,
+    machine: BenchDevice | None = None,
     fresh: bool = False,
     **options: Any,
-) -> tuple[Compiled, Tuned]:
+) -> tuple[CompiledKernel, Tuned]:
     """The kernel of a diagram in loops and groups at the quickest of its proposals, and how all of them did.
 
     `source` is what the diagram was derived from, and says what it means; `hardware` is the chip that the proposals are
@@ -197,9 +197,9 @@ def tuned(
     if not written:
         raise CatdiagError(f"none of {len(found)} proposals can be written: {refused[0]}")
     place = _place(written, sizes, dtype, machine)
-    if not fresh and (known := _known(place, found, written)) is not None:
+    if not fresh and (known := _cached(place, found, written)) is not None:
         return compiled(written[known.best], diagram, source), known
-    machine = machine or Machine.gpu()
+    machine = machine or BenchDevice.gpu()
     lengths = {n: s for n, s in sizes.items() if n not in diagram.input_names}
     numbers = {**{n: s for n, s in sizes.items() if n in diagram.input_names}, **(scalars or {})}
     case = case_of(source or diagram, lengths, dtype, scalars=numbers, draws=draws)
@@ -216,7 +216,7 @@ def tuned(
         tuple(why.get(k, "") for k in range(len(found))),
         min(right, key=lambda k: (right[k], k)),
     )
-    _keep(place, result)
+    _store(place, result)
     return compiled(written[result.best], diagram, source), result
 
 
@@ -259,7 +259,7 @@ def _contestant(name: str, made: Module) -> Contestant:
 # -- what was found before --------------------------------------------------------------------------------------
 
 
-def _place(written: Mapping[int, Module], sizes: Mapping[str, int], dtype: str, machine: Machine | None) -> Path:
+def _place(written: Mapping[int, Module], sizes: Mapping[str, int], dtype: str, machine: BenchDevice | None) -> Path:
     """The file of a tuning: of these texts, at sizes of these powers of two, on this device and with this compiler."""
     if machine is None or machine.device.startswith("cuda"):
         device = str(torch_with_gpu().cuda.get_device_name(0))
@@ -276,7 +276,7 @@ def _place(written: Mapping[int, Module], sizes: Mapping[str, int], dtype: str, 
     return cache_folder().parent / "tuned" / f"{entry}_{digest(key)}.json"
 
 
-def _known(place: Path, found: tuple[Proposal, ...], written: Mapping[int, Module]) -> Tuned | None:
+def _cached(place: Path, found: tuple[Proposal, ...], written: Mapping[int, Module]) -> Tuned | None:
     """What was kept, if it is there and is what is kept there."""
     try:
         data = json.loads(read_whole(place, _LARGEST).decode("utf-8"))
@@ -293,10 +293,10 @@ def _known(place: Path, found: tuple[Proposal, ...], written: Mapping[int, Modul
         return None
     if type(best) is not int or best not in written or times[best] is None or times[best] != min(numbers):
         return None
-    return Tuned(found, tuple(times), tuple(failures), best, kept=True)
+    return Tuned(found, tuple(times), tuple(failures), best, from_cache=True)
 
 
-def _keep(place: Path, result: Tuned) -> None:
+def _store(place: Path, result: Tuned) -> None:
     data = {"times_ms": result.times_ms, "failures": result.failures, "best": result.best}
     # Where nothing can be kept, what was found is still good: it is found again the next time.
     with suppress(OSError):

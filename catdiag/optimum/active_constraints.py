@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from catdiag.optimum.optimality_certificate import BOUND, FREE, ONE, Program
+from catdiag.optimum.optimality_certificate import BOUND, FREE, ONE, PowerProgram
 from catdiag.optimum.posynomial import Powers, combination
 
 Choice: TypeAlias = tuple[tuple[str, ...], tuple[int, ...]]
@@ -24,7 +24,7 @@ _LEAST = 1e-10
 
 
 def binding(
-    program: Program,
+    program: PowerProgram,
     monomials: Sequence[Powers],
     coefficients: Any,
     capacities: Any,

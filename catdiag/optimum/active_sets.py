@@ -10,11 +10,11 @@ import sympy
 from sympy import Expr
 
 from catdiag.optimum.active_constraints import Choice
-from catdiag.optimum.optimality_certificate import BOUND, FREE, ONE, Program
-from catdiag.optimum.posynomial import Powers, Term, combination, power
+from catdiag.optimum.optimality_certificate import BOUND, FREE, ONE, PowerProgram
+from catdiag.optimum.posynomial import PosynomialTerm, Powers, combination, power
 
 
-def choices(program: Program, monomials: Sequence[Powers], options: Sequence[Sequence[str]]) -> Iterator[Choice]:
+def choices(program: PowerProgram, monomials: Sequence[Powers], options: Sequence[Sequence[str]]) -> Iterator[Choice]:
     """All active sets that an optimum may need, those with the fewest tiles at an end of their range first."""
     touched = [[_touched(t, monomials) for t in p.terms] for p in (program.transfers, *(m for m, _ in program.memory))]
     for held in sorted(itertools.product(*options), key=lambda choice: sum(h != FREE for h in choice)):
@@ -23,7 +23,7 @@ def choices(program: Program, monomials: Sequence[Powers], options: Sequence[Seq
                 yield held, full
 
 
-def options_of(program: Program, monomials: Sequence[Powers], i: int, end: Expr | None) -> list[str]:
+def options_of(program: PowerProgram, monomials: Sequence[Powers], i: int, end: Expr | None) -> list[str]:
     """The states that a coordinate may have at an optimum; those that signs alone exclude are left out."""
     growing = {e > 0 for term in program.terms if (e := _power(term, monomials, i))}
     if False not in growing:
@@ -33,12 +33,12 @@ def options_of(program: Program, monomials: Sequence[Powers], i: int, end: Expr 
     return [FREE, BOUND, ONE] if end is not None else [FREE, ONE]
 
 
-def _power(term: Term, monomials: Sequence[Powers], i: int) -> Fraction:
+def _power(term: PosynomialTerm, monomials: Sequence[Powers], i: int) -> Fraction:
     steps = combination(monomials, term.powers)
     return steps[i] if steps else Fraction(0)
 
 
-def _touched(term: Term, monomials: Sequence[Powers]) -> frozenset[int]:
+def _touched(term: PosynomialTerm, monomials: Sequence[Powers]) -> frozenset[int]:
     return frozenset(i for i, e in enumerate(combination(monomials, term.powers) or ()) if e)
 
 
@@ -64,13 +64,13 @@ def _subsets(memories: int, free: int) -> Iterator[tuple[int, ...]]:
         yield from itertools.combinations(range(memories), count)
 
 
-def in_words(program: Program, monomials: Sequence[Powers], held: Sequence[str], full: Sequence[int]) -> str:
+def in_words(program: PowerProgram, monomials: Sequence[Powers], held: Sequence[str], full: Sequence[int]) -> str:
     """An active set in words."""
     words = [f"{product(m)} {h}" for m, h in zip(monomials, held, strict=True)]
     return ", ".join([*(full_in_words(program, k) for k in full), *words])
 
 
-def full_in_words(program: Program, k: int) -> str:
+def full_in_words(program: PowerProgram, k: int) -> str:
     """A full memory in words; for a tile within another tile: that the two are equal."""
     memory, capacity = program.memory[k]
     if capacity == 1 and len(memory.terms) == 1 and memory.terms[0].coefficient == 1:

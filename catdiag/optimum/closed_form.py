@@ -22,9 +22,9 @@ from catdiag.optimum.posynomial import (
     CertificateError,
     Monotone,
     Posynomial,
+    PosynomialTerm,
     Problem,
     Shifted,
-    Term,
     Tiles,
     Weights,
     combination,
@@ -65,7 +65,7 @@ def by_weights(problem: Problem, groups: Sequence[Symbol]) -> Found | None:
 
 
 def weighted(
-    costs: Sequence[Term], memory: Sequence[tuple[Posynomial, Expr]], groups: Sequence[Symbol]
+    costs: Sequence[PosynomialTerm], memory: Sequence[tuple[Posynomial, Expr]], groups: Sequence[Symbol]
 ) -> tuple[Expr, Tiles, tuple[Fraction, ...], tuple[tuple[Fraction, ...], ...]] | None:
     """The closed form of a program of zero degree of difficulty; `None` for any other, or without positive weights.
 

@@ -42,7 +42,7 @@ class LogSum:
 
 
 @dataclass(frozen=True)
-class Found:
+class ConvexOptimum:
     """A strictly feasible point, and the multipliers of the constraints and of the lower and upper bounds of `x`."""
 
     x: Array
@@ -51,7 +51,7 @@ class Found:
     upper: Array
 
 
-def solve(objective: LogSum, constraints: Sequence[LogSum], upper: Array, gap: float = 1e-10) -> Found | None:
+def solve(objective: LogSum, constraints: Sequence[LogSum], upper: Array, gap: float = 1e-10) -> ConvexOptimum | None:
     """Minimizes `objective` with each constraint at most zero and `0 <= x <= upper` (infinite: unbounded).
 
     `gap` bounds the duality gap. `None` where no strictly feasible point is found.
@@ -64,13 +64,13 @@ def solve(objective: LogSum, constraints: Sequence[LogSum], upper: Array, gap: f
         return None
     x, count, weight = start, len(constraints) + size + int(finite.sum()), 1.0
     while True:
-        x = _centred(objective, constraints, upper, x, weight)
+        x = _centered(objective, constraints, upper, x, weight)
         if count / weight < gap:
             break
         weight *= 8.0
     slack = np.array([-c.value(x) for c in constraints])
     room = np.where(finite, upper - x, np.inf)
-    return Found(x, 1 / (weight * slack), 1 / (weight * x), 1 / (weight * room))
+    return ConvexOptimum(x, 1 / (weight * slack), 1 / (weight * x), 1 / (weight * room))
 
 
 def _inside(constraints: Sequence[LogSum], upper: Array, x: Array) -> Array | None:
@@ -88,14 +88,14 @@ def _inside(constraints: Sequence[LogSum], upper: Array, x: Array) -> Array | No
     # The constraint is c(x) + shift - u <= 0 with u >= 0: feasible at u > worst + shift; c(x) < 0 where u < shift.
     point, weight = np.append(x, worst + shift + 1.0), 1.0
     while weight < 1e9:
-        point = _centred(aim, widened, ends, point, weight)
+        point = _centered(aim, widened, ends, point, weight)
         if max(c.value(point[:size]) for c in constraints) < 0:
             return point[:size]
         weight *= 8.0
     return None
 
 
-def _centred(objective: LogSum, constraints: Sequence[LogSum], upper: Array, x: Array, weight: float) -> Array:
+def _centered(objective: LogSum, constraints: Sequence[LogSum], upper: Array, x: Array, weight: float) -> Array:
     """The minimum of `weight * objective` plus the logarithmic barrier, from a strictly feasible point."""
     finite = np.isfinite(upper)
 

@@ -28,8 +28,8 @@ from sympy import Expr, Symbol
 
 from catdiag.optimum.posynomial import power
 from catdiag.optimum.power_form import power_form
-from catdiag.optimum.sign_proofs import Signs
-from catdiag.util.argument_checks import formula, numbers, whole
+from catdiag.optimum.sign_proofs import SignSolver
+from catdiag.util.argument_checks import formula, integer, numbers
 from catdiag.util.errors import CatdiagError, require
 
 _DIGITS = 60
@@ -77,7 +77,7 @@ class Crossover:
         `changes`), or a size is missing.
         """
         numbers(sizes)
-        whole(digits, "digits", 0)
+        integer(digits, "digits", 0)
         require(digits <= _MOST_DIGITS, "digits", digits, f"at most {_MOST_DIGITS}")
         if self.polynomial is None or self.unknown is None:
             raise CatdiagError(
@@ -306,7 +306,7 @@ def prove_signs(
     >>> prove_signs(u**2 - d, u, [sympy.sqrt(d) * sympy.Rational(1001, 1000)], [-1, 1])[0]
     False
     """
-    shown = Signs([u])
+    shown = SignSolver([u])
     claims: list[Sequence[Any]] = []
     for root in roots:
         claims += [[sympy.Le(root, 0)], [sympy.Ne(poly.subs(u, root), 0)]]
@@ -321,7 +321,7 @@ def prove_signs(
 
 
 @dataclass(frozen=True)
-class Change:
+class SignChange:
     """A sign change: the difference has one sign at `low` and another at `high`, shown by interval arithmetic.
 
     It is continuous between these rationals, so that it vanishes there at least once.
@@ -375,7 +375,7 @@ def changes(
     low: Fraction,
     high: Fraction,
     points: int = 64,
-) -> tuple[Change, ...]:
+) -> tuple[SignChange, ...]:
     """Sign changes of `first − second` between two capacities at given sizes, each enclosed between rationals.
 
     Each sign and each change is certified. It is not certified that there are no others: the difference is evaluated at
@@ -406,7 +406,7 @@ def changes(
             if sign is None:
                 break
             a, b = (middle, b) if sign == before else (a, middle)
-        found.append(Change(a, b, before, after))
+        found.append(SignChange(a, b, before, after))
     return tuple(found)
 
 

@@ -29,8 +29,8 @@ from typing import TypeAlias
 import sympy
 from sympy import Expr, Symbol
 
-from catdiag.optimum.optimality_certificate import Program
-from catdiag.optimum.posynomial import CertificateError, Posynomial, Term, echelon, number, power, times
+from catdiag.optimum.optimality_certificate import PowerProgram
+from catdiag.optimum.posynomial import CertificateError, Posynomial, PosynomialTerm, echelon, number, power, times
 from catdiag.optimum.rational_enclosure import logarithm
 from catdiag.optimum.rational_enclosure import power as enclosed
 from catdiag.util.errors import SizeError
@@ -43,7 +43,7 @@ _SMALL = 1e-8
 class Dual:
     """Dual weights: of varying transfers, of the varying terms of each memory, and of the bounds of tiles."""
 
-    program: Program
+    program: PowerProgram
     transfers: tuple[Fraction, ...]
     memory: tuple[tuple[Fraction, ...], ...]
     upper: tuple[Fraction, ...]
@@ -84,7 +84,9 @@ class Dual:
         flat = [*self.transfers, *(w for ws in self.memory for w in ws), *self.upper, *self.lower]
         if not self.transfers:
             return self
-        return Dual(self.program, *_parted(self.program, _balanced(self.program, [float(w) for w in flat], grain)))
+        return Dual(
+            self.program, *_split_weights(self.program, _balanced(self.program, [float(w) for w in flat], grain))
+        )
 
     def lower_at(self, sizes: Mapping[Symbol, int | Fraction]) -> Fraction:
         """A fraction just below the bound at given sizes (of every symbol in it)."""
@@ -100,23 +102,23 @@ class Dual:
 
 
 @dataclass(frozen=True)
-class Bracket:
-    """The optimum at `sizes` lies between `least` and `most`; `tiles` attain `most` (up to rounding up)."""
+class DualityGap:
+    """The optimum at `sizes` lies between `lower` and `upper`; `tiles` attain `upper` (up to rounding up)."""
 
     dual: Dual
     sizes: Mapping[Symbol, Fraction]
-    least: Fraction
-    most: Fraction
+    lower: Fraction
+    upper: Fraction
     tiles: Mapping[Symbol, Fraction]
 
     @property
     def gap(self) -> float:
         """The difference of the two, as a share of the lower one."""
-        return float((self.most - self.least) / self.least) if self.least else 0.0
+        return float((self.upper - self.lower) / self.lower) if self.lower else 0.0
 
     def __str__(self) -> str:
         at = ", ".join(f"{v} = {float(size):.6g}" for v, size in self.tiles.items())
-        return f"between {float(self.least):.10g} and {float(self.most):.10g} (gap {self.gap:.1e}) at {at}"
+        return f"between {float(self.lower):.10g} and {float(self.upper):.10g} (gap {self.gap:.1e}) at {at}"
 
 
 def check_dual(dual: Dual) -> bool:
@@ -142,28 +144,28 @@ def check_dual(dual: Dual) -> bool:
     return True
 
 
-def check_bracket(bracket: Bracket) -> bool:
+def check_bracket(bracket: DualityGap) -> bool:
     """`True` where both ends are shown at the sizes; raises `CertificateError` otherwise."""
     dual, program, sizes = bracket.dual, bracket.dual.program, bracket.sizes
     check_dual(dual)
     _rooms(program, sizes)
-    rest = bracket.least - _fraction(program.transfers.constant, sizes)
+    rest = bracket.lower - _fraction(program.transfers.constant, sizes)
     low = sum((w * logarithm(_fraction(base, sizes))[0] for base, w in dual.factors), Fraction(0))
     if rest > 0 and (not dual.transfers or logarithm(rest)[1] > low):
-        raise CertificateError(f"the weights do not show that {float(bracket.least)} is a lower bound")
+        raise CertificateError(f"the weights do not show that {float(bracket.lower)} is a lower bound")
     for v, end in program.tiles:
         size = bracket.tiles[v]
         if size < 1 or (end is not None and size > _fraction(end, sizes)):
             raise CertificateError(f"{v} = {float(size)} is not between one and {end}")
     for memory, capacity in program.memory:
-        if (held := _most(memory, bracket.tiles, sizes)) > _fraction(capacity, sizes):
+        if (held := _upper_bound(memory, bracket.tiles, sizes)) > _fraction(capacity, sizes):
             raise CertificateError(f"memory at the tiles may be {float(held)}, more than {capacity}")
-    if (moved := _most(program.transfers, bracket.tiles, sizes)) > bracket.most:
-        raise CertificateError(f"transfers at the tiles may be {float(moved)}, more than {float(bracket.most)}")
+    if (moved := _upper_bound(program.transfers, bracket.tiles, sizes)) > bracket.upper:
+        raise CertificateError(f"transfers at the tiles may be {float(moved)}, more than {float(bracket.upper)}")
     return True
 
 
-def certify(program: Program, sizes: Mapping[Symbol, int | Fraction]) -> Bracket | None:
+def certify(program: PowerProgram, sizes: Mapping[Symbol, int | Fraction]) -> DualityGap | None:
     """The optimum at sizes (of every symbol but the tiles), between a bound and a feasible point.
 
     `None` where nothing fits, or no strictly feasible point was found. Raises `SizeError` for sizes that are missing.
@@ -171,8 +173,8 @@ def certify(program: Program, sizes: Mapping[Symbol, int | Fraction]) -> Bracket
     >>> from catdiag.optimum.posynomial import posynomial
     >>> g, h, n, M = sympy.symbols("g h n M", positive=True)
     >>> f, m = posynomial(n / g + n / h + n / (g * h), [g, h]), posynomial(g * h + g + 3 * h, [g, h])
-    >>> found = certify(Program(f, ((m, M),), ((g, n), (h, n))), {n: 1000, M: 500})
-    >>> found.gap < 1e-6, round(float(found.least), 3)
+    >>> found = certify(PowerProgram(f, ((m, M),), ((g, n), (h, n))), {n: 1000, M: 500})
+    >>> found.gap < 1e-6, round(float(found.lower), 3)
     (True, 100.093)
     """
     at = {v: Fraction(size) for v, size in sizes.items()}
@@ -190,7 +192,7 @@ def certify(program: Program, sizes: Mapping[Symbol, int | Fraction]) -> Bracket
     tiles = _feasible(plain, point)
     if tiles is None:
         return None
-    bracket = Bracket(dual, at, dual.lower_at(at), _most(plain.transfers, tiles, {}), tiles)
+    bracket = DualityGap(dual, at, dual.lower_at(at), _upper_bound(plain.transfers, tiles, {}), tiles)
     check_bracket(bracket)
     return bracket
 
@@ -205,24 +207,24 @@ def _fraction(expression: Expr, sizes: Mapping[Symbol, int | Fraction]) -> Fract
     return Fraction(int(value.p), int(value.q))
 
 
-def _rooms(program: Program, sizes: Mapping[Symbol, int | Fraction]) -> None:
+def _rooms(program: PowerProgram, sizes: Mapping[Symbol, int | Fraction]) -> None:
     for memory, capacity in program.memory:
         if memory.varying and _fraction(capacity - memory.constant, sizes) <= 0:
             raise CertificateError(f"{capacity} leaves no room for tiles")
 
 
-def _numeric(program: Program, sizes: Mapping[Symbol, Fraction]) -> Program:
+def _numeric(program: PowerProgram, sizes: Mapping[Symbol, Fraction]) -> PowerProgram:
     """The same program with numbers for sizes; terms are not merged and keep their order."""
 
     def at(p: Posynomial) -> Posynomial:
-        return Posynomial(tuple(Term(number(_fraction(t.coefficient, sizes)), t.powers) for t in p.terms))
+        return Posynomial(tuple(PosynomialTerm(number(_fraction(t.coefficient, sizes)), t.powers) for t in p.terms))
 
     ends = tuple((v, None if end is None else number(_fraction(end, sizes))) for v, end in program.tiles)
     memory = tuple((at(m), number(_fraction(capacity, sizes))) for m, capacity in program.memory)
-    return Program(at(program.transfers), memory, ends)
+    return PowerProgram(at(program.transfers), memory, ends)
 
 
-def _most(p: Posynomial, tiles: Mapping[Symbol, Fraction], sizes: Mapping[Symbol, int | Fraction]) -> Fraction:
+def _upper_bound(p: Posynomial, tiles: Mapping[Symbol, Fraction], sizes: Mapping[Symbol, int | Fraction]) -> Fraction:
     """A rational upper bound of the posynomial."""
     total = Fraction(0)
     for term in p.terms:
@@ -238,7 +240,7 @@ _Weights: TypeAlias = tuple[
 ]
 
 
-def _weights(program: Program) -> tuple[_Weights, list[float]] | None:
+def _weights(program: PowerProgram) -> tuple[_Weights, list[float]] | None:
     """The dual weights at the numeric optimum, rounded so that exponents cancel exactly, and the optimal tiles."""
     import numpy as np
 
@@ -252,7 +254,7 @@ def _weights(program: Program) -> tuple[_Weights, list[float]] | None:
     limits = [(m, c) for m, c in program.memory if any(v in names for v in m.variables)]
     costs = program.transfers
 
-    def logs(terms: Sequence[Term], over: Expr = sympy.S.One) -> LogSum:
+    def logs(terms: Sequence[PosynomialTerm], over: Expr = sympy.S.One) -> LogSum:
         rows = [[float(t.exponents.get(v, 0)) for v in names] for t in terms]
         return LogSum(
             np.array(rows, dtype=float).reshape(len(terms), len(names)),
@@ -289,10 +291,10 @@ def _weights(program: Program) -> tuple[_Weights, list[float]] | None:
         values = dict(zip(names, getattr(found, side), strict=True)) if found is not None else {}
         rough += [float(values.get(v, 0.0)) / part for v, _ in program.tiles]
     exact = _balanced(program, rough, 10**9)
-    return _parted(program, exact), [math.exp(point.get(v, 0.0)) for v, _ in program.tiles]
+    return _split_weights(program, exact), [math.exp(point.get(v, 0.0)) for v, _ in program.tiles]
 
 
-def _parted(program: Program, weights: Sequence[Fraction]) -> _Weights:
+def _split_weights(program: PowerProgram, weights: Sequence[Fraction]) -> _Weights:
     """A flat list of weights as those of transfers, of each memory, and of the upper and lower bounds of tiles."""
     left = iter(weights)
 
@@ -304,7 +306,7 @@ def _parted(program: Program, weights: Sequence[Fraction]) -> _Weights:
     return transfers, memory, take(len(program.tiles)), take(len(program.tiles))
 
 
-def _balanced(program: Program, rough: Sequence[float], grain: int) -> list[Fraction]:
+def _balanced(program: PowerProgram, rough: Sequence[float], grain: int) -> list[Fraction]:
     """Exact weights near rough ones, which sum to one over transfers and cancel the exponents of each tile.
 
     The weights are multiples of `1 / grain`; the largest are solved for instead, so that the equations hold exactly.
@@ -340,13 +342,13 @@ def _balanced(program: Program, rough: Sequence[float], grain: int) -> list[Frac
     return [weights.get(i, Fraction(0)) for i in range(len(columns))]
 
 
-def _feasible(program: Program, point: Sequence[float]) -> dict[Symbol, Fraction] | None:
+def _feasible(program: PowerProgram, point: Sequence[float]) -> dict[Symbol, Fraction] | None:
     """An exactly feasible point near the given one: moved towards one where rounding has made it exceed a memory."""
     for shrink in (0.0, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6):
         tiles = {}
         for (v, end), size in zip(program.tiles, point, strict=True):
             near = Fraction(1 + (size - 1) * (1 - shrink))
             tiles[v] = max(Fraction(1), near if end is None else min(near, Fraction(int(end.p), int(end.q))))
-        if all(_most(m, tiles, {}) <= _fraction(capacity, {}) for m, capacity in program.memory):
+        if all(_upper_bound(m, tiles, {}) <= _fraction(capacity, {}) for m, capacity in program.memory):
             return tiles
     return None

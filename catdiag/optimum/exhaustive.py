@@ -9,7 +9,7 @@ same number of groups the smallest is therefore enough: `2·√n` candidates for
 >>> from catdiag.category.diagram import of_box
 >>> from catdiag.category.types import ArrayType, Axis
 >>> dot = io(of_box(einsum_box([ArrayType((Axis("a"),)), ArrayType((Axis("a"),))], [])))
->>> least(dot.account, {"a": 8}, 17).transfers, least(dot.account, {"a": 8}, 16) is None
+>>> exhaustive_optimum(dot.account, {"a": 8}, 17).transfers, exhaustive_optimum(dot.account, {"a": 8}, 16) is None
 (17, True)
 """
 
@@ -21,18 +21,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.schedule.kernel_analysis import Account
-from catdiag.schedule.liveness import LEVEL, REGISTERS, Kernel, Transfer
+from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, Transfer
 from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, require
 
 if TYPE_CHECKING:
-    from catdiag.schedule.access_region import Side
+    from catdiag.schedule.access_region import AccessRange
 
 _POINTS = 1 << 21
 
 
 @dataclass(frozen=True)
-class Least:
+class ExhaustiveOptimum:
     """The least transfers, their memory, and the tiles (by symbol); transfers and memory in the unit of the account.
 
     Stream blocks are 1. `exhaustive` says whether all tiles were tried, so that none moves less. Of several that move
@@ -45,7 +45,7 @@ class Least:
     exhaustive: bool
 
 
-def least(account: Account, sizes: Mapping[str, int], capacity: int) -> Least | None:
+def exhaustive_optimum(account: Account, sizes: Mapping[str, int], capacity: int) -> ExhaustiveOptimum | None:
     """The least exact transfers of an account at these sizes with memory at most `capacity`; None where nothing fits.
 
     Raises CatdiagError for sizes that are missing, a split loop, a loop that skips blocks, access regions that reach
@@ -57,15 +57,17 @@ def least(account: Account, sizes: Mapping[str, int], capacity: int) -> Least | 
     require(isinstance(account, Account), "the account", account, "the .account of what .io() gives")
     argument_checks.numbers(sizes)
     argument_checks.positive(capacity, "the capacity")
-    if any(kernel.extents for kernel in account.kernels) or not all(side.whole for _, side in _sides(account)):
+    if any(kernel.loop_bounds for kernel in account.kernels) or not all(
+        side.is_interior for _, side in _overlapping_ranges(account)
+    ):
         account.runs_all("the tiles that are best whole are sought for loops that run all")
-    if account.parted is not None:
+    if account.split_loop is not None:
         raise CatdiagError("the least transfers of a split loop depend on the number of parts: use .fit()")
-    if any(kernel.moments[REGISTERS] for kernel in account.kernels):
+    if any(kernel.points[REGISTERS] for kernel in account.kernels):
         raise CatdiagError("accumulators in registers have a capacity of their own: ask with accumulators='level'")
     if missing := [s for s in account.sizes if s not in sizes]:
         raise CatdiagError(f"no size was given for {', '.join(missing)}: give one for each axis")
-    if any(transfer.turns for kernel in account.kernels for transfer in kernel.transfers):
+    if any(transfer.loop_nest for kernel in account.kernels for transfer in kernel.transfers):
         raise CatdiagError(
             "a loop inside a loop reloads arrays in every iteration: expected loops without such loads, because the "
             "lengths of their blocks are not searched"
@@ -92,7 +94,7 @@ def least(account: Account, sizes: Mapping[str, int], capacity: int) -> Least | 
     tiles = {t: int(values[t][place]) for t in lists}
     at = {**values, **tiles}
     held, moved = _totals(account, at)
-    return Least(int(moved[0]), int(held[0]), tiles, exhaustive)
+    return ExhaustiveOptimum(int(moved[0]), int(held[0]), tiles, exhaustive)
 
 
 def tile_sizes(n: int) -> list[int]:
@@ -111,26 +113,26 @@ def _totals(account: Account, values: Mapping[str, Any]) -> tuple[Any, Any]:
 
     held, moved = np.zeros(1), np.zeros(1, dtype=object if all(isinstance(v, int) for v in values.values()) else float)
     for kernel in account.kernels:
-        for moment in kernel.moments[LEVEL]:
+        for moment in kernel.points[LEVEL]:
             held = np.maximum(held, moment.total.value(values))
         for transfer in kernel.transfers:
-            if transfer.window:
+            if transfer.region:
                 moved = moved + _overlapping(transfer, kernel, values)
                 continue
-            amount = transfer.amount.value(values)
-            for tile in transfer.again:
+            amount = transfer.size.value(values)
+            for tile in transfer.reload_axes:
                 amount = amount * -(-kernel.tiles[tile].value(values) // values[tile])
             moved = moved + amount
     return held, moved
 
 
-def _sides(account: Account) -> Iterator[tuple[str, Side]]:
+def _overlapping_ranges(account: Account) -> Iterator[tuple[str, AccessRange]]:
     for kernel in account.kernels:
         for transfer in kernel.transfers:
-            yield from ((transfer.array, side) for side in transfer.window)
+            yield from ((transfer.array, side) for side in transfer.region)
 
 
-def _overlapping(transfer: Transfer, kernel: Kernel, values: Mapping[str, Any]) -> Any:
+def _overlapping(transfer: Transfer, kernel: LoweredKernel, values: Mapping[str, Any]) -> Any:
     """The loads of an array whose access regions overlap (halo): the loads of one group, summed over all groups."""
     ranges = {**kernel.tiles, **dict(transfer.loops)}
     total: Any = 0

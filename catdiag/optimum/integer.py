@@ -29,23 +29,23 @@ _Formula: TypeAlias = Callable[[Sequence[Range]], Range]
 
 
 @dataclass(frozen=True)
-class Whole:
+class IntegerOptimum:
     """The exact transfers at integer `tiles`, in the unit of the formula.
 
-    No allowed tiles move less than `least`; `proved` says whether that equals `transfers`. `relaxed`, where given, is a
-    lower bound over real tiles.
+    No allowed tiles move less than `lower_bound`; `proved` says whether that equals `transfers`. `relaxed`, where
+    given, is a lower bound over real tiles.
     """
 
     transfers: Number
     tiles: Mapping[Symbol, int]
     memory: tuple[Number, ...]
-    least: Number
+    lower_bound: Number
     relaxed: Fraction | None = None
 
     @property
     def proved(self) -> bool:
         """Whether these are the best integer tiles, and not only the best found."""
-        return self.least >= self.transfers
+        return self.lower_bound >= self.transfers
 
     @property
     def gap(self) -> float | None:
@@ -54,12 +54,14 @@ class Whole:
 
     def __str__(self) -> str:
         at = ", ".join(f"{tile} = {size}" for tile, size in self.tiles.items())
-        how = "the least of all integer tiles" if self.proved else f"best found; none moves less than {self.least}"
+        how = (
+            "the least of all integer tiles" if self.proved else f"best found; none moves less than {self.lower_bound}"
+        )
         over = "" if self.gap is None else f", {100 * self.gap:.2g} % above real tiles"
         return f"{self.transfers} at {at} ({how}{over})"
 
 
-def whole(
+def integer_optimum(
     transfers: Expr,
     memory: Sequence[tuple[Expr, Expr | int]],
     bounds: Mapping[Symbol, Expr | int],
@@ -69,7 +71,7 @@ def whole(
     divisors: bool = False,
     relaxed: Fraction | None = None,
     boxes: int = _BOXES,
-) -> Whole | None:
+) -> IntegerOptimum | None:
     """The least `transfers` over integer tiles from one to their `bounds` with each memory at most its capacity.
 
     `transfers` may have ceilings and floors; every other symbol must have a size. `multiples` gives what a tile must be
@@ -81,7 +83,7 @@ def whole(
 
     >>> a, b, c, g, h, M = sympy.symbols("a b c g h M", positive=True)
     >>> moved = a * b * sympy.ceiling(c / h) + b * c * sympy.ceiling(a / g) + a * c
-    >>> found = whole(moved, [(g * h + g + h, M)], {g: a, h: c}, {a: 512, b: 512, c: 512, M: 4096})
+    >>> found = integer_optimum(moved, [(g * h + g + h, M)], {g: a, h: c}, {a: 512, b: 512, c: 512, M: 4096})
     >>> found.transfers, found.tiles, found.proved
     (4718592, {g: 74, h: 52}, True)
     """
@@ -111,7 +113,7 @@ def whole(
     kept = tuple(room(at_point)[0] for room in rooms[: len(memory)])
     capacities = [int(sympy.sympify(c).subs(at)) for _, c in memory]
     holds = tuple(room + capacity for room, capacity in zip(kept, capacities, strict=True))
-    return Whole(value, dict(zip(tiles, point, strict=True)), holds, least, relaxed)
+    return IntegerOptimum(value, dict(zip(tiles, point, strict=True)), holds, least, relaxed)
 
 
 def _outermost(tile: Symbol, ends: Mapping[Symbol, Expr]) -> int:

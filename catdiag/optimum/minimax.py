@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 import sympy
 from sympy import Expr, Symbol
 
-from catdiag.optimum.optimality_certificate import Program
-from catdiag.optimum.posynomial import Posynomial, Term, collect, power, powers, times
+from catdiag.optimum.optimality_certificate import PowerProgram
+from catdiag.optimum.posynomial import Posynomial, PosynomialTerm, collect, power, powers, times
 from catdiag.util.errors import FormulaError
 
 NAME = "slowest"
 """The name of the unknown among the tiles; underscores are added where a size has that name."""
 
 
-def slowest(edges: Sequence[Posynomial], rest: Program, bounds: Mapping[Symbol, Expr]) -> Program:
+def minimax(edges: Sequence[Posynomial], rest: PowerProgram, bounds: Mapping[Symbol, Expr]) -> PowerProgram:
     """`rest` with the largest of `edges` as its transfers.
 
     `bounds` gives the upper bound of each tile, which may be another tile. Raises FormulaError where no edge has a
@@ -28,13 +28,13 @@ def slowest(edges: Sequence[Posynomial], rest: Program, bounds: Mapping[Symbol, 
 
     >>> from catdiag.optimum.posynomial import posynomial
     >>> n, g, M = sympy.symbols("n g M", positive=True)
-    >>> rest = Program(Posynomial(()), ((posynomial(g, [g]), M),), ((g, n),))
-    >>> found = slowest([posynomial(n**2 / g, [g]), posynomial(3 * n, [g])], rest, {g: n})
+    >>> rest = PowerProgram(Posynomial(()), ((posynomial(g, [g]), M),), ((g, n),))
+    >>> found = minimax([posynomial(n**2 / g, [g]), posynomial(3 * n, [g])], rest, {g: n})
     >>> found.transfers.expr, [memory.expr for memory, _ in found.memory]
     (n*slowest, [g, n/(g*slowest), 3/slowest])
     """
     whole = {v: _outermost(v, bounds) for v, _ in rest.tiles}
-    units = [u for edge in edges if (u := _least(edge, whole)) != 0]
+    units = [u for edge in edges if (u := _lower_bound(edge, whole)) != 0]
     if not units:
         raise FormulaError("no edge has a lower bound above zero: give the bounds of tiles")
     unit, name = units[0], NAME
@@ -43,10 +43,12 @@ def slowest(edges: Sequence[Posynomial], rest: Program, bounds: Mapping[Symbol, 
     most = Symbol(name, positive=True)
     limits = []
     for edge in edges:
-        terms = (Term(t.coefficient / unit, times((t.powers, 1), (powers({most: 1}), -1))) for t in edge.terms)
+        terms = (
+            PosynomialTerm(t.coefficient / unit, times((t.powers, 1), (powers({most: 1}), -1))) for t in edge.terms
+        )
         limits.append((collect(terms), sympy.S.One))
-    objective = Posynomial((Term(unit, powers({most: 1})),))
-    return Program(objective, (*rest.memory, *limits), (*rest.tiles, (most, None)))
+    objective = Posynomial((PosynomialTerm(unit, powers({most: 1})),))
+    return PowerProgram(objective, (*rest.memory, *limits), (*rest.tiles, (most, None)))
 
 
 def _outermost(tile: Symbol, bounds: Mapping[Symbol, Expr]) -> Expr | None:
@@ -59,7 +61,7 @@ def _outermost(tile: Symbol, bounds: Mapping[Symbol, Expr]) -> Expr | None:
     return end
 
 
-def _least(edge: Posynomial, whole: Mapping[Symbol, Expr | None]) -> Expr:
+def _lower_bound(edge: Posynomial, whole: Mapping[Symbol, Expr | None]) -> Expr:
     """A lower bound of an edge's transfers: each term at the tiles that minimize it."""
     total = sympy.S.Zero
     for term in edge.terms:

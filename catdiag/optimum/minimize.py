@@ -27,8 +27,8 @@ from sympy.core.relational import Relational
 
 from catdiag.optimum.closed_form import by_root, by_shift, by_weights, exponents_of, nothing_left
 from catdiag.optimum.dual_bound import certify
-from catdiag.optimum.minimax import slowest as at_once
-from catdiag.optimum.optimality_certificate import Program
+from catdiag.optimum.minimax import minimax as at_once
+from catdiag.optimum.optimality_certificate import PowerProgram
 from catdiag.optimum.posynomial import (
     Absorb,
     Certificate,
@@ -37,10 +37,10 @@ from catdiag.optimum.posynomial import (
     Fill,
     Monotone,
     Posynomial,
+    PosynomialTerm,
     Powers,
     Problem,
     Shifted,
-    Term,
     check_certificate,
     collect,
     dominates,
@@ -58,10 +58,10 @@ from catdiag.util.display import AsHTML
 from catdiag.util.errors import FormulaError
 
 if TYPE_CHECKING:
-    from catdiag.optimum.dual_bound import Bracket
+    from catdiag.optimum.dual_bound import DualityGap
     from catdiag.optimum.regimes import Regimes
 
-__all__ = ["Optimum", "branches", "check_certificate", "leading_order", "minimise"]
+__all__ = ["Optimum", "branches", "check_certificate", "leading_order", "minimize"]
 
 CAPACITY = Symbol("M", positive=True)
 _LONG = 60
@@ -92,8 +92,8 @@ class Optimum(AsHTML):
     certificate: Certificate | None
     leading_certificate: Certificate | None
     reason: str = ""
-    program: Program | None = field(default=None, repr=False, compare=False)
-    leading_program: Program | None = field(default=None, repr=False, compare=False)
+    program: PowerProgram | None = field(default=None, repr=False, compare=False)
+    leading_program: PowerProgram | None = field(default=None, repr=False, compare=False)
     unit: str = field(default="", compare=False)
 
     @cached_property
@@ -123,7 +123,7 @@ class Optimum(AsHTML):
         """The leading order as a `Piecewise` over `leading_regimes`."""
         return self.leading_regimes.piecewise
 
-    def bracket(self, sizes: Mapping[str, int] | Mapping[Symbol, int | Fraction]) -> Bracket | None:
+    def bracket(self, sizes: Mapping[str, int] | Mapping[Symbol, int | Fraction]) -> DualityGap | None:
         """The exact optimum at sizes (of axes, stream blocks, and the capacity), with or without a closed form.
 
         It is given between a lower bound and a feasible point, both checked in exact arithmetic. Its `dual.bound` is a
@@ -168,7 +168,7 @@ class Optimum(AsHTML):
         return "\n".join(lines + ([self.reason] if self.reason else []))
 
 
-def _regimes(program: Program | None) -> Regimes:
+def _regimes(program: PowerProgram | None) -> Regimes:
     from catdiag.optimum.regimes import regimes
 
     if program is None:
@@ -176,7 +176,7 @@ def _regimes(program: Program | None) -> Regimes:
     return regimes(program)
 
 
-def minimise(
+def minimize(
     transfers: Expr | Sequence[tuple[Expr, Expr]],
     memory: Expr | Sequence[tuple[Expr, Expr]],
     groups: Sequence[Symbol],
@@ -184,7 +184,7 @@ def minimise(
     capacity: Expr = CAPACITY,
     bounds: Mapping[Symbol, Expr] = _UNBOUNDED,
     *,
-    slowest: bool = False,
+    minimax: bool = False,
 ) -> Optimum:
     """The least `transfers` over the tile sizes `groups` with `memory` at most `capacity`.
 
@@ -193,7 +193,7 @@ def minimise(
     symbols. `bounds` gives the axis that a tile is at most. Every symbol must be declared positive.
 
     Several edges: `transfers` as pairs of a weight (the cost per unit, for example the inverse of a bandwidth) and a
-    formula; the weighted transfers are added, or with `slowest` the largest counts (edges that work at the same time).
+    formula; the weighted transfers are added, or with `minimax` the largest counts (edges that work at the same time).
     Several memories: `memory` as pairs of the allocated amount and its capacity. The bound of a tile may be another
     tile that contains it. In these cases there is no single `exact` and `leading` form, but there are `regimes` and
     `bracket`.
@@ -201,7 +201,7 @@ def minimise(
     Raises FormulaError where the input is of another form.
 
     Several edges: `transfers` as pairs of a weight (the cost of a unit: one over a bandwidth, say) and what crosses,
-    which are added; with `slowest`, the greatest of them counts (edges that work at the same time). Several
+    which are added; with `minimax`, the greatest of them counts (edges that work at the same time). Several
     memories: `memory` as pairs of what is held and its capacity. The bound of a tile may be another tile, which it is
     cut from. Then there is no single `exact` and `leading` form, but there are `regimes` and `bracket`.
     """
@@ -221,15 +221,15 @@ def minimise(
     resident = [(posynomial(branch, groups), limit) for amount, limit in held for branch in branches(amount)]
     nested = [(posynomial(v / bound, groups), sympy.S.One) for v, bound in inner.items()]
     stated, range_of = tuple(limits.items()), tuple((v, limits.get(v)) for v in groups)
-    whole = Program(cost, (*resident, *nested), range_of)
-    if slowest and len(edges) > 1:
+    whole = PowerProgram(cost, (*resident, *nested), range_of)
+    if minimax and len(edges) > 1:
         whole = at_once([posynomial(w * h, groups) for w, h in edges], whole, {**limits, **inner})
         return Optimum(None, None, {}, {}, (), (), None, None, "the slowest of several edges: see the regimes", whole)
     moving = transfers.free_symbols & set(streams)
     if nested or len({limit for _, limit in resident}) > 1:
         growing = {v for term in cost.varying for v, e in term.powers if e < 0}
         kept = [(leading_order(p, streams, growing), limit) for p, limit in resident]
-        main = Program(cost, (*((p, limit) for p, limit in kept if p.terms), *nested), range_of)
+        main = PowerProgram(cost, (*((p, limit) for p, limit in kept if p.terms), *nested), range_of)
         why = "several memories or tiles within tiles: see the regimes"
         return Optimum(None, None, {}, {}, (), (), None, None, why, whole, None if moving else main)
     return _one_memory(cost, [p for p, _ in resident], capacity, stated, groups, streams, whole, moving)
@@ -267,14 +267,14 @@ def _one_memory(
     stated: tuple[tuple[Symbol, Expr], ...],
     groups: Sequence[Symbol],
     streams: Sequence[Symbol],
-    whole: Program,
+    whole: PowerProgram,
     moving: Collection[Symbol],
 ) -> Optimum:
     """The closed forms with tiles inside their range under one memory, exact and at leading order."""
     exact, why = _attempt(Problem(cost, tuple(resident), capacity, stated), groups)
     reasons = [f"no exact form: {why}"] if exact is None else []
     leading: Certificate | None = None
-    main: Program | None = None
+    main: PowerProgram | None = None
     if moving:
         why = f"transfers depend on the stream block {', '.join(map(str, moving))}"
     else:
@@ -363,7 +363,7 @@ def leading_order(memory: Posynomial, streams: Sequence[Symbol], growing: Collec
         return False
 
     return collect(
-        Term(monomial, original)
+        PosynomialTerm(monomial, original)
         for effective, same in parts.items()
         for monomial, original in same
         if not negligible(monomial, effective)
@@ -376,7 +376,7 @@ def _fastest(transfers: Posynomial, growing: Collection[Symbol]) -> Posynomial:
     A term is dropped if its ratio to another decreases with growing tiles and increases with no tile.
     """
 
-    def falls(term: Term, other: Term) -> bool:
+    def falls(term: PosynomialTerm, other: PosynomialTerm) -> bool:
         gap = times((term.powers, 1), (other.powers, -1))
         return bool(other.powers and gap) and all(e < 0 and v in growing for v, e in gap)
 

@@ -1,11 +1,11 @@
 """Optima at which some tiles are at their axis or at one, as stationary points, and the checker of their certificates.
 
-A `Program` asks for the least `transfers` over real tiles from one to their bounds, each memory at most its capacity.
-In the logarithms of tiles it is convex (Boyd, Kim, Vandenberghe, Hassibi, *A tutorial on geometric programming*, 2007,
-section 2.5), so that a feasible point with multipliers of the right signs is the optimum (Karush, Kuhn, Tucker). A
-`Stationary` states such a point by formulas. `check_stationary` replays the equations as identities of algebraic
-functions, independently of where the point came from, and returns the inequalities. The sizes for which these hold are
-the regime in which the point is the optimum.
+A `PowerProgram` asks for the least `transfers` over real tiles from one to their bounds, each memory at most its
+capacity. In the logarithms of tiles it is convex (Boyd, Kim, Vandenberghe, Hassibi, *A tutorial on geometric
+programming*, 2007, section 2.5), so that a feasible point with multipliers of the right signs is the optimum (Karush,
+Kuhn, Tucker). A `Stationary` states such a point by formulas. `check_stationary` replays the equations as identities of
+algebraic functions, independently of where the point came from, and returns the inequalities. The sizes for which these
+hold are the regime in which the point is the optimum.
 
 Let `D_i p` be the sum of the terms of `p`, each times its exponent of tile `i` (the derivative in the logarithm), and
 `R_i = D_i transfers + sum_k multiplier_k * D_i memory_k`. The conditions are `R_i = 0` for a free tile, `R_i >= 0` for
@@ -27,8 +27,8 @@ from sympy.core.relational import Relational
 from catdiag.optimum.posynomial import (
     CertificateError,
     Posynomial,
+    PosynomialTerm,
     Powers,
-    Term,
     Tiles,
     collect,
     combination,
@@ -47,7 +47,7 @@ ONE, BOUND, FREE = "one", "bound", "free"
 
 
 @dataclass(frozen=True)
-class Program:
+class PowerProgram:
     """Minimizes `transfers` with each memory at most its capacity, over real tiles from one to their bounds.
 
     `tiles` lists all of them, each with its bound, or `None` where it has none.
@@ -58,7 +58,7 @@ class Program:
     tiles: tuple[tuple[Symbol, Expr | None], ...]
 
     @property
-    def terms(self) -> tuple[Term, ...]:
+    def terms(self) -> tuple[PosynomialTerm, ...]:
         """All terms, of transfers and of each memory."""
         return tuple(t for p in (self.transfers, *(m for m, _ in self.memory)) for t in p.terms)
 
@@ -74,12 +74,12 @@ class Program:
 class Coordinate:
     """One unknown: a tile, or a product of powers of tiles of which only the product matters.
 
-    It ranges from one to `bound` (`None`: unbounded), and is at one of these ends, or free (`held`).
+    It ranges from one to `bound` (`None`: unbounded), and is at one of these ends, or free (`status`).
     """
 
     monomial: Powers
     bound: Expr | None
-    held: str
+    status: str
     size: Expr
 
 
@@ -91,7 +91,7 @@ class Stationary:
     their order: zero for one that is not full.
     """
 
-    program: Program
+    program: PowerProgram
     coordinates: tuple[Coordinate, ...]
     multipliers: tuple[Expr, ...]
     value: Expr
@@ -107,7 +107,7 @@ class Stationary:
         return tuple(k for k, multiplier in enumerate(self.multipliers) if multiplier != 0)
 
 
-def ranges(program: Program, monomials: Sequence[Powers]) -> list[Expr | None]:
+def ranges(program: PowerProgram, monomials: Sequence[Powers]) -> list[Expr | None]:
     """The upper bounds of monomials with disjoint tiles and positive exponents.
 
     Each monomial takes every value from one to the product of its tiles' bounds, independently of the others. Raises
@@ -137,17 +137,17 @@ def derivative(p: Posynomial, monomials: Sequence[Powers], at: int) -> Posynomia
         if steps is None:
             raise CertificateError(f"{term.expr} is no product of powers of the coordinates")
         if steps[at]:
-            found.append(Term(term.coefficient * number(steps[at]), term.powers))
+            found.append(PosynomialTerm(term.coefficient * number(steps[at]), term.powers))
     return Posynomial(tuple(found))
 
 
-def rooms(certificate: Stationary) -> dict[Expr, Expr]:
+def residual_capacity(certificate: Stationary) -> dict[Expr, Expr]:
     """For each full memory whose capacity is a symbol: the part that free tiles do not change, plus a positive symbol.
 
     Substituting this for the capacity is valid wherever the tiles are positive, and lets roots be simplified.
     """
     put: dict[Expr, Expr] = {}
-    fixed = {v for c in certificate.coordinates if c.held != FREE for v, _ in c.monomial}
+    fixed = {v for c in certificate.coordinates if c.status != FREE for v, _ in c.monomial}
     for k in certificate.full:
         memory, capacity = certificate.program.memory[k]
         if capacity.is_Symbol and capacity not in put:
@@ -169,11 +169,11 @@ def check_stationary(certificate: Stationary) -> tuple[Relational, ...]:
     for c, bound in zip(coordinates, ranges(program, monomials), strict=True):
         if c.bound != bound:
             raise CertificateError(f"{c.monomial} has the bound {bound}, and the certificate says {c.bound}")
-        if (c.held == ONE and c.size != 1) or (c.held == BOUND and (bound is None or c.size != bound)):
-            raise CertificateError(f"{c.monomial} is held at its {c.held}, and its size is {c.size}")
-        if c.held not in (ONE, BOUND, FREE):
-            raise CertificateError(f"{c.monomial} is {c.held!r}: expected {ONE!r}, {BOUND!r} or {FREE!r}")
-    tiles, put = certificate.tiles, rooms(certificate)
+        if (c.status == ONE and c.size != 1) or (c.status == BOUND and (bound is None or c.size != bound)):
+            raise CertificateError(f"{c.monomial} is held at its {c.status}, and its size is {c.size}")
+        if c.status not in (ONE, BOUND, FREE):
+            raise CertificateError(f"{c.monomial} is {c.status!r}: expected {ONE!r}, {BOUND!r} or {FREE!r}")
+    tiles, put = certificate.tiles, residual_capacity(certificate)
     # Simplified once, with the room of full memories as positive symbols, which are substituted back at the end.
     back = {name: capacity - (whole - name) for capacity, whole in put.items() for name in whole.atoms(sympy.Dummy)}
 
@@ -202,14 +202,14 @@ def check_stationary(certificate: Stationary) -> tuple[Relational, ...]:
         for k in certificate.full:
             inner = value_at(derivative(program.memory[k][0], monomials, i), tiles)
             slope += certificate.multipliers[k] * inner
-        if c.held == FREE:
+        if c.status == FREE:
             same(slope, sympy.S.Zero, f"the derivative in {c.monomial}")
             needed += [sympy.Ge(base, 0) for base in radicands(c.size)]
             needed.append(sympy.Ge(c.size, 1))
             if c.bound is not None:
                 needed.append(sympy.Le(c.size, c.bound))
         else:
-            needed.append(at_least_zero((slope if c.held == ONE else -slope).subs(put), back))
+            needed.append(at_least_zero((slope if c.status == ONE else -slope).subs(put), back))
     return tuple(dict.fromkeys(n for n in needed if n != sympy.true))
 
 
@@ -259,7 +259,7 @@ def _factors(expression: Expr) -> Iterator[tuple[Expr, int]]:
         yield from ((piece, count * int(exponent)) for piece, count in [(constant, 1), *factors])
 
 
-def coordinates_of(program: Program) -> list[Powers]:
+def coordinates_of(program: PowerProgram) -> list[Powers]:
     """The coordinates: monomials of tiles that have proportional exponents in every term, in order of the tiles.
 
     Of such tiles only the product of powers matters.
@@ -290,5 +290,5 @@ def reduced_to(p: Posynomial, fixed: Tiles, names: Sequence[tuple[Powers, Symbol
             raise CertificateError(f"{term.expr} is no product of powers of the coordinates")
         sizes = (power(size, e) for (_, size), e in zip(fixed, steps, strict=False))
         left = powers({name: e for (_, name), e in zip(names, steps[len(fixed) :], strict=True)})
-        found.append(Term(sympy.Mul(term.coefficient, *sizes), left))
+        found.append(PosynomialTerm(sympy.Mul(term.coefficient, *sizes), left))
     return collect(found)

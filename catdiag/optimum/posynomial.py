@@ -63,7 +63,7 @@ def power(base: Expr, exponent: Fraction | int) -> Expr:
 
 
 @dataclass(frozen=True)
-class Term:
+class PosynomialTerm:
     """One monomial of a posynomial: its coefficient (free of tiles) and its powers of tiles."""
 
     coefficient: Expr
@@ -84,7 +84,7 @@ class Term:
 class Posynomial:
     """A sum of terms; `collect` merges terms with the same powers."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[PosynomialTerm, ...]
 
     @property
     def constant(self) -> Expr:
@@ -92,7 +92,7 @@ class Posynomial:
         return sympy.Add(*(t.coefficient for t in self.terms if not t.powers))
 
     @property
-    def varying(self) -> tuple[Term, ...]:
+    def varying(self) -> tuple[PosynomialTerm, ...]:
         """The terms that depend on a tile."""
         return tuple(t for t in self.terms if t.powers)
 
@@ -107,7 +107,7 @@ class Posynomial:
         return sympy.Add(*(t.expr for t in self.terms))
 
 
-def collect(terms: Iterable[Term]) -> Posynomial:
+def collect(terms: Iterable[PosynomialTerm]) -> Posynomial:
     """Merges terms with the same powers.
 
     Unmerged, `2*d*g` and `3*g` would be two monomials, and the degree of difficulty of the dual needlessly higher.
@@ -116,7 +116,7 @@ def collect(terms: Iterable[Term]) -> Posynomial:
     merged: dict[Powers, Expr] = {}
     for term in terms:
         merged[term.powers] = merged.get(term.powers, sympy.Integer(0)) + term.coefficient
-    kept = [Term(sympy.factor(coefficient), monomial) for monomial, coefficient in merged.items()]
+    kept = [PosynomialTerm(sympy.factor(coefficient), monomial) for monomial, coefficient in merged.items()]
     for term in kept:
         if term.coefficient.is_negative:
             raise FormulaError(f"the coefficient {term.coefficient} is negative: not a posynomial")
@@ -139,7 +139,7 @@ def posynomial(expression: Expr, variables: Sequence[Symbol]) -> Posynomial:
             if base not in variables or not exponent.is_Rational:
                 raise FormulaError(f"{summand} is not a monomial in {', '.join(map(str, variables))}: {factor}")
             exponents[base] = exponents.get(base, Fraction(0)) + Fraction(int(exponent.p), int(exponent.q))
-        terms.append(Term(coefficient, powers(exponents)))
+        terms.append(PosynomialTerm(coefficient, powers(exponents)))
     return collect(terms)
 
 
@@ -360,7 +360,7 @@ def reduce(problem: Problem, step: Absorb | Fill | Drop) -> Problem:
 def _set(p: Posynomial, variable: Symbol, size: Expr) -> Posynomial:
     sizes = [power(size, term.exponents.get(variable, 0)) for term in p.terms]
     rests = [tuple(pair for pair in term.powers if pair[0] != variable) for term in p.terms]
-    return collect(Term(t.coefficient * e, rest) for t, e, rest in zip(p.terms, sizes, rests, strict=True))
+    return collect(PosynomialTerm(t.coefficient * e, rest) for t, e, rest in zip(p.terms, sizes, rests, strict=True))
 
 
 def _same(left: Expr, right: Expr, what: str, problem: Problem, branch: Posynomial = Posynomial(())) -> None:
@@ -370,7 +370,7 @@ def _same(left: Expr, right: Expr, what: str, problem: Problem, branch: Posynomi
         raise CertificateError(f"{what}: {left} is not shown to equal {right}")
 
 
-def reduced(certificate: Certificate) -> Problem:
+def reduced_problem(certificate: Certificate) -> Problem:
     """The problem of a certificate after its reductions, each of them checked."""
     problem = certificate.problem
     for step in certificate.reductions:
@@ -380,7 +380,7 @@ def reduced(certificate: Certificate) -> Problem:
 
 def check_certificate(certificate: Certificate) -> bool:
     """`True` where a certificate shows its claim under `requirements`; raises `CertificateError` otherwise."""
-    problem, proof, bounds = reduced(certificate), certificate.proof, dict(certificate.problem.bounds)
+    problem, proof, bounds = reduced_problem(certificate), certificate.proof, dict(certificate.problem.bounds)
     keys = [key for key, _ in certificate.tiles]
     if any(combination(keys[:i], key) is not None for i, key in enumerate(keys)):
         raise CertificateError("the size of a tile is stated twice")
@@ -499,7 +499,7 @@ def requirements(certificate: Certificate) -> tuple[sympy.core.relational.Relati
 
     Where monomials share a tile that stays free, they are those with that tile at one: sufficient conditions.
     """
-    problem, needed = reduced(certificate), []
+    problem, needed = reduced_problem(certificate), []
     for term in (t for p in (certificate.problem.transfers, *certificate.problem.memory) for t in p.terms):
         unsure = (f for f in sympy.Mul.make_args(term.coefficient) if not f.is_positive)
         needed.append(sympy.Gt(sympy.Mul(*unsure), 0))

@@ -55,14 +55,14 @@ class PowerForm:
         require(argument_checks.finite(beta), "beta", beta, "an exponent, such as Fraction(1, 2)")
         return {b: a for a, b in self.terms}.get(Fraction(beta), sympy.S.Zero)
 
-    def quantised(self, width: Expr | int | Fraction) -> PowerForm:
+    def quantized(self, width: Expr | int | Fraction) -> PowerForm:
         """The form in bytes, from one in values of `width` bytes each.
 
         `M` values are `width * M` bytes, so that each coefficient gets the factor `width**(1 + beta)` (equation 3 of
         the paper). The factor is also derived here: `width * H(M / width)`.
 
         >>> d, q, x, M, w = sympy.symbols("d q x M w", positive=True)
-        >>> power_form(4 * x * q * d**2 / M + 2 * q * d, M).quantised(w).expr
+        >>> power_form(4 * x * q * d**2 / M + 2 * q * d, M).quantized(w).expr
         2*d*q*w + 4*d**2*q*w**2*x/M
         """
         size = number(width) if isinstance(width, Fraction) else argument_checks.formula(width, "the width")
@@ -90,13 +90,13 @@ class PowerForm:
             *(argument_checks.formula(cost, "the cost of a level") * self.at(capacity) for cost, capacity in listed)
         )
 
-    def least_capacity(self, transfers: Expr | int | float) -> Expr:
+    def minimum_capacity(self, transfers: Expr | int | float) -> Expr:
         """The least capacity at which the form is at most `transfers`.
 
         Raises FormulaError unless exactly one power depends on the capacity and `transfers` is above the constant part.
 
         >>> n, M = sympy.symbols("n M", positive=True)
-        >>> power_form(2 * n**3 / sympy.sqrt(M) + n**2, M).least_capacity(2 * n**2)
+        >>> power_form(2 * n**3 / sympy.sqrt(M) + n**2, M).minimum_capacity(2 * n**2)
         4*n**2
         """
         moving = [(alpha, beta) for alpha, beta in self.terms if beta]

@@ -17,13 +17,13 @@ from sympy.core.relational import Relational
 
 from catdiag.optimum.crossover import Crossover, crossover
 from catdiag.optimum.regimes import Regimes
-from catdiag.optimum.sign_proofs import Signs
+from catdiag.optimum.sign_proofs import SignSolver
 
 FIRST, SECOND, EQUAL, EITHER = "first", "second", "equal", "either"
 
 
 @dataclass(frozen=True)
-class Piece:
+class PiecewiseBranch:
     """A formula and the conditions under which it holds; infinite where nothing fits."""
 
     value: Expr
@@ -31,7 +31,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Case:
+class ComparisonCase:
     """Sizes at which each of two schedules has one formula.
 
     `verdict` is `first` or `second` where that one never moves more (shown by z3, for all these sizes), `equal` where
@@ -57,13 +57,15 @@ class Case:
         )
 
 
-def together(kernels: Iterable[Regimes], capacity: Symbol, assumed: Sequence[Relational] = ()) -> tuple[Piece, ...]:
+def sequential(
+    kernels: Iterable[Regimes], capacity: Symbol, assumed: Sequence[Relational] = ()
+) -> tuple[PiecewiseBranch, ...]:
     """The regimes of several kernels that run one after the other: the sums of their formulas.
 
     A combination is left out where z3 shows that its conditions, with those that are `assumed`, have no solution.
     """
-    signs = Signs([capacity])
-    found = [Piece(sympy.Integer(0), ())]
+    signs = SignSolver([capacity])
+    found = [PiecewiseBranch(sympy.Integer(0), ())]
     for regimes in kernels:
         further = []
         for one in found:
@@ -71,29 +73,29 @@ def together(kernels: Iterable[Regimes], capacity: Symbol, assumed: Sequence[Rel
                 value = one.value + regime.value if regime.feasible else sympy.oo
                 conditions = _joined(one.conditions, regime.conditions)
                 if not signs.impossible([_strict(c) for c in (*assumed, *conditions)]):
-                    further.append(Piece(value, conditions))
+                    further.append(PiecewiseBranch(value, conditions))
         found = further
     return tuple(found)
 
 
 def cases(
-    first: Sequence[Piece],
-    second: Sequence[Piece],
+    first: Sequence[PiecewiseBranch],
+    second: Sequence[PiecewiseBranch],
     capacity: Symbol,
     assumed: Sequence[Relational] = (),
     long: Collection[Symbol] = (),
-) -> tuple[Case, ...]:
+) -> tuple[ComparisonCase, ...]:
     """The cases in which something fits for at least one of the two schedules.
 
     Only cases whose conditions, together with those that are `assumed`, hold on an open set of sizes are listed.
     Crossovers are taken where the sizes `long` are large.
 
     >>> a, d, M = sympy.symbols("a d M", positive=True)
-    >>> one, other = (Piece(a * d**2 / M, (M <= d**2,)),), (Piece(a * d / sympy.sqrt(M), ()),)
+    >>> one, other = (PiecewiseBranch(a * d**2 / M, (M <= d**2,)),), (PiecewiseBranch(a * d / sympy.sqrt(M), ()),)
     >>> [case.verdict for case in cases(one, other, M)]
     ['second']
     """
-    signs = Signs([capacity])
+    signs = SignSolver([capacity])
     found = []
     for one in first:
         for other in second:
@@ -104,17 +106,19 @@ def cases(
                 continue
             if sympy.oo in (one.value, other.value):
                 verdict = SECOND if one.value == sympy.oo else FIRST
-                found.append(Case(conditions, one.value, other.value, verdict))
+                found.append(ComparisonCase(conditions, one.value, other.value, verdict))
                 continue
             never_more = _never(signs, (*assumed, *conditions), sympy.Gt(one.value, other.value))
             never_less = _never(signs, (*assumed, *conditions), sympy.Lt(one.value, other.value))
             verdict = (EQUAL if never_less else FIRST) if never_more else SECOND if never_less else EITHER
             at = crossover(one.value, other.value, capacity, long) if verdict == EITHER else None
-            found.append(Case(conditions, one.value, other.value, verdict, at if at is not None and at.signs else None))
+            found.append(
+                ComparisonCase(conditions, one.value, other.value, verdict, at if at is not None and at.signs else None)
+            )
     return tuple(found)
 
 
-def _never(signs: Signs, conditions: Sequence[Relational], relation: Relational) -> bool:
+def _never(signs: SignSolver, conditions: Sequence[Relational], relation: Relational) -> bool:
     if relation in (sympy.true, sympy.false):
         return bool(relation == sympy.false)
     return signs.impossible([*conditions, relation])

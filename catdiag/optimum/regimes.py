@@ -30,7 +30,7 @@ from catdiag.optimum.optimality_certificate import (
     BOUND,
     FREE,
     Coordinate,
-    Program,
+    PowerProgram,
     Stationary,
     check_stationary,
     coordinates_of,
@@ -42,8 +42,8 @@ from catdiag.optimum.posynomial import (
     powers,
     value_at,
 )
-from catdiag.optimum.screening import Sample
-from catdiag.optimum.sign_proofs import RLIMIT, Signs
+from catdiag.optimum.screening import ScreeningSample
+from catdiag.optimum.sign_proofs import RLIMIT, SignSolver
 from catdiag.optimum.stationary_points import stationary_points
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import SizeError
@@ -67,14 +67,14 @@ class Regime:
     """The optimum where `conditions` hold.
 
     `tiles` gives the size of each tile, or of a product of powers of tiles where only that is determined. Where nothing
-    fits, `certificate` is `None`, `value` is infinite, and `least` is the smallest capacity that would suffice.
+    fits, `certificate` is `None`, `value` is infinite, and `minimum` is the smallest capacity that would suffice.
     """
 
     value: Expr
     tiles: Mapping[Expr, Expr]
     conditions: tuple[Relational, ...]
     certificate: Stationary | None
-    least: Expr | None = None
+    minimum: Expr | None = None
 
     @property
     def feasible(self) -> bool:
@@ -85,16 +85,16 @@ class Regime:
     def binding(self) -> str:
         """The constraints that bind, in words."""
         if self.certificate is None:
-            return f"nothing fits below {self.least}"
+            return f"nothing fits below {self.minimum}"
         held = [
-            f"{product(c.monomial)} {'at its axis' if c.held == BOUND else 'at 1'}"
+            f"{product(c.monomial)} {'at its axis' if c.status == BOUND else 'at 1'}"
             for c in self.certificate.coordinates
-            if c.held != FREE
+            if c.status != FREE
         ]
         full = [full_in_words(self.certificate.program, k) for k in self.certificate.full]
         return ", ".join([*full, *held]) or "nothing to choose"
 
-    def holds(self, sizes: Mapping[Symbol, object]) -> bool:
+    def contains(self, sizes: Mapping[Symbol, object]) -> bool:
         """Whether the conditions hold at sizes (of every symbol in them)."""
         return all(_real(relation).subs(sizes) == sympy.true for relation in self.conditions)
 
@@ -113,14 +113,15 @@ class Regimes(AsHTML):
 
     `covers` says whether z3 showed that one of them holds at all sizes of at least one and all positive capacities.
     Where it did not, `open` names the active sets without a closed form, or without a short one. `program` and
-    `unlikely` (the active sets that bind at none of some hundred random sizes, or were too much work) serve `at` only.
+    `screened_out` (the active sets that bind at none of some hundred random sizes, or were too much work) serve `at`
+    only.
     """
 
     regimes: tuple[Regime, ...]
     covers: bool
     open: tuple[str, ...] = ()
-    program: Program | None = field(default=None, repr=False)
-    unlikely: tuple[Choice, ...] = field(default=(), repr=False)
+    program: PowerProgram | None = field(default=None, repr=False)
+    screened_out: tuple[Choice, ...] = field(default=(), repr=False)
 
     @property
     def piecewise(self) -> Expr:
@@ -134,7 +135,7 @@ class Regimes(AsHTML):
         Raises SizeError where a size, a block or a capacity that the regimes depend on is missing.
         """
         sizes = self._named(sizes)
-        found = next((r for r in self.regimes if r.holds(sizes)), None)
+        found = next((r for r in self.regimes if r.contains(sizes)), None)
         if found is not None or self.program is None:
             return found
         program, monomials = self.program, coordinates_of(self.program)
@@ -144,7 +145,7 @@ class Regimes(AsHTML):
                 if isinstance(point, str) or _operations(point) > _LONG:
                     continue
                 regime = _checked(point)
-                if not isinstance(regime, str) and regime.holds(sizes):
+                if not isinstance(regime, str) and regime.contains(sizes):
                     return regime
         return None
 
@@ -153,11 +154,11 @@ class Regimes(AsHTML):
     ) -> Sequence[Choice]:
         """The active sets that were not derived; only the one that binds at these sizes, if it is found numerically."""
         if self.program is None or not self.program.symbols <= set(sizes):
-            return self.unlikely
+            return self.screened_out
         options = [options_of(self.program, monomials, i, end) for i, end in enumerate(ends)]
         at = {s: float(sympy.sympify(sizes[s])) for s in self.program.symbols}
-        (binds,) = Sample(self.program, at).binding(monomials, ends, options)
-        return [binds] if binds in self.unlikely else self.unlikely if binds is None else ()
+        (binds,) = ScreeningSample(self.program, at).binding(monomials, ends, options)
+        return [binds] if binds in self.screened_out else self.screened_out if binds is None else ()
 
     def _named(self, sizes: Mapping[Symbol, object] | Mapping[str, object]) -> dict[Symbol, object]:
         conditions = [c for r in self.regimes for c in r.conditions]
@@ -195,13 +196,13 @@ class Regimes(AsHTML):
         return "\n".join([*lines, *([] if self.covers else ["not shown to cover all sizes"])])
 
 
-def regimes(program: Program) -> Regimes:
+def regimes(program: PowerProgram) -> Regimes:
     """The regimes of a program, each checked.
 
     >>> from catdiag.optimum.posynomial import posynomial
     >>> a, b, c, g_a, g_c, M = sympy.symbols("a b c g_a g_c M", positive=True)
     >>> f, m = posynomial(a*b*c/g_a + a*b*c/g_c, [g_a, g_c]), posynomial(g_a*g_c, [g_a, g_c])
-    >>> found = regimes(Program(f, ((m, M),), ((g_a, a), (g_c, c))))
+    >>> found = regimes(PowerProgram(f, ((m, M),), ((g_a, a), (g_c, c))))
     >>> at = {a: 100, b: 100, c: 100}
     >>> [found.at({**at, M: size}).value for size in (400, 20000)]
     [2*a*b*c/sqrt(M), a*b + b*c]
@@ -212,7 +213,7 @@ def regimes(program: Program) -> Regimes:
     ends = ranges(program, monomials)
     found, left = _infeasible(program)
     options = [options_of(program, monomials, i, end) for i, end in enumerate(ends)]
-    search = _Search(program, monomials, ends, found, left)
+    search = _RegimeSearch(program, monomials, ends, found, left)
     binds = search.sample.binding(monomials, ends, options)
     counts = Counter(binds)
     every = list(choices(program, monomials, options))
@@ -220,9 +221,9 @@ def regimes(program: Program) -> Regimes:
     for choice in sorted((c for c in every if c in counts), key=lambda c: -counts[c]):
         search.add(choice, [b == choice for b in binds])
     covers = search.covers()
-    if not covers and (not left or not search.told.all()):
+    if not covers and (not left or not search.reported.all()):
         before, everywhere = len(found), not left
-        search.most = search.work + _FURTHER if everywhere else _WORK
+        search.work_limit = search.work + _FURTHER if everywhere else _WORK
         more, rest = rest[:_MOST], rest[_MOST:]
         for choice in more:
             search.add(choice, everywhere=everywhere)
@@ -233,27 +234,27 @@ def regimes(program: Program) -> Regimes:
     found.sort(key=lambda r: -1 if r.certificate is None else place[_choice_of(r.certificate)])
     if covers:
         return Regimes(tuple(found), True)
-    return Regimes(tuple(found), False, tuple(dict.fromkeys(left)), program, (*search.put_aside, *rest))
+    return Regimes(tuple(found), False, tuple(dict.fromkeys(left)), program, (*search.postponed, *rest))
 
 
-class _Search:
+class _RegimeSearch:
     """The regimes found so far, and the random sizes at which one of them holds."""
 
     def __init__(
         self,
-        program: Program,
+        program: PowerProgram,
         monomials: Sequence[Powers],
         ends: Sequence[Expr | None],
         found: list[Regime],
         left: list[str],
     ) -> None:
-        self.sample, self.put_aside = Sample(program), list[Choice]()
+        self.sample, self.postponed = ScreeningSample(program), list[Choice]()
         self._of, self._found, self._left = (program, monomials, ends), found, left
-        self.work, self.most, self.derived = 0, _WORK, 0
-        self.seen = self.sample.nowhere
+        self.work, self.work_limit, self.derived = 0, _WORK, 0
+        self.seen = self.sample.empty_mask
         for k in range(len(program.memory)):
             self.seen = self.seen | self.sample.too_small(k)
-        self.told = self.seen
+        self.reported = self.seen
         """The sizes at which it is known what binds: a regime holds there, or the active set is listed as open."""
 
     def covers(self) -> bool:
@@ -267,22 +268,22 @@ class _Search:
         derived only if `everywhere`.
         """
         if self.derived > _DERIVED and sum(held == FREE for held in choice[0]) > 1:
-            self.put_aside.append(choice)
+            self.postponed.append(choice)
             self._left.append(f"{in_words(*self._of[:2], *choice)} (not worked out)")
-            self.told = self.told if where is None else self.told | where
+            self.reported = self.reported if where is None else self.reported | where
             return
         for answer in stationary_points(*self._of, *choice):
             why: str | Stationary | None = answer
             self.derived += 0 if isinstance(answer, str) else _operations(answer)
             if not isinstance(answer, str):
-                here = self.sample.holds(answer)
+                here = self.sample.feasible_mask(answer)
                 if not here.any() and not everywhere:
-                    self.put_aside.append(choice)
+                    self.postponed.append(choice)
                     continue
                 why = self._worked_out(answer, here)
             if isinstance(why, str):
                 self._left.append(why)
-                self.told = self.told if where is None else self.told | where
+                self.reported = self.reported if where is None else self.reported | where
 
     def _worked_out(self, point: Stationary, here: Any) -> str | None:
         operations = _operations(point)
@@ -290,8 +291,8 @@ class _Search:
         if operations > _LONG:
             return f"{name} (no short one)"
         work = operations**2 * len(point.program.terms)
-        if self.work + work > self.most:
-            self.put_aside.append(_choice_of(point))
+        if self.work + work > self.work_limit:
+            self.postponed.append(_choice_of(point))
             return f"{name} (not worked out)"
         self.work += work
         regime = _checked(point)
@@ -300,12 +301,12 @@ class _Search:
         if sympy.false not in regime.conditions:
             self._found.append(regime)
             self.seen = self.seen | here
-            self.told = self.told | here
+            self.reported = self.reported | here
         return None
 
 
 def _choice_of(point: Stationary) -> Choice:
-    return tuple(c.held for c in point.coordinates), point.full
+    return tuple(c.status for c in point.coordinates), point.full
 
 
 def _operations(certificate: Stationary) -> int:
@@ -317,9 +318,9 @@ def _cover(found: Sequence[Regime]) -> bool:
     return _signs(found).impossible([], [r.conditions for r in found])
 
 
-def _signs(found: Sequence[Regime], more: int = 1) -> Signs:
+def _signs(found: Sequence[Regime], more: int = 1) -> SignSolver:
     memories = {c for r in found if r.certificate for _, c in r.certificate.program.memory}
-    return Signs({c for c in memories if c.is_Symbol}, more * RLIMIT)
+    return SignSolver({c for c in memories if c.is_Symbol}, more * RLIMIT)
 
 
 def _real(relation: Relational) -> Relational:
@@ -342,7 +343,7 @@ def _checked(certificate: Stationary) -> Regime | str:
     return Regime(certificate.value, tiles, conditions, certificate)
 
 
-def _infeasible(program: Program) -> tuple[list[Regime], list[str]]:
+def _infeasible(program: PowerProgram) -> tuple[list[Regime], list[str]]:
     """A regime for each memory that may be too small for tiles of one."""
     found, left = [], []
     ones = tuple((powers({v: 1}), sympy.S.One) for v, _ in program.tiles)
@@ -365,5 +366,5 @@ def _above(larger: Expr, smaller: Expr) -> bool:
     return larger != smaller and bool((larger - smaller).is_nonnegative)
 
 
-def _named(program: Program, coordinates: Sequence[Coordinate], full: Sequence[int]) -> str:
-    return in_words(program, [c.monomial for c in coordinates], [c.held for c in coordinates], full)
+def _named(program: PowerProgram, coordinates: Sequence[Coordinate], full: Sequence[int]) -> str:
+    return in_words(program, [c.monomial for c in coordinates], [c.status for c in coordinates], full)

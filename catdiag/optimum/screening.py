@@ -13,20 +13,20 @@ import sympy
 from sympy import Expr, Symbol
 
 from catdiag.optimum.active_constraints import Choice, binding
-from catdiag.optimum.optimality_certificate import BOUND, FREE, Program, Stationary, derivative
+from catdiag.optimum.optimality_certificate import BOUND, FREE, PowerProgram, Stationary, derivative
 from catdiag.optimum.posynomial import Powers, powers, value_at
 
 _POINTS = 400
 _SLACK = 1e-9
 
 
-class Sample:
+class ScreeningSample:
     """Random sizes of a program, the same in each run: sizes up to ten thousand, capacities up to 10⁹.
 
     Both are uniform in their logarithms.
     """
 
-    def __init__(self, program: Program, at: Mapping[Symbol, float] | None = None) -> None:
+    def __init__(self, program: PowerProgram, at: Mapping[Symbol, float] | None = None) -> None:
         """Random sizes, or those that are given alone. Raises KeyError where one is missing there."""
         import numpy as np
 
@@ -43,7 +43,7 @@ class Sample:
         ]
 
     @property
-    def nowhere(self) -> Any:
+    def empty_mask(self) -> Any:
         """The mask of none of the sizes."""
         import numpy as np
 
@@ -70,7 +70,7 @@ class Sample:
         terms = len(program.terms)
         return binding(program, monomials, rows[:terms], rows[terms : len(shared)], rows[len(shared) :], options)
 
-    def holds(self, certificate: Stationary) -> Any:
+    def feasible_mask(self, certificate: Stationary) -> Any:
         """The mask of the sizes at which the point is feasible and its multipliers have the right signs."""
         import numpy as np
 
@@ -78,7 +78,7 @@ class Sample:
         monomials = [c.monomial for c in certificate.coordinates]
         above: list[Any] = []  # pairs: the first must be at least the second
         for i, c in enumerate(certificate.coordinates):
-            if c.held == FREE:
+            if c.status == FREE:
                 above += [(c.size, sympy.S.One), *([(c.bound, c.size)] if c.bound is not None else [])]
                 continue
             slope = value_at(derivative(program.transfers, monomials, i), tiles)
@@ -86,7 +86,7 @@ class Sample:
                 inner = value_at(derivative(program.memory[k][0], monomials, i), tiles)
                 slope += certificate.multipliers[k] * inner
             if slope != 0:  # a tile that nothing depends on may have any size
-                above.append((sympy.S.Zero, slope) if c.held == BOUND else (slope, sympy.S.Zero))
+                above.append((sympy.S.Zero, slope) if c.status == BOUND else (slope, sympy.S.Zero))
         for k, (memory, capacity) in enumerate(program.memory):
             pair = (certificate.multipliers[k], sympy.S.Zero) if k in certificate.full else None
             above.append(pair or (capacity, value_at(memory, tiles)))

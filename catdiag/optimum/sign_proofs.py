@@ -17,11 +17,11 @@ RLIMIT = 500_000
 """The limit in z3's own units of work, so that the outcome is the same on every machine."""
 
 
-class Signs:
+class SignSolver:
     """Questions about sizes and capacities; `rlimit` bounds the work of each.
 
     >>> a, b = sympy.symbols("a b", positive=True)
-    >>> signs = Signs()
+    >>> signs = SignSolver()
     >>> signs.impossible([sympy.sqrt(a) > b, a < b]), signs.impossible([sympy.sqrt(a) < b, a > b])
     (True, False)
     """
@@ -72,10 +72,10 @@ class Signs:
 
     def _term(self, e: Expr) -> Any:
         if e not in self._known:
-            self._known[e] = self._made(e)
+            self._known[e] = self._translated(e)
         return self._known[e]
 
-    def _made(self, e: Expr) -> Any:
+    def _translated(self, e: Expr) -> Any:
         z3 = self._z3
         if e.is_Symbol:
             symbol = self._fresh(e)
@@ -110,8 +110,8 @@ class Signs:
         facts = []
         if degree > 1:
             unit = self._fresh(sympy.Pow(e.base, sympy.Rational(1, degree), evaluate=False))
-            facts += [unit >= 0, z3.If(base >= 0, _whole(unit, degree) == base, unit == 0)]
-        raised = _whole(unit, abs(int(e.exp.p)))
+            facts += [unit >= 0, z3.If(base >= 0, _integral(unit, degree) == base, unit == 0)]
+        raised = _integral(unit, abs(int(e.exp.p)))
         if e.exp < 0:
             inverse = self._fresh(e)
             facts.append(z3.If(raised == 0, inverse == 0, inverse * raised == 1))
@@ -133,7 +133,7 @@ def _sides(relation: Relational) -> tuple[Expr, Expr]:
     return relation.lhs, relation.rhs
 
 
-def _whole(base: Any, exponent: int) -> Any:
+def _integral(base: Any, exponent: int) -> Any:
     result = base
     for _ in range(exponent - 1):
         result = result * base

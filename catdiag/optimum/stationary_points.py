@@ -15,7 +15,15 @@ from sympy import Expr, Symbol
 
 from catdiag.optimum.active_sets import in_words
 from catdiag.optimum.closed_form import by_root, by_shift, by_two_memories, weighted
-from catdiag.optimum.optimality_certificate import FREE, ONE, Coordinate, Program, Stationary, derivative, reduced_to
+from catdiag.optimum.optimality_certificate import (
+    FREE,
+    ONE,
+    Coordinate,
+    PowerProgram,
+    Stationary,
+    derivative,
+    reduced_to,
+)
 from catdiag.optimum.posynomial import (
     Posynomial,
     Powers,
@@ -31,7 +39,7 @@ from catdiag.optimum.posynomial import (
 
 
 def stationary_points(
-    program: Program,
+    program: PowerProgram,
     monomials: Sequence[Powers],
     ends: Sequence[Expr | None],
     held: Sequence[str],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from catdiag.codegen.triton.triton_module import module
-from catdiag.runtime.compile import Compiled, compiled
+from catdiag.runtime.compile import CompiledKernel, compiled
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram, HasDiagram
@@ -22,7 +22,7 @@ def compiled_of(
     *,
     stages: int = 2,
     warps: int = 4,
-) -> Compiled:
+) -> CompiledKernel:
     """A diagram in loops and groups as a function of torch tensors; `source` is what it was derived from, if known.
 
     Raises what `catdiag.codegen.triton.triton_module` and `catdiag.runtime.compile.compiled` raise.

@@ -14,16 +14,16 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.codegen.gluon.gluon_source import REGISTERS as GROUP_REGISTERS
 from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.memory_sectors import tiles_of_rows, whole_sector
-from catdiag.planner.plan import several
-from catdiag.planner.tile_search import Search
+from catdiag.planner.plan import plural
+from catdiag.planner.tile_search import TileSearch
 from catdiag.planner.time_model import Timing, ceil_div, peak, predict
-from catdiag.planner.triton_resources import LEAST, MOST, SCRATCH, Block
-from catdiag.planner.triton_time_model import resident, specialized_registers, specialized_timed, timed
-from catdiag.schedule.liveness import LEVEL, REGISTERS, Kernel, Moment, Transfer
+from catdiag.planner.triton_resources import MIN_DOT, MOST, SCRATCH, Block
+from catdiag.planner.triton_time_model import blocks_per_sm, specialized_registers, specialized_timed, timed
+from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, ProgramPoint, Transfer
 from catdiag.schedule.placement import MATRIX
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
@@ -55,8 +55,8 @@ class Proposal:
     """A launch configuration: `tiles` by symbol, `stages` and `warps`, keyword arguments of a generated kernel.
 
     Predicted are `time_s`, the bytes of shared memory of a block (with what Triton needs beside the operands at most),
-    the registers of a thread, how many blocks share a core, and `bytes_moved` at the edge to shared memory. `differs`
-    says in what it differs from the first.
+    the registers of a thread, how many blocks share a core, and `bytes_moved` at the edge to shared memory.
+    `differences` says in what it differs from the first.
     """
 
     tiles: Mapping[str, int] = field(hash=False)
@@ -65,8 +65,8 @@ class Proposal:
     time_s: float
     shared_bytes: int
     registers: int
-    resident: int
-    differs: tuple[str, ...] = ()
+    blocks_per_sm: int
+    differences: tuple[str, ...] = ()
     specialized: bool = False
     bytes_moved: int = 0
 
@@ -78,7 +78,7 @@ class Proposal:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**vars(self), "tiles": dict(self.tiles), "differs": list(self.differs)}
+        return {**vars(self), "tiles": dict(self.tiles), "differences": list(self.differences)}
 
     def __str__(self) -> str:
         tiles = ", ".join(f"{name}={tile}" for name, tile in self.tiles.items()) or "no tiles"
@@ -89,7 +89,7 @@ class Proposal:
 class Candidates:
     """All configurations that Triton can run of what a search knows."""
 
-    def __init__(self, search: Search, boxes: bool = True, dtype: str | Mapping[str, str] = "bf16") -> None:
+    def __init__(self, search: TileSearch, boxes: bool = True, dtype: str | Mapping[str, str] = "bf16") -> None:
         self.search, self.boxes, self.dtype = search, boxes, dtype
         _check(search)
         self.kernels = {
@@ -111,35 +111,37 @@ class Candidates:
         found = next(iter(self.blocks.values())).products
         self.batched = {name for batch in found.batches for name in batch.symbols()}
         kinds = {search.dtype} if isinstance(search.dtype, str) else set(search.dtype.values())
-        self.least = LEAST * (2 if "fp8" in kinds else 1)
+        self.minimum_tile = MIN_DOT * (2 if "fp8" in kinds else 1)
         self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
-        sides = {name for rows, columns, depth in found.sides for name in _alone(rows, columns) | depth.symbols()}
+        sides = {name for rows, columns, depth in found.sides for name in _single_axes(rows, columns) | depth.symbols()}
         self.sizes = {**search.sizes}
-        self.sizes |= {name: _power(size, self.least if name in sides else 1) for name, size in self._whole()}
+        self.sizes |= {
+            name: _power(size, self.minimum_tile if name in sides else 1) for name, size in self._untiled_axes()
+        }
         asked = search.request.threads
         usual = _WARPS if self.multiplied else _WIDE
         self.warps = usual if asked is None else (asked // search.chip.warp,)
 
     def _single(self) -> tuple[str, ...]:
-        return self.search.parted.single if self.search.parted is not None else ()
+        return self.search.split_loop.single if self.search.split_loop is not None else ()
 
-    def _whole(self) -> list[tuple[str, int]]:
+    def _untiled_axes(self) -> list[tuple[str, int]]:
         """The axes that are neither grouped nor streamed: a block has the whole of them, filled up."""
         kernel = self.search.kernel
         ranges = [*kernel.tiles.values(), *(whole for _, whole in kernel.loops)]
-        if self.search.parted is not None:
-            ranges.append(Amount.of(self.search.parted.whole))
+        if self.search.split_loop is not None:
+            ranges.append(IntPolynomial.of(self.search.split_loop.axis_size))
         taken = {name for whole in ranges for name in whole.symbols()}
-        scalars = {name for extent in kernel.extents.values() for name in extent.scalars()}
+        scalars = {name for extent in kernel.loop_bounds.values() for name in extent.scalars()}
         return [(n, s) for n, s in self.search.sizes.items() if n not in taken | scalars]
 
-    def _filled(self, kernel: Kernel) -> Kernel:
+    def _filled(self, kernel: LoweredKernel) -> LoweredKernel:
         """The kernel with what it moves at the sizes of axes as they are, for what it holds is at those filled up."""
-        known = dict(self._whole())
+        known = dict(self._untiled_axes())
         moved = [
-            replace(t, amount=_at(_once(t), known), local=_at(t.local, known), window=()) for t in kernel.transfers
+            replace(t, size=_at(_loaded_size(t), known), local=_at(t.local, known), region=()) for t in kernel.transfers
         ]
-        self.placed = [(new, old.loops) for new, old in zip(moved, kernel.transfers, strict=True) if old.window]
+        self.region_loads = [(new, old.loops) for new, old in zip(moved, kernel.transfers, strict=True) if old.region]
         return replace(kernel, transfers=moved)
 
     def options(self) -> dict[str, list[int]]:
@@ -156,7 +158,7 @@ class Candidates:
             if name in self.batched or (usual == [1] and name not in sides_of):
                 found[name] = [1]
             else:
-                longest = min(_power(size, self.least if name in sides_of else 1), LONGEST)
+                longest = min(_power(size, self.minimum_tile if name in sides_of else 1), LONGEST)
                 found[name] = [1 << k for k in range(longest.bit_length())]
             found[name] = self._asked(name, found[name])
         return found
@@ -183,7 +185,7 @@ class Candidates:
         ok = np.ones(next(iter(found.values())).shape, dtype=bool)
         for place, side in chain.from_iterable(map(enumerate, self.multiplied)):
             if side.symbols() & set(found):
-                least = self.least if place == _DEPTH else LEAST
+                least = self.minimum_tile if place == _DEPTH else MIN_DOT
                 ok &= np.asarray(side.value({**self.sizes, **found}) >= self._reach(side, least))
                 ok &= self._packed(side, found)
         wide = ok & self._sectors(found)
@@ -200,7 +202,7 @@ class Candidates:
                 fits = fits & (grid[name] >= min(whole_sector(self.dtype), _power(length)))
         return fits
 
-    def _packed(self, side: Amount, grid: Mapping[str, Any]) -> Any:
+    def _packed(self, side: IntPolynomial, grid: Mapping[str, Any]) -> Any:
         """Whether a side that has several tiles has the whole of its longest axis, or nothing of the others: rows of
         several axes are packed where one has too few, since the compiler has more to do for them."""
         ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
@@ -209,12 +211,12 @@ class Candidates:
         if len(length) < 2:
             return True
         longest = max(length, key=lambda name: length[name])
-        alone: Any = True
+        single_block: Any = True
         for name in length:
-            alone = alone & ((grid[name] == 1) | (name == longest))
-        return alone | (grid[longest] >= length[longest])
+            single_block = single_block & ((grid[name] == 1) | (name == longest))
+        return single_block | (grid[longest] >= length[longest])
 
-    def _reach(self, side: Amount, least: int) -> int:
+    def _reach(self, side: IntPolynomial, least: int) -> int:
         """How long a side must be: as far as tiles that are given let it."""
         given = self.search.request.tiles
         return least if not side.symbols() & set(given) else 1
@@ -227,11 +229,11 @@ class Candidates:
         odd = [name for name, tile in self.search.request.tiles.items() if tile & (tile - 1)]
         if odd and not (found := self.specialized()):
             raise CatdiagError(_odd(odd[0], self.search.request.tiles[odd[0]]))
-        for alone in () if odd else (True, False):  # those whose warps share no rows, if there are any
+        for single_block in () if odd else (True, False):  # those whose warps share no rows, if there are any
             for stages in self.kernels:
                 for warps in self.warps:
-                    found += self._fitting(stages, warps, grid, least, alone)
-            found += self.specialized() if alone else []
+                    found += self._fitting(stages, warps, grid, least, single_block)
+            found += self.specialized() if single_block else []
             if found:
                 break
         if not found:
@@ -239,29 +241,29 @@ class Candidates:
         return [made for _, made in sorted(found, key=lambda pair: pair[0])]
 
     def _fitting(
-        self, stages: int, warps: int, grid: Mapping[str, Any], least: list[_Excess], alone: bool
+        self, stages: int, warps: int, grid: Mapping[str, Any], least: list[_Excess], single_block: bool
     ) -> list[tuple[Any, ...]]:
         """Those of a grid that fit with so many buffers and warps, with what they are ranked by; where none does, what
-        comes nearest to it is put beside `least`. Where `alone`, warps have work and rows of their own."""
+        comes nearest to it is put beside `least`. Where `single_block`, warps have work and rows of their own."""
         import numpy as np
 
         search, chip, block = self.search, self.search.chip, self.blocks[stages]
         count = len(next(iter(grid.values()))) if grid else 1
         values = search.full({**self.sizes, **grid})
         smem = np.broadcast_to(block.shared(values) + SCRATCH * bool(np.any(block.shared(values))), (count,))
-        most = np.broadcast_to(block.shared_at_most(values), (count,))
+        most = np.broadcast_to(block.shared_upper_bound(values), (count,))
         registers, threads = np.broadcast_to(block.registers(values, warps), (count,)), chip.warp * warps
         ok = (most + SCRATCH <= chip.smem_per_block) & (registers <= registers_at_most(chip))
         ok &= (registers * threads <= chip.registers_per_sm) & (threads <= chip.threads_per_block)
         ok &= peak(self.kernels[stages], MATRIX, values) <= chip.tmem_per_sm
-        if alone and warps > _WARPS[0] and search.request.threads is None:
-            ok = ok & (block.values_each(values, warps) >= _EACH) & block.apart(values, warps)
+        if single_block and warps > _WARPS[0] and search.request.threads is None:
+            ok = ok & (block.values_each(values, warps) >= _EACH) & block.warps_own_rows(values, warps)
         if not ok.any():
             if count:
                 least.append(_Excess.of(most + SCRATCH, registers, stages, warps, chip, grid))
             return []
         kept = {name: axis[ok] for name, axis in grid.items()}
-        held = resident(smem[ok], registers[ok], warps, chip)
+        held = blocks_per_sm(smem[ok], registers[ok], warps, chip)
         timing = self._timed(stages, kept, warps, held)
         time, moved = (np.broadcast_to(n, held.shape) for n in (timing.seconds, timing.load + timing.save))
         found: list[tuple[Any, ...]] = []
@@ -280,7 +282,7 @@ class Candidates:
         import numpy as np
 
         search, chip = self.search, self.search.chip
-        whole = search.parted is None and self.staged and self.boxes and search.dtype in chip.tensor
+        whole = search.split_loop is None and self.staged and self.boxes and search.dtype in chip.tensor
         written = self._written if whole and chip.matrix_warps == 4 else None
         if written is None:
             return []
@@ -316,11 +318,11 @@ class Candidates:
             grid = {name: axis[ok] for name, axis in grid.items()}
             for stages, kernel in self.kernels.items():
                 if stages > 1 and ok.any():
-                    found += self._apart(kernel, stages, groups, grid, ranges)
+                    found += self._ranked(kernel, stages, groups, grid, ranges)
         return found
 
-    def _apart(
-        self, kernel: Kernel, stages: int, groups: int, grid: Mapping[str, Any], ranges: int
+    def _ranked(
+        self, kernel: LoweredKernel, stages: int, groups: int, grid: Mapping[str, Any], ranges: int
     ) -> list[tuple[Any, ...]]:
         """Those of a grid that fit, with what they are ranked by."""
         import numpy as np
@@ -328,7 +330,7 @@ class Candidates:
         search, chip, block = self.search, self.search.chip, self.blocks[stages]
         values = search.full({**self.sizes, **grid})
         count, warps = len(next(iter(grid.values()))), 4 * groups
-        smem = np.broadcast_to(block.shared_at_most(values), (count,)) + SCRATCH
+        smem = np.broadcast_to(block.shared_upper_bound(values), (count,)) + SCRATCH
         registers = specialized_registers(kernel, values, groups, block)
         registers = np.broadcast_to(registers, (count,))
         ok = (smem <= chip.smem_per_block) & (registers <= GROUP_REGISTERS[groups])
@@ -371,18 +373,18 @@ class Candidates:
         first = max(alike, key=lambda p: (math.prod(p.tiles[block] for block in blocks), -p.time_s))
         return [first, *(p for p in ranked if p is not first)]
 
-    def _moved(self, kernel: Kernel, values: Mapping[Any, Any]) -> dict[Any, Any]:
+    def _moved(self, kernel: LoweredKernel, values: Mapping[Any, Any]) -> dict[Any, Any]:
         """What is read in windows, in the whole run, as if they all lay in their array: counted exactly they would take
         longer than all the rest."""
         groups: Any = 1
         for tile, whole in kernel.tiles.items():
             groups = groups * ceil_div(whole.value(values), values[tile])
         found: dict[Any, Any] = {}
-        for moved, loops in self.placed:
-            turns = groups
+        for moved, loops in self.region_loads:
+            iterations = groups
             for block, whole in loops:
-                turns = turns * ceil_div(whole.value(values), values[block])
-            found["moved", moved] = turns * moved.amount.value(values)
+                iterations = iterations * ceil_div(whole.value(values), values[block])
+            found["moved", moved] = iterations * moved.size.value(values)
         return found
 
     def timing(self, proposal: Proposal) -> Timing:
@@ -393,7 +395,7 @@ class Candidates:
             ranges = written.phases[0] if written is not None else 1
             found = self._timed_apart(proposal.stages, proposal.warps // 4, grid, ranges)
         else:
-            found = self._timed(proposal.stages, grid, proposal.warps, proposal.resident)
+            found = self._timed(proposal.stages, grid, proposal.warps, proposal.blocks_per_sm)
         return replace(found, per_thread=proposal.registers, **self._traffic(proposal))
 
     def _traffic(self, proposal: Proposal) -> dict[str, Any]:
@@ -403,11 +405,11 @@ class Candidates:
         tiles = {n: min(t, math.ceil(ranges[n].value(known))) if n in ranges else t for n, t in p.tiles.items()}
         stages = p.stages if p.stages in search.kernels else min(search.kernels)
         exact = search.predicted(stages, {**search.sizes, **tiles}, p.warps)
-        return {name: getattr(exact, name) for name in ("load", "save", "hbm", "edges", "touched")}
+        return {name: getattr(exact, name) for name in ("load", "save", "hbm_bytes", "edges", "touched")}
 
-    def _values(self, kernel: Kernel, grid: Mapping[str, Any]) -> dict[Any, Any]:
+    def _values(self, kernel: LoweredKernel, grid: Mapping[str, Any]) -> dict[Any, Any]:
         values = self.search.full({**self.sizes, **grid})
-        return {**values, **self._moved(kernel, values)} if self.placed else values
+        return {**values, **self._moved(kernel, values)} if self.region_loads else values
 
     def _timed(self, stages: int, grid: Mapping[str, Any], warps: int, held: Any) -> Timing:
         """What runs take; of a split loop with the kernel that merges its parts."""
@@ -433,25 +435,25 @@ class Candidates:
         if least is None:
             listed = ", ".join(f"{name} up to {values[-1]}" for name, values in self.options().items())
             return DoesNotFit(
-                f"no Triton kernel on {chip.name}: no tiles ({listed}) give a product {LEAST} along each side{how}"
+                f"no Triton kernel on {chip.name}: no tiles ({listed}) give a product {MIN_DOT} along each side{how}"
             )
         lines = [f"no Triton kernel fits {chip.name}: {least.words}{how}"]
         values = self.search.full({**self.sizes, **least.tiles})
         for place, over in ((LEVEL, least.smem > chip.smem_per_block), (REGISTERS, least.registers > MOST)):
-            moments = self.kernels[least.stages].moments.get(place, [])
+            moments = self.kernels[least.stages].points.get(place, [])
             if over and moments:
                 name = chip.word("SMEM" if place == LEVEL else "registers")
-                lines += listed_of(moments, values, f"{name}, with {several(least.stages, 'buffer')} of a block")
+                lines += listed_of(moments, values, f"{name}, with {plural(least.stages, 'buffer')} of a block")
         error = DoesNotFit("\n".join(lines))
         error.excess = least.over
         return error
 
 
-def listed_of(moments: list[Moment], values: Mapping[Any, Any], level: str) -> list[str]:
+def listed_of(moments: list[ProgramPoint], values: Mapping[Any, Any], level: str) -> list[str]:
     """The arrays of the fullest moment, each with its bytes."""
     fullest = max(moments, key=lambda m: int(m.total.value(values)))
     lines = [f"  {int(fullest.total.value(values)):,} bytes of arrays, too much for {level}:"]
-    return lines + [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in fullest.residents]
+    return lines + [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in fullest.live]
 
 
 def registers_at_most(chip: Hardware) -> int:
@@ -463,7 +465,7 @@ def _odd(name: str, tile: int) -> str:
     return f"tiles gives {name!r} as {tile}: expected a power of two, as Triton's tiles are"
 
 
-def _check(search: Search) -> None:
+def _check(search: TileSearch) -> None:
     """Raises CatdiagError for what Triton has no kernels of: a chip, tiles and warps that are given."""
     chip, asked = search.chip, search.request
     if chip.accumulators == "SMEM":
@@ -476,15 +478,15 @@ def _check(search: Search) -> None:
         raise CatdiagError(f"threads is {asked.threads}, {warps} warps: expected a power of two, as Triton's warps are")
 
 
-def _once(moved: Transfer) -> Amount:
+def _loaded_size(moved: Transfer) -> IntPolynomial:
     """What a group loads of an array: of one that is read in windows what these may reach, in a turn of its loop."""
-    total = moved.local if moved.window else moved.amount
-    for side in moved.window:
-        total = total if side.whole else total * side.length
+    total = moved.local if moved.region else moved.size
+    for side in moved.region:
+        total = total if side.is_interior else total * side.length
     return total
 
 
-def _alone(*sides: Amount) -> set[str]:
+def _single_axes(*sides: IntPolynomial) -> set[str]:
     """The axes that are a side of a product by themselves."""
     return {name for side in sides if len(side.symbols()) == 1 for name in side.symbols()}
 
@@ -494,14 +496,14 @@ def _power(size: int, least: int = 1) -> int:
     return max(least, 1 << (size - 1).bit_length())
 
 
-def _at(amount: Amount, known: Mapping[str, int]) -> Amount:
+def _at(amount: IntPolynomial, known: Mapping[str, int]) -> IntPolynomial:
     """An amount with some symbols at their values."""
-    total = Amount()
+    total = IntPolynomial()
     for monomial, coefficient in amount.terms.items():
         factor = coefficient
         for name in monomial:
             factor *= known.get(name, 1)
-        total = total + Amount({tuple(n for n in monomial if n not in known): factor})
+        total = total + IntPolynomial({tuple(n for n in monomial if n not in known): factor})
     return total
 
 

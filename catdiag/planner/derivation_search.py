@@ -32,7 +32,7 @@ Worth = TypeVar("Worth", bound=SupportsFloat)
 
 
 @dataclass(frozen=True)
-class Attempt(Generic[Worth]):
+class StrategyCandidate(Generic[Worth]):
     """A derivation that succeeded: the axis streamed (None: none), its worth, and why nothing was grouped, if so."""
 
     axis: str | None
@@ -47,7 +47,7 @@ class Attempt(Generic[Worth]):
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedAxis:
     """An axis that was not streamed, and why."""
 
     axis: str
@@ -91,7 +91,7 @@ def attempts(
     group: Sequence[str] | None = None,
     pays: float = 0.0,
     passes: int = 1,
-) -> tuple[list[Attempt[Worth]], list[Refused]]:
+) -> tuple[list[StrategyCandidate[Worth]], list[RefusedAxis]]:
     """Every axis that is reduced, streamed and grouped, or refused; grouped alone where none streams.
 
     Refused too is a loop beside which an array is on chip along all of the axis, unless it is asked for.
@@ -111,8 +111,8 @@ def attempts(
     diagram = start.diagram
     if stream is not None:
         return [_grouped(stream, streamed_over(start, stream, passes=passes), measure, group, pays)], []
-    tried: list[Attempt[Worth]] = []
-    refused: list[Refused] = []
+    tried: list[StrategyCandidate[Worth]] = []
+    refused: list[RefusedAxis] = []
     kept = reduced_axes(diagram, kept=True)
     for axis in (*reduced_axes(diagram), *kept):
         if tried and axis in kept:
@@ -120,17 +120,17 @@ def attempts(
         try:
             streamed = streamed_over(start, axis, passes=passes)
         except NotStreamable as error:
-            refused.append(Refused(axis, error.message))
+            refused.append(RefusedAxis(axis, error.message))
             continue
-        held = next(step.held for step in reversed(streamed.steps) if step.held is not None)
+        held = next(step.retained for step in reversed(streamed.steps) if step.retained is not None)
         if held.itself:
-            refused.append(Refused(axis, str(held)))
+            refused.append(RefusedAxis(axis, str(held)))
             continue
         tried.append(_grouped(axis, streamed, measure, group, pays))
     return tried or [_grouped(None, start, measure, group, pays)], refused
 
 
-def best(tried: Sequence[Attempt[Worth]]) -> Attempt[Worth]:
+def best(tried: Sequence[StrategyCandidate[Worth]]) -> StrategyCandidate[Worth]:
     """The attempt of least measure; the first of equals."""
     return min(tried, key=lambda attempt: float(attempt.worth))
 
@@ -141,26 +141,26 @@ def _grouped(
     measure: Callable[[Derivation], Worth],
     group: Sequence[str] | None,
     pays: float,
-) -> Attempt[Worth]:
+) -> StrategyCandidate[Worth]:
     if group is not None:
         derivation = grouped_by(streamed, group) if group else streamed
-        return Attempt(axis, derivation, measure(derivation))
+        return StrategyCandidate(axis, derivation, measure(derivation))
     axes = groupable(streamed.diagram)
     if not axes:
-        return Attempt(axis, streamed, measure(streamed), "no axis of the results can be grouped")
+        return StrategyCandidate(axis, streamed, measure(streamed), "no axis of the results can be grouped")
     once = [a for a in axes if not _repeats(streamed.diagram, a)] if len(axes) > 1 else axes
     try:
         derivation = grouped_by(streamed, once or axes)
     except (NotGroupable, AxisError) as error:
-        return Attempt(axis, streamed, measure(streamed), error.message)
-    attempt = Attempt(axis, derivation, measure(derivation))
+        return StrategyCandidate(axis, streamed, measure(streamed), error.message)
+    attempt = StrategyCandidate(axis, derivation, measure(derivation))
     if not pays or not once or once == axes:
         return attempt
     try:
         derivation = grouped_by(streamed, axes)
     except (NotGroupable, AxisError):  # not all together: those that were grouped stand
         return attempt
-    more = Attempt(axis, derivation, measure(derivation))
+    more = StrategyCandidate(axis, derivation, measure(derivation))
     return more if float(more.worth) < pays * float(attempt.worth) else attempt
 
 

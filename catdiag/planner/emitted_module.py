@@ -16,17 +16,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.codegen.triton.triton_module import Module, module
-from catdiag.runtime.abstract_interpreter.shared_memory import STAGES, WARPS, Shared, shared_of_launch
+from catdiag.runtime.abstract_interpreter.shared_memory import STAGES, WARPS, SharedMemory, shared_of_launch
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import Length
-from catdiag.runtime.launch_recorder import dry_launches
-from catdiag.runtime.machine_code import Launch
+from catdiag.runtime.launch_recorder import record_launches
+from catdiag.runtime.machine_code import RecordedLaunch
 
 
 @dataclass(frozen=True)
-class Run:
+class LaunchedKernel:
     """A kernel that is launched: of which group of the diagram, with how many programs, warps (those that only load
     apart from those) and stages, and the shared memory of a block."""
 
@@ -36,27 +36,27 @@ class Run:
     warps: int
     stages: int
     specialized: bool
-    shared: Shared
+    shared: SharedMemory
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenModule:
     """A module, and what it launches at some sizes, in order."""
 
     module: Module
-    runs: tuple[Run, ...]
+    runs: tuple[LaunchedKernel, ...]
 
     @property
-    def largest(self) -> Run:
+    def largest(self) -> LaunchedKernel:
         """The launch whose blocks take most shared memory."""
         return max(self.runs, key=lambda run: run.shared.bytes)
 
-    def of(self, place: int) -> Written:
+    def of(self, place: int) -> WrittenModule:
         """The same with the launches of one group."""
-        return Written(self.module, tuple(run for run in self.runs if run.place == place))
+        return WrittenModule(self.module, tuple(run for run in self.runs if run.place == place))
 
     @property
-    def totals(self) -> tuple[Amount, ...]:
+    def totals(self) -> tuple[IntPolynomial, ...]:
         """What is taken of shared memory from moment to moment, by tiles, of all launches."""
         return tuple(dict.fromkeys(total for run in self.runs for total in run.shared.totals))
 
@@ -78,7 +78,7 @@ def write(
     specialized: bool | Sequence[bool],
     chip: Hardware,
     sizes: Mapping[str, int],
-) -> Written:
+) -> WrittenModule:
     """The module of a diagram with these tiles, and what it launches.
 
     Raises what `catdiag.codegen.triton.triton_module` raises for what has no form in a kernel, and CatdiagError where
@@ -86,18 +86,18 @@ def write(
     """
     made = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized)
     symbols = {name: Length.of(tile, name) for name, tile in made.tiles.items()}
-    calls = dry_launches(made, sizes, symbols, generation=generation(chip))
-    return Written(made, tuple(_run(made, call, chip.by_warpgroups) for call in calls))
+    calls = record_launches(made, sizes, symbols, generation=generation(chip))
+    return WrittenModule(made, tuple(_run(made, call, chip.by_warpgroups) for call in calls))
 
 
-def _run(made: Module, call: Launch, wgmma: bool) -> Run:
+def _run(made: Module, call: RecordedLaunch, wgmma: bool) -> LaunchedKernel:
     shared, place = shared_of_launch(made.text, call, wgmma), made.places[call.kernel]
     if call.kernel in made.specialized:
         names = made.counts[made.specialized.index(call.kernel)]
         groups, stages = (_number(call.arguments, name, 1) for name in names)
-        return Run(call.kernel, place, call.programs, 4 * groups, stages, True, shared)
+        return LaunchedKernel(call.kernel, place, call.programs, 4 * groups, stages, True, shared)
     warps, stages = (_number(call.options, *of) for of in (("num_warps", WARPS), ("num_stages", STAGES)))
-    return Run(call.kernel, place, call.programs, warps, stages, False, shared)
+    return LaunchedKernel(call.kernel, place, call.programs, warps, stages, False, shared)
 
 
 def _number(given: Mapping[str, object], name: str, otherwise: int) -> int:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catdiag.planner.fits_proof import Proof, prove_bound
-from catdiag.planner.pipeline_simulation import Schedule, schedule, turn_steps
-from catdiag.planner.plan import IDEAL, WORDS, Alternative, EdgeUse, LeastTraffic, LevelUse, Plan, several
-from catdiag.planner.tile_search import Choice, Search, at, choice_at
+from catdiag.planner.pipeline_simulation import PipelineSchedule, iteration_steps, schedule
+from catdiag.planner.plan import IDEAL, WORDS, Alternative, EdgeUse, LevelUse, MinimumTraffic, Plan, plural
+from catdiag.planner.tile_search import Choice, TileSearch, at, choice_at
 from catdiag.planner.time_model import STATIONS, ceil_div, flops, overhead
 from catdiag.schedule.liveness import LEVEL, REGISTERS
 from catdiag.schedule.placement import MATRIX
@@ -39,12 +39,12 @@ class Taken:
     module: Module | None = None
 
 
-def _ideal(search: Search, chosen: Choice) -> Taken:
+def _ideal(search: TileSearch, chosen: Choice) -> Taken:
     """What a group takes by the ideal model. Raises CatdiagError if z3 does not prove that it fits."""
     return Taken(
         shared_memory_bytes=int(chosen.get("smem")),
         registers_per_thread=int(chosen.get("per_thread")),
-        blocks_per_sm=int(chosen.get("resident")),
+        blocks_per_sm=int(chosen.get("blocks_per_sm")),
         on_chip={},
         limits=search.stops(chosen),
         proof=_proof(search, chosen, {**search.sizes, **chosen.tiles}),
@@ -53,16 +53,16 @@ def _ideal(search: Search, chosen: Choice) -> Taken:
 
 
 def planned(
-    search: Search, chosen: Choice, fewest: Choice, others: list[Choice], count: int, taken: Taken | None = None
+    search: TileSearch, chosen: Choice, fewest: Choice, others: list[Choice], count: int, taken: Taken | None = None
 ) -> Plan:
     """The plan of a candidate, by the ideal model if nothing is said of what it takes. Raises CatdiagError if z3 does
     not prove that it fits."""
     chip, timing, group = search.chip, chosen.timing, taken or _ideal(search, chosen)
     values = {**search.sizes, **chosen.tiles}
-    seconds, hbm = chosen.get("seconds"), round(chosen.get("hbm"))
+    seconds, hbm = chosen.get("seconds"), round(chosen.get("hbm_bytes"))
     work = flops(search.whole, search.full(values))
-    moved = round(chosen.moved)
-    parts = {name: chosen.part(name) for name in timing.parts}
+    moved = round(chosen.bytes_moved)
+    parts = {name: chosen.seconds_on(name) for name in timing.parts}
     limit = chip.tensor.get(search.dtype, 2 * chip.alu_per_clock * chip.clock_hz * chip.sms)
     edges = _edges(search, chosen)
     busy = {name: s * chosen.get("groups") / chip.sms / seconds for name, s in parts.items()}
@@ -88,16 +88,16 @@ def planned(
         intensity=work / moved if moved else 0.0,
         time_s=seconds,
         bound=_bound(search, chosen, parts),
-        utilisation=work / seconds / limit if work else hbm / seconds / chip.hbm_bytes_per_s,
+        utilization=work / seconds / limit if work else hbm / seconds / chip.hbm_bytes_per_s,
         parts_s=parts,
         busy=busy,
         levels=tuple(group.on_chip.get(level.name, level) for level in _levels(search, chosen)),
         edges=edges,
         limits=group.limits,
         divisors=search.divisors,
-        uneven_s=chosen.get("uneven"),
+        imbalance_s=chosen.get("imbalance"),
         next_best=tuple(_alternative(search, other, chosen) for other in others),
-        least_traffic=_given_up(search, chosen, fewest),
+        minimum_traffic=_gap_to_minimum(search, chosen, fewest),
         proof=group.proof,
         objective=search.request.objective,
         overlap=search.request.overlap,
@@ -113,7 +113,7 @@ def planned(
     )
 
 
-def best_plan(search: Search) -> Plan:
+def best_plan(search: TileSearch) -> Plan:
     """The best candidate, proved to fit."""
     import numpy as np
 
@@ -125,7 +125,7 @@ def best_plan(search: Search) -> Plan:
         moved = np.broadcast_to(np.atleast_1d(timing.load + timing.save), seconds.shape)
         first = int(np.lexsort((seconds, moved))[0])
         choice = choice_at(stages, warps, kept, timing, first)
-        if fewest is None or (choice.moved, choice.get("seconds")) < (fewest.moved, fewest.get("seconds")):
+        if fewest is None or (choice.bytes_moved, choice.get("seconds")) < (fewest.bytes_moved, fewest.get("seconds")):
             fewest = choice
         order = np.lexsort(
             tuple(np.broadcast_to(k, seconds.shape) for k in reversed(search.keys(kept, timing, stages)))
@@ -140,58 +140,60 @@ def best_plan(search: Search) -> Plan:
     return planned(search, chosen, fewest or chosen, list(others.values())[:5], count)
 
 
-def _schedule(search: Search, chosen: Choice) -> Schedule | None:
+def _schedule(search: TileSearch, chosen: Choice) -> PipelineSchedule | None:
     """How the warpgroups on a core share its pipelines in the turns of the loop, without the waits between steps."""
-    if search.parted:
+    if search.split_loop:
         return None
     warpgroups = max(1, chosen.warps // 4)
     values = search.full({**search.sizes, **chosen.tiles})
     kernel = search.kernels[chosen.stages]
-    steps = turn_steps(search.diagram, kernel, search.chip, values, search.dtype, warpgroups)
-    actors = warpgroups * min(int(chosen.get("resident")), ceil_div(int(chosen.get("groups")), search.chip.sms))
+    steps = iteration_steps(search.diagram, kernel, search.chip, values, search.dtype, warpgroups)
+    actors = warpgroups * min(int(chosen.get("blocks_per_sm")), ceil_div(int(chosen.get("groups")), search.chip.sms))
     return schedule(steps, min(actors, 16)) if any(step.clocks for step in steps) else None
 
 
-def _stream_blocks(search: Search, chosen: Choice) -> dict[str, int]:
+def _stream_blocks(search: TileSearch, chosen: Choice) -> dict[str, int]:
     """The bytes of a block of each array that is streamed where shared memory is fullest."""
     values = search.full({**search.sizes, **chosen.tiles})
-    moments = search.kernels[chosen.stages].moments.get(LEVEL, [])
-    fullest = max(moments, key=lambda m: int(m.total.value(values)), default=None)
-    streamed = [(name, a) for name, role, a in fullest.residents if role == "streamed"] if fullest is not None else []
+    moments = search.kernels[chosen.stages].points.get(LEVEL, [])
+    most_blocks = max(moments, key=lambda m: int(m.total.value(values)), default=None)
+    streamed = (
+        [(name, a) for name, role, a in most_blocks.live if role == "streamed"] if most_blocks is not None else []
+    )
     return {name: int(a.value(values)) // chosen.stages for name, a in streamed}
 
 
-def _levels(search: Search, chosen: Choice) -> tuple[LevelUse, ...]:
+def _levels(search: TileSearch, chosen: Choice) -> tuple[LevelUse, ...]:
     chip, kernel = search.chip, search.kernels[chosen.stages]
     values = search.full({**search.sizes, **chosen.tiles})
     places = {"SMEM": LEVEL, "TMEM": MATRIX, "registers": REGISTERS}
     found = []
     for level in chip.hierarchy.levels:
-        held, residents = 0, []
+        held, live_arrays = 0, []
         if level.name == "HBM":
             whole: dict[str, tuple[str, int]] = {}
             for moved in kernel.transfers:
                 role = "input" if moved.direction == "load" else "output"
-                whole[moved.array] = (role, int(moved.amount.value(values)))
-            residents = [(name, role, size) for name, (role, size) in whole.items()]
-            held = sum(size for _, _, size in residents)
+                whole[moved.array] = (role, int(moved.size.value(values)))
+            live_arrays = [(name, role, size) for name, (role, size) in whole.items()]
+            held = sum(size for _, _, size in live_arrays)
         elif level.kind == "cache":
             held = round(_touched(chosen, level.name))
         else:
-            moments = kernel.moments.get(places[level.name], [])
+            moments = kernel.points.get(places[level.name], [])
             if moments:
-                fullest = max(moments, key=lambda m: int(m.total.value(values)))
-                held = int(fullest.total.value(values))
-                residents = [(name, role, int(a.value(values))) for name, role, a in fullest.residents]
-        found.append(LevelUse(level.name, level.called, level.kind, level.capacity, held, tuple(residents)))
+                most_blocks = max(moments, key=lambda m: int(m.total.value(values)))
+                held = int(most_blocks.total.value(values))
+                live_arrays = [(name, role, int(a.value(values))) for name, role, a in most_blocks.live]
+        found.append(LevelUse(level.name, level.vendor_name, level.kind, level.capacity, held, tuple(live_arrays)))
     return tuple(found)
 
 
 def _touched(chosen: Choice, name: str) -> float:
-    return at(chosen.timing.touched[name], chosen.place)
+    return at(chosen.timing.touched[name], chosen.index)
 
 
-def _edges(search: Search, chosen: Choice) -> tuple[EdgeUse, ...]:
+def _edges(search: TileSearch, chosen: Choice) -> tuple[EdgeUse, ...]:
     chip = search.chip
     rates = {
         "HBM": chip.hbm_bytes_per_s * chip.sustained["hbm"],
@@ -201,21 +203,21 @@ def _edges(search: Search, chosen: Choice) -> tuple[EdgeUse, ...]:
     found = []
     for name, crossed in chosen.timing.edges.items():
         upper, lower = name.split("-")
-        moved = round(at(crossed, chosen.place))
+        moved = round(at(crossed, chosen.index))
         found.append(EdgeUse(upper, lower, moved, rates[upper], moved / rates[upper]))
     on_chip = chip.smem_bytes_per_clock * chip.clock_hz * chip.sms
-    read = chosen.part("SMEM") * chosen.get("groups") / chip.sms
+    read = chosen.seconds_on("SMEM") * chosen.get("groups") / chip.sms
     found.append(EdgeUse("SMEM", "matrix units", round(read * on_chip), on_chip, read))
     return tuple(found)
 
 
-def _bound(search: Search, chosen: Choice, parts: Mapping[str, float]) -> str:
+def _bound(search: TileSearch, chosen: Choice, parts: Mapping[str, float]) -> str:
     """What takes the time: HBM, a cache, loads that come late, a busy pipeline, or steps that wait."""
     chip, seconds, wave = search.chip, chosen.get("seconds"), chosen.get("wave")
     for edge in _edges(search, chosen):
         if edge.upper in ("HBM", "LLC") and edge.seconds >= _FULL * seconds:
             return WORDS[edge.upper]
-    blocks = min(chosen.get("resident"), float(ceil_div(int(chosen.get("groups")), chip.sms)))
+    blocks = min(chosen.get("blocks_per_sm"), float(ceil_div(int(chosen.get("groups")), chip.sms)))
     if parts["L2"] * blocks >= _BUSY * wave:
         return WORDS["L2"] if chip.l2_bytes else WORDS["HBM"]
     if search.request.overlap == "queue" and chosen.get("loading") * _BUSY > chosen.get("computing"):
@@ -228,32 +230,32 @@ def _bound(search: Search, chosen: Choice, parts: Mapping[str, float]) -> str:
     if search.request.overlap != "queue":
         most = max((*STATIONS, "L2"), key=lambda name: parts[name])
         return f"everything in turn, most of it {WORDS[most]}"
-    if chosen.get("waits") > sum(parts[name] for name in STATIONS):
+    if chosen.get("stalls") > sum(parts[name] for name in STATIONS):
         return "latency: loads, barriers and steps that wait for each other"
     return f"steps that wait for each other, most of them on {WORDS[busiest]}"
 
 
-def _given_up(search: Search, chosen: Choice, fewest: Choice) -> LeastTraffic:
+def _gap_to_minimum(search: TileSearch, chosen: Choice, fewest: Choice) -> MinimumTraffic:
     chip = search.chip
     slower = fewest.get("seconds") / chosen.get("seconds")
-    ratio = chosen.moved / fewest.moved if fewest.moved else 1.0
-    if chosen.moved <= fewest.moved:
+    ratio = chosen.bytes_moved / fewest.bytes_moved if fewest.bytes_moved else 1.0
+    if chosen.bytes_moved <= fewest.bytes_moved:
         why = "nothing was given up"
     else:
         reasons = []
         if fewest.get("groups") < chip.sms:
             cores = f"{chip.sms} {chip.word('core')}s"
-            reasons.append(f"only {several(int(fewest.get('groups')), 'group')} for {cores}")
-        elif fewest.get("waves") * fewest.get("resident") != chosen.get("waves") * chosen.get("resident"):
-            waves = several(int(fewest.get("waves")), "wave")
-            reasons.append(f"{waves} of {int(fewest.get('resident'))} on a core")
-        reasons.append(f"{several(fewest.stages, 'buffer')}, {chip.warp * fewest.warps} threads")
+            reasons.append(f"only {plural(int(fewest.get('groups')), 'group')} for {cores}")
+        elif fewest.get("waves") * fewest.get("blocks_per_sm") != chosen.get("waves") * chosen.get("blocks_per_sm"):
+            waves = plural(int(fewest.get("waves")), "wave")
+            reasons.append(f"{waves} of {int(fewest.get('blocks_per_sm'))} on a core")
+        reasons.append(f"{plural(fewest.stages, 'buffer')}, {chip.warp * fewest.warps} threads")
         verdict = f"it would take {slower:.2f} times as long" if slower > 1.005 else "it is no quicker"
         why = f"{verdict} ({'; '.join(reasons)})"
-    return LeastTraffic(dict(fewest.tiles), int(fewest.moved), ratio, slower, why)
+    return MinimumTraffic(dict(fewest.tiles), int(fewest.bytes_moved), ratio, slower, why)
 
 
-def _alternative(search: Search, other: Choice, chosen: Choice) -> Alternative:
+def _alternative(search: TileSearch, other: Choice, chosen: Choice) -> Alternative:
     ratio = other.get("seconds") / chosen.get("seconds")
     return Alternative(
         dict(other.tiles),
@@ -261,12 +263,12 @@ def _alternative(search: Search, other: Choice, chosen: Choice) -> Alternative:
         search.chip.warp * other.warps,
         other.get("seconds"),
         ratio,
-        round(other.moved),
-        _why_not(search, other, chosen, ratio),
+        round(other.bytes_moved),
+        _rejection_reason(search, other, chosen, ratio),
     )
 
 
-def _why_not(search: Search, other: Choice, chosen: Choice, ratio: float) -> str:
+def _rejection_reason(search: TileSearch, other: Choice, chosen: Choice, ratio: float) -> str:
     """Why a candidate was not taken, in words: by the objective, then by the preferences among near equals."""
     chip, objective = search.chip, search.request.objective
     if other.refused:
@@ -276,32 +278,37 @@ def _why_not(search: Search, other: Choice, chosen: Choice, ratio: float) -> str
     if objective == "stages" and other.stages < chosen.stages:
         return "fewer buffers"
     if objective == "traffic":
-        more = other.moved / chosen.moved if chosen.moved else 1.0
-        return f"moves {more:.2f} times the bytes" if other.moved > chosen.moved else "as few bytes, and no quicker"
+        more = other.bytes_moved / chosen.bytes_moved if chosen.bytes_moved else 1.0
+        return (
+            f"moves {more:.2f} times the bytes"
+            if other.bytes_moved > chosen.bytes_moved
+            else "as few bytes, and no quicker"
+        )
     if ratio <= 1.05:
         near = "slower" if ratio > 1.0005 else "quicker" if ratio < 0.9995 else "as quick"
         by = f"{100 * abs(ratio - 1):.1f}% {near}" if near != "as quick" else near
-        if other.odd and not chosen.odd:
+        if other.not_power_of_two and not chosen.not_power_of_two:
             return f"{by}, but a tile is no power of two"
         if other.warps > chosen.warps:
             return f"{by}, but takes {chip.warp * other.warps} threads a group"
-        if other.moved > chosen.moved:
-            return f"{by}, but moves {other.moved / chosen.moved:.2f} times the bytes"
+        if other.bytes_moved > chosen.bytes_moved:
+            return f"{by}, but moves {other.bytes_moved / chosen.bytes_moved:.2f} times the bytes"
         if other.get("groups") < chip.sms:
-            return (
-                f"{by}, but has only {several(int(other.get('groups')), 'group')} for {chip.sms} {chip.word('core')}s"
-            )
+            return f"{by}, but has only {plural(int(other.get('groups')), 'group')} for {chip.sms} {chip.word('core')}s"
         return f"{by}, and not better otherwise"
     if other.get("groups") < chip.sms and other.get("groups") < chosen.get("groups"):
-        return f"only {several(int(other.get('groups')), 'group')} for {chip.sms} {chip.word('core')}s"
+        return f"only {plural(int(other.get('groups')), 'group')} for {chip.sms} {chip.word('core')}s"
     spent = {
-        **{WORDS[n]: (other.part(n), chosen.part(n)) for n in ("tensor", "exp", "alu", "L2")},
-        "waiting": (other.get("waits"), chosen.get("waits")),
+        **{WORDS[n]: (other.seconds_on(n), chosen.seconds_on(n)) for n in ("tensor", "exp", "alu", "L2")},
+        "waiting": (other.get("stalls"), chosen.get("stalls")),
     }
     groups = other.get("groups"), chosen.get("groups")
     worse = max(spent, key=lambda name: spent[name][0] * groups[0] - spent[name][1] * groups[1])
-    if other.get("resident") < chosen.get("resident"):
-        return f"{int(other.get('resident'))} on a core at once, not {int(chosen.get('resident'))}; more on {worse}"
+    if other.get("blocks_per_sm") < chosen.get("blocks_per_sm"):
+        return (
+            f"{int(other.get('blocks_per_sm'))} on a core at once, not {int(chosen.get('blocks_per_sm'))}; "
+            f"more on {worse}"
+        )
     return f"more on {worse}"
 
 
@@ -312,18 +319,18 @@ def _points(choice: Choice) -> int:
     return total
 
 
-def _proof(search: Search, chosen: Choice, values: Mapping[str, int]) -> Proof:
+def _proof(search: TileSearch, chosen: Choice, values: Mapping[str, int]) -> Proof:
     """That each level suffices for this tile and every smaller one, remainders included."""
     chip = search.chip
     threads = chip.warp * chosen.warps
     room = 4 * threads * (int(chosen.get("per_thread")) - overhead(search.request.producers))
     kernels = [search.kernels[chosen.stages], *(search.merging[s] for s in (chosen.stages,) if search.merging)]
-    single = search.parted.single if search.parted else ()
+    single = search.split_loop.single if search.split_loop else ()
     limits = {"SMEM": (LEVEL, chip.smem_per_block), "registers": (REGISTERS, room), "TMEM": (MATRIX, chip.tmem_per_sm)}
     most = {name: math.ceil(size) for name, size in search.full(values).items() if isinstance(name, str)}
     said, spent = [], 0.0
     for name, (place, limit) in limits.items():
-        totals = [m.total.without(single) for k in kernels for m in k.moments.get(place, [])]
+        totals = [m.total.without(single) for k in kernels for m in k.points.get(place, [])]
         if totals or name != "TMEM":
             found = prove_bound(totals, limit, most)
             said.append(f"{name}: {found.statement}")

@@ -30,12 +30,12 @@ from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.explanation import best_plan
 from catdiag.planner.instruction_shapes import read_by_products
-from catdiag.planner.plan import IDEAL, TRITON, Plan, spelled
-from catdiag.planner.plan_request import asked
-from catdiag.planner.tile_search import Search, block_candidates, group_candidates
+from catdiag.planner.plan import IDEAL, TRITON, Plan, spelled_out
+from catdiag.planner.plan_request import checked_request
+from catdiag.planner.tile_search import TileSearch, block_candidates, group_candidates
 from catdiag.planner.time_model import Overlap
 from catdiag.schedule.kernel_analysis import Account, measure, width, worked_in
-from catdiag.schedule.liveness import LEVEL, REGISTERS, Kernel, Moment
+from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, ProgramPoint
 from catdiag.schedule.placement import check_stages, two
 from catdiag.schedule.split_k import joined
 from catdiag.util import argument_checks as given
@@ -139,7 +139,7 @@ def fit(
     source = getattr(diagram, "source", None)
     return replace(
         plan,
-        dtype=spelled(dtype),
+        dtype=spelled_out(dtype),
         diagram=search.diagram,
         source=None if source is None else diagram_of(source),
         chip=search.chip,
@@ -156,7 +156,7 @@ def fit(
     )
 
 
-def _unlike_triton(search: Search, ahead: bool, passed: str) -> str:
+def _unlike_triton(search: TileSearch, ahead: bool, passed: str) -> str:
     """What is asked for that is not of Triton's kernels, in words; nothing if they may be planned."""
     asked = search.request
     if asked.objective != "time":
@@ -187,7 +187,7 @@ def searching(
     ahead: bool = False,
     passed: str = "registers",
     density: Mapping[str, float] | float = 1.0,
-) -> Search:
+) -> TileSearch:
     """All candidates of a call of `fit`, which takes the same, before one is taken. Raises as `fit` does."""
     whole = diagram_of(diagram)
     given.dtypes(dtype)
@@ -201,27 +201,27 @@ def searching(
     accounts = {number: kernels_on(whole, chip, dtype, number, passed == "SMEM", ahead) for number in tried}
     account = next(iter(accounts.values()))
     known = _checked(account, sizes)
-    if len(account.kernels) != (1 if account.parted is None else 2):
+    if len(account.kernels) != (1 if account.split_loop is None else 2):
         raise CatdiagError(
             f"fit plans one kernel, and the diagram has {len(account.kernels)}: group it as a whole, or fit its parts"
         )
     kernel = account.kernels[0]
-    if stages is None and kernel.moments[LEVEL] == accounts[max(accounts)].kernels[0].moments[LEVEL]:
+    if stages is None and kernel.points[LEVEL] == accounts[max(accounts)].kernels[0].points[LEVEL]:
         accounts = {1: account}  # nothing is streamed
-    request = asked(account, chip, tiles, multiples, at_least, threads, objective, overlap, producers)
+    request = checked_request(account, chip, tiles, multiples, at_least, threads, objective, overlap, producers)
     request = replace(request, shares=_shares(account, density))
-    return Search(chip, worked, known, accounts, _unsplit(whole, account, dtype), whole, request)
+    return TileSearch(chip, worked, known, accounts, _unsplit(whole, account, dtype), whole, request)
 
 
 def _shares(account: Account, density: Mapping[str, float] | float) -> dict[tuple[str, str], float]:
     """The share of blocks that are run, by the block of the loops that ask. Raises CatdiagError as `io` does."""
-    if not any(k.extents for k in account.kernels):
+    if not any(k.loop_bounds for k in account.kernels):
         return {}
-    from catdiag.schedule.mask_counts import Shares
+    from catdiag.schedule.mask_counts import MaskCounts
 
-    asking = {e.axis: e.block for k in account.kernels for e in k.extents.values() if e.asks}
+    asking = {e.axis: e.block for k in account.kernels for e in k.loop_bounds.values() if e.tests_blocks}
     given = density if isinstance(density, Mapping) else dict.fromkeys(asking, density)
-    Shares(given, account)  # which checks it
+    MaskCounts(given, account)  # which checks it
     return {("share", asking[axis]): float(share) for axis, share in given.items()}
 
 
@@ -240,22 +240,22 @@ def kernels_on(
     account = measure(diagram, dtype, places=places)
     also = [place for place, asked in ((LEVEL, passed), (REGISTERS, ahead)) if asked]
     if also and chip.accumulators != "SMEM":
-        kept = [(name, amount.times(width(worked_in(diagram, dtype)))) for name, amount in read_by_products(diagram)]
+        kept = [(name, amount.scaled(width(worked_in(diagram, dtype)))) for name, amount in read_by_products(diagram)]
         for kernel in account.kernels:
             for place in also:
-                kernel.moments[place] = [
-                    Moment(
+                kernel.points[place] = [
+                    ProgramPoint(
                         m.at,
                         sum((amount for _, amount in kept), m.total),
-                        (*m.residents, *((name, "passed on", amount) for name, amount in kept)),
+                        (*m.live, *((name, "passed on", amount) for name, amount in kept)),
                     )
-                    for m in kernel.moments[place]
+                    for m in kernel.points[place]
                 ]
     return account
 
 
-def _unsplit(diagram: Diagram, account: Account, dtype: str | Mapping[str, str]) -> Kernel:
-    return measure(diagram if account.parted is None else joined(diagram), dtype, registers=True).kernels[0]
+def _unsplit(diagram: Diagram, account: Account, dtype: str | Mapping[str, str]) -> LoweredKernel:
+    return measure(diagram if account.split_loop is None else joined(diagram), dtype, registers=True).kernels[0]
 
 
 def _checked(account: Account, sizes: Mapping[str, int]) -> dict[str, int]:

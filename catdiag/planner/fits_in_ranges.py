@@ -3,7 +3,7 @@
 >>> import catdiag as cd
 >>> product = cd.library.get("matmul").stream("b").group("a c")
 >>> found = fits(product, "H100", {"g_a": (1, 128), "g_c": (1, 256), "s_b": (1, 64)}, stages=3)
->>> found.holds, found.proofs["SMEM"].statement
+>>> found.proved, found.proofs["SMEM"].statement
 (True, 'for all 1 ≤ g_a ≤ 128, 1 ≤ g_c ≤ 256, 1 ≤ s_b ≤ 64: 6*g_a*s_b + 6*g_c*s_b ≤ 232448')
 >>> print(fits(product, "H100", {"g_a": (1, 128), "g_c": (1, 256), "s_b": (1, 64)}, stages=5))
 refuted: SMEM of H100 overflows at g_a=108, g_c=256, s_b=64: 232,960 bytes of 232,448 (128 threads)
@@ -24,15 +24,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import diagram_of
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import kernels_on
 from catdiag.planner.fits_proof import Proof, polynomial, prove_bound
 from catdiag.planner.plan import shown
-from catdiag.planner.time_model import loading, overhead
+from catdiag.planner.time_model import overhead, producer_registers
 from catdiag.schedule.kernel_analysis import Account, widest
-from catdiag.schedule.liveness import LEVEL, REGISTERS, Moment
+from catdiag.schedule.liveness import LEVEL, REGISTERS, ProgramPoint
 from catdiag.schedule.placement import MATRIX, check_stages
 from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, SizeError
@@ -53,24 +53,24 @@ class Overflow:
 
     level: str
     capacity: int
-    held: int
+    allocated: int
     sizes: Mapping[str, int]
-    residents: tuple[tuple[str, str, int], ...]
+    live_arrays: tuple[tuple[str, str, int], ...]
 
 
 @dataclass(frozen=True)
 class Fits:
-    """`holds` if every tile in the ranges fits: then `proofs` has z3's, by level, for a group of so many `threads`.
+    """`proved` if every tile in the ranges fits: then `proofs` has z3's, by level, for a group of so many `threads`.
     Otherwise `overflow` is a tile that does not."""
 
     hardware: str
-    holds: bool
+    proved: bool
     threads: int
     proofs: Mapping[str, Proof] = field(hash=False)
     overflow: Overflow | None = None
 
     def __bool__(self) -> bool:
-        return self.holds
+        return self.proved
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -87,42 +87,42 @@ class Fits:
             said = "; ".join(f"{name}: {proof.statement}" for name, proof in self.proofs.items())
             return f"proved for {self.hardware} and {self.threads} threads: {said}"
         lines = [
-            f"refuted: {over.level} of {self.hardware} overflows at {shown(over.sizes)}: {over.held:,} bytes of "
+            f"refuted: {over.level} of {self.hardware} overflows at {shown(over.sizes)}: {over.allocated:,} bytes of "
             f"{over.capacity:,} ({self.threads} threads)"
         ]
-        return "\n".join([*lines, *_listed(over.residents)])
+        return "\n".join([*lines, *_listed(over.live_arrays)])
 
 
 @dataclass(frozen=True)
 class Possible:
-    """`holds` if some tile at least as large as asked for fits: then `tiles` is the smallest. Otherwise `blame` are
-    arrays which overflow a level together, and none of which could be left out: (name, role, least bytes)."""
+    """`proved` if some tile at least as large as asked for fits: then `tiles` is the smallest. Otherwise `unsat_core`
+    are arrays which overflow a level together, and none of which could be left out: (name, role, least bytes)."""
 
     hardware: str
-    holds: bool
+    proved: bool
     threads: int
     tiles: Mapping[str, int] = field(hash=False)
     level: str = ""
     capacity: int = 0
     needed: int = 0
-    blame: tuple[tuple[str, str, int], ...] = ()
+    unsat_core: tuple[tuple[str, str, int], ...] = ()
     seconds: float = field(default=0.0, compare=False)
 
     def __bool__(self) -> bool:
-        return self.holds
+        return self.proved
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {**vars(self), "tiles": dict(self.tiles)}
 
     def __str__(self) -> str:
-        if self.holds:
+        if self.proved:
             return f"fits {self.hardware} with {self.threads} threads: {shown(self.tiles)}"
         said = (
             f"no tile with {shown(self.tiles)} or more fits {self.hardware} ({self.threads} threads): these arrays "
             f"alone need {self.needed:,} bytes of {self.level}, which has {self.capacity:,}"
         )
-        return "\n".join([said, *_listed(self.blame)])
+        return "\n".join([said, *_listed(self.unsat_core)])
 
 
 def _listed(arrays: tuple[tuple[str, str, int], ...]) -> list[str]:
@@ -235,26 +235,26 @@ _NAMES = {LEVEL: "SMEM", REGISTERS: "registers", MATRIX: "TMEM"}
 
 def _held(
     diagram: Diagram | Any, chip: Hardware, dtype: str | Mapping[str, str], stages: int, passed: str, ahead: bool
-) -> dict[str, list[Moment]]:
+) -> dict[str, list[ProgramPoint]]:
     """The moments of all kernels by place."""
     widest(dtype)
     check_stages(stages)
     if passed not in ("registers", "SMEM"):
         raise CatdiagError(f"passed is {passed!r}: expected 'registers' or 'SMEM'")
     account: Account = kernels_on(diagram, chip, dtype, stages, passed == "SMEM", ahead)
-    single = account.parted.single if account.parted else ()
-    found: dict[str, list[Moment]] = {}
+    single = account.split_loop.single if account.split_loop else ()
+    found: dict[str, list[ProgramPoint]] = {}
     for kernel in account.kernels:
-        for place, moments in kernel.moments.items():
+        for place, moments in kernel.points.items():
             for m in moments:
-                arrays = tuple((name, role, amount.without(single)) for name, role, amount in m.residents)
-                found.setdefault(place, []).append(Moment(m.at, m.total.without(single), arrays))
+                arrays = tuple((name, role, amount.without(single)) for name, role, amount in m.live)
+                found.setdefault(place, []).append(ProgramPoint(m.at, m.total.without(single), arrays))
     return found
 
 
 def _capacities(chip: Hardware, threads: int, producers: int) -> dict[str, int]:
     """Bytes by place that a group of so many threads may have."""
-    left = (chip.registers_per_sm - loading(chip, producers)) // threads
+    left = (chip.registers_per_sm - producer_registers(chip, producers)) // threads
     each = min(chip.registers_per_thread, left // chip.register_step * chip.register_step)
     room = max(0, each - overhead(producers))
     return {LEVEL: chip.smem_per_block, REGISTERS: 4 * threads * room, MATRIX: chip.tmem_per_sm}
@@ -268,7 +268,7 @@ def _threads(chip: Hardware, threads: int | None) -> tuple[int, ...]:
     return (threads,)
 
 
-def _symbols(levels: Mapping[str, list[Moment]]) -> list[str]:
+def _symbols(levels: Mapping[str, list[ProgramPoint]]) -> list[str]:
     return sorted({s for moments in levels.values() for m in moments for s in m.total.symbols()})
 
 
@@ -282,7 +282,9 @@ def _whole(name: str, size: object) -> None:
         raise SizeError(f"{name!r} is {size!r}: expected a positive integer")
 
 
-def _ranges(levels: Mapping[str, list[Moment]], ranges: Mapping[str, Range]) -> tuple[dict[str, int], dict[str, int]]:
+def _ranges(
+    levels: Mapping[str, list[ProgramPoint]], ranges: Mapping[str, Range]
+) -> tuple[dict[str, int], dict[str, int]]:
     names = _symbols(levels)
     least, most = {}, {}
     for name, asked in ranges.items():
@@ -303,7 +305,7 @@ def _ranges(levels: Mapping[str, list[Moment]], ranges: Mapping[str, Range]) -> 
 
 def _overflow(
     chip: Hardware,
-    levels: Mapping[str, list[Moment]],
+    levels: Mapping[str, list[ProgramPoint]],
     capacities: Mapping[str, int],
     least: dict[str, int],
     most: dict[str, int],
@@ -314,13 +316,13 @@ def _overflow(
             sizes = _larger(moment.total, capacities[place], least, most)
             if sizes is None:
                 continue
-            arrays = tuple((name, role, int(amount.value(sizes))) for name, role, amount in moment.residents)
+            arrays = tuple((name, role, int(amount.value(sizes))) for name, role, amount in moment.live)
             held = int(moment.total.value(sizes))
             return Overflow(chip.word(_NAMES[place]), capacities[place], held, sizes, arrays)
     return None
 
 
-def _larger(amount: Amount, limit: int, least: dict[str, int], most: dict[str, int]) -> dict[str, int] | None:
+def _larger(amount: IntPolynomial, limit: int, least: dict[str, int], most: dict[str, int]) -> dict[str, int] | None:
     """Whole sizes within the ranges at which an amount is above a limit, none of which could be less; None if there are
     none. Amounts grow with their sizes, so that a real solution rounded up is one."""
     import z3
@@ -353,7 +355,7 @@ def _larger(amount: Amount, limit: int, least: dict[str, int], most: dict[str, i
     return sizes
 
 
-def _core(moment: Moment, capacity: int, tiles: Mapping[str, int]) -> list[tuple[str, str, Amount]] | None:
+def _core(moment: ProgramPoint, capacity: int, tiles: Mapping[str, int]) -> list[tuple[str, str, IntPolynomial]] | None:
     """The arrays of an unsat core of "each has room for its bytes, at sizes at least these, and all fit"; None if it
     can be satisfied. Smaller ones are spared first, and every one that is left is needed."""
     import z3
@@ -361,7 +363,7 @@ def _core(moment: Moment, capacity: int, tiles: Mapping[str, int]) -> list[tuple
     context = z3.Context()
     names = sorted(moment.total.symbols())
     unknowns = {name: z3.Real(name, context) for name in names}
-    arrays = sorted(moment.residents, key=lambda r: (int(r[2].value(tiles)), r[0]))
+    arrays = sorted(moment.live, key=lambda r: (int(r[2].value(tiles)), r[0]))
     rooms = [z3.Real(f"bytes of {k}", context) for k in range(len(arrays))]
 
     def refuted(kept: list[int]) -> set[int] | None:

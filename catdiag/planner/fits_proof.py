@@ -1,7 +1,7 @@
 """That a tile fits, whatever the sizes: a polynomial bound decided by z3.
 
->>> from catdiag.category.integer_polynomial import Amount
->>> bytes_held = Amount.of("d") * Amount.of("g_q") + Amount.of("g_q")
+>>> from catdiag.category.integer_polynomial import IntPolynomial
+>>> bytes_held = IntPolynomial.of("d") * IntPolynomial.of("g_q") + IntPolynomial.of("g_q")
 >>> prove_bound([bytes_held], 1000, {"d": 9, "g_q": 100}).statement
 'for all 1 ≤ d ≤ 9, 1 ≤ g_q ≤ 100: d*g_q + g_q ≤ 1000'
 """
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.util.errors import CatdiagError
 
 _RLIMIT = 20_000_000  # z3's own count of steps, so that the outcome is the same on every machine
@@ -28,7 +28,7 @@ class Proof:
 
 
 def prove_bound(
-    amounts: Sequence[Amount], limit: int, tops: Mapping[str, int], bottoms: Mapping[str, int] | None = None
+    amounts: Sequence[IntPolynomial], limit: int, tops: Mapping[str, int], bottoms: Mapping[str, int] | None = None
 ) -> Proof:
     """Proves that each amount is at most `limit` when every symbol lies between 1 (or its bottom) and its top.
 
@@ -60,7 +60,7 @@ def prove_bound(
     return Proof(f"for all {ranges}: {shown}" if used else shown, time.perf_counter() - start)
 
 
-def polynomial(amount: Amount, unknowns: Mapping[str, Any], context: Any) -> Any:
+def polynomial(amount: IntPolynomial, unknowns: Mapping[str, Any], context: Any) -> Any:
     """An amount as a z3 term in the given unknowns."""
     import z3
 

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.codegen.gluon.gluon_source import REGISTERS as GROUP_REGISTERS
 from catdiag.codegen.triton.triton_module import Module
 from catdiag.planner.configuration_candidates import Candidates, Proposal, first_first, registers_at_most
-from catdiag.planner.emitted_module import Written, write
+from catdiag.planner.emitted_module import WrittenModule, write
 from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_bound
 from catdiag.planner.plan import TRITON, WHOLE, LevelUse, Plan
-from catdiag.planner.tile_search import Choice, Search
+from catdiag.planner.tile_search import Choice, TileSearch
 from catdiag.planner.triton_resources import SCRATCH
-from catdiag.planner.triton_time_model import BESIDE_ROWS, resident, specialized_arrays, specialized_registers
+from catdiag.planner.triton_time_model import BESIDE_ROWS, blocks_per_sm, specialized_arrays, specialized_registers
 from catdiag.schedule.kernel_analysis import output_names
 from catdiag.schedule.liveness import REGISTERS
 from catdiag.schedule.placement import MATRIX
@@ -37,7 +37,7 @@ _BEST = 5
 """Others that are shown beside the one that is taken."""
 
 
-def fitted(search: Search, dtype: str | Mapping[str, str]) -> Plan:
+def fitted(search: TileSearch, dtype: str | Mapping[str, str]) -> Plan:
     """The plan of the quickest configuration that Triton is handed as it is.
 
     Raises DoesNotFit where none fits, with what the least needs; CatdiagError, with the reason, where the diagram has
@@ -89,7 +89,7 @@ def together(diagram: Diagram, plans: Sequence[Plan], dtype: str | Mapping[str, 
 class Fitting:
     """The configurations of one call of `fit` as they are written, one after the other."""
 
-    search: Search
+    search: TileSearch
     dtype: str | Mapping[str, str]
     candidates: Candidates = field(init=False)
     refused: dict[int, str] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Fitting:
                 others.setdefault(tuple(p.tiles.items()), p)
         others = dict(list(others.items())[:_BEST])
         taken = self._resources(chosen, written)
-        chosen = replace(chosen, resident=taken.blocks_per_sm)
+        chosen = replace(chosen, blocks_per_sm=taken.blocks_per_sm)
         return planned(
             self.search, self.choice(chosen), self.choice(fewest), [self.choice(p) for p in others.values()],
             len(ranked), taken,
@@ -124,7 +124,7 @@ class Fitting:
             proposal.stages, proposal.warps, dict(proposal.tiles), timing, 0, self.refused.get(id(proposal), "")
         )
 
-    def _taken(self, ranked: list[Proposal]) -> tuple[Proposal, Written]:
+    def _taken(self, ranked: list[Proposal]) -> tuple[Proposal, WrittenModule]:
         """The configuration that is taken, and what is written of it."""
         todo, tried = list(ranked), 0
         problem: CatdiagError | None = None
@@ -164,19 +164,19 @@ class Fitting:
         why = "; ".join(dict.fromkeys(self.refused.values()))
         raise DoesNotFit(f"no Triton kernel fits {self.search.chip.name}: of {tried} configurations, {why}")
 
-    def _given(self, proposal: Proposal) -> tuple[Proposal, Written]:
+    def _given(self, proposal: Proposal) -> tuple[Proposal, WrittenModule]:
         """A configuration that is taken as it is launched, and what is written of it."""
         written = self._written(proposal)
         run = written.largest
         return replace(proposal, warps=run.warps, stages=run.stages, specialized=run.specialized), written
 
-    def _written(self, proposal: Proposal) -> Written:
+    def _written(self, proposal: Proposal) -> WrittenModule:
         p, search = proposal, self.search
         return write(search.diagram, p.tiles, self.dtype, p.stages, p.warps, p.specialized, search.chip, search.sizes)
 
     # -- what it takes -------------------------------------------------------------------------------------------
 
-    def _resources(self, p: Proposal, written: Written) -> Taken:
+    def _resources(self, p: Proposal, written: WrittenModule) -> Taken:
         """What a block of the module takes of its core, and the proof that it is there."""
         return Taken(
             backend=TRITON,
@@ -191,37 +191,37 @@ class Fitting:
             proof=self._proof(p, written),
         )
 
-    def _blocks_per_sm(self, p: Proposal, written: Written) -> int:
+    def _blocks_per_sm(self, p: Proposal, written: WrittenModule) -> int:
         """Blocks that share a core, by what was written."""
         if p.specialized:
             return 1
-        return int(resident(written.largest.shared.bytes, p.registers, p.warps, self.search.chip))
+        return int(blocks_per_sm(written.largest.shared.bytes, p.registers, p.warps, self.search.chip))
 
     def _values(self, tiles: Mapping[str, int]) -> dict[Any, Any]:
         return self.search.full({**self.candidates.sizes, **tiles})
 
-    def _on_chip(self, p: Proposal, written: Written) -> dict[str, LevelUse]:
+    def _on_chip(self, p: Proposal, written: WrittenModule) -> dict[str, LevelUse]:
         """What is taken of shared memory, by buffers as the text has them, and of registers, by arrays."""
         chip, values = self.search.chip, self._values(p.tiles)
         run = written.largest
         buffers = tuple((b.what, "allocated", int(b.bytes)) for b in run.shared.buffers)
         found = {"SMEM": (run.shared.bytes, buffers)}
-        moments = self.candidates.kernels[p.stages].moments.get(REGISTERS, [])
+        moments = self.candidates.kernels[p.stages].points.get(REGISTERS, [])
         each = GROUP_REGISTERS[p.warps // 4] if p.specialized else p.registers
         whole = 4 * each * chip.warp * p.warps
         if moments:
             fullest = max(moments, key=lambda m: int(m.total.value(values)))
-            arrays = tuple((name, role, int(a.value(values))) for name, role, a in fullest.residents)
+            arrays = tuple((name, role, int(a.value(values))) for name, role, a in fullest.live)
             left = whole - sum(size for *_, size in arrays)
             rest = (("addresses, rows and factors on their way", "estimated", left),) if left > 0 else ()
             found["registers"] = (whole, (*arrays, *rest))
         return {
-            level.name: LevelUse(level.name, level.called, level.kind, level.capacity, *found[level.name])
+            level.name: LevelUse(level.name, level.vendor_name, level.kind, level.capacity, *found[level.name])
             for level in chip.hierarchy.levels
             if level.name in found
         }
 
-    def _limits(self, p: Proposal, written: Written) -> dict[str, str]:
+    def _limits(self, p: Proposal, written: WrittenModule) -> dict[str, str]:
         """For each tile what stops one of twice its length, and what one more stage would take."""
         search, found = self.search, dict[str, str]()
         ranges = {**search.kernel.tiles, **dict(search.kernel.loops)}
@@ -244,7 +244,7 @@ class Fitting:
         """What a block of other tiles or stages would overflow; nothing where it fits."""
         chip, block, values = self.search.chip, self.candidates.blocks[stages], self._values(tiles)
         kernel = self.candidates.kernels[stages]
-        shared = int(block.shared_at_most(values)) + SCRATCH
+        shared = int(block.shared_upper_bound(values)) + SCRATCH
         if p.specialized:
             groups = p.warps // 4
             each = int(specialized_registers(kernel, values, groups, block))
@@ -259,22 +259,22 @@ class Fitting:
             found.append(f"{chip.word('registers')} ({each} of {room} for each of {threads})")
         return "; ".join(found)
 
-    def _proof(self, p: Proposal, written: Written) -> Proof:
+    def _proof(self, p: Proposal, written: WrittenModule) -> Proof:
         """That the buffers of the text fit shared memory, and arrays the registers beside what else a thread needs."""
         search, chip = self.search, self.search.chip
-        single = search.parted.single if search.parted else ()
+        single = search.split_loop.single if search.split_loop else ()
         values = self._values(p.tiles)
         most = {name: math.ceil(size) for name, size in values.items() if isinstance(name, str)}
         kernel, block = self.candidates.kernels[p.stages], self.candidates.blocks[p.stages]
         proofs = {"SMEM": prove_bound(written.totals, chip.smem_per_block, most)}
         threads = chip.warp * p.warps
         if p.specialized:
-            amounts: tuple[Amount, ...] = (specialized_arrays(kernel, block),)
+            amounts: tuple[IntPolynomial, ...] = (specialized_arrays(kernel, block),)
             room = 4 * threads * (GROUP_REGISTERS[p.warps // 4] - BESIDE_ROWS)
         else:
             amounts, room = block.arrays, block.array_bytes(values, p.warps, registers_at_most(chip))
         proofs["registers"] = prove_bound([a.without(single) for a in amounts], room, most)
-        matrix = [m.total.without(single) for m in kernel.moments.get(MATRIX, [])]
+        matrix = [m.total.without(single) for m in kernel.points.get(MATRIX, [])]
         if matrix:
             proofs["TMEM"] = prove_bound(matrix, chip.tmem_per_sm, most)
         said = "; ".join(f"{name}: {found.statement}" for name, found in proofs.items())

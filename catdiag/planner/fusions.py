@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, of_graph
 from catdiag.category.types import size_symbols
 from catdiag.optimum.crossover import crossover
-from catdiag.planner.graph_segments import Row, spans
-from catdiag.planner.kernel_schedules import REFUSED, Kernel, Schedule, at_large, counted, proved
+from catdiag.planner.graph_segments import StageSequence, spans
+from catdiag.planner.kernel_schedules import REFUSED, KernelSchedules, Schedule, at_large, count_kernel, proved
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.split import runs_in_kernels
 from catdiag.rewrite.steps import Cut
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from catdiag.optimum.crossover import Crossover
-    from catdiag.optimum.exhaustive import Least
-    from catdiag.optimum.regime_comparison import Case
+    from catdiag.optimum.exhaustive import ExhaustiveOptimum
+    from catdiag.optimum.regime_comparison import ComparisonCase
     from catdiag.util.executors import Progress
 
 Expr = Any
 
 
 @dataclass(frozen=True)
-class Way:
+class FusionOption:
     """A diagram cut into kernels. `saved` are the arrays that pass from one to another, by name."""
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[KernelSchedules, ...]
     saved: tuple[str, ...]
 
     @property
@@ -112,28 +112,28 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FusionVerdict:
     """The way that moves least at given sizes and a capacity, in exact transfers at the best integer tiles found.
 
     `transfers` is None where no way fits. `by_kernels` gives the least for each number of kernels that fits, with its
     way; `exhaustive` says whether all tiles of all schedules were tried.
     """
 
-    way: Way | None
+    option: FusionOption | None
     transfers: int | None
     tiles: tuple[Mapping[str, int], ...]
     schedules: tuple[Schedule, ...]
-    by_kernels: Mapping[int, tuple[int, Way]]
+    by_kernels: Mapping[int, tuple[int, FusionOption]]
     exhaustive: bool
 
     def __str__(self) -> str:
-        if self.way is None:
+        if self.option is None:
             return "no way fits"
         lines = []
-        for count, (transfers, way) in sorted(self.by_kernels.items()):
-            said = f"saving {', '.join(way.saved)}" if way.saved else "saving nothing"
+        for count, (transfers, option) in sorted(self.by_kernels.items()):
+            said = f"saving {', '.join(option.saved)}" if option.saved else "saving nothing"
             kernels = "1 kernel " if count == 1 else f"{count} kernels"
-            lines.append(f"{'→' if way == self.way else ' '} {kernels} {transfers:,}  {said}")
+            lines.append(f"{'→' if option == self.option else ' '} {kernels} {transfers:,}  {said}")
         return "\n".join(lines)
 
 
@@ -142,52 +142,54 @@ class Fusions:
     """The ways to cut a diagram into kernels, and what they move."""
 
     diagram: Diagram
-    row: Row = field(repr=False)
+    row: StageSequence = field(repr=False)
     options: Mapping[str, Any]
     most: int
     _ask: Z3 = field(default_factory=Z3, repr=False, compare=False)
-    _kernels: dict[tuple[int, int], Kernel] = field(default_factory=dict, repr=False, compare=False)
+    _kernels: dict[tuple[int, int], KernelSchedules] = field(default_factory=dict, repr=False, compare=False)
 
-    def kernel(self, start: int, end: int) -> Kernel:
+    def kernel(self, start: int, end: int) -> KernelSchedules:
         """The stages from `start` to before `end` as one kernel."""
         if (start, end) not in self._kernels:
-            self._kernels[start, end] = Kernel(start, end, self.row.piece(start, end), self.options, self._ask)
+            self._kernels[start, end] = KernelSchedules(
+                start, end, self.row.segment_diagram(start, end), self.options, self._ask
+            )
         return self._kernels[start, end]
 
-    def cut(self, places: Iterable[int]) -> Way:
+    def at_cuts(self, places: Iterable[int]) -> FusionOption:
         """The way that cuts the row before these stages (from 1), nowhere else."""
         ends = [0, *sorted(set(places)), len(self.row.stages)]
         if not all(0 <= a < b for a, b in pairwise(ends)):
             raise NotFusable(f"cuts are before stages 1 to {len(self.row.stages) - 1}: {list(places)} are not")
         saved = dict.fromkeys(w for end in ends[1:-1] for w in self.row.crossing(end))
         kernels = tuple(self.kernel(a, b) for a, b in pairwise(ends))
-        return Way(kernels, tuple(dict.fromkeys(self.row.names[w] for w in saved)))
+        return FusionOption(kernels, tuple(dict.fromkeys(self.row.names[w] for w in saved)))
 
     @property
-    def fused(self) -> Way:
+    def fused(self) -> FusionOption:
         """One kernel of everything."""
-        return self.cut(())
+        return self.at_cuts(())
 
     @property
-    def unfused(self) -> Way:
+    def unfused(self) -> FusionOption:
         """A kernel for each stage."""
-        return self.cut(range(1, len(self.row.stages)))
+        return self.at_cuts(range(1, len(self.row.stages)))
 
-    def ways(self, kernels: int | None = None) -> tuple[Way, ...]:
+    def options_of(self, kernels: int | None = None) -> tuple[FusionOption, ...]:
         """All ways, or those of so many kernels, the fewest first. Raises NotFusable where there are over 4096."""
         places = range(1, len(self.row.stages))
         if len(places) > 12 and kernels is None:
             raise NotFusable(f"{len(places)} places to cut make {1 << len(places)} ways: ask for a number of kernels")
         counts = range(len(places) + 1) if kernels is None else [kernels - 1]
-        return tuple(self.cut(chosen) for n in counts for chosen in combinations(places, n))
+        return tuple(self.at_cuts(chosen) for n in counts for chosen in combinations(places, n))
 
-    def saving(self, names: str | Sequence[str]) -> Way:
+    def saving(self, names: str | Sequence[str]) -> FusionOption:
         """The way that saves just these arrays, by the names that `print` shows. Raises NotFusable, listing ways."""
         wanted = {n.strip() for n in names.split(",")} if isinstance(names, str) else set(names)
-        for way in self.ways():
-            if set(way.saved) == wanted:
-                return way
-        listed = "; ".join(", ".join(w.saved) for w in self.ways() if w.saved)
+        for option in self.options_of():
+            if set(option.saved) == wanted:
+                return option
+        listed = "; ".join(", ".join(w.saved) for w in self.options_of() if w.saved)
         raise NotFusable(f"no way saves just {', '.join(sorted(wanted))}: they save {listed or 'nothing'}")
 
     @cached_property
@@ -195,7 +197,7 @@ class Fusions:
         """The symbol for how much the fast level holds."""
         return self.kernel(0, len(self.row.stages)).schedules[0].estimate.capacity
 
-    def derive(self, way: Way) -> Derivation:
+    def derive(self, option: FusionOption) -> Derivation:
         """A way as a derivation of the whole diagram, each kernel by its schedule at leading order.
 
         What passes from one to another is saved whole. Tiles and blocks of one axis have one size in all kernels.
@@ -203,42 +205,47 @@ class Fusions:
         Raises NotFusable where a kernel has no such schedule, or the whole was not proved.
         """
         parts: list[tuple[int, int, Diagram]] = []
-        for kernel in way.kernels:
+        for kernel in option.kernels:
             if kernel.chosen is None:
                 raise NotFusable(f"the kernel of {kernel.diagram.title} has no schedule with a closed form")
             made = kernel.chosen[0].derivation
             parts.append((kernel.start, kernel.end, kernel.diagram if made is None else made.diagram))
-        said = ", ".join(way.saved)
+        said = ", ".join(option.saved)
         title = f"{self.diagram.title or 'it'}.cut({said!r})"
         whole = self.row.composed(parts)
         whole = of_graph(whole.graph, whole.cod, whole.names, title)
         theorem = proved(self._ask, self.diagram, whole, True)
         if theorem is None:
             raise NotFusable(f"the kernels that save {said or 'nothing'} were not proved to mean the same together")
-        return Derivation.start(self.diagram, self._ask).then(Cut(way.saved), whole, theorem, ungrouped=None)
+        return Derivation.start(self.diagram, self._ask).then(Cut(option.saved), whole, theorem, ungrouped=None)
 
-    def crossover(self, first: Way | None = None, second: Way | None = None, long: bool = True) -> Crossover:
+    def crossover(
+        self, first: FusionOption | None = None, second: FusionOption | None = None, long: bool = True
+    ) -> Crossover:
         """Where the first way (by default the fused one) begins to move less than the second (by default the one of two
         kernels that moves least), at leading order; with `long`, where the axes that the first runs in groups and loops
-        over are long. Where another schedule of a way may move less than the one in `Way.schedules`, that it does not
-        is among the `conditions`; where the capacity decides that too, such schedules are `others`, and not compared.
+        over are long. Where another schedule of a way may move less than the one in `FusionOption.schedules`, that it
+        does not is among the `conditions`; where the capacity decides that too, such schedules are `others`, and not
+        compared.
 
         Raises NotFusable where one of them has no closed form.
         """
-        for way in (first, second):
-            require(way is None or isinstance(way, Way), "what is compared", way, "one of .ways()")
+        for option in (first, second):
+            require(option is None or isinstance(option, FusionOption), "what is compared", option, "one of .ways()")
         first = self.fused if first is None else first
-        second = self.rival if second is None else second
+        second = self.alternative if second is None else second
         if second is None:
             raise NotFusable("there is one box at work, and nothing to cut")
-        for way in (first, second):
-            if way.leading is None:
-                raise NotFusable(f"no crossover: {str(way).splitlines()[0]}")
+        for option in (first, second):
+            if option.leading is None:
+                raise NotFusable(f"no crossover: {str(option).splitlines()[0]}")
         found = crossover(first.leading, second.leading, self.capacity, first.long if long else ())
         shapes = dict.fromkeys((*found.conditions, *first.preferred, *second.preferred))
         return replace(found, conditions=tuple(shapes), others=len(first.others) + len(second.others))
 
-    def cases(self, first: Way | None = None, second: Way | None = None, long: bool = True) -> tuple[Case, ...]:
+    def cases(
+        self, first: FusionOption | None = None, second: FusionOption | None = None, long: bool = True
+    ) -> tuple[ComparisonCase, ...]:
         """The two ways, as in `crossover`, compared in every regime of their tiles, at leading order: which never moves
         more there, or where the one begins to. With `long`, where the axes that the first runs in groups and loops
         over are at least the capacity.
@@ -247,33 +254,33 @@ class Fusions:
         """
         import sympy
 
-        from catdiag.optimum.regime_comparison import cases, together
+        from catdiag.optimum.regime_comparison import cases, sequential
 
-        for way in (first, second):
-            require(way is None or isinstance(way, Way), "what is compared", way, "one of .ways()")
+        for option in (first, second):
+            require(option is None or isinstance(option, FusionOption), "what is compared", option, "one of .ways()")
         first = self.fused if first is None else first
-        second = self.rival if second is None else second
+        second = self.alternative if second is None else second
         if second is None or first.leading is None or second.leading is None:
             raise NotFusable("no cases: there is nothing to cut, or a way has no closed form")
         axes = first.long if long else frozenset()
         assumed = [sympy.Ge(axis, self.capacity) for axis in sorted(axes, key=str)]
         shapes = tuple(dict.fromkeys((*first.preferred, *second.preferred)))
         one, other = (
-            together((k.chosen[1].leading_regimes for k in way.kernels if k.chosen), self.capacity, assumed)
-            for way in (first, second)
+            sequential((k.chosen[1].leading_regimes for k in option.kernels if k.chosen), self.capacity, assumed)
+            for option in (first, second)
         )
         found = cases(one, other, self.capacity, [*assumed, *shapes], axes)
         return tuple(replace(case, conditions=(*case.conditions, *shapes)) for case in found)
 
     @cached_property
-    def rival(self) -> Way | None:
+    def alternative(self) -> FusionOption | None:
         """The way of two kernels whose leading order is least where sizes and capacity are large."""
-        ranked: list[tuple[float, int, Way]] = []
-        for place, way in enumerate(self.ways(2) if len(self.row.stages) > 1 else ()):
-            if all(kernel.ranked for kernel in way.kernels):
-                parts = (at_large(kernel.ranked[0][1].leading, self.capacity) for kernel in way.kernels)
-                ranked.append((sum(parts), place, way))
-        return next((way for *_, way in sorted(ranked, key=lambda r: r[:2]) if way.leading is not None), None)
+        ranked: list[tuple[float, int, FusionOption]] = []
+        for place, option in enumerate(self.options_of(2) if len(self.row.stages) > 1 else ()):
+            if all(kernel.ranked for kernel in option.kernels):
+                parts = (at_large(kernel.ranked[0][1].leading, self.capacity) for kernel in option.kernels)
+                ranked.append((sum(parts), place, option))
+        return next((option for *_, option in sorted(ranked, key=lambda r: r[:2]) if option.leading is not None), None)
 
     def best(
         self,
@@ -283,7 +290,7 @@ class Fusions:
         *,
         executor: Executor | None = None,
         progress: Progress | None = None,
-    ) -> Verdict:
+    ) -> FusionVerdict:
         """The way of at most `kernels` kernels that moves least at these sizes, by dynamic programming over the row.
 
         Transfers are exact, at the best integer tiles; kernels have at most `most` stages each. The schedules of the
@@ -299,7 +306,7 @@ class Fusions:
         needed = {s for ty in self.row.types for axis in ty.axes for s in size_symbols(axis.size)}
         if missing := sorted(needed - set(sizes)):
             raise CatdiagError(f"no size was given for {', '.join(missing)}: give one for each axis")
-        costs = self._counted(list(spans(count, self.most)), sizes, capacity, executor, progress)
+        costs = self._exhaustive(list(spans(count, self.most)), sizes, capacity, executor, progress)
         while True:
             table: list[dict[int, tuple[int, tuple[int, ...]]]] = [{0: (0, ())}]
             for used in range(1, limit + 1):
@@ -313,17 +320,17 @@ class Fusions:
                 table.append(row)
             whole = {used: row[count] for used, row in enumerate(table) if count in row and used}
             if not whole:
-                return Verdict(None, None, (), (), {}, True)
+                return FusionVerdict(None, None, (), (), {}, True)
             total, starts = min(whole.values(), key=lambda v: (v[0], len(v[1])))
             spans_won = list(zip(starts, (*starts[1:], count), strict=True))
             won = [(c[0], self.kernel(*s).schedules[c[1]]) for s in spans_won if (c := costs[s]) is not None]
             dropped = self._dropped(spans_won, [schedule for _, schedule in won])
             if dropped is None:
                 break
-            costs |= {span: self.kernel(*span).counted(sizes, capacity) for span in dropped}
-        by_kernels = {used: (cost, self.cut(c for c in cuts if c)) for used, (cost, cuts) in whole.items()}
-        return Verdict(
-            way=self.cut(c for c in starts if c),
+            costs |= {span: self.kernel(*span).exhaustive(sizes, capacity) for span in dropped}
+        by_kernels = {used: (cost, self.at_cuts(c for c in cuts if c)) for used, (cost, cuts) in whole.items()}
+        return FusionVerdict(
+            option=self.at_cuts(c for c in starts if c),
             transfers=total,
             tiles=tuple(found.tiles for found, _ in won),
             schedules=tuple(schedule for _, schedule in won),
@@ -332,31 +339,31 @@ class Fusions:
             and not any(self.kernel(*span).uncounted for span in costs),
         )
 
-    def _counted(
+    def _exhaustive(
         self,
         every: Sequence[tuple[int, int]],
         sizes: Mapping[str, int],
         capacity: int,
         executor: Executor | None,
         progress: Progress | None,
-    ) -> dict[tuple[int, int], tuple[Least, int] | None]:
+    ) -> dict[tuple[int, int], tuple[ExhaustiveOptimum, int] | None]:
         """The least transfers of each kernel, with the place of the schedule; counted here or by an executor."""
-        costs: dict[tuple[int, int], tuple[Least, int] | None] = {}
+        costs: dict[tuple[int, int], tuple[ExhaustiveOptimum, int] | None] = {}
         if executor is None:
             for number, span in enumerate(every, 1):
-                costs[span] = self.kernel(*span).counted(sizes, capacity)
+                costs[span] = self.kernel(*span).exhaustive(sizes, capacity)
                 if progress is not None:
                     progress(number, len(every))
             return costs
         items = [(self.kernel(*span).diagram, dict(self.options), dict(sizes), capacity) for span in every]
-        for span, found in zip(every, each(counted, items, executor=executor, progress=progress), strict=True):
+        for span, found in zip(every, each(count_kernel, items, executor=executor, progress=progress), strict=True):
             # What was lost with a worker is counted here, and what failed fails here again, as it would without one.
             kernel = self.kernel(*span)
             if isinstance(found, Failed):
-                costs[span] = kernel.counted(sizes, capacity)
+                costs[span] = kernel.exhaustive(sizes, capacity)
             else:
                 # Schedules were left out here that a worker does not know of.
-                costs[span], uncounted = found if not kernel.dropped else (kernel.counted(sizes, capacity), False)
+                costs[span], uncounted = found if not kernel.dropped else (kernel.exhaustive(sizes, capacity), False)
                 kernel.uncounted = kernel.uncounted or uncounted
         return costs
 
@@ -386,8 +393,12 @@ class Fusions:
         title = self.diagram.title or "the diagram"
         many = f"{stages} stages, {1 << (stages - 1)} ways to cut them" if stages > 1 else "1 stage, nothing to cut"
         lines = [f"{title}: {many}"]
-        shown = [self.fused, *([self.rival] if self.rival is not None else []), *([self.unfused] if stages > 2 else [])]
-        lines += [f"  {way}" for way in shown]
+        shown = [
+            self.fused,
+            *([self.alternative] if self.alternative is not None else []),
+            *([self.unfused] if stages > 2 else []),
+        ]
+        lines += [f"  {option}" for option in shown]
         for other in shown[1:]:
             if shown[0].leading is not None and other.leading is not None:
                 lines.append(f"  against saving {', '.join(other.saved)}: {self.crossover(second=other)}")
@@ -404,9 +415,9 @@ def fusions(diagram: Diagram | HasDiagram, *, opened: bool = False, most: int = 
     >>> f = cd.algorithm("t d, d f, f o -> t o", name="two")(
     ...     lambda X, U, W: cd.einsum("t f, f o -> t o", cd.einsum("t d, d f -> t f", X, U), W))
     >>> choice = fusions(f)
-    >>> [way.saved for way in choice.ways()]
+    >>> [way.saved for way in choice.options_of()]
     [(), ('einsum [t f]',)]
-    >>> choice.best({"t": 512, "d": 16, "f": 64, "o": 16}, 2048).way.saved
+    >>> choice.best({"t": 512, "d": 16, "f": 64, "o": 16}, 2048).option.saved
     ()
     """
     diagram = diagram_of(diagram)
@@ -416,7 +427,7 @@ def fusions(diagram: Diagram | HasDiagram, *, opened: bool = False, most: int = 
         raise CatdiagError("fusions compares ways under one capacity: expected accumulators='level'")
     if isinstance(options.get("dtype"), Mapping):
         raise CatdiagError("fusions takes one dtype for all arrays that are saved: expected a name such as 'bf16'")
-    row = Row(diagram, opened)
+    row = StageSequence(diagram, opened)
     if not row.stages:
         raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to cut")
     return Fusions(diagram, row, dict(options), most)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
-from catdiag.category.ops import Box, Call, Group, array_name, bodies
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.ops import Box, Call, GroupOp, array_name, bodies
 from catdiag.category.types import Ty
 from catdiag.rewrite.fuse import assigned
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.kernel_analysis import output_names, width
-from catdiag.schedule.liveness import elementwise, is_view, spots
+from catdiag.schedule.liveness import elementwise, is_view, rematerialized
 
 
 def pointwise(box: Box) -> bool:
@@ -31,7 +31,7 @@ def pointwise(box: Box) -> bool:
     if not isinstance(box.op, Call):
         return elementwise(box)
     body = inline(bodies(box.op)[0]).graph
-    free = spots(body, [False] * len(body.dom))
+    free = rematerialized(body, [False] * len(body.dom))
     count = len(body.dom)
     for node in body.nodes:
         made = range(count, count + len(node.box.cod))
@@ -51,7 +51,7 @@ class Segment:
 
 
 @dataclass
-class Row:
+class StageSequence:
     """The stages of a diagram in stored order. `opened` opens named boxes first."""
 
     diagram: Diagram
@@ -59,11 +59,11 @@ class Row:
     stages: list[list[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        flat = inline(self.diagram) if self.opened else _kept(self.diagram)
-        self.graph = live(flat.graph)
+        flat = inline(self.diagram) if self.opened else _named_boxes_whole(self.diagram)
+        self.graph = reachable(flat.graph)
         self.types = self.graph.wire_types()
         graph, inputs = self.graph, len(self.graph.dom)
-        self.free = spots(graph, [False] * inputs)
+        self.free = rematerialized(graph, [False] * inputs)
         self.statistics = statistics(graph)
         self.maker = [-1] * inputs
         self.root = list(range(inputs))
@@ -128,7 +128,7 @@ class Row:
         made = self.maker[self.root[w]]
         return self.stage.get(made, -1)
 
-    def piece(self, start: int, end: int) -> Diagram:
+    def segment_diagram(self, start: int, end: int) -> Diagram:
         """The stages from `start` to before `end` as a diagram of its own."""
         return self.segment(start, end).diagram
 
@@ -178,7 +178,7 @@ class Row:
         but of statistics between kernels fp32, or wider.
 
         >>> import catdiag as cd
-        >>> row = Row(cd.algorithm("q x, q -> q x")(lambda A, b: A * b / cd.sum(A, "x")))
+        >>> row = StageSequence(cd.algorithm("q x, q -> q x")(lambda A, b: A * b / cd.sum(A, "x")))
         >>> row.types_of(0, 2, "bf16"), row.types_of(2, 3, "bf16")
         ({'A': 'bf16', 'b': 'bf16', 'out0': 'bf16', 'out1': 'fp32'}, {'mul [q x]': 'bf16', 'sum[x] [q]': 'fp32', \
 'out': 'bf16'})
@@ -207,8 +207,8 @@ class Row:
 
         >>> import catdiag as cd
         >>> f = cd.algorithm("q x")(lambda A: cd.exp(A) / cd.sum(cd.exp(A), "x"))
-        >>> row = Row(f)
-        >>> whole = row.composed((k, k + 1, row.piece(k, k + 1)) for k in range(len(row.stages)))
+        >>> row = StageSequence(f)
+        >>> whole = row.composed((k, k + 1, row.segment_diagram(k, k + 1)) for k in range(len(row.stages)))
         >>> [[b.name for b in box.op.body.boxes] for box in whole.boxes]
         [['exp', 'sum[x]'], ['exp', 'div']]
         """
@@ -217,10 +217,10 @@ class Row:
         where = {w: w for w in range(count)}
         for start, end, made in parts:
             segment, flat = self.segment(start, end), inline(made)
-            if any(isinstance(box.op, Group) for box in flat.boxes):
+            if any(isinstance(box.op, GroupOp) for box in flat.boxes):
                 inner = flat.graph
             else:
-                box = Box(Group((), flat), flat.dom, flat.cod)
+                box = Box(GroupOp((), flat), flat.dom, flat.cod)
                 wires = range(len(flat.dom))
                 after = range(len(flat.dom), len(flat.dom) + len(flat.cod))
                 inner = Graph(flat.dom, (Node(box, tuple(wires)),), tuple(after))
@@ -252,7 +252,7 @@ class Row:
         return found
 
 
-def _kept(diagram: Diagram) -> Diagram:
+def _named_boxes_whole(diagram: Diagram) -> Diagram:
     """The diagram with its own named boxes whole, but for one that is all there is."""
     while len(diagram.boxes) == 1 and isinstance(diagram.boxes[0].op, Call):
         inner = inline(diagram, keep=lambda box, outer=diagram.boxes[0]: box is not outer)  # type: ignore[misc]

@@ -5,7 +5,7 @@
 >>> from catdiag.schedule.kernel_analysis import measure
 >>> product = cd.library.get("matmul").stream("b").group("a c")
 >>> kernel = measure(product.diagram, "bf16", registers=True).kernels[0]
->>> {name: dict(why) for name, why in by_symbol(pieces(product.diagram, kernel, hardware.H100, "bf16")).items()}
+>>> {name: dict(why) for name, why in by_symbol(alignments(product.diagram, kernel, hardware.H100, "bf16")).items()}
 {'g_a': {'matrix rows': 64}, 'g_c': {'matrix columns': 8, 'row of a load': 64}, 's_b': {'matrix depth': 16, \
 'row of a load': 64}}
 """
@@ -18,27 +18,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import inline
-from catdiag.category.integer_polynomial import Amount
-from catdiag.category.ops import Box, Fold, Group, array_name
+from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.ops import Box, FoldOp, GroupOp, array_name
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.kernel_analysis import width
-from catdiag.schedule.liveness import Kernel, is_view, multiplies, spots
+from catdiag.schedule.liveness import LoweredKernel, is_view, multiplies, rematerialized
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
 
 
 @dataclass(frozen=True)
-class Piece:
-    """An amount that should be a multiple of a number, and why; `each`: for each that works on rows alone."""
+class Alignment:
+    """An amount that should be a multiple of a number, and why; `per_worker`: for each that works on rows alone."""
 
-    amount: Amount
-    piece: int
-    why: str
-    each: bool = False
+    size: IntPolynomial
+    multiple: int
+    reason: str
+    per_worker: bool = False
 
 
-def pieces(diagram: Diagram, kernel: Kernel, chip: Hardware, dtype: str) -> tuple[Piece, ...]:
+def alignments(diagram: Diagram, kernel: LoweredKernel, chip: Hardware, dtype: str) -> tuple[Alignment, ...]:
     """What the chip's matrix units and loads want of the tiles and blocks of a kernel.
 
     Of a contraction, the side that carries a grouped axis is the rows (the left one if both or none do), the other the
@@ -47,11 +47,11 @@ def pieces(diagram: Diagram, kernel: Kernel, chip: Hardware, dtype: str) -> tupl
     groups and loops read is a row of a load: `row_bytes` of it should be whole.
     """
     names = {*kernel.tiles, *(block for block, _ in kernel.loops)}
-    found: dict[Piece, None] = {}
+    found: dict[Alignment, None] = {}
 
-    def want(amount: Amount, piece: int, why: str, each: bool = False) -> None:
+    def want(amount: IntPolynomial, piece: int, why: str, each: bool = False) -> None:
         if piece > 1 and amount.symbols() & names:
-            found[Piece(amount, piece, why, each)] = None
+            found[Alignment(amount, piece, why, each)] = None
 
     along = any(length for nest, length in kernel.chains.items() if nest)
     element = width(dtype)
@@ -65,57 +65,57 @@ def pieces(diagram: Diagram, kernel: Kernel, chip: Hardware, dtype: str) -> tupl
     while todo:
         whole, spot = todo.pop()
         graph = inline(whole).graph
-        free = spots(graph, spot)  # what is computed on the spot is not loaded
+        free = rematerialized(graph, spot)  # what is computed on the spot is not loaded
         for node in graph.nodes:
             op = node.box.op
-            if not isinstance(op, (Group, Fold)):
+            if not isinstance(op, (GroupOp, FoldOp)):
                 continue
-            inner = op.body if isinstance(op, Group) else op.step
-            states = 0 if isinstance(op, Group) else len(node.box.cod)
+            inner = op.body if isinstance(op, GroupOp) else op.step
+            states = 0 if isinstance(op, GroupOp) else len(node.box.cod)
             known = [False] * states + [free[w] for w in node.inputs]
             todo.append((inner, known))
             for ty, computed in zip(inner.dom.arrays[states:], known[states:], strict=True):
                 if ty.axes and not computed:
                     each = {"bool": 1, "int": 4}.get(ty.element, element)
-                    want(Amount.of(ty.axes[-1].size), max(1, chip.row_bytes // each), "row of a load")
+                    want(IntPolynomial.of(ty.axes[-1].size), max(1, chip.row_bytes // each), "row of a load")
     return tuple(found)
 
 
-def read_by_products(diagram: Diagram) -> tuple[tuple[str, Amount], ...]:
+def read_by_products(diagram: Diagram) -> tuple[tuple[str, IntPolynomial], ...]:
     """The arrays that contractions read and that boxes beside them make: what passes from one unit to the other.
 
     All of them, whether live at once or not: an upper bound where there are several.
     """
-    found: dict[tuple[str, Amount], None] = {}
+    found: dict[tuple[str, IntPolynomial], None] = {}
     todo = [diagram]
     while todo:
         graph = inline(todo.pop()).graph
         maker: list[Box | None] = [None] * len(graph.dom)
         for node in graph.nodes:
             op = node.box.op
-            if isinstance(op, Group):
+            if isinstance(op, GroupOp):
                 todo.append(op.body)
-            elif isinstance(op, Fold):
+            elif isinstance(op, FoldOp):
                 todo.append(op.step)
             elif multiplies(node.box):
                 for w, ty in zip(node.inputs, node.box.dom, strict=True):
                     made = maker[w]
-                    if made is not None and not isinstance(made.op, (Fold, Group)):
-                        found[(array_name(made), Amount.elements(ty.axes))] = None
+                    if made is not None and not isinstance(made.op, (FoldOp, GroupOp)):
+                        found[(array_name(made), IntPolynomial.elements(ty.axes))] = None
             before = maker[node.inputs[0]] if is_view(node.box) else node.box
             maker.extend([before] * len(node.box.cod))
     return tuple(found)
 
 
-def by_symbol(wanted: Iterable[Piece]) -> dict[str, dict[str, int]]:
+def by_symbol(wanted: Iterable[Alignment]) -> dict[str, dict[str, int]]:
     """For each tile or block that stands alone in one: the pieces, by reason. Their least common multiple is its step.
 
     An amount that is a product of several, as where axes are packed into rows, is listed as that product.
     """
     found: dict[str, dict[str, int]] = {}
     for piece in wanted:
-        of = found.setdefault(str(piece.amount), {})
-        of[piece.why] = math.lcm(of.get(piece.why, 1), piece.piece)
+        of = found.setdefault(str(piece.size), {})
+        of[piece.reason] = math.lcm(of.get(piece.reason, 1), piece.multiple)
     return {name: dict(sorted(of.items())) for name, of in sorted(found.items())}
 
 

@@ -4,8 +4,8 @@ A kernel streams no axis, one, one in two passes, or one inside another, and run
 that it is weaved over; tiles may be as large as these axes.
 
 >>> import catdiag as cd
->>> target = Target(cd.hardware.H200, {"a": 4096, "b": 4096, "c": 4096})
->>> [str(way) for way in timed(cd.library.get("matmul"), target)][0]
+>>> target = PlanTarget(cd.hardware.H200, {"a": 4096, "b": 4096, "c": 4096})
+>>> [str(way) for way in timed_schedules(cd.library.get("matmul"), target)][0]
 'stream b, group a c'
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, inline
 from catdiag.category.index_maps import View
-from catdiag.category.ops import Fold
+from catdiag.category.ops import FoldOp
 from catdiag.category.types import size_symbols
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import searching
@@ -28,17 +28,17 @@ from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.split import in_parts
 from catdiag.rewrite.stream.multi_pass import in_blocks
 from catdiag.schedule.kernel_analysis import measure, worked_in
-from catdiag.schedule.liveness import Kernel
+from catdiag.schedule.liveness import LoweredKernel
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
-ALIKE = 1.05
+NEARLY_EQUAL = 1.05
 """Of schedules that are predicted to be alike within this factor, the one with fewer loops is taken."""
 
 Streams = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class Target:
+class PlanTarget:
     """The chip, the sizes, the element type of all inputs, results and saved arrays (or each by its name), and buffers
     (None: any number)."""
 
@@ -58,7 +58,7 @@ class Target:
 
 
 @dataclass
-class Timed:
+class KernelTimer:
     """A schedule of a kernel: the axes streamed (outermost first, each in how many passes) and grouped, the diagram,
     and the predicted seconds of its quickest tiles."""
 
@@ -69,17 +69,17 @@ class Timed:
     choice: Choice = field(repr=False)
     split: bool = False
     """Whether the outermost loop runs in several parts at once."""
-    again: tuple[str, ...] = ()
+    recomputed: tuple[str, ...] = ()
     """What its turns make for products, in words (see `remade`)."""
 
     def __str__(self) -> str:
-        return said(self.streams, self.groups, self.split)
+        return schedule_text(self.streams, self.groups, self.split)
 
 
-def said(streams: Streams, groups: tuple[str, ...], split: bool = False) -> str:
+def schedule_text(streams: Streams, groups: tuple[str, ...], split: bool = False) -> str:
     """A schedule in words.
 
-    >>> said((("v", 1), ("d", 1)), ("t",)), said((), ())
+    >>> schedule_text((("v", 1), ("d", 1)), ("t",)), schedule_text((), ())
     ('stream v, in it d, group t', 'as written')
     """
     words: list[str] = []
@@ -89,13 +89,13 @@ def said(streams: Streams, groups: tuple[str, ...], split: bool = False) -> str:
     return ", ".join([*words, *([f"group {' '.join(groups)}"] if groups else [])]) or "as written"
 
 
-def timed(piece: Diagram, target: Target, parts: bool = False) -> list[Timed]:
+def timed_schedules(piece: Diagram, target: PlanTarget, parts: bool = False) -> list[KernelTimer]:
     """The schedules of a piece that fit, the quickest first; with `parts`, those whose loop runs in parts at once too,
     which takes a kernel more that merges them.
 
     Raises DoesNotFit, of the one that needs least, if none does; CatdiagError where none can be counted.
     """
-    found: list[tuple[float, int, Timed]] = []
+    found: list[tuple[float, int, KernelTimer]] = []
     refused: list[DoesNotFit] = []
     uncounted: list[CatdiagError] = []
     sizes = target.sizes_of(piece)
@@ -105,8 +105,8 @@ def timed(piece: Diagram, target: Target, parts: bool = False) -> list[Timed]:
         (streams, groups, streamed), split = todo[place]
         place += 1
         try:
-            parted = in_parts(streamed, streams[0][0]) if split else streamed
-            draft = find(parted, groups) if groups else parted
+            split_loop = in_parts(streamed, streams[0][0]) if split else streamed
+            draft = find(split_loop, groups) if groups else split_loop
             search = searching(draft, target.chip, sizes, **target.options())
             choice = search.quickest()
         except DoesNotFit as error:
@@ -117,7 +117,7 @@ def timed(piece: Diagram, target: Target, parts: bool = False) -> list[Timed]:
             continue
         seconds = choice.get("seconds")
         again = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
-        found.append((seconds, place, Timed(streams, groups, draft, seconds, choice, split, again)))
+        found.append((seconds, place, KernelTimer(streams, groups, draft, seconds, choice, split, again)))
         if parts and not split and streams and streams[0][1] == 1:
             todo.append(((streams, groups, streamed), True))
     if not found:
@@ -125,12 +125,12 @@ def timed(piece: Diagram, target: Target, parts: bool = False) -> list[Timed]:
             raise min(refused, key=lambda error: error.excess)
         raise uncounted[0]
     least = min(seconds for seconds, *_ in found)
-    alike = [f for f in found if f[0] <= ALIKE * least]
+    alike = [f for f in found if f[0] <= NEARLY_EQUAL * least]
     first = min(alike, key=lambda f: (_preferred(f[2], sizes), f[0], f[1]))
-    return [first[2], *(way for *_, way in sorted(found, key=lambda f: f[:2]) if way is not first[2])]
+    return [first[2], *(option for *_, option in sorted(found, key=lambda f: f[:2]) if option is not first[2])]
 
 
-def remade(kernel: Kernel, values: Mapping[Any, Any]) -> tuple[str, ...]:
+def remade(kernel: LoweredKernel, values: Mapping[Any, Any]) -> tuple[str, ...]:
     """The factors of products that each turn of a loop makes of its blocks, and in how many tiles that is done anew:
     those of the axes that the factor lacks.
 
@@ -144,7 +144,7 @@ def remade(kernel: Kernel, values: Mapping[Any, Any]) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for factor in kernel.factors:
-        lacks = [tile for tile in kernel.tiles if tile not in factor.amount.symbols()]
+        lacks = [tile for tile in kernel.tiles if tile not in factor.size.symbols()]
         count = math.prod(int(ceil_div(kernel.tiles[tile].value(values), values[tile])) for tile in lacks)
         if count > 1:
             axes = " ".join(kernel.axes[tile] for tile in lacks)
@@ -154,14 +154,14 @@ def remade(kernel: Kernel, values: Mapping[Any, Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _preferred(way: Timed, sizes: Mapping[str, int]) -> int:
+def _preferred(option: KernelTimer, sizes: Mapping[str, int]) -> int:
     """The least is taken of what takes as long: one loop in true blocks, which no axis is too long for, then none, then
     the fewest."""
-    if way.split or len(way.streams) > 1:
-        return 2 + len(way.streams) + way.split
-    blocks = [size for name, size in way.choice.tiles.items() if name.startswith("s_")]
-    axes = [sizes.get(axis, 0) for axis, _ in way.streams]
-    return 0 if way.streams and any(b < a for b, a in zip(blocks, axes, strict=False)) else 1 + len(way.streams)
+    if option.split or len(option.streams) > 1:
+        return 2 + len(option.streams) + option.split
+    blocks = [size for name, size in option.choice.tiles.items() if name.startswith("s_")]
+    axes = [sizes.get(axis, 0) for axis, _ in option.streams]
+    return 0 if option.streams and any(b < a for b, a in zip(blocks, axes, strict=False)) else 1 + len(option.streams)
 
 
 def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]:
@@ -195,14 +195,14 @@ def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]
 def _inside(diagram: Diagram) -> bool:
     """Whether a loop of a diagram has a loop in its turns."""
     return any(
-        isinstance(inner.op, Fold)
+        isinstance(inner.op, FoldOp)
         for box in inline(diagram).boxes
-        if isinstance(box.op, Fold)
+        if isinstance(box.op, FoldOp)
         for inner in inline(box.op.step).boxes
     )
 
 
-def at_least(piece: Diagram, target: Target) -> float:
+def lower_bound_s(piece: Diagram, target: PlanTarget) -> float:
     """Seconds that no schedule of a piece takes less than, by the model of `catdiag.planner.time_model`: each array
     that comes or goes crosses the edge to HBM once, and all products are done once.
 
@@ -212,9 +212,7 @@ def at_least(piece: Diagram, target: Target) -> float:
     seconds, bytes_moved = 0.0, 0.0
     only = _only_viewed(inline(piece).graph)
     for kernel in measure(piece, target.dtype).kernels:
-        bytes_moved += sum(
-            float(t.amount.value(sizes)) for t in kernel.transfers if not t.window and t.wire not in only
-        )
+        bytes_moved += sum(float(t.size.value(sizes)) for t in kernel.transfers if not t.region and t.wire not in only)
         rate = chip.tensor.get(worked_in(piece, target.dtype))
         if rate is not None:
             products = sum(float(a.value(sizes)) for (name, _), a in kernel.work.items() if name == "tensor")

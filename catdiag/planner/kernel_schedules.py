@@ -2,7 +2,7 @@
 
 >>> import catdiag as cd
 >>> from catdiag.solvers.z3 import Z3
->>> kernel = Kernel(0, 1, cd.library.get("matmul"), {}, Z3())
+>>> kernel = KernelSchedules(0, 1, cd.library.get("matmul"), {}, Z3())
 >>> [str(schedule) for schedule in kernel.schedules]
 ['stream b, group a c']
 """
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import Diagram, inline
 from catdiag.cost.traffic import IO, io
 from catdiag.kernel.terms import KernelError
-from catdiag.optimum.exhaustive import Least, least
+from catdiag.optimum.exhaustive import ExhaustiveOptimum, exhaustive_optimum
 from catdiag.optimum.power_form import power_form
 from catdiag.prover.api import Interrupted, certify_equation
-from catdiag.prover.proof_search import Open
+from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import find, group, groupable
 from catdiag.rewrite.steps import Group, Scheduled, Stream
@@ -44,7 +44,7 @@ REFUSED = (NotStreamable, NotGroupable, AxisError)
 class Schedule:
     """How a kernel runs: streamed over `axis` (None: not at all) in so many passes, in groups of `groups`."""
 
-    piece: Diagram
+    kernel_diagram: Diagram
     axis: str | None
     passes: int
     groups: tuple[str, ...]
@@ -61,7 +61,7 @@ class Schedule:
         """
         if self.axis is None and not self.groups:
             return None
-        made = Derivation.start(self.piece, self.ask)
+        made = Derivation.start(self.kernel_diagram, self.ask)
         theorem = self._theorem()
         if theorem is not None:
             return made.then(self._action, self.draft, theorem, ungrouped=self.streamed, groups=self.groups)
@@ -70,13 +70,13 @@ class Schedule:
 
     def _theorem(self) -> Theorem | None:
         """That the schedule as it is tried first means the same, by normal forms alone; None where these do not do."""
-        return proved(self.ask, self.piece, self.draft, False)
+        return proved(self.ask, self.kernel_diagram, self.draft, False)
 
     @cached_property
     def io(self) -> IO:
         """Transfers and memory of the schedule, proved."""
         made = self.derivation
-        return io(self.piece if made is None else made.diagram, **self.options)
+        return io(self.kernel_diagram if made is None else made.diagram, **self.options)
 
     @cached_property
     def estimate(self) -> IO:
@@ -93,7 +93,7 @@ class Schedule:
 
 
 @dataclass
-class Kernel:
+class KernelSchedules:
     """A segment of the row as one kernel: the stages from `start` to before `end`, and the schedules that it has."""
 
     start: int
@@ -102,7 +102,7 @@ class Kernel:
     options: Mapping[str, Any]
     ask: Z3 = field(repr=False)
     uncounted: bool = field(default=False, init=False)
-    """Whether a schedule was left out of `least`, whose transfers are not counted for every tile."""
+    """Whether a schedule was left out of `exhaustive_optimum`, whose transfers are not counted for every tile."""
     dropped: bool = field(default=False, init=False)
     """Whether a schedule was left out, or measured again, since it was not proved as it was measured."""
 
@@ -133,17 +133,17 @@ class Kernel:
         self.schedules.remove(schedule)
         self.dropped = True
 
-    def least(self, sizes: Mapping[str, int], capacity: int) -> tuple[Least, Schedule] | None:
+    def exhaustive_optimum(self, sizes: Mapping[str, int], capacity: int) -> tuple[ExhaustiveOptimum, Schedule] | None:
         """The least exact transfers at these sizes, over schedules and integer tiles; None where none fits."""
-        best = self.counted(sizes, capacity)
+        best = self.exhaustive(sizes, capacity)
         return None if best is None else (best[0], self.schedules[best[1]])
 
-    def counted(self, sizes: Mapping[str, int], capacity: int) -> tuple[Least, int] | None:
-        """As `least`, with the schedule's place among `schedules`."""
-        best: tuple[Least, int] | None = None
+    def exhaustive(self, sizes: Mapping[str, int], capacity: int) -> tuple[ExhaustiveOptimum, int] | None:
+        """As `exhaustive_optimum`, with the schedule's place among `schedules`."""
+        best: tuple[ExhaustiveOptimum, int] | None = None
         for place, schedule in enumerate(self.schedules):
             try:
-                found = least(schedule.estimate.account, sizes, capacity)
+                found = exhaustive_optimum(schedule.estimate.account, sizes, capacity)
             except CatdiagError:
                 self.uncounted = True
                 continue
@@ -194,10 +194,10 @@ class Kernel:
         conditions: dict[Expr, None] = {}
         others: list[Schedule] = []
         schedule, optimum = self.chosen or (None, None)
-        for other, rival in self.ranked:
-            if optimum is None or optimum.leading is None or rival.leading is None or other is schedule:
+        for other, alternative in self.ranked:
+            if optimum is None or optimum.leading is None or alternative.leading is None or other is schedule:
                 continue
-            gap = sympy.factor(sympy.together(rival.leading - optimum.leading))
+            gap = sympy.factor(sympy.together(alternative.leading - optimum.leading))
             if not any(a.could_extract_minus_sign() for a in sympy.Add.make_args(sympy.expand(gap))):
                 continue
             decides = sympy.Mul(*(f for f in sympy.Mul.make_args(gap) if not f.is_positive))
@@ -208,19 +208,20 @@ class Kernel:
         return tuple(c for c in conditions if c != sympy.true), tuple(others)
 
 
-def counted(
+def count_kernel(
     piece: Diagram, options: Mapping[str, Any], sizes: Mapping[str, int], capacity: int
-) -> tuple[tuple[Least, int] | None, bool]:
-    """What `Kernel.counted` gives for a piece, in whatever process, and whether a schedule was left `uncounted`."""
-    kernel = Kernel(0, 1, piece, options, Z3())
-    return kernel.counted(sizes, capacity), kernel.uncounted
+) -> tuple[tuple[ExhaustiveOptimum, int] | None, bool]:
+    """What `KernelSchedules.exhaustive` gives for a piece, in whatever process, and whether a schedule was left
+    `uncounted`."""
+    kernel = KernelSchedules(0, 1, piece, options, Z3())
+    return kernel.exhaustive(sizes, capacity), kernel.uncounted
 
 
 def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:
     """The theorem that two diagrams mean the same; None where it is not found, or is conditional."""
     try:
         theorem = certify_equation(ask, source, made, further=further)
-    except (Open, KernelError):
+    except (OpenGoal, KernelError):
         return None
     except SolverInterrupted as error:
         raise Interrupted(f"a proof was interrupted: {error}") from error
@@ -239,14 +240,14 @@ def _no_better(first: IO, second: IO) -> bool:
     if first.relaxed != second.relaxed or set(first.groups) != set(second.groups):
         return False
     ones = {s for kernel in (*first.account.kernels, *second.account.kernels) for s, _ in kernel.loops}
-    held = [m.total.without(ones) for k in second.account.kernels for m in k.moments["level"]]
-    mine = [m.total.without(ones) for k in first.account.kernels for m in k.moments["level"]]
+    held = [m.total.without(ones) for k in second.account.kernels for m in k.points["level"]]
+    mine = [m.total.without(ones) for k in first.account.kernels for m in k.points["level"]]
     return all(any(other.dominates(one) for other in held) for one in mine)
 
 
 def _fewer_groups(schedule: Schedule) -> tuple[Schedule, ...]:
     """The schedule grouped only over axes that all arrays made in it have, so that no group computes anew."""
-    flat = inline(schedule.piece)
+    flat = inline(schedule.kernel_diagram)
     made = [ty for node in flat.graph.nodes for ty in node.box.cod if ty.axes]
     groups = tuple(n for n in schedule.groups if all(n in ty.names for ty in made))
     if groups == schedule.groups or not groups:

@@ -3,7 +3,7 @@
 Candidates are tiles, blocks, stages and warps that Triton can run:
 
 - tiles and blocks are powers of two. An axis that is none, or shorter than a product's side may be, is filled up;
-- a product takes at least 16 along each of its sides (`catdiag.planner.triton_resources.LEAST`), and sums at least 32
+- a product takes at least 16 along each of its sides (`catdiag.planner.triton_resources.MIN_DOT`), and sums at least 32
   of 8 bits. What multiplies a matrix by a vector is no product, and has no such demand;
 - a grouped axis that every loaded array carries (a batch, heads) has tile 1: a larger one saves nothing;
 - 4 or 8 warps, where nothing is multiplied 16 too; two to four stages, and one where no loop's blocks are multiplied;
@@ -72,10 +72,10 @@ def propose(
         raise CatdiagError(f"most is {most!r}: expected a number of proposals, 1 or more")
     search = searching(derivation, hardware, sizes, dtype, **options)
     found = Candidates(search, boxes, dtype)
-    return _spread(first_first(found.longest_first(found.ranked())), most)
+    return _diverse(first_first(found.longest_first(found.ranked())), most)
 
 
-def _spread(ranked: list[Proposal], most: int) -> tuple[Proposal, ...]:
+def _diverse(ranked: list[Proposal], most: int) -> tuple[Proposal, ...]:
     """Few of the ranked ones that differ in different respects, the first among them."""
     first = ranked[0]
     near = [p for p in ranked[1:] if p.time_s <= WITHIN * first.time_s]
@@ -93,7 +93,7 @@ def _spread(ranked: list[Proposal], most: int) -> tuple[Proposal, ...]:
     for p in chain(near, ranked[1:]):
         if len(found) >= most - 1:
             break
-        if p not in found and all(len(_apart(p, other)) > 1 for other in (first, *found)):
+        if p not in found and all(len(_differences(p, other)) > 1 for other in (first, *found)):
             found.append(p)
     for p in near:
         if len(found) >= most - 1:
@@ -101,7 +101,7 @@ def _spread(ranked: list[Proposal], most: int) -> tuple[Proposal, ...]:
         if p not in found:
             found.append(p)
     found.sort(key=lambda p: ranked.index(p))
-    return (first, *(replace(p, differs=tuple(_apart(p, first))) for p in found))
+    return (first, *(replace(p, differences=tuple(_differences(p, first))) for p in found))
 
 
 def _respects(p: Proposal) -> dict[str, int]:
@@ -113,6 +113,6 @@ def _differs(p: Proposal, name: str, than: int, more: bool) -> bool:
     return has > than if more else has < than
 
 
-def _apart(p: Proposal, other: Proposal) -> list[str]:
+def _differences(p: Proposal, other: Proposal) -> list[str]:
     mine, theirs = _respects(p), _respects(other)
     return [name for name in mine if mine[name] != theirs[name]]

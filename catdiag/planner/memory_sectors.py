@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from catdiag.category.diagram import Diagram, inline
-from catdiag.category.integer_polynomial import Amount
-from catdiag.category.ops import Group
+from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.ops import GroupOp
 from catdiag.schedule.kernel_analysis import width
 
 SECTOR = 32
@@ -26,14 +26,14 @@ def tiles_of_rows(diagram: Diagram, sizes: Mapping[Any, Any]) -> tuple[str, ...]
     """The tiles that cut the last axes, along which memory is dense, of the longest arrays of groups."""
     cut: list[tuple[float, str]] = []
     for box in inline(diagram).boxes:
-        if isinstance(box.op, Group):
+        if isinstance(box.op, GroupOp):
             whole, tiles = (*box.dom, *box.cod), (*box.op.body.dom, *box.op.body.cod)
             for ty, tile in zip(whole, tiles, strict=True):
                 last = tile.axes[-1].size if tile.axes else ""
                 if isinstance(last, str):
-                    cut.append((float(Amount.elements(ty.axes).value(sizes)), last))
+                    cut.append((float(IntPolynomial.elements(ty.axes).value(sizes)), last))
     most = max((elements for elements, _ in cut), default=0.0)
-    known = {symbol for box in inline(diagram).boxes if isinstance(box.op, Group) for _, symbol in box.op.tiles}
+    known = {symbol for box in inline(diagram).boxes if isinstance(box.op, GroupOp) for _, symbol in box.op.tiles}
     return tuple(dict.fromkeys(name for elements, name in cut if elements * FEW >= most and name in known))
 
 

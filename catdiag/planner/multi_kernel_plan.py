@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Map
 from catdiag.category.types import BYTES, size_value
-from catdiag.planner.plan import IDEAL, TRITON, Plan, kernel_of, module_of, several, shown
+from catdiag.planner.plan import IDEAL, TRITON, Plan, kernel_of, module_of, plural, shown
 from catdiag.util.errors import NotFusable
 
 if TYPE_CHECKING:
     from catdiag.codegen.triton.triton_module import Module
     from catdiag.prover.api import Theorem
     from catdiag.rewrite.derivation import Derivation
-    from catdiag.runtime.compile import Compiled
+    from catdiag.runtime.compile import CompiledKernel
 
 LAUNCH_S = 2e-6
 """Seconds from the end of a kernel to the start of the next, when both are in the queue: an assumption."""
@@ -44,8 +44,8 @@ class PlannedKernel:
         return "\n".join(
             [
                 f"{', '.join(self.reads)} → {made}",
-                f"  {self.schedule}: {shown(plan.tiles)}; {several(plan.stages, 'buffer')}, "
-                f"{several(plan.threads, 'thread')}",
+                f"  {self.schedule}: {shown(plan.tiles)}; {plural(plan.stages, 'buffer')}, "
+                f"{plural(plan.threads, 'thread')}",
                 f"  {plan.kernel}; {plan.shared_memory_bytes:,} bytes of shared memory",
                 f"  {1e6 * plan.time_s:,.1f} µs, bound by {plan.bound}",
             ]
@@ -53,10 +53,10 @@ class PlannedKernel:
 
 
 @dataclass(frozen=True)
-class Rival:
+class PartitionAlternative:
     """Another way: how many kernels, which arrays it saves, and the predicted seconds; without `time_s`, why it does
-    not fit. `flops` and `bytes_moved` (at the edge to shared memory) are 0 where they are not known. `again` says what
-    turns of its loops make for products, and in how many tiles."""
+    not fit. `flops` and `bytes_moved` (at the edge to shared memory) are 0 where they are not known. `recomputed` says
+    what turns of its loops make for products, and in how many tiles."""
 
     kernels: int
     saved: tuple[str, ...]
@@ -64,7 +64,7 @@ class Rival:
     misfit: str = ""
     flops: int = 0
     bytes_moved: int = 0
-    again: tuple[str, ...] = ()
+    recomputed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -82,8 +82,8 @@ class Rival:
             words += f"; {self.flops / flops:.2f} times the FLOPs"
         if self.bytes_moved and bytes_moved:
             words += f", {self.bytes_moved / bytes_moved:.2f} times the bytes at the edge to shared memory"
-        if self.again and self.time_s > time_s:
-            words += f"; products wait for {', '.join(self.again)}, each through registers in every turn"
+        if self.recomputed and self.time_s > time_s:
+            words += f"; products wait for {', '.join(self.recomputed)}, each through registers in every turn"
         if self.kernels > 1 and self.time_s < time_s:
             words += "; too little quicker, as predictions go, to save arrays for"
         return words
@@ -98,14 +98,14 @@ class Plans:
     No tile or block of one kernel is called as one of another, so that `tiles` is one mapping for all.
     `saved` are the arrays that pass from kernel to kernel, each with its bytes, in the `dtype` of the plan; statistics
     (`catdiag.schedule.full_precision`) in fp32, or wider.
-    `rivals` are other ways: first everything in one kernel, where it was not taken.
+    `alternatives` are other ways: first everything in one kernel, where it was not taken.
     """
 
     source: Diagram
     derivation: Derivation
     kernels: tuple[PlannedKernel, ...]
     saved: tuple[tuple[str, int], ...]
-    rivals: tuple[Rival, ...]
+    alternatives: tuple[PartitionAlternative, ...]
     seconds: float
     """Of computing, to find the plan and prove it."""
     dtype: str
@@ -160,24 +160,24 @@ class Plans:
         warps of its plan. Raises CatdiagError where the plan is of the ideal model, with the reason."""
         return module_of(self).text
 
-    def compile(self) -> Compiled:
+    def compile(self) -> CompiledKernel:
         """The kernels as one function of torch tensors, registered with torch (see `catdiag.runtime.compile`).
 
         It is that of `triton`. The same plan gives the same function. Raises what `triton` does, and CatdiagError
         where torch or triton is not installed.
         """
-        if "kernel" not in self._made:
-            self._made["kernel"] = kernel_of(self)
-        return self._made["kernel"]
+        if "kernel" not in self._compiled:
+            self._compiled["kernel"] = kernel_of(self)
+        return self._compiled["kernel"]
 
     @cached_property
-    def _made(self) -> dict[str, Compiled]:
+    def _compiled(self) -> dict[str, CompiledKernel]:
         """The function, once it was asked for."""
         return {}
 
-    def why(self) -> tuple[str, ...]:
+    def explanation(self) -> tuple[str, ...]:
         """Against each rival: what it would take, or why it does not fit."""
-        return tuple(f"{r.name}: {r.against(self.time_s, self.flops, self.bytes_moved)}" for r in self.rivals)
+        return tuple(f"{r.name}: {r.against(self.time_s, self.flops, self.bytes_moved)}" for r in self.alternatives)
 
     def __str__(self) -> str:
         first = self.kernels[0].plan
@@ -185,7 +185,7 @@ class Plans:
         for kernel in self.kernels:
             sizes.update(kernel.plan.sizes)
         lines = [
-            f"{several(len(self.kernels), 'kernel')} on {first.hardware}, {self.dtype}, "
+            f"{plural(len(self.kernels), 'kernel')} on {first.hardware}, {self.dtype}, "
             f"{', '.join(f'{n}={s}' for n, s in sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
         ]
         for number, kernel in enumerate(self.kernels, 1):
@@ -196,7 +196,7 @@ class Plans:
             f"traffic    {self.bytes_moved:,} bytes at the edge to shared memory, {self.hbm_bytes:,} at that to HBM; "
             f"{self.flops:,} FLOPs of products"
         )
-        lines += [f"{'instead of' if not k else '':10} {words}" for k, words in enumerate(self.why())]
+        lines += [f"{'instead of' if not k else '':10} {words}" for k, words in enumerate(self.explanation())]
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class Plans:
                     "time_s": r.time_s,
                     "does_not_fit": r.misfit or None,
                 }
-                for r in self.rivals
+                for r in self.alternatives
             ],
         }
 

@@ -19,17 +19,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catdiag.category.diagram import Diagram, inline, of_graph
-from catdiag.category.ops import Fold, Group, bodies
+from catdiag.category.ops import FoldOp, GroupOp, bodies
 from catdiag.category.types import size_symbols
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import Plan, fit
-from catdiag.planner.graph_segments import Row
-from catdiag.planner.kernel_candidates import Target, Timed, at_least, timed
+from catdiag.planner.graph_segments import StageSequence
+from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, lower_bound_s, timed_schedules
 from catdiag.planner.kernel_schedules import REFUSED, proved
-from catdiag.planner.multi_kernel_plan import LAUNCH_S, PlannedKernel, Plans, Rival, bytes_of, continued
-from catdiag.planner.plan import spelled
-from catdiag.rewrite.contraction_order import in_pairs
+from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, PlannedKernel, Plans, bytes_of, continued
+from catdiag.planner.plan import spelled_out
+from catdiag.rewrite.contraction_order import pairwise
 from catdiag.rewrite.derivation import Derivation, Step
 from catdiag.rewrite.group import group
 from catdiag.rewrite.list_states import resized
@@ -41,7 +41,7 @@ from catdiag.schedule.kernel_analysis import output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, SizeError
 
-NEAR = 1.15
+CLOSE = 1.15
 """One kernel is taken where several are not quicker by more than this factor: predicted times are no better than that,
 and it needs no memory for what would be saved."""
 MOST = 12
@@ -96,7 +96,7 @@ def searching(
     cuts: int | None = None,
     several: bool = False,
     ask: Z3 | None = None,
-) -> Cuts:
+) -> PartitionSearch:
     """The search of a call of `plan`, which takes the same, before anything is proved. Raises as `plan` does."""
     if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
@@ -105,22 +105,22 @@ def searching(
         raise CatdiagError(
             f"several is {several!r} with cuts={cuts!r}: expected True or False, and True with a cut or more"
         )
-    target = Target(chips.get(hardware), sizes, dtype, stages)
+    target = PlanTarget(chips.get(hardware), sizes, dtype, stages)
     solver = ask or Z3()
-    row = Row(diagram)
+    row = StageSequence(diagram)
     if not row.stages:
         raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
-    search = Cuts(row, target, solver, cuts, several=several)
-    paired = in_pairs(diagram, sizes)
+    search = PartitionSearch(row, target, solver, cuts, multi_kernel=several)
+    paired = pairwise(diagram, sizes)
     if paired is not diagram:
-        other = Cuts(Row(paired), target, solver, cuts, source=diagram, several=several)
+        other = PartitionSearch(StageSequence(paired), target, solver, cuts, source=diagram, multi_kernel=several)
         if other.chosen() and (not search.chosen() or other.quickest() < search.quickest()):
             return other
     if search.chosen():
         return search
-    inner = Row(diagram, opened=True)  # named boxes are opened only where nothing fits else
+    inner = StageSequence(diagram, opened=True)  # named boxes are opened only where nothing fits else
     if len(inner.stages) > len(row.stages):
-        further = Cuts(inner, target, solver, cuts, several=several)
+        further = PartitionSearch(inner, target, solver, cuts, multi_kernel=several)
         if further.chosen():
             return further
     raise search.misfit()
@@ -140,51 +140,51 @@ def _check(diagram: Diagram, sizes: Mapping[str, int], cuts: int | None) -> None
 
 
 @dataclass(frozen=True)
-class Made:
+class DerivedKernel:
     """A kernel of a way: its schedule, its derivation (None where it runs as it is written), and its plan."""
 
-    schedule: Timed
+    schedule: KernelTimer
     derivation: Derivation | None
     diagram: Diagram
     plan: Plan
 
 
 @dataclass
-class Cuts:
+class PartitionSearch:
     """The search over the ways to cut one row of stages."""
 
-    row: Row
-    target: Target
+    row: StageSequence
+    target: PlanTarget
     ask: Z3
-    cuts: int | None = None
+    max_cuts: int | None = None
     source: Diagram | None = None
     """What the row is another form of, which theorems are about; None for the row's own diagram."""
-    several: bool = False
-    _known: dict[Span, list[Timed] | CatdiagError] = field(default_factory=dict)
+    multi_kernel: bool = False
+    _known: dict[Span, list[KernelTimer] | CatdiagError] = field(default_factory=dict)
     _bounds: dict[Span, float] = field(default_factory=dict)
-    _parted: bool = False
+    _with_split_loops: bool = False
 
     @property
-    def whole(self) -> Span:
+    def full_span(self) -> Span:
         """Everything."""
         return 0, len(self.row.stages)
 
-    def target_of(self, span: Span) -> Target:
+    def target_of(self, span: Span) -> PlanTarget:
         """The target of a kernel, with the types of what it reads and makes."""
         return replace(self.target, dtype=self.row.types_of(*span, self.target.dtype))
 
-    def ways(self, span: Span) -> list[Timed] | CatdiagError:
+    def schedules(self, span: Span) -> list[KernelTimer] | CatdiagError:
         """The schedules of a kernel, the quickest first; or why there are none."""
         if span not in self._known:
             try:
-                self._known[span] = timed(self.row.piece(*span), self.target_of(span))
+                self._known[span] = timed_schedules(self.row.segment_diagram(*span), self.target_of(span))
             except CatdiagError as error:
                 self._known[span] = error
         return self._known[span]
 
     def seconds(self, span: Span) -> float:
         """What a kernel takes; infinite where it does not fit."""
-        found = self.ways(span)
+        found = self.schedules(span)
         return math.inf if isinstance(found, CatdiagError) else found[0].seconds
 
     def bound(self, span: Span) -> float:
@@ -192,41 +192,41 @@ class Cuts:
         if span in self._known:
             return self.seconds(span)
         if span not in self._bounds:
-            self._bounds[span] = at_least(self.row.piece(*span), self.target_of(span))
+            self._bounds[span] = lower_bound_s(self.row.segment_diagram(*span), self.target_of(span))
         return self._bounds[span]
 
-    def least(self, several: bool = False) -> tuple[float, tuple[Span, ...]]:
+    def shortest_path(self, several: bool = False) -> tuple[float, tuple[Span, ...]]:
         """The quickest way and what it takes, infinite and none where nothing fits; with `several`, of two kernels or
         more."""
         while True:
-            total, way = self._shortest(several)
-            unknown = [span for span in way if span not in self._known]
+            total, option = self._shortest(several)
+            unknown = [span for span in option if span not in self._known]
             if not unknown:
-                return total, way
+                return total, option
             for span in unknown:
-                self.ways(span)
+                self.schedules(span)
 
     def _shortest(self, several: bool) -> tuple[float, tuple[Span, ...]]:
-        """The shortest path by `bound`, of at most so many kernels as `cuts` allows."""
-        count = self.whole[1]
-        limit = count if self.cuts is None else min(count, self.cuts + 1)
+        """The shortest path by `bound`, of at most so many kernels as `max_cuts` allows."""
+        count = self.full_span[1]
+        limit = count if self.max_cuts is None else min(count, self.max_cuts + 1)
         nothing: tuple[float, tuple[Span, ...]] = math.inf, ()
         row = [(0.0, ()), *[nothing] * count]
         found = nothing
-        for _ in range(limit if self.cuts is not None else 1):
+        for _ in range(limit if self.max_cuts is not None else 1):
             after = [nothing] * (count + 1)
             for end in range(1, count + 1):
                 for start in range(end):
                     # Where any number of cuts will do, one row serves for all.
-                    reached, way = (row if self.cuts is not None or not start else after)[start]
+                    reached, option = (row if self.max_cuts is not None or not start else after)[start]
                     span = start, end
-                    if math.isinf(reached) or (several and span == self.whole):
+                    if math.isinf(reached) or (several and span == self.full_span):
                         continue
-                    if end - start > MOST and span != self.whole:
+                    if end - start > MOST and span != self.full_span:
                         continue
-                    cost = reached + (LAUNCH_S if way else 0.0) + self.bound(span)
+                    cost = reached + (LAUNCH_S if option else 0.0) + self.bound(span)
                     if cost < after[end][0]:
-                        after[end] = cost, (*way, span)
+                        after[end] = cost, (*option, span)
             row = after
             found = min(found, row[count], key=lambda r: r[0])
         return found
@@ -235,64 +235,66 @@ class Cuts:
 
     def chosen(self) -> tuple[Span, ...]:
         """The way that is taken, as far as is known without proofs; none where nothing fits."""
-        if self.several:
-            return self.least(several=True)[1]
-        one = self.seconds(self.whole)
-        total, way = self.least()
-        if not self._parted and (one > NEAR * total or math.isinf(total) or self._idle()):
+        if self.multi_kernel:
+            return self.shortest_path(several=True)[1]
+        one = self.seconds(self.full_span)
+        total, option = self.shortest_path()
+        if not self._with_split_loops and (one > CLOSE * total or math.isinf(total) or self._idle()):
             self._in_parts()
-            one = self.seconds(self.whole)
-            total, way = self.least()
-        return (self.whole,) if one <= NEAR * total and not math.isinf(one) else way
+            one = self.seconds(self.full_span)
+            total, option = self.shortest_path()
+        return (self.full_span,) if one <= CLOSE * total and not math.isinf(one) else option
 
     def _idle(self) -> bool:
         """Whether one kernel of everything leaves half of the cores without a group."""
-        found = self.ways(self.whole)
+        found = self.schedules(self.full_span)
         return not isinstance(found, CatdiagError) and 2 * found[0].choice.get("groups") <= self.target.chip.sms
 
     def _in_parts(self) -> None:
         """Takes in, for one kernel of everything, loops that run in parts at once."""
-        self._parted = True
+        self._with_split_loops = True
         try:
-            self._known[self.whole] = timed(self.row.piece(*self.whole), self.target, parts=True)
+            self._known[self.full_span] = timed_schedules(
+                self.row.segment_diagram(*self.full_span), self.target, parts=True
+            )
         except CatdiagError as error:
-            self._known[self.whole] = error
+            self._known[self.full_span] = error
 
     def quickest(self) -> float:
         """What the way that is taken takes."""
         return self.total(self.chosen())
 
-    def total(self, way: tuple[Span, ...]) -> float:
+    def total(self, option: tuple[Span, ...]) -> float:
         """What a way takes."""
-        return sum(map(self.seconds, way)) + LAUNCH_S * (len(way) - 1)
+        return sum(map(self.seconds, option)) + LAUNCH_S * (len(option) - 1)
 
     def plans(self) -> Plans:
         """The quickest way, proved. Raises DoesNotFit, and NotFusable."""
         while True:
-            way = self.chosen()
-            if not way:
+            option = self.chosen()
+            if not option:
                 raise self.misfit()
-            kernels = self._derived(way)
+            kernels = self._derived(option)
             if kernels is not None:
-                return self._planned(way, kernels)
+                return self._planned(option, kernels)
 
     def misfit(self) -> CatdiagError:
         """Of all kernels that were looked at and do not fit, the one that comes nearest to it."""
         errors = [e for e in self._known.values() if isinstance(e, CatdiagError)]
         fits = [e for e in errors if isinstance(e, DoesNotFit)]
-        single = [self._known.get((k, k + 1)) for k in range(self.whole[1])]
+        single = [self._known.get((k, k + 1)) for k in range(self.full_span[1])]
         worst = next((e for e in single if isinstance(e, DoesNotFit)), None)
         return worst or min(fits, key=lambda e: e.excess, default=errors[0])
 
-    def _derived(self, way: tuple[Span, ...]) -> list[Made] | None:
+    def _derived(self, option: tuple[Span, ...]) -> list[DerivedKernel] | None:
         """Each kernel of a way proved and planned, under symbols of its own; None where one was not, or does not fit as
         it is written, which is left out then."""
         taken = sizes_in(self.row.diagram)
-        found: list[Made] = []
-        for span in way:
-            ways = self.ways(span)
-            assert not isinstance(ways, CatdiagError)
-            chosen, piece = ways[0], self.row.piece(*span)
+        found: list[DerivedKernel] = []
+        for span in option:
+            options = self.schedules(span)
+            assert not isinstance(options, CatdiagError)
+            chosen, piece = options[0], self.row.segment_diagram(*span)
             try:
                 made = self._derive(piece, chosen)
             except REFUSED as error:
@@ -315,45 +317,47 @@ class Cuts:
                 self._drop(span, error)
                 return None
             taken |= sizes_in(diagram)
-            found.append(Made(chosen, made, diagram, plan))
+            found.append(DerivedKernel(chosen, made, diagram, plan))
         return found
 
     def _drop(self, span: Span, error: CatdiagError) -> None:
-        ways = self.ways(span)
-        if not isinstance(ways, CatdiagError):
-            self._known[span] = ways[1:] if len(ways) > 1 else error
+        options = self.schedules(span)
+        if not isinstance(options, CatdiagError):
+            self._known[span] = options[1:] if len(options) > 1 else error
 
-    def _derive(self, piece: Diagram, way: Timed) -> Derivation | None:
-        if not way.streams and not way.groups:
+    def _derive(self, piece: Diagram, option: KernelTimer) -> Derivation | None:
+        if not option.streams and not option.groups:
             return None
         made = Derivation.start(piece, self.ask)
-        for axis, passes in way.streams:
+        for axis, passes in option.streams:
             made = stream(made, axis, passes=passes)
-        if way.split:
-            made = split(made, way.streams[0][0])
-        return group(made, way.groups) if way.groups else made
+        if option.split:
+            made = split(made, option.streams[0][0])
+        return group(made, option.groups) if option.groups else made
 
-    def _planned(self, way: tuple[Span, ...], kernels: list[Made]) -> Plans:
+    def _planned(self, option: tuple[Span, ...], kernels: list[DerivedKernel]) -> Plans:
         from catdiag.planner.fitted_configuration import together
 
         row = self.row
         source = self.source or row.diagram
-        whole = row.composed((*span, made.diagram) for span, made in zip(way, kernels, strict=True))
-        single = kernels[0].derivation if len(way) == 1 else None
-        names = [row.names[w] for w in dict.fromkeys(w for _, end in way[:-1] for w in row.crossing(end))]
-        if single is not None and any(isinstance(box.op, Group) for box in single.diagram.boxes):
+        whole = row.composed((*span, made.diagram) for span, made in zip(option, kernels, strict=True))
+        single = kernels[0].derivation if len(option) == 1 else None
+        names = [row.names[w] for w in dict.fromkeys(w for _, end in option[:-1] for w in row.crossing(end))]
+        if single is not None and any(isinstance(box.op, GroupOp) for box in single.diagram.boxes):
             derivation = single if self.source is None else self._about(source, single)
         else:
             said = f"cut({', '.join(names)!r})" if names else "cut()"
             whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
             theorem = proved(self.ask, source, whole, True)
             if theorem is None:
-                raise NotFusable(f"the {len(way)} kernels were not proved to mean {row.diagram.title or 'it'} together")
+                raise NotFusable(
+                    f"the {len(option)} kernels were not proved to mean {row.diagram.title or 'it'} together"
+                )
             derivation = self._started(source, (Step(Cut(tuple(names)), whole, theorem),))
         names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
         found: list[PlannedKernel] = []
         saved: list[tuple[str, int]] = []
-        for span, made in zip(way, kernels, strict=True):
+        for span, made in zip(option, kernels, strict=True):
             segment, target = row.segment(*span), self.target_of(span)
             results = [w in row.graph.outputs for w in segment.makes]
             held = bytes_of(segment.diagram, target.dtype, target.sizes, results)
@@ -368,11 +372,11 @@ class Cuts:
                     makes,
                 )
             )
-            crossing = {row.root[w] for w in row.crossing(span[1])} if span[1] < self.whole[1] else set()
+            crossing = {row.root[w] for w in row.crossing(span[1])} if span[1] < self.full_span[1] else set()
             saved += [made_here for w, made_here in zip(segment.makes, makes, strict=True) if row.root[w] in crossing]
         module, reason = together(derivation.diagram, [made.plan for made in kernels], self.target.dtype)
-        return Plans(source, derivation, tuple(found), tuple(saved), tuple(self.rivals(way)), 0.0,
-                     spelled(self.target.dtype), module, reason)  # fmt: skip
+        return Plans(source, derivation, tuple(found), tuple(saved), tuple(self.alternatives(option)), 0.0,
+                     spelled_out(self.target.dtype), module, reason)  # fmt: skip
 
     def _started(self, source: Diagram, steps: tuple[Step, ...]) -> Derivation:
         return replace(Derivation.start(source, self.ask), diagram=steps[-1].diagram, ungrouped=None, steps=steps)
@@ -388,36 +392,36 @@ class Cuts:
             steps.append(Step(action, diagram, theorem))
         return self._started(source, tuple(steps))
 
-    def rivals(self, way: tuple[Span, ...]) -> Iterator[Rival]:
+    def alternatives(self, option: tuple[Span, ...]) -> Iterator[PartitionAlternative]:
         """One kernel of everything, where it was not taken; else the best of several."""
-        if len(way) > 1:
-            found = self.ways(self.whole)
+        if len(option) > 1:
+            found = self.schedules(self.full_span)
             if isinstance(found, CatdiagError):
-                yield Rival(1, (), None, found.message)
+                yield PartitionAlternative(1, (), None, found.message)
             else:
-                yield self._rival((self.whole,))
-        other = self.least(several=True)[1]
-        if other and other != way:
-            yield self._rival(other)
+                yield self._alternative((self.full_span,))
+        other = self.shortest_path(several=True)[1]
+        if other and other != option:
+            yield self._alternative(other)
 
-    def _rival(self, way: tuple[Span, ...]) -> Rival:
-        seconds, flops, moved, again = LAUNCH_S * (len(way) - 1), 0, 0, list[str]()
-        names = dict.fromkeys(w for _, end in way[:-1] for w in self.row.crossing(end))
+    def _alternative(self, option: tuple[Span, ...]) -> PartitionAlternative:
+        seconds, flops, moved, again = LAUNCH_S * (len(option) - 1), 0, 0, list[str]()
+        names = dict.fromkeys(w for _, end in option[:-1] for w in self.row.crossing(end))
         saved = tuple(self.row.names[w] for w in names)
-        for span in way:
-            ways = self.ways(span)
-            assert not isinstance(ways, CatdiagError)
-            chosen = ways[0]
-            piece = self.row.piece(*span)
+        for span in option:
+            options = self.schedules(span)
+            assert not isinstance(options, CatdiagError)
+            chosen = options[0]
+            piece = self.row.segment_diagram(*span)
             try:
                 made = fit(
                     chosen.draft, self.target.chip, self.target.sizes_of(piece), **self.target_of(span).options()
                 )
             except DoesNotFit as error:
-                return Rival(len(way), saved, None, error.message)
+                return PartitionAlternative(len(option), saved, None, error.message)
             seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved
-            again += chosen.again
-        return Rival(len(way), saved, seconds, "", flops, moved, tuple(dict.fromkeys(again)))
+            again += chosen.recomputed
+        return PartitionAlternative(len(option), saved, seconds, "", flops, moved, tuple(dict.fromkeys(again)))
 
 
 def _fresh(diagram: Diagram, taken: set[str], number: int) -> dict[str, str]:
@@ -428,7 +432,7 @@ def _fresh(diagram: Diagram, taken: set[str], number: int) -> dict[str, str]:
     while todo:
         for box in todo.pop().boxes:
             op = box.op
-            own = [op.block] if isinstance(op, Fold) else [s for _, s in op.tiles] if isinstance(op, Group) else []
+            own = [op.block] if isinstance(op, FoldOp) else [s for _, s in op.tiles] if isinstance(op, GroupOp) else []
             for symbol in own:
                 if symbol in taken and symbol not in found:
                     new = f"{symbol}_{number}"

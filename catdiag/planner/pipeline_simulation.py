@@ -1,6 +1,6 @@
 """Which pipelines run at once: warpgroups that take turns on them, simulated step by step.
 
->>> found = schedule([Step("scores", "tensor", 4.0), Step("weights", "exp", 3.0)], actors=2)
+>>> found = schedule([PipelineStep("scores", "tensor", 4.0), PipelineStep("weights", "exp", 3.0)], actors=2)
 >>> found.period, found.slack["tensor"], found.slack["exp"], found.needed
 (8.0, 0.0, 0.25, 2)
 >>> print(found.chart(8))
@@ -21,27 +21,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import inline
-from catdiag.category.integer_polynomial import Amount
-from catdiag.category.ops import Box, Einsum, Fold, Group, Map, Reduce
+from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce
 from catdiag.category.types import union
 from catdiag.chip.hardware import Hardware
-from catdiag.schedule.liveness import SPECIAL, Kernel, contracts, is_view, lives, multiplies, spots
+from catdiag.schedule.liveness import (
+    SPECIAL,
+    LoweredKernel,
+    contracts,
+    is_view,
+    live_ranges,
+    multiplies,
+    rematerialized,
+)
 from catdiag.util.errors import CatdiagError, require
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
 
 _EXACT = 1 << 20  # clocks are counted in parts of so many
-_TURNS = 200  # after so many turns without a repetition the mean of the later half is taken
+_ITERATIONS = 200  # after so many turns without a repetition the mean of the later half is taken
 _MOST = 8
 _MOST_ACTORS = 1_024
 
 
 @dataclass(frozen=True)
-class Step:
+class PipelineStep:
     """What an actor does next: on which pipeline ("": none, it waits by itself), for how many clocks."""
 
-    what: str
+    operation: str
     pipeline: str
     clocks: float
 
@@ -51,15 +59,15 @@ class Busy:
     """A step of an actor's turn: from when to when, in clocks."""
 
     actor: int
-    turn: int
-    what: str
+    iteration: int
+    operation: str
     pipeline: str
     start: float
     end: float
 
 
 @dataclass(frozen=True)
-class Schedule:
+class PipelineSchedule:
     """Actors that run the same steps, turn after turn.
 
     `period` is the clocks in which each ends a turn, `slack` the part of it that each pipeline idles, `busiest` the
@@ -109,14 +117,14 @@ class Schedule:
         )
 
 
-def schedule(steps: Sequence[Step], actors: int) -> Schedule:
+def schedule(steps: Sequence[PipelineStep], actors: int) -> PipelineSchedule:
     """How so many actors share the pipelines. Raises CatdiagError for no steps, no actors, or clocks below 0.
 
-    >>> three = [Step("QK", "tensor", 2), Step("exp", "exp", 4.0625), Step("PV", "tensor", 4)]
+    >>> three = [PipelineStep("QK", "tensor", 2), PipelineStep("exp", "exp", 4.0625), PipelineStep("PV", "tensor", 4)]
     >>> [schedule(three, n).period / n for n in (1, 2, 3)]     # 6 clocks of matrix units are all that counts
     [10.0625, 6.0, 6.0]
     """
-    listed = isinstance(steps, Sequence) and all(isinstance(step, Step) for step in steps)
+    listed = isinstance(steps, Sequence) and all(isinstance(step, PipelineStep) for step in steps)
     require(listed, "steps", steps, "a list of Step, such as [Step('load', 'HBM', 100)]")
     if isinstance(actors, bool) or not isinstance(actors, int) or actors < 1:
         raise CatdiagError(f"actors is {actors!r}: expected a positive integer")
@@ -132,10 +140,10 @@ def schedule(steps: Sequence[Step], actors: int) -> Schedule:
             needed = number
             break
     window = tuple(busy for busy in done if start - 1e-9 <= busy.start < start + period - 1e-9)
-    return Schedule(actors, period, slack, busiest, _in_use(done, start, period), needed, window)
+    return PipelineSchedule(actors, period, slack, busiest, _in_use(done, start, period), needed, window)
 
 
-def _slack(steps: Sequence[Step], actors: int, period: float) -> tuple[dict[str, float], str]:
+def _slack(steps: Sequence[PipelineStep], actors: int, period: float) -> tuple[dict[str, float], str]:
     spent: dict[str, float] = {}
     for step in steps:
         if step.pipeline:
@@ -145,41 +153,41 @@ def _slack(steps: Sequence[Step], actors: int, period: float) -> tuple[dict[str,
     return slack, min(slack, key=lambda name: slack[name], default="")
 
 
-def _run(steps: Sequence[Step], actors: int) -> tuple[float, float, list[Busy]]:
+def _run(steps: Sequence[PipelineStep], actors: int) -> tuple[float, float, list[Busy]]:
     """The period, when one begins, and all that happens until four more have passed."""
     lengths = [round(step.clocks * _EXACT) for step in steps]
-    ready, place, turns = [0] * actors, [0] * actors, [0] * actors
+    ready, place, iterations = [0] * actors, [0] * actors, [0] * actors
     free: dict[str, int] = {step.pipeline: 0 for step in steps}
     done: list[Busy] = []
     seen: dict[tuple[Any, ...], tuple[int, int]] = {}
     found: tuple[float, float] | None = None
-    last = _TURNS
-    while turns[0] < last:
+    last = _ITERATIONS
+    while iterations[0] < last:
         if place[0] == 0 and found is None:
             now = ready[0]
             state = (
                 tuple(place),
-                tuple(t - turns[0] for t in turns),
+                tuple(t - iterations[0] for t in iterations),
                 tuple(r - now for r in ready),
                 tuple(max(f - now, 0) for name, f in free.items() if name),
             )
-            before, at = seen.setdefault(state, (now, turns[0]))
-            if at < turns[0]:
-                found, last = ((now - before) / (turns[0] - at) / _EXACT, now / _EXACT), turns[0] + 4
-            elif turns[0] == _TURNS // 2:
+            before, at = seen.setdefault(state, (now, iterations[0]))
+            if at < iterations[0]:
+                found, last = ((now - before) / (iterations[0] - at) / _EXACT, now / _EXACT), iterations[0] + 4
+            elif iterations[0] == _ITERATIONS // 2:
                 middle = now
         starts = [_start(ready[n], steps[place[n]].pipeline, free) for n in range(actors)]
-        a = min(range(actors), key=lambda n: (starts[n], ready[n], turns[n], n))
+        a = min(range(actors), key=lambda n: (starts[n], ready[n], iterations[n], n))
         step, start = steps[place[a]], starts[a]
         end = start + lengths[place[a]]
         if step.pipeline:
             free[step.pipeline] = end
         if end > start:
-            done.append(Busy(a, turns[a], step.what, step.pipeline, start / _EXACT, end / _EXACT))
+            done.append(Busy(a, iterations[a], step.operation, step.pipeline, start / _EXACT, end / _EXACT))
         ready[a], place[a] = end, (place[a] + 1) % len(steps)
-        turns[a] += place[a] == 0
+        iterations[a] += place[a] == 0
     if found is None:
-        whole = (ready[0] - middle) / (_TURNS - _TURNS // 2) / _EXACT
+        whole = (ready[0] - middle) / (_ITERATIONS - _ITERATIONS // 2) / _EXACT
         found = (whole, ready[0] / _EXACT - 4 * whole)
     return (*found, done)
 
@@ -192,15 +200,15 @@ def _in_use(window: Sequence[Busy], start: float, period: float) -> int:
     """The most turns that are under way at once: from the first actor's first step of one to the last's last."""
     spans: dict[int, tuple[float, float]] = {}
     for busy in window:
-        begin, end = spans.get(busy.turn, (busy.start, busy.end))
-        spans[busy.turn] = min(begin, busy.start), max(end, busy.end)
+        begin, end = spans.get(busy.iteration, (busy.start, busy.end))
+        spans[busy.iteration] = min(begin, busy.start), max(end, busy.end)
     moments = [begin for begin, _ in spans.values() if start <= begin < start + period]
     return max((sum(b <= t < e for b, e in spans.values()) for t in moments), default=1)
 
 
-def turn_steps(
-    diagram: Diagram, kernel: Kernel, chip: Hardware, values: Mapping[str, int], dtype: str, actors: int
-) -> list[Step]:
+def iteration_steps(
+    diagram: Diagram, kernel: LoweredKernel, chip: Hardware, values: Mapping[str, int], dtype: str, actors: int
+) -> list[PipelineStep]:
     """The steps of one actor in one turn of a kernel's only loop, of which each of so many does its share.
 
     Contractions one by one, at the sustained rate of the matrix units; what lies between two of them as one step on the
@@ -211,15 +219,15 @@ def turn_steps(
         return []
     box, op = loops[0]
     graph = inline(op.step).graph
-    free = spots(graph, [False] * len(graph.dom))
-    combining = set(lives(graph, free, len(box.cod), True).into.values())  # done where the sum is made
+    free = rematerialized(graph, [False] * len(graph.dom))
+    combining = set(live_ranges(graph, free, len(box.cod), True).in_place.values())  # done where the sum is made
     rate = chip.tensor.get(dtype)
-    found: list[Step] = []
+    found: list[PipelineStep] = []
     between: dict[str, float] = {}
     count = len(graph.dom)
 
     def flush() -> None:
-        found.extend(Step(name, name, clocks) for name, clocks in between.items() if clocks)
+        found.extend(PipelineStep(name, name, clocks) for name, clocks in between.items() if clocks)
         between.clear()
 
     for place, node in enumerate(graph.nodes):
@@ -232,7 +240,7 @@ def turn_steps(
         if pipeline == "tensor" and rate is not None:
             flush()
             each = rate * chip.sustained["tensor"] / chip.sms / chip.clock_hz
-            found.append(Step(node.box.name, "tensor", clocks / each))
+            found.append(PipelineStep(node.box.name, "tensor", clocks / each))
             continue
         name = "alu" if pipeline == "tensor" else pipeline
         per_clock = chip.special_per_clock if name == "exp" else chip.alu_per_clock
@@ -241,24 +249,24 @@ def turn_steps(
     return found
 
 
-def _folds(diagram: Diagram) -> Iterator[tuple[Box, Fold]]:
+def _folds(diagram: Diagram) -> Iterator[tuple[Box, FoldOp]]:
     todo = [diagram]
     while todo:
         for box in inline(todo.pop()).boxes:
-            if isinstance(box.op, Fold):
+            if isinstance(box.op, FoldOp):
                 yield box, box.op
                 todo.append(box.op.step)
-            elif isinstance(box.op, Group):
+            elif isinstance(box.op, GroupOp):
                 todo.append(box.op.body)
 
 
-def _operations(box: Box) -> tuple[str, Amount]:
+def _operations(box: Box) -> tuple[str, IntPolynomial]:
     """The pipeline of a box, and its scalar operations, as `catdiag.cost.traffic` counts them."""
-    space = Amount.elements(union((*box.dom, *box.cod)))
+    space = IntPolynomial.elements(union((*box.dom, *box.cod)))
     if isinstance(box.op, Einsum):
         if multiplies(box):
-            return "tensor", space.times(len(box.dom))
-        return "alu", space.times(len(box.dom) - 1 + contracts(box))
+            return "tensor", space.scaled(len(box.dom))
+        return "alu", space.scaled(len(box.dom) - 1 + contracts(box))
     if isinstance(box.op, Map):
         return ("exp" if box.op.fn in SPECIAL else "alu"), space
-    return "alu", space if isinstance(box.op, Reduce) else Amount()
+    return "alu", space if isinstance(box.op, Reduce) else IntPolynomial()

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
     from catdiag.chip.hardware import Hardware
     from catdiag.codegen.triton.triton_module import Module
-    from catdiag.planner.pipeline_simulation import Schedule
-    from catdiag.runtime.compile import Compiled
+    from catdiag.planner.pipeline_simulation import PipelineSchedule
+    from catdiag.runtime.compile import CompiledKernel
 
 WORDS = {
     "tensor": "matrix units",
@@ -42,11 +42,11 @@ class LevelUse:
     what a wave touches; of the slow memory: all arrays, each once), and which arrays: (name, role, bytes)."""
 
     name: str
-    called: str
+    vendor_name: str
     kind: str
     capacity: int | None
-    held: int
-    residents: tuple[tuple[str, str, int], ...] = ()
+    allocated: int
+    live_arrays: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,22 +71,22 @@ class Alternative:
     time_s: float
     time_ratio: float
     bytes_moved: int
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
-class LeastTraffic:
+class MinimumTraffic:
     """The tile that moves fewest bytes among those that fit; `bytes_ratio` is what the chosen one moves against it,
-    `time_ratio` what it would have taken against the chosen one, `why` the reason in words."""
+    `time_ratio` what it would have taken against the chosen one, `reason` the reason in words."""
 
     tiles: Mapping[str, int]
     bytes_moved: int
     bytes_ratio: float
     time_ratio: float
-    why: str
+    reason: str
 
 
-class Written(Protocol):
+class PlannedModule(Protocol):
     """A plan of one kernel, or of several, with the module that is written for it, or why there is none."""
 
     @property
@@ -106,7 +106,7 @@ class Written(Protocol):
         """What that was derived from."""
 
 
-def module_of(plan: Written) -> Module:
+def module_of(plan: PlannedModule) -> Module:
     """The Triton module of a plan, of which it says what it takes.
 
     Raises CatdiagError where there is none, with the reason.
@@ -119,14 +119,14 @@ def module_of(plan: Written) -> Module:
     return plan.module
 
 
-def kernel_of(plan: Written) -> Compiled:
+def kernel_of(plan: PlannedModule) -> CompiledKernel:
     """The kernel of a plan, or its kernels. Raises what `module_of` and `catdiag.runtime.compile.compiled` raise."""
     from catdiag.runtime.compile import compiled
 
     return compiled(module_of(plan), plan.diagram, plan.source)
 
 
-UNEVEN = "groups differ in length: these are of the average one, and at the end the longest adds"
+IMBALANCE = "groups differ in length: these are of the average one, and at the end the longest adds"
 
 
 @dataclass(frozen=True)
@@ -142,13 +142,13 @@ class Plan(AsHTML):
     memory) are of one, `blocks_per_sm` share a core. `registers_per_thread` are allocated where warps are
     specialized, and estimated elsewhere: the compiler decides. `load_bytes` and `save_bytes` cross the edge to SMEM
     in the whole run and `hbm_bytes` that to HBM, `intensity` is FLOPs a byte at the edge to SMEM; `bound` names what
-    takes the time. `utilisation` is of the chip's peak FLOP/s, or of its HBM bandwidth where nothing runs on matrix
+    takes the time. `utilization` is of the chip's peak FLOP/s, or of its HBM bandwidth where nothing runs on matrix
     units. `parts_s` are a group's seconds by pipeline, `busy` the part of the run for which each is busy. `levels`
     and `edges` are the tables; `limits` says for each tile and block what stops a larger one, `divisors` which pieces
     it should come in, by reason, `next_best` what the next best choices would do. `objective` and `overlap` are as
     given to `fit`, `producers` the warps that only load, `stream_blocks` the bytes of a block of each streamed array;
     `threads` are without those, and a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave
-    blocks out, `parts_s` are of the average group, and `uneven_s` is what the longest takes more, which `time_s` has
+    blocks out, `parts_s` are of the average group, and `imbalance_s` is what the longest takes more, which `time_s` has
     once. `schedule` is how the warpgroups on a core share its pipelines in a turn of the loop. `diagram` is what was
     planned, and `source` what that was derived from, where `fit` was given a derivation; `chip` is what it was
     planned for, and `asked` are the options that `fit` was given.
@@ -174,7 +174,7 @@ class Plan(AsHTML):
     intensity: float
     time_s: float
     bound: str
-    utilisation: float
+    utilization: float
     parts_s: Mapping[str, float]
     busy: Mapping[str, float]
     levels: tuple[LevelUse, ...]
@@ -182,16 +182,16 @@ class Plan(AsHTML):
     limits: Mapping[str, str]
     divisors: Mapping[str, Mapping[str, int]]
     next_best: tuple[Alternative, ...]
-    least_traffic: LeastTraffic
+    minimum_traffic: MinimumTraffic
     proof: Proof
     objective: str
     overlap: str | tuple[str, ...]
     core: str
     warp: int
     producers: int
-    schedule: Schedule | None
+    schedule: PipelineSchedule | None
     candidates: int = field(compare=False)
-    uneven_s: float = 0.0
+    imbalance_s: float = 0.0
     diagram: Diagram | None = field(default=None, repr=False, compare=False)
     source: Diagram | None = field(default=None, repr=False, compare=False)
     chip: Hardware | None = field(default=None, repr=False, compare=False)
@@ -216,13 +216,26 @@ class Plan(AsHTML):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        inner = ("least_traffic", "proof", "levels", "edges", "next_best", "schedule", "divisors", "diagram", "source",
-                 "chip", "asked", "module", "types")  # fmt: skip
+        inner = (
+            "minimum_traffic",
+            "proof",
+            "levels",
+            "edges",
+            "next_best",
+            "schedule",
+            "divisors",
+            "diagram",
+            "source",
+            "chip",
+            "asked",
+            "module",
+            "types",
+        )
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in inner}
         plain.update(
             {name: dict(plain[name]) for name in ("sizes", "tiles", "parts_s", "busy", "limits", "stream_blocks")}
         )
-        least = {**vars(self.least_traffic), "tiles": dict(self.least_traffic.tiles)}
+        least = {**vars(self.minimum_traffic), "tiles": dict(self.minimum_traffic.tiles)}
         return {
             **plain,
             "warps": self.warps,
@@ -232,7 +245,7 @@ class Plan(AsHTML):
             "edges": [dict(vars(edge)) for edge in self.edges],
             "next_best": [{**vars(other), "tiles": dict(other.tiles)} for other in self.next_best],
             "schedule": None if self.schedule is None else self.schedule.as_dict(),
-            "least_traffic": least,
+            "minimum_traffic": least,
             "proof": dict(vars(self.proof)),
         }
 
@@ -252,23 +265,23 @@ class Plan(AsHTML):
         """
         return module_of(self).text
 
-    def compile(self) -> Compiled:
+    def compile(self) -> CompiledKernel:
         """The kernel of the plan as a function of torch tensors, registered with torch (see `catdiag.runtime.compile`).
 
         It is that of `triton`; `catdiag.measure.tune.tuned_plan` gives the plan of the quickest of a few. The same plan
         gives the same function. Raises CatdiagError where torch or triton is not installed, and as `triton` does.
         """
-        if "kernel" not in self._made:
-            self._made["kernel"] = kernel_of(self)
-        return self._made["kernel"]
+        if "kernel" not in self._compiled:
+            self._compiled["kernel"] = kernel_of(self)
+        return self._compiled["kernel"]
 
-    def made_of(self, kernel: Compiled) -> Plan:
+    def made_of(self, kernel: CompiledKernel) -> Plan:
         """This plan, with what `compile` gives."""
-        self._made["kernel"] = kernel
+        self._compiled["kernel"] = kernel
         return self
 
     @cached_property
-    def _made(self) -> dict[str, Compiled]:
+    def _compiled(self) -> dict[str, CompiledKernel]:
         """The kernel, once it was asked for."""
         return {}
 
@@ -277,18 +290,18 @@ class Plan(AsHTML):
         """What kernel it is of, in words."""
         if self.backend == TRITON:
             apart = ", warp-specialized" if self.warp_specialized else ""
-            return f"Triton, {several(self.stages, 'stage')}, {several(self.warps, 'warp')}{apart}: what is written"
+            return f"Triton, {plural(self.stages, 'stage')}, {plural(self.warps, 'warp')}{apart}: what is written"
         return "the ideal model's, not Triton's" + (f": {self.reason}" if self.reason else "")
 
     def table(self) -> str:
         """Level by level: what one holds and what of it is taken, by which arrays; what crosses each edge."""
         lines = []
         for level in self.levels:
-            name = level.name + (f" ({level.called})" if level.called else "")
+            name = level.name + (f" ({level.vendor_name})" if level.vendor_name else "")
             room = "holds anything" if level.capacity is None else f"of {level.capacity:,}"
             note = "" if level.kind != "cache" else "  (a cache: what a wave touches)"
-            lines.append(f"  {name:22} {level.held:>15,} bytes {room}{note}")
-            lines += [f"    {held:>31,}  {array} ({role})" for array, role, held in level.residents]
+            lines.append(f"  {name:22} {level.allocated:>15,} bytes {room}{note}")
+            lines += [f"    {held:>31,}  {array} ({role})" for array, role, held in level.live_arrays]
         for edge in self.edges:
             lines.append(
                 f"  {edge.upper + ' to ' + edge.lower:22} {edge.bytes_moved:>15,} bytes at "
@@ -303,16 +316,16 @@ class Plan(AsHTML):
             for name, s in self.parts_s.items()
             if s
         )
-        least, split = self.least_traffic, any(name.startswith("p_") for name in self.tiles)
+        least, split = self.minimum_traffic, any(name.startswith("p_") for name in self.tiles)
         given = "nothing: no tile that fits moves fewer bytes"
         if least.bytes_moved < self.bytes_moved:
             given = (
                 f"{least.bytes_ratio:.2f} times the least traffic, which is {least.bytes_moved:,} bytes at "
-                f"{shown(least.tiles)}: {least.why}"
+                f"{shown(least.tiles)}: {least.reason}"
             )
         full = "the peak FLOP/s" if self.flops else "the peak HBM bandwidth"
         rate = f"{self.flops / self.time_s / 1e12:.1f} TFLOP/s, " if self.flops else ""
-        shared = next((level.called or level.name for level in self.levels if level.name == "SMEM"), "SMEM")
+        shared = next((level.vendor_name or level.name for level in self.levels if level.name == "SMEM"), "SMEM")
         asked = "" if self.objective == "time" else f" (asked for: {self.objective})"
         model = {"queue": "", "add": "; transfers and work added", "max": "; everything overlapped"}.get(
             str(self.overlap), f"; at once: {', '.join(self.overlap)}"
@@ -320,8 +333,8 @@ class Plan(AsHTML):
         lines = [
             f"{self.hardware}, {self.dtype}, {sizes}",
             f"tiles      {shown(self.tiles)} (g_: group tile, s_: stream block{', p_: parts' if split else ''}); "
-            f"{several(self.stages, 'buffer')} of each stream block; "
-            f"{several(self.threads, 'thread')} ({several(self.threads // self.warp, 'warp')}"
+            f"{plural(self.stages, 'buffer')} of each stream block; "
+            f"{plural(self.threads, 'thread')} ({plural(self.threads // self.warp, 'warp')}"
             + (f", and {self.producers} that load" if self.producers else "")
             + f"){asked}",
             f"kernel     {self.kernel}",
@@ -329,17 +342,17 @@ class Plan(AsHTML):
             + (f" and {self.registers_per_thread} registers a thread" if self.threads > 1 else "")
             + (f", of which arrays fill {self.register_bytes:,} bytes in all" if self.register_bytes else "")
             + (f", and {self.matrix_bytes:,} bytes of TMEM" if self.matrix_bytes else ""),
-            f"grid       {several(self.groups, 'group')}, each a thread block, up to {self.blocks_per_sm} at once on "
+            f"grid       {plural(self.groups, 'group')}, each a thread block, up to {self.blocks_per_sm} at once on "
             f"a {self.core}; waves: {self.waves:,}",
             f"traffic    to {shared} {self.load_bytes:,} bytes, results {self.save_bytes:,} bytes; "
             f"HBM {self.hbm_bytes:,} bytes",
             "levels",
             self.table(),
             f"work       {self.flops:,} FLOPs of products, {self.intensity:.1f} a byte at the edge to {shared}",
-            f"time       {1e6 * self.time_s:.1f} µs predicted{model}, {rate}{100 * self.utilisation:.0f}% of {full}",
+            f"time       {1e6 * self.time_s:.1f} µs predicted{model}, {rate}{100 * self.utilization:.0f}% of {full}",
             f"bound by   {self.bound}",
             f"           one group needs, in µs: {parts}",
-            *([f"uneven     {UNEVEN} {1e6 * self.uneven_s:.1f} µs"] if self.uneven_s else []),
+            *([f"uneven     {IMBALANCE} {1e6 * self.imbalance_s:.1f} µs"] if self.imbalance_s else []),
             *([f"schedule   {self.schedule}"] if self.schedule else []),
             *(f"larger     {why}" for why in self.limits.values() if why != WHOLE),
             *(
@@ -349,16 +362,16 @@ class Plan(AsHTML):
             f"given up   {given}",
         ]
         for rank, other in enumerate(self.next_best, 2):
-            how = f"{shown(other.tiles)}; {several(other.stages, 'buffer')}, {other.threads} threads"
+            how = f"{shown(other.tiles)}; {plural(other.stages, 'buffer')}, {other.threads} threads"
             lines.append(
                 f"{'next best' if rank == 2 else '':10} {rank}. {how}: {1e6 * other.time_s:.1f} µs "
-                f"({other.time_ratio:.2f} times), {other.bytes_moved:,} bytes: {other.why}"
+                f"({other.time_ratio:.2f} times), {other.bytes_moved:,} bytes: {other.reason}"
             )
         lines.append(f"proved     {self.proof.statement} (bytes; z3, {1e3 * self.proof.seconds:.0f} ms)")
         return "\n".join(lines)
 
 
-def several(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
     """A number of things, in words."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -368,10 +381,10 @@ def shown(tiles: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in tiles.items()) or "none"
 
 
-def spelled(dtype: str | Mapping[str, str]) -> str:
+def spelled_out(dtype: str | Mapping[str, str]) -> str:
     """Element types as a plan has them in words.
 
-    >>> spelled("bf16"), spelled({"Q": "fp8", "out": "bf16"})
+    >>> spelled_out("bf16"), spelled_out({"Q": "fp8", "out": "bf16"})
     ('bf16', 'Q fp8, out bf16')
     """
     return dtype if isinstance(dtype, str) else ", ".join(f"{name} {kind}" for name, kind in dtype.items())

@@ -30,7 +30,7 @@ class Request:
     threads: int | None = None
 
 
-def asked(
+def checked_request(
     account: Account,
     chip: Hardware,
     tiles: Mapping[str, int] | None,
@@ -75,7 +75,7 @@ def asked(
 
 def symbols(account: Account) -> tuple[str, ...]:
     """The tiles and blocks of the first kernel that can be chosen; of a split loop the number of parts too."""
-    kernel, parted = account.kernels[0], account.parted
-    single = parted.single if parted else ()
-    names = [*([parted.parts] if parted else []), *kernel.tiles, *(block for block, _ in kernel.loops)]
+    kernel, split_loop = account.kernels[0], account.split_loop
+    single = split_loop.single if split_loop else ()
+    names = [*([split_loop.parts] if split_loop else []), *kernel.tiles, *(block for block, _ in kernel.loops)]
     return tuple(n for n in dict.fromkeys(names) if n not in single)

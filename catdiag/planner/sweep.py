@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 STATUSES = ("fits", "does not fit", "refused", "failed")
 """`refused` are points without a plan by what was asked; `failed` are those whose worker died, raised, or said what is
 not so: they are done again when the sweep is resumed."""
-_PLAN = ("tiles", "stages", "threads", "time_s", "bound", "utilisation", "load_bytes", "save_bytes", "hbm_bytes",
+_PLAN = ("tiles", "stages", "threads", "time_s", "bound", "utilization", "load_bytes", "save_bytes", "hbm_bytes",
          "flops", "shared_memory_bytes", "register_bytes", "groups", "waves", "blocks_per_sm",
          "registers_per_thread", "warps", "warp_specialized", "backend")  # fmt: skip
 _LARGEST = 2**30
@@ -58,10 +58,10 @@ _MOST_POINTS = 10_000_000
 
 
 @dataclass(frozen=True)
-class Result:
+class SweepResult:
     """A point, and what became of it: `plan` has the fields of a plan where it fits, `message` says why not elsewhere.
 
-    `made` is a digest of the operator and the chip, so that results of others of these names are not taken for them.
+    `digest` is a digest of the operator and the chip, so that results of others of these names are not taken for them.
     """
 
     operator: str
@@ -69,7 +69,7 @@ class Result:
     dtype: str
     sizes: Mapping[str, Any]
     status: str
-    made: str
+    digest: str
     message: str = ""
     plan: Mapping[str, Any] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ class Result:
     @property
     def key(self) -> str:
         """What tells points apart."""
-        return json.dumps([self.operator, self.hardware, self.dtype, dict(self.sizes), self.made], sort_keys=True)
+        return json.dumps([self.operator, self.hardware, self.dtype, dict(self.sizes), self.digest], sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def sweep(
     executor: Executor | None = None,
     file: str | Path | None = None,
     progress: Progress | None = None,
-) -> list[Result]:
+) -> list[SweepResult]:
     """The plan of each operator on each chip in each element type at each of the sizes, in that order.
 
     An operator is a name of the library, a diagram (both are streamed and grouped as `catdiag derive` would), or a
@@ -134,9 +134,9 @@ def sweep(
         for (subject, chip, point), given in zip(todo, coming, strict=True):
             result = _result(point, given)
             if executor is not None and result.status == "fits":
-                result = _again(result, subject, chip)
+                result = _replanned(result, subject, chip)
             found[result.key] = result
-            records.keep(result)
+            records.append(result)
     results = [found[point.key] for _, _, point in wanted]
     records.write(results)
     return results
@@ -155,7 +155,7 @@ def plan(diagram: Diagram, chip: Hardware, dtype: str, sizes: Mapping[str, Any],
     return {"status": "fits", "plan": {name: made[name] for name in _PLAN}}
 
 
-def _result(point: Result, given: Any) -> Result:
+def _result(point: SweepResult, given: Any) -> SweepResult:
     """The result of a point from what came back; what is no answer has failed."""
     from dataclasses import replace
 
@@ -173,7 +173,7 @@ def _result(point: Result, given: Any) -> Result:
     return replace(point, status=status, message=message, plan=planned)
 
 
-def _again(result: Result, subject: _Subject, chip: Hardware) -> Result:
+def _replanned(result: SweepResult, subject: _Subject, chip: Hardware) -> SweepResult:
     """A plan made once more from its tiles: the same numbers, or a failure."""
     from dataclasses import replace
 
@@ -251,7 +251,7 @@ def _blocked(diagram: Diagram) -> Diagram:
 
 def _points(
     subjects: Sequence[_Subject], chips: Sequence[Hardware], dtypes: Sequence[str], sizes: Any
-) -> Iterator[tuple[_Subject, Hardware, Result]]:
+) -> Iterator[tuple[_Subject, Hardware, SweepResult]]:
     """The points in their order, each once."""
     rows = _rows(sizes)
     known = {name for subject in subjects for name in subject.sizes}
@@ -265,7 +265,7 @@ def _points(
         digest = hashlib.sha256((subject.digest + described).encode("utf-8", "surrogatepass")).hexdigest()[:16]
         for dtype, row in product(dtypes, rows):
             own = {name: row[name] for name in subject.sizes if name in row}
-            point = Result(subject.name, chip.name, str(dtype), own, "failed", digest)
+            point = SweepResult(subject.name, chip.name, str(dtype), own, "failed", digest)
             if point.key not in seen:
                 seen.add(point.key)
                 yield subject, chip, point
@@ -304,9 +304,9 @@ class _Records:
         if path is not None and path.suffix not in (".jsonl", ".csv"):
             raise CatdiagError(f"cannot write {path}: expected a name that ends in .jsonl or .csv")
 
-    def read(self) -> dict[str, Result]:
+    def read(self) -> dict[str, SweepResult]:
         """The results of an earlier run by their keys. A last line that is cut off is left out."""
-        found: dict[str, Result] = {}
+        found: dict[str, SweepResult] = {}
         if self.path is None or self.partial is None:
             return found
         for path in [self.path] * (self.path.suffix == ".jsonl") + [self.partial]:
@@ -339,7 +339,7 @@ class _Records:
             os.close(self._handle)
             self._handle = None
 
-    def keep(self, result: Result) -> None:
+    def append(self, result: SweepResult) -> None:
         """Adds a result beside the file. Raises OSError where the disk is full."""
         if self._handle is None or self.partial is None:
             return
@@ -347,7 +347,7 @@ class _Records:
         if os.write(self._handle, line) < len(line):
             raise OSError(28, "no space left for the results", str(self.partial))
 
-    def write(self, results: Sequence[Result]) -> None:
+    def write(self, results: Sequence[SweepResult]) -> None:
         """The file, whole, and nothing beside it any more."""
         if self.path is None or self.partial is None:
             return
@@ -355,23 +355,23 @@ class _Records:
         self.partial.unlink(missing_ok=True)
 
 
-def _of_line(line: str) -> Result | None:
+def _of_line(line: str) -> SweepResult | None:
     """The result of a line, or None."""
     try:
-        found = Result(**json.loads(line))
+        found = SweepResult(**json.loads(line))
     except (ValueError, TypeError, RecursionError):
         return None
-    texts = (found.operator, found.hardware, found.dtype, found.status, found.made, found.message)
+    texts = (found.operator, found.hardware, found.dtype, found.status, found.digest, found.message)
     plain = all(isinstance(text, str) for text in texts) and found.status in STATUSES
     return found if plain and isinstance(found.sizes, dict) and isinstance(found.plan, dict) else None
 
 
-def lines(results: Sequence[Result]) -> str:
+def lines(results: Sequence[SweepResult]) -> str:
     """Results as lines of JSON."""
     return "".join(f"{result.line()}\n" for result in results)
 
 
-def table(results: Sequence[Result]) -> str:
+def table(results: Sequence[SweepResult]) -> str:
     """Results as a table of CSV: a column for each size and each tile."""
     sizes = sorted({name for r in results for name in r.sizes})
     tiles = sorted({name for r in results for name in r.plan.get("tiles", {})})

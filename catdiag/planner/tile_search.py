@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hardware import Hardware
-from catdiag.planner.instruction_shapes import by_symbol, pieces, step
-from catdiag.planner.plan import WHOLE, several, shown
+from catdiag.planner.instruction_shapes import alignments, by_symbol, step
+from catdiag.planner.plan import WHOLE, plural, shown
 from catdiag.planner.plan_request import Request
-from catdiag.planner.time_model import OVERHEAD, Timing, fits, loading, peak, predict, registers_per_thread
+from catdiag.planner.time_model import OVERHEAD, Timing, fits, peak, predict, producer_registers, registers_per_thread
 from catdiag.schedule.kernel_analysis import Account
-from catdiag.schedule.liveness import LEVEL, REGISTERS, Kernel
+from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel
 from catdiag.schedule.placement import MATRIX
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
 
-_NEAR, _ODD = 1.05, 1.5
+_NEAR, _NOT_POWER_OF_TWO = 1.05, 1.5
 _USED, _ALIKE = 0.9, 0.005  # the part of the cores that should have a group; and bytes moved count as alike within that
 _GRID, _LONGEST = 300_000, 8192
 
@@ -47,24 +47,24 @@ class Choice:
     warps: int
     tiles: dict[str, int]
     timing: Timing
-    place: int
+    index: int
     refused: str = ""
 
     def get(self, name: str) -> float:
         """A prediction."""
-        return at(getattr(self.timing, name), self.place)
+        return at(getattr(self.timing, name), self.index)
 
-    def part(self, name: str) -> float:
+    def seconds_on(self, name: str) -> float:
         """A group's seconds on a pipeline."""
-        return at(self.timing.parts[name], self.place)
+        return at(self.timing.parts[name], self.index)
 
     @property
-    def moved(self) -> float:
+    def bytes_moved(self) -> float:
         """Bytes at the edge to shared memory."""
         return self.get("load") + self.get("save")
 
     @property
-    def odd(self) -> bool:
+    def not_power_of_two(self) -> bool:
         """Whether a tile is no power of two."""
         return any(t & (t - 1) for t in self.tiles.values())
 
@@ -80,7 +80,7 @@ def at(numbers: Any, place: int) -> float:
 Found = list[tuple[int, int, dict[str, Any], Timing]]
 
 
-class Search:
+class TileSearch:
     """All candidates of one call of `fit`."""
 
     def __init__(
@@ -89,16 +89,16 @@ class Search:
         dtype: str,
         sizes: dict[str, int],
         accounts: Mapping[int, Account],
-        whole: Kernel,
+        whole: LoweredKernel,
         diagram: Diagram,
         request: Request,
     ) -> None:
         self.chip, self.dtype, self.sizes, self.whole, self.diagram = chip, dtype, sizes, whole, diagram
         self.request = request
-        self.parted = next(iter(accounts.values())).parted
+        self.split_loop = next(iter(accounts.values())).split_loop
         # Of a split loop: the kernel that merges the states of the parts.
-        self.merging = {stages: a.kernels[1] for stages, a in accounts.items()} if self.parted else {}
-        self.kernels: dict[int, Kernel] = {stages: a.kernels[0] for stages, a in accounts.items()}
+        self.merging = {stages: a.kernels[1] for stages, a in accounts.items()} if self.split_loop else {}
+        self.kernels: dict[int, LoweredKernel] = {stages: a.kernels[0] for stages, a in accounts.items()}
         for stages, merging in self.merging.items():
             if more := [tile for tile in merging.tiles if tile not in self.kernels[stages].tiles]:
                 raise CatdiagError(
@@ -106,30 +106,32 @@ class Search:
                     "loops in parts that have all axes of the groups"
                 )
         self.kernel = next(iter(self.kernels.values()))
-        self.least = min(self.kernels)
-        self.pieces = () if self.parted else pieces(diagram, self.kernel, chip, dtype)
-        self.divisors = by_symbol(self.pieces)
+        self.minimum = min(self.kernels)
+        self.alignments = () if self.split_loop else alignments(diagram, self.kernel, chip, dtype)
+        self.divisors = by_symbol(self.alignments)
 
     def options(self) -> dict[str, list[int]]:
         """For each tile and block what it may be."""
-        shared = {t for moved in self.kernel.transfers if moved.direction == "load" for t in moved.again}
+        shared = {t for moved in self.kernel.transfers if moved.direction == "load" for t in moved.reload_axes}
         tiles = list(self.kernel.tiles)
         found: dict[str, list[int]] = {}
-        if self.parted is not None:
-            longest = Amount.of(self.parted.whole).value(self.sizes)
-            found[self.parted.parts] = [1 << k for k in range(longest.bit_length()) if 1 << k <= max(1, longest // 16)]
+        if self.split_loop is not None:
+            longest = IntPolynomial.of(self.split_loop.axis_size).value(self.sizes)
+            found[self.split_loop.parts] = [
+                1 << k for k in range(longest.bit_length()) if 1 << k <= max(1, longest // 16)
+            ]
         for tile, whole in self.kernel.tiles.items():
-            if self.parted is not None and tile in self.parted.single:
+            if self.split_loop is not None and tile in self.split_loop.single:
                 continue
-            alone = tile not in shared and (bool(shared) or tile != tiles[-1]) and not self.divisors.get(tile)
+            single_block = tile not in shared and (bool(shared) or tile != tiles[-1]) and not self.divisors.get(tile)
             size = int(whole.value(self.sizes))
-            found[tile] = self._asked(tile, size, [1] if alone else group_candidates(size))
+            found[tile] = self._requested(tile, size, [1] if single_block else group_candidates(size))
         for block, whole in self.kernel.loops:
             size = math.ceil(whole.value(self.full(self.sizes)))
-            found[block] = self._asked(block, size, block_candidates(size))
+            found[block] = self._requested(block, size, block_candidates(size))
         return found
 
-    def _asked(self, name: str, size: int, usual: list[int]) -> list[int]:
+    def _requested(self, name: str, size: int, usual: list[int]) -> list[int]:
         """The candidates of a tile of an axis of that size, as the request wants them."""
         asked = self.request
         if name in asked.tiles:
@@ -150,11 +152,15 @@ class Search:
 
     def full(self, values: Mapping[str, Any]) -> dict[Any, Any]:
         """The values of all symbols, those of a split loop too: a part's length on average, and what is always 1."""
-        if self.parted is None:
+        if self.split_loop is None:
             return {**self.request.shares, **values}
-        parts = values.get(self.parted.parts, 1)
-        length = Amount.of(self.parted.whole).value(values) / parts
-        known = {self.parted.parts: parts, self.parted.length: length, **dict.fromkeys(self.parted.single, 1)}
+        parts = values.get(self.split_loop.parts, 1)
+        length = IntPolynomial.of(self.split_loop.axis_size).value(values) / parts
+        known = {
+            self.split_loop.parts: parts,
+            self.split_loop.length: length,
+            **dict.fromkeys(self.split_loop.single, 1),
+        }
         return {**self.request.shares, **known, **values}
 
     def fitting(self, stages: int, values: Mapping[str, Any], warps: int) -> Any:
@@ -182,7 +188,7 @@ class Search:
             tried = {**self.sizes, **smallest, name: np.array(values, dtype=np.int64)}
             fit_at_all = np.zeros(len(values), dtype=bool)
             for warps in self.request.warps:
-                fit_at_all |= np.broadcast_to(self.fitting(self.least, tried, warps), fit_at_all.shape)
+                fit_at_all |= np.broadcast_to(self.fitting(self.minimum, tried, warps), fit_at_all.shape)
             options[name] = [v for v, ok in zip(values, fit_at_all, strict=True) if ok]
             if not options[name]:
                 raise self.refusal(smallest)
@@ -204,18 +210,18 @@ class Search:
         values = {**self.sizes, **grid}
         ranges = {**self.kernel.tiles, **dict(self.kernel.loops)}
         ok: Any = True
-        for wanted in self.pieces:
+        for wanted in self.alignments:
             whole: Any = True
-            for name in wanted.amount.symbols() & set(ranges):
+            for name in wanted.size.symbols() & set(ranges):
                 given = name in self.request.tiles or name in self.request.multiples
                 whole = whole & (np.asarray(values[name] >= ranges[name].value(self.sizes)) | given)
-            piece = wanted.piece * (workers if wanted.each else 1)
-            ok = ok & (np.asarray(wanted.amount.value(values) % piece == 0) | whole)
+            piece = wanted.multiple * (workers if wanted.per_worker else 1)
+            ok = ok & (np.asarray(wanted.size.value(values) % piece == 0) | whole)
         return ok
 
     def refusal(self, smallest: Mapping[str, int]) -> DoesNotFit:
         """Why nothing fits: what each array of the smallest tile takes, where it is too much."""
-        kernel, values = self.kernels[self.least], self.full({**self.sizes, **smallest})
+        kernel, values = self.kernels[self.minimum], self.full({**self.sizes, **smallest})
         chip = self.chip
         limits = {
             LEVEL: (f"{chip.smem_per_block:,} bytes of {chip.word('SMEM')} a thread block", chip.smem_per_block),
@@ -226,7 +232,7 @@ class Search:
         tile = f"smallest tile, {shown(smallest)}," if smallest else "diagram, which has no groups and no stream,"
         lines = [f"nothing fits {chip.name}: the {tile} needs"]
         for place, (words, limit) in limits.items():
-            moments = kernel.moments.get(place, [])
+            moments = kernel.points.get(place, [])
             if not moments:
                 continue
             worst = max(moments, key=lambda m: int(m.total.value(values)))
@@ -234,7 +240,7 @@ class Search:
             excess = max(excess, total / limit) if limit else excess
             verdict = "too much for" if total > limit else "of"
             lines.append(f"  {total:,} bytes, {verdict} {words}:")
-            lines += [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in worst.residents]
+            lines += [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in worst.live]
         lines.append(
             f"beside arrays a thread takes {OVERHEAD} of its at most {chip.registers_per_thread} registers; "
             "stream an axis, or group more axes, for smaller tiles"
@@ -293,7 +299,7 @@ class Search:
     def rank(self, choice: Choice) -> tuple[Any, ...]:
         """What a candidate is sorted by: the least first."""
         keys = self.keys(dict(choice.tiles), choice.timing, choice.stages)
-        return (*(at(key, choice.place) for key in keys), choice.warps, choice.stages, sorted(choice.tiles.items()))
+        return (*(at(key, choice.index) for key in keys), choice.warps, choice.stages, sorted(choice.tiles.items()))
 
     def quickest_of(self, found: Found) -> Choice:
         """By time, with the preferences that `catdiag.planner.fit` states."""
@@ -303,18 +309,18 @@ class Search:
         close: list[Choice] = []
         for stages, warps, kept, timing in found:
             seconds = np.atleast_1d(timing.seconds)
-            for place in np.flatnonzero(seconds <= best * _ODD * _NEAR):
+            for place in np.flatnonzero(seconds <= best * _NOT_POWER_OF_TWO * _NEAR):
                 close.append(choice_at(stages, warps, kept, timing, int(place)))
-        even = [c for c in close if not c.odd and c.get("seconds") <= best * _ODD]
+        even = [c for c in close if not c.not_power_of_two and c.get("seconds") <= best * _NOT_POWER_OF_TWO]
         pool = even or close
         quickest = min(c.get("seconds") for c in pool)
         return min(
             (c for c in pool if c.get("seconds") <= quickest * _NEAR),
             key=lambda c: (
                 c.warps,
-                round(math.log(c.moved + 1) / _ALIKE),
+                round(math.log(c.bytes_moved + 1) / _ALIKE),
                 c.get("groups") < _USED * self.chip.sms,
-                c.get("turns"),
+                c.get("iterations"),
                 c.stages,
                 c.get("seconds"),
                 sorted(c.tiles.items()),
@@ -347,8 +353,8 @@ class Search:
         """Bytes of shared memory with one more buffer of each streamed block; None where nothing is streamed."""
         values = self.full({**self.sizes, **choice.tiles})
         most, streams = 0, False
-        for moment in self.kernels[choice.stages].moments[LEVEL]:
-            staged = sum(int(a.value(values)) for _, role, a in moment.residents if role == "streamed")
+        for moment in self.kernels[choice.stages].points[LEVEL]:
+            staged = sum(int(a.value(values)) for _, role, a in moment.live if role == "streamed")
             streams = streams or bool(staged)
             most = max(most, int(moment.total.value(values)) + staged // choice.stages)
         return most if streams else None
@@ -359,12 +365,12 @@ class Search:
         for kernel in (self.kernels[choice.stages], *([self.merging[choice.stages]] if self.merging else [])):
             smem, matrix = int(peak(kernel, LEVEL, values)), int(peak(kernel, MATRIX, values))
             each = int(registers_per_thread(kernel, chip, values, choice.warps, self.request.producers))
-            left = (chip.registers_per_sm - loading(chip, self.request.producers)) // threads
+            left = (chip.registers_per_sm - producer_registers(chip, self.request.producers)) // threads
             room = min(chip.registers_per_thread, left // chip.register_step * chip.register_step)
             if smem > chip.smem_per_block:
                 found.append(f"{chip.word('SMEM')} ({smem:,} of {chip.smem_per_block:,} bytes)")
             if each > room:
-                found.append(f"{chip.word('registers')} ({each} of {room} for each of {several(threads, 'thread')})")
+                found.append(f"{chip.word('registers')} ({each} of {room} for each of {plural(threads, 'thread')})")
             if matrix > chip.tmem_per_sm:
                 found.append(f"{chip.word('TMEM')} ({matrix:,} of {chip.tmem_per_sm:,} bytes)")
         return found

@@ -1,13 +1,13 @@
 """How long a kernel takes for given tiles: the model by which `fit` chooses. Derived here, save where named.
 
 Groups run in waves of SMs × resident blocks; how many blocks share an SM follows from their shared memory,
-registers and threads. What one block needs, from `Kernel`:
+registers and threads. What one block needs, from `LoweredKernel`:
 
 - matrix units: its FLOPs on whole pieces of rows (`Hardware.matrix_rows`), spread over the block's warps, at the
   sustained rate; or the reading of both factors from shared memory, if that takes longer (small tiles). What multiplies
   by a vector, or integers, is the ALUs' work;
 - special functions and ALUs: its operations at the chip's rate, on whole pieces of rows too, since results of matrix
-  units lie in registers so; and on the ALUs `turn_clocks` for each turn of a loop;
+  units lie in registers so; and on the ALUs `iteration_clocks` for each turn of a loop;
 - registers: a factor of a product that a turn makes of loaded blocks (`catdiag.schedule.contractions`) is read out of
   shared memory, widened and narrowed; a second factor is written back. Every group does so, the tiles that the factor
   lacks included. Matrix units wait meanwhile, those of other blocks on the core too: shared memory serves both, and a
@@ -40,7 +40,7 @@ of the outer turns comes after them.
 
 Where loops leave blocks out, groups differ in length. All of the above is of the average group: an SM takes the next
 group as soon as it is done with one, so that waves even out. At the end the longest group is waited for: what it takes
-more than the average one, alone on its SM, is added once (`uneven`); groups in one wave take what the longest does.
+more than the average one, alone on its SM, is added once (`imbalance`); groups in one wave take what the longest does.
 
 Against one H200: attention, bf16, 8,192 queries and keys, no mask, in plain Triton, whose best of a few tiles by rows
 was measured, in TFLOP/s. `Hardware.wait_clocks` is fitted to these figures, `l2_bytes_per_s` is read off the fourth,
@@ -77,11 +77,11 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.category.integer_polynomial import ONE, Amount
+from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.kernel_analysis import width
-from catdiag.schedule.liveness import LEVEL, REGISTERS, Contraction, Kernel, Loop, Transfer
-from catdiag.schedule.load_imbalance import counted, whole_run
+from catdiag.schedule.liveness import LEVEL, REGISTERS, Contraction, Loop, LoweredKernel, Transfer
+from catdiag.schedule.load_imbalance import iteration_counts, summed_over_groups
 from catdiag.schedule.placement import MATRIX
 
 Values = Mapping[Any, Any]
@@ -92,7 +92,7 @@ Overlap = str | tuple[str, ...]
 
 OVERHEAD = 40
 """Registers a thread needs beside arrays, for addresses, counters and what the compiler keeps: an assumption."""
-OVERHEAD_FED = 36
+OVERHEAD_PRODUCERS = 36
 """The same where other warps do the loading: an assumption, in the range (31 to 38) in which the largest blocks that
 fit are those that FlashAttention-3 takes where registers end them: 192 x 176 (d = 64) and 192 x 144 (d = 96) without,
 128 x 176 (d = 128) with a turn ahead."""
@@ -110,36 +110,36 @@ STATIONS = ("tensor", "exp", "alu", "registers")
 @dataclass(frozen=True)
 class Timing:
     """Predictions, an entry for each candidate: bytes, counts, seconds. `parts` are seconds of a block by pipeline,
-    `waits` those it waits for itself, `alone` those it takes with an SM of its own, `wave` those of a full wave
-    (or of the only one), in which loads are `loading` and what is computed from them `computing`. `uneven` are the
+    `stalls` those it waits for itself, `single_block` those it takes with an SM of its own, `wave` those of a full wave
+    (or of the only one), in which loads are `loading` and what is computed from them `computing`. `imbalance` are the
     seconds that the longest group takes more than the average one, where loops leave blocks out."""
 
     smem: Numbers
     registers: Numbers
     matrix: Numbers
     per_thread: Numbers
-    resident: Numbers
+    blocks_per_sm: Numbers
     groups: Numbers
     waves: Numbers
     load: Numbers
     save: Numbers
-    hbm: Numbers
+    hbm_bytes: Numbers
     edges: Mapping[str, Numbers]
     touched: Mapping[str, Numbers]
     parts: Mapping[str, Numbers]
-    waits: Numbers
-    alone: Numbers
+    stalls: Numbers
+    single_block: Numbers
     computing: Numbers
     loading: Numbers
     wave: Numbers
-    turns: Numbers
+    iterations: Numbers
     seconds: Numbers
-    uneven: Numbers = 0.0
+    imbalance: Numbers = 0.0
 
     def then(self, after: Timing) -> Timing:
         """This and a kernel after it: what crosses edges and the time of both, on chip what the larger takes."""
         both: dict[str, Any] = {
-            name: getattr(self, name) + getattr(after, name) for name in ("load", "save", "hbm", "seconds")
+            name: getattr(self, name) + getattr(after, name) for name in ("load", "save", "hbm_bytes", "seconds")
         }
         both["edges"] = {name: crossed + after.edges[name] for name, crossed in self.edges.items()}
         larger = {
@@ -154,42 +154,47 @@ def ceil_div(a: Numbers, b: Numbers) -> Numbers:
     return -(-a // b)
 
 
-def peak(kernel: Kernel, place: str, values: Values) -> Numbers:
+def peak(kernel: LoweredKernel, place: str, values: Values) -> Numbers:
     """The most bytes that a place ever holds."""
     most: Numbers = 0
-    for moment in kernel.moments.get(place, []):
+    for moment in kernel.points.get(place, []):
         most = np.maximum(most, moment.total.value(values))
     return most
 
 
-def smem_bytes(kernel: Kernel, values: Values) -> Numbers:
+def smem_bytes(kernel: LoweredKernel, values: Values) -> Numbers:
     """Shared memory of a block."""
     return peak(kernel, LEVEL, values)
 
 
-def registers_per_thread(kernel: Kernel, hardware: Hardware, values: Values, warps: int, producers: int = 0) -> Numbers:
+def registers_per_thread(
+    kernel: LoweredKernel, hardware: Hardware, values: Values, warps: int, producers: int = 0
+) -> Numbers:
     """Registers a thread needs, of 4 bytes."""
     return ceil_div(peak(kernel, REGISTERS, values), 4 * hardware.warp * warps) + overhead(producers)
 
 
 def overhead(producers: int) -> int:
     """Registers a thread needs beside arrays, less where other warps load."""
-    return OVERHEAD_FED if producers else OVERHEAD
+    return OVERHEAD_PRODUCERS if producers else OVERHEAD
 
 
-def fits(kernel: Kernel, hardware: Hardware, values: Values, warps: int, producers: int = 0) -> Numbers:
+def fits(kernel: LoweredKernel, hardware: Hardware, values: Values, warps: int, producers: int = 0) -> Numbers:
     """Whether a block's shared memory, registers, matrix memory and threads are within what one may have."""
     registers, threads = registers_per_thread(kernel, hardware, values, warps, producers), hardware.warp * warps
     return (
         (smem_bytes(kernel, values) <= hardware.smem_per_block)
         & (registers <= hardware.registers_per_thread)
-        & (_allocated(registers, hardware) * threads + loading(hardware, producers) <= hardware.registers_per_sm)
+        & (
+            _allocated(registers, hardware) * threads + producer_registers(hardware, producers)
+            <= hardware.registers_per_sm
+        )
         & (peak(kernel, MATRIX, values) <= hardware.tmem_per_sm)
         & (threads + hardware.warp * producers <= hardware.threads_per_block)
     )
 
 
-def loading(hardware: Hardware, producers: int) -> int:
+def producer_registers(hardware: Hardware, producers: int) -> int:
     """Registers of the warps that only load."""
     return LOADER * hardware.warp * producers
 
@@ -199,7 +204,7 @@ def _allocated(registers: Numbers, hardware: Hardware) -> Numbers:
 
 
 def predict(
-    kernel: Kernel,
+    kernel: LoweredKernel,
     hardware: Hardware,
     values: Values,
     dtype: str,
@@ -210,19 +215,20 @@ def predict(
 ) -> Timing:
     """The model above for candidates that fit; `values` gives every size, tile and block, and the scalar inputs on
     which it depends how often loops turn."""
-    if not kernel.extents:
-        if any(moved.window for moved in kernel.transfers):
-            values, _ = counted(kernel, values)
+    if not kernel.loop_bounds:
+        if any(moved.region for moved in kernel.transfers):
+            values, _ = iteration_counts(kernel, values)
         return _predict(kernel, hardware, values, dtype, stages, warps, overlap, producers)
     average, longest = (
-        _predict(kernel, hardware, v, dtype, stages, warps, overlap, producers) for v in counted(kernel, values)
+        _predict(kernel, hardware, v, dtype, stages, warps, overlap, producers)
+        for v in iteration_counts(kernel, values)
     )
-    uneven = np.maximum(longest.alone - average.alone, 0)
-    return replace(average, uneven=uneven, seconds=average.seconds + uneven)
+    imbalance = np.maximum(longest.single_block - average.single_block, 0)
+    return replace(average, imbalance=imbalance, seconds=average.seconds + imbalance)
 
 
 def _predict(
-    kernel: Kernel,
+    kernel: LoweredKernel,
     hardware: Hardware,
     values: Values,
     dtype: str,
@@ -234,13 +240,15 @@ def _predict(
     threads = hardware.warp * warps
     smem, registers, matrix = (peak(kernel, place, values) for place in (LEVEL, REGISTERS, MATRIX))
     per_thread = registers_per_thread(kernel, hardware, values, warps, producers)
-    resident = np.minimum(hardware.smem_per_sm // np.maximum(smem + hardware.smem_reserved, 1), hardware.blocks_per_sm)
-    taken = _allocated(per_thread, hardware) * threads + loading(hardware, producers)
-    resident = np.minimum(resident, hardware.registers_per_sm // taken)
+    blocks_per_sm = np.minimum(
+        hardware.smem_per_sm // np.maximum(smem + hardware.smem_reserved, 1), hardware.blocks_per_sm
+    )
+    taken = _allocated(per_thread, hardware) * threads + producer_registers(hardware, producers)
+    blocks_per_sm = np.minimum(blocks_per_sm, hardware.registers_per_sm // taken)
     if hardware.tmem_per_sm:
-        resident = np.minimum(resident, hardware.tmem_per_sm // np.maximum(matrix, 1))
-    at_most = hardware.threads_per_sm // (threads + hardware.warp * producers)
-    resident = np.maximum(np.minimum(resident, at_most), 1)
+        blocks_per_sm = np.minimum(blocks_per_sm, hardware.tmem_per_sm // np.maximum(matrix, 1))
+    thread_limit = hardware.threads_per_sm // (threads + hardware.warp * producers)
+    blocks_per_sm = np.maximum(np.minimum(blocks_per_sm, thread_limit), 1)
     counts = {tile: ceil_div(whole.value(values), values[tile]) for tile, whole in kernel.tiles.items()}
     groups: Numbers = 1
     for number in counts.values():
@@ -248,139 +256,149 @@ def _predict(
 
     traffic = {"load": 0, "save": 0}
     for moved in kernel.transfers:
-        again: Numbers = moved.amount.value(values)
-        for tile in moved.again:
-            again = again * counts[tile]
-        again = again * _turns(moved.turns, values)
-        again = values.get(("moved", moved), again)
-        traffic[moved.direction] = traffic[moved.direction] + again
+        bytes_crossing: Numbers = moved.size.value(values)
+        for tile in moved.reload_axes:
+            bytes_crossing = bytes_crossing * counts[tile]
+        bytes_crossing = bytes_crossing * _trip_count(moved.loop_nest, values)
+        bytes_crossing = values.get(("moved", moved), bytes_crossing)
+        traffic[moved.direction] = traffic[moved.direction] + bytes_crossing
     load, save = traffic["load"], traffic["save"]
 
     clock, rate = hardware.clock_hz, hardware.tensor.get(dtype)
-    turns: Numbers = 0
+    iterations: Numbers = 0
     for nest in kernel.chains:
-        turns = turns + (_turns(nest, values) if nest else 0)
+        iterations = iterations + (_trip_count(nest, values) if nest else 0)
     # Loops inside loops whose turns wait for no sums.
-    inner = [nest for nest in kernel.chains if len(nest) > 1 and runs_on(kernel, nest)]
+    inner = [nest for nest in kernel.chains if len(nest) > 1 and is_independent(kernel, nest)]
     tensor, read, filled, within = 0.0, 0.0, 1.0, 0.0
-    alu = _work(kernel, "alu", values) + sum((_once(product, values) for product in kernel.by_vectors), 0.0)
+    alu = _scalar_operations(kernel, "alu", values) + sum(
+        (_multiply_adds(product, values) for product in kernel.by_vectors), 0.0
+    )
     for contraction in kernel.contractions:
         if rate is None:
-            alu = alu + _once(contraction, values)
+            alu = alu + _multiply_adds(contraction, values)
             continue
-        spent, reading, rows = _matrix(contraction, hardware, values, warps, rate, width(dtype))
+        spent, reading, rows = _matrix_seconds(contraction, hardware, values, warps, rate, width(dtype))
         tensor, read, filled = tensor + spent, read + reading, np.maximum(filled, rows)
         within = within + (spent if contraction.loops in inner else 0.0)
     alu = alu * filled
     parts = {
         "tensor": tensor,
-        "exp": _work(kernel, "exp", values) * filled / (hardware.special_per_clock * clock),
-        "alu": (alu / hardware.alu_per_clock + turns * hardware.turn_clocks * warps / 4) / clock,
-        "registers": _passing(kernel, hardware, values, width(dtype)),
+        "exp": _scalar_operations(kernel, "exp", values) * filled / (hardware.special_per_clock * clock),
+        "alu": (alu / hardware.alu_per_clock + iterations * hardware.turn_clocks * warps / 4) / clock,
+        "registers": _register_traffic(kernel, hardware, values, width(dtype)),
         "SMEM": read,
         "L2": (load + save) / groups * hardware.sms / hardware.l2_bytes_per_s,
     }
     steps: Numbers = 0
     for nest, length in kernel.chains.items():
         # Turns of a loop inside another that wait for no sums overlap, as many as there are buffers not being loaded.
-        abreast = max(1, stages - 1) if nest in inner else 1
+        inner_in_flight = max(1, stages - 1) if nest in inner else 1
         made = any(factor.loops == nest for factor in kernel.factors)
-        steps = steps + (length + bool(nest) + made) * _turns(nest, values) / abreast
-    pauses = steps * hardware.wait_clocks / clock
-    waits = pauses + hardware.latency_s + parts["L2"] / np.maximum(turns, 1)
+        steps = steps + (length + bool(nest) + made) * _trip_count(nest, values) / inner_in_flight
+    barrier_stalls = steps * hardware.wait_clocks / clock
+    stalls = barrier_stalls + hardware.latency_s + parts["L2"] / np.maximum(iterations, 1)
     if stages == 1:
-        waits = waits + np.maximum(turns - 1, 0) * (hardware.latency_s + parts["L2"] / np.maximum(turns, 1))
+        stalls = stalls + np.maximum(iterations - 1, 0) * (hardware.latency_s + parts["L2"] / np.maximum(iterations, 1))
 
-    at_once = hardware.sms * resident
-    full, rest = groups // at_once, groups % at_once
-    fullest = np.minimum(resident, ceil_div(groups, hardware.sms))
-    last = np.minimum(fullest, ceil_div(rest, hardware.sms))
-    edges, touched = _edges(kernel, hardware, values, counts, np.minimum(groups, at_once), load + save)
+    concurrent_blocks = hardware.sms * blocks_per_sm
+    full, rest = groups // concurrent_blocks, groups % concurrent_blocks
+    most_blocks = np.minimum(blocks_per_sm, ceil_div(groups, hardware.sms))
+    last = np.minimum(most_blocks, ceil_div(rest, hardware.sms))
+    edges, touched = _edges(kernel, hardware, values, counts, np.minimum(groups, concurrent_blocks), load + save)
     rates = {"HBM": hardware.hbm_bytes_per_s * hardware.sustained["hbm"], "LLC": hardware.llc_bytes_per_s}
     outer: Numbers = 0.0
     for name, crossed in edges.items():
         if name.split("-")[0] in rates:
             outer = np.maximum(outer, crossed / rates[name.split("-")[0]])
 
-    def arriving(blocks: Numbers, used: Numbers) -> Numbers:
-        ring = (turns * hardware.latency_s + parts["L2"] + used) / stages if stages > 1 else 0.0
+    def load_seconds(blocks: Numbers, used: Numbers) -> Numbers:
+        ring = (iterations * hardware.latency_s + parts["L2"] + used) / stages if stages > 1 else 0.0
         return np.maximum(ring, blocks * parts["L2"])
 
     if overlap == "queue":
         # Turns that wait for no sums overlap: beside the buffer being loaded, each of the others is in some step.
-        at_work = max(1, stages - 1) if turns_overlap(kernel) else 1
-        demands = [d / at_work for d in (parts["tensor"] + parts["registers"], parts["exp"], parts["alu"])]
-        computing, ending, alone = circulate(demands, waits / at_work, [n * at_work for n in (fullest, last, 1)])
+        in_flight = max(1, stages - 1) if iterations_overlap(kernel) else 1
+        demands = [d / in_flight for d in (parts["tensor"] + parts["registers"], parts["exp"], parts["alu"])]
+        computing, ending, single_block = mean_value_analysis(
+            demands, stalls / in_flight, [n * in_flight for n in (most_blocks, last, 1)]
+        )
         if inner and stages > 2:  # these by themselves, as the loop of a product, and then the rest
-            abreast, many = stages - 1, sum(_turns(nest, values) for nest in inner)
-            turning = many * hardware.turn_clocks * warps / 4 / clock
-            pausing = many * hardware.wait_clocks / clock / abreast
-            numbers = [fullest, last, 1]
-            by_turns = circulate([within / abreast, turning / abreast], pausing, [n * abreast for n in numbers])
+            inner_in_flight, many = stages - 1, sum(_trip_count(nest, values) for nest in inner)
+            loop_overhead = many * hardware.turn_clocks * warps / 4 / clock
+            inner_stalls = many * hardware.wait_clocks / clock / inner_in_flight
+            numbers = [most_blocks, last, 1]
+            inner_rounds = mean_value_analysis(
+                [within / inner_in_flight, loop_overhead / inner_in_flight],
+                inner_stalls,
+                [n * inner_in_flight for n in numbers],
+            )
             beside = [
                 np.maximum(parts["tensor"] - within, 0.0) + parts["registers"],
                 parts["exp"],
-                np.maximum(parts["alu"] - turning, 0.0),
+                np.maximum(parts["alu"] - loop_overhead, 0.0),
             ]
-            others = circulate(beside, np.maximum(waits - pausing, 0.0), numbers)
-            both = [a + b for a, b in zip(by_turns, others, strict=True)]
-            computing, ending, alone = map(np.minimum, (computing, ending, alone), both)
-        wave = np.maximum(computing, arriving(fullest, computing))
-        ends = np.where(rest > 0, np.maximum(ending, arriving(last, ending)), 0.0)
-        alone = np.maximum(alone, arriving(1, alone))
+            others = mean_value_analysis(beside, np.maximum(stalls - inner_stalls, 0.0), numbers)
+            both = [a + b for a, b in zip(inner_rounds, others, strict=True)]
+            computing, ending, single_block = map(np.minimum, (computing, ending, single_block), both)
+        wave = np.maximum(computing, load_seconds(most_blocks, computing))
+        ends = np.where(rest > 0, np.maximum(ending, load_seconds(last, ending)), 0.0)
+        single_block = np.maximum(single_block, load_seconds(1, single_block))
         seconds = np.maximum(full * wave + ends, outer)
     else:
         together = set(PIPELINES if overlap == "max" else () if overlap == "add" else overlap)
-        alone = _combined({n: s for n, s in parts.items() if n != "SMEM"}, together)
+        single_block = _combined({n: s for n, s in parts.items() if n != "SMEM"}, together)
         if overlap != "max":
-            alone = alone + pauses + hardware.latency_s * (np.maximum(turns, 1) if stages == 1 else 1)
-        computing = wave = fullest * alone
-        seconds = full * wave + last * alone
+            single_block = (
+                single_block + barrier_stalls + hardware.latency_s * (np.maximum(iterations, 1) if stages == 1 else 1)
+            )
+        computing = wave = most_blocks * single_block
+        seconds = full * wave + last * single_block
         seconds = np.maximum(seconds, outer) if "HBM" in together else seconds + outer
     return Timing(
         smem=smem,
         registers=registers,
         matrix=matrix,
         per_thread=per_thread,
-        resident=resident,
+        blocks_per_sm=blocks_per_sm,
         groups=groups,
-        waves=ceil_div(groups, at_once),
+        waves=ceil_div(groups, concurrent_blocks),
         load=load,
         save=save,
-        hbm=edges.get("HBM-LLC", edges.get("HBM-L2", load + save)),
+        hbm_bytes=edges.get("HBM-LLC", edges.get("HBM-L2", load + save)),
         edges=edges,
         touched=touched,
         parts=parts,
-        waits=waits,
-        alone=alone,
+        stalls=stalls,
+        single_block=single_block,
         computing=computing,
-        loading=arriving(fullest, computing),
+        loading=load_seconds(most_blocks, computing),
         wave=wave,
-        turns=turns,
+        iterations=iterations,
         seconds=seconds,
     )
 
 
-def runs_on(kernel: Kernel, nest: tuple[Loop, ...]) -> bool:
+def is_independent(kernel: LoweredKernel, nest: tuple[Loop, ...]) -> bool:
     """Whether turns of a loop wait for no sums, and its products read what was loaded as it is."""
     return not kernel.chains[nest] and all(factor.loops != nest for factor in kernel.factors)
 
 
-def turns_overlap(kernel: Kernel) -> bool:
+def iterations_overlap(kernel: LoweredKernel) -> bool:
     """Whether a block may have several turns of its loops in work at once."""
-    return bool(kernel.loops) and all(runs_on(kernel, nest) for nest in kernel.chains if nest)
+    return bool(kernel.loops) and all(is_independent(kernel, nest) for nest in kernel.chains if nest)
 
 
-def _passing(kernel: Kernel, hardware: Hardware, values: Values, element: int) -> Numbers:
+def _register_traffic(kernel: LoweredKernel, hardware: Hardware, values: Values, element: int) -> Numbers:
     """Seconds of a full group in which factors of products that turns make pass through registers: blocks are read out
     of shared memory and widened, the factor narrowed, and the second factor of a product written back."""
     found: Numbers = 0.0
     for factor in kernel.factors:
-        amount = factor.amount.value(values)
+        amount = factor.size.value(values)
         moved = factor.read.value(values) + (amount * element if factor.second else 0)
         converted = factor.widened.value(values) + (amount if element < _COMPUTED else 0)
         clocks = moved / hardware.smem_bytes_per_clock + converted / hardware.alu_per_clock
-        found = found + clocks * _turns(factor.loops, values) / hardware.clock_hz
+        found = found + clocks * _trip_count(factor.loops, values) / hardware.clock_hz
     return found
 
 
@@ -396,22 +414,22 @@ def _combined(parts: Mapping[str, Numbers], together: set[str]) -> Numbers:
     return most + total
 
 
-def circulate(demands: list[Numbers], waits: Numbers, customers: list[Numbers]) -> list[Numbers]:
+def mean_value_analysis(demands: list[Numbers], stalls: Numbers, customers: list[Numbers]) -> list[Numbers]:
     """Seconds of a round of a closed network with so many customers, for each of the numbers asked for.
 
-    `demands` are the seconds at each station that a customer needs for itself; `waits` are shared by nobody.
+    `demands` are the seconds at each station that a customer needs for itself; `stalls` are shared by nobody.
     """
     queues: list[Numbers] = [0.0] * len(demands)
     rounds: list[Numbers] = [0.0] * len(customers)
     for n in range(1, int(max(np.max(c) for c in customers)) + 1):
         stays = [demand * (1 + queue) for demand, queue in zip(demands, queues, strict=True)]
-        whole = sum(stays) + waits
+        whole = sum(stays) + stalls
         queues = [n * stay / whole for stay in stays]
         rounds = [np.where(asked == n, whole, found) for asked, found in zip(customers, rounds, strict=True)]
     return rounds
 
 
-def _turns(loops: tuple[Loop, ...], values: Values) -> Numbers:
+def _trip_count(loops: tuple[Loop, ...], values: Values) -> Numbers:
     total: Numbers = 1
     for block, whole in loops:
         known = values.get(("turns", block))
@@ -419,22 +437,22 @@ def _turns(loops: tuple[Loop, ...], values: Values) -> Numbers:
     return total
 
 
-def _work(kernel: Kernel, pipeline: str, values: Values) -> Numbers:
+def _scalar_operations(kernel: LoweredKernel, pipeline: str, values: Values) -> Numbers:
     """Scalar operations of one full group."""
     total: Numbers = 0.0
     for (name, loops), amount in kernel.work.items():
         if name == pipeline:
-            total = total + amount.value(values) * _turns(loops, values)
+            total = total + amount.value(values) * _trip_count(loops, values)
     return total
 
 
-def _once(contraction: Contraction, values: Values) -> Numbers:
+def _multiply_adds(contraction: Contraction, values: Values) -> Numbers:
     """Multiply-adds of one full group."""
     c = contraction
-    return (c.rows * c.columns * c.depth * c.batch).value(values) * _turns(c.loops, values)
+    return (c.rows * c.columns * c.depth * c.batch).value(values) * _trip_count(c.loops, values)
 
 
-def _matrix(
+def _matrix_seconds(
     contraction: Contraction, hardware: Hardware, values: Values, warps: int, rate: float, element: int
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Seconds of one full group on the matrix units of a core, those of them that read shared memory, and how many
@@ -449,7 +467,7 @@ def _matrix(
             continue
         rows = tall.value(values)
         pieces = ceil_div(batch * ceil_div(rows, hardware.matrix_rows), workers) * workers
-        height, breadth = pieces * hardware.matrix_rows, _pieces(columns, hardware.matrix_columns, values)
+        height, breadth = pieces * hardware.matrix_rows, _round_up(columns, hardware.matrix_columns, values)
         work = 2.0 * height * breadth * depth * hardware.sms / (rate * hardware.sustained["tensor"])
         # Workers form a grid over the result: each row is read once for each column of workers, and so on.
         grids = [1 << k for k in range(workers.bit_length())]
@@ -463,33 +481,43 @@ def _matrix(
         else:
             filled, spent = np.where(taken < found, more, filled), np.where(taken < found, reading, spent)
             found = np.minimum(found, taken)
-    turns = _turns(c.loops, values)
-    return found * turns, spent * turns, filled
+    iterations = _trip_count(c.loops, values)
+    return found * iterations, spent * iterations, filled
 
 
-def _pieces(size: Amount, piece: int, values: Values) -> Numbers:
+def _round_up(size: IntPolynomial, piece: int, values: Values) -> Numbers:
     return ceil_div(size.value(values), piece) * piece
 
 
 def _edges(
-    kernel: Kernel, hardware: Hardware, values: Values, counts: Mapping[str, Numbers], at_once: Numbers, below: Numbers
+    kernel: LoweredKernel,
+    hardware: Hardware,
+    values: Values,
+    counts: Mapping[str, Numbers],
+    concurrent_blocks: Numbers,
+    below: Numbers,
 ) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
     """Bytes that cross each edge above SMEM in the whole run, the one to HBM first (`below` are those at SMEM), and
     what a wave touches in each cache."""
     chip = hardware
     if not chip.l2_bytes:
         return {"HBM-SMEM": below}, {}
-    near, touched = _filled(kernel, values, counts, at_once, chip.l2_bytes, chip.l2_count)
+    near, touched = _filled(kernel, values, counts, concurrent_blocks, chip.l2_bytes, chip.l2_count)
     near = np.minimum(near, below)
     if not chip.llc_bytes:
         return {"HBM-L2": near, "L2-SMEM": below}, {"L2": touched}
-    far, all_touched = _filled(kernel, values, counts, at_once, chip.llc_bytes, 1)
+    far, all_touched = _filled(kernel, values, counts, concurrent_blocks, chip.llc_bytes, 1)
     edges = {"HBM-LLC": np.minimum(far, near), "LLC-L2": near, "L2-SMEM": below}
     return edges, {"LLC": all_touched, "L2": touched}
 
 
 def _filled(
-    kernel: Kernel, values: Values, counts: Mapping[str, Numbers], at_once: Numbers, capacity: int, copies: int
+    kernel: LoweredKernel,
+    values: Values,
+    counts: Mapping[str, Numbers],
+    concurrent_blocks: Numbers,
+    capacity: int,
+    copies: int,
 ) -> tuple[Numbers, Numbers]:
     """Bytes that go into and out of a cache, or `copies` equal ones that share the groups, in the whole run, and those
     that a wave touches in one.
@@ -497,22 +525,22 @@ def _filled(
     Where what a wave touches in one of them fits, each array crosses once for each copy that needs it.
     """
     loads = [t for t in kernel.transfers if t.direction == "load"]
-    under = np.maximum(at_once // copies, 1)
-    shared = [t for t in counts if any(t in moved.again for moved in loads)]
-    extent: dict[str, Numbers] = {}
+    under = np.maximum(concurrent_blocks // copies, 1)
+    shared = [t for t in counts if any(t in moved.reload_axes for moved in loads)]
+    bounds: dict[str, Numbers] = {}
     left = under
     for place, tile in enumerate(shared):  # about square where arrays are shared between groups
         side = np.maximum(1, np.floor(left ** (1.0 / (len(shared) - place)) + 1e-9))
-        extent[tile] = np.minimum(counts[tile], side)
-        left = np.maximum(1, left // extent[tile])
+        bounds[tile] = np.minimum(counts[tile], side)
+        left = np.maximum(1, left // bounds[tile])
     for tile in counts:  # the rest along what is left, axes without sharing last
-        grown = np.minimum(counts[tile], extent.get(tile, 1) * left)
-        left = np.maximum(1, left * extent.get(tile, 1) // grown)
-        extent[tile] = grown
+        grown = np.minimum(counts[tile], bounds.get(tile, 1) * left)
+        left = np.maximum(1, left * bounds.get(tile, 1) // grown)
+        bounds[tile] = grown
     least: Numbers = 0
     for moved in kernel.transfers:
         if moved.direction == "save":
-            least = least + moved.amount.value(values)
+            least = least + moved.size.value(values)
     touched: Numbers = 0
     anew: Numbers = 0
     groups: Numbers = 1
@@ -523,31 +551,33 @@ def _filled(
     for moved in loads:
         share, repeated = 1.0, 1
         for tile, number in counts.items():
-            if tile in moved.again:
+            if tile in moved.reload_axes:
                 repeated = repeated * number
             else:
-                share = share * extent[tile] / number
-        whole = moved.amount.value(values)
+                share = share * bounds[tile] / number
+        whole = moved.size.value(values)
         once = whole * np.minimum(repeated, copies)
         touched = touched + whole * share
-        waves = ceil_div(groups, at_once) * copies
+        waves = ceil_div(groups, concurrent_blocks) * copies
         loaded = values.get(("moved", moved), whole * repeated)
         anew = anew + np.maximum(once, np.minimum(loaded, waves * whole * share)) - once
         least = least + once
-        if moved.turns:
-            between.append((moved.turns, waves * whole * share))
+        if moved.loop_nest:
+            between.append((moved.loop_nest, waves * whole * share))
         held.append((moved, whole * share))
     fetched = least + np.where(touched > capacity, anew, 0)
     for loops, part in between:  # read again in every turn of a loop: from the cache, if it holds what a turn touches
-        turn: Numbers = 0
+        iteration: Numbers = 0
         for moved, there in held:
             if moved.role != "operand":
-                turn = turn + there / _turns(tuple(loop for loop in loops if loop not in moved.turns), values)
-        fetched = fetched + np.where(turn > capacity, (_turns(loops, values) - 1) * part, 0)
+                iteration = iteration + there / _trip_count(
+                    tuple(loop for loop in loops if loop not in moved.loop_nest), values
+                )
+        fetched = fetched + np.where(iteration > capacity, (_trip_count(loops, values) - 1) * part, 0)
     return fetched, touched
 
 
-def flops(kernel: Kernel, values: Values) -> int:
+def flops(kernel: LoweredKernel, values: Values) -> int:
     """FLOPs of contractions in the whole run, each axis counted once, at its size; of loops that leave blocks out,
     of the blocks that are run."""
     names = dict(kernel.tiles)
@@ -555,15 +585,15 @@ def flops(kernel: Kernel, values: Values) -> int:
     for (pipeline, loops), amount in kernel.work.items():
         if pipeline != "tensor":
             continue
-        extent = next((kernel.extents[loop] for loop in loops if loop in kernel.extents), None)
-        if extent is not None:
-            total += round(float(whole_run(amount, loops, extent, kernel, values)))
+        bounds = next((kernel.loop_bounds[loop] for loop in loops if loop in kernel.loop_bounds), None)
+        if bounds is not None:
+            total += round(float(summed_over_groups(amount, loops, bounds, kernel, values)))
             continue
         ranges = {**names, **dict(loops)}
         for monomial, coefficient in amount.terms.items():
-            product = ONE.times(coefficient)
+            product = ONE.scaled(coefficient)
             for name in monomial:
-                product = product * ranges.get(name, Amount.of(name))
+                product = product * ranges.get(name, IntPolynomial.of(name))
             repeats = 1
             for name, whole in ranges.items():
                 if name not in monomial:

@@ -4,15 +4,15 @@ Triton decides where arrays lie by who reads them. What a product reads (`tl.dot
 loop in as many buffers as there are stages (one fewer where something is made of it first); everything else is in
 registers, also what was loaded, and then in the type that it is computed in, 4 bytes as a rule. The second factor of a
 product always lies in shared memory; the first may come from registers, where something made on chip is passed on.
-Every length is a power of two: what is not is filled up and masked. A product takes no fewer than `LEAST` along any of
-its sides, and a kernel holds no fewer of an axis that is neither grouped nor streamed.
+Every length is a power of two: what is not is filled up and masked. A product takes no fewer than `MIN_DOT` along any
+of its sides, and a kernel holds no fewer of an axis that is neither grouped nor streamed.
 
 Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.cost` counts what is live; sums along
 rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has made and another
-takes; rows that a loop reads in each turn, where these are held (`HELD`); where the chip does not copy boxes of arrays
-by a descriptor, the addresses of copies to shared memory, two registers for each 16 bytes that a thread copies in a
-turn; and `BESIDE`. The compiler saves some of them where it has to, so that this is no promise:
-docs/explanation/time_model.md says how it does.
+takes; rows that a loop reads in each turn, where these are held (`MAX_COLUMNS_IN_REGISTERS`); where the chip does not
+copy boxes of arrays by a descriptor, the addresses of copies to shared memory, two registers for each 16 bytes that a
+thread copies in a turn; and `OTHER_REGISTERS`. The compiler saves some of them where it has to, so that this is no
+promise: docs/explanation/time_model.md says how it does.
 
 >>> import catdiag as cd
 >>> from catdiag.planner.fit import searching
@@ -33,20 +33,20 @@ from types import MappingProxyType
 from typing import Any
 
 from catdiag.category.diagram import Diagram, inline
-from catdiag.category.integer_polynomial import ONE, ZERO, Amount
-from catdiag.category.ops import Fold, Group, Reindex, View
+from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
+from catdiag.category.ops import FoldOp, GroupOp, Reindex, View
 from catdiag.category.types import ArrayType, union
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.kernel_analysis import width
-from catdiag.schedule.liveness import LEVEL, REGISTERS, Kernel, is_view, multiplies
+from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, is_view, multiplies
 
-LEAST = 16
+MIN_DOT = 16
 """The least length of a product's side."""
-BESIDE = 24
+OTHER_REGISTERS = 24
 """Registers of a thread beside arrays and addresses, found by compiling kernels."""
 MOST = 246
 """Registers above which a kernel may spill, by this estimate: kernels that spilled were said to take 248 or more."""
-HELD = 0
+MAX_COLUMNS_IN_REGISTERS = 0
 """The longest block of columns beside which rows that a loop reads are held in registers: none are, unless a launch
 asks for it, since Triton 3.6 compiles some of these kernels wrong."""
 SCRATCH = 1024
@@ -64,13 +64,13 @@ _ROWS = 16
 """Rows of a product that a warp works on."""
 
 
-Reused = tuple[tuple[Amount, tuple[Amount, ...]], ...]
+Reused = tuple[tuple[IntPolynomial, tuple[IntPolynomial, ...]], ...]
 """Bytes of a block of an array, and the rows of the products that read it: where these are few, the array has one
 buffer less."""
 
 
 @dataclass(frozen=True)
-class Products:
+class DotProducts:
     """What the products of a diagram read: the names of inputs that they read as they are (`direct`) and of those that
     they read made into something else (`reach`), and the rows of all products that read an input as it is (`readers`);
     how many elements what is made on chip has that lies in shared memory,
@@ -81,19 +81,19 @@ class Products:
 
     direct: frozenset[str]
     reach: frozenset[str]
-    readers: Mapping[str, tuple[Amount, ...]]
-    kept: tuple[Amount, ...]
-    first: tuple[tuple[Amount, Amount], ...]
-    rows: Mapping[str, tuple[Amount, Amount]]
-    sides: tuple[tuple[Amount, Amount, Amount], ...]
-    batches: tuple[Amount, ...]
-    results: tuple[Amount, ...]
-    passing: frozenset[tuple[Amount, Amount, Amount]]
-    again: tuple[Amount, ...] = ()
+    readers: Mapping[str, tuple[IntPolynomial, ...]]
+    kept: tuple[IntPolynomial, ...]
+    first: tuple[tuple[IntPolynomial, IntPolynomial], ...]
+    rows: Mapping[str, tuple[IntPolynomial, IntPolynomial]]
+    sides: tuple[tuple[IntPolynomial, IntPolynomial, IntPolynomial], ...]
+    batches: tuple[IntPolynomial, ...]
+    results: tuple[IntPolynomial, ...]
+    passing: frozenset[tuple[IntPolynomial, IntPolynomial, IntPolynomial]]
+    again: tuple[IntPolynomial, ...] = ()
     """Elements of parts of arrays that a product reads: each is loaded by itself, into buffers of its own."""
 
 
-def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
+def products(diagram: Diagram, tiles: frozenset[str]) -> DotProducts:
     """The products of a diagram: all contractions of two arrays that have rows, columns and a depth. What multiplies a
     matrix by a vector is none.
 
@@ -102,16 +102,18 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
     """
     direct: dict[str, None] = {}
     reach: dict[str, None] = {}
-    readers: dict[str, dict[Amount, None]] = {}
-    kept: dict[Amount, None] = {}
-    first: dict[tuple[Amount, Amount], None] = {}
-    rows: dict[str, tuple[Amount, Amount]] = {}
-    results: dict[Amount, None] = {}
-    passing: dict[tuple[Amount, Amount, Amount], None] = {}
-    batches: dict[Amount, None] = {}
-    again: dict[Amount, None] = {}
-    found: dict[tuple[Amount, Amount, Amount], None] = {}
-    todo: list[tuple[Diagram, list[_Source]]] = [(diagram, [_Source(True, (n,)) for n in diagram.input_names])]
+    readers: dict[str, dict[IntPolynomial, None]] = {}
+    kept: dict[IntPolynomial, None] = {}
+    first: dict[tuple[IntPolynomial, IntPolynomial], None] = {}
+    rows: dict[str, tuple[IntPolynomial, IntPolynomial]] = {}
+    results: dict[IntPolynomial, None] = {}
+    passing: dict[tuple[IntPolynomial, IntPolynomial, IntPolynomial], None] = {}
+    batches: dict[IntPolynomial, None] = {}
+    again: dict[IntPolynomial, None] = {}
+    found: dict[tuple[IntPolynomial, IntPolynomial, IntPolynomial], None] = {}
+    todo: list[tuple[Diagram, list[_OperandSource]]] = [
+        (diagram, [_OperandSource(True, (n,)) for n in diagram.input_names])
+    ]
     while todo:
         whole, source = todo.pop()
         for node in inline(whole).graph.nodes:
@@ -119,40 +121,40 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
             if is_view(box):
                 source.append(given[0])
                 continue
-            part = isinstance(op, (Reindex, View)) and (given[0].whole or given[0].part)
-            made = _Source(False, tuple(dict.fromkeys(name for s in given for name in s.names)), part=part)
-            if isinstance(op, Group):
+            part = isinstance(op, (Reindex, View)) and (given[0].is_input or given[0].part)
+            made = _OperandSource(False, tuple(dict.fromkeys(name for s in given for name in s.names)), part=part)
+            if isinstance(op, GroupOp):
                 todo.append((op.body, given))
-                results.update(dict.fromkeys(Amount.elements(ty.axes) for ty in op.body.cod))
-            elif isinstance(op, Fold):
-                before = [replace(g, before=not g.whole) for g in given]
-                todo.append((op.step, [_Source(False, ())] * len(box.cod) + before))
-                made = _Source(False, ())
+                results.update(dict.fromkeys(IntPolynomial.elements(ty.axes) for ty in op.body.cod))
+            elif isinstance(op, FoldOp):
+                before = [replace(g, before=not g.is_input) for g in given]
+                todo.append((op.step, [_OperandSource(False, ())] * len(box.cod) + before))
+                made = _OperandSource(False, ())
             elif len(box.dom) == 2 and multiplies(box):
                 sizes = _sides(box.dom.arrays[0], box.dom.arrays[1], set(box.cod[0].names))
                 if ONE not in sizes:
                     found[sizes] = None
                     last = 0 if not sizes[0].symbols() & tiles and sizes[1].symbols() & tiles else 1
-                    if not given[1 - last].whole and not given[1 - last].before:
+                    if not given[1 - last].is_input and not given[1 - last].before:
                         passing[sizes] = None
                     for k, factor in enumerate(given):
-                        (direct if factor.whole else reach).update(dict.fromkeys(factor.names))
-                        for name in factor.names if factor.whole else ():
+                        (direct if factor.is_input else reach).update(dict.fromkeys(factor.names))
+                        for name in factor.names if factor.is_input else ():
                             readers.setdefault(name, {})[sizes[1 - last]] = None
-                        made_here = Amount.elements(box.dom.arrays[k].axes)
+                        made_here = IntPolynomial.elements(box.dom.arrays[k].axes)
                         if factor.part and not factor.before:
                             again[made_here] = None
-                        elif factor.before or (k == last and not factor.whole):
+                        elif factor.before or (k == last and not factor.is_input):
                             kept[made_here] = None
-                        elif not factor.whole:
+                        elif not factor.is_input:
                             first[made_here, sizes[k]] = None
                         elif k != last:
                             rows.update((name, (sizes[k], sizes[1 - k])) for name in factor.names)
                     left, right = box.dom.arrays
                     both = [a for a in left.axes if a.name in right.names and a.name in box.cod[0].names]
-                    batches[Amount.elements(both)] = None
+                    batches[IntPolynomial.elements(both)] = None
             source.extend([made] * len(box.cod))
-    return Products(
+    return DotProducts(
         frozenset(direct),
         frozenset(reach) - frozenset(direct),
         MappingProxyType({name: tuple(rows) for name, rows in readers.items()}),
@@ -168,23 +170,23 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
 
 
 @dataclass(frozen=True)
-class _Source:
-    """The inputs that a wire is made of; `whole`: it is one of them, or another form of it; `before`: it was made
+class _OperandSource:
+    """The inputs that a wire is made of; `is_input`: it is one of them, or another form of it; `before`: it was made
     before the loop that reads it."""
 
-    whole: bool
+    is_input: bool
     names: tuple[str, ...]
     before: bool = False
     part: bool = False
     """A part of one, or a form of it that is read at computed positions."""
 
 
-def _sides(left: ArrayType, right: ArrayType, kept: set[str]) -> tuple[Amount, Amount, Amount]:
+def _sides(left: ArrayType, right: ArrayType, kept: set[str]) -> tuple[IntPolynomial, IntPolynomial, IntPolynomial]:
     """Rows, columns and depth of a contraction that keeps some axes."""
     rows = [axis for axis in left.axes if axis.name in kept and axis.name not in right.names]
     columns = [axis for axis in right.axes if axis.name in kept and axis.name not in left.names]
     depth = [axis for axis in union([left, right]) if axis.name not in kept]
-    return Amount.elements(rows), Amount.elements(columns), Amount.elements(depth)
+    return IntPolynomial.elements(rows), IntPolynomial.elements(columns), IntPolynomial.elements(depth)
 
 
 @dataclass(frozen=True)
@@ -192,43 +194,45 @@ class Block:
     """Amounts of what a block holds, moment by moment: bytes of shared memory, of registers, and those that all its
     threads copy to shared memory in a turn. `staged`: whether blocks of a loop are copied there ahead of their turn;
     `element` is the width of what products read; `boxes`: the chip copies boxes of arrays itself, so that threads need
-    no addresses for it, and then rows that a loop reads in each turn are `held` in registers where there are few
-    columns (bytes, rows, columns). `grouped`: it has instructions of several warps for `tall` rows at once;
-    `sums`: turns wait for sums along rows."""
+    no addresses for it, and then rows that a loop reads in each turn are `register_operands` in registers where there
+    are few columns (bytes, rows, columns). `grouped`: it has instructions of several warps for `group_rows` rows at
+    once; `sums`: turns wait for sums along rows."""
 
-    smem: tuple[tuple[Amount, Reused], ...]
-    arrays: tuple[Amount, ...]
-    copied: Amount
+    smem: tuple[tuple[IntPolynomial, Reused], ...]
+    arrays: tuple[IntPolynomial, ...]
+    copied: IntPolynomial
     staged: bool
     warp: int
-    products: Products
+    products: DotProducts
     element: int
     boxes: bool
     grouped: bool
     sums: bool
-    tall: int
-    held: tuple[tuple[Amount, Amount, Amount], ...]
+    group_rows: int
+    register_operands: tuple[tuple[IntPolynomial, IntPolynomial, IntPolynomial], ...]
 
     @staticmethod
-    def of(diagram: Diagram, kernel: Kernel, dtype: str, chip: Hardware, stages: int, boxes: bool = True) -> Block:
+    def of(
+        diagram: Diagram, kernel: LoweredKernel, dtype: str, chip: Hardware, stages: int, boxes: bool = True
+    ) -> Block:
         """The block of a kernel of a diagram that was measured for a chip with so many buffers of each streamed block;
         products are of elements of that type. Without `boxes`, arrays are copied by addresses on any chip."""
         found, element = products(diagram, frozenset(kernel.tiles)), width(dtype)
-        smem: dict[tuple[Amount, Reused], None] = {}
-        loaded: dict[Amount, None] = {}
-        copies: dict[tuple[str, Amount], None] = {}
-        held: dict[str, tuple[Amount, Amount, Amount]] = {}
+        smem: dict[tuple[IntPolynomial, Reused], None] = {}
+        loaded: dict[IntPolynomial, None] = {}
+        copies: dict[tuple[str, IntPolynomial], None] = {}
+        held: dict[str, tuple[IntPolynomial, IntPolynomial, IntPolynomial]] = {}
         grouped, loops = chip.by_warpgroups, bool(kernel.loops)
         boxes = boxes and grouped
-        made = sum((amount.times(element) for amount in found.kept), ZERO)
-        made = sum((amount.times(element * (stages if loops else 1)) for amount in found.again), made)
-        for moment in kernel.moments[LEVEL]:
-            near, far, reused = made, ZERO, list[tuple[Amount, tuple[Amount, ...]]]()
-            for name, role, amount in moment.residents:
-                one = Amount({m: c // stages for m, c in amount.terms.items()}) if role == "streamed" else amount
+        made = sum((amount.scaled(element) for amount in found.kept), ZERO)
+        made = sum((amount.scaled(element * (stages if loops else 1)) for amount in found.again), made)
+        for moment in kernel.points[LEVEL]:
+            near, far, reused = made, ZERO, list[tuple[IntPolynomial, tuple[IntPolynomial, ...]]]()
+            for name, role, amount in moment.live:
+                one = IntPolynomial({m: c // stages for m, c in amount.terms.items()}) if role == "streamed" else amount
                 direct = name in found.direct or role not in ("operand", "streamed")
                 if not direct:
-                    far = far + one.times(max(1, 4 // element))
+                    far = far + one.scaled(max(1, 4 // element))
                 if role == "streamed" and name in found.direct | found.reach:
                     copies[name, one] = None
                     near = near + (amount if direct else amount - one)
@@ -239,12 +243,12 @@ class Block:
                 elif direct:
                     near = near + amount
             smem[near, tuple(reused)], loaded[far] = None, None
-        lines = {side.times(4) for of in found.sides for side in of[:2]}
+        lines = {side.scaled(4) for of in found.sides for side in of[:2]}
         if found.sides:  # what products have made goes through shared memory when it is saved
-            smem.update(dict.fromkeys((amount.times(element), ()) for amount in found.results))
+            smem.update(dict.fromkeys((amount.scaled(element), ()) for amount in found.results))
         arrays = {
-            m.total + sum((a.times(_LINES - 1) for _, _, a in m.residents if a in lines), far): None
-            for m in kernel.moments[REGISTERS]
+            m.total + sum((a.scaled(_LINES - 1) for _, _, a in m.live if a in lines), far): None
+            for m in kernel.points[REGISTERS]
             for far in loaded or (ZERO,)
         }
         copied = sum((a for _, a in copies), ZERO)
@@ -267,12 +271,15 @@ class Block:
         """Bytes of shared memory, without `SCRATCH`."""
         import numpy as np
 
-        kept = [np.where(c.value(values) > HELD, amount.value(values), 0) for amount, _, c in self.held]
+        kept = [
+            np.where(c.value(values) > MAX_COLUMNS_IN_REGISTERS, amount.value(values), 0)
+            for amount, _, c in self.register_operands
+        ]
         return self._operands(values) + sum(kept, 0)
 
-    def shared_at_most(self, values: Mapping[Any, Any]) -> Any:
+    def shared_upper_bound(self, values: Mapping[Any, Any]) -> Any:
         """The same where the arrays that are given cannot be copied in boxes, so that nothing is held in registers."""
-        return self._operands(values) + sum((amount.value(values) for amount, *_ in self.held), 0)
+        return self._operands(values) + sum((amount.value(values) for amount, *_ in self.register_operands), 0)
 
     def _operands(self, values: Mapping[Any, Any]) -> Any:
         """Bytes that products read. Those of few rows, by instructions of single warps, are over when the turn is, and
@@ -291,33 +298,40 @@ class Block:
         sums: Any = 0
         for of in self.products.sides if self.grouped and self.sums else ():
             rows = of[0].value(values)
-            sums = np.maximum(sums, np.where(rows < self.tall, rows * _ACROSS, 0))
+            sums = np.maximum(sums, np.where(rows < self.group_rows, rows * _ACROSS, 0))
         return most + sums
 
-    def _short(self, sides: tuple[Amount, ...], values: Mapping[Any, Any]) -> Any:
+    def _short(self, sides: tuple[IntPolynomial, ...], values: Mapping[Any, Any]) -> Any:
         """Whether all of these products have fewer rows than a warpgroup's instruction takes."""
         found: Any = True
         for rows in sides:
-            found = found & (rows.value(values) < self.tall)
+            found = found & (rows.value(values) < self.group_rows)
         return found
 
-    def stays(self, rows: Amount, columns: Amount) -> bool:
+    def is_hoisted(self, rows: IntPolynomial, columns: IntPolynomial) -> bool:
         """Whether the rows of a product are loaded once, before the loop that multiplies them."""
-        return any((rows, columns) in ((r, c), (c, r)) for _, r, c in self.held)
+        return any((rows, columns) in ((r, c), (c, r)) for _, r, c in self.register_operands)
 
     def first_in_registers(
-        self, sides: tuple[Amount, Amount, Amount], rows: Amount, columns: Amount, values: Mapping[Any, Any]
+        self,
+        sides: tuple[IntPolynomial, IntPolynomial, IntPolynomial],
+        rows: IntPolynomial,
+        columns: IntPolynomial,
+        values: Mapping[Any, Any],
     ) -> Any:
         """Whether the first factor of a product with these sides is read from registers: made there, or held."""
         if sides in self.products.passing:
             return True
-        return any((rows, columns) == tuple(of) for _, *of in self.held) and columns.value(values) <= HELD
+        return (
+            any((rows, columns) == tuple(of) for _, *of in self.register_operands)
+            and columns.value(values) <= MAX_COLUMNS_IN_REGISTERS
+        )
 
     def values_each(self, values: Mapping[Any, Any], warps: int) -> Any:
         """Values of 4 bytes that a thread holds at most, of arrays."""
-        return _most(self.arrays, values) / (4 * self.warp * warps)
+        return _maximum(self.arrays, values) / (4 * self.warp * warps)
 
-    def apart(self, values: Mapping[Any, Any], warps: int) -> Any:
+    def warps_own_rows(self, values: Mapping[Any, Any], warps: int) -> Any:
         """Whether warps have rows of their own, 16 at least, where one product takes what another has made."""
         found: Any = True
         for _, rows in self.products.first:
@@ -330,12 +344,12 @@ class Block:
 
         passed, beside = self._beside(values, warps)
         needed = np.ceil(self.values_each(values, warps) + passed) + beside
-        return np.where(self.apart(values, warps), needed, np.ceil(_SHARED_ROWS * needed))
+        return np.where(self.warps_own_rows(values, warps), needed, np.ceil(_SHARED_ROWS * needed))
 
     def array_bytes(self, values: Mapping[Any, Any], warps: int, registers: int) -> int:
         """The bytes of arrays up to which a block's threads take so many registers each."""
         passed, beside = (float(n) for n in self._beside(values, warps))
-        needed = registers if bool(self.apart(values, warps)) else math.floor(registers / _SHARED_ROWS)
+        needed = registers if bool(self.warps_own_rows(values, warps)) else math.floor(registers / _SHARED_ROWS)
         return max(0, math.floor(4 * self.warp * warps * (needed - beside - passed)))
 
     def _beside(self, values: Mapping[Any, Any], warps: int) -> tuple[Any, Any]:
@@ -351,13 +365,15 @@ class Block:
             shared = _ROWS * warps / rows.value(values)
             times = np.where(shared > 1, 2 * shared, 1)
             passed = np.maximum(passed, amount.value(values) * self.element * times / (4 * threads))
-        for amount, rows, columns in self.held:
-            times = np.maximum(1, _ROWS * warps / rows.value(values)) * (columns.value(values) <= HELD)
+        for amount, rows, columns in self.register_operands:
+            times = np.maximum(1, _ROWS * warps / rows.value(values)) * (
+                columns.value(values) <= MAX_COLUMNS_IN_REGISTERS
+            )
             passed = passed + amount.value(values) * times / (4 * threads)
-        return passed, addresses + BESIDE
+        return passed, addresses + OTHER_REGISTERS
 
 
-def _most(amounts: tuple[Amount, ...], values: Mapping[Any, Any]) -> Any:
+def _maximum(amounts: tuple[IntPolynomial, ...], values: Mapping[Any, Any]) -> Any:
     import numpy as np
 
     found: Any = 0

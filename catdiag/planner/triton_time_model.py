@@ -36,12 +36,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from catdiag.category.integer_polynomial import ZERO, Amount
+from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.chip.hardware import Hardware
-from catdiag.planner.time_model import Timing, Values, ceil_div, circulate, turns_overlap
+from catdiag.planner.time_model import Timing, Values, ceil_div, iterations_overlap, mean_value_analysis
 from catdiag.planner.triton_resources import Block
 from catdiag.schedule.kernel_analysis import width
-from catdiag.schedule.liveness import Contraction, Kernel
+from catdiag.schedule.liveness import Contraction, LoweredKernel
 
 EXPOSED = 0.4
 """The part of a load's latency that a turn waits for where there are two buffers."""
@@ -55,7 +55,7 @@ BEHIND = 0.7
 rest of the next; 0 one after the other, 1 as if they were of two warpgroups."""
 BEGUN = 96
 """There: clocks that the matrix units are not full in, for each piece of rows of a product of a turn."""
-ALONE_S, DRAIN_S = 5e-6, 2e-6
+SINGLE_BLOCK_S, DRAIN_S = 5e-6, 2e-6
 """There: seconds before a block's first product and after its last, beside which the core has no other block; and for
 each further range of its loop, since products of one are over before another begins."""
 BESIDE_ROWS = 32
@@ -73,7 +73,7 @@ PORT = 64
 """Bytes of a clock that a core can take from the L2 while others take less."""
 
 
-def resident(shared: Any, registers: Any, warps: int, chip: Hardware) -> Any:
+def blocks_per_sm(shared: Any, registers: Any, warps: int, chip: Hardware) -> Any:
     """Blocks that share a core, at least 1: by shared memory, registers of a thread, threads and the chip's most."""
     import numpy as np
 
@@ -85,7 +85,7 @@ def resident(shared: Any, registers: Any, warps: int, chip: Hardware) -> Any:
 
 
 def timed(
-    kernel: Kernel,
+    kernel: LoweredKernel,
     chip: Hardware,
     timing: Timing,
     values: Values,
@@ -100,33 +100,37 @@ def timed(
     import numpy as np
 
     ahead = block.staged
-    alone = _by_warp(kernel, chip, values) if ahead else False
+    single_block = _by_warp(kernel, chip, values) if ahead else False
 
-    t, turns = timing, np.maximum(timing.turns, 1)
-    transfer = t.parts["L2"] / turns
-    waits = t.waits
+    t, iterations = timing, np.maximum(timing.iterations, 1)
+    transfer = t.parts["L2"] / iterations
+    stalls = t.stalls
     if ahead and stages == 2:
-        waits = waits + np.where(alone, 0.0, (turns - 1) * EXPOSED * chip.latency_s)
+        stalls = stalls + np.where(single_block, 0.0, (iterations - 1) * EXPOSED * chip.latency_s)
     elif not ahead and stages > 1:
-        waits = waits + (turns - 1) * (chip.latency_s + transfer)
-    at_work = np.where(alone, 1, max(1, stages - 1) if ahead and turns_overlap(kernel) else 1)
+        stalls = stalls + (iterations - 1) * (chip.latency_s + transfer)
+    at_work = np.where(single_block, 1, max(1, stages - 1) if ahead and iterations_overlap(kernel) else 1)
     workers = max(1, warps // 4)
     groups = np.asarray(t.groups)
     copying = t.load / groups / (chip.smem_bytes_per_clock * chip.clock_hz) if ahead else 0.0
-    pieces = sum((turns if c.loops else 1) * _pieces(c, chip, values, warps) for c in kernel.contractions)
-    filling = FILL[block.boxes] * pieces / chip.clock_hz
+    instructions = sum(
+        (iterations if c.loops else 1) * _row_instructions(c, chip, values, warps) for c in kernel.contractions
+    )
+    filling = FILL[block.boxes] * instructions / chip.clock_hz
     tensor, exp, alu = t.parts["tensor"], t.parts["exp"], t.parts["alu"]
     if dtype in chip.tensor:
-        work, read = _products(kernel, chip, values, dtype, warps, turns, block)
+        work, read = _products(kernel, chip, values, dtype, warps, iterations, block)
         tensor = np.maximum(work, read + copying) + filling
-        if np.any(alone):
-            work, read, steps = _of_warps(kernel, chip, values, dtype, warps, turns, block)
-            tensor = np.where(alone, np.maximum(work, read), tensor)
-            crossing = CROSSING * sum(length for nest, length in kernel.chains.items() if nest) * turns
-            waits = waits + np.where(alone, (steps * DEPENDENT + crossing * chip.wait_clocks) / chip.clock_hz, 0.0)
-            fewer = np.where(alone, _fewer(kernel, chip, values, warps), 1.0)
-            turning = turns * chip.turn_clocks * warps / 4 / chip.clock_hz
-            exp, alu = exp * fewer, (alu - turning) * fewer + turning
+        if np.any(single_block):
+            work, read, steps = _of_warps(kernel, chip, values, dtype, warps, iterations, block)
+            tensor = np.where(single_block, np.maximum(work, read), tensor)
+            crossing = CROSSING * sum(length for nest, length in kernel.chains.items() if nest) * iterations
+            stalls = stalls + np.where(
+                single_block, (steps * DEPENDENT + crossing * chip.wait_clocks) / chip.clock_hz, 0.0
+            )
+            fewer = np.where(single_block, _fewer(kernel, chip, values, warps), 1.0)
+            loop_overhead = iterations * chip.turn_clocks * warps / 4 / chip.clock_hz
+            exp, alu = exp * fewer, (alu - loop_overhead) * fewer + loop_overhead
     demands = [part / at_work for part in (tensor + t.parts["registers"], exp, alu)]
     at_once = chip.sms * blocks
     full, rest = groups // at_once, groups % at_once
@@ -134,18 +138,18 @@ def timed(
     last = np.minimum(fullest, ceil_div(rest, chip.sms))
 
     def working(number: Any) -> Any:
-        together = circulate(demands, waits / at_work, [number * at_work])[0]
+        together = mean_value_analysis(demands, stalls / at_work, [number * at_work])[0]
         if workers > 1:
             shares = [demand / workers for demand in demands]
-            apart = circulate(shares, waits / at_work, [number * at_work * workers])[0]
+            apart = mean_value_analysis(shares, stalls / at_work, [number * at_work * workers])[0]
             together = APART[block.boxes] * apart + (1 - APART[block.boxes]) * together
         return together
 
     def arriving(number: Any, together: Any) -> Any:
         ring: Any = 0.0
         if ahead and stages > 1:
-            moved = np.where(alone, t.load / groups / (PORT * chip.clock_hz) + together, t.parts["L2"])
-            ring = (turns * chip.latency_s + moved) / (stages - 1)
+            moved = np.where(single_block, t.load / groups / (PORT * chip.clock_hz) + together, t.parts["L2"])
+            ring = (iterations * chip.latency_s + moved) / (stages - 1)
         return np.maximum(ring, number * t.parts["L2"])
 
     def round_of(number: Any, together: Any) -> Any:
@@ -160,20 +164,27 @@ def timed(
     longest = wave(fullest, np.minimum(groups, at_once), computing)
     return replace(
         t,
-        resident=blocks,
+        blocks_per_sm=blocks,
         waves=ceil_div(groups, at_once),
         parts={**t.parts, "tensor": tensor, "exp": exp, "alu": alu},
-        waits=waits,
-        alone=round_of(1, working(1)),
+        stalls=stalls,
+        single_block=round_of(1, working(1)),
         computing=computing,
         loading=arriving(fullest, computing),
         wave=longest,
-        seconds=full * longest + wave(last, rest, working(last)) + t.uneven,
+        seconds=full * longest + wave(last, rest, working(last)) + t.imbalance,
     )
 
 
 def specialized_timed(
-    kernel: Kernel, chip: Hardware, timing: Timing, values: Values, dtype: str, groups: int, block: Block, ranges: int
+    kernel: LoweredKernel,
+    chip: Hardware,
+    timing: Timing,
+    values: Values,
+    dtype: str,
+    groups: int,
+    block: Block,
+    ranges: int,
 ) -> Timing:
     """What a run takes of a kernel whose loads are apart, with so many warpgroups that compute and one block a core;
     its loop is run in so many ranges.
@@ -183,47 +194,49 @@ def specialized_timed(
     """
     import numpy as np
 
-    t, turns, count = timing, np.maximum(timing.turns, 1), np.asarray(timing.groups)
+    t, iterations, count = timing, np.maximum(timing.iterations, 1), np.asarray(timing.groups)
     copying = t.load / count / (chip.smem_bytes_per_clock * chip.clock_hz)
-    pieces = sum((turns if c.loops else 1) * _pieces(c, chip, values, 4 * groups) for c in kernel.contractions)
-    work, read = _products(kernel, chip, values, dtype, 4 * groups, turns, block)
-    tensor = np.maximum(work, read + copying) + BEGUN * pieces / chip.clock_hz
+    instructions = sum(
+        (iterations if c.loops else 1) * _row_instructions(c, chip, values, 4 * groups) for c in kernel.contractions
+    )
+    work, read = _products(kernel, chip, values, dtype, 4 * groups, iterations, block)
+    tensor = np.maximum(work, read + copying) + BEGUN * instructions / chip.clock_hz
     demands = [part / groups for part in (tensor, t.parts["exp"], t.parts["alu"], t.parts["registers"])]
-    two = circulate([d / 2 for d in demands], t.waits / 2, [2 * groups * np.ones_like(count)])[0]
-    one = circulate(demands, t.waits, [groups * np.ones_like(count)])[0]
+    two = mean_value_analysis([d / 2 for d in demands], t.stalls / 2, [2 * groups * np.ones_like(count)])[0]
+    one = mean_value_analysis(demands, t.stalls, [groups * np.ones_like(count)])[0]
     computing = BEHIND * two + (1 - BEHIND) * one
-    block_s = np.maximum(computing, t.parts["L2"]) + ALONE_S + (ranges - 1) * DRAIN_S
+    block_s = np.maximum(computing, t.parts["L2"]) + SINGLE_BLOCK_S + (ranges - 1) * DRAIN_S
     waves = ceil_div(count, chip.sms)
     return replace(
         t,
-        resident=np.ones_like(count),
+        blocks_per_sm=np.ones_like(count),
         waves=waves,
         parts={**t.parts, "tensor": tensor},
-        waits=t.waits + ALONE_S + (ranges - 1) * DRAIN_S,
-        alone=block_s,
+        stalls=t.stalls + SINGLE_BLOCK_S + (ranges - 1) * DRAIN_S,
+        single_block=block_s,
         computing=computing,
         loading=t.parts["L2"],
         wave=block_s,
-        seconds=_shared(waves * block_s, _outer(t.edges, chip), 2 * np.minimum(count, chip.sms)) + t.uneven,
+        seconds=_shared(waves * block_s, _outer(t.edges, chip), 2 * np.minimum(count, chip.sms)) + t.imbalance,
     )
 
 
-def specialized_registers(kernel: Kernel, values: Values, groups: int, block: Block) -> Any:
+def specialized_registers(kernel: LoweredKernel, values: Values, groups: int, block: Block) -> Any:
     """Registers of a thread that computes there."""
     import numpy as np
 
     return np.ceil(specialized_arrays(kernel, block).value(values) / (4 * 128 * groups)) + BESIDE_ROWS
 
 
-def specialized_arrays(kernel: Kernel, block: Block) -> Amount:
+def specialized_arrays(kernel: LoweredKernel, block: Block) -> IntPolynomial:
     """The bytes that threads hold there: what all products of a turn give, and rows made for the last ones."""
     total = ZERO
     for c in kernel.contractions:
         if c.loops:
             rows, columns = (c.columns, c.rows) if c.sides == (False, True) else (c.rows, c.columns)
-            total = total + (c.batch * rows * columns).times(4)
+            total = total + (c.batch * rows * columns).scaled(4)
             if (c.rows, c.columns, c.depth) in block.products.passing:
-                total = total + (c.batch * rows * c.depth).times(block.element)
+                total = total + (c.batch * rows * c.depth).scaled(block.element)
     return total
 
 
@@ -256,7 +269,7 @@ def _rows(c: Contraction, values: Values) -> tuple[Any, Any]:
     return rows.value(values), columns.value(values)
 
 
-def _by_warp(kernel: Kernel, chip: Hardware, values: Values) -> Any:
+def _by_warp(kernel: LoweredKernel, chip: Hardware, values: Values) -> Any:
     """Whether all products of loops have too few rows for a warpgroup's instruction."""
     found: Any = chip.matrix_rows > WARP_ROWS
     for c in kernel.contractions:
@@ -265,7 +278,7 @@ def _by_warp(kernel: Kernel, chip: Hardware, values: Values) -> Any:
 
 
 def _of_warps(
-    kernel: Kernel, chip: Hardware, values: Values, dtype: str, warps: int, turns: Any, block: Block
+    kernel: LoweredKernel, chip: Hardware, values: Values, dtype: str, warps: int, iterations: Any, block: Block
 ) -> tuple[Any, ...]:
     """Of products by instructions of single warps, of a full block: seconds on the matrix units of a core, seconds of
     reading shared memory, and the steps along their depths. Warps that have no rows of their own share the columns;
@@ -283,16 +296,16 @@ def _of_warps(
         tall = ceil_div(rows, WARP_ROWS)
         beside = np.maximum(1, warps // tall)
         broad = ceil_div(columns, WARP_COLUMNS * beside) * WARP_COLUMNS * beside
-        often = turns if c.loops else 1
+        often = iterations if c.loops else 1
         work = work + 2.0 * batch * tall * WARP_ROWS * broad * deep * step * often
-        again = 0 if block.stays(c.rows, c.columns) else WARP_ROWS * beside
+        again = 0 if block.is_hoisted(c.rows, c.columns) else WARP_ROWS * beside
         read = read + batch * tall * (again + broad) * deep * step * element * often
         steps = steps + batch * deep * often
     rate = chip.tensor[dtype] * BY_WARP / chip.sms
     return work / rate, read / (chip.smem_bytes_per_clock * chip.clock_hz), steps
 
 
-def _fewer(kernel: Kernel, chip: Hardware, values: Values, warps: int) -> Any:
+def _fewer(kernel: LoweredKernel, chip: Hardware, values: Values, warps: int) -> Any:
     """How many times the entries of pieces for a warpgroup those for single warps have, of the rows of products."""
     import numpy as np
 
@@ -301,11 +314,11 @@ def _fewer(kernel: Kernel, chip: Hardware, values: Values, warps: int) -> Any:
     for c in kernel.contractions:
         rows, batch = _rows(c, values)[0], c.batch.value(values)
         ours = np.maximum(ours, ceil_div(rows, WARP_ROWS) * WARP_ROWS / rows)
-        theirs = np.maximum(theirs, _pieces(c, chip, values, warps) * chip.matrix_rows / (batch * rows))
+        theirs = np.maximum(theirs, _row_instructions(c, chip, values, warps) * chip.matrix_rows / (batch * rows))
     return np.minimum(1.0, ours / theirs)
 
 
-def _pieces(c: Contraction, chip: Hardware, values: Values, warps: int) -> Any:
+def _row_instructions(c: Contraction, chip: Hardware, values: Values, warps: int) -> Any:
     """Pieces of rows that the matrix units of a core take in a turn, all warpgroups together."""
     workers = max(1, warps // chip.matrix_warps)
     rows = c.columns if c.sides == (False, True) else c.rows
@@ -313,7 +326,7 @@ def _pieces(c: Contraction, chip: Hardware, values: Values, warps: int) -> Any:
 
 
 def _products(
-    kernel: Kernel, chip: Hardware, values: Values, dtype: str, warps: int, turns: Any, block: Block
+    kernel: LoweredKernel, chip: Hardware, values: Values, dtype: str, warps: int, iterations: Any, block: Block
 ) -> tuple[Any, Any]:
     """Seconds of a full block on the matrix units of a core, and those that reading its factors from shared memory
     takes: each piece of rows reads all columns, and its own rows, unless these are in registers."""
@@ -326,13 +339,13 @@ def _products(
     for c in kernel.contractions:
         flip = c.sides == (False, True)
         rows, columns = (c.columns, c.rows) if flip else (c.rows, c.columns)
-        pieces = _pieces(c, chip, values, warps)
+        instructions = _row_instructions(c, chip, values, warps)
         broad = ceil_div(columns.value(values), chip.matrix_columns) * chip.matrix_columns
         depth = ceil_div(c.depth.value(values), step) * step
-        often = turns if c.loops else 1
-        work = work + 2.0 * pieces * tall * broad * depth * often
+        often = iterations if c.loops else 1
+        work = work + 2.0 * instructions * tall * broad * depth * often
         held = block.first_in_registers((c.rows, c.columns, c.depth), rows, columns, values)
-        read = read + pieces * (broad + np.where(held, 0, tall)) * depth * element * often
+        read = read + instructions * (broad + np.where(held, 0, tall)) * depth * element * often
     return (
         work * chip.sms / (chip.tensor[dtype] * chip.sustained["tensor"]),
         read / (chip.smem_bytes_per_clock * chip.clock_hz),

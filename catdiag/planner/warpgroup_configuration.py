@@ -7,12 +7,12 @@ kernel: the arrays are those of `catdiag.planner.warpgroup_resources`, the rates
 - Each kind of operation takes `operations for a row / operations a clock` clocks for a row and a block; pipelines run
   beside each other, so the busiest one takes the time. Work outside the loop is left out.
 - Loads of blocks hide if the clocks of all rows of a thread block are at least those of moving a block to each SM,
-  all SMs at once and none sharing: the least number of rows at which they are is `least_rows`.
+  all SMs at once and none sharing: the least number of rows at which they are is `minimum_rows`.
 
 >>> import catdiag as cd
 >>> product = cd.algorithm("a b, b c")(lambda A, B: cd.einsum("a b, b c -> a c", A, B))
 >>> found = configure(product.stream("b").group("a c"), "H100", {"w_a": 128, "g_c": 128, "s_b": 64})
->>> found.warpgroups, found.rows, float(found.turn_clocks)
+>>> found.warpgroups, found.rows, float(found.iteration_clocks)
 (4, 512, 4.0)
 """
 
@@ -27,7 +27,7 @@ from catdiag.category.diagram import diagram_of
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.warpgroup_resources import read_columns
-from catdiag.planner.warpgroup_tables import BLOCK, GROUP, REGISTERS, SMEM, Columns, Work, width_of
+from catdiag.planner.warpgroup_tables import BLOCK, GROUP, REGISTERS, SMEM, PipelineWork, WarpgroupResources, width_of
 from catdiag.schedule.kernel_analysis import Dtype
 from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
@@ -36,7 +36,7 @@ HOW = ("none", "intra", "inter")
 
 
 @dataclass(frozen=True)
-class Room:
+class LevelCapacity:
     """A memory of an SM: what the thread block takes, each warpgroup, and the capacity, all in bytes."""
 
     level: str
@@ -45,7 +45,7 @@ class Room:
     capacity: int
 
     @property
-    def most(self) -> Fraction | None:
+    def max_warpgroups(self) -> Fraction | None:
         """How many warpgroups fit, not rounded; None: any number."""
         return Fraction(self.capacity - self.block, self.group) if self.group else None
 
@@ -76,9 +76,9 @@ class Configuration:
     """
 
     chip: Hardware = field(repr=False)
-    columns: Columns = field(repr=False)
+    columns: WarpgroupResources = field(repr=False)
     values: Mapping[str, int] = field(hash=False)
-    rooms: tuple[Room, ...]
+    rooms: tuple[LevelCapacity, ...]
     clocks: tuple[Clocks, ...]
     warpgroups: int
     misfits: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Configuration:
         return sum((c.clocks for c in self.clocks if c.pipeline == name), Fraction(0))
 
     @property
-    def turn_clocks(self) -> Fraction:
+    def iteration_clocks(self) -> Fraction:
         """Clocks of the busiest pipeline, for a row and a block."""
         return max(self.pipeline(name) for name in ("tensor", "exp", "alu"))
 
@@ -109,7 +109,7 @@ class Configuration:
     def flops_per_s(self) -> float:
         """FLOP/s of products on the whole chip if the busiest pipeline never waits."""
         done = sum((c.operations for c in self.clocks if c.pipeline == "tensor"), Fraction(0))
-        return float(done / self.turn_clocks * self.chip.sms * Fraction(self.chip.clock_hz))
+        return float(done / self.iteration_clocks * self.chip.sms * Fraction(self.chip.clock_hz))
 
     @property
     def block_bytes(self) -> int:
@@ -124,13 +124,13 @@ class Configuration:
     @property
     def compute_s(self) -> float:
         """Seconds in which an SM does a turn for all rows of a thread block."""
-        return float(self.rows * self.turn_clocks / Fraction(self.chip.clock_hz))
+        return float(self.rows * self.iteration_clocks / Fraction(self.chip.clock_hz))
 
     @property
-    def least_rows(self) -> Fraction:
+    def minimum_rows(self) -> Fraction:
         """The rows of a thread block from which on loads hide behind computing; not rounded."""
         seconds = Fraction(self.block_bytes * self.chip.sms) / Fraction(self.chip.hbm_bytes_per_s)
-        return seconds * Fraction(self.chip.clock_hz) / self.turn_clocks
+        return seconds * Fraction(self.chip.clock_hz) / self.iteration_clocks
 
     def time(self, how: str = "inter", overhead: float | Fraction = 0) -> Fraction:
         """Clocks for a row and a block where the pipelines overlap in one of these ways.
@@ -150,7 +150,7 @@ class Configuration:
             return max(tensor, other)
         return max(ahead, other) + tensor - ahead if how == "intra" else tensor + other
 
-    def utilisation(self, how: str = "inter", overhead: float | Fraction = 0) -> Fraction:
+    def utilization(self, how: str = "inter", overhead: float | Fraction = 0) -> Fraction:
         """The part of the time that matrix units work, overlapped as in `time`."""
         return self.pipeline("tensor") / self.time(how, overhead)
 
@@ -161,7 +161,7 @@ class Configuration:
             f"{'memory':10} {'thread block':>14} {'warpgroup':>12} {'capacity':>10} {'fit':>6}",
         ]
         for r in self.rooms:
-            most = "any" if r.most is None else f"{float(r.most):.1f}"
+            most = "any" if r.max_warpgroups is None else f"{float(r.max_warpgroups):.1f}"
             sizes = (f"{r.block / 1024:g} KiB", f"{r.group / 1024:g} KiB", f"{r.capacity / 1024:g} KiB")
             lines.append(f"{r.level:10} {sizes[0]:>14} {sizes[1]:>12} {sizes[2]:>10} {most:>6}")
         lines.append(f"{self.warpgroups} warpgroups of {w} = {self.values[w]}: {self.rows} rows")
@@ -172,9 +172,10 @@ class Configuration:
                 f"{float(c.clocks):>7.2f}"
             )
         lines += [
-            f"{self.flops_per_s / 1e15:.3f} PFLOP/s if nothing waits: {float(self.turn_clocks):.4g} clocks for a row",
+            f"{self.flops_per_s / 1e15:.3f} PFLOP/s if nothing waits: {float(self.iteration_clocks):.4g} clocks "
+            f"for a row",
             f"{1e6 * self.compute_s:.3f} us a turn, {1e6 * self.transfer_s:.3f} us to move a block to each SM: loads "
-            f"hide from {float(self.least_rows):.2f} rows on",
+            f"hide from {float(self.minimum_rows):.2f} rows on",
             *(f"not a multiple: {m}" for m in self.misfits),
         ]
         return "\n".join(lines)
@@ -221,7 +222,7 @@ def configure(
         types=types,
         hardware=chip,
     )
-    known = {s for p in columns.places for a in p.shape for s in a.symbols()} | {columns.rows}
+    known = {s for p in columns.arrays for a in p.shape for s in a.symbols()} | {columns.rows}
     known |= {s for w in columns.work for s in w.operations.symbols()}
     for name in values:
         if name not in known:
@@ -232,10 +233,12 @@ def configure(
     if missing:
         raise SizeError(f"the size {missing[0]!r} is missing: expected one for each of {', '.join(sorted(known))}")
     rooms = tuple(
-        Room(level, columns.most(level, BLOCK, values), columns.most(level, GROUP, values), capacity)
+        LevelCapacity(
+            level, columns.peak_bytes(level, BLOCK, values), columns.peak_bytes(level, GROUP, values), capacity
+        )
         for level, capacity in ((SMEM, chip.smem_per_block), (REGISTERS, 4 * chip.registers_per_sm))
     )
-    most = min((r.most for r in rooms if r.most is not None), default=Fraction(1))
+    most = min((r.max_warpgroups for r in rooms if r.max_warpgroups is not None), default=Fraction(1))
     if most < 1:
         raise DoesNotFit(f"not one warpgroup fits on {chip.name} at these sizes:\n{columns}")
     if warpgroups is not None and not 1 <= warpgroups <= most:
@@ -248,7 +251,7 @@ def configure(
 
 
 def _clocks(
-    columns: Columns, chip: Hardware, values: Mapping[str, int], rates: dict[str, int], arithmetic: str
+    columns: WarpgroupResources, chip: Hardware, values: Mapping[str, int], rates: dict[str, int], arithmetic: str
 ) -> tuple[Clocks, ...]:
     """The work of a turn: products one by one, other work by pipeline and axes of the result."""
     loops = {w.loop for w in columns.work if w.loop}
@@ -276,7 +279,7 @@ def _clocks(
     return tuple(made)
 
 
-def _named(work: Work) -> str:
+def _named(work: PipelineWork) -> str:
     if work.pipeline == "tensor":
         return work.name
     return "special functions" if work.pipeline == "exp" else f"arithmetic on {work.name[work.name.rindex('[') :]}"

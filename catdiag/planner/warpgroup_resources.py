@@ -32,8 +32,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, diagram_of, inline
-from catdiag.category.integer_polynomial import ONE, Amount
-from catdiag.category.ops import Box, Einsum, Fold, Group, Map, Reduce, array_name
+from catdiag.category.integer_polynomial import ONE, IntPolynomial
+from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, array_name
 from catdiag.category.types import ArrayType, Axis, union
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
@@ -44,15 +44,15 @@ from catdiag.planner.warpgroup_tables import (
     KERNEL,
     REGISTERS,
     SMEM,
-    Columns,
     Multiple,
-    Place,
+    OnChipArray,
+    PipelineWork,
     Subloop,
-    Work,
+    WarpgroupResources,
     width_of,
 )
 from catdiag.schedule.kernel_analysis import Dtype, measure, width, widths_of
-from catdiag.schedule.liveness import SPECIAL, contracts, elementwise, is_view, lives, multiplies, spots
+from catdiag.schedule.liveness import SPECIAL, contracts, elementwise, is_view, live_ranges, multiplies, rematerialized
 from catdiag.util import argument_checks as given
 from catdiag.util.errors import AxisError, CatdiagError
 
@@ -68,7 +68,7 @@ def read_columns(
     pipes: bool = True,
     types: Mapping[str, str] | None = None,
     hardware: Hardware | str = "H100",
-) -> Columns:
+) -> WarpgroupResources:
     """The arrays of a derived kernel by the rules above.
 
     `dtype` is the type of inputs and outputs, or gives it by name (fp32 for those left out); what is made on chip has
@@ -98,13 +98,13 @@ def read_columns(
             "a chip with accumulators in registers, or .fit() for this one"
         )
     whole = inline(diagram)
-    free = spots(whole.graph, [False] * len(whole.dom))
+    free = rematerialized(whole.graph, [False] * len(whole.dom))
     groups = [
         node
         for node, w in zip(whole.graph.nodes, _first(whole.graph), strict=True)
         if not is_view(node.box) and not all(free[w : w + len(node.box.cod)])
     ]
-    if len(groups) != 1 or not isinstance(groups[0].box.op, Group) or not groups[0].box.op.tiles:
+    if len(groups) != 1 or not isinstance(groups[0].box.op, GroupOp) or not groups[0].box.op.tiles:
         raise CatdiagError(
             "the arrays of one kernel in groups are asked for: derive with .stream(axis).group(axes); this diagram "
             f"runs {', '.join(n.box.name for n in groups) or 'nothing'}"
@@ -121,7 +121,9 @@ def read_columns(
         if name[:2] not in ("u_", "v_") or name[2:] not in axes:
             listed = ", ".join(sorted(axes))
             raise AxisError(f"pieces {name!r}: expected u_ or v_ and the name of an axis, of {listed}")
-    reader = _Reader(whole, dtype, arithmetic, stages, names, pipes, dict(types or {}), tiles[axis], "w_" + axis)
+    reader = _ResourceReader(
+        whole, dtype, arithmetic, stages, names, pipes, dict(types or {}), tiles[axis], "w_" + axis
+    )
     reader.body(node, op)
     if unknown := [name for name in reader.types if name not in reader.told]:
         raise CatdiagError(f"types names an array {unknown[0]!r} that is not made: {', '.join(reader.told)} are")
@@ -129,7 +131,7 @@ def read_columns(
 
 
 @dataclass(eq=False)
-class _Cell:
+class _ArrayCell:
     """An array's place while the diagram is read."""
 
     name: str
@@ -138,8 +140,8 @@ class _Cell:
     level: str
     phase: str
     copies: int = 1
-    products: bool = False
-    piece: Mapping[str, str] = field(default_factory=dict)
+    contractions: bool = False
+    subtile: Mapping[str, str] = field(default_factory=dict)
     shared: list[str] = field(default_factory=list)
 
 
@@ -152,26 +154,26 @@ class _Trail:
 
 
 @dataclass
-class _Reader:
-    whole: Diagram
+class _ResourceReader:
+    diagram: Diagram
     dtype: Dtype
     arithmetic: str
     stages: int
-    pieces: list[str]
+    subtiles: list[str]
     pipes: bool
     types: dict[str, str]
     tile: str
     rows: str
 
     def __post_init__(self) -> None:
-        widths_of(self.whole, self.dtype)  # raises for unknown types and arrays
+        widths_of(self.diagram, self.dtype)  # raises for unknown types and arrays
         for kind in (self.arithmetic, *self.types.values()):
             width(kind)
         self.told: dict[str, None] = {}
-        self.cells: list[_Cell] = []
-        self.out_pipe: list[_Cell] = []
-        self.in_pipe: list[_Cell] = []
-        self.work: list[Work] = []
+        self.cells: list[_ArrayCell] = []
+        self.out_pipe: list[_ArrayCell] = []
+        self.in_pipe: list[_ArrayCell] = []
+        self.work: list[PipelineWork] = []
         self.contractions: list[tuple[Box, str]] = []
         self.subloops: list[Subloop] = []
 
@@ -183,7 +185,7 @@ class _Reader:
             return ty.element
         return self.dtype.get(name, otherwise) if isinstance(self.dtype, Mapping) else otherwise
 
-    def made(self, box: Box, ty: ArrayType) -> str:
+    def result_dtype(self, box: Box, ty: ArrayType) -> str:
         """The type of what a box makes."""
         self.told[array_name(box)] = None
         if array_name(box) in self.types:
@@ -192,65 +194,67 @@ class _Reader:
             return box.op.fn[5:]
         return ty.element if ty.element in ("bool", "int") else self.arithmetic
 
-    def size(self, axis: Axis, piece: Mapping[str, str]) -> Amount:
+    def size(self, axis: Axis, piece: Mapping[str, str]) -> IntPolynomial:
         """The local size of an axis."""
         if axis.name in piece:
-            return Amount({(piece[axis.name],): 1})
-        found = Amount.of(axis.size)
-        return Amount({tuple(sorted(self.rows if s == self.tile else s for s in m)): c for m, c in found.terms.items()})
+            return IntPolynomial({(piece[axis.name],): 1})
+        found = IntPolynomial.of(axis.size)
+        return IntPolynomial(
+            {tuple(sorted(self.rows if s == self.tile else s for s in m)): c for m, c in found.terms.items()}
+        )
 
-    def elements(self, axes: Sequence[Axis]) -> Amount:
+    def elements(self, axes: Sequence[Axis]) -> IntPolynomial:
         """How many elements an array over local axes has."""
         return math.prod((self.size(a, {}) for a in axes), start=ONE)
 
-    def cut(self, axes: Sequence[Axis], kind: str) -> dict[str, str]:
+    def tile_symbols(self, axes: Sequence[Axis], kind: str) -> dict[str, str]:
         """The axes that are cut in pieces of that kind, and the symbols."""
-        return {a.name: kind + a.name for a in axes if kind + a.name in self.pieces}
+        return {a.name: kind + a.name for a in axes if kind + a.name in self.subtiles}
 
     # -- the walk ---------------------------------------------------------------------------------
 
-    def body(self, node: Node, op: Group) -> None:
+    def body(self, node: Node, op: GroupOp) -> None:
         """The kernel's body: operands, then its boxes and loops."""
-        free = spots(self.whole.graph, [False] * len(self.whole.dom))
-        outer = lives(self.whole.graph, free, 0, False)
+        free = rematerialized(self.diagram.graph, [False] * len(self.diagram.dom))
+        outer = live_ranges(self.diagram.graph, free, 0, False)
         graph = inline(op.body).graph
-        inner = lives(graph, spots(graph, [free[w] for w in node.inputs]), 0, False)
+        inner = live_ranges(graph, rematerialized(graph, [free[w] for w in node.inputs]), 0, False)
         loaded = self.dtype if isinstance(self.dtype, str) else "fp32"
-        wires: list[_Cell | None] = []
-        seen: dict[tuple[int, ArrayType], _Cell] = {}
+        wires: list[_ArrayCell | None] = []
+        seen: dict[tuple[int, ArrayType], _ArrayCell] = {}
         for w, ty in zip(node.inputs, graph.dom, strict=True):
             if free[w]:
                 wires.append(None)
                 continue
             root = outer.root[w]
-            name = self.whole.input_names[root] if root < len(self.whole.dom) else "?"
+            name = self.diagram.input_names[root] if root < len(self.diagram.dom) else "?"
             key = (root, ty)
             if key not in seen:
-                seen[key] = _Cell(name, ty.axes, self.named(name, ty, loaded), SMEM, KERNEL)
+                seen[key] = _ArrayCell(name, ty.axes, self.named(name, ty, loaded), SMEM, KERNEL)
                 self.cells.append(seen[key])
             wires.append(seen[key])
         streamed = {id(c): True for c in wires if c is not None}
         for reader in (n for n in graph.nodes if not is_view(n.box)):
             for k, w in enumerate(inner.root[w] for w in reader.inputs):
                 cell = wires[w] if w < len(wires) else None
-                loop = isinstance(reader.box.op, Fold) and reader.box.dom[k].axis(reader.box.op.axis) is not None
+                loop = isinstance(reader.box.op, FoldOp) and reader.box.dom[k].axis(reader.box.op.axis) is not None
                 if cell is not None and not loop:
                     streamed[id(cell)] = False
         self.walk(graph, wires, 0, "", {c for c, only in streamed.items() if only})
 
     def walk(
-        self, graph: Graph, wires: Sequence[_Cell | None], states: int, loop: str, streamed: set[int]
-    ) -> list[_Cell | None]:
+        self, graph: Graph, wires: Sequence[_ArrayCell | None], states: int, loop: str, streamed: set[int]
+    ) -> list[_ArrayCell | None]:
         """The boxes of a graph in order; `loop` is the axis of the loop whose turn it is. Each wire's place."""
-        free = spots(graph, [c is None for c in wires])
-        found = lives(graph, free, states, bool(loop))
+        free = rematerialized(graph, [c is None for c in wires])
+        found = live_ranges(graph, free, states, bool(loop))
         readers: dict[int, list[int]] = {}
         for place, node in enumerate(graph.nodes):
             if not is_view(node.box):
                 for w in dict.fromkeys(found.root[w] for w in node.inputs):
                     readers.setdefault(w, []).append(place)
         ends = {found.root[w]: k for k, w in enumerate(graph.outputs)}
-        places: list[_Cell | None] = list(wires)
+        places: list[_ArrayCell | None] = list(wires)
         trails: dict[int, _Trail] = {}
         for place, node in enumerate(graph.nodes):
             box, first = node.box, len(places)
@@ -258,33 +262,35 @@ class _Reader:
                 places.append(places[node.inputs[0]])
                 continue
             reads = [found.root[w] for w in node.inputs]
-            if isinstance(box.op, Fold):
+            if isinstance(box.op, FoldOp):
                 places.extend(self.fold(box, box.op, [places[w] for w in reads], streamed))
                 continue
-            if isinstance(box.op, Group):
+            if isinstance(box.op, GroupOp):
                 raise CatdiagError(f"{box.name} lies within a group: one level of groups is asked for")
             places.extend([None] * len(box.cod))
             if all(free[first + k] for k in range(len(box.cod))):
                 continue
-            self.made(box, box.cod[0])
+            self.result_dtype(box, box.cod[0])
             trail = self._trail(box, reads, trails, places)
-            if place not in found.into.values() or (trail.products and not _adds_up(box, trail, states)):
+            if place not in found.in_place.values() or (trail.products and not _adds_up(box, trail, states)):
                 self.count(box, loop, [places[w] for w in reads], [free[w] for w in node.inputs])
-            passing = elementwise(box) or multiplies(box) or place in found.into
-            if passing and self._on_the_way(graph, box, readers.get(first, []), first in ends):
+            passing = elementwise(box) or multiplies(box) or place in found.in_place
+            if passing and self._in_transit(graph, box, readers.get(first, []), first in ends):
                 trails[first] = trail
-                kept = self.cut(box.cod[0].axes, "v_") if elementwise(box) and not trail.products else {}
+                kept = self.tile_symbols(box.cod[0].axes, "v_") if elementwise(box) and not trail.products else {}
                 if kept:
                     self._new(array_name(box), box, loop, piece=kept)
                 continue
             old = places[ends[first]] if loop and first in ends and ends[first] < states else None
             # What passes on the way is made where it is read, so what it is made of is needed until then.
             later = {w for other in trails.values() for w in other.read}
-            needed = {id(c) for w, c in enumerate(places) if c is not None and (found.last[w] > place or w in later)}
+            needed = {
+                id(c) for w, c in enumerate(places) if c is not None and (found.last_use[w] > place or w in later)
+            }
             places[first] = self._result(box, trail, needed, places, loop, old, states)
         return places
 
-    def _trail(self, box: Box, reads: list[int], trails: dict[int, _Trail], places: list[_Cell | None]) -> _Trail:
+    def _trail(self, box: Box, reads: list[int], trails: dict[int, _Trail], places: list[_ArrayCell | None]) -> _Trail:
         products = [box] if multiplies(box) else []
         read: list[int] = []
         for w in reads:
@@ -299,7 +305,7 @@ class _Reader:
                     self.in_pipe.append(cell)
         return _Trail(read, products)
 
-    def _on_the_way(self, graph: Graph, box: Box, readers: list[int], end: bool) -> bool:
+    def _in_transit(self, graph: Graph, box: Box, readers: list[int], end: bool) -> bool:
         """Whether only one elementwise function, of the same axes, reads what the box makes."""
         if end or len(readers) != 1 or len(box.cod) != 1:
             return False
@@ -311,17 +317,17 @@ class _Reader:
         box: Box,
         trail: _Trail,
         needed: set[int],
-        places: list[_Cell | None],
+        places: list[_ArrayCell | None],
         loop: str,
-        old: _Cell | None,
+        old: _ArrayCell | None,
         states: int,
-    ) -> _Cell:
+    ) -> _ArrayCell:
         """The place of what a box makes: taken over, or new; and what products it was made of need."""
-        kind, axes = self.made(box, box.cod[0]), box.cod[0].axes
-        taken: _Cell | None = None
+        kind, axes = self.result_dtype(box, box.cod[0]), box.cod[0].axes
+        taken: _ArrayCell | None = None
         for cell in (c for w in trail.read if (c := places[w]) is not None and id(c) not in needed):
             same = {a.name for a in cell.axes} == {a.name for a in axes} and cell.dtype == kind
-            if same and cell.level == REGISTERS and not cell.products and not cell.piece:
+            if same and cell.level == REGISTERS and not cell.contractions and not cell.subtile:
                 taken = cell
                 break
         if old is not None and id(old) not in needed:
@@ -338,35 +344,45 @@ class _Reader:
 
     def _through_a_pipe(self, product: Box, box: Box, kind: str, passing: bool, loop: str) -> None:
         axes = product.cod[0].axes
-        cell = _Cell(array_name(product), axes, kind, REGISTERS, loop or END, products=True, piece=self.cut(axes, "u_"))
+        cell = _ArrayCell(
+            array_name(product),
+            axes,
+            kind,
+            REGISTERS,
+            loop or END,
+            contractions=True,
+            subtile=self.tile_symbols(axes, "u_"),
+        )
         self.out_pipe.append(cell)
         if passing:
             self.cells.append(cell)
 
     def _new(
         self, name: str, box: Box, loop: str, *, kind: str = "", products: bool = False, piece: Mapping[str, str] = {}
-    ) -> _Cell:
+    ) -> _ArrayCell:
         ty = box.cod[0]
-        cell = _Cell(name, ty.axes, kind or self.made(box, ty), REGISTERS, loop or END, 1, products, piece)
+        cell = _ArrayCell(name, ty.axes, kind or self.result_dtype(box, ty), REGISTERS, loop or END, 1, products, piece)
         self.cells.append(cell)
         return cell
 
-    def fold(self, box: Box, op: Fold, inputs: list[_Cell | None], streamed: set[int]) -> list[_Cell | None]:
+    def fold(
+        self, box: Box, op: FoldOp, inputs: list[_ArrayCell | None], streamed: set[int]
+    ) -> list[_ArrayCell | None]:
         """A loop: its states for all of the kernel, its streamed blocks, and the arrays of a turn."""
-        if op.parts is not None or op.extent is not None or op.live is not None:
+        if op.parts is not None or op.bounds is not None or op.is_live is not None:
             raise CatdiagError(f"the loop over {op.axis!r} runs in parts or leaves out blocks: ask before that")
         step, states = inline(op.step).graph, len(box.cod)
-        given: list[_Cell | None] = []
+        given: list[_ArrayCell | None] = []
         for cell, ty in zip(inputs, step.dom.arrays[states:], strict=True):
             if cell is not None and id(cell) in streamed:
                 cell.axes, cell.copies, cell.phase = ty.axes, self.stages, op.axis
             elif cell is not None and cell.phase == END:
                 cell.phase = KERNEL
             given.append(cell)
-        carried: list[_Cell | None] = []
+        carried: list[_ArrayCell | None] = []
         for k, ty in enumerate(step.dom.arrays[:states]):
             name = op.components[k] if k < len(op.components) else f"state {k}"
-            carried.append(_Cell(name, ty.axes, self.named(name, ty, self.arithmetic), REGISTERS, KERNEL))
+            carried.append(_ArrayCell(name, ty.axes, self.named(name, ty, self.arithmetic), REGISTERS, KERNEL))
         self.cells += [c for c in carried if c is not None]
         made = self.walk(step, [*carried, *given], states, op.axis, streamed)
         results = [made[w] for w in step.outputs]
@@ -377,7 +393,7 @@ class _Reader:
 
     # -- work and sizes ---------------------------------------------------------------------------
 
-    def count(self, box: Box, loop: str, cells: list[_Cell | None], free: list[bool]) -> None:
+    def count(self, box: Box, loop: str, cells: list[_ArrayCell | None], free: list[bool]) -> None:
         """The work of a box, by the rules of `catdiag.cost.traffic`, and what its sizes have to be multiples of."""
         space = self.elements(union((*box.dom, *box.cod)))
         kind = max((c.dtype for c in cells if c is not None), key=width_of, default=self.arithmetic)
@@ -388,16 +404,16 @@ class _Reader:
             self.subloops.append(Subloop(name, axis.name, "beside" if axis.name in kept else gone))
         if multiplies(box):
             ahead = all(c is None or c.level == SMEM for c in cells)
-            self.work.append(Work(name, "tensor", kind, space.times(len(box.dom)), loop, ahead))
+            self.work.append(PipelineWork(name, "tensor", kind, space.scaled(len(box.dom)), loop, ahead))
             self.contractions.append((box, kind))
         elif isinstance(box.op, Map):
             if box.op.fn == "div" and not free[1]:
-                self.work.append(Work(name, "exp", kind, self.elements(box.dom[1].axes), loop))
+                self.work.append(PipelineWork(name, "exp", kind, self.elements(box.dom[1].axes), loop))
             pipeline = "exp" if box.op.fn in SPECIAL else "alu"
-            self.work.append(Work(name, pipeline, self.arithmetic, space, loop))
+            self.work.append(PipelineWork(name, pipeline, self.arithmetic, space, loop))
         elif isinstance(box.op, (Reduce, Einsum)):
             times = 1 if isinstance(box.op, Reduce) else len(box.dom) - 1 + contracts(box)
-            self.work.append(Work(name, "alu", self.arithmetic, space.times(times), loop))
+            self.work.append(PipelineWork(name, "alu", self.arithmetic, space.scaled(times), loop))
 
     def _multiples(self, box: Box, kind: str, chip: Hardware) -> list[Multiple]:
         name, kept = array_name(box), {a.name for a in box.cod[0].axes}
@@ -410,7 +426,7 @@ class _Reader:
                 found.append(Multiple(str(size), chip.matrix_columns, f"columns of {name}"))
         return found
 
-    def columns(self, axis: str, chip: Hardware) -> Columns:
+    def columns(self, axis: str, chip: Hardware) -> WarpgroupResources:
         """All that was read."""
         multiples = [
             Multiple(self.rows, chip.matrix_rows, "rows of a matrix instruction"),
@@ -422,19 +438,21 @@ class _Reader:
             last = str(self.size(cell.axes[-1], {}))
             multiples.append(Multiple(last, max(1, chip.row_bytes // width_of(cell.dtype)), f"loads of {cell.name}"))
         for cell in self.out_pipe:
-            for name, symbol in cell.piece.items():
+            for name, symbol in cell.subtile.items():
                 multiples.append(Multiple(symbol, chip.matrix_columns, f"columns of {cell.name}, in pieces of {name}"))
         places = [self._place(c) for c in self.cells]
         if self.pipes:
             for pipe, cells in (("pipe to arithmetic", self.out_pipe), ("pipe to matrix units", self.in_pipe)):
                 made = (self._place(c) for c in cells)
                 places += [replace(p, level=SMEM, copies=1, shared=(), pipe=pipe) for p in made]
-        return Columns(self.rows, axis, tuple(places), tuple(self.work), tuple(multiples), tuple(self.subloops))
+        return WarpgroupResources(
+            self.rows, axis, tuple(places), tuple(self.work), tuple(multiples), tuple(self.subloops)
+        )
 
-    def _place(self, c: _Cell) -> Place:
-        shape = tuple(self.size(a, c.piece) for a in c.axes)
+    def _place(self, c: _ArrayCell) -> OnChipArray:
+        shape = tuple(self.size(a, c.subtile) for a in c.axes)
         own = any(self.rows in s.symbols() for s in shape)
-        return Place(c.name, shape, c.dtype, c.level, GROUP if own else BLOCK, c.copies, c.phase, tuple(c.shared))
+        return OnChipArray(c.name, shape, c.dtype, c.level, GROUP if own else BLOCK, c.copies, c.phase, tuple(c.shared))
 
 
 def _first(graph: Graph) -> list[int]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from catdiag.category.integer_polynomial import ONE, ZERO, Amount
+from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.schedule.kernel_analysis import width
 from catdiag.util.errors import SizeError
 
@@ -21,7 +21,7 @@ KERNEL, END = "", "end"
 
 
 @dataclass(frozen=True)
-class Place:
+class OnChipArray:
     """Room for an array: its shape in local sizes, its type, where it is, whose, and in how many copies.
 
     `phase` is when it is needed: "" for all of the kernel, an axis for the loop over it, "end" outside loops; `shared`
@@ -30,7 +30,7 @@ class Place:
     """
 
     name: str
-    shape: tuple[Amount, ...]
+    shape: tuple[IntPolynomial, ...]
     dtype: str
     level: str
     owner: str
@@ -40,9 +40,9 @@ class Place:
     pipe: str = ""
 
     @property
-    def bytes(self) -> Amount:
+    def bytes(self) -> IntPolynomial:
         """What it takes."""
-        return math.prod(self.shape, start=ONE).times(width_of(self.dtype) * self.copies)
+        return math.prod(self.shape, start=ONE).scaled(width_of(self.dtype) * self.copies)
 
     @property
     def shape_text(self) -> str:
@@ -51,7 +51,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Work:
+class PipelineWork:
     """What a turn of a loop does on one pipeline, for a warpgroup and a block: `operations`.
 
     `pipeline` is "tensor" (with the type of the operands), "exp" or "alu". `ahead` says of products that they need
@@ -61,7 +61,7 @@ class Work:
     name: str
     pipeline: str
     dtype: str
-    operations: Amount
+    operations: IntPolynomial
     loop: str
     ahead: bool = False
 
@@ -76,7 +76,7 @@ class Subloop:
 
     name: str
     axis: str
-    pieces: str
+    subtile_count: str
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,20 @@ class Multiple:
 
     size: str
     of: int
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
-class Columns:
+class WarpgroupResources:
     """A kernel's places, its work by turn of its loops, what sizes have to be multiples of, and what could be split.
 
-    `rows` is the symbol of a warpgroup's rows, `whole` what its axis is called.
+    `rows` is the symbol of a warpgroup's rows, `axis` what their axis is called.
     """
 
     rows: str
     axis: str
-    places: tuple[Place, ...]
-    work: tuple[Work, ...]
+    arrays: tuple[OnChipArray, ...]
+    work: tuple[PipelineWork, ...]
     multiples: tuple[Multiple, ...]
     subloops: tuple[Subloop, ...] = ()
 
@@ -110,14 +110,14 @@ class Columns:
             found[m.size] = math.lcm(found.get(m.size, 1), m.of)
         return found
 
-    def held(self, level: str, owner: str) -> tuple[Amount, ...]:
+    def allocated(self, level: str, owner: str) -> tuple[IntPolynomial, ...]:
         """The bytes of a level that an owner takes: formulas of which the largest counts, one for each phase and each
         array that may be the largest in a pipe."""
-        phases = dict.fromkeys(p.phase for p in self.places if p.phase != KERNEL) or {KERNEL: None}
-        totals: list[Amount] = []
+        phases = dict.fromkeys(p.phase for p in self.arrays if p.phase != KERNEL) or {KERNEL: None}
+        totals: list[IntPolynomial] = []
         for phase in phases:
-            mine = [p for p in self.places if (p.level, p.owner) == (level, owner) and p.phase in (KERNEL, phase)]
-            pipes: dict[str, list[Amount]] = {}
+            mine = [p for p in self.arrays if (p.level, p.owner) == (level, owner) and p.phase in (KERNEL, phase)]
+            pipes: dict[str, list[IntPolynomial]] = {}
             for p in mine:
                 if p.pipe:
                     pipes.setdefault(p.pipe, []).append(p.bytes)
@@ -125,31 +125,31 @@ class Columns:
             totals += [sum(largest, alone) for largest in product(*pipes.values())]
         return tuple(t for k, t in enumerate(totals) if not any(o.dominates(t) for o in totals[:k]))
 
-    def most(self, level: str, owner: str, values: Mapping[str, int]) -> int:
+    def peak_bytes(self, level: str, owner: str, values: Mapping[str, int]) -> int:
         """The bytes of a level that an owner takes, as a number. Raises SizeError for a missing size."""
-        formulas = self.held(level, owner)
+        formulas = self.allocated(level, owner)
         missing = sorted({s for f in formulas for s in f.symbols() if s not in values})
         if missing:
             raise SizeError(f"the size {missing[0]!r} is missing: expected one for each of {', '.join(missing)}")
         return max(int(f.value(values)) for f in formulas)
 
-    def streamed(self) -> Amount:
+    def streamed(self) -> IntPolynomial:
         """The bytes of one block of everything that is streamed, for a thread block."""
-        return sum((math.prod(p.shape, start=ONE).times(width_of(p.dtype)) for p in self.streamed_places()), ZERO)
+        return sum((math.prod(p.shape, start=ONE).scaled(width_of(p.dtype)) for p in self.streamed_arrays()), ZERO)
 
-    def streamed_places(self) -> tuple[Place, ...]:
+    def streamed_arrays(self) -> tuple[OnChipArray, ...]:
         """The places of the blocks that are streamed."""
-        return tuple(p for p in self.places if p.level == SMEM and p.phase not in (KERNEL, END) and not p.pipe)
+        return tuple(p for p in self.arrays if p.level == SMEM and p.phase not in (KERNEL, END) and not p.pipe)
 
     def __str__(self) -> str:
         marks = self.divisors
 
-        def marked(place: Place) -> str:
+        def marked(place: OnChipArray) -> str:
             sizes = (str(s) for s in place.shape)
             return " x ".join(f"{s}^({marks[s]})" if marks.get(s, 1) > 1 else s for s in sizes) or "1"
 
         rows = [("array", "shape", "type", "level", "of a", "copies", "bytes")]
-        for p in self.places:
+        for p in self.arrays:
             also = f" (then {', '.join(p.shared)})" if p.shared else ""
             name = f"{p.pipe}: {p.name}" if p.pipe else p.name
             rows.append((name + also, marked(p), p.dtype, p.level, p.owner, str(p.copies), str(p.bytes)))

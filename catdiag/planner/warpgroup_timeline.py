@@ -10,7 +10,7 @@ time, in the order in which things are ready (of equal ones, the warpgroup that 
 >>> dot = cd.algorithm("q d, x d -> q")(lambda Q, K: cd.sum(cd.exp(cd.einsum("q d, x d -> q x", Q, K)), "x"))
 >>> from catdiag.planner.warpgroup_configuration import configure
 >>> found = configure(dot.stream("x").group("q"), "H100", {"w_q": 128, "s_x": 64, "d": 64})
->>> print(timeline(found, turns=3).busy["exp"] > 0.95)
+>>> print(timeline(found, iterations=3).busy["exp"] > 0.95)
 True
 """
 
@@ -27,11 +27,11 @@ _MARKS = {"ahead": "Q", "arithmetic": "s", "products": "P", "after": "a"}
 
 
 @dataclass(frozen=True)
-class Slot:
+class TimelineSlot:
     """A step of a warpgroup's turn on a pipeline, from `start` to `end` in clocks."""
 
     warpgroup: int
-    turn: int
+    iteration: int
     step: str
     pipeline: str
     start: Fraction
@@ -43,7 +43,7 @@ class Timeline:
     """A schedule of some turns: its slots, the clocks of a turn of all warpgroups once it is steady, and what part of
     the time each pipeline then works."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[TimelineSlot, ...]
     period: Fraction
     busy: Mapping[str, float]
     warpgroups: int
@@ -59,69 +59,79 @@ class Timeline:
                     if (slot.pipeline, slot.warpgroup) == (pipeline, group):
                         first, last = int(slot.start * width / end), max(int(slot.end * width / end), 1)
                         row[first:last] = _MARKS[slot.step] * (last - first)
-                        row[first] = str(slot.turn % 10)
+                        row[first] = str(slot.iteration % 10)
                 lines.append(f"{pipeline:6} {group} {''.join(row)}")
         return "\n".join(lines)
 
 
-def timeline(found: Configuration, turns: int = 8) -> Timeline:
+def timeline(found: Configuration, iterations: int = 8) -> Timeline:
     """The schedule of so many turns of a configuration's warpgroups, 3 at the least.
 
     Raises CatdiagError for fewer turns.
     """
-    if isinstance(turns, bool) or not isinstance(turns, int) or turns < 3:
-        raise CatdiagError(f"turns is {turns!r}: expected a whole number, 3 or more, so that a steady turn can be told")
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 3:
+        raise CatdiagError(
+            f"turns is {iterations!r}: expected a whole number, 3 or more, so that a steady turn can be told"
+        )
     steps = _steps(found)
     free: dict[str, Fraction] = {}
     done: dict[tuple[int, int, str], Fraction] = {}
-    slots: list[Slot] = []
+    slots: list[TimelineSlot] = []
     names = [name for name, _, _ in steps]
     at = [0] * found.warpgroups  # how many steps each warpgroup has behind it, its own order fixed below
-    order = _order(names, turns)
+    order = _order(names, iterations)
     while any(n < len(order) for n in at):
         ready: list[tuple[Fraction, int, int]] = []
         for group, n in enumerate(at):
             if n < len(order):
-                turn, name = order[n]
-                start = max((done[group, *need] for need in _needs(names, turn, name)), default=Fraction(0))
+                iteration, name = order[n]
+                start = max((done[group, *need] for need in _needs(names, iteration, name)), default=Fraction(0))
                 pipeline = steps[names.index(name)][1]
                 ready.append((max(start, free.get(pipeline, Fraction(0))), n, group))
         start, n, group = min(ready)
-        turn, name = order[n]
+        iteration, name = order[n]
         _, pipeline, clocks = steps[names.index(name)]
-        done[group, turn, name] = free[pipeline] = start + clocks
-        slots.append(Slot(group, turn, name, pipeline, start, start + clocks))
+        done[group, iteration, name] = free[pipeline] = start + clocks
+        slots.append(TimelineSlot(group, iteration, name, pipeline, start, start + clocks))
         at[group] += 1
-    ends = [max(done[g, turn, names[-1]] for g in range(found.warpgroups)) for turn in range(turns)]
-    begun = turns // 3
-    period = (ends[turns - 2] - ends[begun]) / (turns - 2 - begun) if turns - 2 > begun else ends[-1] - ends[-2]
+    ends = [max(done[g, iteration, names[-1]] for g in range(found.warpgroups)) for iteration in range(iterations)]
+    begun = iterations // 3
+    period = (
+        (ends[iterations - 2] - ends[begun]) / (iterations - 2 - begun)
+        if iterations - 2 > begun
+        else ends[-1] - ends[-2]
+    )
     busy: dict[str, float] = {}
     for _, pipeline, clocks in steps:
         busy[pipeline] = busy.get(pipeline, 0.0) + float(clocks * found.warpgroups / period)
     return Timeline(tuple(slots), period, busy, found.warpgroups)
 
 
-def _order(names: list[str], turns: int) -> list[tuple[int, str]]:
+def _order(names: list[str], iterations: int) -> list[tuple[int, str]]:
     """A warpgroup's steps in the order in which it asks for them: products ahead come a turn early."""
     found: list[tuple[int, str]] = [(0, "ahead")] if "ahead" in names else []
-    for turn in range(turns):
+    for iteration in range(iterations):
         for name in names:
             if name != "ahead":
-                found.append((turn, name))
-            if name == ("arithmetic" if "arithmetic" in names else names[-1]) and "ahead" in names and turn + 1 < turns:
-                found.append((turn + 1, "ahead"))
+                found.append((iteration, name))
+            if (
+                name == ("arithmetic" if "arithmetic" in names else names[-1])
+                and "ahead" in names
+                and iteration + 1 < iterations
+            ):
+                found.append((iteration + 1, "ahead"))
     return found
 
 
-def _needs(names: list[str], turn: int, name: str) -> list[tuple[int, str]]:
+def _needs(names: list[str], iteration: int, name: str) -> list[tuple[int, str]]:
     """What has to be done before a step: those before it in its turn, and its own in the turn before; products ahead
     wait for what reads the last ones."""
     before = names[: names.index(name)]
-    found = [(turn, before[-1])] if before else []
-    if turn:
-        found.append((turn - 1, name))
+    found = [(iteration, before[-1])] if before else []
+    if iteration:
+        found.append((iteration - 1, name))
         if name == "ahead" and "arithmetic" in names:
-            found.append((turn - 1, "arithmetic"))
+            found.append((iteration - 1, "arithmetic"))
     return found
 
 
@@ -129,10 +139,10 @@ def _steps(found: Configuration) -> list[tuple[str, str, Fraction]]:
     """The steps of a warpgroup's turn in order: name, pipeline, clocks of an SM for all of its rows."""
     rate = {c.pipeline: c.per_clock for c in found.clocks if c.pipeline != "tensor"}
     rows = found.values[found.columns.rows]
-    turn = [work for work in found.columns.work if work.loop]
-    last = max((k for k, w in enumerate(turn) if w.pipeline == "tensor" and not w.ahead), default=len(turn))
+    iteration = [work for work in found.columns.work if work.loop]
+    last = max((k for k, w in enumerate(iteration) if w.pipeline == "tensor" and not w.ahead), default=len(iteration))
     early, late = dict.fromkeys(rate, Fraction(0)), dict.fromkeys(rate, Fraction(0))
-    for k, work in enumerate(turn):
+    for k, work in enumerate(iteration):
         if work.pipeline != "tensor":
             clocks = Fraction(work.operations.value(found.values), rate[work.pipeline])
             (early if k < last else late)[work.pipeline] += clocks

@@ -120,7 +120,7 @@ def certify(
 
     With `further`, more is tried than normal forms, which takes long where the statement is false. With a certificate
     of `earlier`, what proves the loops of that one is tried first.
-    Raises `find.Open` if no certificate is found, SoundnessError if what was proved is false on an input.
+    Raises `find.OpenGoal` if no certificate is found, SoundnessError if what was proved is false on an input.
     """
     from catdiag.prover.proof_search import find
     from catdiag.prover.witness_search import examined
@@ -150,10 +150,10 @@ def certify_equation(
     """`certify` for two diagrams, which may have uninterpreted boxes: the equation is cut at these (`prove.cut`).
 
     `through` pairs arrays of the two sides, by their wires in the inlined forms, at which it is cut as well.
-    Raises `find.Open` where no proof is found, TypeMismatch for different types.
+    Raises `find.OpenGoal` where no proof is found, TypeMismatch for different types.
     """
-    from catdiag.prover.congruence import Apart, Cutter, has_generators
-    from catdiag.prover.proof_search import Open
+    from catdiag.prover.congruence import Cutter, NotCongruent, has_generators
+    from catdiag.prover.proof_search import OpenGoal
 
     if not through and not has_generators(f) and not has_generators(g):
         return certify(ask, statement_of(f, g, assume), further, earlier)
@@ -161,14 +161,14 @@ def certify_equation(
     def equal(a: Diagram, b: Diagram) -> bool:
         try:
             certify(ask, statement_of(a, b, assume))
-        except (Open, KernelError):
+        except (OpenGoal, KernelError):
             return False
         return True
 
     try:
         cut = Cutter(f, g, equal).find(through)
-    except Apart as error:
-        raise Open(str(error)) from error
+    except NotCongruent as error:
+        raise OpenGoal(str(error)) from error
     return replace(certify(ask, statement_of(cut.left, cut.right, assume)), taken=cut.taken)
 
 
@@ -289,7 +289,7 @@ def decide(
     With `prover`, the theorem that it gives, the statement (if there is one) being what refutes it.
     """
     from catdiag.prover import assumptions
-    from catdiag.prover.proof_search import Open
+    from catdiag.prover.proof_search import OpenGoal
     from catdiag.prover.refute.counterexample_search import refute
 
     if statement:
@@ -304,7 +304,7 @@ def decide(
         large, where = False, tuple[Term, ...]()
         try:
             return attempt()
-        except Open as error:
+        except OpenGoal as error:
             goal, large, where = error.goal, error.large, (error.condition,)
         except KernelError as error:
             goal = str(error)

@@ -56,7 +56,7 @@ def holds(c: Assumption, sizes: Mapping[str, int]) -> bool:
     return a < b if c[0] == "lt" else a <= b if c[0] == "le" else a == b
 
 
-def _turns(c: Assumption, name: str, sizes: Mapping[str, int]) -> set[int]:
+def _boundary_values(c: Assumption, name: str, sizes: Mapping[str, int]) -> set[int]:
     """Values of one symbol near which an assumption begins or ceases to hold, the other symbols being given."""
 
     def gap(v: int) -> int:
@@ -85,8 +85,8 @@ def meeting(
     own: dict[str, list[int]] = {}
     for s in symbols:
         alone = [c for c in assume if symbols_of(c) == {s}]
-        found = {*_SMALL, *hints, *(v for c in alone for v in _turns(c, s, {}))}
-        top = max((v for c in alone for v in _turns(c, s, {})), default=0)
+        found = {*_SMALL, *hints, *(v for c in alone for v in _boundary_values(c, s, {}))}
+        top = max((v for c in alone for v in _boundary_values(c, s, {})), default=0)
         found |= {top + 1, top + 2} if top >= max(_SMALL) else set()
         own[s] = sorted(v for v in found if v >= least and all(holds(c, {s: v}) for c in alone))
     joint = [c for c in assume if len(symbols_of(c)) > 1]
@@ -137,7 +137,7 @@ def _together(
         # The symbol that is determined, where there is one, goes first.
         last = {s: [c for c in joint if symbols_of(c) - set(sizes) == {s}] for s in left}
         chosen = min(left, key=lambda s: (not any(c[0] == "eq" for c in last[s]), -len(last[s]), order.index(s)))
-        turns = {v for c in last[chosen] for v in _turns(c, chosen, sizes)}
+        turns = {v for c in last[chosen] for v in _boundary_values(c, chosen, sizes)}
         alone = own.get(chosen, ())
         for v in sorted({*alone, *(t for t in turns if t >= least)}):
             work[0] += 1
@@ -171,7 +171,7 @@ def check(ask: Ask, symbols: Sequence[str], assume: Sequence[Assumption], texts:
 
     places = sorted(texts)
     if not meeting(symbols, assume, count=1) and impossible(places):
-        blame = _least(places, impossible)
+        blame = _minimal(places, impossible)
         names = sorted(set().union(*(symbols_of(assume[k]) for k in blame)))
         raise AssumptionError(
             f"no sizes meet the assumption{'s' if len(blame) > 1 else ''} {_list([texts[k] for k in blame])}: there is "
@@ -185,13 +185,13 @@ def check(ask: Ask, symbols: Sequence[str], assume: Sequence[Assumption], texts:
             continue
         large: list[Assumption] = [["le", 2, s]]
         if impossible(places, large):
-            blame = _least(places, lambda parts, large=large: impossible(parts, large))  # type: ignore[misc]
+            blame = _minimal(places, lambda parts, large=large: impossible(parts, large))  # type: ignore[misc]
             named = _list([texts[k] for k in blame])
             verb = f"s {named} leave" if len(blame) > 1 else f" {named} leaves"
             raise AssumptionError(f"the assumption{verb} size {s} only 0 or 1: if that is meant, assume '{s} == 1'")
 
 
-def _least(places: Sequence[int], impossible: Callable[[Sequence[int]], bool]) -> list[int]:
+def _minimal(places: Sequence[int], impossible: Callable[[Sequence[int]], bool]) -> list[int]:
     """Assumptions of which none can be left out."""
     kept = list(places)
     for k in places:

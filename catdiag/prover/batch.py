@@ -73,11 +73,11 @@ def prove_all(
         require(listed, "a pair", pair, "two diagrams, or two diagrams and a list of assumptions")
     require(given is not None, "pairs", pairs, "pairs of diagrams, such as [(f, g)]")
     goals = [_Goal(*pair) for pair in given or ()]
-    away = [goal for goal in goals if executor is not None and not goal.cut]
+    away = [goal for goal in goals if executor is not None and not goal.by_congruence]
     with Z3() as ask, closing(each(attempt, [g.task(limit) for g in away], executor=executor)) as coming:
         outcomes = []
         for done, goal in enumerate(goals, 1):
-            found = Failed((), "kept here") if executor is None or goal.cut else next(coming)
+            found = Failed((), "kept here") if executor is None or goal.by_congruence else next(coming)
             # What a worker did not come to is no answer: the search is made here instead.
             outcomes.append(goal.here(ask, limit) if isinstance(found, Failed) else goal.believed(ask, found, limit))
             if progress is not None:
@@ -92,8 +92,8 @@ class _Goal:
         f, g = given_sides(f, g, assume)
         self.f, self.g, self.assume, self.title = f, g, assume, title_of(f, g)
         # Where uninterpreted boxes are cut is found while the proof is: there is no statement before.
-        self.cut = has_generators(f) or has_generators(g)
-        self.statement = {} if self.cut else statement_of(f, g, assume)
+        self.by_congruence = has_generators(f) or has_generators(g)
+        self.statement = {} if self.by_congruence else statement_of(f, g, assume)
 
     def task(self, limit: float | None) -> tuple[Any, ...]:
         """What a worker is given."""

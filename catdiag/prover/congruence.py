@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.ops import (
     Box,
     Const,
@@ -47,7 +47,7 @@ class CutEquation:
     taken: tuple[str, ...]
 
 
-class Apart(Exception):
+class NotCongruent(Exception):
     """An uninterpreted box of the right side that is given what none of the left side is given."""
 
 
@@ -88,8 +88,8 @@ class _Class:
     first: tuple[int, ...]
     others: list[tuple[bool, tuple[int, ...]]] = field(default_factory=list)  # whether on the right, and the wires
     generator: bool = True
-    made: Any = None  # how an array that is cut through is computed on the left side
-    alike: bool = False  # it is left out, since it is computed in the same way on the right side
+    computed: Any = None  # how an array that is cut through is computed on the left side
+    congruent: bool = False  # it is left out, since it is computed in the same way on the right side
 
 
 LARGE = 2000
@@ -122,7 +122,7 @@ class Cutter:
         self.fresh: list[tuple[str, ArrayType]] = []
         self.names = set(f.input_names)
         self.tried: dict[str, int] = {}
-        self.cut: dict[int, int] = {}  # wires that are read from a new input, and its number among these
+        self.cut_wires: dict[int, int] = {}  # wires that are read from a new input, and its number among these
         self.classes: list[_Class] = []
 
     def on_right(self, wire: int) -> int:
@@ -152,7 +152,7 @@ class Cutter:
             if isinstance(node.box.op, Generic):
                 found = self._class_of(node, read, value, of_wire.get(twins.get(outs[0], -1)) if outs else None, place)
                 for port, w in enumerate(outs):
-                    self.cut[w] = found.inputs[port]
+                    self.cut_wires[w] = found.inputs[port]
                     of_wire[w] = found
                     value.append(number.setdefault(("new", found.inputs[port]), len(number)))
                 continue
@@ -162,13 +162,13 @@ class Cutter:
                 if place < self.seam and w in cut_left:
                     ty = _either(self.types[w], self.types[cut_left[w]])
                     met = self._new(node.box, (w,), [ty], generator=False)
-                    of_wire[w], met.made = met, made
-                elif met is not None and large and met.made == made:
-                    met.alike = True
+                    of_wire[w], met.computed = met, made
+                elif met is not None and large and met.computed == made:
+                    met.congruent = True
                 elif met is not None:
                     met.others.append((True, (w,)))
                 if met is not None:
-                    self.cut[w] = met.inputs[0]
+                    self.cut_wires[w] = met.inputs[0]
                     value.append(number.setdefault(("new", met.inputs[0]), len(number)))
                 else:
                     value.append(number.setdefault(made, len(number)))
@@ -215,7 +215,7 @@ class Cutter:
             found = next((c for c in alike if self._same(c.first, node.inputs)), None)
         if found is None:
             if right:
-                raise Apart(f"{node.box.name} of the right side is given what none of the left side is given")
+                raise NotCongruent(f"{node.box.name} of the right side is given what none of the left side is given")
             return self._new(node.box, node.inputs, list(node.box.cod), generator=True)
         found.others.append((right, node.inputs))
         return found
@@ -235,7 +235,7 @@ class Cutter:
         count = len(dom)
 
         def at(w: int) -> int:
-            return inputs + self.cut[w] if w in self.cut else names[w]
+            return inputs + self.cut_wires[w] if w in self.cut_wires else names[w]
 
         for place, node in enumerate(self.nodes):
             if isinstance(node.box.op, Generic):
@@ -245,7 +245,7 @@ class Cutter:
                 names[w] = count
                 count += 1
         own = [names[w] if k < len(raw) and raw[k] else at(w) for k, w in enumerate(outputs)]
-        graph = live(Graph(dom, tuple(nodes), tuple(own)))
+        graph = reachable(Graph(dom, tuple(nodes), tuple(own)))
         return of_graph(graph, None, (*self.f.input_names, *(name for name, _ in self.fresh)), like.title)
 
     def _equation(self) -> CutEquation:
@@ -253,7 +253,7 @@ class Cutter:
         raw = [False] * len(lefts)
         taken = []
         for c in self.classes:
-            if c.alike and not c.others:
+            if c.congruent and not c.others:
                 continue
             if not any(right for right, _ in c.others):
                 c.others.append((True, c.first))
@@ -391,7 +391,7 @@ def _stand_in(
     places = [put(index_box(a)) for a in ty.axes if a.name not in known]
     # A function of nothing is one of a constant.
     args = [*args, *places] or [one]
-    made = put(map_box(f"apply:{name}{_said(ty.element, summing, places)}", [types[w] for w in args]), *args)
+    made = put(map_box(f"apply:{name}{_stand_in_text(ty.element, summing, places)}", [types[w] for w in args]), *args)
     if ty.element == "bool":
         none = constant(0)
         made = put(map_box("lt", [types[none], types[made]]), none, made)
@@ -404,7 +404,7 @@ def _stand_in(
     return made
 
 
-def _said(element: str, summing: bool, places: Sequence[int]) -> str:
+def _stand_in_text(element: str, summing: bool, places: Sequence[int]) -> str:
     """How a box is made of the function that stands for it, in words after its name; nothing where it is that one."""
     of = ["sums of what it reads with weights 1, 2, …"] * summing + ["positions"] * bool(places)
     made = {"bool": " true where positive,", "int": " rounded down,"}.get(element, "")

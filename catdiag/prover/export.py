@@ -14,9 +14,9 @@ from catdiag.category.ops import (
     Box,
     Const,
     Einsum,
-    Fold,
+    FoldOp,
     Generic,
-    Group,
+    GroupOp,
     Index,
     Map,
     Reduce,
@@ -192,12 +192,19 @@ def _node(box: Box, args: list[int]) -> dict[str, Any]:
             return {"op": "size", "size": size_data(size)}
         case Const(value):
             return {"op": "const", "value": "-inf" if value is None else str(value)}
-        case Fold(axis, block, unit, step, merge, state):
-            bodies = {"unit": unit, "step": step, "merge": merge, "state": state, "extent": op.extent, "live": op.live}
+        case FoldOp(axis, block, unit, step, merge, state):
+            bodies = {
+                "unit": unit,
+                "step": step,
+                "merge": merge,
+                "state": state,
+                "extent": op.bounds,
+                "live": op.is_live,
+            }
             return {"op": "fold", "axis": identifier(axis), "block": identifier(block), "args": args} | {
                 name: program(body) for name, body in bodies.items() if body is not None
             }
-        case Group(tiles, body):
+        case GroupOp(tiles, body):
             return {
                 "op": "group",
                 "tiles": [[identifier(name) for name in t] for t in tiles],

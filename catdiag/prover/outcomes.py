@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from catdiag.kernel.checker import CheckedTheorem as Checked
 from catdiag.kernel.checker import Checker
-from catdiag.kernel.checker import Theorem as Checked
 from catdiag.kernel.terms import KernelError
 from catdiag.solvers.child_process import SolverInterrupted, checking
 from catdiag.solvers.z3 import Z3

@@ -37,13 +37,13 @@ from catdiag.kernel.terms import (
 )
 from catdiag.prover import proof_cache
 from catdiag.prover.lemmas.linear_arithmetic import combination
-from catdiag.prover.lemmas.max_attained import attained
-from catdiag.prover.normal_form.normalize import Normaliser, Work
-from catdiag.prover.normal_form.opaque_ite import Decided, Kept, parts_of, shapes
+from catdiag.prover.lemmas.max_attained import prove_attained
+from catdiag.prover.normal_form.normalize import Normalizer, WorkBudget
+from catdiag.prover.normal_form.opaque_ite import DecidedIteNormalizer, OpaqueIteNormalizer, parts_of, shapes
 from catdiag.prover.term_equality import Meeting
 
 
-class Open(Exception):
+class OpenGoal(Exception):
     """A goal that the search could not close. `.goal` is it as text; `.condition` is it in normal form.
 
     `.large` where it was not searched to the end, for being too large.
@@ -78,8 +78,8 @@ class Finder(Checker):
         self._splits = 0
         # Whether normal forms that keep cases are all that is tried where there are any; whether there were.
         self.brief, self.met_cases = brief, False
-        self.work = Work()
-        self.further = Work(_FURTHER) if further else None
+        self.work = WorkBudget()
+        self.further = WorkBudget(_FURTHER) if further else None
 
     def fold_proof(self) -> Json:
         """A new record for the next fold."""
@@ -114,20 +114,20 @@ class Finder(Checker):
         if _plain(ctx, condition):
             return
         record = _record(proof)
-        if self._as_before(ctx, condition, record) or self._turns(ctx, condition, record):
+        if self._as_before(ctx, condition, record) or self._split_on_maxima(ctx, condition, record):
             return
-        goal = Open(show(condition), condition)
+        goal = OpenGoal(show(condition), condition)
         known: dict[Term, Term] = {}
         distinctions = [shapes(a, known) for a in condition.args]
         if any(distinctions):
             self.met_cases = True
-            kept = self._by_kept_cases(ctx, condition, record, frozenset(set.intersection(*distinctions)))
+            kept = self._by_opaque_cases(ctx, condition, record, frozenset(set.intersection(*distinctions)))
             if kept == TRUE:
                 return
             if self.brief:
                 self._by_size(ctx, condition, record, goal, kept)
                 return
-        search = Normaliser(self.work)
+        search = Normalizer(self.work)
         try:
             found = self._condition(ctx, condition, search)
             if found.op == "eq" and not _plain(ctx, found):
@@ -136,7 +136,7 @@ class Finder(Checker):
             if _plain(ctx, found):
                 record["steps"] = search.steps
                 return
-            goal = Open(show(found), found)
+            goal = OpenGoal(show(found), found)
             sum_ = combination(ctx, found) if found.op in ("lt", "le") else None
             if sum_ is not None:
                 record["steps"] = [*search.steps, ["decide", [], sum_]]
@@ -149,9 +149,9 @@ class Finder(Checker):
                 record["steps"] = search.steps
                 return
         except TooLarge as error:
-            raise Open(f"the goal is too large: {error}", large=True) from error
+            raise OpenGoal(f"the goal is too large: {error}", large=True) from error
         except RecursionError as error:
-            raise Open("the goal is too deep", large=True) from error
+            raise OpenGoal("the goal is too deep", large=True) from error
         except KernelError:
             pass
         if self._undecided_size(ctx, condition, condition) is not None:
@@ -176,11 +176,13 @@ class Finder(Checker):
         record.update(json.loads(json.dumps(hint)))
         return True
 
-    def _by_kept_cases(self, ctx: Context, condition: Term, record: dict[str, Any], untouched: frozenset[Term]) -> Term:
+    def _by_opaque_cases(
+        self, ctx: Context, condition: Term, record: dict[str, Any], untouched: frozenset[Term]
+    ) -> Term:
         """A condition in normal forms that keep cases, and its proof if it is found to hold by them."""
         found = condition
         there = frozenset(t for t in parts_of(condition.args[-1]) if t.op == "big" and not t.loose)
-        for search in (Kept(self.work, untouched), Decided(self.work, untouched, there)):
+        for search in (OpaqueIteNormalizer(self.work, untouched), DecidedIteNormalizer(self.work, untouched, there)):
             try:
                 found = self._condition(ctx, condition, search)
                 done = _plain(ctx, found)
@@ -191,19 +193,19 @@ class Finder(Checker):
                 continue
         return found
 
-    def _turns(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
+    def _split_on_maxima(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
         """Distinguishes which of two maxima is larger, where cases turn on it.
 
         What depends on that is smaller in each case than in all together, so that it comes before all else.
         """
-        pair = _turning(equation) if self._splits < _SPLITS else None
+        pair = _compared_maxima(equation) if self._splits < _SPLITS else None
         if pair is None:
             return False
         if self._undecided_size(ctx, equation, equation) is not None:
-            self._by_size(ctx, equation, record, Open(show(equation), equation), equation)
+            self._by_size(ctx, equation, record, OpenGoal(show(equation), equation), equation)
             return True
         known = [f.condition for f in ctx.facts]
-        first, second = (Normaliser(self.work).normal(ctx, t) for t in pair)
+        first, second = (Normalizer(self.work).normal(ctx, t) for t in pair)
         for c in (fn("eq", first, second), fn("lt", first, second)):
             if c in known or first.op != "big" or second.op != "big" or first == second:
                 return False
@@ -212,14 +214,14 @@ class Finder(Checker):
                 return True
         return False
 
-    def _attains(self, ctx: Context, condition: Term, record: dict[str, Any], goal: Open) -> bool:
+    def _attains(self, ctx: Context, condition: Term, record: dict[str, Any], goal: OpenGoal) -> bool:
         """Whether one side of an equation is a maximum, of which a term is found to reach the other side."""
 
         def normal(inner: Context) -> tuple[Term, list[list[Any]]]:
-            search = Normaliser(self.work)
+            search = Normalizer(self.work)
             return self._condition(inner, condition, search), search.steps
 
-        found = attained(ctx, goal.condition, normal)
+        found = prove_attained(ctx, goal.condition, normal)
         record.update(found or {})
         return found is not None
 
@@ -245,7 +247,7 @@ class Finder(Checker):
         except KernelError:
             return False
 
-    def _by_condition(self, ctx: Context, equation: Term, record: dict[str, Any], goal: Open) -> None:
+    def _by_condition(self, ctx: Context, equation: Term, record: dict[str, Any], goal: OpenGoal) -> None:
         """Distinguishes whether a condition of the goal holds. Raises the goal where there is none, or too many."""
         found = list(_conditions(ctx, goal.condition)) if self._splits < _SPLITS else []
         # What is larger tells more than whether both are equal.
@@ -263,7 +265,7 @@ class Finder(Checker):
         finally:
             self._splits -= 1
 
-    def _by_size(self, ctx: Context, condition: Term, record: dict[str, Any], goal: Open, found: Term) -> None:
+    def _by_size(self, ctx: Context, condition: Term, record: dict[str, Any], goal: OpenGoal, found: Term) -> None:
         """Distinguishes whether a size is 0. Raises the goal where that is known of all of them.
 
         The size is that of a maximum over nothing but −∞ in what the condition was found to be, if there is one.
@@ -305,20 +307,20 @@ class Finder(Checker):
             self.brief = brief
         if brief and self.met_cases:
             # What is not met would be a condition of the theorem, so that all is tried first.
-            raise Open(str(owed))
+            raise OpenGoal(str(owed))
         return False
 
     def _discharged(self, ctx: Context, condition: Term, record: dict[str, Any], demands: Sequence[Obligation]) -> bool:
         try:
             self.holds(ctx, condition, record)
             return True
-        except (Open, KernelError):
+        except (OpenGoal, KernelError):
             record.clear()
         for k, demand in enumerate(demands):
             trial: dict[str, Any] = {"as": str(k)}
             try:
                 self.same_as(ctx, condition, demand, trial)
-            except (Open, KernelError):
+            except (OpenGoal, KernelError):
                 continue
             record.update(trial)
             return True
@@ -342,20 +344,20 @@ class Finder(Checker):
         inner: dict[str, Any] = {}
         try:
             self.holds(ctx, fn("eq", sought[1], product), inner)
-        except (Open, KernelError):
+        except (OpenGoal, KernelError):
             return False
         record["steps"] = [["equal", sought[0], term_data(product), inner]]
         return True
 
     @staticmethod
-    def _whole(ctx: Context, condition: Term, search: Normaliser) -> Term:
+    def _normal_condition(ctx: Context, condition: Term, search: Normalizer) -> Term:
         """A condition in normal form, what it denies as a whole."""
         if condition.op == "not":
             return fn("not", search.normal(ctx, condition.args[0], (0,)))
         return search.normal(ctx, condition)
 
     @staticmethod
-    def _condition(ctx: Context, condition: Term, search: Normaliser) -> Term:
+    def _condition(ctx: Context, condition: Term, search: Normalizer) -> Term:
         """A condition with the terms it compares in normal form."""
         if condition.op not in ("real", "lt", "le", "eq", "not"):
             return condition
@@ -377,11 +379,11 @@ class Finder(Checker):
             if self.brief and any(t.op == "ite" for t in parts_of(owed.condition)):
                 self.met_cases = True
                 continue
-            search = Normaliser(self.work)
+            search = Normalizer(self.work)
             try:
                 # The fact may not be used on itself: it would turn into `1 ≠ 0` and be lost.
                 bare = owed.context(Context(self.ask, {}, facts[: len(facts) - len(defined)], names))
-                condition = (self._condition if _of_signs(owed.condition) else self._whole)(
+                condition = (self._condition if _of_signs(owed.condition) else self._normal_condition)(
                     bare, owed.condition, search
                 )
             except (KernelError, RecursionError):
@@ -430,7 +432,7 @@ _SPLITS = 4
 """How deep case distinctions on conditions may be nested."""
 
 
-def _turning(equation: Term) -> tuple[Term, Term] | None:
+def _compared_maxima(equation: Term) -> tuple[Term, Term] | None:
     """Two reductions, where a case of an equation asks whether one of them is their maximum."""
     stack = list(equation.args) if equation.op == "eq" else []
     while stack:
@@ -496,7 +498,7 @@ def find(ask: Ask, statement: Mapping[str, Any], further: bool = False, earlier:
         certificate = {"format": FORMAT, "version": VERSION, "statement": statement, "proof": proof}
         try:
             finder.check(certificate)
-        except (Open, KernelError):
+        except (OpenGoal, KernelError):
             if brief and finder.met_cases:
                 continue
             raise

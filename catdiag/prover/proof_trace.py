@@ -14,7 +14,7 @@ Path = tuple[int, ...]
 Change = Callable[[Context, Term, Path], Term]
 
 
-class Work:
+class WorkBudget:
     """How much may still be rewritten, in parts of terms: a count, so that the limit does not depend on the machine.
 
     `known` are the normal forms found so far: of a term in a context, in a mode, with the steps to it.
@@ -31,12 +31,12 @@ class Work:
             raise TooLarge("the normal form takes too much work")
 
 
-class Trace:
+class ProofTrace:
     """Rules applied at places of a term, in `.steps`; `work` bounds what this and others that share it do."""
 
-    def __init__(self, work: Work | None = None) -> None:
+    def __init__(self, work: WorkBudget | None = None) -> None:
         self.steps: list[list[Any]] = []
-        self.work = work or Work()
+        self.work = work or WorkBudget()
 
     def step(self, ctx: Context, t: Term, path: Path, rule: str, *args: Any) -> Term:
         """One kernel rule at the subterm t, recorded if it changes it."""

@@ -20,8 +20,8 @@ from catdiag.kernel.context import Context, arithmetic, fresh, negate
 from catdiag.kernel.polynomial import Monomial, Poly, TooLarge, term_of_monomial, to_poly, vanishes
 from catdiag.kernel.rewrite_rules import apply
 from catdiag.kernel.terms import LOGICAL, ZERO, KernelError, Term, add, fn, idx, mul, num, open_body, sub, term_data
-from catdiag.prover.normal_form.normalize import Normaliser
-from catdiag.prover.proof_trace import Work
+from catdiag.prover.normal_form.normalize import Normalizer
+from catdiag.prover.proof_trace import WorkBudget
 
 Step = list[Any]
 
@@ -31,7 +31,7 @@ _PAIRS = 24
 _PARTS = {"inv", "log", "sqrt", "exp", "apply", "big", "max", "ite", "lt", "le", "eq", "not", "and", "or"}
 
 
-class Side:
+class TermSide:
     """One of two terms that are to meet: what it is by now, and the steps that led there."""
 
     def __init__(self, ctx: Context, t: Term) -> None:
@@ -47,9 +47,9 @@ class Side:
         self.term = apply(self.ctx, self.term, rule, path, args)
         self.steps.append([rule, list(path), *args])
 
-    def normalise(self, work: Work, cases: bool = False) -> None:
+    def normalize(self, work: WorkBudget, cases: bool = False) -> None:
         """Goes on to the normal form."""
-        search = Normaliser(work, cases)
+        search = Normalizer(work, cases)
         self.term = search.with_equations(self.ctx, search.normal(self.ctx, self.term), ())
         self.steps += search.steps
 
@@ -57,8 +57,8 @@ class Side:
 class Meeting:
     """A search for steps that lead two terms to one, within a bound on the work."""
 
-    def __init__(self, work: Work | None = None) -> None:
-        self.work = work or Work(100_000)
+    def __init__(self, work: WorkBudget | None = None) -> None:
+        self.work = work or WorkBudget(100_000)
 
     def meet(
         self, ctx: Context, left: Term, right: Term, depth: int = _DEPTH, splits: int = _SPLITS
@@ -68,12 +68,12 @@ class Meeting:
             return [], []
         if arithmetic(left) and arithmetic(right):
             return self._one_position(ctx, left, right)
-        x, y = Side(ctx, left), Side(ctx, right)
+        x, y = TermSide(ctx, left), TermSide(ctx, right)
         if depth > 0 and left.op == right.op == "big" and self._parts_meet(x, y, [], [], depth, splits):
             return x.steps, y.steps
         for cases in (False, True):
-            x.normalise(self.work, cases)
-            y.normalise(self.work, cases)
+            x.normalize(self.work, cases)
+            y.normalize(self.work, cases)
             if self._one(x, y) or (depth > 0 and self._congruent(x, y, depth, splits)):
                 return x.steps, y.steps
             if not any(_mentions(s.term, "max") or _mentions(s.term, "sqrt") for s in (x, y)):
@@ -94,7 +94,7 @@ class Meeting:
         return ([["same", [], term_data(right), [[term_data(equal), term_data(num(1))]]]], []) if known else None
 
     @staticmethod
-    def _one(x: Side, y: Side) -> bool:
+    def _one(x: TermSide, y: TermSide) -> bool:
         """Whether both are one, or become one by the step `same`."""
         if x.term == y.term:
             return True
@@ -110,18 +110,18 @@ class Meeting:
 
     # -- congruence -----------------------------------------------------------------------------------
 
-    def _congruent(self, x: Side, y: Side, depth: int, splits: int) -> bool:
+    def _congruent(self, x: TermSide, y: TermSide, depth: int, splits: int) -> bool:
         """Whether they become one by making parts meet that differ and begin alike."""
         for _ in range(_PAIRS):
             if not self._some_pair_meets(x, y, depth, splits):
                 return False
-            x.normalise(self.work)
-            y.normalise(self.work)
+            x.normalize(self.work)
+            y.normalize(self.work)
             if self._one(x, y):
                 return True
         return False
 
-    def _some_pair_meets(self, x: Side, y: Side, depth: int, splits: int) -> bool:
+    def _some_pair_meets(self, x: TermSide, y: TermSide, depth: int, splits: int) -> bool:
         floors = any(_mentions(s.term, "div") for s in (x, y))
         ours, theirs = dict(_atoms(x.term, floors)), dict(_atoms(y.term, floors))
         mine = [t for t in ours if t not in theirs]
@@ -131,7 +131,7 @@ class Meeting:
         for s in mine:
             for t in others:
                 if (s.op, s.data, len(s.args)) == (t.op, t.data, len(t.args)):
-                    u, v = Side(x.ctx, s), Side(y.ctx, t)
+                    u, v = TermSide(x.ctx, s), TermSide(y.ctx, t)
                     if self._parts_meet(u, v, [], [], depth, splits) and u.term == v.term:
                         for path in _places(x.term, s):
                             x.take(u.steps, path)
@@ -140,7 +140,9 @@ class Meeting:
                         return True
         return False
 
-    def _parts_meet(self, x: Side, y: Side, at: Sequence[int], on: Sequence[int], depth: int, splits: int) -> bool:
+    def _parts_meet(
+        self, x: TermSide, y: TermSide, at: Sequence[int], on: Sequence[int], depth: int, splits: int
+    ) -> bool:
         """Whether two terms with one operation become one by making their arguments meet, one by one."""
         s, t = x.term, y.term
         if (s.op, s.data, len(s.args)) != (t.op, t.data, len(t.args)):
@@ -167,7 +169,7 @@ class Meeting:
 
     # -- cases ----------------------------------------------------------------------------------------
 
-    def _split(self, x: Side, y: Side, condition: Term, depth: int, splits: int) -> bool:
+    def _split(self, x: TermSide, y: TermSide, condition: Term, depth: int, splits: int) -> bool:
         found = []
         for c in (condition, negate(condition)):
             steps = self.meet(x.ctx.with_condition(c), x.term, y.term, depth, splits - 1)
@@ -184,7 +186,7 @@ class Meeting:
 
     # -- sums -----------------------------------------------------------------------------------------
 
-    def _summed(self, x: Side, y: Side, depth: int, splits: int) -> bool:
+    def _summed(self, x: TermSide, y: TermSide, depth: int, splits: int) -> bool:
         """Whether the difference is one sum over a range, of terms that are zero."""
         try:
             p = to_poly(sub(x.term, y.term), x.ctx)
@@ -197,7 +199,7 @@ class Meeting:
             parts = _with_sum_last(p, n)
             if parts is None or len(parts) < 2:
                 continue
-            trial = Side(x.ctx, x.term)
+            trial = TermSide(x.ctx, x.term)
             trial.do("same", [], term_data(add(y.term, add(*parts))))
             for k, part in enumerate(parts):
                 if part.op == "mul":

@@ -15,13 +15,13 @@ from catdiag.kernel.terms import Term, leaves
 from catdiag.kernel.witness import met, satisfied
 from catdiag.prover.assumptions import holds, meeting
 from catdiag.prover.refute.counterexample_data import NotACounterexample
-from catdiag.prover.refute.counterexample_search import Search
+from catdiag.prover.refute.counterexample_search import CounterexampleSearch
 from catdiag.prover.refute.program_comparison import MOST_CELLS, nested
 from catdiag.prover.refute.validate import replay
 
 if TYPE_CHECKING:
     from catdiag.kernel.definedness import Obligation
-    from catdiag.prover.refute.candidate_inputs import Point
+    from catdiag.prover.refute.candidate_inputs import TrialPoint
     from catdiag.prover.refute.counterexample_data import Counterexample
 
 _COUNT = 16
@@ -46,7 +46,7 @@ def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> 
     """
     if sum(len(statement[side]["nodes"]) for side in ("left", "right")) > _NODES:
         return None
-    search = Search(statement, _TRIES, _OPERATIONS, 1, ())
+    search = CounterexampleSearch(statement, _TRIES, _OPERATIONS, 1, ())
     found = search.examine(_shapes(search, hypotheses), _COUNT)
     meeting_all = (w for w in (as_data(p, search) for p in found.points) if met(hypotheses, search.declared, w))
     witness = next(meeting_all, None)
@@ -62,7 +62,7 @@ def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> 
     return witness
 
 
-def _shapes(search: Search, hypotheses: Sequence[Obligation]) -> list[dict[str, int]]:
+def _shapes(search: CounterexampleSearch, hypotheses: Sequence[Obligation]) -> list[dict[str, int]]:
     """The smallest sizes that are all at least 2; where there are none, those of which the most are.
 
     Where they do not meet what is taken for granted of sizes and positions, larger ones that do.
@@ -97,7 +97,7 @@ def _grown(sizes: dict[str, int], of_sizes: Sequence[Obligation]) -> dict[str, i
     return sizes
 
 
-def as_data(point: Point, search: Search) -> dict[str, Any]:
+def as_data(point: TrialPoint, search: CounterexampleSearch) -> dict[str, Any]:
     """An input as plain data: rationals and −∞ as text."""
 
     def plain(x: Any) -> Any:

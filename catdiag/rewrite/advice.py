@@ -28,7 +28,7 @@ def advice(derivation: Derivation, found: Stability) -> tuple[str, ...]:
     """
     left_out = (
         *lost_maxima(derivation.dropped),
-        *(str(step.held) for step in derivation.steps if step.held),
+        *(str(step.retained) for step in derivation.steps if step.retained),
         *casts.advice(derivation.source, derivation.diagram),
         *(s.note for s in derivation.steps if s.note),
     )

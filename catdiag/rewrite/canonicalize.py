@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from fractions import Fraction
 
-from catdiag.category.diagram import Diagram, Graph, Node, live, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.index_maps import Read
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, View, einsum_box, map_box, reduce_box, reindex_box
 from catdiag.category.types import ArrayType, Ty
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 
 def last_over(diagram: Diagram, axis: str) -> Diagram:
@@ -48,7 +48,7 @@ def last_over(diagram: Diagram, axis: str) -> Diagram:
         makers[first] = made
         number.extend(range(first, len(types)))
     outputs = tuple(number[w] for w in graph.outputs)
-    made_graph = live(Graph(graph.dom, tuple(nodes), outputs))
+    made_graph = reachable(Graph(graph.dom, tuple(nodes), outputs))
     return of_graph(made_graph, diagram.cod, diagram.names, diagram.title)
 
 
@@ -64,7 +64,7 @@ def reads_first(diagram: Diagram, axis: str) -> Diagram:
     (['max[x]', 'sub', 'view[x →]'], ['max[x]', 'view[x →]', 'sub'])
     """
     graph = diagram.graph
-    made = _Reads(list(graph.dom))
+    made = _ReadOrder(list(graph.dom))
     number = list(range(len(graph.dom)))
     for node in graph.nodes:
         inputs = tuple(number[w] for w in node.inputs)
@@ -73,10 +73,10 @@ def reads_first(diagram: Diagram, axis: str) -> Diagram:
             first = made.add(node.box, inputs)
         number.extend(range(first, first + len(node.box.cod)))
     outputs = tuple(number[w] for w in graph.outputs)
-    return of_graph(live(Graph(graph.dom, tuple(made.nodes), outputs)), diagram.cod, diagram.names, diagram.title)
+    return of_graph(reachable(Graph(graph.dom, tuple(made.nodes), outputs)), diagram.cod, diagram.names, diagram.title)
 
 
-class _Reads:
+class _ReadOrder:
     """A graph under construction, in which views go before what makes the arrays that they read."""
 
     def __init__(self, types: list[ArrayType]) -> None:
@@ -99,7 +99,7 @@ class _Reads:
             return None
         at, array = op.reads[0].at, inputs[0]
         moved = {n for n, _ in at}
-        taken = {*moved, *(a.name for a in op.made), *(n for w in inputs[1:] for n in self.types[w].names)}
+        taken = {*moved, *(a.name for a in op.index_axes), *(n for w in inputs[1:] for n in self.types[w].names)}
         if axis not in moved or not self._opens(array, taken):
             return None
         known: dict[int, int] = {}
@@ -118,7 +118,7 @@ class _Reads:
                 if not missing:
                     known[w] = self._made(node.box, tuple(known[i] for i in node.inputs))
             else:
-                part = View(op.made, (Read(tuple((n, e) for n, e in at if n in names)),), op.fits)
+                part = View(op.index_axes, (Read(tuple((n, e) for n, e in at if n in names)),), op.fits)
                 reads = (w, *inputs[1:])
                 known[w] = self.add(reindex_box(part, [self.types[i] for i in reads], box.line), reads)
         found = known[array]
@@ -142,13 +142,13 @@ class _Reads:
         return self.add(einsum_box(types, tuple(kept), box.line), inputs)
 
 
-def masks_inside(flat: Diagram, above: Collection[int]) -> tuple[Terms, list[int], set[int]]:
+def masks_inside(flat: Diagram, above: Collection[int]) -> tuple[HashConsedGraph, list[int], set[int]]:
     """A flat diagram as terms with masks inside of exponentials: its outputs, and those of the exponentials `above`.
 
     `where(c, exp(s), 0)` and `exp(s)·where(c, 1, 0)` are read as `exp(where(c, s, -∞))`: what is left out has no part
     in the maximum.
     """
-    terms = Terms(flat.dom)
+    terms = HashConsedGraph(flat.dom)
     now = list(range(len(flat.dom)))
     chosen: set[int] = set()
     for node in flat.graph.nodes:
@@ -165,7 +165,7 @@ def masks_inside(flat: Diagram, above: Collection[int]) -> tuple[Terms, list[int
     return terms, outputs, chosen & set(terms.cone(outputs))
 
 
-def _masked(terms: Terms, node: Node, wires: Sequence[int], chosen: set[int]) -> int | None:
+def _masked(terms: HashConsedGraph, node: Node, wires: Sequence[int], chosen: set[int]) -> int | None:
     """The exponential of a masked exponent, for one that is masked itself."""
 
     def made(condition: int, wire: int, kept: int) -> int:
@@ -189,7 +189,7 @@ def _masked(terms: Terms, node: Node, wires: Sequence[int], chosen: set[int]) ->
     return None
 
 
-def of_terms(terms: Terms, outputs: Sequence[int], flat: Diagram) -> Diagram:
+def canonical_graph(terms: HashConsedGraph, outputs: Sequence[int], flat: Diagram) -> Diagram:
     """The diagram of wires of terms."""
     now = {w: w for w in range(len(flat.dom))}
     nodes: list[Node] = []
@@ -202,7 +202,7 @@ def of_terms(terms: Terms, outputs: Sequence[int], flat: Diagram) -> Diagram:
         first = terms.first[terms.maker[w]]
         now.update({first + k: count + k for k in range(len(node.box.cod))})
         count += len(node.box.cod)
-    graph = live(Graph(flat.dom, tuple(nodes), tuple(now[w] for w in outputs)))
+    graph = reachable(Graph(flat.dom, tuple(nodes), tuple(now[w] for w in outputs)))
     return of_graph(graph, flat.cod, flat.names, flat.title)
 
 
@@ -221,7 +221,7 @@ def seen_only(flat: Diagram) -> Diagram | None:
             above.add(count)
         count += len(node.box.cod)
     made, plain = (
-        of_terms(terms, [terms.cast(w, ty) for w, ty in zip(outputs, flat.cod, strict=True)], flat)
+        canonical_graph(terms, [terms.cast(w, ty) for w, ty in zip(outputs, flat.cod, strict=True)], flat)
         for terms, outputs, _ in (masks_inside(flat, above), masks_inside(flat, ()))
     )
     return None if made.graph == plain.graph else made

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from catdiag.category.diagram import Diagram, inline, live
-from catdiag.category.ops import Box, Fold, Map, bodies
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.category.diagram import Diagram, inline, reachable
+from catdiag.category.ops import Box, FoldOp, Map, bodies
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 
 def is_cast(box: Box) -> bool:
@@ -31,9 +31,9 @@ def dropped(source: Diagram, derived: Diagram) -> list[Box]:
     >>> dropped(f, f.stream("x").diagram)
     []
     """
-    terms = Terms(source.dom)  # where one box on the same inputs is one
+    terms = HashConsedGraph(source.dom)  # where one box on the same inputs is one
     image = list(range(len(source.dom)))
-    for node in live(inline(source).graph).nodes:
+    for node in reachable(inline(source).graph).nodes:
         first = terms.add(node.box, [image[w] for w in node.inputs])
         image.extend(range(first, first + len(node.box.cod)))
     wanted = [node.box for node in terms.nodes if is_cast(node.box)]
@@ -43,7 +43,7 @@ def dropped(source: Diagram, derived: Diagram) -> list[Box]:
         for box in inline(todo.pop()).boxes:
             if is_cast(box):
                 made[_key(box)] += 1
-            todo.extend([box.op.step] if isinstance(box.op, Fold) else bodies(box.op))
+            todo.extend([box.op.step] if isinstance(box.op, FoldOp) else bodies(box.op))
     found = []
     for box in wanted:
         made[_key(box)] -= 1

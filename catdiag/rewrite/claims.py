@@ -181,11 +181,11 @@ class Claims:
 
     def _attempt(self, left: Diagram, right: Diagram, assume: tuple[str, ...], further: bool) -> Verdict:
         from catdiag.prover.api import certify_equation
-        from catdiag.prover.proof_search import Open
+        from catdiag.prover.proof_search import OpenGoal
 
         try:
             theorem = certify_equation(self.ask, left, right, assume, further=further)
-        except Open as error:
+        except OpenGoal as error:
             return Verdict("undecided", goal=error.goal, large=error.large)
         except KernelError as error:
             return Verdict("undecided", goal=str(error))

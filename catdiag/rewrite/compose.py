@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.functor import weave as weaved
-from catdiag.category.ops import Group
+from catdiag.category.ops import GroupOp
 from catdiag.category.types import Axis
 from catdiag.prover.api import Theorem, Undecided
 from catdiag.rewrite.derivation import Derivation, NotProved, Step, titled
@@ -93,7 +93,7 @@ def _proved(parts: Sequence[Derivation], source: Diagram, diagram: Diagram, acti
     steps = [
         step if step.part is not None else replace(step, part=part.source) for part in parts for step in part.steps
     ]
-    kernels = any(isinstance(box.op, Group) for box in diagram.boxes)
+    kernels = any(isinstance(box.op, GroupOp) for box in diagram.boxes)
     return Derivation(
         source,
         diagram,

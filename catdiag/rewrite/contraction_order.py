@@ -6,7 +6,7 @@ and a·c·d. Which order is best depends on the sizes. That all mean the same is
 >>> import catdiag as cd
 >>> chain = cd.algorithm("a b, b c, c d -> a d")(lambda A, B, C: cd.einsum("a b, b c, c d -> a d", A, B, C))
 >>> def pairs(**sizes):
-...     return [str(box.cod) for box in in_pairs(chain, sizes).boxes]
+...     return [str(box.cod) for box in pairwise(chain, sizes).boxes]
 >>> pairs(a=4, b=4, c=4, d=99), pairs(a=99, b=4, c=4, d=4)
 (['[a c]', '[a d]'], ['[b d]', '[a d]'])
 """
@@ -24,13 +24,13 @@ MOST = 8
 """Arrays of a product at most: all orders of them are looked at."""
 
 
-def in_pairs(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:
+def pairwise(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:
     """The diagram with each sum of products of three arrays or more as products of two; itself where there is none.
 
     Named boxes, loops and groups are left as they are. Raises SizeError for an axis of such a product without a size.
     """
     graph = diagram.graph
-    if not any(_several(node.box) for node in graph.nodes):
+    if not any(_has_many_factors(node.box) for node in graph.nodes):
         return diagram
     nodes: list[Node] = []
     moved = list(range(len(graph.dom)))
@@ -38,7 +38,7 @@ def in_pairs(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:
     for node in graph.nodes:
         inputs = [moved[w] for w in node.inputs]
         boxes = [(node.box, tuple(inputs))]
-        if _several(node.box):
+        if _has_many_factors(node.box):
             boxes = list(_paired(node.box, inputs, count, sizes))
         nodes += [Node(box, wires) for box, wires in boxes]
         count += len(boxes) - 1
@@ -48,7 +48,7 @@ def in_pairs(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:
     return of_graph(made, diagram.cod, diagram.names, diagram.title)
 
 
-def _several(box: Box) -> bool:
+def _has_many_factors(box: Box) -> bool:
     return isinstance(box.op, Einsum) and 2 < len(box.dom) <= MOST
 
 
@@ -61,14 +61,14 @@ def _paired(
     for left, right in _order([frozenset(ty.names) for ty in box.dom], frozenset(box.cod[0].names), known):
         (a, first_wire), (b, second_wire) = made[left], made[right]
         whole = (1 << len(box.dom)) - 1 == left | right
-        names = box.cod[0].names if whole else _kept(box, left | right, (*a.names, *b.names))
+        names = box.cod[0].names if whole else _remaining_axes(box, left | right, (*a.names, *b.names))
         pair = einsum_box((a, b), names, box.line)
         yield pair, (first_wire, second_wire)
         made[left | right] = pair.cod[0], first
         first += 1
 
 
-def _kept(box: Box, taken: int, names: Sequence[str]) -> list[str]:
+def _remaining_axes(box: Box, taken: int, names: Sequence[str]) -> list[str]:
     """The axes that what is left still asks for, of those of some arrays."""
     rest = {n for k, ty in enumerate(box.dom) if not taken >> k & 1 for n in ty.names} | set(box.cod[0].names)
     return [n for n in dict.fromkeys(names) if n in rest]
@@ -91,15 +91,15 @@ def _order(arrays: Sequence[frozenset[str]], result: frozenset[str], sizes: Mapp
         if taken in best:
             continue
         lowest = taken & -taken
-        ways = []
+        options = []
         part = (taken - 1) & taken
         while part:
             if part & lowest:
                 rest = taken ^ part
                 work = math.prod(sizes[n] for n in kept[part] | kept[rest])
-                ways.append((best[part][0] + best[rest][0] + work, part))
+                options.append((best[part][0] + best[rest][0] + work, part))
             part = (part - 1) & taken
-        best[taken] = min(ways)
+        best[taken] = min(options)
     pairs: list[tuple[int, int]] = []
     todo = [everything]
     while todo:

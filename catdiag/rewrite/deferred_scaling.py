@@ -16,17 +16,17 @@ from fractions import Fraction
 
 from catdiag.category.ops import Box, Map, Reduce, Rename
 from catdiag.category.types import ArrayType
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.selection_repair import COMPARISONS
-from catdiag.rewrite.stream.separable_form import Algebra, Form, Scale, Term, collect, scaled
+from catdiag.rewrite.stream.separable_form import Algebra, Form, Scale, SeparableTerm, collect, scaled
 
 _MOST = 16
 
 
-class Carried(Algebra):
+class DeferredScaling(Algebra):
     """Wires that are known as sums of products of others."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: HashConsedGraph) -> None:
         super().__init__(terms, "")
         self.sums: dict[int, Form] = {}
 
@@ -42,10 +42,10 @@ class Carried(Algebra):
             return self._compared(box, inputs)
         if box.cod[0].element != "real":
             return None
-        form = self._carried(box, inputs)
+        form = self._deferred(box, inputs)
         if form is not None and isinstance(box.op, Reduce):
             # What is not carried on compares it with entries as they are.
-            wire = self.terms.add(box, inputs)
+            wire = self.graph.add(box, inputs)
             self.sums[wire] = form
             return wire
         if form is None or not 0 < len(form) <= _MOST:
@@ -59,11 +59,11 @@ class Carried(Algebra):
 
     def put(self, form: Form, ty: ArrayType, line: str | None) -> int:
         """The wire of a sum, known as such."""
-        wire = self.terms.cast(self._written(form, line), ty)
+        wire = self.graph.cast(self._written(form, line), ty)
         self.sums[wire] = form
         return wire
 
-    def _carried(self, box: Box, inputs: list[int]) -> Form | None:
+    def _deferred(self, box: Box, inputs: list[int]) -> Form | None:
         op, forms = box.op, [self.sums.get(w) or self.atom(w) for w in inputs]
         if isinstance(op, Rename):
             return self.renamed(dict(op.pairs), forms[0])
@@ -89,11 +89,11 @@ class Carried(Algebra):
             return None
         assert isinstance(box.op, Map)
         wires = [self._written(form, box.line) for form in (left, right)]
-        return self.terms.cast(self.terms.map(box.op.fn, *wires, line=box.line), box.cod[0])
+        return self.graph.cast(self.graph.map(box.op.fn, *wires, line=box.line), box.cod[0])
 
     def _stays(self, form: Form, wire: int, factor: int) -> bool:
         """Whether no term that is smaller than the sum becomes as large with a factor."""
-        whole, more = set(self.terms.names(wire)), set(self.terms.names(factor))
+        whole, more = set(self.graph.names(wire)), set(self.graph.names(factor))
         names = [self.outer_axes(t) for t in form]
         return not whole <= more and all(whole <= mine or not whole <= mine | more for mine in names)
 
@@ -102,26 +102,26 @@ class Carried(Algebra):
         free = tuple(t for t in form if t not in rest)
         if not rest or not free:
             return None
-        made = self.terms.reduce(op.monoid, op.axis, self._written(rest, line), line)
+        made = self.graph.reduce(op.monoid, op.axis, self._written(rest, line), line)
         return collect((*self.atom(made), *free))
 
     def _written(self, form: Form, line: str | None) -> int:
         """A wire for a sum: the largest terms first, but what is added before what is subtracted from nothing."""
-        terms = self.terms
+        terms = self.graph
         total: int | None = None
         order = sorted(form, key=lambda t: (-len(self.outer_axes(t)), t.coefficient < 0))
         if order and order[0].coefficient < 0:
             order.sort(key=lambda t: t.coefficient < 0)
         for t in order:
-            wire = self._term(Term(abs(t.coefficient), t.monomial), line)
+            wire = self._term(SeparableTerm(abs(t.coefficient), t.monomial), line)
             if total is None:
                 total = wire if t.coefficient > 0 else self.negated(wire)
             else:
                 total = terms.map("add" if t.coefficient > 0 else "sub", total, wire, line=line)
         return terms.const(0) if total is None else total
 
-    def _term(self, t: Term, line: str | None) -> int:
-        terms = self.terms
+    def _term(self, t: SeparableTerm, line: str | None) -> int:
+        terms = self.graph
         powers = [w for w, p in t.monomial for _ in range(p)]
         powers.sort(key=lambda w: len(terms.names(w)))
         last = powers.pop() if powers else None

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, of_graph
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import Interrupted, Theorem, certify_equation, check_limit
-from catdiag.prover.proof_search import Open
+from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.claims import Claims
-from catdiag.rewrite.steps import Action, Held, makes_kernels
+from catdiag.rewrite.steps import Action, WholeArrays, makes_kernels
 from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.solvers.z3 import Z3
 from catdiag.util.display import AsHTML
 
 if TYPE_CHECKING:
     from catdiag.category.ops import Box
-    from catdiag.rewrite.formula import Found
+    from catdiag.rewrite.formula import FoldFormula
     from catdiag.rewrite.matching.splice import Origins
 
 
@@ -35,18 +35,18 @@ class Step:
     `part` is the source where the step is one of a part of what the derivation began with, and None where it is of the
     whole. `premises` are theorems beside it: of a fold that was given, that one element's state is what `element`
     gives. `note` is what the theorem, which is about real numbers, does not say, `dropped` are the boxes that subtract
-    or divide by a maximum which the diagram no longer has, and `held` are the arrays that are on chip along all of the
-    axis that is streamed.
+    or divide by a maximum which the diagram no longer has, and `retained` are the arrays that are on chip along all of
+    the axis that is streamed.
     """
 
     action: Action
     diagram: Diagram
     theorem: Theorem
-    found: Found | None = None
+    formula: FoldFormula | None = None
     premises: tuple[Theorem, ...] = ()
     note: str = ""
     dropped: tuple[Box, ...] = ()
-    held: Held | None = None
+    retained: WholeArrays | None = None
     part: Diagram | None = None
 
     @property
@@ -55,12 +55,12 @@ class Step:
         return str(self.action) if self.part is None else f"{self.part.title or 'part'}: {self.action}"
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Its name, and what a stream holds along all of its axis."""
-        return f"{self.name}, but {self.held}" if self.held else self.name
+        return f"{self.name}, but {self.retained}" if self.retained else self.name
 
     def __str__(self) -> str:
-        return f"{self.said}: {self.theorem}"
+        return f"{self.description}: {self.theorem}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Derivation(AsHTML):
     groups: tuple[str, ...] = ()
     assume: tuple[str, ...] = ()
     # The diagram as a rule left it, and what of it was in the source.
-    stayed: tuple[Diagram, Origins] | None = field(default=None, repr=False, compare=False)
+    unchanged: tuple[Diagram, Origins] | None = field(default=None, repr=False, compare=False)
     ask: Z3 = field(repr=False, compare=False, kw_only=True)
 
     @staticmethod
@@ -131,7 +131,7 @@ class Derivation(AsHTML):
             theorem = certify_equation(
                 self.ask, source or self.source, diagram, self.assume, further=further, earlier=earlier
             )
-        except Open as error:
+        except OpenGoal as error:
             raise NotProved(error.goal, error.large) from error
         except SolverInterrupted as error:
             raise Interrupted(f"a proof was interrupted: {error}") from error
@@ -146,7 +146,7 @@ class Derivation(AsHTML):
         return replace(self, diagram=diagram, steps=(*self.steps, Step(action, diagram, theorem)), **changes)
 
     def __str__(self) -> str:
-        lines = ["; ".join([str(self.source), *(step.said for step in self.steps if step.held)])]
+        lines = ["; ".join([str(self.source), *(step.description for step in self.steps if step.retained)])]
         lines += [f"{step.name}: {step.theorem.seconds * 1000:.0f} ms" for step in self.steps]
         return "\n".join(lines)
 

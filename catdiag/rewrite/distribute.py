@@ -25,15 +25,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from catdiag.category.diagram import Diagram, Graph, inline, live, of_graph
-from catdiag.category.ops import Box, Einsum, Fold, Group, Map, Reduce, Rename
+from catdiag.category.diagram import Diagram, Graph, inline, of_graph, reachable
+from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, Rename
 from catdiag.frontend.signature import axis_names
-from catdiag.rewrite.deferred_scaling import Carried
+from catdiag.rewrite.deferred_scaling import DeferredScaling
 from catdiag.rewrite.derivation import Derivation, NotProved, Step, titled
-from catdiag.rewrite.distribute_products import Products
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.distribute_products import ProductFactoring
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.steps import Distribute
-from catdiag.rewrite.stream.separable_form import Form, Refused, collect, scaled
+from catdiag.rewrite.stream.separable_form import Form, NotSeparable, collect, scaled
 from catdiag.util.errors import AxisError, NotDistributable
 
 _OPENED = ("add", "sub", "neg", "mul", "div")
@@ -97,7 +97,7 @@ def distribute(derivation: Derivation, axes: str | Iterable[str] | None = None) 
             ) from error
         raise NotDistributable(f"{what}: {error.reason}") from error
     step = Step(Distribute(tuple(names or ())), made, theorem, note=CANCELS if found.cancels else "")
-    return replace(derivation, diagram=made, ungrouped=made, steps=(*derivation.steps, step), stayed=None)
+    return replace(derivation, diagram=made, ungrouped=made, steps=(*derivation.steps, step), unchanged=None)
 
 
 def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> Expanded:
@@ -113,7 +113,7 @@ def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> Expanded:
     """
     flat = inline(diagram)
     said = "any axis" if axes is None else "axis " + " ".join(map(repr, axes))
-    if any(isinstance(box.op, (Fold, Group)) for box in flat.boxes):
+    if any(isinstance(box.op, (FoldOp, GroupOp)) for box in flat.boxes):
         raise NotDistributable(
             f"cannot distribute products over sums along {said}: the diagram runs in loops or groups already"
         )
@@ -134,11 +134,11 @@ def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> Expanded:
     return Expanded(made, tuple(search.floors), bool(search.rounded))
 
 
-class _Expansion(Carried):
+class _Expansion(DeferredScaling):
     """A flat diagram remade box by box, with sums multiplied out, those inside of others first."""
 
     def __init__(self, flat: Diagram, axes: Sequence[str] | None) -> None:
-        super().__init__(Terms(flat.dom))
+        super().__init__(HashConsedGraph(flat.dom))
         self.flat, self.axes = flat, axes
         self.done = 0
         self.rounded: set[int] = set()
@@ -147,29 +147,29 @@ class _Expansion(Carried):
 
     def diagram(self) -> Diagram:
         """The diagram that is made."""
-        flat, terms = self.flat, self.terms
+        flat, terms = self.flat, self.graph
         image = list(range(len(flat.dom)))
         for node in flat.graph.nodes:
             inputs = [image[w] for w in node.inputs]
             found = self._sum(node.box, inputs)
-            first = self._kept(node.box, inputs) if found is None else found
+            first = self._unchanged(node.box, inputs) if found is None else found
             image.extend(range(first, first + len(node.box.cod)))
         outputs = [self.output(image[w], ty) for w, ty in zip(flat.graph.outputs, flat.cod, strict=True)]
-        made = live(Graph(flat.dom, tuple(terms.nodes), tuple(outputs)))
+        made = reachable(Graph(flat.dom, tuple(terms.nodes), tuple(outputs)))
         return of_graph(made, flat.cod, flat.names, flat.title)
 
     # -- which sums, and what of them is opened ------------------------------------------------------------
 
-    def _asked(self, box: Box) -> frozenset[str]:
+    def _requested_axes(self, box: Box) -> frozenset[str]:
         """The axes over which a box sums, if one of them is asked for."""
         gone = _summed(box)
         return gone if self.axes is None or gone & set(self.axes) else frozenset()
 
-    def _kept(self, box: Box, inputs: list[int]) -> int:
+    def _unchanged(self, box: Box, inputs: list[int]) -> int:
         """A box as it is; a root of what is rounded otherwise now, of the larger of it and 0."""
-        terms, op = self.terms, box.op
+        terms, op = self.graph, box.op
         rounded = any(w in self.rounded for w in inputs)
-        if rounded and op == Map("sqrt") and terms.made_by(inputs[0]) != "max":
+        if rounded and op == Map("sqrt") and terms.function_of(inputs[0]) != "max":
             self.floors.append(box)
             inputs = [terms.cast(terms.map("max", inputs[0], terms.const(0), line=box.line), box.dom[0])]
         carried = self.carry(box, inputs)
@@ -181,18 +181,18 @@ class _Expansion(Carried):
 
     def _sum(self, box: Box, inputs: list[int]) -> int | None:
         """The sum that a box makes, multiplied out; None where it is left as it is."""
-        if not self._asked(box):
+        if not self._requested_axes(box):
             return None
         self.here = box
         try:
             form = self._multiplied(box, inputs)
-        except Refused as refused:
-            self.refusals.append((refused.box, refused.why))
+        except NotSeparable as refused:
+            self.refusals.append((refused.box, refused.reason))
             return None
         self.done += 1
         kept = {n for ty in self.flat.cod for n in ty.names}
-        products = Products(self.terms, kept, box.cod[0].names, box.line)
-        made = products.made(form)
+        products = ProductFactoring(self.graph, kept, box.cod[0].names, box.line)
+        made = products.emitted(form)
         wire = self.put(made, box.cod[0], box.line)
         if len(made) > 1:
             self.rounded.add(wire)
@@ -203,8 +203,8 @@ class _Expansion(Carried):
     def _multiplied(self, box: Box, inputs: list[int]) -> Form:
         """A sum as a sum of products of factors. Raises Refused where nothing is saved by that."""
         if box.cod[0].element != "real":
-            raise Refused(box, f"only sums of real numbers are multiplied out, and these are {box.cod[0]}")
-        names = self.terms.names
+            raise NotSeparable(box, f"only sums of real numbers are multiplied out, and these are {box.cod[0]}")
+        names = self.graph.names
         opened = self._opened(box, inputs)
         wide = [set(names(w)) for w in inputs if w in opened]
         if opened:
@@ -212,25 +212,25 @@ class _Expansion(Carried):
             large = next((w for t in form for w, _ in t.monomial if any(axes <= set(names(w)) for axes in wide)), None)
             if large is None:
                 return form
-            raise Refused(
+            raise NotSeparable(
                 box, f"a factor in it, [{' '.join(names(large))}], is as large as what is summed: nothing is saved"
             )
         opened = self._opened(box, inputs, apart=True) if self.axes is not None else set()
         if opened:
             return self._form(box, inputs, opened)
-        raise self._covered(inputs, _summed(box)) or Refused(
+        raise self._covered(inputs, _summed(box)) or NotSeparable(
             box, "nothing that is added or multiplied in it is smaller than what is summed: nothing would be saved"
         )
 
     def _opened(self, root: Box, inputs: list[int], apart: bool = False) -> set[int]:
         """The wires above a sum that are opened; with `apart`, where something lacks an axis that is summed over."""
         bound: dict[int, frozenset[str]] = {}
-        wide = [set(self.terms.names(w)) for w in inputs]
+        wide = [set(self.graph.names(w)) for w in inputs]
         todo = [(w, _summed(root)) for w in inputs]
         while todo:
             w, axes = todo.pop()
-            node = self.terms.node(w)
-            if node is None or not axes & set(self.terms.names(w)) or axes <= bound.get(w, frozenset()):
+            node = self.graph.node(w)
+            if node is None or not axes & set(self.graph.names(w)) or axes <= bound.get(w, frozenset()):
                 continue
             if not self._opens(node.box, wide):
                 continue
@@ -240,14 +240,14 @@ class _Expansion(Carried):
             todo.extend((i, below) for i in node.inputs)
         opened: set[int] = set()
         for w in sorted(bound):
-            node = self.terms.node(w)
+            node = self.graph.node(w)
             assert node is not None
             inside = [i in opened for i in node.inputs]
             divides = node.box.op == Map("div") and inside[1]
             if not divides and (any(inside) or _summed(node.box) or _grows(node.box, bound[w] if apart else None)):
                 opened.add(w)
         # Of nested sums alone nothing is multiplied out.
-        makers = [self.terms.node(w) for w in opened]
+        makers = [self.graph.node(w) for w in opened]
         return opened if any(n is not None and isinstance(n.box.op, (Map, Rename)) for n in makers) else set()
 
     def _opens(self, box: Box, wide: Sequence[set[str]]) -> bool:
@@ -259,15 +259,15 @@ class _Expansion(Carried):
             return any(axes <= set(box.cod[0].names) for axes in wide)
         return isinstance(op, Rename) or (isinstance(op, Map) and op.fn in _OPENED)
 
-    def _covered(self, inputs: list[int], axes: frozenset[str]) -> Refused | None:
+    def _covered(self, inputs: list[int], axes: frozenset[str]) -> NotSeparable | None:
         """The first box above a sum that makes no polynomial of what is made larger above it."""
-        for w in reversed(self.terms.cone(inputs)):
-            node = self.terms.node(w)
-            if node is None or not axes & set(self.terms.names(w)) or self._opens(node.box, []):
+        for w in reversed(self.graph.cone(inputs)):
+            node = self.graph.node(w)
+            if node is None or not axes & set(self.graph.names(w)) or self._opens(node.box, []):
                 continue
-            makers = [self.terms.node(v) for v in self.terms.cone(node.inputs)]
+            makers = [self.graph.node(v) for v in self.graph.cone(node.inputs)]
             if any(n is not None and axes & set(n.box.cod[0].names) and _grows(n.box, None) for n in makers):
-                return Refused(node.box, "it is no sum, difference, product or quotient of what it takes")
+                return NotSeparable(node.box, "it is no sum, difference, product or quotient of what it takes")
         return None
 
     # -- forms --------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class _Expansion(Carried):
         todo = list(inputs)
         while todo:
             w = todo[-1]
-            node = self.terms.node(w)
+            node = self.graph.node(w)
             if w in forms:
                 todo.pop()
             elif w not in opened or node is None:

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from catdiag.rewrite.hash_consed_graph import Terms
-from catdiag.rewrite.stream.separable_form import Form, Monomial, Term, collect, times
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.stream.separable_form import Form, Monomial, SeparableTerm, collect, times
 
 Sides = tuple[Monomial, ...]
 
@@ -46,25 +46,27 @@ def factored(matrix: Sequence[Sequence[Fraction]]) -> list[tuple[Fraction, list[
     return found
 
 
-class Products:
+class ProductFactoring:
     """Writes forms whose terms have bound axes: sums over these of products of wires.
 
-    `kept` are the axes of the results: of two sides that may take a factor, the one that has only these takes it, since
-    it is not streamed. `order` are names of axes in the order in which results have them.
+    `result_axes` are the axes of the results: of two sides that may take a factor, the one that has only these takes
+    it, since it is not streamed. `order` are names of axes in the order in which results have them.
     """
 
-    def __init__(self, terms: Terms, kept: Iterable[str], order: Sequence[str], line: str | None = None) -> None:
-        self.terms, self.kept, self.order, self.line = terms, set(kept), list(order), line
+    def __init__(
+        self, terms: HashConsedGraph, kept: Iterable[str], order: Sequence[str], line: str | None = None
+    ) -> None:
+        self.graph, self.result_axes, self.order, self.line = terms, set(kept), list(order), line
         self.several = False
 
-    def made(self, form: Form) -> Form:
+    def emitted(self, form: Form) -> Form:
         """A form with its sums made: each term a number times wires."""
-        found: list[Term] = []
+        found: list[SeparableTerm] = []
         alike: dict[tuple[Monomial, tuple[str, ...], tuple[frozenset[str], ...]], dict[Sides, Fraction]] = {}
         self.several = len(form) > 1
         for t in form:
             bound = tuple(a.name for a in t.bound)
-            inner = tuple(f for f in t.monomial if set(bound) & set(self.terms.names(f[0])))
+            inner = tuple(f for f in t.monomial if set(bound) & set(self.graph.names(f[0])))
             outer = tuple(f for f in t.monomial if f not in inner)
             parts = self._connected(inner, bound)
             sides = self._sides(parts[0], bound) if len(parts) == 1 else []
@@ -79,16 +81,16 @@ class Products:
 
         def late(item: tuple[tuple[Monomial, tuple[str, ...], tuple[frozenset[str], ...]], Any]) -> tuple[int, bool]:
             sides = item[0][2]
-            return len(sides), sides[0] <= self.kept
+            return len(sides), sides[0] <= self.result_axes
 
         for (outer, bound, _), entries in sorted(alike.items(), key=late):
             found += [self._times(c, outer, [wire]) for c, wire in self._bilinear(entries, bound)]
         return collect(found)
 
-    def _times(self, coefficient: Fraction, outer: Monomial, wires: Iterable[int]) -> Term:
+    def _times(self, coefficient: Fraction, outer: Monomial, wires: Iterable[int]) -> SeparableTerm:
         for w in wires:
             outer = times(outer, ((w, 1),))
-        return Term(coefficient, outer)
+        return SeparableTerm(coefficient, outer)
 
     # -- terms with the same sides ------------------------------------------------------------------
 
@@ -98,7 +100,7 @@ class Products:
             first = next(iter(entries.values()))
             inside = self._combined([(c / first, sides[0]) for sides, c in entries.items()])
             made = self._summed([inside], bound)
-            return [(first, self.terms.map("cast:fp32", made, line=self.line) if self.several else made)]
+            return [(first, self.graph.map("cast:fp32", made, line=self.line) if self.several else made)]
         left = list(dict.fromkeys(sides[0] for sides in entries))
         right = list(dict.fromkeys(sides[1] for sides in entries))
         ranks = factored([[entries.get((one, other), Fraction(0)) for other in right] for one in left])
@@ -129,17 +131,17 @@ class Products:
             wire = self._product(monomial)
             assert wire is not None
             if abs(coefficient) != 1:
-                wire = self.terms.map("mul", self.terms.const(abs(coefficient)), wire, line=self.line)
+                wire = self.graph.map("mul", self.graph.const(abs(coefficient)), wire, line=self.line)
             if total is None:
-                total = wire if coefficient > 0 else self.terms.map("neg", wire)
+                total = wire if coefficient > 0 else self.graph.map("neg", wire)
             else:
-                total = self.terms.map("add" if coefficient > 0 else "sub", total, wire, line=self.line)
+                total = self.graph.map("add" if coefficient > 0 else "sub", total, wire, line=self.line)
         assert total is not None
         return total
 
     def _product(self, monomial: Monomial) -> int | None:
         """A wire that carries a product of powers; None for the empty one."""
-        terms = self.terms
+        terms = self.graph
         value: int | None = None
         for w, p in monomial:
             for _ in range(p):
@@ -152,13 +154,13 @@ class Products:
     # -- one term --------------------------------------------------------------------------------------
 
     def _free(self, factors: Monomial, bound: Iterable[str]) -> frozenset[str]:
-        return frozenset(n for w, _ in factors for n in self.terms.names(w)) - set(bound)
+        return frozenset(n for w, _ in factors for n in self.graph.names(w)) - set(bound)
 
     def _connected(self, factors: Monomial, bound: Iterable[str]) -> list[Monomial]:
         """The factors in parts that share no bound axis."""
         parts: list[tuple[set[str], list[tuple[int, int]]]] = []
         for f in factors:
-            axes = set(bound) & set(self.terms.names(f[0]))
+            axes = set(bound) & set(self.graph.names(f[0]))
             mine = [f]
             for part in [p for p in parts if p[0] & axes]:
                 parts.remove(part)
@@ -171,7 +173,7 @@ class Products:
         classes = dict.fromkeys(self._free((f,), bound) for f in factors)
         largest = [c for c in classes if not any(c < other for other in classes)]
         rank = {n: k for k, n in enumerate(self.order)}
-        largest.sort(key=lambda c: (not c <= self.kept, sorted(rank.get(n, len(rank)) for n in c), sorted(c)))
+        largest.sort(key=lambda c: (not c <= self.result_axes, sorted(rank.get(n, len(rank)) for n in c), sorted(c)))
         sides: list[list[tuple[int, int]]] = [[] for _ in largest]
         for f in factors:
             mine = self._free((f,), bound)
@@ -180,7 +182,7 @@ class Products:
 
     def _elimination(self, factors: Monomial, bound: Sequence[str]) -> list[str]:
         """The bound axes of a part to be summed over first: those that are in the same factors, and leave least."""
-        names = [set(self.terms.names(w)) for w, _ in factors]
+        names = [set(self.graph.names(w)) for w, _ in factors]
         groups: dict[tuple[int, ...], list[str]] = {}
         for axis in bound:
             inside = tuple(k for k, mine in enumerate(names) if axis in mine)
@@ -194,9 +196,9 @@ class Products:
 
     def _component(self, factors: Monomial, bound: Sequence[str]) -> int:
         """A wire that carries the sum over the bound axes of connected factors."""
-        while any(set(bound) & set(self.terms.names(w)) for w, _ in factors):
+        while any(set(bound) & set(self.graph.names(w)) for w, _ in factors):
             now = self._elimination(factors, bound)
-            inside = tuple(f for f in factors if set(now) & set(self.terms.names(f[0])))
+            inside = tuple(f for f in factors if set(now) & set(self.graph.names(f[0])))
             wires = [self._product(side) for side in self._sides(inside, now)]
             made = self._summed([w for w in wires if w is not None], now)
             factors = (*(f for f in factors if f not in inside), (made, 1))
@@ -206,7 +208,7 @@ class Products:
 
     def _summed(self, wires: Sequence[int], bound: Sequence[str]) -> int:
         """The product of one wire for each side, summed over the bound axes."""
-        terms = self.terms
+        terms = self.graph
         if len(wires) == 1:
             found = wires[0]
             for axis in bound:

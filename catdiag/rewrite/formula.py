@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from catdiag.category.index_maps import show, show_condition
 from catdiag.category.ops import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.category.types import show_size
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 if TYPE_CHECKING:
     from catdiag.rewrite.stream.cascade import Cascade
@@ -33,7 +33,7 @@ Text = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class ComponentFound:
+class ComponentFormula:
     """One component of the state in formulas; `′` marks what belongs to the longer list, or to the neighbour."""
 
     name: str
@@ -46,10 +46,10 @@ class ComponentFound:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoldFormula:
     """What streaming found: the components, the formulas of the results, and names for shared parts."""
 
-    components: tuple[ComponentFound, ...]
+    components: tuple[ComponentFormula, ...]
     finish: tuple[str, ...]
     shared: tuple[tuple[str, str], ...] = ()
 
@@ -68,18 +68,18 @@ class Found:
         return "\n".join(lines)
 
 
-class Printer:
-    """Formulas of the wires of a `Terms` graph.
+class FormulaPrinter:
+    """Formulas of the wires of a `HashConsedGraph` graph.
 
     >>> from catdiag.category.types import ArrayType, Axis, Ty
-    >>> terms = Terms(Ty(ArrayType((Axis("x"),)), ArrayType()))
+    >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),)), ArrayType()))
     >>> wire = terms.reduce("sum", "x", terms.map("mul", terms.map("sub", 0, 1), 1))
-    >>> Printer(terms, {0: "S", 1: "m"}).text(wire)
+    >>> FormulaPrinter(terms, {0: "S", 1: "m"}).text(wire)
     'Σ_x (S - m)·m'
     """
 
-    def __init__(self, terms: Terms, names: Mapping[int, str]) -> None:
-        self.terms = terms
+    def __init__(self, terms: HashConsedGraph, names: Mapping[int, str]) -> None:
+        self.graph = terms
         self.known: dict[int, Text] = {w: (n, ATOM) for w, n in names.items()}
         self.shared: list[tuple[str, str]] = []
 
@@ -87,12 +87,12 @@ class Printer:
         """Gives a name to each long part that the roots use more than once; parts that depend on no name only."""
         roots = list(roots)
         uses: dict[int, int] = {}
-        cone = self.terms.cone(roots, self.known)
+        cone = self.graph.cone(roots, self.known)
         for w in [*roots, *(i for v in cone if v not in self.known for i in self._inputs(v))]:
             uses[w] = uses.get(w, 0) + 1
         taken = {text for text, _ in self.known.values()}
         for w in cone:
-            if uses.get(w, 0) > 1 and w not in self.known and not self.terms.late[w]:
+            if uses.get(w, 0) > 1 and w not in self.known and not self.graph.late[w]:
                 text = self.text(w)
                 if len(text) > _LONG:
                     k = len(self.shared) + 1
@@ -109,19 +109,19 @@ class Printer:
     def opened(self, wire: int, names: Mapping[int, str] | None = None) -> str:
         """The formula of a wire that has a name itself."""
         known = {**self.known, **{w: (n, ATOM) for w, n in (names or {}).items()}}
-        node = self.terms.node(wire)
+        node = self.graph.node(wire)
         if node is None:
             return known[wire][0]
         return say(node.box, [self._text(i, names) for i in node.inputs])[0]
 
     def _inputs(self, wire: int) -> tuple[int, ...]:
-        node = self.terms.node(wire)
+        node = self.graph.node(wire)
         return () if node is None else node.inputs
 
     def _text(self, wire: int, names: Mapping[int, str] | None = None) -> Text:
         known = {**self.known, **{w: (n, ATOM) for w, n in (names or {}).items()}}
-        for w in self.terms.cone([wire], known):
-            node = self.terms.node(w)
+        for w in self.graph.cone([wire], known):
+            node = self.graph.node(w)
             if w not in known and node is not None:
                 known[w] = say(node.box, [known[i] for i in node.inputs])
                 # Read twice at every level, a text doubles with each: past this length it goes by a name.
@@ -235,7 +235,7 @@ def _say_reindex(op: Reindex, box: Box, args: Sequence[Text]) -> Text:
     """Elements read elsewhere: `A[(b g) = b g]`, `A[y of x+y]`, `concat(A, B)`."""
     if op.kind == "concat":
         return f"concat({', '.join(a[0] for a in args)})", ATOM
-    given, taken = (" ".join(a.name for a in axes) for axes in (op.given(), op.taken()[0]))
+    given, taken = (" ".join(a.name for a in axes) for axes in (op.added_axes(), op.removed_axes()[0]))
     sign = " of " if op.kind == "slice" else "→"
     pair = f"{given}{sign}{taken}" if op.kind == "slice" else f"{taken}{sign}{given}"
     return f"{bracketed(args[0], ATOM)}[{pair}]", ATOM
@@ -261,14 +261,14 @@ def _say_view(op: View, args: Sequence[Text]) -> Text:
 
 def describe(
     cascade: Cascade, components: Sequence[Component], names: Sequence[str], input_names: Sequence[str]
-) -> Found:
+) -> FoldFormula:
     """The formulas of a cascade: of each component, and of the results."""
-    terms = cascade.terms
-    printer = Printer(terms, dict(enumerate(input_names)))
+    terms = cascade.graph
+    printer = FormulaPrinter(terms, dict(enumerate(input_names)))
     printer.share([*(c.wire for c in components), *(w for c in components for w in c.scales())])
     old = {c.wire: n for c, n in zip(components, names, strict=True)}
     new = {w: n + "′" for w, n in old.items()}
-    found: list[ComponentFound] = []
+    found: list[ComponentFormula] = []
     for c, name in zip(components, names, strict=True):
         factor = ""
         repair: str | None = None
@@ -295,9 +295,11 @@ def describe(
         if repair is not None:
             sides = ("repair", "repair′") if c.on else (f"repair·{name}", f"repair·{name}′")
         merge = _join(c.monoid, *sides)
-        found.append(ComponentFound(name, c.monoid, _UNITS[c.monoid], printer.opened(c.wire, old), repair, step, merge))
+        found.append(
+            ComponentFormula(name, c.monoid, _UNITS[c.monoid], printer.opened(c.wire, old), repair, step, merge)
+        )
     finish = tuple(printer.text(w, old) for w in cascade.outputs)
-    return Found(tuple(found), finish, tuple(printer.shared))
+    return FoldFormula(tuple(found), finish, tuple(printer.shared))
 
 
 def _join(monoid: str, left: str, right: str) -> str:

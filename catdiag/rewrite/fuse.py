@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.category.ops import Box, Const, Fold, Group, Index, SizeOf, array_name
+from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, SizeOf, array_name
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.steps import Fuse
@@ -61,7 +61,7 @@ class Opened:
         ends: dict[int, tuple[Tiles, ArrayType]] = {}
         for node in flat.graph.nodes:
             op, inputs = node.box.op, [wires[w] for w in node.inputs]
-            if not isinstance(op, Group):
+            if not isinstance(op, GroupOp):
                 wires += self._put(node.box, inputs, (), {})
                 continue
             axes = {a.name: a for ty in (*node.box.dom, *node.box.cod) for a in ty.axes}
@@ -88,7 +88,9 @@ class Opened:
     def _put(self, box: Box, reads: Sequence[int], tiles: Tiles, wholes: Mapping[str, Axis]) -> list[int]:
         view = is_view(box)
         source = isinstance(box.op, (Index, SizeOf, Const))
-        on_spot = source or (bool(reads) and all(self.free[w] for w in reads) and not isinstance(box.op, (Fold, Group)))
+        on_spot = source or (
+            bool(reads) and all(self.free[w] for w in reads) and not isinstance(box.op, (FoldOp, GroupOp))
+        )
         free = [on_spot and (source or view or not ty.axes) for ty in box.cod]
         made = [
             self._wire(
@@ -155,14 +157,14 @@ def fuse(
     Raises NotFusable for a name that is none, and where what was asked for cannot be: kernels that would wait for
     each other, or an array that other tiles read than those that make it.
     """
-    fused, said = asked(derivation.diagram, on_chip, saved, derivation.source)
+    fused, said = arrange_as_requested(derivation.diagram, on_chip, saved, derivation.source)
     same = derivation.steps and fused is derivation.diagram
     fused = titled(fused, f"{derivation.diagram.title or 'it'}.fuse({said})")
     try:
         theorem = derivation.theorem if same else derivation.prove(fused)
     except NotProved as error:
         raise NotFusable(f"the kernels were not proved to mean the same: {error.reason}") from error
-    return derivation.then(Fuse(), fused, theorem, stayed=None)
+    return derivation.then(Fuse(), fused, theorem, unchanged=None)
 
 
 def assigned(nodes: Sequence[Node]) -> dict[str, tuple[str, Box]]:
@@ -202,7 +204,7 @@ def arrange(
     both = sorted(wanted & spilled) if on_chip is not None else []
     if both:
         raise NotFusable(f"{names[both[0]][-1]} cannot both stay on chip and be saved: name it once")
-    kernels = _Kernels(whole, names)
+    kernels = _KernelPartition(whole, names)
     if on_chip is not None:
         for w in sorted(wanted):
             why = kernels.obstacle(w)
@@ -220,7 +222,7 @@ def arrange(
     return _built(whole, kernels)
 
 
-def asked(
+def arrange_as_requested(
     diagram: Diagram, on_chip: str | Sequence[str] | None, saved: str | Sequence[str], source: Diagram
 ) -> tuple[Diagram, str]:
     """The diagram arranged as `fuse` is asked to, itself if that changes nothing; and the request in words.
@@ -239,7 +241,7 @@ def asked(
     return diagram if made == diagram else made, ", ".join(said)
 
 
-class _Kernels:
+class _KernelPartition:
     """Which kernel each atom is in, by the number of one of its atoms."""
 
     def __init__(self, whole: Opened, names: Mapping[int, tuple[str, ...]]) -> None:
@@ -252,7 +254,7 @@ class _Kernels:
         atoms, maker = self.whole.atoms, self.whole.atoms[self.whole.maker[w]]
         for k in self.readers[w]:
             if atoms[k].tiles != maker.tiles or w in self.whole.torn:
-                made, read = (_said(t) for t in (maker.tiles, atoms[k].tiles))
+                made, read = (_tiles_text(t) for t in (maker.tiles, atoms[k].tiles))
                 return f"it is made {made}, and {atoms[k].box.name} reads it {read}"
         return ""
 
@@ -266,19 +268,19 @@ class _Kernels:
 
     def join_all(self, wires: Sequence[int], spilled: Collection[int]) -> None:
         """Keeps arrays on chip, first all at once, else one after the other where the kernels can still run so."""
-        start = self._kept()
+        start = self._saved_arrays()
         for w in wires:
             self.join(w)
         if self.runs(spilled):
             return
         self.of, self.members = start
         for w in wires:
-            before = self._kept()
+            before = self._saved_arrays()
             self.join(w)
             if not self.runs(spilled):
                 self.of, self.members = before
 
-    def _kept(self) -> tuple[list[int], dict[int, list[int]]]:
+    def _saved_arrays(self) -> tuple[list[int], dict[int, list[int]]]:
         return list(self.of), {k: list(v) for k, v in self.members.items()}
 
     def runs(self, spilled: Collection[int]) -> bool:
@@ -336,16 +338,16 @@ class _Kernels:
         return [*ring, ring[0]]
 
 
-def _said(tiles: Tiles) -> str:
+def _tiles_text(tiles: Tiles) -> str:
     return f"in tiles of {' '.join(a for a, _ in tiles)}" if tiles else "whole"
 
 
-def _built(whole: Opened, kernels: _Kernels) -> Diagram:
+def _built(whole: Opened, kernels: _KernelPartition) -> Diagram:
     """The diagram of the kernels, in order; views of what they leave, positions and sizes are outside."""
     order = kernels.order()
     if len(order) < 2 and not any(atom.tiles for atom in whole.atoms):
         boxes = [node.box.op for node in whole.diagram.graph.nodes]
-        if not any(isinstance(op, Group) for op in boxes):
+        if not any(isinstance(op, GroupOp) for op in boxes):
             return whole.diagram
     members: dict[int, list[int]] = {k: [] for k in order}
     for k, atom in enumerate(whole.atoms):
@@ -361,7 +363,7 @@ def _built(whole: Opened, kernels: _Kernels) -> Diagram:
     return of_graph(Graph(diagram.dom, tuple(out.nodes), outputs), diagram.cod, diagram.names, diagram.title)
 
 
-def _leaves(whole: Opened, kernels: _Kernels, kernel: int, w: int) -> bool:
+def _leaves(whole: Opened, kernels: _KernelPartition, kernel: int, w: int) -> bool:
     if any(whole.root[v] == w for v in whole.outputs):
         return True
     return any(kernels.of[k] != kernel for k in kernels.readers.get(w, ()))
@@ -439,7 +441,7 @@ class _Outside:
         graph = Graph(dom, tuple(nodes), tuple(local[w] for w in leaving))
         body = of_graph(graph)
         inputs = [self.wire(w) for w, _ in taken]
-        box = Box(Group(tiles, body), Ty(*(whole.types[w] for w, _ in taken)), Ty(*(whole.types[w] for w in leaving)))
+        box = Box(GroupOp(tiles, body), Ty(*(whole.types[w] for w, _ in taken)), Ty(*(whole.types[w] for w in leaving)))
         first = self.add(box, inputs)
         self.where.update({w: first + j for j, w in enumerate(leaving)})
 

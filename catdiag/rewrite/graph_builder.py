@@ -1,13 +1,13 @@
-"""Diagrams made from wires of a `Terms` graph: the bodies of a loop and what is around it."""
+"""Diagrams made from wires of a `HashConsedGraph` graph: the bodies of a loop and what is around it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from catdiag.category.diagram import Diagram, Graph, Node, live, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, Rename, View, map_box
 from catdiag.category.types import ArrayType, Axis, Ty
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 
 class NotInScope(Exception):
@@ -18,13 +18,13 @@ class NotInScope(Exception):
         self.wire = wire
 
 
-class Emitter:
-    """A diagram under construction from wires of a `Terms` graph, with a local size for the streamed axis."""
+class GraphBuilder:
+    """A diagram under construction from wires of a `HashConsedGraph` graph, with a local size for the streamed axis."""
 
     def __init__(
-        self, terms: Terms, dom: Sequence[ArrayType], local: Axis | None = None, real: Collection[int] = ()
+        self, terms: HashConsedGraph, dom: Sequence[ArrayType], local: Axis | None = None, real: Collection[int] = ()
     ) -> None:
-        self.terms = terms
+        self.graph = terms
         self.real = real
         self.dom = tuple(dom)
         self.types = list(dom)
@@ -32,7 +32,7 @@ class Emitter:
         self.local = local
         self._known: dict[tuple[Box, tuple[int, ...]], int] = {}
 
-    def fit(self, ty: ArrayType) -> ArrayType:
+    def broadcast_to(self, ty: ArrayType) -> ArrayType:
         """A type with the local size of the streamed axis."""
         return ty if self.local is None else localised(ty, self.local)
 
@@ -55,26 +55,26 @@ class Emitter:
 
     def emit(self, wire: int, env: dict[int, int], result: ArrayType | None = None) -> int:
         """The wire that carries a wire of the terms, what is known being in `env`; `result` forces its type."""
-        for w in self.terms.cone([wire], env):
+        for w in self.graph.cone([wire], env):
             if w in env:
                 continue
-            node = self.terms.node(w)
+            node = self.graph.node(w)
             if node is None:
                 raise NotInScope(w)
             inputs = [env[i] for i in node.inputs]
             dom = [self.types[i] for i in inputs]
-            cod = [self.fit(t) for t in node.box.cod]
+            cod = [self.broadcast_to(t) for t in node.box.cod]
             if len(cod) == 1 and w not in self.real:
                 cod = [ArrayType(cod[0].axes, element_type(node.box, dom))] if w != wire or result is None else [result]
             first = self.add(Box(node.box.op, Ty(*dom), Ty(*cod), node.box.line), inputs)
-            start = self.terms.first[self.terms.maker[w]]
+            start = self.graph.first[self.graph.maker[w]]
             for k in range(len(cod)):
                 env.setdefault(start + k, first + k)
         return env[wire] if result is None else self.cast(env[wire], result)
 
     def diagram(self, outputs: Sequence[int], names: tuple[str, ...]) -> Diagram:
         """The diagram made so far, without boxes that reach no output."""
-        graph = live(Graph(Ty(*self.dom), tuple(self.nodes), tuple(outputs)))
+        graph = reachable(Graph(Ty(*self.dom), tuple(self.nodes), tuple(outputs)))
         return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names)
 
 

@@ -15,9 +15,9 @@ from catdiag.category.index_maps import leaves
 from catdiag.category.ops import (
     Box,
     Einsum,
-    Fold,
+    FoldOp,
     Generic,
-    Group,
+    GroupOp,
     Index,
     Op,
     Reduce,
@@ -32,10 +32,10 @@ from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.frontend.signature import axis_names
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.group_renaming import renamed
-from catdiag.rewrite.group_views import placed
+from catdiag.rewrite.group_views import with_positions
 from catdiag.rewrite.steps import Group as GroupStep
 from catdiag.rewrite.stream.fold_search import local_size, sizes_in
-from catdiag.schedule.gathers import is_spot
+from catdiag.schedule.gathers import is_rematerialized
 from catdiag.util.errors import AxisError, NotGroupable, require
 
 
@@ -63,7 +63,7 @@ def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
 
 
 def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
-    """The diagram as one `Group` box over tiles of the named axes; a diagram in groups gets the further tiles.
+    """The diagram as one `GroupOp` box over tiles of the named axes; a diagram in groups gets the further tiles.
 
     >>> from catdiag.category.ops import map_box
     >>> from catdiag.category.diagram import of_box
@@ -87,7 +87,7 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
         raise AxisError("no axis to group: name at least one, such as 'q'")
     flat = renamed(flat, axes)
     inner, outer, tiles = _opened(flat)
-    inner = placed(inner, [known[name] for name in axes])
+    inner = with_positions(inner, [known[name] for name in axes])
     for name in axes:
         if name in dict(tiles):
             raise NotGroupable(f"cannot group axis {name!r}: the diagram runs in groups of it already")
@@ -163,7 +163,7 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
                 else with_bodies(box.op, tuple(made[id(body)] for body in bodies(box.op)))
             )
             if isinstance(op, View):
-                op = replace(op, made=tuple(Axis(a.name, size) if a.name == axis else a for a in op.made))
+                op = replace(op, index_axes=tuple(Axis(a.name, size) if a.name == axis else a for a in op.index_axes))
             nodes.append(Node(Box(op, ty(box.dom), ty(box.cod), box.line), node.inputs))
         graph = Graph(ty(item.dom), tuple(nodes), item.graph.outputs)
         made[id(item)] = of_graph(graph, ty(item.cod), item.names, item.title)
@@ -171,9 +171,9 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
 
 
 def _local_axes(op: Op) -> tuple[str, ...]:
-    if isinstance(op, Fold):
+    if isinstance(op, FoldOp):
         return (op.axis,)
-    return tuple(name for name, _ in op.tiles) if isinstance(op, Group) else ()
+    return tuple(name for name, _ in op.tiles) if isinstance(op, GroupOp) else ()
 
 
 # -- what keeps a diagram from being grouped ----------------------------------------------------
@@ -233,7 +233,7 @@ def _obstacle(box: Box, axis: str) -> str | None:
         return "takes it apart or makes it"
     if isinstance(op, View) and _reads_at(op, axis):
         return "reads or makes it at positions that are computed"
-    if isinstance(op, Fold) and op.axis == axis:
+    if isinstance(op, FoldOp) and op.axis == axis:
         return "streams it"
     if isinstance(op, (Index, SizeOf)) and _is_about(op, axis, axis):
         return "reads its position or size inside a loop"
@@ -276,14 +276,14 @@ def _is_about(op: Op, axis: str, size: Size) -> bool:
 
 def _opened(diagram: Diagram) -> tuple[Graph, Node | None, tuple[tuple[str, str], ...]]:
     """What goes into the group: the body of the group box that the diagram has, or the whole diagram."""
-    groups = [n for n in diagram.graph.nodes if isinstance(n.box.op, Group)]
+    groups = [n for n in diagram.graph.nodes if isinstance(n.box.op, GroupOp)]
     if not groups:
         return diagram.graph, None, ()
     op = groups[0].box.op
-    assert isinstance(op, Group)
+    assert isinstance(op, GroupOp)
     first = _first_wire(diagram.graph, groups[0])
     own = range(first, first + len(groups[0].box.cod))
-    if any(isinstance(n.box.op, Group) and not n.box.op.tiles for n in groups) or len(groups) > 1:
+    if any(isinstance(n.box.op, GroupOp) and not n.box.op.tiles for n in groups) or len(groups) > 1:
         raise NotGroupable("cannot group a diagram in kernels: group first, and fuse last", groups[-1].box.line)
     if not set(diagram.graph.outputs) <= set(own):
         raise NotGroupable(
@@ -309,7 +309,7 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
     # Other forms of inputs, and positions and integers made of them, which are made outside where what is outside reads
     # them: their places, by wire.
     forms: dict[int, int] = {}
-    spots: set[int] = set()
+    rematerialized: set[int] = set()
     count = len(graph.dom)
     axes = list(axes)
     for place, node in enumerate(graph.nodes):
@@ -317,8 +317,8 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
         outputs = range(count, count + len(node.box.cod))
         count += len(node.box.cod)
         about = any(_is_about(op, a.name, a.size) for a in axes)
-        if is_spot(node, spots):
-            spots.update(outputs)
+        if is_rematerialized(node, rematerialized):
+            rematerialized.update(outputs)
         renames = isinstance(op, Rename) and any(a.name in pair for pair in op.pairs for a in axes)
         remade = (isinstance(op, Reindex) and any(op.touches(a.name) for a in axes)) or (
             isinstance(op, View) and any(_reads_at(op, a.name) for a in axes)
@@ -335,7 +335,7 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
                     todo.extend(graph.nodes[forms[w]].inputs)
             found.add(place)
             given.update(outputs)
-        elif is_spot(node, spots) or (
+        elif is_rematerialized(node, rematerialized) or (
             isinstance(op, (Rename, Reindex)) and all(w in given or w in forms for w in node.inputs)
         ):
             forms.update(dict.fromkeys(outputs, place))
@@ -410,7 +410,7 @@ def _grouped(
         body = resize(body, name, size)
     inputs = [where[w] for w in passed]
     box = Box(
-        Group((*tiles, *more), body), Ty(*(types[w] for w in inputs)), diagram.cod if outer is None else outer.box.cod
+        GroupOp((*tiles, *more), body), Ty(*(types[w] for w in inputs)), diagram.cod if outer is None else outer.box.cod
     )
     first = put(box, inputs)
     return of_graph(

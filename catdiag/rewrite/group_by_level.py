@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import Group
+from catdiag.category.ops import GroupOp
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import group
 from catdiag.util.errors import CatdiagError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Within = Mapping[str, str | Sequence[str]]
 
 
-def cut(
+def group_levels(
     derivation: Derivation, levels: Sequence[str] | Hierarchy, within: Within | None
 ) -> tuple[Diagram, Within | None]:
     """The diagram of a derivation, grouped by what `within` names too, and what each level cuts of that.
@@ -29,7 +29,7 @@ def cut(
         return derivation.diagram, within
     if not isinstance(within, Mapping):
         raise CatdiagError(f"within is {within!r}: expected axes by level, as in {{'registers': ('q', 'd')}}")
-    had = [axis for box in derivation.diagram.boxes if isinstance(box.op, Group) for axis, _ in box.op.tiles]
+    had = [axis for box in derivation.diagram.boxes if isinstance(box.op, GroupOp) for axis, _ in box.op.tiles]
     named = [a for axes in within.values() for a in ((axes,) if isinstance(axes, str) else axes)]
     more = [axis for axis in dict.fromkeys(named) if axis not in had]
     if not more:

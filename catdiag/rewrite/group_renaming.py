@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.category.ops import Box, Fold, Rename, bodies, with_bodies
+from catdiag.category.ops import Box, FoldOp, Rename, bodies, with_bodies
 from catdiag.category.types import ArrayType, Ty
 
 
@@ -49,11 +49,11 @@ def _before(diagram: Diagram, made: dict[int, Diagram], axes: Collection[str]) -
         new = tuple(made[id(body)] for body in old)
         if any(a is not b for a, b in zip(old, new, strict=True)):
             box, changed = Box(with_bodies(box.op, new), box.dom, box.cod, box.line), True
-        while isinstance(box.op, Fold) and (found := _first(box.op, len(box.cod), axes)) is not None:
+        while isinstance(box.op, FoldOp) and (found := _first(box.op, len(box.cod), axes)) is not None:
             place, rename = found
-            outer = Box(rename.op, Ty(box.dom[place]), Ty(_whole(rename, box, box.op)), rename.line)
+            outer = Box(rename.op, Ty(box.dom[place]), Ty(_outer_type(rename, box, box.op)), rename.line)
             nodes.append(Node(outer, (inputs[place],)))
-            box = _given(box, box.op, place, rename, outer.cod[0])
+            box = _with_renamed_input(box, box.op, place, rename, outer.cod[0])
             inputs, count, changed = [*inputs, count], count + 1, True
         nodes.append(Node(box, tuple(inputs)))
         moved.extend(range(count, count + len(box.cod)))
@@ -64,10 +64,10 @@ def _before(diagram: Diagram, made: dict[int, Diagram], axes: Collection[str]) -
     return of_graph(graph, diagram.cod, diagram.names, diagram.title)
 
 
-_PARTS = ("step", "state", "extent", "live")
+_PARTS = ("step", "state", "bounds", "is_live")
 
 
-def _first(op: Fold, states: int, axes: Collection[str]) -> tuple[int, Box] | None:
+def _first(op: FoldOp, states: int, axes: Collection[str]) -> tuple[int, Box] | None:
     """An input of a loop that it renames along one of the axes, by its place, and the box that does."""
     for part in _PARTS:
         body = getattr(op, part)
@@ -78,7 +78,7 @@ def _first(op: Fold, states: int, axes: Collection[str]) -> tuple[int, Box] | No
     return None
 
 
-def _renames(box: Box, op: Fold, axes: Collection[str]) -> bool:
+def _renames(box: Box, op: FoldOp, axes: Collection[str]) -> bool:
     """Whether a box gives one of the axes another name, and leaves that of the loop as it is."""
     if not isinstance(box.op, Rename) or len(box.dom[0].axes) != len(box.cod[0].axes):
         return False
@@ -86,14 +86,14 @@ def _renames(box: Box, op: Fold, axes: Collection[str]) -> bool:
     return bool(names & set(axes)) and op.axis not in names
 
 
-def _whole(rename: Box, loop: Box, op: Fold) -> ArrayType:
+def _outer_type(rename: Box, loop: Box, op: FoldOp) -> ArrayType:
     """The type of what is renamed, outside of a loop: blocks are whole axes there."""
     lengths = {a.name: a for ty in loop.dom for a in ty.axes if a.name == op.axis}
     ty = rename.cod[0]
     return ArrayType(tuple(lengths.get(a.name, a) for a in ty.axes), ty.element)
 
 
-def _given(box: Box, op: Fold, place: int, rename: Box, whole: ArrayType) -> Box:
+def _with_renamed_input(box: Box, op: FoldOp, place: int, rename: Box, whole: ArrayType) -> Box:
     """The loop with one more input, for what it renames in one place or several."""
 
     def more(body: Diagram, first: int = 0) -> Diagram:
@@ -103,13 +103,13 @@ def _given(box: Box, op: Fold, place: int, rename: Box, whole: ArrayType) -> Box
         op,
         step=more(op.step, len(box.cod)),
         state=more(op.state),
-        extent=None if op.extent is None else more(op.extent),
-        live=None if op.live is None else more(op.live),
+        bounds=None if op.bounds is None else more(op.bounds),
+        is_live=None if op.is_live is None else more(op.is_live),
     )
     return Box(made, Ty(*box.dom, whole), box.cod, box.line)
 
 
-def _local(whole: ArrayType, inside: ArrayType, body: Diagram, op: Fold) -> ArrayType:
+def _local(whole: ArrayType, inside: ArrayType, body: Diagram, op: FoldOp) -> ArrayType:
     """The type of an input in a body of a loop: its blocks are as long there as those of what it was made of."""
     size = next((a for ty in body.dom for a in ty.axes if a.name == op.axis), None)
     axes = (size if size is not None and a.name == op.axis else a for a in whole.axes)

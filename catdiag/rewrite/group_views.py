@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.index_maps import Cond, Expr, Read, leaves, natural, plus, replaced, times
-from catdiag.category.ops import Box, Const, Fold, Reindex, Rename, View, const_box, index_box
+from catdiag.category.ops import Box, Const, FoldOp, Reindex, Rename, View, const_box, index_box
 from catdiag.category.types import ArrayType, Axis, Size, Ty
 from catdiag.schedule.gathers import in_blocks
 
 
-def placed(graph: Graph, axes: Sequence[Axis]) -> Graph:
+def with_positions(graph: Graph, axes: Sequence[Axis]) -> Graph:
     """A flat graph in which views of inputs that make one of the axes read at positions that are handed to them.
 
     >>> import catdiag as cd
     >>> pairs = cd.algorithm("x -> y")(lambda a: cd.reindex(a, "y", x=lambda y: 2 * y))
-    >>> [n.box.name for n in placed(pairs.graph, [cd.Axis("y")]).nodes]
+    >>> [n.box.name for n in with_positions(pairs.graph, [cd.Axis("y")]).nodes]
     ['index[y]', '0', 'view[x → y]']
     """
     names = {a.name for a in axes}
@@ -43,7 +43,7 @@ class _Placing:
         self.graph, self.axes = graph, {a.name: a for a in axes}
         self.nodes: list[Node] = []
         self.types = list(graph.dom)
-        self.given: set[int] = set(range(len(graph.dom)))
+        self.input_wires: set[int] = set(range(len(graph.dom)))
         self.data: set[int] = set(range(len(graph.dom)))  # what is made of inputs
         self.positions: dict[str, int] = {}
         self.makers: dict[int, int] = {}
@@ -58,7 +58,7 @@ class _Placing:
         """The wire of the positions along a grouped axis."""
         if name not in self.positions:
             self.positions[name] = self.put(index_box(self.axes[name]), ())
-            self.given.add(self.positions[name])
+            self.input_wires.add(self.positions[name])
         return self.positions[name]
 
     def run(self) -> Graph:
@@ -66,26 +66,26 @@ class _Placing:
         blocks = in_blocks(self.graph)  # which groups look up, a block at a time
         for place, node in enumerate(self.graph.nodes):
             box, inputs = node.box, [moved[w] for w in node.inputs]
-            if isinstance(box.op, View) and self.at_stake(box.op) and self.reads_given(box.op, inputs):
+            if isinstance(box.op, View) and self.at_stake(box.op) and self.reads_inputs(box.op, inputs):
                 box, inputs = self.view(box, box.op, inputs)
             elif isinstance(box.op, View) and place not in blocks and self.trusts(box, inputs):
                 box, inputs = self.guarded(box, box.op, inputs)
-            elif isinstance(box.op, Fold):
+            elif isinstance(box.op, FoldOp):
                 box, inputs = self.fold(box, box.op, inputs)
             first = self.put(box, inputs)
             if self.data & set(inputs):
                 self.data.update(range(first, first + len(box.cod)))
             op = box.op
-            closed = not inputs or (isinstance(op, Rename) and set(inputs) <= self.given)
+            closed = not inputs or (isinstance(op, Rename) and set(inputs) <= self.input_wires)
             if closed:
-                self.given.update(range(first, first + len(box.cod)))
+                self.input_wires.update(range(first, first + len(box.cod)))
             moved.extend(range(first, first + len(box.cod)))
         return Graph(self.graph.dom, tuple(self.nodes), tuple(moved[w] for w in self.graph.outputs))
 
     def at_stake(self, op: View) -> bool:
         """Whether a view makes a grouped axis at whose index it reads."""
         mentioned = {leaf[1] for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, tuple)}
-        return any(a.name in self.axes and a.name in mentioned for a in op.made)
+        return any(a.name in self.axes and a.name in mentioned for a in op.index_axes)
 
     def trusts(self, box: Box, inputs: Sequence[int]) -> bool:
         """Whether a box reads where data says, with no number beyond; an array that is read along a grouped axis has to
@@ -95,7 +95,7 @@ class _Placing:
             return False
         if not any(inputs[w] in self.data for w in op.arrays()):
             return False
-        return inputs[0] in self.given or not {n for n, _ in op.reads[0].at} & set(self.axes)
+        return inputs[0] in self.input_wires or not {n for n, _ in op.reads[0].at} & set(self.axes)
 
     def renamed(self, op: View, dom: list[ArrayType], inputs: list[int]) -> tuple[View, list[ArrayType]]:
         """The view with the arrays that it reads along axes of grouped names under other names, and the types of its
@@ -104,13 +104,13 @@ class _Placing:
         for k, read in enumerate(op.reads):
             clash = {n for n, _ in read.at} & set(self.axes)
             if clash:
-                taken = {a for t in dom for a in t.names} | {a.name for a in op.made}
+                taken = {a for t in dom for a in t.names} | {a.name for a in op.index_axes}
                 pairs = {n: _fresh(n, taken) for n in sorted(clash)}
                 renamed = ArrayType(
                     tuple(Axis(pairs.get(a.name, a.name), a.size, a.kind, a.parts) for a in dom[k].axes), dom[k].element
                 )
                 inputs[k] = self.put(Box(Rename(tuple(pairs.items())), Ty(dom[k]), Ty(renamed)), [inputs[k]])
-                self.given.add(inputs[k])
+                self.input_wires.add(inputs[k])
                 dom[k] = renamed
                 reads[k] = Read(tuple((pairs.get(n, n), e) for n, e in read.at), read.where)
         return replace(op, reads=tuple(reads)), dom
@@ -123,8 +123,8 @@ class _Placing:
         made, types = _at(op, dom, (), (), True)
         return Box(made, Ty(*types), box.cod, box.line), [inputs[0], zero, *inputs[1:]]
 
-    def reads_given(self, op: View, inputs: Sequence[int]) -> bool:
-        return all(w in self.given or self.number(w) is not False for w in inputs)
+    def reads_inputs(self, op: View, inputs: Sequence[int]) -> bool:
+        return all(w in self.input_wires or self.number(w) is not False for w in inputs)
 
     def maker(self, wire: int) -> Node | None:
         """The node that makes a wire."""
@@ -148,12 +148,12 @@ class _Placing:
             [*inputs[:count], *zero, *inputs[count:], *wires],
         )
 
-    def fold(self, box: Box, op: Fold, inputs: list[int]) -> tuple[Box, list[int]]:
+    def fold(self, box: Box, op: FoldOp, inputs: list[int]) -> tuple[Box, list[int]]:
         """A loop that views its inputs: the positions are inputs of it."""
         states = len(box.cod)
-        given = [w in self.given or self.number(w) is not False for w in inputs]
+        given = [w in self.input_wires or self.number(w) is not False for w in inputs]
         numbers = {k: value for k, w in enumerate(inputs) if not isinstance(value := self.number(w), bool)}
-        bodies = {"step": states, "state": 0, "extent": 0, "live": 0}
+        bodies = {"step": states, "state": 0, "bounds": 0, "is_live": 0}
         whole = {
             part: self._composed(body, {k + first: n for k, n in numbers.items()})
             for part, first in bodies.items()
@@ -163,7 +163,7 @@ class _Placing:
         for body, first in ((whole["step"], states), (whole["state"], 0)):
             for node in body.graph.nodes:
                 v = node.box.op
-                if isinstance(v, View) and self.at_stake(v) and self._whole(body, node, given, first):
+                if isinstance(v, View) and self.at_stake(v) and self._reads_whole(body, node, given, first):
                     names.extend(n for n in _mentioned(v, self.axes) if n not in names)
         if not names:
             return box, inputs
@@ -171,10 +171,12 @@ class _Placing:
         more = [ArrayType((a,), "int") for a in own]
         parts = {part: self._body(body, names, more, given, bodies[part]) for part, body in whole.items()}
         dom = Ty(*box.dom, *more)
-        made = replace(op, step=parts["step"], state=parts["state"], extent=parts.get("extent"), live=parts.get("live"))
+        made = replace(
+            op, step=parts["step"], state=parts["state"], bounds=parts.get("bounds"), is_live=parts.get("is_live")
+        )
         return Box(made, dom, box.cod, box.line), [*inputs, *(self.position(n) for n in names)]
 
-    def _whole(self, body: Diagram, node: Node, given: Sequence[bool], first: int) -> bool:
+    def _reads_whole(self, body: Diagram, node: Node, given: Sequence[bool], first: int) -> bool:
         """Whether a view in a loop reads inputs that are whole, along axes that are not grouped."""
         v = node.box.op
         assert isinstance(v, View)
@@ -209,7 +211,7 @@ class _Placing:
         for node in body.graph.nodes:
             box, inputs = node.box, [moved[w] for w in node.inputs]
             v = box.op
-            if isinstance(v, View) and self.at_stake(v) and self._whole(body, node, given, first):
+            if isinstance(v, View) and self.at_stake(v) and self._reads_whole(body, node, given, first):
                 mine = _mentioned(v, self.axes)
                 zero: list[int] = []
                 if not v.reads[0].where:
@@ -248,7 +250,7 @@ def _fresh(name: str, taken: Collection[str]) -> str:
 def _mentioned(op: View, axes: Collection[str]) -> list[str]:
     """The grouped axes at whose indices a view reads, in the order in which it makes them."""
     leaf = {v[1] for e in op.expressions() for v in leaves(e) if isinstance(v, tuple) and v[0] == "i"}
-    return [a.name for a in op.made if a.name in axes and a.name in leaf]
+    return [a.name for a in op.index_axes if a.name in axes and a.name in leaf]
 
 
 def _at(
@@ -281,7 +283,7 @@ def _at(
     more = [ArrayType((a,), "int") for a in axes]
     zero = [ArrayType((), dom[0].element if dom[0].element == "int" else "real")] if guarded else []
     fits = tuple((c, replaced(e, put), replaced(f, put)) for c, e, f in op.fits)
-    return View(op.made, tuple(reads), (*fits, *limits)), [*dom[:count], *zero, *dom[count:], *more]
+    return View(op.index_axes, tuple(reads), (*fits, *limits)), [*dom[:count], *zero, *dom[count:], *more]
 
 
 # -- views of views ---------------------------------------------------------------------------------
@@ -306,7 +308,7 @@ def composed(graph: Graph, names: Collection[str], constants: Constants = Mappin
 class _Filled:
     """A view of one array, with a number where its conditions do not hold."""
 
-    made: tuple[Axis, ...]
+    index_axes: tuple[Axis, ...]
     read: Read
     fill: Fraction | bool | None  # False: nowhere
     source: int
@@ -365,7 +367,9 @@ class _Wires:
             put: dict[object, Expr] = {("w", count + k): ("w", k) for k in range(len(node.inputs) - count)}
             fits = _put(Read((), op.fits), put).where
             sizes = tuple((a.name, a.size) for a in node.box.dom[0].axes)
-            return _Filled(op.made, _put(op.reads[0], put), fill, node.inputs[0], node.inputs[count:], fits, sizes)
+            return _Filled(
+                op.index_axes, _put(op.reads[0], put), fill, node.inputs[0], node.inputs[count:], fits, sizes
+            )
         if not isinstance(op, Reindex) or op.kind != "concat":
             return None
         numbers = [self.number(w) for w in node.inputs]
@@ -399,7 +403,7 @@ def _pair(graph: Graph, names: Collection[str], constants: Constants) -> Graph |
         if below is None or outer is None or wires.readers[source] != 1:
             continue
         inner = wires.filled(below)
-        if inner is None or not any(a.name in names for a in (*outer.made, *inner.made)):
+        if inner is None or not any(a.name in names for a in (*outer.index_axes, *inner.index_axes)):
             continue
         made = _compose(outer, inner)
         if made is not None:
@@ -410,10 +414,10 @@ def _pair(graph: Graph, names: Collection[str], constants: Constants) -> Graph |
 def _compose(outer: _Filled, inner: _Filled) -> _Filled | None:
     """`outer` of `inner` as one; None where both make one axis, or fill in different numbers."""
     taken = dict(outer.read.at)
-    left = tuple(a for a in inner.made if a.name not in taken)
-    kept = tuple((n, e) for n, e in taken.items() if all(n != a.name for a in inner.made))
+    left = tuple(a for a in inner.index_axes if a.name not in taken)
+    kept = tuple((n, e) for n, e in taken.items() if all(n != a.name for a in inner.index_axes))
     read = {n for n, _ in inner.read.at}
-    axes = [a.name for a in (*outer.made, *left)]
+    axes = [a.name for a in (*outer.index_axes, *left)]
     if len(set(axes)) != len(axes) or any(n in read for n, _ in kept):
         return None
     fills = {fill for fill in (outer.fill, inner.fill) if fill is not False}
@@ -431,7 +435,7 @@ def _compose(outer: _Filled, inner: _Filled) -> _Filled | None:
     )
     fits = (*outer.fits, *_put(Read((), inner.fits), put).where, *limits)
     fill = fills.pop() if fills else False
-    return _Filled((*outer.made, *left), whole, fill, inner.source, indices, fits, inner.sizes)
+    return _Filled((*outer.index_axes, *left), whole, fill, inner.source, indices, fits, inner.sizes)
 
 
 def _with(graph: Graph, place: int, made: _Filled, wires: _Wires) -> Graph:
@@ -456,8 +460,8 @@ def _with(graph: Graph, place: int, made: _Filled, wires: _Wires) -> Graph:
             reads = (_put(made.read, put), *([Read()] if fill else []))
             inputs = [moved[made.source], *fill, *(moved[w] for w in made.indices)]
             fits = _put(Read((), made.fits), put).where
-            box = Box(View(made.made, reads, fits), Ty(*dom), box.cod, box.line)
+            box = Box(View(made.index_axes, reads, fits), Ty(*dom), box.cod, box.line)
         nodes.append(Node(box, tuple(inputs)))
         moved.extend(range(total, total + len(box.cod)))
         total += len(box.cod)
-    return live(Graph(graph.dom, tuple(nodes), tuple(moved[w] for w in graph.outputs)))
+    return reachable(Graph(graph.dom, tuple(nodes), tuple(moved[w] for w in graph.outputs)))

@@ -25,13 +25,13 @@ from catdiag.category.ops import (
 from catdiag.category.types import ArrayType, Axis, Size, Ty
 
 
-class Terms:
+class HashConsedGraph:
     """Wires and the boxes that make them; wire numbers are a topological order.
 
     `types` gives each wire's type, `late` whether it depends on a marked wire, and `positive` whether
     it is a positive number by its form (`exp`, sizes, sums and products of such; never by its values).
 
-    >>> terms = Terms(Ty(ArrayType((Axis("x"),))))
+    >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),))))
     >>> a = terms.map("exp", 0)
     >>> terms.map("exp", 0) == a, terms.positive[a], terms.late[a]
     (True, True, False)
@@ -53,7 +53,7 @@ class Terms:
         """The node that makes a wire, None for an input."""
         return self.nodes[self.maker[wire]] if self.maker[wire] >= 0 else None
 
-    def made_by(self, wire: int) -> str:
+    def function_of(self, wire: int) -> str:
         """The scalar function whose box makes the wire, or an empty string."""
         node = self.node(wire)
         return node.box.op.fn if node is not None and isinstance(node.box.op, Map) else ""

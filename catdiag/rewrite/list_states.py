@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.index_maps import Read, View, plus
-from catdiag.category.ops import Box, Fold, Group, Rename, const_box, map_box, reindex_box
+from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, const_box, map_box, reindex_box
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
 from catdiag.rewrite.matching.unify import Unifier
 from catdiag.rewrite.stream.fold_search import sizes_in
@@ -33,12 +33,12 @@ def resized(diagram: Diagram, sizes: Mapping[str, Size], axes: Sequence[Axis] = 
 
 def opened(diagram: Diagram) -> Diagram:
     """A diagram with its named boxes and groups opened: loops, and boxes that hold nothing, on whole axes."""
-    return _with(diagram, lambda box: whole(box) if isinstance(box.op, Group) else None)
+    return _with(diagram, lambda box: on_whole_axes(box) if isinstance(box.op, GroupOp) else None)
 
 
 def unrolled(diagram: Diagram) -> Diagram:
     """A diagram without loops, groups and named boxes: each loop is what its state is of the whole list."""
-    return _with(opened(diagram), lambda box: whole(box) if isinstance(box.op, Fold) else None)
+    return _with(opened(diagram), lambda box: on_whole_axes(box) if isinstance(box.op, FoldOp) else None)
 
 
 def _with(diagram: Diagram, instead: Instead) -> Diagram:
@@ -47,19 +47,19 @@ def _with(diagram: Diagram, instead: Instead) -> Diagram:
     return made.diagram(outputs, diagram.input_names, diagram.title)
 
 
-def whole(box: Box) -> Diagram:
+def on_whole_axes(box: Box) -> Diagram:
     """What a loop or group is on whole axes."""
     op, known = box.op, {axis.name: axis for ty in box.dom for axis in ty.axes}
-    if isinstance(op, Fold):
+    if isinstance(op, FoldOp):
         return resized(op.state, {op.block: known[op.axis].size}, [known[op.axis]])
-    assert isinstance(op, Group)
+    assert isinstance(op, GroupOp)
     sizes = {local: known[name].size for name, local in op.tiles}
     return resized(op.body, sizes, [known[name] for name, _ in op.tiles])
 
 
-def can_cut(box: Box) -> bool:
+def is_splittable(box: Box) -> bool:
     """Whether the size of a loop's axis is a symbol, for which the sum of the sizes of parts can be put."""
-    assert isinstance(box.op, Fold)
+    assert isinstance(box.op, FoldOp)
     return isinstance(_sizes(box)[box.op.axis], str)
 
 
@@ -116,11 +116,11 @@ class Assembly:
 
     def diagram(self, outputs: Sequence[int], names: tuple[str, ...], title: str) -> Diagram:
         """The diagram made so far, without boxes that reach no output."""
-        graph = live(Graph(Ty(*self.dom), tuple(self.nodes), tuple(outputs)))
+        graph = reachable(Graph(Ty(*self.dom), tuple(self.nodes), tuple(outputs)))
         return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names, title)
 
 
-class Parts:
+class ListParts:
     """A loop whose list is cut in parts: its states, steps and merges on them, in one diagram under construction.
 
     The parts are of the sizes `.sizes`. With `around` (a diagram without groups that holds the box of the loop as its
@@ -129,11 +129,11 @@ class Parts:
     """
 
     def __init__(self, box: Box, sizes: Sequence[Size], around: Diagram | None = None, place: int = 0) -> None:
-        assert isinstance(box.op, Fold)
+        assert isinstance(box.op, FoldOp)
         self.op, self.sizes, self.box = box.op, tuple(sizes), box
         self.put: dict[str, Size] = {}
         self.lists: list[int] = []
-        if around is not None and can_cut(box):
+        if around is not None and is_splittable(box):
             self.put = {str(_sizes(box)[self.op.axis]): self._start(len(self.sizes))}
             self._cut(around, place)
         else:
@@ -155,7 +155,7 @@ class Parts:
         """The inputs of the loop as the diagram around it makes them, cut along the axis."""
         node = around.graph.nodes[place]
         before = resized(
-            of_graph(live(Graph(around.dom, around.graph.nodes[:place], node.inputs)), node.box.dom), self.put
+            of_graph(reachable(Graph(around.dom, around.graph.nodes[:place], node.inputs)), node.box.dom), self.put
         )
         self.assembly = Assembly(before.dom.arrays)
         self.names = around.input_names
@@ -204,7 +204,7 @@ class Parts:
         """The state of a part."""
         return self.assembly.put(self.body(self.op.state, part), self.inputs[part])[1]
 
-    def whole(self) -> list[int]:
+    def whole_state(self) -> list[int]:
         """The state of the whole list; nothing where there are parts only."""
         if not self.lists:
             return []

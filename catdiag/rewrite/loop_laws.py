@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import Box, Fold, Map
+from catdiag.category.ops import Box, FoldOp, Map
 from catdiag.category.types import Size
 from catdiag.rewrite.claims import Claims, Form, Verdict
-from catdiag.rewrite.list_states import Assembly, Parts, can_cut, opened, part_sizes, whole
+from catdiag.rewrite.list_states import Assembly, ListParts, is_splittable, on_whole_axes, opened, part_sizes
 from catdiag.rewrite.stability import formulas, loop_names, stability
 
 
@@ -45,7 +45,7 @@ class Divisor:
 def loops(diagram: Diagram) -> tuple[Diagram, list[int]]:
     """A diagram with its groups and named boxes opened, and the places of its loops."""
     flat = opened(diagram)
-    return flat, [k for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, Fold)]
+    return flat, [k for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, FoldOp)]
 
 
 def laws(diagram: Diagram, claims: Claims) -> dict[str, Verdict]:
@@ -61,12 +61,12 @@ def laws(diagram: Diagram, claims: Claims) -> dict[str, Verdict]:
     return found
 
 
-def _parts(flat: Diagram, place: int, sizes: Sequence[Size]) -> Parts:
-    return Parts(flat.graph.nodes[place].box, sizes, flat, place)
+def _parts(flat: Diagram, place: int, sizes: Sequence[Size]) -> ListParts:
+    return ListParts(flat.graph.nodes[place].box, sizes, flat, place)
 
 
 def _equation(
-    parts: Parts, claims: Claims, left: Sequence[int], right: Sequence[int], title: str, refuted: bool = True
+    parts: ListParts, claims: Claims, left: Sequence[int], right: Sequence[int], title: str, refuted: bool = True
 ) -> Verdict:
     sides = [parts.assembly.diagram(w, parts.names, t) for w, t in ((left, title), (right, "the same"))]
     return claims.equation(sides[0], sides[1], parts.assumed(claims.assume), refuted)
@@ -90,11 +90,11 @@ def commutativity(flat: Diagram, place: int, claims: Claims) -> Verdict:
 
 def merged(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
     """That the states of two neighbouring lists, merged, are the state of both put together."""
-    if not can_cut(flat.graph.nodes[place].box):
+    if not is_splittable(flat.graph.nodes[place].box):
         return None
     parts = _parts(flat, place, _symbols(flat, place, 2))
     merge = parts.merge(parts.state(0), parts.state(1))[1]
-    return _equation(parts, claims, parts.whole(), merge, "state(a + b)")
+    return _equation(parts, claims, parts.whole_state(), merge, "state(a + b)")
 
 
 def empty(flat: Diagram, place: int, claims: Claims) -> Verdict:
@@ -117,15 +117,15 @@ def remainder(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
 
 
 def _step(flat: Diagram, place: int, claims: Claims, sizes: Sequence[Size]) -> Verdict | None:
-    if not can_cut(flat.graph.nodes[place].box):
+    if not is_splittable(flat.graph.nodes[place].box):
         return None
     parts = _parts(flat, place, sizes)
-    return _equation(parts, claims, parts.whole(), parts.step(parts.state(0), 1)[1], "state(a + b)")
+    return _equation(parts, claims, parts.whole_state(), parts.step(parts.state(0), 1)[1], "state(a + b)")
 
 
 def _symbols(flat: Diagram, place: int, count: int) -> tuple[str, ...]:
     op = flat.graph.nodes[place].box.op
-    assert isinstance(op, Fold)
+    assert isinstance(op, FoldOp)
     return part_sizes(flat, op.axis, count)
 
 
@@ -164,7 +164,7 @@ def _divisors(flat: Diagram, claims: Claims) -> Iterator[Divisor]:
         if wire is not None and late[wire] and wire not in seen:
             seen.add(wire)
             yield Divisor(said(wire), node.box.line, _positive(flat, wire, claims))
-        late.extend([isinstance(op, Fold) or any(late[w] for w in node.inputs)] * len(node.box.cod))
+        late.extend([isinstance(op, FoldOp) or any(late[w] for w in node.inputs)] * len(node.box.cod))
 
 
 def _positive(flat: Diagram, wire: int, claims: Claims) -> Verdict:
@@ -196,7 +196,7 @@ def _positive_where_defined(flat: Diagram, wire: int, claims: Claims) -> Verdict
 
 
 def _state_of(box: Box) -> Diagram | None:
-    return whole(box) if isinstance(box.op, Fold) else None
+    return on_whole_axes(box) if isinstance(box.op, FoldOp) else None
 
 
 def verdicts(diagram: Diagram, claims: Claims) -> dict[str, Verdict]:

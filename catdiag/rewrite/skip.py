@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.category.ops import Box, Fold, Group, Index, Rename, check_box, const_box
+from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Rename, check_box, const_box
 from catdiag.frontend.builder import program
 from catdiag.prover.api import Refuted
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.skip_counterexample import false_skip
 from catdiag.rewrite.skip_support import Support, body
 from catdiag.rewrite.steps import Skip
@@ -31,13 +31,13 @@ Guide = Diagram | Callable[..., object]
 """What a user gives: a diagram of the loop's inputs, or a function of some of them, by name."""
 
 
-def skip(derivation: Derivation, axis: str, extent: Guide | None = None, live: Guide | None = None) -> Derivation:
+def skip(derivation: Derivation, axis: str, bounds: Guide | None = None, live: Guide | None = None) -> Derivation:
     """With the blocks of a streamed axis that a mask empties left out of its loop, for all block sizes.
 
     The loop runs from the first to the last block that some row needs, as the mask's comparisons of positions
     along the axis say; where they do not say all, a block is also passed over where its mask is false everywhere.
 
-    `extent`, a function of some of the loop's inputs by name to integers lo and hi (or arrays of them, of which all
+    `bounds`, a function of some of the loop's inputs by name to integers lo and hi (or arrays of them, of which all
     count), says itself where what matters lies; `live`, one to truth values, what matters. They are proved, or
     refuted with a list, its blocks and what leaving them out changes.
 
@@ -46,12 +46,12 @@ def skip(derivation: Derivation, axis: str, extent: Guide | None = None, live: G
     do not fit the loop.
     """
     prefix = derivation.diagram.title or "it"
-    skipped = titled(find(derivation.diagram, axis, extent, live), f"{prefix}.skip({axis!r})")
-    ungrouped = find(derivation.base, axis, extent, live)
+    skipped = titled(find(derivation.diagram, axis, bounds, live), f"{prefix}.skip({axis!r})")
+    ungrouped = find(derivation.base, axis, bounds, live)
     try:
         theorem = derivation.prove(skipped)
     except NotProved as error:
-        if extent is not None or live is not None:
+        if bounds is not None or live is not None:
             found = false_skip(derivation.source, ungrouped, axis, MANY, derivation.assume)
             if found is not None:
                 changed = derivation.source.title or "the diagram"
@@ -62,36 +62,36 @@ def skip(derivation: Derivation, axis: str, extent: Guide | None = None, live: G
     return derivation.then(Skip(axis), skipped, theorem, ungrouped=ungrouped)
 
 
-def find(diagram: Diagram, axis: str, extent: Guide | None = None, live: Guide | None = None) -> Diagram:
+def find(diagram: Diagram, axis: str, bounds: Guide | None = None, live: Guide | None = None) -> Diagram:
     """The diagram with blocks left out of its loop over an axis where a mask empties them.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("x -> ")(lambda a: cd.sum(cd.where(cd.index("x") < 3, a, 0), "x"))
     >>> skipped = find(total.stream("x").diagram, "x")
-    >>> [box.op.extent is not None for box in skipped.boxes if box.name == "fold[x]"]
+    >>> [box.op.bounds is not None for box in skipped.boxes if box.name == "fold[x]"]
     [True]
 
-    `extent` and `live`, where given, stand in place of what is found; see `skip`. Raises AxisError where no
+    `bounds` and `live`, where given, stand in place of what is found; see `skip`. Raises AxisError where no
     loop runs over the axis, NotStreamable where some state takes elements of every block, SignatureError or
     TypeMismatch for guides that do not fit the loop.
     """
-    given = (extent, live)
+    given = (bounds, live)
     flat = inline(diagram)
     for place, node in enumerate(flat.graph.nodes):
         op = node.box.op
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             inner = inline(op.body)
             positions = _positions(flat.graph, place)
             for k, within in enumerate(inner.graph.nodes):
-                if isinstance(within.box.op, Fold) and within.box.op.axis == axis:
+                if isinstance(within.box.op, FoldOp) and within.box.op.axis == axis:
                     made = _put(inner, k, _skipping(within, _positions(inner.graph, k, positions), given))
                     return _put(flat, place, replace(op, body=made))
-        elif isinstance(op, Fold) and op.axis == axis:
+        elif isinstance(op, FoldOp) and op.axis == axis:
             return _put(flat, place, _skipping(node, _positions(flat.graph, place), given))
     raise AxisError(f"no loop runs over axis {axis!r}: use .stream({axis!r}) first")
 
 
-def _put(diagram: Diagram, place: int, op: Fold | Group) -> Diagram:
+def _put(diagram: Diagram, place: int, op: FoldOp | GroupOp) -> Diagram:
     graph = diagram.graph
     old = graph.nodes[place]
     box = Box(op, old.box.dom, old.box.cod, old.box.line)
@@ -113,20 +113,20 @@ def _positions(graph: Graph, place: int, given: Sequence[str | None] = ()) -> li
     return [known[w] for w in graph.nodes[place].inputs]
 
 
-def _skipping(node: Node, positions: Sequence[str | None], given: tuple[Guide | None, Guide | None]) -> Fold:
-    fold, (extent, live) = node.box.op, given
-    assert isinstance(fold, Fold)
+def _skipping(node: Node, positions: Sequence[str | None], given: tuple[Guide | None, Guide | None]) -> FoldOp:
+    fold, (bounds, live) = node.box.op, given
+    assert isinstance(fold, FoldOp)
     if live is None:
         found = _found(node, positions)
     else:
-        found = replace(fold, live=_guide("live", live, fold, positions), extent=None, asks=extent is None)
-    if extent is not None:
-        found = replace(found, extent=_guide("extent", extent, fold, positions), asks=False)
+        found = replace(fold, is_live=_guide("live", live, fold, positions), bounds=None, tests_blocks=bounds is None)
+    if bounds is not None:
+        found = replace(found, bounds=_guide("bounds", bounds, fold, positions), tests_blocks=False)
     check_box(Box(found, node.box.dom, node.box.cod, node.box.line))
     return found
 
 
-def _guide(name: str, guide: Guide, fold: Fold, positions: Sequence[str | None]) -> Diagram:
+def _guide(name: str, guide: Guide, fold: FoldOp, positions: Sequence[str | None]) -> Diagram:
     """What a user gave as a diagram of the loop's inputs; positions along axes are those that the loop is given."""
     names, dom = fold.state.input_names, fold.state.dom
     made = getattr(guide, "diagram", guide)
@@ -147,7 +147,7 @@ def _guide(name: str, guide: Guide, fold: Fold, positions: Sequence[str | None])
                 f"{name} of the loop over {fold.axis!r} takes {unknown[0]!r}: expected some of {', '.join(names)}"
             )
         made = program(list(dom), lambda *arrays: function(*(arrays[known[n]] for n in wanted)), names)
-    flat, terms = inline(made), Terms(dom)
+    flat, terms = inline(made), HashConsedGraph(dom)
     places = {axis: k for k, axis in enumerate(positions) if axis is not None}
     env = list(range(len(dom)))
     for node in flat.graph.nodes:
@@ -160,14 +160,14 @@ def _guide(name: str, guide: Guide, fold: Fold, positions: Sequence[str | None])
     outputs = []
     for w in (env[w] for w in flat.graph.outputs):
         value = terms.const_value(w)
-        whole = value is not None and value.denominator == 1 and name == "extent"
+        whole = value is not None and value.denominator == 1 and name == "bounds"
         outputs.append(terms.add(const_box(value, "int"), ()) if whole else w)
     return body(terms, outputs, names)
 
 
-def _found(node: Node, positions: Sequence[str | None]) -> Fold:
+def _found(node: Node, positions: Sequence[str | None]) -> FoldOp:
     fold = node.box.op
-    assert isinstance(fold, Fold)
+    assert isinstance(fold, FoldOp)
     support = Support(fold)
     conditions = support.of_components()
     for k, condition in enumerate(conditions):
@@ -180,11 +180,13 @@ def _found(node: Node, positions: Sequence[str | None]) -> Fold:
                 node.box.line,
             )
     wanted = support.either(conditions)
-    terms, names = support.terms, fold.state.input_names
+    terms, names = support.graph, fold.state.input_names
     if isinstance(wanted, bool):
         # No element matters at all: a loop over nothing.
         zero, never = terms.size(0), terms.map("lt", terms.size(0), terms.size(0))
-        return replace(fold, live=body(terms, (never,), names), extent=body(terms, (zero, zero), names), asks=False)
+        return replace(
+            fold, is_live=body(terms, (never,), names), bounds=body(terms, (zero, zero), names), tests_blocks=False
+        )
     bounds = _Bounds(support, positions).of(wanted)
     extent: Diagram | None = None
     if bounds.lo is not None or bounds.hi is not None:
@@ -192,11 +194,11 @@ def _found(node: Node, positions: Sequence[str | None]) -> Fold:
         lo = terms.size(0) if bounds.lo is None else bounds.lo
         hi = terms.size(block) if bounds.hi is None else bounds.hi
         extent = body(terms, (lo, hi), names)
-    return replace(fold, live=body(terms, (wanted,), names), extent=extent, asks=not bounds.whole)
+    return replace(fold, is_live=body(terms, (wanted,), names), bounds=extent, tests_blocks=not bounds.whole)
 
 
 @dataclass(frozen=True)
-class _Interval:
+class _IndexInterval:
     """Bounds lo ≤ p < hi of the positions at which a condition may hold (None: none), and whether it says no more."""
 
     lo: int | None = None
@@ -208,17 +210,17 @@ class _Bounds:
     """Conditions solved for the position along the streamed axis."""
 
     def __init__(self, support: Support, positions: Sequence[str | None]) -> None:
-        self.support, self.terms, self.axis = support, support.terms, support.fold.axis
+        self.support, self.graph, self.axis = support, support.graph, support.fold.axis
         self.places = {k for k, axis in enumerate(positions) if axis == self.axis}
 
-    def of(self, wire: int, holds: bool = True) -> _Interval:
+    def of(self, wire: int, holds: bool = True) -> _IndexInterval:
         """The interval outside of which a condition (or its opposite) does not hold."""
-        terms, node = self.terms, self.terms.node(wire)
+        terms, node = self.graph, self.graph.node(wire)
         if self.axis not in terms.names(wire):
-            return _Interval()
+            return _IndexInterval()
         if node is None:
-            return _Interval()
-        fn = terms.made_by(wire)
+            return _IndexInterval()
+        fn = terms.function_of(wire)
         if fn == "not":
             return self.of(node.inputs[0], not holds)
         if fn in ("and", "or"):
@@ -226,52 +228,54 @@ class _Bounds:
             return self._both(left, right) if (fn == "and") == holds else self._either(left, right)
         if fn in ("lt", "le", "eq"):
             return self._compared(fn, node.inputs[0], node.inputs[1], holds)
-        return _Interval()
+        return _IndexInterval()
 
-    def _both(self, left: _Interval, right: _Interval) -> _Interval:
+    def _both(self, left: _IndexInterval, right: _IndexInterval) -> _IndexInterval:
         lo = self._joined("max", left.lo, right.lo) if None not in (left.lo, right.lo) else _first(left.lo, right.lo)
         hi = self._joined("min", left.hi, right.hi) if None not in (left.hi, right.hi) else _first(left.hi, right.hi)
-        return _Interval(lo, hi, left.whole and right.whole)
+        return _IndexInterval(lo, hi, left.whole and right.whole)
 
-    def _either(self, left: _Interval, right: _Interval) -> _Interval:
+    def _either(self, left: _IndexInterval, right: _IndexInterval) -> _IndexInterval:
         lo = self._joined("min", left.lo, right.lo) if None not in (left.lo, right.lo) else None
         hi = self._joined("max", left.hi, right.hi) if None not in (left.hi, right.hi) else None
         one_sided = left.lo is right.lo is None or left.hi is right.hi is None
-        return _Interval(lo, hi, left.whole and right.whole and one_sided)
+        return _IndexInterval(lo, hi, left.whole and right.whole and one_sided)
 
     def _joined(self, fn: str, left: int | None, right: int | None) -> int:
         assert left is not None and right is not None
-        return left if left == right else self.terms.map(fn, left, right)
+        return left if left == right else self.graph.map(fn, left, right)
 
-    def _compared(self, fn: str, left: int, right: int, holds: bool) -> _Interval:
+    def _compared(self, fn: str, left: int, right: int, holds: bool) -> _IndexInterval:
         if fn != "eq" and not holds:
             fn, left, right = _NEGATED[fn], right, left
             holds = True
         for side, other in ((left, right), (right, left)):
-            if self.terms.made_by(side) == "abs" and fn in ("lt", "le", "eq") and holds:
-                node = self.terms.node(side)
+            if self.graph.function_of(side) == "abs" and fn in ("lt", "le", "eq") and holds:
+                node = self.graph.node(side)
                 assert node is not None
                 inner = node.inputs[0]
-                minus = self.terms.map("neg", inner)
+                minus = self.graph.map("neg", inner)
                 if side == left and fn != "eq":
                     found = [self._compared(fn, w, other, True) for w in (inner, minus)]
                     return self._both(*found)
-                return _Interval()
+                return _IndexInterval()
         if not holds:
-            return _Interval()
+            return _IndexInterval()
         parts = self._affine(left), self._affine(right)
         if parts[0] is None or parts[1] is None:
-            return _Interval()
+            return _IndexInterval()
         (c, a), (d, b) = parts[0], parts[1]
         # c·p + a compared with d·p + b
         if c - d == 1:
             e = self._sum(b, a)
             after = e if fn == "lt" else self._plus_one(e)
-            return _Interval(e if fn == "eq" else None, after, True)
+            return _IndexInterval(e if fn == "eq" else None, after, True)
         if c - d == -1:
             e = self._sum(a, b)
-            return _Interval(self._plus_one(e) if fn == "lt" else e, self._plus_one(e) if fn == "eq" else None, True)
-        return _Interval()
+            return _IndexInterval(
+                self._plus_one(e) if fn == "lt" else e, self._plus_one(e) if fn == "eq" else None, True
+            )
+        return _IndexInterval()
 
     def _affine(self, wire: int) -> tuple[int, list[tuple[int, int]]] | None:
         """A wire as c·p plus signed wires free of the axis; None where it is not."""
@@ -279,19 +283,19 @@ class _Bounds:
         todo = [(1, wire)]
         while todo:
             sign, w = todo.pop()
-            node = self.terms.node(w)
-            value = self.terms.const_value(w)
+            node = self.graph.node(w)
+            value = self.graph.const_value(w)
             if w in self.places:
                 coefficient += sign
             elif value is not None and value.denominator == 1:
-                rest.append((sign, self.terms.add(const_box(value, "int"), ())))
-            elif self.terms.types[w].element != "int":
+                rest.append((sign, self.graph.add(const_box(value, "int"), ())))
+            elif self.graph.types[w].element != "int":
                 return None
-            elif self.axis not in self.terms.names(w):
+            elif self.axis not in self.graph.names(w):
                 rest.append((sign, w))
-            elif node is not None and self.terms.made_by(w) in ("add", "sub", "neg"):
-                second = -sign if self.terms.made_by(w) == "sub" else sign
-                first = -sign if self.terms.made_by(w) == "neg" else sign
+            elif node is not None and self.graph.function_of(w) in ("add", "sub", "neg"):
+                second = -sign if self.graph.function_of(w) == "sub" else sign
+                first = -sign if self.graph.function_of(w) == "neg" else sign
                 todo.extend([(first, node.inputs[0]), *((second, v) for v in node.inputs[1:])])
             elif node is not None and isinstance(node.box.op, Rename) and not node.box.op.pairs:
                 todo.append((sign, node.inputs[0]))
@@ -304,13 +308,13 @@ class _Bounds:
         total: int | None = None
         for sign, w in sorted(signed, key=lambda p: (-p[0], p[1])):
             if total is None:
-                total = w if sign > 0 else self.terms.map("neg", w)
+                total = w if sign > 0 else self.graph.map("neg", w)
             else:
-                total = self.terms.map("add" if sign > 0 else "sub", total, w)
-        return self.terms.size(0) if total is None else total
+                total = self.graph.map("add" if sign > 0 else "sub", total, w)
+        return self.graph.size(0) if total is None else total
 
     def _plus_one(self, wire: int) -> int:
-        return self.terms.map("add", wire, self.terms.size(1))
+        return self.graph.map("add", wire, self.graph.size(1))
 
 
 def _first(left: int | None, right: int | None) -> int | None:

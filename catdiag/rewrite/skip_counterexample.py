@@ -11,9 +11,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 from catdiag.category.diagram import Diagram, inline
-from catdiag.category.ops import Fold, const_box, reduce_box
+from catdiag.category.ops import FoldOp, const_box, reduce_box
 from catdiag.category.types import Axis
-from catdiag.rewrite.graph_builder import Emitter
+from catdiag.rewrite.graph_builder import GraphBuilder
 from catdiag.rewrite.stream.user_fold import of_length, use, writer
 from catdiag.rewrite.stream.user_fold_counterexample import FoldCounterexample, Trial, read_part, refuted
 from catdiag.util.errors import AxisError
@@ -38,52 +38,52 @@ def false_skip(
 def _trials(source: Diagram, flat: Diagram, axis: Axis) -> Iterator[Trial]:
     for split in _SPLITS:
         bounds = [sum(split[:k]) for k in range(len(split) + 1)]
-        emitter = writer(list(flat.dom))
+        builder = writer(list(flat.dom))
         env = list(range(len(flat.dom)))
         for node in flat.graph.nodes:
             wires, op = [env[w] for w in node.inputs], node.box.op
-            if isinstance(op, Fold) and op.axis == axis.name:
-                env += _run(emitter, op, axis, wires, bounds)
+            if isinstance(op, FoldOp) and op.axis == axis.name:
+                env += _run(builder, op, axis, wires, bounds)
                 continue
-            first = emitter.add(node.box, wires)
+            first = builder.add(node.box, wires)
             env.extend(range(first, first + len(node.box.cod)))
-        outputs = [emitter.cast(env[w], ty) for w, ty in zip(flat.graph.outputs, flat.cod, strict=True)]
+        outputs = [builder.cast(env[w], ty) for w, ty in zip(flat.graph.outputs, flat.cod, strict=True)]
         blocks = ", ".join(f"[{a}, {b})" for a, b in pairwise(bounds))
         words = f"a list of {bounds[-1]} in blocks {blocks}, of which those are left out that the loop leaves out"
-        yield Trial(source, emitter.diagram(outputs, source.names), bounds[-1], words, merging="the loop", blocks=split)
+        yield Trial(source, builder.diagram(outputs, source.names), bounds[-1], words, merging="the loop", blocks=split)
 
 
-def _run(emitter: Emitter, op: Fold, axis: Axis, wires: Sequence[int], bounds: Sequence[int]) -> list[int]:
+def _run(builder: GraphBuilder, op: FoldOp, axis: Axis, wires: Sequence[int], bounds: Sequence[int]) -> list[int]:
     """The states of a loop at the end of a list that is cut at the bounds."""
     length = bounds[-1]
     types = op.unit.cod
-    state = [emitter.cast(w, ty) for w, ty in zip(use(emitter, op.unit, ()), types, strict=True)]
+    state = [builder.cast(w, ty) for w, ty in zip(use(builder, op.unit, ()), types, strict=True)]
     lo: int | None = None
     hi: int | None = None
-    if op.extent is not None:
-        extent = of_length(op.extent, axis.name, op.block, length)
-        lo, hi = use(emitter, extent, [read_part(emitter, w, axis, 0, length) for w in wires])
+    if op.bounds is not None:
+        extent = of_length(op.bounds, axis.name, op.block, length)
+        lo, hi = use(builder, extent, [read_part(builder, w, axis, 0, length) for w in wires])
     for start, stop in pairwise(bounds):
-        block = [read_part(emitter, w, axis, start, stop - start) for w in wires]
+        block = [read_part(builder, w, axis, start, stop - start) for w in wires]
         kept: list[int] = []
         if lo is not None and hi is not None:
-            kept = [emitter.map("lt", lo, _number(emitter, stop)), emitter.map("lt", _number(emitter, start), hi)]
-        if op.asked is not None:
-            kept += use(emitter, of_length(op.asked, axis.name, op.block, stop - start), block)
-        step = use(emitter, of_length(op.step, axis.name, op.block, stop - start), [*state, *block])
+            kept = [builder.map("lt", lo, _number(builder, stop)), builder.map("lt", _number(builder, start), hi)]
+        if op.block_test is not None:
+            kept += use(builder, of_length(op.block_test, axis.name, op.block, stop - start), block)
+        step = use(builder, of_length(op.step, axis.name, op.block, stop - start), [*state, *block])
         for keep in kept:
-            some = _somewhere(emitter, keep)
-            step = [emitter.map("where", some, new, old) for new, old in zip(step, state, strict=True)]
-        state = [emitter.cast(w, ty) for w, ty in zip(step, types, strict=True)]
+            some = _somewhere(builder, keep)
+            step = [builder.map("where", some, new, old) for new, old in zip(step, state, strict=True)]
+        state = [builder.cast(w, ty) for w, ty in zip(step, types, strict=True)]
     return state
 
 
-def _number(emitter: Emitter, value: int) -> int:
-    return emitter.add(const_box(Fraction(value), "int"), ())
+def _number(builder: GraphBuilder, value: int) -> int:
+    return builder.add(const_box(Fraction(value), "int"), ())
 
 
-def _somewhere(emitter: Emitter, wire: int) -> int:
+def _somewhere(builder: GraphBuilder, wire: int) -> int:
     """That a condition holds at some index."""
-    for name in emitter.types[wire].names:
-        wire = emitter.add(reduce_box("any", name, emitter.types[wire]), (wire,))
+    for name in builder.types[wire].names:
+        wire = builder.add(reduce_box("any", name, builder.types[wire]), (wire,))
     return wire

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from catdiag.category.diagram import Diagram, Graph, live, of_graph
-from catdiag.category.ops import Box, Const, Einsum, Fold, Map, Reduce, Rename
+from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
+from catdiag.category.ops import Box, Const, Einsum, FoldOp, Map, Reduce, Rename
 from catdiag.category.types import Ty
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 Value = Fraction | None
 """A number that a wire may be constantly; None is minus infinity."""
@@ -42,16 +42,16 @@ _FIRST: Mapping[str, Mapping[Value, Value]] = {"sub": {None: None}, "div": {ZERO
 
 
 class Support:
-    """The conditions of the wires of a loop's state, in a `Terms` graph that grows by them."""
+    """The conditions of the wires of a loop's state, in a `HashConsedGraph` graph that grows by them."""
 
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: FoldOp) -> None:
         self.fold = fold
         graph = fold.state.graph
-        self.terms = Terms(graph.dom)
+        self.graph = HashConsedGraph(graph.dom)
         self._known: list[dict[Value, Condition]] = []
         self.image: list[int] = list(range(len(graph.dom)))
         for node in graph.nodes:
-            first = self.terms.add(node.box, [self.image[w] for w in node.inputs])
+            first = self.graph.add(node.box, [self.image[w] for w in node.inputs])
             self.image.extend(range(first, first + len(node.box.cod)))
         self._fill()
 
@@ -77,37 +77,37 @@ class Support:
             elif found is (not absorbing):
                 found = c
             elif c is not (not absorbing) and c != found:
-                found = self.terms.map(fn, found, c)
+                found = self.graph.map(fn, found, c)
         return found
 
     def negated(self, c: Condition) -> Condition:
         """That it does not hold."""
         if isinstance(c, bool):
             return not c
-        node = self.terms.node(c)
-        if node is not None and self.terms.made_by(c) == "not":
+        node = self.graph.node(c)
+        if node is not None and self.graph.function_of(c) == "not":
             return node.inputs[0]
-        return self.terms.map("not", c)
+        return self.graph.map("not", c)
 
     def somewhere(self, c: Condition, axes: Iterable[str]) -> Condition:
         """That it holds at some index of the named axes."""
         for axis in () if isinstance(c, bool) else axes:
-            if axis in self.terms.names(c):
-                c = self.terms.reduce("any", axis, c)
+            if axis in self.graph.names(c):
+                c = self.graph.reduce("any", axis, c)
         return c
 
     # -- wires --------------------------------------------------------------------------------------
 
     def unless(self, wire: int, value: Value) -> Condition:
         """A condition without which the wire is the value: True where none is known."""
-        if self.terms.types[wire].element == "bool":
+        if self.graph.types[wire].element == "bool":
             return wire if value == ZERO else self.negated(wire) if value == ONE else True
         if wire >= len(self._known):
             return True
         return self._known[wire].get(value, True)
 
     def _fill(self) -> None:
-        terms = self.terms
+        terms = self.graph
         self._known = [{} for _ in range(len(terms.dom))]
         for place, node in enumerate(list(terms.nodes)):
             self._known.extend({} for _ in range(terms.first[place] - len(self._known)))
@@ -130,7 +130,7 @@ class Support:
         if isinstance(op, Rename):
             known = {v: self.unless(inputs[0], v) for v in (None, ZERO, ONE)}
             pairs = dict(op.pairs)
-            return {v: c if isinstance(c, bool) else self.terms.rename(c, pairs) for v, c in known.items()}
+            return {v: c if isinstance(c, bool) else self.graph.rename(c, pairs) for v, c in known.items()}
         return {}
 
     def _map(self, fn: str, inputs: tuple[int, ...]) -> dict[Value, Condition]:
@@ -157,10 +157,10 @@ class Support:
 
     def _component(self, wire: int) -> Condition:
         axis = self.fold.axis
-        node = self.terms.node(wire)
+        node = self.graph.node(wire)
         while node is not None and isinstance(node.box.op, Rename) and not node.box.op.pairs:
             wire = node.inputs[0]
-            node = self.terms.node(wire)
+            node = self.graph.node(wire)
         if node is None or axis not in {n for t in node.box.dom for n in t.names}:
             return True
         op = node.box.op
@@ -172,8 +172,8 @@ class Support:
         return True
 
 
-def body(terms: Terms, outputs: Iterable[int], names: tuple[str, ...]) -> Diagram:
+def body(terms: HashConsedGraph, outputs: Iterable[int], names: tuple[str, ...]) -> Diagram:
     """The diagram from the inputs of a graph to some of its wires."""
     outputs = tuple(outputs)
-    graph = live(Graph(Ty(*terms.dom), tuple(terms.nodes), outputs))
+    graph = reachable(Graph(Ty(*terms.dom), tuple(terms.nodes), outputs))
     return of_graph(graph, Ty(*(terms.types[w] for w in outputs)), names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.category.ops import Box, Fold, Group, bodies, with_bodies
+from catdiag.category.ops import Box, FoldOp, GroupOp, bodies, with_bodies
 from catdiag.rewrite.stream.fold_search import local_size, sizes_in
 from catdiag.util.errors import AxisError, NotStreamable, SignatureError
 
@@ -17,7 +17,7 @@ def runs_in_kernels(diagram: Diagram) -> bool:
     >>> runs_in_kernels(cd.id(cd.Ty()).diagram)
     False
     """
-    return any(isinstance(box.op, (Fold, Group)) for box in inline(diagram).boxes)
+    return any(isinstance(box.op, (FoldOp, GroupOp)) for box in inline(diagram).boxes)
 
 
 def is_streamed(diagram: Diagram, axis: str) -> bool:
@@ -30,9 +30,9 @@ def is_streamed(diagram: Diagram, axis: str) -> bool:
     todo = [diagram]
     while todo:
         for box in todo.pop().boxes:
-            if isinstance(box.op, Fold) and box.op.axis == axis:
+            if isinstance(box.op, FoldOp) and box.op.axis == axis:
                 return True
-            if isinstance(box.op, Group):
+            if isinstance(box.op, GroupOp):
                 todo.extend(bodies(box.op))
     return False
 
@@ -56,11 +56,11 @@ def in_parts(diagram: Diagram, axis: str, parts: str | None = None) -> Diagram:
         nodes = []
         for node in item.graph.nodes:
             box, op = node.box, node.box.op
-            if isinstance(op, Fold) and op.axis == axis:
+            if isinstance(op, FoldOp) and op.axis == axis:
                 if op.parts is not None:
                     raise NotStreamable(f"the loop over {axis!r} has {op.parts} parts already", box.line)
                 op = replace(op, parts=symbol)
-            elif isinstance(op, Group):
+            elif isinstance(op, GroupOp):
                 op = with_bodies(op, (made(op.body),))  # groups hold no groups
             nodes.append(Node(box if op is box.op else Box(op, box.dom, box.cod, box.line), node.inputs))
         return of_graph(Graph(item.graph.dom, tuple(nodes), item.graph.outputs), item.cod, item.names, item.title)

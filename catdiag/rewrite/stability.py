@@ -16,12 +16,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline
-from catdiag.category.ops import Box, Const, Fold, Map, const_box, reduce_box
+from catdiag.category.ops import Box, Const, FoldOp, Map, const_box, reduce_box
 from catdiag.category.types import ArrayType
 from catdiag.rewrite.claims import Claims, Form, Verdict, truth
-from catdiag.rewrite.formula import Printer
-from catdiag.rewrite.hash_consed_graph import Terms
-from catdiag.rewrite.list_states import Assembly, Parts, opened, part_sizes, whole
+from catdiag.rewrite.formula import FormulaPrinter
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.list_states import Assembly, ListParts, on_whole_axes, opened, part_sizes
 from catdiag.util.display import AsHTML
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Exponential:
 
     def __str__(self) -> str:
         v = self.verdict
-        text = f"{self.name} {'where it is used, ' if self.chosen else ''}{_SAID[v.verdict]}"
+        text = f"{self.name} {'where it is used, ' if self.chosen else ''}{_MESSAGES[v.verdict]}"
         if v.conditions:
             text += " " + "; ".join(v.conditions)
         if self.line and not v.proved:
@@ -59,7 +59,7 @@ class Exponential:
         if v.counterexample is not None:
             value = v.counterexample
             sizes = ", ".join(f"{k}={n}" for k, n in value.sizes.items())
-            arrays = "; ".join(f"{name} = {shown(a)}" for name, a in value.arrays.items())
+            arrays = "; ".join(f"{name} = {formula_text(a)}" for name, a in value.arrays.items())
             index = ", ".join(f"{a}={i}" for a, i in value.index.items())
             above = v.goal or "above 0"
             text += f"\n  {above} for {sizes}; {arrays}" + (f" at {index}" if index else "")
@@ -68,7 +68,7 @@ class Exponential:
         return text
 
 
-_SAID = {
+_MESSAGES = {
     "proved": "≤ 1: proved",
     "conditional": "≤ 1: proved where",
     "refuted": "is not bounded by 1",
@@ -108,9 +108,9 @@ class Stability(AsHTML):
 
     def __str__(self) -> str:
         lost = lost_maxima(self.dropped)
-        return "\n".join([self._told(), *lost])
+        return "\n".join([self._explanation(), *lost])
 
-    def _told(self) -> str:
+    def _explanation(self) -> str:
         lines = [str(e) for e in self.exponentials]
         if not lines:
             return "no exponential is run"
@@ -132,9 +132,9 @@ def lost_maxima(dropped: Sequence[Box]) -> list[str]:
     ]
 
 
-def shown(value: Any) -> str:
+def formula_text(value: Any) -> str:
     """An exact array as text."""
-    return "[" + ", ".join(map(shown, value)) + "]" if isinstance(value, list) else str(value)
+    return "[" + ", ".join(map(formula_text, value)) + "]" if isinstance(value, list) else str(value)
 
 
 def stability(diagram: Diagram, claims: Claims) -> Stability:
@@ -150,7 +150,7 @@ def stability(diagram: Diagram, claims: Claims) -> Stability:
     """
     found: list[Exponential] = []
     flat = opened(diagram)
-    loops = [(k, node) for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, Fold)]
+    loops = [(k, node) for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, FoldOp)]
     for number, (place, node) in enumerate(loops, 1):
         found += _of_loop(node.box, claims, flat, place, f" of loop {number}" if len(loops) > 1 else "")
     found += _around(flat, claims)
@@ -162,30 +162,30 @@ def _of_loop(
 ) -> Iterator[Exponential]:
     """The exponentials of a loop; without the diagram around it, those of one that runs in another loop."""
     op = box.op
-    assert isinstance(op, Fold)
+    assert isinstance(op, FoldOp)
     for name, body in (("step", op.step), ("merge", op.merge)):
         # What the body makes has the names of the state, with a mark more than the states that it is given.
         graph, mark = inline(body).graph, "′" if name == "step" else "″"
         made = {w: n + mark for w, n in zip(graph.outputs, op.step.input_names, strict=False)}
         given = dict(enumerate(body.input_names))
         if around is not None and name == "step":
-            given |= dict(enumerate(_inputs_said(around, place), len(op.step.cod)))
+            given |= dict(enumerate(_input_texts(around, place), len(op.step.cod)))
         said = formulas(body, {**made, **given})
         for wire, node in _exponentials(body):
-            parts = Parts(box, part_sizes(around or op.state, op.axis, 2), around, place)
+            parts = ListParts(box, part_sizes(around or op.state, op.axis, 2), around, place)
             assume = parts.assumed(claims.assume)
             if name == "step":
                 now, _ = parts.step(parts.state(0), 1)
                 assume = (*assume, f"{parts.sizes[0]} >= 0")
             else:
                 now, _ = parts.merge(parts.state(0), parts.state(1))
-            reading = _Reading(parts.assembly, graph, now, said, op.axis if name == "step" else None)
-            verdict = reading.verdict(wire, claims, parts.names, assume, parts.whole())
+            reading = _StabilityAnalysis(parts.assembly, graph, now, said, op.axis if name == "step" else None)
+            verdict = reading.verdict(wire, claims, parts.names, assume, parts.whole_state())
             if verdict.verdict == "refuted" and around is None:
                 verdict = Verdict("undecided", goal="it may be above 0 for arrays that never reach this loop")
             yield Exponential(name + inside, said(node.inputs[0]), node.box.line, verdict, reading.chosen(wire))
     for inner in inline(op.step).boxes:
-        if isinstance(inner.op, Fold):
+        if isinstance(inner.op, FoldOp):
             yield from _of_loop(inner, claims, inside=f" of the loop over {inner.op.axis}")
 
 
@@ -199,8 +199,8 @@ def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
     said = formulas(flat, loop_names(flat))
     for wire, node in _exponentials(flat):
         assembly = Assembly(flat.dom.arrays)
-        now, outputs = assembly.put(flat, range(len(flat.dom)), lambda box: whole(box) if _loops(box) else None)
-        reading = _Reading(assembly, graph, now, said, None)
+        now, outputs = assembly.put(flat, range(len(flat.dom)), lambda box: on_whole_axes(box) if _loops(box) else None)
+        reading = _StabilityAnalysis(assembly, graph, now, said, None)
         verdict = reading.verdict(wire, claims, flat.input_names, claims.assume, outputs)
         where = "program" if not loops else "after the loop" if late[wire] else "before the loop"
         yield Exponential(where, said(node.inputs[0]), node.box.line, verdict, reading.chosen(wire))
@@ -218,13 +218,13 @@ def loop_names(flat: Diagram) -> dict[int, str]:
     count = len(flat.dom)
     for node in flat.graph.nodes:
         for k in range(len(node.box.cod)):
-            if isinstance(node.box.op, Fold):
+            if isinstance(node.box.op, FoldOp):
                 names[count + k] = node.box.op.step.input_names[k]
         count += len(node.box.cod)
     return names
 
 
-def _inputs_said(around: Diagram, place: int) -> list[str]:
+def _input_texts(around: Diagram, place: int) -> list[str]:
     """What a loop is given, in formulas of the arrays around it, in brackets where they are more than one word."""
     said = formulas(around, loop_names(around))
     texts = [said(w) for w in around.graph.nodes[place].inputs]
@@ -232,7 +232,7 @@ def _inputs_said(around: Diagram, place: int) -> list[str]:
 
 
 def _loops(box: Box) -> bool:
-    return isinstance(box.op, Fold)
+    return isinstance(box.op, FoldOp)
 
 
 def _exponentials(body: Diagram) -> Iterator[tuple[int, Node]]:
@@ -253,17 +253,17 @@ def formulas(diagram: Diagram, names: Mapping[int, str] | Sequence[str]) -> Call
     'Σ_x 2·A'
     """
     graph = inline(diagram).graph
-    terms = Terms(graph.dom)
+    terms = HashConsedGraph(graph.dom)
     known = dict(names) if isinstance(names, Mapping) else dict(enumerate(names))
     now = list(range(len(graph.dom)))
     for node in graph.nodes:
         first = terms.add(node.box, [now[w] for w in node.inputs])
         now.extend(range(first, first + len(node.box.cod)))
-    printer = Printer(terms, {now[w]: name for w, name in known.items()})
+    printer = FormulaPrinter(terms, {now[w]: name for w, name in known.items()})
     return lambda wire: printer.text(now[wire])
 
 
-class _Reading:
+class _StabilityAnalysis:
     """An exponential in a diagram that was put into an assembly, and the ways to claim that its argument is at most 0.
 
     `axis` is that of the block, over which the greatest argument is looked at.
@@ -272,7 +272,7 @@ class _Reading:
     def __init__(
         self, assembly: Assembly, graph: Graph, now: Sequence[int], said: Callable[[int], str], axis: str | None
     ) -> None:
-        self.assembly, self.graph, self.now, self.said, self.axis = assembly, graph, now, said, axis
+        self.assembly, self.graph, self.now, self.input_texts, self.axis = assembly, graph, now, said, axis
         self.maker: dict[int, Node] = {}
         count = len(graph.dom)
         for node in graph.nodes:
@@ -291,7 +291,7 @@ class _Reading:
         if spare is None and (over := self._over(made)):
             forms.append(Form(self._at_most(greatest(self.assembly, made, over), self.assembly.number(0))))
         forms.append(Form(literal))
-        title = f"exp({self.said(argument)})"
+        title = f"exp({self.input_texts(argument)})"
         found = claims.decide(self.assembly, names, forms, literal, title, assume, beside)
         if found.counterexample is None:
             return found
@@ -337,9 +337,9 @@ class _Reading:
         before, after = (self._stands_in(w) for w in node.inputs)
         if before is not None and spare is None:
             bottom = self._is_bottom(self.now[before[0]])
-            low = self.said(before[2])
-            high = self.said(node.inputs[1] if after is None else after[0])
-            here = f"{high}{'' if after is None else ' = -∞ or'} ≥ {low} wherever {self.said(before[0])} = -∞"
+            low = self.input_texts(before[2])
+            high = self.input_texts(node.inputs[1] if after is None else after[0])
+            here = f"{high}{'' if after is None else ' = -∞ or'} ≥ {low} wherever {self.input_texts(before[0])} = -∞"
             rest = _stand_in(add.types[self.now[before[0]]], before[1], add.types[b])
             yield Form(self._or(bottom, within), (*lemmas, rest), (here,))
         elif after is not None and add.types[top].element == "extended":

@@ -16,11 +16,11 @@ from fractions import Fraction
 from catdiag.category.diagram import Diagram, Node
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, Rename, View, reindex_box
 from catdiag.category.types import ArrayType, Ty
-from catdiag.rewrite.canonicalize import masks_inside, of_terms
+from catdiag.rewrite.canonicalize import canonical_graph, masks_inside
 from catdiag.rewrite.claims import Claims
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.group import group
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.list_states import opened
 from catdiag.rewrite.stability import wires_above
 from catdiag.rewrite.steps import Group, Stabilize, Stream
@@ -99,17 +99,17 @@ def stabilized(diagram: Diagram, claims: Claims) -> Diagram | None:
     families = [_Family({w}) for w in sorted(chosen)]
     while True:
         try:
-            made = [_Reading(terms, families).output(w, ty) for w, ty in zip(outputs, flat.cod, strict=True)]
+            made = [_MaximumReading(terms, families).output(w, ty) for w, ty in zip(outputs, flat.cod, strict=True)]
         except _Again:
             continue
-        return of_terms(terms, made, flat)
+        return canonical_graph(terms, made, flat)
 
 
-class _Reading:
+class _MaximumReading:
     """What each wire is made of with the maxima subtracted: another wire, and its degree."""
 
-    def __init__(self, terms: Terms, families: list[_Family]) -> None:
-        self.terms, self.families = terms, families
+    def __init__(self, terms: HashConsedGraph, families: list[_Family]) -> None:
+        self.graph, self.families = terms, families
         self.family = {w: f for f in families for w in f.members}
         self.known: dict[int, tuple[int, Degree]] = {w: (w, NOTHING) for w in range(len(terms.dom))}
         # The family of each maximum, under all the names that its axes have.
@@ -126,7 +126,7 @@ class _Reading:
                 "logarithm of such a sum",
                 self._line(degree),
             )
-        return self.terms.cast(self._times(made, degree), ty)
+        return self.graph.cast(self._times(made, degree), ty)
 
     def read(self, wire: int) -> tuple[int, Degree]:
         """A wire, without recursion."""
@@ -136,7 +136,7 @@ class _Reading:
             if w in self.known:
                 stack.pop()
                 continue
-            node = self.terms.node(w)
+            node = self.graph.node(w)
             assert node is not None
             needed = list(node.inputs)
             if w in self.family:
@@ -157,7 +157,7 @@ class _Reading:
         return self.known[wire]
 
     def _inputs(self, wire: int) -> tuple[int, ...]:
-        node = self.terms.node(wire)
+        node = self.graph.node(wire)
         return () if node is None else node.inputs
 
     # -- boxes -----------------------------------------------------------------------------------
@@ -179,20 +179,20 @@ class _Reading:
             self.known[wire] = self._moved(op, box, given)
         else:
             wires = [self._plain(*g, box) for g in given]
-            wires = [self.terms.cast(w, t) for w, t in zip(wires, box.dom, strict=True)]
-            first, old = self.terms.add(box, wires), self.terms.first[self.terms.maker[wire]]
+            wires = [self.graph.cast(w, t) for w, t in zip(wires, box.dom, strict=True)]
+            first, old = self.graph.add(box, wires), self.graph.first[self.graph.maker[wire]]
             for k in range(len(box.cod)):
                 self.known[old + k] = first + k, NOTHING
 
     def _subtracted(self, wire: int, exponent: int) -> tuple[int, Degree]:
         """exp(s) as exp(s - m), of degree 1 in m."""
-        family, terms = self.family[wire], self.terms
+        family, terms = self.family[wire], self.graph
         node = terms.node(wire)
         assert node is not None
         if not family.axes and not family.floor and len(family.members) == 1:
             # Not added up yet: nothing is subtracted, and which axes it is shows further on.
             self.of[exponent] = family
-            return self.terms.map("exp", exponent, line=node.box.line), ((exponent, Fraction(1)),)
+            return self.graph.map("exp", exponent, line=node.box.line), ((exponent, Fraction(1)),)
         (first, *others) = [self._plain(*self.known[self._inputs(w)[0]], node.box) for w in sorted(family.members)]
         m = first
         for other in others:
@@ -208,7 +208,7 @@ class _Reading:
 
     def _real(self, wire: int) -> int:
         """A maximum with 0 for minus infinity: where nothing is seen, nothing is subtracted."""
-        terms = self.terms
+        terms = self.graph
         if terms.types[wire].element != "extended":
             return wire
         chosen = terms.map("where", terms.map("eq", wire, terms.const(None)), terms.const(0), wire)
@@ -228,33 +228,33 @@ class _Reading:
         if fn == "log":
             made = self._mapped(fn, wires, box)
             for m, k in degrees[0]:
-                made = self.terms.map("add", made, self._scaled(m, k))
+                made = self.graph.map("add", made, self._scaled(m, k))
             return made, NOTHING
         if fn in ("add", "sub", "max", "min", "where", "lt", "le", "eq", "ne"):
             first = 1 if fn == "where" else 0
             condition = [self._plain(*g, box) for g in given[:first]]
-            sides, degree = self._alike(given[first:], box)
+            sides, degree = self._common_degree(given[first:], box)
             return self._mapped(fn, [*condition, *sides], box), NOTHING if fn in _COMPARISONS else degree
         return self._mapped(fn, [self._plain(*g, box) for g in given], box), NOTHING
 
     def _mapped(self, fn: str, wires: Sequence[int], box: Box) -> int:
         """A scalar function, of the element that it had."""
-        made = self.terms.map(fn, *wires, line=box.line)
-        node = self.terms.node(made)
+        made = self.graph.map(fn, *wires, line=box.line)
+        node = self.graph.node(made)
         assert node is not None
         element = box.cod[0].element
-        if self.terms.types[made].element == element:
+        if self.graph.types[made].element == element:
             return made
-        ty = ArrayType(self.terms.types[made].axes, element)
-        return self.terms.add(Box(node.box.op, node.box.dom, Ty(ty), box.line), wires)
+        ty = ArrayType(self.graph.types[made].axes, element)
+        return self.graph.add(Box(node.box.op, node.box.dom, Ty(ty), box.line), wires)
 
     def _reduced(self, op: Reduce, box: Box, wire: int, degree: Degree) -> tuple[int, Degree]:
         if degree and op.monoid not in ("sum", "max", "min"):
             self._plain(wire, degree, box)
         wire, degree = self._over({op.axis}, wire, degree)
-        if self.terms.types[wire].axis(op.axis) is None:
-            wire = self.terms.cast(wire, self._fit(wire, box.dom[0]))
-        return self.terms.reduce(op.monoid, op.axis, wire, box.line), degree
+        if self.graph.types[wire].axis(op.axis) is None:
+            wire = self.graph.cast(wire, self._fit(wire, box.dom[0]))
+        return self.graph.reduce(op.monoid, op.axis, wire, box.line), degree
 
     def _contracted(self, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
         kept = list(box.cod[0].names)
@@ -263,20 +263,20 @@ class _Reading:
         for _, d in given:
             degree = _sum(degree, d, 1)
         first, degree = self._over(gone, given[0][0], degree)
-        wires = [self.terms.cast(w, self._fit(w, ty)) for w, ty in zip((first, *(w for w, _ in given[1:])), box.dom)]
+        wires = [self.graph.cast(w, self._fit(w, ty)) for w, ty in zip((first, *(w for w, _ in given[1:])), box.dom)]
         own = {a.name for ty in box.dom for a in ty.axes}
-        more = dict.fromkeys(n for w in wires for n in self.terms.names(w) if n not in own)
-        return self.terms.einsum(wires, [*kept, *more], box.line), degree
+        more = dict.fromkeys(n for w in wires for n in self.graph.names(w) if n not in own)
+        return self.graph.einsum(wires, [*kept, *more], box.line), degree
 
     def _fit(self, wire: int, ty: ArrayType) -> ArrayType:
         """The type that a box takes, with the axes that a wire has beyond it."""
-        own = self.terms.types[wire]
+        own = self.graph.types[wire]
         return ArrayType((*ty.axes, *(a for a in own.axes if ty.axis(a.name) is None)), own.element)
 
     def _over(self, axes: set[str], wire: int, degree: Degree) -> tuple[int, Degree]:
         """A sum over axes: the maxima in its degree are over them too, but where the factor is at most 1 as it is."""
         for m, k in degree:
-            if more := axes & set(self.terms.names(m)):
+            if more := axes & set(self.graph.names(m)):
                 if k < 0 and self.of[m].floor:
                     wire, degree = self._times(wire, ((m, k),)), _sum(degree, ((m, k),), -1)
                     continue
@@ -287,25 +287,25 @@ class _Reading:
     def _renamed(self, pairs: Mapping[str, str], box: Box, wire: int, degree: Degree) -> tuple[int, Degree]:
         found = []
         for m, k in degree:
-            new = self.terms.rename(m, pairs)
+            new = self.graph.rename(m, pairs)
             self.of[new] = self.of[m]
             found.append((new, k))
-        made = self.terms.rename(wire, pairs)
-        return self.terms.cast(made, self._fit(made, box.cod[0])), tuple(sorted(found))
+        made = self.graph.rename(wire, pairs)
+        return self.graph.cast(made, self._fit(made, box.cod[0])), tuple(sorted(found))
 
     def _moved(self, op: Reindex | View, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
-        sides, degree = self._alike(given, box)
-        if any(op.touches(name) for m, _ in degree for name in self.terms.names(m)):
+        sides, degree = self._common_degree(given, box)
+        if any(op.touches(name) for m, _ in degree for name in self.graph.names(m)):
             self._plain(sides[0], degree, box)
-        return self.terms.add(reindex_box(op, [self.terms.types[w] for w in sides], box.line), sides), degree
+        return self.graph.add(reindex_box(op, [self.graph.types[w] for w in sides], box.line), sides), degree
 
     # -- degrees ---------------------------------------------------------------------------------
 
-    def _alike(self, given: Sequence[tuple[int, Degree]], box: Box) -> tuple[list[int], Degree]:
+    def _common_degree(self, given: Sequence[tuple[int, Degree]], box: Box) -> tuple[list[int], Degree]:
         """Arrays that are added or compared, brought to one degree; 0 is of any. Exponentials of different degrees
         become one family, and numbers beside exponentials of degree 1 are exponentials of 0.
         """
-        terms = self.terms
+        terms = self.graph
         degrees = dict.fromkeys(d for w, d in given if terms.const_value(w) != 0 and not terms.is_bottom(w))
         if len(degrees) <= 1:
             return [w for w, _ in given], next(iter(degrees), NOTHING)
@@ -348,21 +348,21 @@ class _Reading:
 
     def _times(self, wire: int, degree: Degree) -> int:
         for m, k in degree:
-            wire = self.terms.map("mul", wire, self.terms.map("exp", self._scaled(m, k)))
+            wire = self.graph.map("mul", wire, self.graph.map("exp", self._scaled(m, k)))
         return wire
 
     def _scaled(self, m: int, k: Fraction) -> int:
         if k == 1:
             return m
-        return self.terms.map("neg", m) if k == -1 else self.terms.map("mul", self.terms.const(k), m)
+        return self.graph.map("neg", m) if k == -1 else self.graph.map("mul", self.graph.const(k), m)
 
     def _line(self, degree: Degree) -> str | None:
-        nodes = [self.terms.node(w) for m, _ in degree for w in sorted(self.of[m].members)]
+        nodes = [self.graph.node(w) for m, _ in degree for w in sorted(self.of[m].members)]
         return next((node.box.line for node in nodes if node is not None), None)
 
     def _lines(self, degree: Degree) -> str:
         """The exponentials in a degree, by the user's lines."""
-        nodes = [self.terms.node(w) for m, _ in degree for w in sorted(self.of[m].members)]
+        nodes = [self.graph.node(w) for m, _ in degree for w in sorted(self.of[m].members)]
         return ", ".join(dict.fromkeys(_at(node.box) for node in nodes if node is not None))
 
 

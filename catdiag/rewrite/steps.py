@@ -101,7 +101,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ApplyRule:
     """A user's rule, by its name."""
 
     name: str
@@ -163,7 +163,7 @@ Action: TypeAlias = (
     | Stabilize
     | Fuse
     | Cut
-    | Rule
+    | ApplyRule
     | RenameTiles
     | Contract
     | Compose
@@ -181,7 +181,7 @@ def makes_kernels(action: Action) -> bool:
 
 
 @dataclass(frozen=True)
-class Held:
+class WholeArrays:
     """The arrays that are on chip along all of an axis, each with the axis of its own that is so long."""
 
     axis: str

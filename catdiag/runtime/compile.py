@@ -1,7 +1,7 @@
 """A generated kernel as a function of torch tensors.
 
-`compiled` imports the module's text and gives a `Compiled`: called, it checks what it is given against the types of the
-diagram, launches, and returns new tensors. It knows what it was derived from, so that
+`compiled` imports the module's text and gives a `CompiledKernel`: called, it checks what it is given against the types
+of the diagram, launches, and returns new tensors. It knows what it was derived from, so that
 `catdiag.testing.assert_compiled` can compare it with that.
 """
 
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import size_value
-from catdiag.execute.size_inference import shown, solve
+from catdiag.execute.size_inference import shape_text, solve
 from catdiag.runtime.machine_code import binaries, launches
-from catdiag.runtime.module_cache import Argument, Source, imported, launch_options, unseen
+from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported, launch_options, unseen
 from catdiag.runtime.torch_operator import register
 from catdiag.util.errors import CatdiagError, TypeMismatch
 
 if TYPE_CHECKING:
-    from catdiag.runtime.machine_code import Binary, Launch
+    from catdiag.runtime.machine_code import Binary, RecordedLaunch
 
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 _WHOLE = ("int64", "int32", "int16", "int8", "uint8")
@@ -45,7 +45,7 @@ class Tuning(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Compiled:
+class CompiledKernel:
     """A kernel of a diagram, to be called on torch tensors in the order of the diagram's inputs.
 
     Inputs without axes are numbers. Tensors may have any strides; they are on one GPU, and of the types that the kernel
@@ -58,7 +58,7 @@ class Compiled:
     other tiles did, where they were timed.
     """
 
-    code: Source
+    code: ModuleSource
     module: ModuleType = field(repr=False)
     diagram: Diagram | None = field(default=None, repr=False)
     source: Diagram | None = field(default=None, repr=False)
@@ -88,7 +88,7 @@ class Compiled:
 
     def at(
         self, tiles: Mapping[str, int] | None = None, warps: int | None = None, stages: int | None = None
-    ) -> Compiled:
+    ) -> CompiledKernel:
         """The same kernel with other tiles, warps or buffers. Raises SizeError for a tile that it does not have."""
         return replace(self, options={**self.options, **launch_options(self.code, tiles, warps, stages)})
 
@@ -154,7 +154,7 @@ class Compiled:
         return values, device, self._known[place]
 
     def _judge(self, values: list[Any]) -> dict[str, int]:
-        first: tuple[Argument, Any] | None = None
+        first: tuple[SourceArgument, Any] | None = None
         for argument, value in zip(self.code.inputs, values, strict=True):
             if not argument.ty.axes:
                 continue
@@ -184,7 +184,7 @@ class Compiled:
         if self.diagram is not None:
             return solve(self.diagram, shapes, given)
         inputs = self.code.inputs
-        return shown([a.name for a in inputs], [a.ty for a in inputs], shapes, given)
+        return shape_text([a.name for a in inputs], [a.ty for a in inputs], shapes, given)
 
     # -- without running ---------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Compiled:
         `catdiag.runtime.machine_code.binaries`)."""
         return binaries(self.code, self._completed(sizes), **{**self._asked, **options})
 
-    def launches(self, sizes: Mapping[str, int], **options: Any) -> tuple[Launch, ...]:
+    def launches(self, sizes: Mapping[str, int], **options: Any) -> tuple[RecordedLaunch, ...]:
         """What it launches at some sizes, no GPU needed (see `catdiag.runtime.machine_code.launches`)."""
         return launches(self.code, self._completed(sizes), **{**self._asked, **options})
 
@@ -223,14 +223,14 @@ NO_GPU = (
 
 
 def compiled(
-    code: Source,
+    code: ModuleSource,
     diagram: Diagram | HasDiagram | None = None,
     source: Diagram | HasDiagram | None = None,
     *,
     tiles: Mapping[str, int] | None = None,
     warps: int | None = None,
     stages: int | None = None,
-) -> Compiled:
+) -> CompiledKernel:
     """A generated module as a function of torch tensors, registered as an operator of torch.
 
     `diagram` is what the module was written from, `source` what that was derived from: tests and errors use them. A
@@ -239,7 +239,7 @@ def compiled(
     """
     options = launch_options(code, tiles, warps, stages)
     form, begun = (None if d is None else diagram_of(d) for d in (diagram, source))
-    return Compiled(code, _loaded(code.text, code.entry), form, begun, options)
+    return CompiledKernel(code, _loaded(code.text, code.entry), form, begun, options)
 
 
 @lru_cache(maxsize=256)
@@ -263,7 +263,7 @@ def require_device(module: ModuleType, name: str, device: Any) -> None:
     raise TypeMismatch(f"input {name!r} is on {device}: expected a tensor on the GPU, {name}.cuda()")
 
 
-def _number(argument: Argument, value: Any) -> Any:
+def _number(argument: SourceArgument, value: Any) -> Any:
     """An input without axes as a number of Python."""
     if hasattr(value, "item") and not getattr(value, "shape", ()):
         value = value.item()

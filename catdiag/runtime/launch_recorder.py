@@ -9,7 +9,7 @@ itself.
 >>> from catdiag.codegen.triton.triton_module import module
 >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
 >>> made = module(total.stream("x").group("q").diagram, {"g_q": 64, "s_x": 64}, "fp32")
->>> launch, = dry_launches(made, {"q": 1000, "x": 100})
+>>> launch, = record_launches(made, {"q": 1000, "x": 100})
 >>> launch.kernel, launch.grid, launch.options
 ('_total', (16, 1, 1), {'num_warps': 4, 'num_stages': 2})
 """
@@ -26,8 +26,8 @@ from typing import Any
 
 from catdiag.category.types import size_value
 from catdiag.runtime.abstract_interpreter.tile_values import Pointer
-from catdiag.runtime.machine_code import Array, Launch
-from catdiag.runtime.module_cache import Source, unseen
+from catdiag.runtime.machine_code import ArrayArgument, RecordedLaunch
+from catdiag.runtime.module_cache import ModuleSource, unseen
 from catdiag.util.errors import CatdiagError, SizeError
 from catdiag.util.python_syntax import parse
 
@@ -158,13 +158,13 @@ def _gluon() -> SimpleNamespace:
     return SimpleNamespace(bfloat16="bfloat16", float16="float16", NVMMASharedLayout=layout)
 
 
-def dry_launches(
-    source: Source,
+def record_launches(
+    source: ModuleSource,
     sizes: Mapping[str, int],
     options: Mapping[str, int] | None = None,
     scalars: Mapping[str, float] | None = None,
     generation: int | None = None,
-) -> tuple[Launch, ...]:
+) -> tuple[RecordedLaunch, ...]:
     """The launches that a module makes at sizes, in order; `options` are tiles, `num_warps` and `num_stages`.
 
     Without the `generation` of a chip (8: Ampere, 9: Hopper) they are those of one that copies boxes of arrays. Raises
@@ -184,15 +184,15 @@ def dry_launches(
 
 
 def launches_on(
-    source: Source,
+    source: ModuleSource,
     values: Sequence[Any],
     lengths: Mapping[str, int],
     options: Mapping[str, Any] | None = None,
     generation: int | None = None,
-) -> tuple[Launch, ...]:
+) -> tuple[RecordedLaunch, ...]:
     """The launches that a module makes of these inputs, each a `Tensor` or a number; `lengths` has the sizes that no
-    input shows. Raises as `dry_launches` does."""
-    calls: list[Launch] = []
+    input shows. Raises as `record_launches` does."""
+    calls: list[RecordedLaunch] = []
     namespace = _namespace(source.text, calls, generation)
     try:
         launch = namespace[source.entry]
@@ -204,7 +204,7 @@ def launches_on(
     return tuple(calls)
 
 
-def _namespace(text: str, calls: list[Launch], generation: int | None) -> dict[str, Any]:
+def _namespace(text: str, calls: list[RecordedLaunch], generation: int | None) -> dict[str, Any]:
     """The names of a module whose kernels record their launches."""
     tree = parse(text)
     kernels: dict[str, list[str]] = {}
@@ -230,7 +230,7 @@ def _namespace(text: str, calls: list[Launch], generation: int | None) -> dict[s
         "gl": _gluon(),
         "Boxes": Boxed,
     }
-    namespace.update({name: _Kernel(name, tuple(names), calls) for name, names in kernels.items()})
+    namespace.update({name: _KernelStub(name, tuple(names), calls) for name, names in kernels.items()})
     exec(compile(ast.Module(body, []), "<generated>", "exec", dont_inherit=True), namespace)
     return namespace
 
@@ -240,17 +240,19 @@ def _parameters(node: ast.FunctionDef) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _KernelStub:
     name: str
     parameters: tuple[str, ...]
-    calls: list[Launch]
+    calls: list[RecordedLaunch]
 
     def __getitem__(self, grid: Any) -> Any:
         def run(*args: Any, **named: Any) -> None:
             bound = dict(zip(self.parameters, args)) | {n: v for n, v in named.items() if n in self.parameters}
             counts = [int(n) for n in (grid(bound) if callable(grid) else grid)]
             first, second, third = (*counts, 1, 1, 1)[:3]
-            shown = {n: Array(v.dtype, v.shape, v.strides) if isinstance(v, Tensor) else v for n, v in bound.items()}
+            shown = {
+                n: ArrayArgument(v.dtype, v.shape, v.strides) if isinstance(v, Tensor) else v for n, v in bound.items()
+            }
             names = {id(v): n for n, v in bound.items() if isinstance(v, Tensor)}
             shown.update(
                 {
@@ -260,6 +262,6 @@ class _Kernel:
                 }
             )
             options = {n: v for n, v in named.items() if n not in self.parameters}
-            self.calls.append(Launch(self.name, (first, second, third), shown, options))
+            self.calls.append(RecordedLaunch(self.name, (first, second, third), shown, options))
 
         return run

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from catdiag.category.types import size_value
-from catdiag.runtime.module_cache import Argument, Source, imported, launch_options, needed, unseen
+from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported, launch_options, needed, unseen
 from catdiag.util.errors import CatdiagError
 
 HOPPER = 90
@@ -28,7 +28,7 @@ _USED = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayArgument:
     """A tensor that a kernel is given: its type, its shape, and its strides in values."""
 
     dtype: str
@@ -37,11 +37,11 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Launch:
+class RecordedLaunch:
     """One launch of a kernel: how many programs in each direction, and with what.
 
-    `arguments` are by the names of the kernel's parameters, tensors as `Array`, constants among them; `warps` and
-    `stages` are as given (None: Triton's own), and `options` all that was given beside the parameters.
+    `arguments` are by the names of the kernel's parameters, tensors as `ArrayArgument`, constants among them; `warps`
+    and `stages` are as given (None: Triton's own), and `options` all that was given beside the parameters.
     """
 
     kernel: str
@@ -72,7 +72,7 @@ class Binary:
     spill_stores: int
     spill_loads: int
     stack: int
-    launches: tuple[Launch, ...]
+    launches: tuple[RecordedLaunch, ...]
     signature: Mapping[str, str]
     ptx: str = field(repr=False)
     cubin: bytes = field(repr=False)
@@ -86,7 +86,7 @@ class Binary:
 
 
 def arguments(
-    source: Source,
+    source: ModuleSource,
     sizes: Mapping[str, int],
     scalars: Mapping[str, float] | None = None,
     dtypes: Mapping[str, str] | None = None,
@@ -107,7 +107,9 @@ def arguments(
     return [_argument(torch, a, given, changed.get(a.name, a.dtype), device) for a in source.inputs]
 
 
-def _argument(torch: ModuleType, argument: Argument, given: Mapping[str, int | float], dtype: str, device: str) -> Any:
+def _argument(
+    torch: ModuleType, argument: SourceArgument, given: Mapping[str, int | float], dtype: str, device: str
+) -> Any:
     if not argument.ty.axes:
         default = {"int": 1000, "bool": True}.get(argument.ty.element, 0.5)
         return given.get(argument.name, default)
@@ -122,7 +124,7 @@ def _argument(torch: ModuleType, argument: Argument, given: Mapping[str, int | f
 
 
 def launches(
-    source: Source,
+    source: ModuleSource,
     sizes: Mapping[str, int],
     *,
     tiles: Mapping[str, int] | None = None,
@@ -130,18 +132,18 @@ def launches(
     dtypes: Mapping[str, str] | None = None,
     warps: int | None = None,
     stages: int | None = None,
-) -> tuple[Launch, ...]:
+) -> tuple[RecordedLaunch, ...]:
     """The launches that a module makes at some sizes and tiles, in order. Nothing is run, and no GPU is needed.
 
     `tiles`, `warps` and `stages` are the module's own where left out; the rest is as `arguments` has it. Raises
     SizeError for a tile that the module does not have, CatdiagError where torch or triton is not installed, where the
     module refuses its arguments, or launches nothing.
     """
-    return tuple(_shown(call) for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages))
+    return tuple(_described(call) for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages))
 
 
 def binaries(
-    source: Source,
+    source: ModuleSource,
     sizes: Mapping[str, int],
     *,
     tiles: Mapping[str, int] | None = None,
@@ -157,10 +159,10 @@ def binaries(
     one. It takes a second or so for a kernel, and none for one that Triton has in its cache. Raises what `launches`
     does, and CatdiagError, with the kernel's name, where the compiler or the assembler refuses it.
     """
-    found: dict[str, tuple[_Compiled, list[Launch]]] = {}
+    found: dict[str, tuple[_CompiledBinary, list[RecordedLaunch]]] = {}
     for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages):
         compiled = _compiled(call, arch)
-        found.setdefault(compiled.handle.hash, (compiled, []))[1].append(_shown(call))
+        found.setdefault(compiled.handle.hash, (compiled, []))[1].append(_described(call))
     return tuple(_binary(compiled, arch, tuple(made)) for compiled, made in found.values())
 
 
@@ -168,7 +170,7 @@ def binaries(
 
 
 @dataclass(frozen=True)
-class _Call:
+class _RecordedCall:
     name: str
     kernel: Any
     grid: Any
@@ -182,26 +184,26 @@ class _Recorder:
 
     name: str
     kernel: Any
-    calls: list[_Call]
+    calls: list[_RecordedCall]
 
     def __getitem__(self, grid: Any) -> Any:
-        return lambda *args, **options: self.calls.append(_Call(self.name, self.kernel, grid, args, options))
+        return lambda *args, **options: self.calls.append(_RecordedCall(self.name, self.kernel, grid, args, options))
 
 
 def _recorded(
-    source: Source,
+    source: ModuleSource,
     sizes: Mapping[str, int],
     tiles: Mapping[str, int] | None,
     scalars: Mapping[str, float] | None,
     dtypes: Mapping[str, str] | None,
     warps: int | None,
     stages: int | None,
-) -> list[_Call]:
+) -> list[_RecordedCall]:
     options = launch_options(source, tiles, warps, stages)
     values = arguments(source, sizes, scalars, dtypes)
     module = imported(source.text, source.entry)
     options.update(unseen(source, getattr(module, source.entry), sizes))
-    calls: list[_Call] = []
+    calls: list[_RecordedCall] = []
     kernels = _kernels(module)
     vars(module).update({name: _Recorder(name, kernel, calls) for name, kernel in kernels.items()})
     try:
@@ -230,14 +232,14 @@ def _kernels(module: ModuleType) -> dict[str, Any]:
     return known
 
 
-def _grid(call: _Call) -> tuple[int, int, int]:
+def _grid(call: _RecordedCall) -> tuple[int, int, int]:
     given = call.grid(_bound(call)) if callable(call.grid) else call.grid
     counts = [int(n) for n in (given if isinstance(given, Sequence) else (given,))]
     first, second, third = (*counts, 1, 1, 1)[:3]
     return first, second, third
 
 
-def _bound(call: _Call) -> dict[str, Any]:
+def _bound(call: _RecordedCall) -> dict[str, Any]:
     """The arguments of a launch by the names of the parameters."""
     names = [p.name for p in call.kernel.params]
     named = {n: v for n, v in call.options.items() if n in names}
@@ -245,16 +247,16 @@ def _bound(call: _Call) -> dict[str, Any]:
     return {**defaults, **dict(zip(names, call.args)), **named}
 
 
-def _shown(call: _Call) -> Launch:
+def _described(call: _RecordedCall) -> RecordedLaunch:
     bound = _bound(call)
     options = {n: v for n, v in call.options.items() if n not in bound}
     shown = {n: _plain(v) for n, v in bound.items()}
-    return Launch(call.name, _grid(call), {p.name: shown[p.name] for p in call.kernel.params}, options)
+    return RecordedLaunch(call.name, _grid(call), {p.name: shown[p.name] for p in call.kernel.params}, options)
 
 
 def _plain(value: Any) -> object:
     if hasattr(value, "stride") and hasattr(value, "dtype"):
-        return Array(str(value.dtype).removeprefix("torch."), tuple(value.shape), tuple(value.stride()))
+        return ArrayArgument(str(value.dtype).removeprefix("torch."), tuple(value.shape), tuple(value.stride()))
     return value
 
 
@@ -262,13 +264,13 @@ def _plain(value: Any) -> object:
 
 
 @dataclass(frozen=True)
-class _Compiled:
+class _CompiledBinary:
     name: str
     handle: Any
     signature: dict[str, str]
 
 
-def _compiled(call: _Call, arch: int) -> _Compiled:
+def _compiled(call: _RecordedCall, arch: int) -> _CompiledBinary:
     """A launch, specialised as Triton does when it makes one, and compiled."""
     triton = needed("triton", "a generated kernel")
     compiler, jit = needed("triton.compiler", "a kernel"), needed("triton.runtime.jit", "a kernel")
@@ -277,9 +279,9 @@ def _compiled(call: _Call, arch: int) -> _Compiled:
     backend = compiler.make_backend(target)
     try:
         binder = jit.create_function_from_signature(call.kernel.signature, call.kernel.params, backend)
-        bound, specialised, options = binder(*call.args, **call.options)
+        bound, specialized, options = binder(*call.args, **call.options)
         options, signature, constants, attributes = call.kernel._pack_args(
-            backend, call.options, bound, specialised, options
+            backend, call.options, bound, specialized, options
         )
     except AttributeError as error:
         raise CatdiagError(
@@ -290,7 +292,7 @@ def _compiled(call: _Call, arch: int) -> _Compiled:
         handle = triton.compile(made, target=target, options=vars(options))
     except (inner.CompilationError, errors.TritonError, RuntimeError) as error:
         raise CatdiagError(f"Triton does not compile {call.name}: {error}") from error
-    return _Compiled(call.name, handle, signature)
+    return _CompiledBinary(call.name, handle, signature)
 
 
 def _ast(compiler: ModuleType, kernel: Any) -> Any:
@@ -300,7 +302,7 @@ def _ast(compiler: ModuleType, kernel: Any) -> Any:
     return compiler.ASTSource
 
 
-def _binary(compiled: _Compiled, arch: int, made: tuple[Launch, ...]) -> Binary:
+def _binary(compiled: _CompiledBinary, arch: int, made: tuple[RecordedLaunch, ...]) -> Binary:
     handle = compiled.handle
     cubin, ptx = handle.asm["cubin"], handle.asm["ptx"]
     registers, stack = _used(cubin)

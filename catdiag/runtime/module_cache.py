@@ -22,7 +22,7 @@ from catdiag.util.files import write_whole
 INSTALL = "pip install 'catdiag[gpu]'"
 
 
-class Argument(Protocol):
+class SourceArgument(Protocol):
     """An input or a result of a generated module: its name, its axes (none: a number), and torch's name of its type."""
 
     @property
@@ -35,7 +35,7 @@ class Argument(Protocol):
     def dtype(self) -> str: ...
 
 
-class Source(Protocol):
+class ModuleSource(Protocol):
     """What is asked of a generated module (`catdiag.codegen.triton.Module`): its text, the name of the function that
     launches its kernels, what that takes and gives, and the tiles that it takes by name, with what they are otherwise.
     """
@@ -47,10 +47,10 @@ class Source(Protocol):
     def entry(self) -> str: ...
 
     @property
-    def inputs(self) -> Sequence[Argument]: ...
+    def inputs(self) -> Sequence[SourceArgument]: ...
 
     @property
-    def outputs(self) -> Sequence[Argument]: ...
+    def outputs(self) -> Sequence[SourceArgument]: ...
 
     @property
     def tiles(self) -> Mapping[str, int]: ...
@@ -93,7 +93,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def kept(text: str, entry: str) -> Path:
+def cached_file(text: str, entry: str) -> Path:
     """The file with a text, `ENTRY_HASH.py` in the cache folder; written where it is not there, or is another.
 
     Raises CatdiagError where the folder cannot be made or written to.
@@ -119,7 +119,7 @@ def imported(text: str, entry: str) -> ModuleType:
     """
     for package in ("torch", "triton"):
         needed(package, "a generated kernel")
-    path = kept(text, entry)
+    path = cached_file(text, entry)
     module = ModuleType(f"catdiag_kernel_{path.stem}")
     module.__file__ = str(path)
     exec(compile(text, str(path), "exec"), module.__dict__)
@@ -129,7 +129,7 @@ def imported(text: str, entry: str) -> ModuleType:
 
 
 def launch_options(
-    code: Source, tiles: Mapping[str, int] | None, warps: int | None, stages: int | None
+    code: ModuleSource, tiles: Mapping[str, int] | None, warps: int | None, stages: int | None
 ) -> dict[str, int]:
     """What is handed to a launch function for tiles, warps and buffers; tiles that are 1 need not be known to it.
 
@@ -146,7 +146,7 @@ def launch_options(
     return options
 
 
-def unseen(code: Source, launch: Callable[..., Any], sizes: Mapping[str, int]) -> dict[str, int]:
+def unseen(code: ModuleSource, launch: Callable[..., Any], sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes that a launch function asks for by name, since no input shows them.
 
     Raises SizeError for one that is not known.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from catdiag.category.types import ArrayType, show_size, size_value
-from catdiag.runtime.module_cache import Argument, Source, digest, needed
+from catdiag.runtime.module_cache import ModuleSource, SourceArgument, digest, needed
 
 NAMESPACE = "catdiag"
 
@@ -20,7 +20,7 @@ class Launchable(Protocol):
     """A kernel of a module's text, with the options that it is launched with; called, it runs."""
 
     @property
-    def code(self) -> Source:
+    def code(self) -> ModuleSource:
         """The module, with the types of what it takes and gives."""
 
     @property
@@ -44,7 +44,7 @@ def name_of(compiled: Launchable) -> str:
     return f"{compiled.code.entry}_{digest(compiled.text + chr(0) + options)}"
 
 
-def schema(inputs: Sequence[Argument], outputs: Sequence[Argument]) -> str:
+def schema(inputs: Sequence[SourceArgument], outputs: Sequence[SourceArgument]) -> str:
     """The types of an operator as torch writes them; arguments go by their position.
 
     >>> from types import SimpleNamespace as Argument

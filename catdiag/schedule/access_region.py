@@ -16,78 +16,86 @@ from typing import Any
 
 from catdiag.category.diagram import Graph, inline
 from catdiag.category.index_maps import leaves, natural, read_off
-from catdiag.category.integer_polynomial import ONE, ZERO, Amount
-from catdiag.category.ops import Box, Fold
+from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
+from catdiag.category.ops import Box, FoldOp
 from catdiag.category.types import ArrayType, Size
-from catdiag.schedule.footprint import Picked, Window
+from catdiag.schedule.footprint import PickedElements, TileWindow
 from catdiag.schedule.loop_bounds import Bound, ends, put
 from catdiag.util.errors import CatdiagError
 
 
 @dataclass(frozen=True)
-class Side:
-    """The window along one axis: from `lo` to `hi`, both read, by the ends of the group's tile; `length` elements.
+class AccessRange:
+    """The window along one axis: from `start` to `stop`, both read, by the ends of the group's tile; `length` elements.
 
     `size` is that of the axis. Without `below` (`above`) nothing is read below its first (above its last) element.
     """
 
     axis: str
-    lo: Bound
-    hi: Bound
-    length: Amount
+    start: Bound
+    stop: Bound
+    length: IntPolynomial
     size: Size
     below: bool
     above: bool
 
     @property
-    def whole(self) -> bool:
+    def is_interior(self) -> bool:
         """Whether the window always lies in the array."""
         return not self.below and not self.above
 
 
-def of_inputs(graph: Graph, known: Sequence[Bound | None], tiles: Mapping[str, str]) -> dict[int, tuple[Side, ...]]:
+def input_regions(
+    graph: Graph, known: Sequence[Bound | None], tiles: Mapping[str, str]
+) -> dict[int, tuple[AccessRange, ...]]:
     """The windows of the inputs of a kernel's graph that are read in place; `tiles` gives each axis's tile."""
-    found: dict[int, tuple[Side, ...]] = {}
+    found: dict[int, tuple[AccessRange, ...]] = {}
     for node in graph.nodes:
         op, inputs = node.box.op, node.inputs
-        if isinstance(op, Window):
+        if isinstance(op, TileWindow):
             values = [known[w] if w < len(graph.dom) else None for w in inputs]
-            at = picks(op, node.box) if isinstance(op, Picked) else sides(op, values, node.box.dom[0], tiles)
+            at = (
+                picks(op, node.box)
+                if isinstance(op, PickedElements)
+                else access_ranges(op, values, node.box.dom[0], tiles)
+            )
             found[inputs[0]] = at
-        elif isinstance(op, Fold):
+        elif isinstance(op, FoldOp):
             step, states = inline(op.step).graph, len(node.box.cod)
             for inner in step.nodes:
-                if isinstance(inner.box.op, Window):
+                if isinstance(inner.box.op, TileWindow):
                     own = [w - states for w in inner.inputs]
                     values = [known[inputs[k]] if 0 <= k < len(inputs) else None for k in own]
-                    found[inputs[own[0]]] = sides(inner.box.op, values, inner.box.dom[0], tiles)
+                    found[inputs[own[0]]] = access_ranges(inner.box.op, values, inner.box.dom[0], tiles)
     return found
 
 
-def clipped(window: Sequence[Side], name: str) -> tuple[tuple[Side, ...], dict[str, Side]]:
+def clipped(window: Sequence[AccessRange], name: str) -> tuple[tuple[AccessRange, ...], dict[str, AccessRange]]:
     """A window of which each side that may reach beyond the array is as long as a symbol says: how much of it lies in
     the array. And these sides by symbol."""
-    names = {side: f"{name}[{side.axis}]" for side in window if not side.whole}
-    there = tuple(replace(s, length=Amount.of(names[s])) if s in names else s for s in window)
+    names = {side: f"{name}[{side.axis}]" for side in window if not side.is_interior}
+    there = tuple(replace(s, length=IntPolynomial.of(names[s])) if s in names else s for s in window)
     return there, {name: side for side, name in names.items()}
 
 
-def picks(op: Picked, box: Box) -> tuple[Side, ...]:
+def picks(op: PickedElements, box: Box) -> tuple[AccessRange, ...]:
     """What is picked of an array, as a window: along the axes that are read where data says as many elements as there
     are results along the axes that the array lacks; all of them lie in the array."""
     taken = {name for name, _ in op.reads[0].at}
     own = [a.name for a in box.dom[0].axes if a.name not in taken]
-    number = Amount.elements([a for a in box.cod[0].axes if a.name not in own])
-    found: list[Side] = []
+    number = IntPolynomial.elements([a for a in box.cod[0].axes if a.name not in own])
+    found: list[AccessRange] = []
     for axis in box.dom[0].axes:
         if axis.name in taken:
-            found.append(Side(axis.name, 0, 0, ONE if found else number, axis.size, False, False))
+            found.append(AccessRange(axis.name, 0, 0, ONE if found else number, axis.size, False, False))
     return tuple(found)
 
 
-def sides(op: Window, values: Sequence[Bound | None], ty: ArrayType, tiles: Mapping[str, str]) -> tuple[Side, ...]:
+def access_ranges(
+    op: TileWindow, values: Sequence[Bound | None], ty: ArrayType, tiles: Mapping[str, str]
+) -> tuple[AccessRange, ...]:
     """The window of a view along each axis that it reads, given what its index arrays are."""
-    sizes = {a.name: a.size for a in op.made}
+    sizes = {a.name: a.size for a in op.index_axes}
 
     def leaf(v: Any) -> Bound:
         if isinstance(v, tuple) and v[0] == "w":
@@ -111,7 +119,7 @@ def sides(op: Window, values: Sequence[Bound | None], ty: ArrayType, tiles: Mapp
         low, high = put(lo, untiled), put(hi, untiled)
         within = ("lt", e, own.size) in op.fits
         plain = all(not isinstance(v, int) or v >= 0 for v in leaves(e)) and natural(put(e, _index))
-        found.append(Side(axis, low, high, _length(low, high, tiles), own.size, not plain, not within))
+        found.append(AccessRange(axis, low, high, _length(low, high, tiles), own.size, not plain, not within))
     return tuple(found)
 
 
@@ -119,7 +127,7 @@ def _index(v: Any) -> Bound:
     return ("i", "at") if isinstance(v, tuple) else v
 
 
-def _length(lo: Bound, hi: Bound, tiles: Mapping[str, str]) -> Amount:
+def _length(lo: Bound, hi: Bound, tiles: Mapping[str, str]) -> IntPolynomial:
     """hi - lo + 1, where a tile's last position is g - 1 after its first."""
     low, high = linear(lo), linear(hi)
     total = high.pop(None, ZERO) - low.pop(None, ZERO) + ONE
@@ -128,14 +136,14 @@ def _length(lo: Bound, hi: Bound, tiles: Mapping[str, str]) -> Amount:
         last = high.pop(("last", axis), ZERO) - low.pop(("last", axis), ZERO)
         if first + last:
             raise CatdiagError(f"the window along {axis!r} grows with the position of its tile: it is not counted")
-        total = total + last * (Amount.of(tile) - ONE)
+        total = total + last * (IntPolynomial.of(tile) - ONE)
     return total
 
 
-def linear(e: Bound) -> dict[Any, Amount]:
+def linear(e: Bound) -> dict[Any, IntPolynomial]:
     """A bound as a sum of ends of tiles with factors; None is the key of what is free of them."""
 
-    def join(op: str, a: dict[Any, Amount], b: dict[Any, Amount]) -> dict[Any, Amount]:
+    def join(op: str, a: dict[Any, IntPolynomial], b: dict[Any, IntPolynomial]) -> dict[Any, IntPolynomial]:
         if op == "+":
             return {k: a.get(k, ZERO) + b.get(k, ZERO) for k in {**a, **b}}
         if op == "*":
@@ -144,19 +152,19 @@ def linear(e: Bound) -> dict[Any, Amount]:
             return {k: a[None] * v for k, v in b.items()}
         raise CatdiagError("a window's end is rounded: it is not counted")
 
-    return read_off(e, lambda v: {v: ONE} if isinstance(v, tuple) else {None: Amount.of(v)}, join)
+    return read_off(e, lambda v: {v: ONE} if isinstance(v, tuple) else {None: IntPolynomial.of(v)}, join)
 
 
-def box(ty: ArrayType, window: Sequence[Side]) -> Amount:
+def region_size(ty: ArrayType, window: Sequence[AccessRange]) -> IntPolynomial:
     """How many elements of an array there is room for."""
     lengths = {side.axis: side.length for side in window}
     total = ONE
     for axis in ty.axes:
-        total = total * lengths.get(axis.name, Amount.of(axis.size))
+        total = total * lengths.get(axis.name, IntPolynomial.of(axis.size))
     return total
 
 
-def outer(ty: ArrayType, window: Sequence[Side]) -> Amount:
+def interior_size(ty: ArrayType, window: Sequence[AccessRange]) -> IntPolynomial:
     """The same without the axes along which part of the window may lie outside of the array."""
-    cut = {side.axis for side in window if not side.whole}
-    return box(ArrayType(tuple(a for a in ty.axes if a.name not in cut)), window)
+    cut = {side.axis for side in window if not side.is_interior}
+    return region_size(ArrayType(tuple(a for a in ty.axes if a.name not in cut)), window)

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram, Graph, inline
-from catdiag.category.integer_polynomial import ONE, Amount
-from catdiag.category.ops import Box, Einsum, Fold, Group, Reduce, Reindex, View, array_name
+from catdiag.category.integer_polynomial import ONE, IntPolynomial
+from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Reduce, Reindex, View, array_name
 from catdiag.category.types import union
 from catdiag.schedule.live_ranges import contracts, elementwise, is_view, multiplies
 
-Loop = tuple[str, Amount]
+Loop = tuple[str, IntPolynomial]
 """A loop over blocks: the symbol of the block, and the whole size of the axis."""
 
 
@@ -30,10 +30,10 @@ class Contraction:
     `sides` tells whether rows and columns carry a grouped axis.
     """
 
-    rows: Amount
-    columns: Amount
-    depth: Amount
-    batch: Amount
+    rows: IntPolynomial
+    columns: IntPolynomial
+    depth: IntPolynomial
+    batch: IntPolynomial
     sides: tuple[bool, bool]
     loops: tuple[Loop, ...]
 
@@ -42,14 +42,14 @@ class Contraction:
 class Factor:
     """A factor of a product that each turn of a loop makes, element by element, of blocks that it has loaded.
 
-    `amount` are its values, `read` the bytes of the blocks and `widened` those of their values that are narrower than
+    `size` are its values, `read` the bytes of the blocks and `widened` those of their values that are narrower than
     what is computed in; `second`: it is the factor without the rows, which matrix units read from shared memory only.
     """
 
     name: str
-    amount: Amount
-    read: Amount
-    widened: Amount
+    size: IntPolynomial
+    read: IntPolynomial
+    widened: IntPolynomial
     second: bool
     loops: tuple[Loop, ...]
 
@@ -61,7 +61,7 @@ def products(graph: Graph) -> set[frozenset[str]]:
     while todo:
         for node in todo.pop().nodes:
             op = node.box.op
-            if isinstance(op, Fold):
+            if isinstance(op, FoldOp):
                 todo.append(inline(op.step).graph)
             elif multiplies(node.box):
                 found.add(frozenset(node.box.cod[0].names))
@@ -78,7 +78,7 @@ def contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contracti
             kind = 2
         else:
             kind = 3 if axis.name in first and axis.name in others else 0 if axis.name in first else 1
-        sizes[kind] = sizes[kind] * Amount.of(axis.size)
+        sizes[kind] = sizes[kind] * IntPolynomial.of(axis.size)
     rows, columns, depth, batch = sizes
     sides = (bool(rows.symbols() & tiles), bool(columns.symbols() & tiles))
     return Contraction(rows, columns, depth, batch, sides, loops)
@@ -117,16 +117,16 @@ def factors(
                 continue
             made = graph.nodes[makers[wire]]
             summed = isinstance(made.box.op, Einsum) and contracts(made.box)
-            if summed or isinstance(made.box.op, (Fold, Group, Reduce)):
+            if summed or isinstance(made.box.op, (FoldOp, GroupOp, Reduce)):
                 continue
             worked = worked or elementwise(made.box)
             todo.extend(made.inputs)
         if not blocks or not worked:
             continue
         types = graph.dom.arrays
-        read = sum((Amount.elements(types[b].axes).times(loaded[b]) for b in blocks), Amount())
-        narrow = [Amount.elements(types[b].axes) for b in blocks if loaded[b] < inner]
-        amount, widened = Amount.elements(box.dom[k].axes), sum(narrow, Amount())
+        read = sum((IntPolynomial.elements(types[b].axes).scaled(loaded[b]) for b in blocks), IntPolynomial())
+        narrow = [IntPolynomial.elements(types[b].axes) for b in blocks if loaded[b] < inner]
+        amount, widened = IntPolynomial.elements(box.dom[k].axes), sum(narrow, IntPolynomial())
         name = array_name(graph.nodes[makers[w]].box)
         found.append(Factor(name, amount, read, widened, k == last, loops))
     return found
@@ -142,14 +142,14 @@ def deciding(diagram: Diagram) -> tuple[str, ...]:
     """
     axes = {name: len(ty.axes) for name, ty in zip(diagram.input_names, diagram.dom, strict=True)
             if ty.element in ("real", "extended")}  # fmt: skip
-    return read_as_given(diagram) or tuple(name for name, count in axes.items() if count == max(axes.values()))
+    return reads_operand(diagram) or tuple(name for name, count in axes.items() if count == max(axes.values()))
 
 
-def read_as_given(diagram: Diagram) -> tuple[str, ...]:
+def reads_operand(diagram: Diagram) -> tuple[str, ...]:
     """The inputs of a diagram that products read as they are: whole, or a part of them.
 
     >>> import catdiag as cd
-    >>> read_as_given(cd.library.get("attention").stream("x").group("q").diagram)
+    >>> reads_operand(cd.library.get("attention").stream("x").group("q").diagram)
     ('Q', 'K', 'V')
     """
     found: dict[str, None] = {}
@@ -158,9 +158,9 @@ def read_as_given(diagram: Diagram) -> tuple[str, ...]:
         whole, names = todo.pop()
         for node in inline(whole).graph.nodes:
             op, given = node.box.op, [names[w] for w in node.inputs]
-            if isinstance(op, Group):
+            if isinstance(op, GroupOp):
                 todo.append((op.body, given))
-            elif isinstance(op, Fold):
+            elif isinstance(op, FoldOp):
                 todo.append((op.step, [""] * len(node.box.cod) + given))
             elif multiplies(node.box):
                 found.update(dict.fromkeys(filter(None, given)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import inline
-from catdiag.category.ops import Box, Group, Map
+from catdiag.category.ops import Box, GroupOp, Map
 from catdiag.category.types import BYTES, ArrayType
 from catdiag.schedule.live_ranges import is_view
 
@@ -27,7 +27,7 @@ class Widths:
             return 1
         return self.named.get(name) or {"bool": 1, "int": 4}.get(ty.element, self.inner)
 
-    def made_by(self, box: Box, ty: ArrayType) -> int:
+    def by_producer(self, box: Box, ty: ArrayType) -> int:
         """The width of what a box makes on chip: a cast says which."""
         if self.bytes and isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
             return BYTES[box.op.fn[5:]]
@@ -41,7 +41,7 @@ class Widths:
         """
         if not self.bytes:
             return 1
-        while isinstance(box.op, Group):
+        while isinstance(box.op, GroupOp):
             body = inline(box.op.body).graph
             makers = [(node, place) for node in body.nodes for place in range(len(node.box.cod))]
             wire = body.outputs[k]
@@ -52,6 +52,6 @@ class Widths:
             node, k = makers[wire - len(body.dom)]
             box = node.box
         if isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
-            return self.made_by(box, box.cod[k])
+            return self.by_producer(box, box.cod[k])
         plain = max(4, self.between) if statistic else self.between
         return {"bool": 1, "int": 4}.get(box.cod[k].element, plain)

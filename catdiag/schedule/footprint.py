@@ -1,8 +1,8 @@
 """Diagrams as what they are on a machine: views that groups read in place of whole arrays.
 
-`in_place` marks the views that groups have of whole arrays, at positions of their tiles: of such an array a group
-holds the box of elements between the least and the largest index that is read along each axis, and the view itself,
-which reads it there, takes no room.
+`with_access_regions` marks the views that groups have of whole arrays, at positions of their tiles: of such an array a
+group holds the box of elements between the least and the largest index that is read along each axis, and the view
+itself, which reads it there, takes no room.
 
 Where data says what is read, a group loads an element for each result of the view, which is a box at work then: what it
 picks is an array of its own.
@@ -15,27 +15,27 @@ from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.category.index_maps import Expr, View, leaves, natural
-from catdiag.category.ops import Box, Fold, Group, Index
+from catdiag.category.ops import Box, FoldOp, GroupOp, Index
 from catdiag.category.types import Ty
 
 
 @dataclass(frozen=True)
-class Window(View):
+class TileWindow(View):
     """A view that is read in place, of an array that a group holds only a box of."""
 
 
 @dataclass(frozen=True)
-class Picked(Window):
+class PickedElements(TileWindow):
     """A view that reads where arrays of data say: of its array a group loads an element for each of its results, which
     are an array of their own."""
 
 
-def picked(graph: Graph) -> frozenset[int]:
+def gathered_inputs(graph: Graph) -> frozenset[int]:
     """The inputs of a graph of which elements are picked."""
-    return frozenset(n.inputs[0] for n in graph.nodes if isinstance(n.box.op, Picked))
+    return frozenset(n.inputs[0] for n in graph.nodes if isinstance(n.box.op, PickedElements))
 
 
-def in_place(diagram: Diagram) -> Diagram:
+def with_access_regions(diagram: Diagram) -> Diagram:
     """The flat diagram with views marked that read an input of a group, by nothing else read, at positions of its tile.
 
     The positions along each axis must be sums of indices and of positions, each once, with factors that are integers or
@@ -45,13 +45,13 @@ def in_place(diagram: Diagram) -> Diagram:
     flat = inline(diagram)
     graph = flat.graph
     outside = [isinstance(n.box.op, Index) for n in graph.nodes]
-    spots = {w for w, place in _made(graph).items() if outside[place]}
+    rematerialized = {w for w, place in _producers(graph).items() if outside[place]}
     nodes = []
     for node in graph.nodes:
         box, op = node.box, node.box.op
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             body = inline(op.body)
-            given = {k for k, w in enumerate(node.inputs) if w in spots}
+            given = {k for k, w in enumerate(node.inputs) if w in rematerialized}
             body, twice = _picking(_windowed(body, given), given)
             dom = Ty(*box.dom, *(box.dom[k] for k in twice))
             box = Box(replace(op, body=body), dom, box.cod, box.line)
@@ -61,7 +61,7 @@ def in_place(diagram: Diagram) -> Diagram:
     return of_graph(made, flat.cod, flat.names, flat.title)
 
 
-def _made(graph: Graph) -> dict[int, int]:
+def _producers(graph: Graph) -> dict[int, int]:
     """For each wire that is made the place of its box."""
     found: dict[int, int] = {}
     count = len(graph.dom)
@@ -90,8 +90,8 @@ def _windowed(body: Diagram, positions: set[int]) -> Diagram:
             continue
         if isinstance(op, View):
             if node.inputs[0] == w and _reads_tile(op, node.inputs, positions):
-                marked[place] = Box(Window(op.made, op.reads, op.fits), box.dom, box.cod, box.line)
-        elif isinstance(op, Fold):
+                marked[place] = Box(TileWindow(op.index_axes, op.reads, op.fits), box.dom, box.cod, box.line)
+        elif isinstance(op, FoldOp):
             own = {k for k, v in enumerate(node.inputs) if v in positions}
             step = _step(op, node.inputs.index(w) + len(box.cod), {k + len(box.cod) for k in own})
             if step is not None:
@@ -110,7 +110,7 @@ def _picking(body: Diagram, positions: set[int]) -> tuple[Diagram, list[int]]:
     for place, node in enumerate(graph.nodes):
         op, box = node.box.op, node.box
         data.extend([any(data[w] for w in node.inputs)] * len(box.cod))
-        if not isinstance(op, View) or isinstance(op, Window) or node.inputs[0] >= count or len(op.reads) > 2:
+        if not isinstance(op, View) or isinstance(op, TileWindow) or node.inputs[0] >= count or len(op.reads) > 2:
             continue
         beyond = len(op.reads) == 2 and op.reads[1].at
         if beyond or not any(data[node.inputs[w]] for w in op.arrays()):
@@ -118,7 +118,7 @@ def _picking(body: Diagram, positions: set[int]) -> tuple[Diagram, list[int]]:
         w = node.inputs[0]
         others = w in graph.outputs or sum(n.inputs.count(w) for n in graph.nodes) > 1
         marked[place] = (
-            Box(Picked(op.made, op.reads, op.fits), box.dom, box.cod, box.line),
+            Box(PickedElements(op.index_axes, op.reads, op.fits), box.dom, box.cod, box.line),
             len(twice) if others else -1,
         )
         twice += [w] if others else []
@@ -142,7 +142,7 @@ def _picking(body: Diagram, positions: set[int]) -> tuple[Diagram, list[int]]:
     return of_graph(Graph(dom, tuple(nodes), outputs), body.cod, tuple(names), body.title), twice
 
 
-def _step(op: Fold, wire: int, positions: set[int]) -> Diagram | None:
+def _step(op: FoldOp, wire: int, positions: set[int]) -> Diagram | None:
     """The turn of a loop with its one view of an input marked; None where other boxes read it."""
     step = inline(op.step)
     places = [k for k, n in enumerate(step.graph.nodes) if wire in n.inputs]
@@ -152,10 +152,10 @@ def _step(op: Fold, wire: int, positions: set[int]) -> Diagram | None:
     view = node.box.op
     if not isinstance(view, View) or node.inputs.count(wire) != 1 or node.inputs[0] != wire:
         return None
-    streamed = any(n == op.axis for n, _ in view.reads[0].at) or any(a.size == op.block for a in view.made)
+    streamed = any(n == op.axis for n, _ in view.reads[0].at) or any(a.size == op.block for a in view.index_axes)
     if streamed or not _reads_tile(view, node.inputs, positions):
         return None
-    box = Box(Window(view.made, view.reads, view.fits), node.box.dom, node.box.cod, node.box.line)
+    box = Box(TileWindow(view.index_axes, view.reads, view.fits), node.box.dom, node.box.cod, node.box.line)
     nodes = tuple(Node(box if k == places[0] else n.box, n.inputs) for k, n in enumerate(step.graph.nodes))
     return of_graph(Graph(step.dom, nodes, step.graph.outputs), step.cod, step.names, step.title)
 

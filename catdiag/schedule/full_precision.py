@@ -19,7 +19,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram, Graph, inline
-from catdiag.category.ops import Box, Call, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.category.ops import Box, Call, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.category.types import ArrayType
 
 
@@ -32,12 +32,12 @@ class Origin:
     statistic: bool = False
 
 
-def given(ty: ArrayType) -> Origin:
+def input_origin(ty: ArrayType) -> Origin:
     """Of an array that is made elsewhere."""
     return Origin(frozenset((frozenset(ty.names),)) if ty.axes else frozenset())
 
 
-def _beside(ty: ArrayType, origin: Origin) -> bool:
+def _maybe_statistic(ty: ArrayType, origin: Origin) -> bool:
     """Whether what is made of an array and a statistic may be one."""
     return origin.statistic or not origin.of or not ty.axes or not _real(ty)
 
@@ -46,20 +46,20 @@ def _real(ty: ArrayType) -> bool:
     return ty.element in ("real", "extended")
 
 
-def made(box: Box, reads: Sequence[Origin]) -> tuple[Origin, ...]:
+def output_origins(box: Box, reads: Sequence[Origin]) -> tuple[Origin, ...]:
     """Of what a box makes, which is no loop, group or named diagram."""
     if len(box.cod) != 1 or isinstance(box.op, (Index, SizeOf, Const)):
-        return tuple(Origin() if isinstance(box.op, (Index, SizeOf, Const)) else given(ty) for ty in box.cod)
+        return tuple(Origin() if isinstance(box.op, (Index, SizeOf, Const)) else input_origin(ty) for ty in box.cod)
     ty, op = box.cod[0], box.op
     own = frozenset(ty.names)
-    plain = given(ty)
+    plain = input_origin(ty)
     sums = isinstance(op, Einsum) and not {n for t in box.dom for n in t.names} <= own
     if isinstance(op, Reduce) or sums:
         lost = {n for t in box.dom for n in t.names} - own
         reduced = [axes for origin in reads for axes in origin.of]
         row = not reduced or any(own <= axes and axes & lost for axes in reduced)
         return (Origin(plain.of, row and _real(ty)),)
-    whole = _real(ty) and all(_beside(t, o) for o, t in zip(reads, box.dom, strict=True))
+    whole = _real(ty) and all(_maybe_statistic(t, o) for o, t in zip(reads, box.dom, strict=True))
     kept = any(o.statistic and own <= set(t.names) for o, t in zip(reads, box.dom, strict=True))
     if isinstance(op, (Map, Einsum)):
         return (Origin(frozenset().union(*(o.of for o in reads)), whole and kept),)
@@ -76,12 +76,12 @@ def origins(graph: Graph, reads: Sequence[Origin]) -> list[Origin]:
     for node in graph.nodes:
         args = [found[w] for w in node.inputs]
         op = node.box.op
-        if isinstance(op, (Group, Call)):
+        if isinstance(op, (GroupOp, Call)):
             found += _ends(op.body, args)
-        elif isinstance(op, Fold):
+        elif isinstance(op, FoldOp):
             found += _states(op, node.box, args)
         else:
-            found += made(node.box, args)
+            found += output_origins(node.box, args)
     return found
 
 
@@ -91,9 +91,9 @@ def _ends(diagram: Diagram, reads: Sequence[Origin]) -> list[Origin]:
     return [found[w] for w in graph.outputs]
 
 
-def _states(op: Fold, box: Box, reads: Sequence[Origin]) -> list[Origin]:
+def _states(op: FoldOp, box: Box, reads: Sequence[Origin]) -> list[Origin]:
     """The states of a loop: statistics, but for those that a turn makes otherwise even if all of them were."""
-    states = [Origin(given(ty).of, _real(ty)) for ty in box.cod]
+    states = [Origin(input_origin(ty).of, _real(ty)) for ty in box.cod]
     while True:
         ends = _ends(op.step, [*states, *reads])
         fewer = [Origin(s.of, s.statistic and (e.statistic or not e.of)) for s, e in zip(states, ends, strict=True)]
@@ -112,5 +112,5 @@ def statistics(graph: Graph, known: Collection[int] = ()) -> frozenset[int]:
     >>> [flat.boxes[w - 2].name for w in sorted(statistics(flat.graph))]
     ['max[x]', 'sum[x]']
     """
-    reads = [Origin(given(ty).of, k in known) for k, ty in enumerate(graph.dom)]
+    reads = [Origin(input_origin(ty).of, k in known) for k, ty in enumerate(graph.dom)]
     return frozenset(w for w, origin in enumerate(origins(graph, reads)) if origin.statistic)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Container
 
 from catdiag.category.diagram import Graph, Node
-from catdiag.category.ops import Box, Const, Fold, Group, Index, Map, Reindex, Rename, SizeOf, View
+from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, Map, Reindex, Rename, SizeOf, View
 
 
-def looked_up(graph: Graph) -> frozenset[int]:
+def gathered(graph: Graph) -> frozenset[int]:
     """The places of views of whole arrays, by groups alone read: each reads the elements of its tile where they lie.
 
     What says where they lie are inputs, positions and sizes, integers made of these, or other such views; the places of
@@ -21,10 +21,10 @@ def looked_up(graph: Graph) -> frozenset[int]:
 
     >>> import catdiag as cd
     >>> rows = cd.algorithm("v d, int[t] -> d")(lambda a, at: cd.sum(cd.gather(a, "v", at), "t"))
-    >>> looked_up(rows.graph), looked_up(rows.stream("t").group("d").diagram.graph)
+    >>> gathered(rows.graph), gathered(rows.stream("t").group("d").diagram.graph)
     (frozenset(), frozenset({0}))
     """
-    if not any(isinstance(node.box.op, Group) for node in graph.nodes):
+    if not any(isinstance(node.box.op, GroupOp) for node in graph.nodes):
         return frozenset()
     return _read_by(graph, groups=True)
 
@@ -37,13 +37,13 @@ def in_blocks(graph: Graph) -> frozenset[int]:
     >>> in_blocks(rows.graph), in_blocks(rows.stream("t").diagram.graph)
     (frozenset(), frozenset({0}))
     """
-    if not any(isinstance(node.box.op, Fold) for node in graph.nodes):
+    if not any(isinstance(node.box.op, FoldOp) for node in graph.nodes):
         return frozenset()
     return _read_by(graph, groups=False)
 
 
 def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
-    arrays, given, spots = set(range(len(graph.dom))), set(range(len(graph.dom))), set[int]()
+    arrays, given, rematerialized = set(range(len(graph.dom))), set(range(len(graph.dom))), set[int]()
     views: set[int] = set()
     says: set[int] = set()
     made: list[range] = []
@@ -55,8 +55,8 @@ def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
             views.add(place)
         if of_arrays and (place in views or _is_form(node.box)):
             arrays.update(made[place])
-        elif is_spot(node, spots):
-            spots.update(made[place])
+        elif is_rematerialized(node, rematerialized):
+            rematerialized.update(made[place])
             if isinstance(node.box.op, Map):
                 says.add(place)
         else:
@@ -70,7 +70,7 @@ def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
             if stored.intersection(made[place]):
                 views.discard(place)
                 stored.update(node.inputs)
-        elif isinstance(op, Fold) and not groups:
+        elif isinstance(op, FoldOp) and not groups:
             pairs = zip(node.inputs, node.box.dom, strict=True)
             stored.update(w for w, ty in pairs if ty.axis(op.axis) is None)
         elif place in says:
@@ -78,15 +78,17 @@ def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
                 says.discard(place)
                 stored.update(node.inputs)
         else:
-            stored.update(spots.intersection(node.inputs) if isinstance(op, Group) and groups else node.inputs)
+            stored.update(
+                rematerialized.intersection(node.inputs) if isinstance(op, GroupOp) and groups else node.inputs
+            )
     return frozenset(views | says)
 
 
-def is_spot(node: Node, spots: Container[int]) -> bool:
-    """Whether a box makes positions, sizes, constants or integers of those: of such `spots`, by wire."""
+def is_rematerialized(node: Node, rematerialized: Container[int]) -> bool:
+    """Whether a box makes positions, sizes, constants or integers of those: of such `rematerialized`, by wire."""
     op = node.box.op
     if isinstance(op, Map):
-        return node.box.cod[0].element == "int" and all(w in spots for w in node.inputs)
+        return node.box.cod[0].element == "int" and all(w in rematerialized for w in node.inputs)
     return isinstance(op, (Index, SizeOf, Const))
 
 

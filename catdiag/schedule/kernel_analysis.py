@@ -5,7 +5,7 @@
 >>> from catdiag.category.types import ArrayType, Axis
 >>> a, b, c = Axis("a"), Axis("b"), Axis("c")
 >>> account = measure(of_box(einsum_box([ArrayType((a, b)), ArrayType((b, c))], ["a", "c"])))
->>> [(t.array, t.direction, str(t.amount)) for t in account.kernels[0].transfers]
+>>> [(t.array, t.direction, str(t.size)) for t in account.kernels[0].transfers]
 [('in0', 'load', 'a*b'), ('in1', 'load', 'b*c'), ('out', 'save', 'a*c')]
 """
 
@@ -17,22 +17,31 @@ from dataclasses import dataclass, replace
 from itertools import count as count_from
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline
-from catdiag.category.integer_polynomial import Amount
-from catdiag.category.ops import Box, Fold, Group, Map, array_name
+from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.ops import Box, FoldOp, GroupOp, Map, array_name
 from catdiag.category.types import BYTES, ArrayType
-from catdiag.schedule.access_region import box as box_of
-from catdiag.schedule.access_region import clipped, of_inputs
-from catdiag.schedule.access_region import outer as around
+from catdiag.schedule.access_region import clipped, input_regions
+from catdiag.schedule.access_region import interior_size as around
+from catdiag.schedule.access_region import region_size as box_of
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.footprint import in_place, picked
+from catdiag.schedule.footprint import gathered_inputs, with_access_regions
 from catdiag.schedule.full_precision import statistics
-from catdiag.schedule.gathers import looked_up
-from catdiag.schedule.liveness import Buffer, Kernel, Transfer, Walk, Walks, is_view, lives, spots
+from catdiag.schedule.gathers import gathered
+from catdiag.schedule.liveness import (
+    Buffer,
+    LivenessWalk,
+    LoweredKernel,
+    Transfer,
+    Walks,
+    is_view,
+    live_ranges,
+    rematerialized,
+)
 from catdiag.schedule.loop_bounds import Bound, known
 from catdiag.schedule.phases import Phases, part
-from catdiag.schedule.placement import Places, two
-from catdiag.schedule.split_k import Parted, is_split, two_kernels
+from catdiag.schedule.placement import Placement, two
+from catdiag.schedule.split_k import SplitLoop, is_split, two_kernels
 from catdiag.util.errors import CatdiagError
 
 Dtype = str | Mapping[str, str] | None
@@ -42,32 +51,32 @@ Dtype = str | Mapping[str, str] | None
 class Account:
     """The kernels of a diagram, and the axes' sizes that it mentions; and of a split loop, how it is two of them."""
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[LoweredKernel, ...]
     sizes: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    parted: Parted | None = None
+    split_loop: SplitLoop | None = None
 
     @property
     def inner(self) -> set[str]:
         """The symbols of all sizes on chip."""
-        return {s for k in self.kernels for ms in k.moments.values() for m in ms for s in m.total.symbols()}
+        return {s for k in self.kernels for ms in k.points.values() for m in ms for s in m.total.symbols()}
 
     def runs_all(self, what: str) -> None:
         """Raises CatdiagError where a loop leaves blocks out, of which `what` is not known."""
-        left = next((e.axis for k in self.kernels for e in k.extents.values()), None)
+        left = next((e.axis for k in self.kernels for e in k.loop_bounds.values()), None)
         if left is not None:
             raise CatdiagError(f"the loop over {left!r} leaves blocks out: {what}; ask before .skip({left!r})")
-        placed = next((t.array for k in self.kernels for t in k.transfers if t.window), None)
-        if placed is not None:
+        placements = next((t.array for k in self.kernels for t in k.transfers if t.region), None)
+        if placements is not None:
             raise CatdiagError(
-                f"of {placed} a group loads what its positions reach, which overlaps: that is not counted"
+                f"of {placements} a group loads what its positions reach, which overlaps: that is not counted"
             )
 
     @property
     def scalars(self) -> tuple[str, ...]:
         """The scalar inputs on whose values it depends how often loops turn, in order of name."""
-        return tuple(sorted({name for k in self.kernels for e in k.extents.values() for name in e.scalars()}))
+        return tuple(sorted({name for k in self.kernels for e in k.loop_bounds.values() for name in e.scalars()}))
 
 
 def width(dtype: str) -> int:
@@ -140,10 +149,10 @@ def _components(diagram: Diagram) -> tuple[str, ...]:
     todo = [diagram]
     while todo:
         for box in inline(todo.pop()).boxes:
-            if isinstance(box.op, Fold):
+            if isinstance(box.op, FoldOp):
                 found.update(dict.fromkeys(box.op.components))
                 todo.append(box.op.step)
-            elif isinstance(box.op, Group):
+            elif isinstance(box.op, GroupOp):
                 todo.append(box.op.body)
     return tuple(found)
 
@@ -154,44 +163,46 @@ def measure(
     stages: int = 1,
     registers: bool = False,
     fused: bool = True,
-    places: Places | None = None,
-    walks: Walks = Walk,
+    places: Placement | None = None,
+    walks: Walks = LivenessWalk,
     clip: bool = False,
 ) -> Account:
     """Cuts a diagram into kernels and walks each; with arrays in `places`, else in those of two levels (`two`).
 
     `walks` makes the walks: what draws them watches them so. Windows that reach beyond an array have all of their
     length in memory, as in a kernel whose tiles have one shape; `clip` counts what there is of them instead, by the
-    symbols of `Kernel.clipped`.
+    symbols of `LoweredKernel.clipped`.
 
     Raises CatdiagError as `io` does.
     """
     held = two(stages, registers) if places is None else places
-    parted = two_kernels(diagram) if is_split(diagram) else None
-    flat = in_place(diagram if parted is None else parted.diagram)
+    split_loop = two_kernels(diagram) if is_split(diagram) else None
+    flat = with_access_regions(diagram if split_loop is None else split_loop.diagram)
     widths = widths_of(flat, dtype)
     graph, types = flat.graph, flat.graph.wire_types()
-    free = spots(graph, [False] * len(graph.dom))
-    root = lives(graph, free, 0, False).root
+    free = rematerialized(graph, [False] * len(graph.dom))
+    root = live_ranges(graph, free, 0, False).root
     outer = _Outer(flat, graph, types, free, root, widths, held, clip)
-    if parted is not None:
-        names = dict(zip(count_from(outer.first[parted.place]), parted.names))
+    if split_loop is not None:
+        names = dict(zip(count_from(outer.first[split_loop.index]), split_loop.names))
         outer.names.update((w, f"{name} of a part") for w, name in names.items())
-        for w in range(outer.first[parted.place], outer.first[parted.place] + len(graph.nodes[parted.place].box.cod)):
+        for w in range(
+            outer.first[split_loop.index], outer.first[split_loop.index] + len(graph.nodes[split_loop.index].box.cod)
+        ):
             outer.between[w] = widths.on_chip(types[w], names.get(w, ""))
-    kernels: list[Kernel] = []
+    kernels: list[LoweredKernel] = []
     for boxes in outer.segments(fused):
         node = graph.nodes[boxes[0]]
-        kernel = outer.group(boxes[0], node) if isinstance(node.box.op, Group) else outer.run(boxes)
+        kernel = outer.group(boxes[0], node) if isinstance(node.box.op, GroupOp) else outer.run(boxes)
         body, wires, kernel_widths, made = kernel
-        made.moments = {name: [] for name in held.names}
+        made.points = {name: [] for name in held.names}
         if not held.phased:
             saved = walks(made, kernel_widths, held, None).kernel_body(body, wires, outer.given)
             loads = [
                 Transfer(
                     b.name,
                     "load",
-                    amount.times(b.width * b.loads),
+                    amount.scaled(b.width * b.loads),
                     again,
                     _role(b),
                     held.path(_role(b)),
@@ -205,40 +216,40 @@ def measure(
                 Transfer(
                     b.name,
                     "load",
-                    amount.times(b.width),
+                    amount.scaled(b.width),
                     again,
                     _role(b),
                     held.path(_role(b)),
-                    local=local.times(b.width),
-                    extent=extent,
+                    local=local.scaled(b.width),
+                    bounds=bounds,
                     loops=loops,
-                    window=b.window,
+                    region=b.region,
                     wire=b.wire,
                 )
                 for b, (amount, again) in zip(wires, outer.incoming, strict=True)
                 if b is not None
-                for local, extent, loops in b.partly
+                for local, bounds, loops in b.masked_loads
             ]
             loads += [
                 Transfer(
                     b.name,
                     "load",
-                    amount.times(b.width * times),
+                    amount.scaled(b.width * times),
                     again,
                     _role(b),
                     held.path(_role(b)),
                     times=times,
                     wire=b.wire,
-                    turns=turns,
+                    loop_nest=iterations,
                 )
                 for b, (amount, again) in zip(wires, outer.incoming, strict=True)
                 if b is not None
-                for turns, times in Counter(b.nested).items()
+                for iterations, times in Counter(b.nested).items()
             ]
         else:
             loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, held, walks).run()
         made.transfers = [
-            replace(t, role=saved[k], path=held.way_up(saved[k]))
+            replace(t, role=saved[k], path=held.path_up(saved[k]))
             for t, k in zip(made.transfers, outer.leaving, strict=True)
         ]
         made.transfers[:0] = loads
@@ -246,14 +257,14 @@ def measure(
         kernels.append(made)
     inlined = [(name, types[w]) for name, w in zip(output_names(flat), graph.outputs, strict=True) if free[w]]
     if inlined:
-        kernels = kernels or [Kernel({}, moments={name: [] for name in held.names})]
+        kernels = kernels or [LoweredKernel({}, points={name: [] for name in held.names})]
     for name, ty in inlined:
-        amount = Amount.elements(ty.axes).times(widths.outputs.get(name, 1))
-        kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot", held.way_up("spot")))
-    sizes = sorted({s for ty in types for axis in ty.axes for s in Amount.of(axis.size).symbols()})
-    if parted is not None:
-        sizes = [s for s in sizes if s not in (parted.parts, parted.length)]
-    return Account(tuple(kernels), tuple(sizes), diagram.input_names, output_names(diagram), parted)
+        amount = IntPolynomial.elements(ty.axes).scaled(widths.outputs.get(name, 1))
+        kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot", held.path_up("spot")))
+    sizes = sorted({s for ty in types for axis in ty.axes for s in IntPolynomial.of(axis.size).symbols()})
+    if split_loop is not None:
+        sizes = [s for s in sizes if s not in (split_loop.parts, split_loop.length)]
+    return Account(tuple(kernels), tuple(sizes), diagram.input_names, output_names(diagram), split_loop)
 
 
 @dataclass
@@ -266,7 +277,7 @@ class _Outer:
     free: list[bool]
     root: list[int]
     widths: Widths
-    places: Places
+    places: Placement
     clip: bool
 
     def __post_init__(self) -> None:
@@ -282,8 +293,8 @@ class _Outer:
                 self.between[count + k] = self.widths.saved(node.box, k, count + k in told)
             count += len(node.box.cod)
         self.ends: dict[int, list[str]] = {}
-        self.looked_up = looked_up(self.graph)
-        for place in sorted(self.looked_up):
+        self.gathered = gathered(self.graph)
+        for place in sorted(self.gathered):
             # Its elements are those of the array that it is a view of, and as wide.
             if isinstance(self.graph.nodes[place].box.op, Map):
                 continue
@@ -293,7 +304,7 @@ class _Outer:
             if self.root[w] >= len(self.graph.dom):
                 self.ends.setdefault(self.root[w], []).append(name)
         self.names.update((w, names[0]) for w, names in self.ends.items())
-        self.incoming: list[tuple[Amount, tuple[str, ...]]] = []
+        self.incoming: list[tuple[IntPolynomial, tuple[str, ...]]] = []
         self.leaving: list[int] = []
         self.given: list[Bound | None] = []
         inputs = zip(self.diagram.input_names, self.diagram.dom, strict=True)
@@ -308,15 +319,15 @@ class _Outer:
             return self.widths.inputs.get(name, 1)
         return self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
 
-    def saved(self, kernel: Kernel, k: int, w: int, again: tuple[str, ...]) -> None:
+    def saved(self, kernel: LoweredKernel, k: int, w: int, again: tuple[str, ...]) -> None:
         """Output `k` of a kernel's body goes to slow memory: as each result that it is, or between kernels.
 
         The first result's array is the one that other kernels read."""
         kernel.leaves = (*kernel.leaves, (k, w))
-        elements = Amount.elements(self.types[w].axes)
+        elements = IntPolynomial.elements(self.types[w].axes)
         for name in self.ends.get(w, [self.names[w]]):
             width = self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
-            kernel.transfers.append(Transfer(name, "save", elements.times(width), again))
+            kernel.transfers.append(Transfer(name, "save", elements.scaled(width), again))
             self.leaving.append(k)
 
     def segments(self, fused: bool) -> list[list[int]]:
@@ -327,9 +338,9 @@ class _Outer:
         open_run = False
         for place, node in enumerate(self.graph.nodes):
             made = range(self.first[place], self.first[place] + len(node.box.cod))
-            if is_view(node.box) or place in self.looked_up or (made and all(self.free[w] for w in made)):
+            if is_view(node.box) or place in self.gathered or (made and all(self.free[w] for w in made)):
                 continue
-            group = isinstance(node.box.op, Group)
+            group = isinstance(node.box.op, GroupOp)
             if group or not open_run or not fused:
                 found.append([])
             open_run = not group
@@ -344,53 +355,55 @@ class _Outer:
     def _operand(self, w: int, local: ArrayType) -> Buffer | None:
         if self.free[w]:
             return None
-        size, held = Amount.elements(local.axes), self.places.operand
+        size, held = IntPolynomial.elements(local.axes), self.places.operand
         return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w, axes=local.axes)
 
-    def group(self, place: int, node: Node) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
+    def group(self, place: int, node: Node) -> tuple[Graph, list[Buffer | None], Widths, LoweredKernel]:
         """A Group box as a kernel."""
         op = node.box.op
-        if not isinstance(op, Group):
+        if not isinstance(op, GroupOp):
             raise CatdiagError(f"{node.box.name} is no group")
-        tiles = {symbol: _whole(node.box, name) for name, symbol in op.tiles}
-        kernel = Kernel(tiles, {symbol: name for name, symbol in op.tiles}, reads=node.inputs)
+        tiles = {symbol: _axis_size(node.box, name) for name, symbol in op.tiles}
+        kernel = LoweredKernel(tiles, {symbol: name for name, symbol in op.tiles}, reads=node.inputs)
         body = inline(op.body).graph
         seen: dict[tuple[int, ArrayType], int] = {}
-        alone = picked(body)
-        kept = [k if k in alone else seen.setdefault((self.root[w], body.dom[k]), k) for k, w in enumerate(node.inputs)]
-        body = _read_once(body, kept)
+        single_use = gathered_inputs(body)
+        kept = [
+            k if k in single_use else seen.setdefault((self.root[w], body.dom[k]), k) for k, w in enumerate(node.inputs)
+        ]
+        body = _merge_reads(body, kept)
         wires: list[Buffer | None] = []
         self.incoming, self.leaving = [], []
         self.given = [self.known[w] for w in node.inputs]
         for w, local in zip(node.inputs, body.dom, strict=True):
             wires.append(self._operand(self.root[w], local))
-            self.incoming.append((Amount.elements(self.types[w].axes), _lacking(tiles, local)))
-        for k, window in of_inputs(body, self.given, dict(op.tiles)).items():
+            self.incoming.append((IntPolynomial.elements(self.types[w].axes), _lacking(tiles, local)))
+        for k, window in input_regions(body, self.given, dict(op.tiles)).items():
             buffer, local = wires[k], body.dom[k]
             if buffer is not None:
                 if self.clip:
                     window, sides = clipped(window, f"{place}.{k}")
                     kernel.clipped |= sides
-                buffer.window, buffer.amount, buffer.inside = window, box_of(local, window), around(local, window)
+                buffer.region, buffer.size, buffer.interior = window, box_of(local, window), around(local, window)
         for k, local in enumerate(op.body.cod):
             w = self.first[place] + k
             if w in self.crossing:
                 self.saved(kernel, k, w, _lacking(tiles, local))
         return body, wires, self.widths, kernel
 
-    def run(self, places: list[int]) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
+    def run(self, places: list[int]) -> tuple[Graph, list[Buffer | None], Widths, LoweredKernel]:
         """Consecutive boxes as a kernel: one group of everything."""
         body, outside, ends = part(self.graph, self.types, self.free, self.root, places, self.crossing)
-        kernel = Kernel({}, reads=tuple(outside))
+        kernel = LoweredKernel({}, reads=tuple(outside))
         self.leaving, self.given = [], [self.known[w] for w in outside]
         for k, w in enumerate(ends):
             self.saved(kernel, k, w, ())
-        self.incoming = [(Amount.elements(ty.axes), ()) for ty in body.dom]
+        self.incoming = [(IntPolynomial.elements(ty.axes), ()) for ty in body.dom]
         wires = [self._operand(w, self.types[w]) for w in outside]
         return body, wires, self.widths, kernel
 
 
-def _read_once(graph: Graph, kept: list[int]) -> Graph:
+def _merge_reads(graph: Graph, kept: list[int]) -> Graph:
     """The graph with inputs that are the same array at the same tile read as one."""
     if kept == list(range(len(kept))):
         return graph
@@ -399,11 +412,11 @@ def _read_once(graph: Graph, kept: list[int]) -> Graph:
     return Graph(graph.dom, nodes, tuple(name[w] for w in graph.outputs))
 
 
-def _whole(box: Box, name: str) -> Amount:
+def _axis_size(box: Box, name: str) -> IntPolynomial:
     for ty in (*box.dom, *box.cod):
         axis = ty.axis(name)
         if axis is not None:
-            return Amount.of(axis.size)
+            return IntPolynomial.of(axis.size)
     raise CatdiagError(f"{box.name} groups axis {name!r}, which no array of it has")
 
 
@@ -411,8 +424,8 @@ def _role(buffer: Buffer) -> str:
     return "streamed" if buffer.streamed_only else "operand"
 
 
-def _lacking(tiles: Mapping[str, Amount], local: ArrayType) -> tuple[str, ...]:
-    have = {s for axis in local.axes for s in Amount.of(axis.size).symbols()}
+def _lacking(tiles: Mapping[str, IntPolynomial], local: ArrayType) -> tuple[str, ...]:
+    have = {s for axis in local.axes for s in IntPolynomial.of(axis.size).symbols()}
     return tuple(t for t in tiles if t not in have)
 
 
@@ -421,9 +434,9 @@ def describe(graph: Graph) -> list[str]:
     words: list[str] = []
     for node in graph.nodes:
         op = node.box.op
-        if isinstance(op, Fold):
-            turn = ", ".join(describe(inline(op.step).graph)) or "nothing"
-            words.append(f"for each stream block {op.block} of {op.axis} ({turn})")
+        if isinstance(op, FoldOp):
+            iteration = ", ".join(describe(inline(op.step).graph)) or "nothing"
+            words.append(f"for each stream block {op.block} of {op.axis} ({iteration})")
         elif not is_view(node.box) and (node.inputs or node.box.op.__class__.__name__ == "Generic"):
             words.append(node.box.name)
     return words

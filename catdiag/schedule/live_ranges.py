@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Graph, inline
-from catdiag.category.ops import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf, View
-from catdiag.schedule.footprint import Picked, Window
+from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.schedule.footprint import PickedElements, TileWindow
 
 COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 
@@ -42,8 +42,8 @@ def is_view(box: Box) -> bool:
     """A renaming or transposition, a product axis split or merged, one index of one: the same elements."""
     if isinstance(box.op, Reindex):
         return box.op.kind in ("split", "merge")
-    if isinstance(box.op, Window):
-        return not isinstance(box.op, Picked)
+    if isinstance(box.op, TileWindow):
+        return not isinstance(box.op, PickedElements)
     if isinstance(box.op, Reduce):
         return any(a.name == box.op.axis and a.size == 1 for a in box.dom[0].axes)
     return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
@@ -55,7 +55,7 @@ def pointwise(box: Box) -> bool:
     return elementwise(box) or isinstance(box.op, (Rename, Reindex, View))
 
 
-def spots(graph: Graph, given: Sequence[bool]) -> list[bool]:
+def rematerialized(graph: Graph, given: Sequence[bool]) -> list[bool]:
     """For each wire, whether it is computed on the spot, where it is read: positions, sizes, constants, and what is
     made of those element by element, or is a scalar."""
     free = list(given)
@@ -64,12 +64,12 @@ def spots(graph: Graph, given: Sequence[bool]) -> list[bool]:
         if isinstance(op, (Index, SizeOf, Const)):
             free.append(True)
             continue
-        closed = all(free[w] for w in node.inputs) and not isinstance(op, (Fold, Group))
+        closed = all(free[w] for w in node.inputs) and not isinstance(op, (FoldOp, GroupOp))
         free.extend(closed and (is_view(node.box) or pointwise(node.box) or not t.axes) for t in node.box.cod)
     return free
 
 
-def _alone(box: Box) -> bool:
+def _single_use(box: Box) -> bool:
     """A reduction, or a sum over one array."""
     return isinstance(box.op, Reduce) or (isinstance(box.op, Einsum) and len(box.dom) == 1)
 
@@ -81,34 +81,34 @@ def _monoid(box: Box) -> str:
 
 
 @dataclass
-class Lives:
+class LiveRanges:
     """For each wire the wire it is a view of, that one's last reader, and which reductions go straight into which
-    combining box (`into`: place of the reduction → place of the box)."""
+    combining box (`in_place`: place of the reduction → place of the box)."""
 
     root: list[int]
-    last: list[int]
-    into: dict[int, int]
-    behind: dict[int, list[int]] = field(default_factory=dict)
+    last_use: list[int]
+    in_place: dict[int, int]
+    view_sources: dict[int, list[int]] = field(default_factory=dict)
     """Of what takes no room, the arrays that it is made of."""
 
     def passes(self, graph: Graph, place: int) -> bool:
         """Whether a box is a scalar function whose result is read, and by scalar functions and reductions alone."""
         node = graph.nodes[place]
         first = len(graph.dom) + sum(len(n.box.cod) for n in graph.nodes[:place])
-        if not elementwise(node.box) or len(node.box.cod) != 1 or self.last[first] >= len(graph.nodes):
+        if not elementwise(node.box) or len(node.box.cod) != 1 or self.last_use[first] >= len(graph.nodes):
             return False
         readers = [n for n in graph.nodes if any(self.root[w] == first for w in n.inputs) and not is_view(n.box)]
         direct = all(first in n.inputs for n in readers) and first not in graph.outputs
-        return bool(readers) and direct and all(elementwise(n.box) or _alone(n.box) for n in readers)
+        return bool(readers) and direct and all(elementwise(n.box) or _single_use(n.box) for n in readers)
 
-    def keep(self, made: int, wires: Sequence[int]) -> None:
+    def extend(self, made: int, wires: Sequence[int]) -> None:
         """What takes no room is made of these arrays: they stay as long as it is read."""
-        self.behind[made] = list(wires)
+        self.view_sources[made] = list(wires)
         for w in wires:
-            self.last[w] = max(self.last[w], self.last[made])
+            self.last_use[w] = max(self.last_use[w], self.last_use[made])
 
 
-def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:
+def live_ranges(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> LiveRanges:
     """Reads the last use of each array off the stored order; `kept` says that the outputs outlast the graph."""
     n = len(graph.nodes)
     root = list(range(len(graph.dom)))
@@ -152,26 +152,26 @@ def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:
     if kept:
         for w in ends:
             last[w] = n
-    return Lives(root, last, into)
+    return LiveRanges(root, last, into)
 
 
 def only_streamed(graph: Graph, root: Sequence[int], wires: Sequence[object], nested: bool = False) -> list[bool]:
     """For each input of a kernel, whether only loops read it, along their axis; with `nested`, or leave it to loops
     inside of theirs (see `postponed`)."""
     streamed = [b is not None for b in wires]
-    placed: set[int] = set()  # what is read in place, and views of that
+    placements: set[int] = set()  # what is read in place, and views of that
     count = len(graph.dom)
     for node in graph.nodes:
         count += len(node.box.cod)
         if is_view(node.box):
-            if isinstance(node.box.op, Window) or node.inputs[0] in placed:
-                placed.add(count - 1)
+            if isinstance(node.box.op, TileWindow) or node.inputs[0] in placements:
+                placements.add(count - 1)
             continue
         op = node.box.op
-        along = [isinstance(op, Fold) and t.axis(op.axis) is not None for t in node.box.dom]
+        along = [isinstance(op, FoldOp) and t.axis(op.axis) is not None for t in node.box.dom]
         inside = postponed(node.box, [root[w] for w in node.inputs]) if nested else [False] * len(along)
         for k, w in enumerate(node.inputs):
-            if root[w] < len(wires) and not ((along[k] or inside[k]) and w not in placed):
+            if root[w] < len(wires) and not ((along[k] or inside[k]) and w not in placements):
                 streamed[root[w]] = False
     for w in graph.outputs:
         if root[w] < len(wires):
@@ -191,7 +191,7 @@ def postponed(box: Box, arrays: Sequence[object]) -> list[bool]:
     while todo:
         item, known, ready = todo.pop()
         op = item.op
-        if not isinstance(op, Fold) or op.extent is not None or op.live is not None:
+        if not isinstance(op, FoldOp) or op.bounds is not None or op.is_live is not None:
             found[id(item)] = [False] * len(item.dom)
             continue
         step = inline(op.step).graph
@@ -200,7 +200,7 @@ def postponed(box: Box, arrays: Sequence[object]) -> list[bool]:
             root.extend(root[node.inputs[0]] if is_view(node.box) else len(root) for _ in node.box.cod)
         if not ready:
             todo.append((item, known, True))
-            todo += [(n.box, [root[w] for w in n.inputs], False) for n in step.nodes if isinstance(n.box.op, Fold)]
+            todo += [(n.box, [root[w] for w in n.inputs], False) for n in step.nodes if isinstance(n.box.op, FoldOp)]
             continue
         states = len(item.cod)
         left = [False] * states + [True] * len(item.dom)
@@ -208,11 +208,11 @@ def postponed(box: Box, arrays: Sequence[object]) -> list[bool]:
         for node in step.nodes:
             inner = node.box.op
             for k, w in enumerate(node.inputs):
-                if root[w] >= len(left) or (is_view(node.box) and not isinstance(inner, Window)):
+                if root[w] >= len(left) or (is_view(node.box) and not isinstance(inner, TileWindow)):
                     continue
                 read[root[w]] = True
-                along = isinstance(inner, Fold) and node.box.dom[k].axis(inner.axis) is not None
-                if not isinstance(inner, Fold) or not (along or found[id(node.box)][k]):
+                along = isinstance(inner, FoldOp) and node.box.dom[k].axis(inner.axis) is not None
+                if not isinstance(inner, FoldOp) or not (along or found[id(node.box)][k]):
                     left[root[w]] = False
         for w in step.outputs:
             if root[w] < len(left):
@@ -223,14 +223,14 @@ def postponed(box: Box, arrays: Sequence[object]) -> list[bool]:
     return found[id(box)]
 
 
-def chain(graph: Graph, found: Lives, states: int) -> int:
+def chain(graph: Graph, found: LiveRanges, states: int) -> int:
     """How often, along the longest path, boxes wait for the result of a reduction or contraction, which other threads
     make. Adding to a state in place does not wait for it; anything else that reads the state does."""
     depth, summed = [0] * len(graph.dom), [w < states for w in range(len(graph.dom))]
-    ends = set(found.into.values())
+    ends = set(found.in_place.values())
     for place, node in enumerate(graph.nodes):
-        waits = place not in ends and not is_view(node.box)
-        longest = max((depth[w] + (waits and summed[w]) for w in node.inputs), default=0)
+        postponed_until = place not in ends and not is_view(node.box)
+        longest = max((depth[w] + (postponed_until and summed[w]) for w in node.inputs), default=0)
         made = summed[node.inputs[0]] if is_view(node.box) else place in ends or bool(_monoid(node.box))
         depth.extend([longest] * len(node.box.cod))
         summed.extend([made] * len(node.box.cod))

@@ -12,43 +12,48 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from catdiag.category.index_maps import leaves
-from catdiag.category.integer_polynomial import Amount
-from catdiag.schedule.access_region import Side
-from catdiag.schedule.liveness import Kernel, Loop, Transfer
-from catdiag.schedule.loop_bounds import Extent, Tally, number
+from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.schedule.access_region import AccessRange
+from catdiag.schedule.liveness import Loop, LoweredKernel, Transfer
+from catdiag.schedule.loop_bounds import IterationCounts, LoopBounds, number
 
 Values = Mapping[Any, Any]
 
 
-def counted(kernel: Kernel, values: Values) -> tuple[Values, Values]:
+def iteration_counts(kernel: LoweredKernel, values: Values) -> tuple[Values, Values]:
     """The values of candidates with the turns of the average group, and with those of the longest."""
-    tally = Tally(kernel.tiles, values, {key[1]: v for key, v in values.items() if key[0] == "share"})
+    tally = IterationCounts(kernel.tiles, values, {key[1]: v for key, v in values.items() if key[0] == "share"})
     average, longest = dict(values), dict(values)
-    for (block, _), extent in kernel.extents.items():
-        sums, most = tally.turns(extent)
+    for (block, _), bounds in kernel.loop_bounds.items():
+        sums, most = tally.iterations(bounds)
         groups: Any = 1
-        for _, tile in extent.tiles:
+        for _, tile in bounds.tiles:
             groups = groups * -(-kernel.tiles[tile].value(values) // values[tile])
         average["turns", block], longest["turns", block] = sums / groups, most
     for moved in kernel.transfers:
-        if moved.window:
+        if moved.region:
             average["moved", moved] = longest["moved", moved] = window_loads(moved, kernel, values)
-        elif moved.extent is not None:
-            total = whole_run(moved.local, moved.loops, moved.extent, kernel, values, tally)
+        elif moved.bounds is not None:
+            total = summed_over_groups(moved.local, moved.loops, moved.bounds, kernel, values, tally)
             average["moved", moved] = longest["moved", moved] = total
     return average, longest
 
 
-def whole_run(
-    amount: Amount, loops: Iterable[Loop], extent: Extent, kernel: Kernel, values: Values, tally: Tally | None = None
+def summed_over_groups(
+    amount: IntPolynomial,
+    loops: Iterable[Loop],
+    bounds: LoopBounds,
+    kernel: LoweredKernel,
+    values: Values,
+    tally: IterationCounts | None = None,
 ) -> Any:
     """A local amount summed over all groups, and over the blocks that a loop runs."""
     import numpy as np
 
     if tally is None:
-        tally = Tally(kernel.tiles, values, {key[1]: v for key, v in values.items() if key[0] == "share"})
+        tally = IterationCounts(kernel.tiles, values, {key[1]: v for key, v in values.items() if key[0] == "share"})
     ranges = {**kernel.tiles, **dict(loops)}
-    inner = [*(tile for _, tile in extent.tiles), extent.block]
+    inner = [*(tile for _, tile in bounds.tiles), bounds.block]
     total: Any = 0
     for monomial, coefficient in amount.terms.items():
         term: Any = coefficient
@@ -62,11 +67,11 @@ def whole_run(
                 full = size // piece
                 rest = size - full * piece
                 term = term * (full * piece**power + np.where(rest > 0, rest**power, 0))
-        total = total + term * tally.total(extent, tuple(monomial.count(name) for name in inner))[0]
+        total = total + term * tally.total(bounds, tuple(monomial.count(name) for name in inner))[0]
     return total
 
 
-def window_loads(transfer: Transfer, kernel: Kernel, values: Mapping[Any, Any]) -> Any:
+def window_loads(transfer: Transfer, kernel: LoweredKernel, values: Mapping[Any, Any]) -> Any:
     """What of it is loaded in the whole run, in numbers, or arrays of them for candidates of tiles.
 
     A sum over groups of what depends on few tiles each: it is the product of the sums over those that go together.
@@ -91,14 +96,14 @@ def window_loads(transfer: Transfer, kernel: Kernel, values: Mapping[Any, Any]) 
     return np.asarray(total)[()]
 
 
-def _together(transfer: Transfer, kernel: Kernel) -> list[tuple[list[str], list[Side]]]:
+def _together(transfer: Transfer, kernel: LoweredKernel) -> list[tuple[list[str], list[AccessRange]]]:
     """The tiles that some side of the window depends on at once, with these sides."""
     of = {kernel.axes[tile]: tile for tile in kernel.tiles}
-    found: list[tuple[set[str], list[Side]]] = [({tile}, []) for tile in kernel.tiles]
-    for side in transfer.window:
-        if side.whole:
+    found: list[tuple[set[str], list[AccessRange]]] = [({tile}, []) for tile in kernel.tiles]
+    for side in transfer.region:
+        if side.is_interior:
             continue
-        read = [v for e in (side.lo, side.hi) for v in leaves(e) if isinstance(v, (str, tuple))]
+        read = [v for e in (side.start, side.stop) for v in leaves(e) if isinstance(v, (str, tuple))]
         used = {v if isinstance(v, str) else of.get(v[1], "") for v in read}
         mine = [f for f in found if f[0] & used]
         tiles, sides = {t for f in mine for t in f[0]}, [s for f in mine for s in f[1]]
@@ -107,18 +112,22 @@ def _together(transfer: Transfer, kernel: Kernel) -> list[tuple[list[str], list[
 
 
 def _over(
-    tiles: Sequence[str], sides: Sequence[Side], powers: Sequence[int], kernel: Kernel, values: Mapping[Any, Any]
+    tiles: Sequence[str],
+    sides: Sequence[AccessRange],
+    powers: Sequence[int],
+    kernel: LoweredKernel,
+    values: Mapping[Any, Any],
 ) -> Any:
     """The sum over the pieces that some tiles cut their axes in: of the lengths to these powers, times the sides."""
     import numpy as np
 
     # The length of an axis may differ between candidates too: of that of the parts of a loop, as many as there are.
-    lengths = [*(kernel.tiles[tile] for tile in tiles), *(Amount.of(side.size) for side in sides)]
+    lengths = [*(kernel.tiles[tile] for tile in tiles), *(IntPolynomial.of(side.size) for side in sides)]
     names = sorted(
         {
             *tiles,
             *(name for length in lengths for name in length.symbols()),
-            *(v for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, str)),
+            *(v for s in sides for e in (s.start, s.stop) for v in leaves(e) if isinstance(v, str)),
         }
     )
     columns = np.broadcast_arrays(*(np.asarray(values[name]) for name in names)) if names else []
@@ -137,8 +146,8 @@ def _over(
             seen["first", kernel.axes[tile]], seen["last", kernel.axes[tile]] = starts, stops - 1
             held = held * (stops - starts) ** power
         for side in sides:
-            low, high = number(side.lo, seen), number(side.hi, seen) + 1
-            size = int(Amount.of(side.size).value(known))
+            low, high = number(side.start, seen), number(side.stop, seen) + 1
+            size = int(IntPolynomial.of(side.size).value(known))
             low, high = np.maximum(low, 0) if side.below else low, np.minimum(high, size) if side.above else high
             held = held * np.maximum(0, high - low)
         found.append(int(np.sum(held)))

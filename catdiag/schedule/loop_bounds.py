@@ -22,8 +22,8 @@ from typing import Any
 
 from catdiag.category.diagram import Graph, inline
 from catdiag.category.index_maps import read_off
-from catdiag.category.integer_polynomial import Amount
-from catdiag.category.ops import Box, Const, Fold, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.ops import Box, Const, FoldOp, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.category.types import Size
 
 Bound = Any
@@ -33,20 +33,20 @@ _JOINS = {"add": "+", "mul": "*", "floordiv": "//", "max": "max", "min": "min"}
 
 
 @dataclass(frozen=True)
-class Extent:
-    """The blocks that a loop over `axis` runs of a group: those that meet `lo` ≤ p < `hi`, within 0 and `whole`.
+class LoopBounds:
+    """The blocks that a loop over `axis` runs of a group: those that meet `lo` ≤ p < `hi`, within 0 and `trip_count`.
 
     Bounds are of one group: their leaves are integers, sizes, scalar inputs and the ends of its tile. Where the loop
-    asks each of these blocks besides whether anything is left in it, `asks` is true: then they are the most that it
-    runs. `reads` are the numbers of the loop's inputs that asking reads.
+    asks each of these blocks besides whether anything is left in it, `tests_blocks` is true: then they are the most
+    that it runs. `reads` are the numbers of the loop's inputs that asking reads.
     """
 
     axis: str
     block: str
-    whole: Amount
+    trip_count: IntPolynomial
     lo: Bound
     hi: Bound
-    asks: bool
+    tests_blocks: bool
     reads: frozenset[int] = frozenset()
     tiles: tuple[tuple[str, str], ...] = ()
     """The axes on whose tiles the bounds depend, in order of name, each with the tile's symbol."""
@@ -89,12 +89,12 @@ def known(graph: Graph, given: Sequence[Bound | None]) -> list[Bound | None]:
     """
     values: list[Bound | None] = list(given)
     for node in graph.nodes:
-        value = _made(node.box, [values[w] for w in node.inputs])
+        value = _evaluated(node.box, [values[w] for w in node.inputs])
         values.extend([value] * len(node.box.cod))
     return values
 
 
-def _made(box: Box, inputs: list[Bound | None]) -> Bound | None:
+def _evaluated(box: Box, inputs: list[Bound | None]) -> Bound | None:
     op = box.op
     if isinstance(op, Index):
         return ("at", op.axis)
@@ -181,16 +181,16 @@ def ends(e: Bound, least: bool) -> Bound | None:
 # -- of a loop --------------------------------------------------------------------------------------
 
 
-def extent_of(box: Box, inputs: Sequence[Bound | None], tiles: Collection[str]) -> Extent | None:
+def bounds_of(box: Box, inputs: Sequence[Bound | None], tiles: Collection[str]) -> LoopBounds | None:
     """Which blocks a loop runs whose inputs are known as `inputs`; None for a loop that runs all.
 
     `tiles` are the symbols of group tiles. What is not known of a bound is taken to be 0, or the whole axis, and counts
     as asked of each block.
     """
     op = box.op
-    if not isinstance(op, Fold) or (op.extent is None and op.live is None):
+    if not isinstance(op, FoldOp) or (op.bounds is None and op.is_live is None):
         return None
-    asked = op.asked
+    asked = op.block_test
     sizes: dict[str, Size] = {a.name: a.size for ty in box.dom for a in ty.axes}
     size = sizes.get(op.axis, op.axis)
     reads: set[int] = set()
@@ -200,8 +200,8 @@ def extent_of(box: Box, inputs: Sequence[Bound | None], tiles: Collection[str]) 
         reads = {k for k in range(len(graph.dom)) if k in used}
     lo: Bound | None = 0
     hi: Bound | None = size
-    if op.extent is not None:
-        graph = inline(op.extent).graph
+    if op.bounds is not None:
+        graph = inline(op.bounds).graph
         values = known(graph, inputs)
         low, high = (values[w] for w in graph.outputs)
         lo, hi = (None if e is None else put(e, lambda v: size if v == op.block else v) for e in (low, high))
@@ -217,7 +217,7 @@ def extent_of(box: Box, inputs: Sequence[Bound | None], tiles: Collection[str]) 
     lo, hi = 0 if lo is None else put(lo, whole), size if hi is None else put(hi, whole)
     axes = sorted({v[1] for v in _ends(lo, hi)})
     symbols = tuple((a, str(sizes.get(a, a))) for a in axes)
-    return Extent(op.axis, op.block, Amount.of(size), lo, hi, asks, frozenset(reads), symbols)
+    return LoopBounds(op.axis, op.block, IntPolynomial.of(size), lo, hi, asks, frozenset(reads), symbols)
 
 
 def number(e: Bound, values: Mapping[Any, Any]) -> Any:
@@ -243,59 +243,61 @@ def number(e: Bound, values: Mapping[Any, Any]) -> Any:
 # -- in numbers ---------------------------------------------------------------------------------------
 
 
-class Tally:
+class IterationCounts:
     """What loops that leave blocks out add up to, for candidates of tiles and blocks: numbers, or arrays of them.
 
     `values` gives every size, tile, block and scalar input; `shares` the part of the blocks that is run of loops that
     ask, by block, 1 where left out.
     """
 
-    def __init__(self, tiles: Mapping[str, Amount], values: Mapping[str, Any], shares: Mapping[str, Any]) -> None:
+    def __init__(
+        self, tiles: Mapping[str, IntPolynomial], values: Mapping[str, Any], shares: Mapping[str, Any]
+    ) -> None:
         self.tiles, self.values, self.shares = tiles, values, shares
-        self._known: dict[tuple[Extent, tuple[int, ...]], tuple[Any, Any]] = {}
+        self._known: dict[tuple[LoopBounds, tuple[int, ...]], tuple[Any, Any]] = {}
 
-    def turns(self, extent: Extent) -> tuple[Any, Any]:
+    def iterations(self, bounds: LoopBounds) -> tuple[Any, Any]:
         """How often the loop turns in all tiles together that its bounds depend on, and at most in one."""
-        return self.total(extent, (*(0 for _ in extent.tiles), 0))
+        return self.total(bounds, (*(0 for _ in bounds.tiles), 0))
 
-    def total(self, extent: Extent, powers: tuple[int, ...]) -> tuple[Any, Any]:
+    def total(self, bounds: LoopBounds, powers: tuple[int, ...]) -> tuple[Any, Any]:
         """The sum over tiles and blocks of powers of their lengths, and the most that a tile has of it.
 
         `powers` are those of the tiles in the extent's order, and last that of the block.
         """
         import numpy as np
 
-        if (extent, powers) not in self._known:
-            symbols = {*extent.symbols(), *extent.scalars(), *extent.whole.symbols(), extent.block}
-            for _, tile in extent.tiles:
+        if (bounds, powers) not in self._known:
+            symbols = {*bounds.symbols(), *bounds.scalars(), *bounds.trip_count.symbols(), bounds.block}
+            for _, tile in bounds.tiles:
                 symbols |= {tile} | self.tiles[tile].symbols()
             names = sorted(symbols)
             columns = np.broadcast_arrays(*(np.asarray(self.values[name]) for name in names))
             rows, places = np.unique(np.stack([c.ravel() for c in columns], axis=1), axis=0, return_inverse=True)
-            found = [self._row(extent, powers, dict(zip(names, map(int, row), strict=True))) for row in rows]
+            found = [self._row(bounds, powers, dict(zip(names, map(int, row), strict=True))) for row in rows]
             shape = np.shape(columns[0])
-            share = self.shares.get(extent.block, 1) if extent.asks else 1
+            share = self.shares.get(bounds.block, 1) if bounds.tests_blocks else 1
             sums, largest = (
                 share * (np.array(part)[places.ravel()].reshape(shape) if shape else part[0])
                 for part in zip(*found, strict=True)
             )
-            self._known[extent, powers] = sums, largest
-        return self._known[extent, powers]
+            self._known[bounds, powers] = sums, largest
+        return self._known[bounds, powers]
 
-    def _row(self, extent: Extent, powers: tuple[int, ...], values: dict[str, int]) -> tuple[int, int]:
+    def _row(self, bounds: LoopBounds, powers: tuple[int, ...], values: dict[str, int]) -> tuple[int, int]:
         import numpy as np
 
-        leaves: dict[Any, Any] = {**values, **{("of", name): values[name] for name in extent.scalars()}}
+        leaves: dict[Any, Any] = {**values, **{("of", name): values[name] for name in bounds.scalars()}}
         weight: Any = 1
-        for k, (axis, tile) in enumerate(extent.tiles):
+        for k, (axis, tile) in enumerate(bounds.tiles):
             whole = self.tiles[tile].value(values)
-            starts = np.arange(0, whole, values[tile]).reshape([-1 if i == k else 1 for i in range(len(extent.tiles))])
+            starts = np.arange(0, whole, values[tile]).reshape([-1 if i == k else 1 for i in range(len(bounds.tiles))])
             stops = np.minimum(starts + values[tile], whole)
             leaves[("first", axis)], leaves[("last", axis)] = starts, stops - 1
             weight = weight * (stops - starts) ** powers[k]
-        s, total = values[extent.block], extent.whole.value(values)
-        first = np.maximum(0, number(extent.lo, leaves)) // s
-        last = -(-np.minimum(total, number(extent.hi, leaves)) // s)
+        s, total = values[bounds.block], bounds.trip_count.value(values)
+        first = np.maximum(0, number(bounds.lo, leaves)) // s
+        last = -(-np.minimum(total, number(bounds.hi, leaves)) // s)
         stop = np.minimum(total, s * last)
         if powers[-1] == 0:
             blocks = np.maximum(0, last - first)

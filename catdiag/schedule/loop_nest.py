@@ -12,35 +12,35 @@ from typing import TypeAlias
 
 from catdiag.category.diagram import Diagram, Graph, inline
 from catdiag.category.functor import interpret
-from catdiag.category.ops import Box, Const, Fold, Group, Index, Map, SizeOf
+from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, Map, SizeOf
 from catdiag.category.types import ArrayType, Size
-from catdiag.schedule.gathers import looked_up
+from catdiag.schedule.gathers import gathered
 from catdiag.schedule.live_ranges import is_view, only_streamed, postponed
 
 
 @dataclass(eq=False)
-class Value:
+class NestValue:
     """An array of the program; `name` is the user's, a state's or a result's, and empty for what is in between.
 
-    `slow` says that it is in slow memory; `spot` that it is made of positions, sizes and constants only; `view` is the
-    array that it is another form of; `of` names the user's array whose elements are looked up through it.
+    `slow` says that it is in slow memory; `inlined` that it is made of positions, sizes and constants only; `view` is
+    the array that it is another form of; `of` names the user's array whose elements are looked up through it.
     """
 
     ty: ArrayType
     name: str = ""
     slow: bool = False
-    spot: bool = False
-    view: Value | None = None
+    inlined: bool = False
+    view: NestValue | None = None
     of: str = ""
 
     @property
-    def origin(self) -> Value:
+    def origin(self) -> NestValue:
         """The array that is loaded for it."""
         return self if self.view is None else self.view
 
 
 @dataclass(frozen=True)
-class Span:
+class LoopSpan:
     """A range of an axis that a loop is at: pieces of `symbol` indices each (or `symbol` pieces, for parts)."""
 
     axis: str
@@ -52,57 +52,57 @@ class Span:
 class Let:
     """What a box makes of some values."""
 
-    targets: tuple[Value, ...]
+    targets: tuple[NestValue, ...]
     box: Box
-    args: tuple[Value, ...]
+    args: tuple[NestValue, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Load:
     """Arrays come from slow memory, as much of them as the loops around say."""
 
-    values: tuple[Value, ...]
+    values: tuple[NestValue, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class Slice:
     """The part of an array that a loop is at."""
 
-    target: Value
-    source: Value
-    spans: tuple[Span, ...]
+    target: NestValue
+    source: NestValue
+    spans: tuple[LoopSpan, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
     """The state of a loop before its first turn."""
 
-    states: tuple[Value, ...]
-    values: tuple[Value, ...]
+    states: tuple[NestValue, ...]
+    values: tuple[NestValue, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Carry:
     """The state of a loop after a turn."""
 
-    states: tuple[Value, ...]
-    values: tuple[Value, ...]
+    states: tuple[NestValue, ...]
+    values: tuple[NestValue, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class For:
     """A loop over ranges of axes.
 
-    `how` is "tiles" (in any order, or at once), "blocks" (one after the other), "parts" (as tiles; each part has its
-    own states, which are kept in `kept`) or "merge" (over the states of `kept`, in order). Blocks outside of `extent`,
-    two arrays lo and hi, are passed over.
+    `kind` is "tiles" (in any order, or at once), "blocks" (one after the other), "parts" (as tiles; each part has its
+    own states, which are kept in `partial_states`) or "merge" (over the states of `partial_states`, in order). Blocks
+    outside of `bounds`, two arrays lo and hi, are passed over.
     """
 
-    how: str
-    spans: tuple[Span, ...]
+    kind: str
+    spans: tuple[LoopSpan, ...]
     body: list[Statement]
-    extent: tuple[Value, ...] = ()
-    kept: tuple[Value, ...] = ()
+    bounds: tuple[NestValue, ...] = ()
+    partial_states: tuple[NestValue, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,36 +118,36 @@ class Within:
 class Unless:
     """The turn of the loop ends here unless some entry of an array holds."""
 
-    live: Value
+    condition: NestValue
 
 
 @dataclass(frozen=True, eq=False)
 class Make:
     """Room in slow memory for arrays that tiles of are saved to."""
 
-    values: tuple[Value, ...]
+    values: tuple[NestValue, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Save:
     """A value goes to slow memory: as the part of `target` that the loops around are at."""
 
-    target: Value
-    value: Value
-    spans: tuple[Span, ...] = ()
+    target: NestValue
+    value: NestValue
+    spans: tuple[LoopSpan, ...] = ()
 
 
-Statement: TypeAlias = Let | Load | Cut | Start | Carry | For | Within | Unless | Make | Save
+Statement: TypeAlias = Let | Load | Slice | Start | Carry | For | Within | Unless | Make | Save
 
 
 @dataclass(frozen=True)
-class Program:
+class LoopNest:
     """Statements with the inputs that they read and the results that they give."""
 
     title: str
-    inputs: tuple[Value, ...]
+    inputs: tuple[NestValue, ...]
     body: list[Statement]
-    outputs: tuple[Value, ...]
+    outputs: tuple[NestValue, ...]
 
 
 def inner(statement: Statement) -> list[Statement]:
@@ -155,16 +155,16 @@ def inner(statement: Statement) -> list[Statement]:
     return statement.body if isinstance(statement, (For, Within)) else []
 
 
-def read(statement: Statement) -> tuple[Value, ...]:
+def read(statement: Statement) -> tuple[NestValue, ...]:
     """The values that a statement reads itself, as often as it does; loads read nothing."""
     match statement:
         case Let(args=args):
             return args
-        case Cut(source=source):
+        case Slice(source=source):
             return (source,)
         case Start(values=values) | Carry(values=values):
             return values
-        case For(extent=extent):
+        case For(bounds=extent):
             return extent
         case Unless(live):
             return (live,)
@@ -186,7 +186,7 @@ def statements(body: Sequence[Statement]) -> Iterator[tuple[Sequence[Statement],
             stack.append((inner(found), iter(inner(found))))
 
 
-def lower(diagram: Diagram) -> Program:
+def lower(diagram: Diagram) -> LoopNest:
     """The program of a diagram, named boxes opened; each Group box is a kernel, and so is what lies between two.
 
     >>> import catdiag as cd
@@ -195,14 +195,14 @@ def lower(diagram: Diagram) -> Program:
     ['Load', 'Let', 'Save']
     """
     flat = inline(diagram)
-    inputs = tuple(Value(ty, name, slow=True) for name, ty in zip(flat.input_names, flat.dom, strict=True))
+    inputs = tuple(NestValue(ty, name, slow=True) for name, ty in zip(flat.input_names, flat.dom, strict=True))
     several = len(flat.cod) > 1
     ends: dict[int, str] = {}
     for k, w in enumerate(flat.graph.outputs):
         ends.setdefault(w, f"out{k}" if several else "out")
     lowering = _Lowering()
-    outputs = lowering.whole(flat, inputs, ends)
-    return Program(flat.title, inputs, lowering.body, outputs)
+    outputs = lowering.kernels(flat, inputs, ends)
+    return LoopNest(flat.title, inputs, lowering.body, outputs)
 
 
 @dataclass
@@ -210,36 +210,36 @@ class _Lowering:
     """Where the next statement goes, and what is on chip already."""
 
     body: list[Statement] = field(default_factory=list)
-    loaded: set[Value] = field(default_factory=set)
+    loaded: set[NestValue] = field(default_factory=set)
 
     # -- kernels -------------------------------------------------------------------------------------
 
-    def whole(self, flat: Diagram, inputs: tuple[Value, ...], ends: Mapping[int, str]) -> tuple[Value, ...]:
+    def kernels(self, flat: Diagram, inputs: tuple[NestValue, ...], ends: Mapping[int, str]) -> tuple[NestValue, ...]:
         """The boxes of a diagram, kernel after kernel; its results are saved."""
         graph = flat.graph
         crossing = self._crossing(graph)
         crossing.update(dict.fromkeys(ends, True))
         count = len(inputs)
         place = 0
-        apart = _apart(graph, inputs)
-        seen = looked_up(graph)
-        saved: dict[Value, Value] = {}
+        apart = _streamed_only(graph, inputs)
+        seen = gathered(graph)
+        saved: dict[NestValue, NestValue] = {}
 
-        def action(box: Box, args: tuple[Value, ...]) -> Sequence[Value]:
+        def action(box: Box, args: tuple[NestValue, ...]) -> Sequence[NestValue]:
             nonlocal count, place
             first, count, place = count, count + len(box.cod), place + 1
             names = [ends.get(first + k, "") for k in range(len(box.cod))]
-            if isinstance(box.op, Group):
+            if isinstance(box.op, GroupOp):
                 self.loaded = set()
                 results = self.group(box, box.op, args, names)
                 self.loaded = set()
                 return results
-            made = self.looked_up(box, args) if place - 1 in seen else self.box(box, args, apart)
+            made = self.gathered(box, args) if place - 1 in seen else self.box(box, args, apart)
             for k, value in enumerate(made):
                 if names[k] and not (is_view(box) and value.slow):
-                    saved[value] = Value(value.ty, names[k], slow=True)
+                    saved[value] = NestValue(value.ty, names[k], slow=True)
                     self.body.append(Save(saved[value], value))
-                elif crossing.get(first + k) and not (value.slow or value.spot):
+                elif crossing.get(first + k) and not (value.slow or value.inlined):
                     self.body.append(Save(value, value))
                     value.slow = True
                     self.loaded.add(value)
@@ -250,7 +250,7 @@ class _Lowering:
             if value in saved:
                 outputs[k] = saved[value]
             elif value in inputs or (value.slow and not value.name):
-                outputs[k] = Value(value.ty, ends[graph.outputs[k]], slow=True)
+                outputs[k] = NestValue(value.ty, ends[graph.outputs[k]], slow=True)
                 self.body.append(Save(outputs[k], value))
                 saved[value] = outputs[k]
         return tuple(outputs)
@@ -261,7 +261,7 @@ class _Lowering:
         found: dict[int, bool] = {}
         root = list(range(len(graph.dom)))
         for node in graph.nodes:
-            grouped = isinstance(node.box.op, Group)
+            grouped = isinstance(node.box.op, GroupOp)
             current += grouped
             for w in node.inputs:
                 if kernel[w] not in (-1, current) and not is_view(node.box):
@@ -273,67 +273,70 @@ class _Lowering:
             current += grouped
         return found
 
-    def group(self, box: Box, op: Group, args: Sequence[Value], names: Sequence[str]) -> list[Value]:
+    def group(self, box: Box, op: GroupOp, args: Sequence[NestValue], names: Sequence[str]) -> list[NestValue]:
         """A body run on each tile, its results put side by side."""
-        spans = tuple(Span(axis, symbol, _size(box, axis)) for axis, symbol in op.tiles)
-        results = [Value(ty, name, slow=True) for ty, name in zip(box.cod, names, strict=True)]
+        spans = tuple(LoopSpan(axis, symbol, _size(box, axis)) for axis, symbol in op.tiles)
+        results = [NestValue(ty, name, slow=True) for ty, name in zip(box.cod, names, strict=True)]
         self.body.append(Make(tuple(results)))
         outside, self.body = self.body, []
         flat = inline(op.body)
-        inputs: list[Value] = []
-        same: dict[tuple[Value, ArrayType], Value] = {}
+        inputs: list[NestValue] = []
+        same: dict[tuple[NestValue, ArrayType], NestValue] = {}
         for arg, ty in zip(args, flat.dom, strict=True):
             if (arg, ty) not in same:
                 own = tuple(s for s in spans if s.axis in ty.names)
-                same[arg, ty] = Value(ty, arg.name, arg.slow, arg.spot, of=arg.of) if own else arg
+                same[arg, ty] = NestValue(ty, arg.name, arg.slow, arg.inlined, of=arg.of) if own else arg
                 if own:
-                    self.body.append(Cut(same[arg, ty], arg, own))
+                    self.body.append(Slice(same[arg, ty], arg, own))
             inputs.append(same[arg, ty])
         made = self.inside(flat, inputs)
         for result, value, ty in zip(results, made, flat.cod, strict=True):
-            self.need([value])
+            self.ensure_loaded([value])
             own = tuple(s for s in spans if s.axis in ty.names)
             self.body.append(Save(result, value, own))
         outside.append(For("tiles", spans, self.body))
         self.body = outside
         return results
 
-    def inside(self, flat: Diagram, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def inside(self, flat: Diagram, inputs: Sequence[NestValue]) -> tuple[NestValue, ...]:
         """The boxes of a body, after one another."""
-        apart = _apart(flat.graph, inputs)
+        apart = _streamed_only(flat.graph, inputs)
         return interpret(flat, inputs, lambda box, args: self.box(box, args, apart))
 
     # -- boxes ---------------------------------------------------------------------------------------
 
-    def box(self, box: Box, args: Sequence[Value], apart: set[Value]) -> Sequence[Value]:
+    def box(self, box: Box, args: Sequence[NestValue], apart: set[NestValue]) -> Sequence[NestValue]:
         """One box; arrays of slow memory are loaded before they are read, but for those that loops read in blocks."""
         op = box.op
-        if isinstance(op, Fold):
+        if isinstance(op, FoldOp):
             return self.fold(box, op, args, apart)
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             return self.group(box, op, args, [""] * len(box.cod))
         view = is_view(box)
-        spot = isinstance(op, (Index, SizeOf, Const)) or (
-            bool(args) and all(a.spot for a in args) and (view or not box.cod[0].axes)
+        inlined = isinstance(op, (Index, SizeOf, Const)) or (
+            bool(args) and all(a.inlined for a in args) and (view or not box.cod[0].axes)
         )
         slow = view and args[0].slow
-        made = tuple(Value(ty, slow=slow, spot=spot, view=args[0].origin if slow else None) for ty in box.cod)
+        made = tuple(NestValue(ty, slow=slow, inlined=inlined, view=args[0].origin if slow else None) for ty in box.cod)
         if not view:
-            self.need(args)
+            self.ensure_loaded(args)
         self.body.append(Let(made, box, tuple(args)))
         return made
 
-    def looked_up(self, box: Box, args: Sequence[Value]) -> Sequence[Value]:
+    def gathered(self, box: Box, args: Sequence[NestValue]) -> Sequence[NestValue]:
         """A view that groups read an array through: where its elements lie, which is in slow memory."""
-        spot = isinstance(box.op, Map)  # the integers that say where
+        inlined = isinstance(box.op, Map)  # the integers that say where
         source = args[0].origin
-        made = tuple(Value(ty, slow=not spot, spot=spot, of="" if spot else source.of or source.name) for ty in box.cod)
+        made = tuple(
+            NestValue(ty, slow=not inlined, inlined=inlined, of="" if inlined else source.of or source.name)
+            for ty in box.cod
+        )
         self.body.append(Let(made, box, tuple(args)))
         return made
 
-    def need(self, values: Sequence[Value]) -> None:
+    def ensure_loaded(self, values: Sequence[NestValue]) -> None:
         """Loads what is in slow memory and was not loaded yet."""
-        origins = [v.origin for v in values if v.slow and not v.spot]
+        origins = [v.origin for v in values if v.slow and not v.inlined]
         missing = tuple(dict.fromkeys(v for v in origins if v not in self.loaded))
         if missing:
             self.loaded.update(missing)
@@ -341,45 +344,45 @@ class _Lowering:
 
     # -- loops ---------------------------------------------------------------------------------------
 
-    def fold(self, box: Box, op: Fold, args: Sequence[Value], apart: set[Value]) -> Sequence[Value]:
+    def fold(self, box: Box, op: FoldOp, args: Sequence[NestValue], apart: set[NestValue]) -> Sequence[NestValue]:
         """The loop over blocks; with `parts` several of them, whose states are merged."""
         along = [ty.axis(op.axis) is not None for ty in box.dom]
         left = _left(box, args)
-        self.need([a for a in args if a.origin not in apart and a.origin not in left])
+        self.ensure_loaded([a for a in args if a.origin not in apart and a.origin not in left])
         size = _size(box, op.axis)
-        extent: tuple[Value, ...] = ()
-        if op.extent is not None:
+        extent: tuple[NestValue, ...] = ()
+        if op.bounds is not None:
             outside, self.body = self.body, []
-            extent = tuple(self.inside(inline(op.extent), args))
+            extent = tuple(self.inside(inline(op.bounds), args))
             outside.append(Within(op.block, size, self.body))
             self.body = outside
         states = self.states(op, box)
         if op.parts is None:
             self.start(op, states)
-            self.blocks(op, box, args, along, states, Span(op.axis, op.block, size), extent)
+            self.blocks(op, box, args, along, states, LoopSpan(op.axis, op.block, size), extent)
             return states
         outside, self.body = self.body, []
         before = set(self.loaded)
-        partial = [Value(v.ty, v.name + "_p") for v in states]
+        partial = [NestValue(v.ty, v.name + "_p") for v in states]
         self.start(op, partial)
-        self.blocks(op, box, args, along, partial, Span(op.axis, op.block, size), extent)
+        self.blocks(op, box, args, along, partial, LoopSpan(op.axis, op.block, size), extent)
         self.loaded = before
-        outside.append(For("parts", (Span(op.axis, op.parts, size),), self.body, kept=tuple(partial)))
+        outside.append(For("parts", (LoopSpan(op.axis, op.parts, size),), self.body, partial_states=tuple(partial)))
         self.body = outside
         self.start(op, states)
         outside, self.body = self.body, []
         merged = self.inside(inline(op.merge), (*states, *partial))
         self.body.append(Carry(tuple(states), merged))
-        outside.append(For("merge", (Span(op.axis, op.parts, size),), self.body, kept=tuple(partial)))
+        outside.append(For("merge", (LoopSpan(op.axis, op.parts, size),), self.body, partial_states=tuple(partial)))
         self.body = outside
         return states
 
-    def states(self, op: Fold, box: Box) -> list[Value]:
+    def states(self, op: FoldOp, box: Box) -> list[NestValue]:
         """The variables of a loop's state."""
         names = op.components if len(op.components) == len(box.cod) else [f"state{k}" for k in range(len(box.cod))]
-        return [Value(ty, name) for ty, name in zip(box.cod, names, strict=True)]
+        return [NestValue(ty, name) for ty, name in zip(box.cod, names, strict=True)]
 
-    def start(self, op: Fold, states: Sequence[Value]) -> None:
+    def start(self, op: FoldOp, states: Sequence[NestValue]) -> None:
         """The state of the empty list."""
         outside, self.body = self.body, []
         values = self.inside(inline(op.unit), ())
@@ -388,29 +391,29 @@ class _Lowering:
 
     def blocks(
         self,
-        op: Fold,
+        op: FoldOp,
         box: Box,
-        args: Sequence[Value],
+        args: Sequence[NestValue],
         along: Sequence[bool],
-        states: Sequence[Value],
-        span: Span,
-        extent: tuple[Value, ...],
+        states: Sequence[NestValue],
+        span: LoopSpan,
+        extent: tuple[NestValue, ...],
     ) -> None:
         """One turn for each block."""
         outside, self.body = self.body, []
         step = inline(op.step)
-        inputs: list[Value] = []
-        cuts: dict[tuple[Value, ArrayType], Value] = {}
+        inputs: list[NestValue] = []
+        cuts: dict[tuple[NestValue, ArrayType], NestValue] = {}
         for arg, has, ty in zip(args, along, step.dom.arrays[len(states) :], strict=True):
             if has and (arg, ty) not in cuts:
                 slow = arg.slow and arg.origin not in self.loaded
-                cuts[arg, ty] = Value(ty, arg.name, slow, arg.spot, of=arg.of)
-                self.body.append(Cut(cuts[arg, ty], arg, (span,)))
+                cuts[arg, ty] = NestValue(ty, arg.name, slow, arg.inlined, of=arg.of)
+                self.body.append(Slice(cuts[arg, ty], arg, (span,)))
             inputs.append(cuts[arg, ty] if has else arg)
         left = _left(box, inputs)
-        self.need([v for v in inputs if v.origin not in left])
-        if op.asked is not None:
-            (live,) = self.inside(inline(op.asked), inputs)
+        self.ensure_loaded([v for v in inputs if v.origin not in left])
+        if op.block_test is not None:
+            (live,) = self.inside(inline(op.block_test), inputs)
             self.body.append(Unless(live))
         new = self.inside(step, (*states, *inputs))
         self.body.append(Carry(tuple(states), new))
@@ -424,7 +427,7 @@ def _size(box: Box, axis: str) -> Size:
     return next(found, axis)
 
 
-def _apart(graph: Graph, inputs: Sequence[Value]) -> set[Value]:
+def _streamed_only(graph: Graph, inputs: Sequence[NestValue]) -> set[NestValue]:
     """The inputs that only loops read, along their axis or by loops inside: no more of them than a block is loaded at a
     time."""
     whole = only_streamed(graph, _roots(graph), [True] * len(graph.dom), nested=True)
@@ -433,7 +436,7 @@ def _apart(graph: Graph, inputs: Sequence[Value]) -> set[Value]:
     }
 
 
-def _left(box: Box, args: Sequence[Value]) -> set[Value]:
+def _left(box: Box, args: Sequence[NestValue]) -> set[NestValue]:
     """What a loop leaves to loops inside its turns to load."""
     found = postponed(box, [id(a.origin) for a in args])
     return {a.origin for a, left in zip(args, found, strict=True) if left}

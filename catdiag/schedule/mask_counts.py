@@ -38,31 +38,31 @@ from typing import TYPE_CHECKING, Any
 import sympy
 
 from catdiag.category.index_maps import read_off
-from catdiag.category.integer_polynomial import Amount, symbol
+from catdiag.category.integer_polynomial import IntPolynomial, symbol
 from catdiag.schedule.grid_formulas import Down, GroupSum, Up
-from catdiag.schedule.loop_bounds import Bound, Extent
+from catdiag.schedule.loop_bounds import Bound, LoopBounds
 from catdiag.schedule.loop_bounds import put as put_leaves
-from catdiag.schedule.tile_counts import spread
+from catdiag.schedule.tile_counts import power_sum
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.schedule.kernel_analysis import Account
-    from catdiag.schedule.liveness import Kernel, Loop, Transfer
-    from catdiag.schedule.split_k import Parted
+    from catdiag.schedule.liveness import Loop, LoweredKernel, Transfer
+    from catdiag.schedule.split_k import SplitLoop
 
 Expr = Any
 
-Density = float | Fraction | Mapping[str, float | Fraction] | None
+MaskDensity = float | Fraction | Mapping[str, float | Fraction] | None
 """The share of blocks run among those that a loop asks, for all loops or by axis."""
 
 
-class Shares:
+class MaskCounts:
     """The share of blocks that each loop runs among those that it asks, and what was assumed on the way."""
 
-    def __init__(self, density: Density, account: Account) -> None:
-        self.density, self.parted = density, account.parted
+    def __init__(self, density: MaskDensity, account: Account) -> None:
+        self.mask_density, self.split_loop = density, account.split_loop
         self.taken = {*account.sizes, *account.inputs}
-        asking = {e.axis for k in account.kernels for e in k.extents.values() if e.asks}
+        asking = {e.axis for k in account.kernels for e in k.loop_bounds.values() if e.tests_blocks}
         given = density if isinstance(density, Mapping) else {} if density is None else dict.fromkeys(asking, density)
         for axis, share in given.items():
             if axis not in asking:
@@ -78,27 +78,27 @@ class Shares:
         self.said: dict[str, None] = {}
         self.conditions: dict[Expr, None] = {}
 
-    def of(self, extent: Extent) -> Expr:
+    def of(self, bounds: LoopBounds) -> Expr:
         """The share of a loop: 1 where positions alone decide."""
-        if not extent.asks:
+        if not bounds.tests_blocks:
             return sympy.S.One
-        share = self.given.get(extent.axis)
+        share = self.given.get(bounds.axis)
         if share is None:
-            name = f"rho_{extent.axis}"
+            name = f"rho_{bounds.axis}"
             while name in self.taken:
                 name += "_"
             share = sympy.Symbol(name, positive=True)
-        what = f"{share}, at most 1, is" if extent.axis not in self.given else f"{float(share):g} is taken to be"
-        within = "within the bounds that positions give, " if extent.lo != 0 or extent.hi != extent.axis else ""
-        self.said[f"{what} the share of the blocks of {extent.axis} that are run, {within}by the data"] = None
+        what = f"{share}, at most 1, is" if bounds.axis not in self.given else f"{float(share):g} is taken to be"
+        within = "within the bounds that positions give, " if bounds.lo != 0 or bounds.hi != bounds.axis else ""
+        self.said[f"{what} the share of the blocks of {bounds.axis} that are run, {within}by the data"] = None
         return share
 
-    def moved(self, transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
+    def moved(self, transfer: Transfer, kernel: LoweredKernel) -> tuple[Expr, Expr]:
         """What a streamed array moves in the whole run, exactly and without rounding."""
-        assert transfer.extent is not None
-        share = self.of(transfer.extent)
-        exact = exactly(transfer.local, kernel, transfer.loops, transfer.extent, share, self.parted)
-        least, conditions = at_least(transfer.local, kernel, transfer.loops, transfer.extent, share, self.parted)
+        assert transfer.bounds is not None
+        share = self.of(transfer.bounds)
+        exact = exactly(transfer.local, kernel, transfer.loops, transfer.bounds, share, self.split_loop)
+        least, conditions = at_least(transfer.local, kernel, transfer.loops, transfer.bounds, share, self.split_loop)
         if least == 0:
             name = transfer.array
             self.said[f"{name} is left out of the form without rounding: its bounds are not piecewise linear"] = None
@@ -135,26 +135,31 @@ def written(e: Bound, leaf: Mapping[Any, Expr]) -> Expr:
 
 
 def exactly(
-    amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Extent, share: Expr, parted: Parted | None = None
+    amount: IntPolynomial,
+    kernel: LoweredKernel,
+    loops: tuple[Loop, ...],
+    bounds: LoopBounds,
+    share: Expr,
+    split_loop: SplitLoop | None = None,
 ) -> Expr:
     """A local amount summed over all groups and over the blocks that a loop runs, of which a `share` is run."""
     ranges = {**kernel.tiles, **dict(loops)}
     put: dict[str, Expr] = {}
-    if parted is not None:
-        put = {parted.length: Amount.of(parted.whole).expr() / symbol(parted.parts)}
-        put.update(dict.fromkeys(parted.single, sympy.S.One))
+    if split_loop is not None:
+        put = {split_loop.length: IntPolynomial.of(split_loop.axis_size).expr() / symbol(split_loop.parts)}
+        put.update(dict.fromkeys(split_loop.single, sympy.S.One))
     known = {symbol(name): value for name, value in put.items()}
-    indices = {tile: index_of(axis, ranges) for axis, tile in extent.tiles}
+    indices = {tile: index_of(axis, ranges) for axis, tile in bounds.tiles}
     ends: dict[Any, Expr] = dict(put)
     lengths: dict[str, Expr] = {}
-    for axis, tile in extent.tiles:
+    for axis, tile in bounds.tiles:
         g, whole, j = put.get(tile, symbol(tile)), kernel.tiles[tile].expr(), indices[tile]
         stop = j + 1 if g == 1 else sympy.Min(whole, g * (j + 1))
         ends[("first", axis)], ends[("last", axis)] = g * j, stop - 1
         lengths[tile] = stop - g * j
-    s, total = symbol(extent.block), extent.whole.expr().xreplace(known)
-    first = Down(sympy.Max(0, written(extent.lo, ends)), s)
-    end = sympy.Min(total, written(extent.hi, ends))
+    s, total = symbol(bounds.block), bounds.trip_count.expr().xreplace(known)
+    first = Down(sympy.Max(0, written(bounds.lo, ends)), s)
+    end = sympy.Min(total, written(bounds.hi, ends))
     last = Up(end, s)
     summed: dict[Expr, Expr] = {}
     for monomial, coefficient in amount.terms.items():
@@ -166,10 +171,10 @@ def exactly(
             power = monomial.count(name)
             if name in lengths:
                 inner *= lengths[name] ** power
-            elif name == extent.block:
+            elif name == bounds.block:
                 inner *= _blocks(first, last, total if end == total else sympy.Min(total, s * last), s, power)
             else:
-                outer *= spread(axis_size.expr().xreplace(known), (put.get(name, symbol(name)),), power)
+                outer *= power_sum(axis_size.expr().xreplace(known), (put.get(name, symbol(name)),), power)
         summed[inner] = summed.get(inner, sympy.S.Zero) + outer
     found = sympy.S.Zero
     for inner, outer in summed.items():
@@ -313,15 +318,15 @@ class _Lines:
         return _Line((f if largest else g).c, (f if largest else g).a, bend)
 
 
-def relaxed(extent: Extent, axis: str, q: Expr) -> Relaxed | None:
+def relaxed(bounds: LoopBounds, axis: str, q: Expr) -> Relaxed | None:
     """The positions that a loop reads in all tiles of an axis of size q, at least, without rounding (see above).
 
     None where its bounds are no piecewise linear functions of one axis's positions that are known here.
     """
     lines = _Lines(axis, q)
-    total = extent.whole.expr()
+    total = bounds.trip_count.expr()
     try:
-        low, high = lines.of(extent.lo, True), lines.of(extent.hi, False)
+        low, high = lines.of(bounds.lo, True), lines.of(bounds.hi, False)
         if low.bends or (low.a != 0 and not low.a.is_positive):
             lines.assume(sympy.Ge(low.c, 0))
             if low.bends or low.a != 0:
@@ -338,8 +343,8 @@ def relaxed(extent: Extent, axis: str, q: Expr) -> Relaxed | None:
             lines.assume(sympy.Ge(sympy.expand(2 * shared.end(q)), sympy.expand(rising * (q - 1))))
     except _NoLine:
         return None
-    last = {v[1] for v in _leaves_of(extent.hi) if v[0] == "last"}
-    first = {v[1] for v in _leaves_of(extent.lo) if v[0] == "last"}
+    last = {v[1] for v in _leaves_of(bounds.hi) if v[0] == "last"}
+    first = {v[1] for v in _leaves_of(bounds.lo) if v[0] == "last"}
     beyond = (high.end(q) if last else high.c) - (low.end(q) if first else low.c)
     falls = sympy.Add(*(-d * u / 2 for d, u in shared.bends if d.is_negative))
     constant = beyond - (shared.c + shared.end(q)) / 2 - falls
@@ -363,22 +368,27 @@ def written_at(e: Bound, part: str) -> Bound:
 
 
 def at_least(
-    amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Extent, share: Expr, parted: Parted | None = None
+    amount: IntPolynomial,
+    kernel: LoweredKernel,
+    loops: tuple[Loop, ...],
+    bounds: LoopBounds,
+    share: Expr,
+    split_loop: SplitLoop | None = None,
 ) -> tuple[Expr, tuple[Expr, ...]]:
     """`exactly` without rounding, which it is at least, and the conditions under which that holds."""
     ranges = {**kernel.tiles, **dict(loops)}
     found, assumed = sympy.S.Zero, tuple[Expr, ...]()
-    if parted is not None and any(tile in parted.single for _, tile in extent.tiles):
+    if split_loop is not None and any(tile in split_loop.single for _, tile in bounds.tiles):
         # The parts of a tile's range add up to it: what the bounds are counted from is 0 for the first part.
-        part = next(axis for axis, tile in extent.tiles if tile in parted.single)
-        lo, hi = (written_at(e, part) for e in (extent.lo, extent.hi))
-        own = tuple((axis, tile) for axis, tile in extent.tiles if axis != part)
-        extent = replace(extent, lo=lo, hi=hi, whole=Amount.of(parted.whole), tiles=own)
-        ranges = {name: whole for name, whole in ranges.items() if name not in parted.single}
-    g: Sequence[str] = [tile for _, tile in extent.tiles]
-    axis = extent.tiles[0][0] if len(g) == 1 else ""
+        part = next(axis for axis, tile in bounds.tiles if tile in split_loop.single)
+        lo, hi = (written_at(e, part) for e in (bounds.lo, bounds.hi))
+        own = tuple((axis, tile) for axis, tile in bounds.tiles if axis != part)
+        bounds = replace(bounds, lo=lo, hi=hi, trip_count=IntPolynomial.of(split_loop.axis_size), tiles=own)
+        ranges = {name: whole for name, whole in ranges.items() if name not in split_loop.single}
+    g: Sequence[str] = [tile for _, tile in bounds.tiles]
+    axis = bounds.tiles[0][0] if len(g) == 1 else ""
     q = kernel.tiles[g[0]].expr() if len(g) == 1 else sympy.S.One
-    line = relaxed(extent, axis, q) if len(g) <= 1 else None
+    line = relaxed(bounds, axis, q) if len(g) <= 1 else None
     if line is None:
         return found, ()
     assumed = line.assumed
@@ -389,7 +399,7 @@ def at_least(
                 term *= symbol(name)
         for name, whole in ranges.items():
             power = monomial.count(name)
-            if name == extent.block:
+            if name == bounds.block:
                 term *= symbol(name) ** (power - 1)
             elif name not in g:
                 term *= whole.expr() * symbol(name) ** (power - 1)

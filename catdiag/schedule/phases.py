@@ -11,15 +11,26 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Graph, Node
-from catdiag.category.integer_polynomial import ZERO, Amount
-from catdiag.category.ops import Fold, array_name
+from catdiag.category.integer_polynomial import ZERO, IntPolynomial
+from catdiag.category.ops import FoldOp, array_name
 from catdiag.category.types import ArrayType, Ty
 from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.liveness import Buffer, Kernel, Loop, Transfer, Walk, Walks, is_view, lives, only_streamed, spots
-from catdiag.schedule.placement import Places
+from catdiag.schedule.liveness import (
+    Buffer,
+    LivenessWalk,
+    Loop,
+    LoweredKernel,
+    Transfer,
+    Walks,
+    is_view,
+    live_ranges,
+    only_streamed,
+    rematerialized,
+)
+from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError
 
-Incoming = Sequence[tuple[Amount, tuple[str, ...]]]
+Incoming = Sequence[tuple[IntPolynomial, tuple[str, ...]]]
 
 
 def part(
@@ -80,11 +91,11 @@ class _Phase:
 
 
 @dataclass(frozen=True)
-class _Array:
+class _PhaseArray:
     """An array that one phase makes for others, or a loop for its next block: it lies at home as long as that."""
 
     name: str
-    local: Amount
+    local: IntPolynomial
     width: int
     state: bool
     since: int
@@ -96,25 +107,25 @@ class Phases:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: LoweredKernel,
         graph: Graph,
         wires: list[Buffer | None],
         incoming: Incoming,
         widths: Widths,
-        places: Places,
-        walks: Walks = Walk,
+        places: Placement,
+        walks: Walks = LivenessWalk,
     ) -> None:
         self.kernel, self.graph, self.wires, self.widths, self.places = kernel, graph, wires, widths, places
         self.incoming, self.walks = incoming, walks
-        reached = next((b.name for b in wires if b is not None and b.window), None)
+        reached = next((b.name for b in wires if b is not None and b.region), None)
         if reached is not None:
             raise CatdiagError(
                 f"of {reached} a group loads what its positions reach, which overlaps: that is not counted where "
                 f"states are above the innermost level; expected them at {places.names[-1]}"
             )
         self.types = graph.wire_types()
-        self.free = spots(graph, [b is None for b in wires])
-        self.root = lives(graph, self.free, 0, False).root
+        self.free = rematerialized(graph, [b is None for b in wires])
+        self.root = live_ranges(graph, self.free, 0, False).root
         for buffer, only in zip(wires, only_streamed(graph, self.root, wires), strict=True):
             if buffer is not None:
                 buffer.streamed_only = only
@@ -138,12 +149,14 @@ class Phases:
             op = node.box.op
             if is_view(node.box) or (made and all(self.free[w] for w in made)):
                 continue
-            if isinstance(op, Fold):
-                whole = next((Amount.of(a.size) for t in node.box.dom if (a := t.axis(op.axis)) is not None), ZERO)
+            if isinstance(op, FoldOp):
+                whole = next(
+                    (IntPolynomial.of(a.size) for t in node.box.dom if (a := t.axis(op.axis)) is not None), ZERO
+                )
                 found.append(_Phase([], (op.block, whole)))
             elif not open_run:
                 found.append(_Phase([]))
-            open_run = not isinstance(op, Fold)
+            open_run = not isinstance(op, FoldOp)
             phase = found[-1]
             phase.places.append(place)
             phase.made += made
@@ -151,8 +164,8 @@ class Phases:
             phase.reads = list(dict.fromkeys([*phase.reads, *(w for w in reads if w not in phase.made)]))
         return found
 
-    def _arrays(self) -> dict[int, _Array]:
-        found: dict[int, _Array] = {}
+    def _arrays(self) -> dict[int, _PhaseArray]:
+        found: dict[int, _PhaseArray] = {}
         for number, phase in enumerate(self.phases):
             for w in phase.made:
                 later = [n for n, other in enumerate(self.phases) if w in other.reads]
@@ -160,12 +173,12 @@ class Phases:
                     continue
                 place, k = self.maker[w]
                 box = self.graph.nodes[place].box
-                name, width = array_name(box, k), self.widths.made_by(box, self.types[w])
-                if isinstance(box.op, Fold):
+                name, width = array_name(box, k), self.widths.by_producer(box, self.types[w])
+                if isinstance(box.op, FoldOp):
                     name = box.op.components[k] if k < len(box.op.components) else f"state {k}"
                     width = self.widths.on_chip(self.types[w], name)
-                local = Amount.elements(self.types[w].axes)
-                found[w] = _Array(name, local, width, phase.loop is not None, number, max([number, *later]))
+                local = IntPolynomial.elements(self.types[w].axes)
+                found[w] = _PhaseArray(name, local, width, phase.loop is not None, number, max([number, *later]))
         return found
 
     def run(self) -> tuple[list[Transfer], list[str]]:
@@ -187,11 +200,11 @@ class Phases:
             times = loads[w] if buffer.streamed_only else int(bool(loads.get(w)))
             whole = self.places.path(role)
             if times:
-                moved = amount.times(buffer.width * times)
+                moved = amount.scaled(buffer.width * times)
                 upper.append(Transfer(buffer.name, "load", moved, again, role, path, times=times, wire=buffer.wire))
             if w in copied:
                 upper.append(
-                    Transfer(buffer.name, "load", amount.times(buffer.width), again, role, whole, wire=buffer.wire)
+                    Transfer(buffer.name, "load", amount.scaled(buffer.width), again, role, whole, wire=buffer.wire)
                 )
         return [*upper, *self.transfers], [self._role(w) for w in self.graph.outputs]
 
@@ -234,16 +247,16 @@ class Phases:
             path = self.places.path(role)
             kept = [p for p in path if p not in self.lower]
             amount, again = self.incoming[w]
-            turn = None if buffer.streamed_only else phase.loop
+            iteration = None if buffer.streamed_only else phase.loop
             self.transfers.append(
                 Transfer(
                     buffer.name,
                     "load",
-                    amount.times(buffer.width * buffer.loads),
+                    amount.scaled(buffer.width * buffer.loads),
                     again,
                     role,
                     (kept[-1], *path[len(kept) :]),
-                    turn,
+                    iteration,
                 )
             )
         for w in phase.made:
@@ -253,15 +266,15 @@ class Phases:
             elif w in self.arrays and w not in self.ends:
                 self._moved(self.arrays[w], "save", "passed", None)
 
-    def _moved(self, held: _Array, direction: str, role: str, turn: Loop | None) -> None:
+    def _moved(self, held: _PhaseArray, direction: str, role: str, iteration: Loop | None) -> None:
         """An array that moves between home and the levels below; one transfer for each product of sizes in it."""
         path = (self.places.state, *self.lower)
         for monomial, number in held.local.terms.items():
             again = tuple(t for t in self.kernel.tiles if t not in monomial)
-            amount = Amount({(): number * held.width})
+            amount = IntPolynomial({(): number * held.width})
             for size in monomial:
-                amount = amount * self.kernel.tiles.get(size, Amount.of(size))
-            self.transfers.append(Transfer(held.name, direction, amount, again, role, path, turn))
+                amount = amount * self.kernel.tiles.get(size, IntPolynomial.of(size))
+            self.transfers.append(Transfer(held.name, direction, amount, again, role, path, iteration))
 
     def _aside(self, phase: _Phase) -> None:
         """One phase at the levels between home and the innermost: all that it loads."""
@@ -300,8 +313,8 @@ class Phases:
                 if w in self.ends and extra:
                     place, k = self.maker[w]
                     box = self.graph.nodes[place].box
-                    width = held[w].width if w in held else self.widths.made_by(box, self.types[w])
-                    size = Amount.elements(self.types[w].axes)
+                    width = held[w].width if w in held else self.widths.by_producer(box, self.types[w])
+                    size = IntPolynomial.elements(self.types[w].axes)
                     passing.append(Buffer(array_name(box, k), "output", size, width, extra))
             for buffer in passing:
                 walk.add(buffer)
@@ -326,12 +339,12 @@ class Phases:
         if not given.streamed_only:
             return replace(given, places=tuple(p for p in self.places.operand if p in places))
         node = self.graph.nodes[phase.places[0]]
-        assert isinstance(node.box.op, Fold)
+        assert isinstance(node.box.op, FoldOp)
         k = next(k for k, w in enumerate(node.inputs) if self.wires[self.root[w]] is given)
         ty = node.box.op.step.dom[len(node.box.cod) + k]
         there = tuple(p for p in self.places.streamed if p in places)
         stages: Mapping[str, int] = self.places.stages
-        return Buffer(given.name, "streamed", Amount.elements(ty.axes), given.width, there, stages=stages)
+        return Buffer(given.name, "streamed", IntPolynomial.elements(ty.axes), given.width, there, stages=stages)
 
     def _loaded(self, phase: _Phase, places: Sequence[str]) -> list[Buffer]:
         """What a phase loads."""
@@ -353,9 +366,9 @@ class Phases:
         return f"loop over {phase.loop[0]}" if phase.loop else self.graph.nodes[phase.places[-1]].box.name
 
 
-def _only(places: Places, names: tuple[str, ...]) -> Places:
+def _only(places: Placement, names: tuple[str, ...]) -> Placement:
     """The places where only some of them are counted; what is made is at the last."""
-    return Places(
+    return Placement(
         names,
         tuple(p for p in places.operand if p in names),
         tuple(p for p in places.streamed if p in names),

@@ -11,7 +11,7 @@ LEVEL, REGISTERS, MATRIX = "level", "registers", "matrix"
 
 
 @dataclass(frozen=True)
-class Places:
+class Placement:
     """The places that are counted, and those that hold arrays of each role, nearest to the slow memory first.
 
     `operand` and `streamed` are the places with a copy of what is loaded, whole or block by block; `state` is where
@@ -34,7 +34,8 @@ class Places:
     """Whether the places after the states' take their pieces one after the other, loading the states each time."""
     matrix: str = ""
     nested: bool = False
-    """Whether what only loops inside a loop read comes block by block there, in every turn (see `lives.postponed`)."""
+    """Whether what only loops inside a loop read comes block by block there, in every turn (see
+    `live_ranges.postponed`)."""
     fleeting: bool = False
     """Whether what a scalar function makes, and only further ones and reductions read, takes no room in the last place:
     it is made element by element where it is read, and what it is made of stays until then."""
@@ -54,17 +55,17 @@ class Places:
         """
         return ("", *(self.streamed if role == "streamed" else self.operand))
 
-    def way_up(self, role: str) -> tuple[str, ...]:
+    def path_up(self, role: str) -> tuple[str, ...]:
         """The places that a save passes, which are all above where it was made, the slow memory (`""`) first.
 
-        >>> two(registers=True).way_up("output"), two(registers=True).way_up("operand")
+        >>> two(registers=True).path_up("output"), two(registers=True).path_up("operand")
         (('', 'level', 'registers'), ('', 'level'))
         """
         last = {"accumulator": self.state, "output": self.temporary, "operand": self.operand[-1]}
         return ("", *self.names[: self.names.index(last.get(role, self.names[-1])) + 1])
 
 
-def two(stages: int = 1, registers: bool = False, matrix: bool = False) -> Places:
+def two(stages: int = 1, registers: bool = False, matrix: bool = False) -> Placement:
     """One fast level; with `registers`, a second place for all but the operands' tiles and blocks; with `matrix`, a
     third for what has the axes of the result of a contraction.
 
@@ -73,7 +74,7 @@ def two(stages: int = 1, registers: bool = False, matrix: bool = False) -> Place
     check_stages(stages)
     inner = REGISTERS if registers else LEVEL
     names = (LEVEL, REGISTERS, *([MATRIX] if matrix else []))
-    return Places(
+    return Placement(
         names, (LEVEL,), (LEVEL,), inner, inner, (), {LEVEL: stages}, matrix=MATRIX if matrix else "", nested=True
     )
 

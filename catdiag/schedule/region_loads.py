@@ -20,17 +20,17 @@ from typing import Any
 import sympy
 
 from catdiag.category.index_maps import leaves
-from catdiag.category.integer_polynomial import ONE, ZERO, Amount, symbol
-from catdiag.schedule.access_region import Side, linear
+from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial, symbol
+from catdiag.schedule.access_region import AccessRange, linear
 from catdiag.schedule.grid_formulas import GroupMax, GroupSum
-from catdiag.schedule.liveness import Kernel, Transfer
+from catdiag.schedule.liveness import LoweredKernel, Transfer
 from catdiag.schedule.mask_counts import index_of, written
-from catdiag.schedule.tile_counts import spread
+from catdiag.schedule.tile_counts import power_sum
 
 Expr = Any
 
 
-def most(side: Side, kernel: Kernel) -> Expr:
+def most(side: AccessRange, kernel: LoweredKernel) -> Expr:
     """The most elements of the array that any group of a kernel reads along an axis, or 1."""
     there, ends = _within([side], kernel, kernel.tiles)
     held = _clipped(side, there)
@@ -39,10 +39,12 @@ def most(side: Side, kernel: Kernel) -> Expr:
     return sympy.Max(1, held)
 
 
-def _within(sides: Sequence[Side], kernel: Kernel, taken: Mapping[str, Any]) -> tuple[dict[Any, Expr], dict[str, Expr]]:
+def _within(
+    sides: Sequence[AccessRange], kernel: LoweredKernel, taken: Mapping[str, Any]
+) -> tuple[dict[Any, Expr], dict[str, Expr]]:
     """The ends of the tiles that sides of windows depend on, by the number of the group along each tile."""
     tile_of = {axis: tile for tile, axis in kernel.axes.items()}
-    mine = sorted({tile_of[v[1]] for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, tuple)})
+    mine = sorted({tile_of[v[1]] for s in sides for e in (s.start, s.stop) for v in leaves(e) if isinstance(v, tuple)})
     indices = {tile: index_of(kernel.axes[tile], taken) for tile in mine}
     there: dict[Any, Expr] = {}
     for tile, j in indices.items():
@@ -52,22 +54,22 @@ def _within(sides: Sequence[Side], kernel: Kernel, taken: Mapping[str, Any]) -> 
     return there, indices
 
 
-def _clipped(side: Side, there: Mapping[Any, Expr]) -> Expr:
+def _clipped(side: AccessRange, there: Mapping[Any, Expr]) -> Expr:
     """How much of a window lies in the array, where a tile has these ends."""
-    low, high = written(side.lo, there), written(side.hi, there) + 1
-    size = Amount.of(side.size).expr()
+    low, high = written(side.start, there), written(side.stop, there) + 1
+    size = IntPolynomial.of(side.size).expr()
     return sympy.Max(0, (sympy.Min(size, high) if side.above else high) - (sympy.Max(0, low) if side.below else low))
 
 
-def _last(tile: str, kernel: Kernel) -> Expr:
+def _last(tile: str, kernel: LoweredKernel) -> Expr:
     """The number of the last group along a tile."""
     return sympy.ceiling(kernel.tiles[tile].expr() / symbol(tile)) - 1
 
 
-def moved(transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
+def moved(transfer: Transfer, kernel: LoweredKernel) -> tuple[Expr, Expr]:
     """What a group loads of it, added up over all groups, exactly and without rounding (no more than that)."""
     ranges = {**kernel.tiles, **dict(transfer.loops)}
-    partly = [side for side in transfer.window if not side.whole]
+    partly = [side for side in transfer.region if not side.is_interior]
     tile_of = {axis: tile for tile, axis in kernel.axes.items()}
     there, indices = _within(partly, kernel, ranges)
     lengths = {tile: there["last", kernel.axes[tile]] + 1 - there["first", kernel.axes[tile]] for tile in indices}
@@ -86,7 +88,7 @@ def moved(transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
             if name in lengths:
                 inside *= lengths[name] ** power
             else:
-                outside *= spread(whole.expr(), (symbol(name),), power)
+                outside *= power_sum(whole.expr(), (symbol(name),), power)
         for tile, j in indices.items():
             inside = GroupSum(inside, (j, 0, _last(tile, kernel)))
         exact += outside * inside
@@ -97,7 +99,7 @@ def moved(transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
     return exact, sympy.expand(relaxed)
 
 
-def _unrounded(monomial: Sequence[str], ranges: Mapping[str, Amount]) -> Expr:
+def _unrounded(monomial: Sequence[str], ranges: Mapping[str, IntPolynomial]) -> Expr:
     term = sympy.S.One
     for name in monomial:
         if name not in ranges:
@@ -109,29 +111,34 @@ def _unrounded(monomial: Sequence[str], ranges: Mapping[str, Amount]) -> Expr:
 
 def _less(
     transfer: Transfer,
-    kernel: Kernel,
-    ranges: Mapping[str, Amount],
+    kernel: LoweredKernel,
+    ranges: Mapping[str, IntPolynomial],
     tile_of: Mapping[str, str],
-    partly: Sequence[Side],
+    partly: Sequence[AccessRange],
 ) -> Expr:
     """Without rounding, and without the most that may lie outside: each side's sum, times what else there is."""
     full: list[Expr] = []
     lost: list[Expr] = []
     used: set[str] = set()
     for side in partly:
-        tiles = sorted({tile_of[v[1]] for e in (side.lo, side.hi) for v in leaves(e) if isinstance(v, tuple)})
+        tiles = sorted({tile_of[v[1]] for e in (side.start, side.stop) for v in leaves(e) if isinstance(v, tuple)})
         if len(tiles) != 1 or tiles[0] in used:
             return sympy.S.Zero
         (tile,) = tiles
         used.add(tile)
-        low, high = linear(side.lo), linear(side.hi)
+        low, high = linear(side.start), linear(side.stop)
         step = low.get(("first", kernel.axes[tile]), ZERO).expr()
         if not step.is_positive:
             return sympy.S.Zero
         terms = side.length.terms.items()
         full.append(sympy.Add(*(c * _unrounded(m, {tile: kernel.tiles[tile]}) for m, c in terms)))
         below = -low.get(None, ZERO).expr()
-        above = high.get(None, ZERO).expr() + step * (kernel.tiles[tile].expr() - 1) + 1 - Amount.of(side.size).expr()
+        above = (
+            high.get(None, ZERO).expr()
+            + step * (kernel.tiles[tile].expr() - 1)
+            + 1
+            - IntPolynomial.of(side.size).expr()
+        )
         beyond = (below if side.below else sympy.S.Zero, above if side.above else sympy.S.Zero)
         lost.append(sympy.Add(*(p * (p + 1) / 2 for p in beyond)))
     # A product of sums, each less by what is lost of it, is at least the product less each loss times the others.

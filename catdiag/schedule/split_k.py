@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.functor import weave
 from catdiag.category.index_maps import Reindex
 from catdiag.category.ops import (
     Box,
     Call,
-    Fold,
-    Group,
+    FoldOp,
+    GroupOp,
     Index,
     Reduce,
     Rename,
@@ -34,20 +34,20 @@ from catdiag.util.errors import CatdiagError
 
 
 @dataclass(frozen=True)
-class Parted:
+class SplitLoop:
     """A diagram in which a split loop is two kernels.
 
-    `parts` is how many parts there are and `length` the symbol for how long one is, the `whole` axis divided by that;
-    `single` are tiles and blocks that are always 1. `names` says what the states are called, by the place of the kernel
-    that saves them.
+    `parts` is how many parts there are and `length` the symbol for how long one is, the `axis_size` axis divided by
+    that; `single` are tiles and blocks that are always 1. `names` says what the states are called, by the place of the
+    kernel that saves them.
     """
 
     diagram: Diagram
     parts: str
     length: str
-    whole: Size
+    axis_size: Size
     single: tuple[str, ...]
-    place: int
+    index: int
     names: tuple[str, ...]
 
 
@@ -61,7 +61,7 @@ def is_split(diagram: Diagram) -> bool:
     todo = [diagram]
     while todo:
         for box in todo.pop().boxes:
-            if isinstance(box.op, Fold) and box.op.parts is not None:
+            if isinstance(box.op, FoldOp) and box.op.parts is not None:
                 return True
             todo.extend(bodies(box.op))
     return False
@@ -72,16 +72,16 @@ def joined(diagram: Diagram) -> Diagram:
     nodes = []
     for node in diagram.graph.nodes:
         op = node.box.op
-        if isinstance(op, Fold):
+        if isinstance(op, FoldOp):
             op = replace(op, parts=None)
-        elif isinstance(op, (Group, Call)):
+        elif isinstance(op, (GroupOp, Call)):
             op = replace(op, body=joined(op.body))
         nodes.append(Node(Box(op, node.box.dom, node.box.cod, node.box.line), node.inputs))
     graph = Graph(diagram.graph.dom, tuple(nodes), diagram.graph.outputs)
     return of_graph(graph, diagram.cod, diagram.names, diagram.title)
 
 
-def two_kernels(diagram: Diagram) -> Parted:
+def two_kernels(diagram: Diagram) -> SplitLoop:
     """A diagram with one split loop, in one group or in none, as two kernels.
 
     A loop that leaves blocks out leaves them out of each part. Raises CatdiagError for more split loops, or one that
@@ -89,16 +89,16 @@ def two_kernels(diagram: Diagram) -> Parted:
     """
     flat = inline(diagram)
     graph = flat.graph
-    places = [k for k, node in enumerate(graph.nodes) if is_split(of_graph(_alone(node)))]
+    places = [k for k, node in enumerate(graph.nodes) if is_split(of_graph(_single_node(node)))]
     if len(places) != 1:
         raise CatdiagError(f"{len(places)} split loops are in the diagram: the cost of one is counted")
     node = graph.nodes[places[0]]
-    if isinstance(node.box.op, Group):
+    if isinstance(node.box.op, GroupOp):
         return _grouped(flat, places[0], node.box.op)
     return _bare(flat, places[0])
 
 
-def _alone(node: Node) -> Graph:
+def _single_node(node: Node) -> Graph:
     dom = node.box.dom
     outputs = tuple(range(len(dom), len(dom) + len(node.box.cod)))
     return Graph(dom, (Node(node.box, tuple(range(len(dom)))),), outputs)
@@ -109,19 +109,19 @@ def _axis(body: Graph, name: str) -> Axis:
     return next((a for t in body.wire_types() for a in t.axes if a.name == name), Axis(name))
 
 
-def _loop(body: Graph) -> tuple[int, Fold]:
+def _loop(body: Graph) -> tuple[int, FoldOp]:
     """The place of the split loop."""
-    places = [k for k, n in enumerate(body.nodes) if isinstance(n.box.op, Fold) and n.box.op.parts is not None]
+    places = [k for k, n in enumerate(body.nodes) if isinstance(n.box.op, FoldOp) and n.box.op.parts is not None]
     op = body.nodes[places[0]].box.op if len(places) == 1 else None
-    if not isinstance(op, Fold):
+    if not isinstance(op, FoldOp):
         raise CatdiagError("the cost of one split loop is counted, outside of other loops")
-    for other in (n.box for n in body.nodes if isinstance(n.box.op, Fold) and n.box.op is not op):
+    for other in (n.box for n in body.nodes if isinstance(n.box.op, FoldOp) and n.box.op is not op):
         if any(t.axis(op.axis) is not None for b in bodies(other.op) for t in b.graph.wire_types()):
             raise CatdiagError(f"{other.name} reads axis {op.axis!r}, of which a loop runs in parts: it is not counted")
     return places[0], op
 
 
-def _placed(body: Graph, axis: Axis) -> Graph:
+def _with_positions(body: Graph, axis: Axis) -> Graph:
     """The body with the positions along an axis as its last input, if it makes them itself."""
     count, ours = len(body.dom), [k for k, n in enumerate(body.nodes) if n.box.op == Index(axis.name)]
     if not ours:
@@ -140,7 +140,7 @@ def _placed(body: Graph, axis: Axis) -> Graph:
 
 
 @dataclass
-class _Kernels:
+class _SplitKernels:
     """The bodies of the two kernels, their inputs being those of `body`, and the states last for the second."""
 
     saving: Diagram
@@ -148,7 +148,7 @@ class _Kernels:
     along: list[bool]
 
 
-def _within(op: Fold, extent: Diagram, inputs: Sequence[int], positions: int | None) -> Diagram:
+def _within(op: FoldOp, extent: Diagram, inputs: Sequence[int], positions: int | None) -> Diagram:
     """The bounds of what a loop runs, counted from the first position of the part at hand."""
     if positions not in inputs:
         raise CatdiagError(
@@ -168,7 +168,7 @@ def _within(op: Fold, extent: Diagram, inputs: Sequence[int], positions: int | N
     return of_graph(Graph(flat.dom, tuple(nodes), tuple(outputs)), None, flat.names)
 
 
-def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tuple[_Kernels, Parted]:
+def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tuple[_SplitKernels, SplitLoop]:
     place, op = _loop(body)
     box, inputs = body.nodes[place].box, len(body.dom)
     assert op.parts is not None
@@ -178,16 +178,16 @@ def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tupl
     if whole is None or not any(along) or op.axis in tiles:
         raise CatdiagError(f"the loop over {op.axis!r} reads no array along it that is loaded: its cost is not counted")
     length, tile, turn = (f"{op.parts}__{word}" for word in ("length", "tile", "turn"))
-    parted = Parted(of_graph(Graph(Ty(), (), ())), op.parts, length, whole, (tile, turn), 0, op.components)
+    split_loop = SplitLoop(of_graph(Graph(Ty(), (), ())), op.parts, length, whole, (tile, turn), 0, op.components)
 
     # The first kernel: what the loop needs, and the loop.
     states = tuple(range(first, first + len(box.cod)))
     once = Node(Box(replace(op, parts=None), box.dom, box.cod, box.line), body.nodes[place].inputs)
-    if op.extent is not None:
-        within = _within(op, op.extent, once.inputs, positions)
-        once = Node(Box(replace(op, parts=None, extent=within), box.dom, box.cod, box.line), once.inputs)
+    if op.bounds is not None:
+        within = _within(op, op.bounds, once.inputs, positions)
+        once = Node(Box(replace(op, parts=None, bounds=within), box.dom, box.cod, box.line), once.inputs)
     nodes = (*body.nodes[:place], once)
-    part = _resized(live(Graph(body.dom, nodes, states)), op.axis, length)
+    part = _resized(reachable(Graph(body.dom, nodes, states)), op.axis, length)
     saving = weave(of_graph(part), Axis(op.parts, tile), [k for k, a in enumerate(along) if a])
 
     # The second: a loop over the parts, and what comes after it.
@@ -203,11 +203,11 @@ def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tupl
             made.append(Node(merge, tuple(range(inputs, inputs + count))))
         else:
             made.append(Node(n.box, tuple(moved[w] for w in n.inputs)))
-    merging = of_graph(live(Graph(dom, tuple(made), tuple(moved[w] for w in body.outputs))))
-    return _Kernels(saving, merging, along), parted
+    merging = of_graph(reachable(Graph(dom, tuple(made), tuple(moved[w] for w in body.outputs))))
+    return _SplitKernels(saving, merging, along), split_loop
 
 
-def _merging(op: Fold, box: Box, parts: Axis, turn: str) -> Box:
+def _merging(op: FoldOp, box: Box, parts: Axis, turn: str) -> Box:
     """The loop that merges states: a turn reads those of one part."""
     states = box.cod
     one = [ArrayType((Axis(parts.name, 1), *t.axes), t.element) for t in states]
@@ -223,7 +223,7 @@ def _merging(op: Fold, box: Box, parts: Axis, turn: str) -> Box:
         nodes.append(Node(n.box, tuple(names[w] for w in n.inputs)))
         names.extend(range(start, start + len(n.box.cod)))
     step = of_graph(Graph(states @ Ty(*one), tuple(nodes), tuple(names[w] for w in merge.outputs)), states)
-    fold = Fold(parts.name, turn, op.unit, step, op.merge, op.state, op.components)
+    fold = FoldOp(parts.name, turn, op.unit, step, op.merge, op.state, op.components)
     return Box(fold, Ty(*(ArrayType((parts, *t.axes), t.element) for t in states)), states, box.line)
 
 
@@ -239,7 +239,7 @@ def _resized(graph: Graph, axis: str, size: Size) -> Graph:
     return Graph(ty(graph.dom), nodes, graph.outputs)
 
 
-class _Writer:
+class _KernelWriter:
     """A graph that grows."""
 
     def __init__(self, dom: Ty) -> None:
@@ -253,15 +253,15 @@ class _Writer:
         self.types.extend(box.cod)
         return range(len(self.types) - len(box.cod), len(self.types))
 
-    def parts_of(self, wire: int, axis: str, parted: Parted) -> int:
+    def parts_of(self, wire: int, axis: str, split_loop: SplitLoop) -> int:
         """An array with an axis split into parts, which come first: the same elements."""
         ty = self.types[wire]
-        whole = product(Axis(parted.parts), Axis(axis, parted.length))
+        whole = product(Axis(split_loop.parts), Axis(axis, split_loop.length))
         named = ArrayType(tuple(whole if a.name == axis else a for a in ty.axes), ty.element)
         (wire,) = self.add(Box(Rename(((axis, whole.name),)), Ty(ty), Ty(named)), (wire,))
         (wire,) = self.add(reindex_box(Reindex("split", whole), [named]), (wire,))
         split = self.types[wire]
-        first = sorted(split.axes, key=lambda a: a.name != parted.parts)
+        first = sorted(split.axes, key=lambda a: a.name != split_loop.parts)
         (wire,) = self.add(Box(Rename(), Ty(split), Ty(ArrayType(tuple(first), split.element))), (wire,))
         return wire
 
@@ -286,9 +286,9 @@ def _taking(diagram: Diagram, used: Sequence[int]) -> Diagram:
 
 
 def _saved(
-    writer: _Writer,
-    kernels: _Kernels,
-    parted: Parted,
+    writer: _KernelWriter,
+    kernels: _SplitKernels,
+    split_loop: SplitLoop,
     axis: str,
     wires: Sequence[int],
     tiles: tuple[tuple[str, str], ...],
@@ -297,26 +297,26 @@ def _saved(
 ) -> list[int]:
     """The kernel that saves the states of the parts; its outputs."""
     used = _read(kernels.saving)
-    args = [writer.parts_of(wires[k], axis, parted) if kernels.along[k] else wires[k] for k in used]
-    known = {**sizes, parted.parts: Axis(parted.parts)}
+    args = [writer.parts_of(wires[k], axis, split_loop) if kernels.along[k] else wires[k] for k in used]
+    known = {**sizes, split_loop.parts: Axis(split_loop.parts)}
     cod = [ArrayType(tuple(known.get(a.name, a) for a in t.axes), t.element) for t in kernels.saving.cod]
     # An axis that neither what is read nor a state has is no reason to run a part more than once.
     had = {n for t in (*(writer.types[w] for w in args), *cod) for n in t.names}
     own = tuple((axis, symbol) for axis, symbol in tiles if axis in had)
-    group = Group((*own, (parted.parts, parted.single[0])), _taking(kernels.saving, used))
+    group = GroupOp((*own, (split_loop.parts, split_loop.single[0])), _taking(kernels.saving, used))
     return list(writer.add(Box(group, Ty(*(writer.types[w] for w in args)), Ty(*cod), line), args))
 
 
-def _grouped(flat: Diagram, place: int, op: Group) -> Parted:
+def _grouped(flat: Diagram, place: int, op: GroupOp) -> SplitLoop:
     """The group that holds the loop becomes two."""
     node = flat.graph.nodes[place]
     bare = inline(op.body).graph
     _, loop = _loop(bare)
     axis = _axis(bare, loop.axis)
-    body = _placed(bare, axis)
-    kernels, parted = _split(body, dict(op.tiles), len(bare.dom) if body is not bare else None)
+    body = _with_positions(bare, axis)
+    kernels, split_loop = _split(body, dict(op.tiles), len(bare.dom) if body is not bare else None)
     sizes = {a.name: a for t in (*node.box.dom, *node.box.cod) for a in t.axes if a.name in dict(op.tiles)}
-    writer = _Writer(flat.dom)
+    writer = _KernelWriter(flat.dom)
     names = list(range(len(flat.dom)))
     first = 0
     for k, n in enumerate(flat.graph.nodes):
@@ -326,31 +326,31 @@ def _grouped(flat: Diagram, place: int, op: Group) -> Parted:
             continue
         if body is not bare:
             inputs.extend(writer.add(index_box(axis), ()))
-        states = _saved(writer, kernels, parted, loop.axis, inputs, op.tiles, sizes, n.box.line)
+        states = _saved(writer, kernels, split_loop, loop.axis, inputs, op.tiles, sizes, n.box.line)
         first = len(writer.nodes) - 1
         used = _read(kernels.merging)
         args = [[*inputs, *states][w] for w in used]
-        group = Group(op.tiles, _taking(kernels.merging, used))
+        group = GroupOp(op.tiles, _taking(kernels.merging, used))
         names.extend(writer.add(Box(group, Ty(*(writer.types[w] for w in args)), n.box.cod, n.box.line), args))
     graph = Graph(flat.dom, tuple(writer.nodes), tuple(names[w] for w in flat.graph.outputs))
-    return replace(parted, diagram=of_graph(graph, flat.cod, flat.names, flat.title), place=first)
+    return replace(split_loop, diagram=of_graph(graph, flat.cod, flat.names, flat.title), index=first)
 
 
-def _bare(flat: Diagram, place: int) -> Parted:
+def _bare(flat: Diagram, place: int) -> SplitLoop:
     """A loop outside of groups: what it needs goes into the first kernel, the rest is the second."""
     _, loop = _loop(flat.graph)
     axis = _axis(flat.graph, loop.axis)
-    body = _placed(flat.graph, axis)
-    kernels, parted = _split(body, {}, len(flat.dom) if body is not flat.graph else None)
-    writer = _Writer(flat.dom)
+    body = _with_positions(flat.graph, axis)
+    kernels, split_loop = _split(body, {}, len(flat.dom) if body is not flat.graph else None)
+    writer = _KernelWriter(flat.dom)
     inputs = list(range(len(flat.dom)))
     if body is not flat.graph:
         inputs.extend(writer.add(index_box(axis), ()))
-    states = _saved(writer, kernels, parted, loop.axis, inputs, (), {}, flat.graph.nodes[place].box.line)
+    states = _saved(writer, kernels, split_loop, loop.axis, inputs, (), {}, flat.graph.nodes[place].box.line)
     first = len(writer.nodes) - 1
     names = [*inputs, *states]
     merging = kernels.merging.graph
     for n in merging.nodes:
         names.extend(writer.add(n.box, [names[w] for w in n.inputs]))
     graph = Graph(flat.dom, tuple(writer.nodes), tuple(names[w] for w in merging.outputs))
-    return replace(parted, diagram=of_graph(graph, flat.cod, flat.names, flat.title), place=first)
+    return replace(split_loop, diagram=of_graph(graph, flat.cod, flat.names, flat.title), index=first)

@@ -5,9 +5,9 @@ again. Remainders appear at every level, so that the counts are sums over full p
 
 >>> import sympy
 >>> n, g, t = sympy.symbols("n g t", positive=True, integer=True)
->>> pieces(n, (g,)), pieces(n, (g, t)).subs({n: 23, g: 10, t: 4})       # 4 4 2, 4 4 2, 3
+>>> tile_count(n, (g,)), tile_count(n, (g, t)).subs({n: 23, g: 10, t: 4})       # 4 4 2, 4 4 2, 3
 (ceiling(n/g), 7)
->>> spread(n, (g, t), 2).subs({n: 23, g: 10, t: 4})                     # sum of squares
+>>> power_sum(n, (g, t), 2).subs({n: 23, g: 10, t: 4})                     # sum of squares
 81
 """
 
@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from catdiag.category.integer_polynomial import Amount, symbol
+from catdiag.category.integer_polynomial import IntPolynomial, symbol
 
 Expr = Any
 
 
-def pieces(whole: Expr, tiles: Sequence[Expr]) -> Expr:
+def tile_count(whole: Expr, tiles: Sequence[Expr]) -> Expr:
     """How many pieces an axis is in at the last of these levels; one, where no level cuts it.
 
     `whole` is its size and `tiles` the pieces at each level, slowest first, all positive integers.
@@ -34,25 +34,25 @@ def pieces(whole: Expr, tiles: Sequence[Expr]) -> Expr:
         return sympy.ceiling(whole / tiles[0])
     full = sympy.floor(whole / tiles[0])
     rest = whole - tiles[0] * full
-    return full * pieces(tiles[0], tiles[1:]) + pieces(rest, tiles[1:])
+    return full * tile_count(tiles[0], tiles[1:]) + tile_count(rest, tiles[1:])
 
 
-def spread(whole: Expr, tiles: Sequence[Expr], power: int) -> Expr:
+def power_sum(whole: Expr, tiles: Sequence[Expr], power: int) -> Expr:
     """The sum of a power of the pieces' lengths, over all pieces of the last level."""
     import sympy
 
     if power == 0:
-        return pieces(whole, tiles)
+        return tile_count(whole, tiles)
     if power == 1 or not tiles:
         return whole**power
     full = sympy.floor(whole / tiles[0])
     rest = whole - tiles[0] * full
     if len(tiles) == 1:
         return full * tiles[0] ** power + rest**power
-    return full * spread(tiles[0], tiles[1:], power) + spread(rest, tiles[1:], power)
+    return full * power_sum(tiles[0], tiles[1:], power) + power_sum(rest, tiles[1:], power)
 
 
-def summed(amount: Amount, ranges: Mapping[str, tuple[Expr, Sequence[Expr]]]) -> Expr:
+def summed(amount: IntPolynomial, ranges: Mapping[str, tuple[Expr, Sequence[Expr]]]) -> Expr:
     """A local amount added up over all pieces of some axes: their tile's symbol → (whole size, tiles by level).
 
     A tile's size adds up to its axis; an amount without it is multiplied by the number of pieces.
@@ -66,6 +66,6 @@ def summed(amount: Amount, ranges: Mapping[str, tuple[Expr, Sequence[Expr]]]) ->
             if name not in ranges:
                 term = term * symbol(name)
         for name, (whole, tiles) in ranges.items():
-            term = term * spread(whole, tiles, monomial.count(name))
+            term = term * power_sum(whole, tiles, monomial.count(name))
         total = total + term
     return total

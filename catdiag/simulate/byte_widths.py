@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from catdiag.category.diagram import Diagram, inline
-from catdiag.category.ops import Box, Fold, Group, Map
+from catdiag.category.ops import Box, FoldOp, GroupOp, Map
 from catdiag.category.types import BYTES, ArrayType
 from catdiag.simulate.graph_readers import Outline
 from catdiag.util.errors import CatdiagError
@@ -17,13 +17,13 @@ _PLAIN = {"bool": 1, "int": 4}
 _ACCUMULATED = 4
 
 
-class Widths:
+class MachineWidths:
     """The widths of a diagram's arrays, in bytes per value; 1 for all where no dtype is given.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
-    >>> widths = Widths(total, "bf16")
-    >>> widths.inputs, widths.outputs, widths.made(total.boxes[0], 0)
+    >>> widths = MachineWidths(total, "bf16")
+    >>> widths.inputs, widths.outputs, widths.of_result(total.boxes[0], 0)
     ((2,), (2,), 4)
 
     Raises CatdiagError for unknown dtypes and arrays.
@@ -31,7 +31,7 @@ class Widths:
 
     def __init__(self, diagram: Diagram, dtype: str | Mapping[str, str] | None) -> None:
         ends = ["out"] if len(diagram.cod) == 1 else [f"out{k}" for k in range(len(diagram.cod))]
-        self.counted = dtype is not None
+        self.in_bytes = dtype is not None
         self.all = _bytes(dtype) if isinstance(dtype, str) else 4
         self.named = {name: _bytes(kind) for name, kind in dtype.items()} if isinstance(dtype, Mapping) else {}
         known = {*diagram.input_names, *ends, *_states(diagram)}
@@ -40,30 +40,30 @@ class Widths:
                 raise CatdiagError(f"dtype names an array {name!r}: expected one of {', '.join(sorted(known))}")
         self.inputs = tuple(map(self._outer, diagram.input_names, diagram.dom))
         self.outputs = tuple(map(self._outer, ends, diagram.cod))
-        self.inner = max(_ACCUMULATED, self.all, *self.inputs, *self.outputs) if self.counted else 1
+        self.inner = max(_ACCUMULATED, self.all, *self.inputs, *self.outputs) if self.in_bytes else 1
 
     def _outer(self, name: str, ty: ArrayType) -> int:
-        if not self.counted:
+        if not self.in_bytes:
             return 1
         return self.named.get(name) or _PLAIN.get(ty.element, self.all)
 
-    def made(self, box: Box, k: int) -> int:
+    def of_result(self, box: Box, k: int) -> int:
         """The width of a box's result on chip."""
-        if not self.counted:
+        if not self.in_bytes:
             return 1
         if isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
             return BYTES[box.op.fn.removeprefix("cast:")]
         return _PLAIN.get(box.cod[k].element, self.inner)
 
-    def state(self, op: Fold, k: int, ty: ArrayType) -> int:
+    def state(self, op: FoldOp, k: int, ty: ArrayType) -> int:
         """The width of a loop state on chip."""
         name = op.components[k] if k < len(op.components) else ""
-        return self.named.get(name) or (_PLAIN.get(ty.element, self.inner) if self.counted else 1)
+        return self.named.get(name) or (_PLAIN.get(ty.element, self.inner) if self.in_bytes else 1)
 
     def of_a_part(self, box: Box, k: int) -> int:
         """The width of the partial state of a split loop, saved for the kernel that merges: as on chip."""
         box, k = _maker(box, k)
-        return self.state(box.op, k, box.cod[k]) if isinstance(box.op, Fold) else self.made(box, k)
+        return self.state(box.op, k, box.cod[k]) if isinstance(box.op, FoldOp) else self.of_result(box, k)
 
     def between(self, box: Box, k: int, statistic: bool) -> int:
         """The width of an array that a kernel saves for another one, made by `box`. A statistic has at least 4 bytes
@@ -71,15 +71,15 @@ class Widths:
         """
         box, k = _maker(box, k)
         cast = isinstance(box.op, Map) and box.op.fn.startswith("cast:")
-        if not self.counted:
+        if not self.in_bytes:
             return 1
         least = _ACCUMULATED if statistic else 0
-        return self.made(box, k) if cast else _PLAIN.get(box.cod[k].element, max(least, self.all))
+        return self.of_result(box, k) if cast else _PLAIN.get(box.cod[k].element, max(least, self.all))
 
 
 def _maker(box: Box, k: int) -> tuple[Box, int]:
     """The box that makes output `k` of a box, inside groups, and which of its outputs that is."""
-    while isinstance(box.op, Group):
+    while isinstance(box.op, GroupOp):
         body = inline(box.op.body)
         outline = Outline(body.graph, range(len(body.boxes)), {}, 0, False)
         wire = outline.base[body.graph.outputs[k]]
@@ -101,9 +101,9 @@ def _states(diagram: Diagram) -> set[str]:
     todo = [inline(diagram)]
     while todo:
         for box in todo.pop().boxes:
-            if isinstance(box.op, Fold):
+            if isinstance(box.op, FoldOp):
                 found.update(box.op.components)
                 todo.append(inline(box.op.step))
-            elif isinstance(box.op, Group):
+            elif isinstance(box.op, GroupOp):
                 todo.append(inline(box.op.body))
     return found

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from catdiag.category.diagram import Graph, inline
-from catdiag.category.ops import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf, View
-from catdiag.schedule.footprint import Picked, Window
+from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.schedule.footprint import PickedElements, TileWindow
 
 _INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 
@@ -18,8 +18,8 @@ def is_view(box: Box) -> bool:
     These are a renaming or transposition, a product axis split or merged, a reduction over an axis of length 1, and an
     array that is read in place.
     """
-    if isinstance(box.op, Window):
-        return not isinstance(box.op, Picked)
+    if isinstance(box.op, TileWindow):
+        return not isinstance(box.op, PickedElements)
     if isinstance(box.op, Reindex):
         return box.op.kind in ("split", "merge")
     if isinstance(box.op, Reduce):
@@ -35,15 +35,17 @@ def _multiplies(box: Box) -> bool:
 class Outline:
     """Boxes of a graph that run as one kernel or loop body: the readers of each array, views, and rematerialization.
 
-    The boxes are those at `places`. `spot` tells which arrays are rematerialized: computed where they are read, and
-    never stored. `states` is the number of loop states among the inputs of a loop's body, and `kept` tells whether the
-    outputs are the new states of a loop. `base` gives for each wire the array that it is a view of, `placed` the wires
-    read in place, `direct` the readers of each wire, `leaving` the arrays that outside boxes or outputs read, and
-    `reads` how often an array is read.
+    The boxes are those at `places`. `rematerialized` tells which arrays are rematerialized: computed where they are
+    read, and never stored. `states` is the number of loop states among the inputs of a loop's body, and
+    `outputs_retained` tells whether the outputs are the new states of a loop. `base` gives for each wire the array that
+    it is a view of, `read_in_region` the wires read in place, `direct` the readers of each wire, `leaving` the arrays
+    that outside boxes or outputs read, and `reads` how often an array is read.
     """
 
-    def __init__(self, graph: Graph, places: Sequence[int], spot: Mapping[int, bool], states: int, kept: bool) -> None:
-        self.graph, self.places, self.states, self.kept = graph, places, states, kept
+    def __init__(
+        self, graph: Graph, places: Sequence[int], rematerialized: Mapping[int, bool], states: int, kept: bool
+    ) -> None:
+        self.graph, self.places, self.states, self.outputs_retained = graph, places, states, kept
         self.types = graph.wire_types()
         self.first: list[int] = []
         self.maker: dict[int, int] = {}
@@ -54,10 +56,10 @@ class Outline:
             number += len(node.box.cod)
         inside = set(places)
         self.base = list(range(number))
-        self.placed: set[int] = set()  # what is read in place
+        self.read_in_region: set[int] = set()  # what is read in place
         self.direct: list[list[int]] = [[] for _ in range(number)]
         self.leaving: set[int] = set()
-        self.spot = {**dict.fromkeys(range(len(graph.dom)), False), **spot}
+        self.rematerialized = {**dict.fromkeys(range(len(graph.dom)), False), **rematerialized}
         for place, node in enumerate(graph.nodes):
             view = is_view(node.box)
             for w in node.inputs:
@@ -68,13 +70,15 @@ class Outline:
             for k, ty in enumerate(node.box.cod):
                 w = self.first[place] + k
                 self.base[w] = self.base[node.inputs[0]] if view else w
-                if view and (isinstance(node.box.op, Window) or node.inputs[0] in self.placed):
-                    self.placed.add(w)
-                if w not in self.spot:
+                if view and (isinstance(node.box.op, TileWindow) or node.inputs[0] in self.read_in_region):
+                    self.read_in_region.add(w)
+                if w not in self.rematerialized:
                     each = isinstance(node.box.op, (Map, Rename, Reindex, View)) or _multiplies(node.box)
-                    closed = all(self.spot.get(v, False) for v in node.inputs) and (view or each or not ty.axes)
-                    loop = isinstance(node.box.op, (Fold, Group))
-                    self.spot[w] = isinstance(node.box.op, (Index, SizeOf, Const)) or (closed and not loop)
+                    closed = all(self.rematerialized.get(v, False) for v in node.inputs) and (
+                        view or each or not ty.axes
+                    )
+                    loop = isinstance(node.box.op, (FoldOp, GroupOp))
+                    self.rematerialized[w] = isinstance(node.box.op, (Index, SizeOf, Const)) or (closed and not loop)
         self.leaving.update(self.base[w] for w in graph.outputs)
         # Counts reads of an array and of its views. New states are read once more, at the end of the loop body.
         self.reads: Counter[int] = Counter()
@@ -84,7 +88,7 @@ class Outline:
         if kept:
             self.reads.update(self.base[w] for w in graph.outputs)
 
-    def made(self, place: int) -> range:
+    def output_wires(self, place: int) -> range:
         """The wires that a box makes."""
         return range(self.first[place], self.first[place] + len(self.graph.nodes[place].box.cod))
 
@@ -96,20 +100,20 @@ class Outline:
         """
         # No deeper than loops are within loops.
         box, op = self.graph.nodes[place].box, self.graph.nodes[place].box.op
-        if not isinstance(op, Fold) or op.extent is not None or op.live is not None:
+        if not isinstance(op, FoldOp) or op.bounds is not None or op.is_live is not None:
             return frozenset()
         step, states = inline(op.step).graph, len(box.cod)
         inside = Outline(step, range(len(step.nodes)), {}, states, True)
         read: set[int] = set()
         kept = {inside.base[w] for w in step.outputs}
         for at, node in enumerate(step.nodes):
-            if is_view(node.box) and not isinstance(node.box.op, Window):
+            if is_view(node.box) and not isinstance(node.box.op, TileWindow):
                 continue
             loop = node.box.op
             further = inside.left_inside(at)
             for k, w in enumerate(node.inputs):
                 read.add(inside.base[w])
-                along = isinstance(loop, Fold) and node.box.dom[k].axis(loop.axis) is not None
+                along = isinstance(loop, FoldOp) and node.box.dom[k].axis(loop.axis) is not None
                 if not (along or inside.base[w] in further):
                     kept.add(inside.base[w])
         found: dict[int, bool] = {}
@@ -153,6 +157,6 @@ class Outline:
             return False
         made_here = target < self.states or (self.maker.get(target) in self.places and self.base[target] == target)
         viewed = any(is_view(self.graph.nodes[p].box) for p in self.direct[target])
-        ends = self.kept and target in self.leaving
+        ends = self.outputs_retained and target in self.leaving
         axes = {frozenset(t.names) for t in (*host.dom, *host.cod)}
-        return made_here and not viewed and not ends and not self.spot[target] and len(axes) == 1
+        return made_here and not viewed and not ends and not self.rematerialized[target] and len(axes) == 1

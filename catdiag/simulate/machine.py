@@ -23,20 +23,20 @@ from typing import Any
 import numpy as np
 
 from catdiag.category.diagram import Diagram, Graph, HasDiagram, Node, diagram_of, inline
-from catdiag.category.ops import Box, Group, Map, array_name
+from catdiag.category.ops import Box, GroupOp, Map, array_name
 from catdiag.category.types import ArrayType, size_symbols, size_value
 from catdiag.execute.interpreter import Functions, Runner, conform, run
-from catdiag.execute.named_arrays import Named
+from catdiag.execute.named_arrays import NamedArray
 from catdiag.execute.size_inference import tile_lengths, within
-from catdiag.schedule.footprint import in_place, picked
+from catdiag.schedule.footprint import gathered_inputs, with_access_regions
 from catdiag.schedule.full_precision import statistics
-from catdiag.schedule.gathers import looked_up
+from catdiag.schedule.gathers import gathered
 from catdiag.schedule.split_k import is_split, two_kernels
-from catdiag.simulate.byte_widths import Widths
+from catdiag.simulate.byte_widths import MachineWidths
 from catdiag.simulate.graph_readers import Outline, is_view
-from catdiag.simulate.memory_cells import Cell as Cell
-from catdiag.simulate.memory_cells import Chain, Piece, extent
-from catdiag.simulate.memory_cells import Wire as Wire
+from catdiag.simulate.memory_cells import Allocation as Allocation
+from catdiag.simulate.memory_cells import Chain, MachineTile, value_count
+from catdiag.simulate.memory_cells import MachineWire as MachineWire
 from catdiag.simulate.on_chip_memory import Chip
 from catdiag.simulate.phased_kernels import Phased
 from catdiag.simulate.read_regions import rooms
@@ -82,7 +82,7 @@ def count(
     """
     diagram = diagram_of(diagram)
     chain = Chain(("slow", "fast"), (1,), (1,), (), 1, 1, (tile_lengths(diagram, tiles or {}),), (stages,), nested=True)
-    chip, outputs = ran(diagram, sizes, chain, Widths(diagram, dtype), fused, arrays, functions)
+    chip, outputs = ran(diagram, sizes, chain, MachineWidths(diagram, dtype), fused, arrays, functions)
     loads, saves = chip.loads[0, 1], chip.saves[0, 1]
     return Counts(sum(loads.values()), sum(saves.values()), chip.peaks[1], dict(loads), dict(saves), outputs)
 
@@ -91,7 +91,7 @@ def ran(
     diagram: Diagram,
     sizes: Mapping[str, int],
     chain: Chain,
-    widths: Widths,
+    widths: MachineWidths,
     fused: bool = True,
     arrays: Sequence[Any] | None = None,
     functions: Functions | None = None,
@@ -106,23 +106,24 @@ def ran(
         arrays = [_arbitrary(ty, known, generator) for ty in diagram.dom]
     whole, called, moved, place = dict(known), dict[int, str](), diagram, None
     if is_split(diagram):
-        parted = two_kernels(diagram)
-        moved, place = parted.diagram, parted.place
-        number, axis = chain.lengths[0].get(parted.parts, 1), size_value(parted.whole, known)
+        split_loop = two_kernels(diagram)
+        moved, place = split_loop.diagram, split_loop.index
+        number, axis = chain.lengths[0].get(split_loop.parts, 1), size_value(split_loop.axis_size, known)
         if axis % number:
             raise SizeError(
-                f"{parted.parts} is {number} and its axis has length {axis}: expected a number of parts that divides "
+                f"{split_loop.parts} is {number} and its axis has length {axis}: expected a number of parts that "
+                f"divides "
                 "the length, because parts are counted with equal lengths"
             )
-        whole |= {parted.parts: number, parted.length: axis // number}
-        lengths = ({**dict(chain.lengths[0]), **dict.fromkeys(parted.single, 1)}, *chain.lengths[1:])
+        whole |= {split_loop.parts: number, split_loop.length: axis // number}
+        lengths = ({**dict(chain.lengths[0]), **dict.fromkeys(split_loop.single, 1)}, *chain.lengths[1:])
         chain = replace(chain, lengths=lengths)
-        first = sum(len(n.box.cod) for n in moved.graph.nodes[: parted.place]) + len(moved.dom)
-        called = {first + k: f"{name} of a part" for k, name in enumerate(parted.names)}
+        first = sum(len(n.box.cod) for n in moved.graph.nodes[: split_loop.index]) + len(moved.dom)
+        called = {first + k: f"{name} of a part" for k, name in enumerate(split_loop.names)}
     machine = Machine(Chip(Runner(np.dtype(np.float64), {}, functions or {}), chain, widths), called, place)
-    values = [Named(np.asarray(a), ty.names) for a, ty in zip(arrays, diagram.dom, strict=True)]
+    values = [NamedArray(np.asarray(a), ty.names) for a, ty in zip(arrays, diagram.dom, strict=True)]
     with np.errstate(all="ignore"):
-        results = machine.diagram(in_place(moved), values, whole, fused)
+        results = machine.diagram(with_access_regions(moved), values, whole, fused)
     outputs = tuple(np.asarray(conform(v, ty, known)) for v, ty in zip(results, diagram.cod, strict=True))
     direct = run(diagram, arrays, None, None, functions, known)
     for k, (got, want) in enumerate(zip(outputs, direct if len(outputs) != 1 else (direct,), strict=True)):
@@ -160,21 +161,23 @@ class Machine:
     def __init__(self, chip: Chip, names: Mapping[int, str], parts: int | None = None) -> None:
         self.chip, self.names, self.parts = chip, names, parts
 
-    def diagram(self, diagram: Diagram, inputs: Sequence[Named], sizes: dict[str, int], fused: bool) -> list[Named]:
+    def diagram(
+        self, diagram: Diagram, inputs: Sequence[NamedArray], sizes: dict[str, int], fused: bool
+    ) -> list[NamedArray]:
         """Runs one kernel after the other; arrays between kernels are in slow memory."""
         graph, chip, widths = diagram.graph, self.chip, self.chip.widths
         whole = Outline(graph, range(len(graph.nodes)), {}, 0, False)
         wires = {
-            w: Wire(slow(name, widths.inputs[w]), value)
+            w: MachineWire(slow(name, widths.inputs[w]), value)
             for w, (name, value) in enumerate(zip(diagram.input_names, inputs, strict=True))
         }
         names: dict[int, str] = {}
-        self.kept: dict[int, int] = {}
+        self.reader_counts: dict[int, int] = {}
         told = statistics(graph)
         for w, p in whole.maker.items():
             box, k = graph.nodes[p].box, w - whole.first[p]
             names[w] = array_name(box, k)
-            self.kept[w] = widths.of_a_part(box, k) if p == self.parts else widths.between(box, k, w in told)
+            self.reader_counts[w] = widths.of_a_part(box, k) if p == self.parts else widths.between(box, k, w in told)
         names.update(self.names)
         several = len(graph.outputs) > 1
         self.results: dict[int, list[tuple[str, int]]] = {}
@@ -182,50 +185,56 @@ class Machine:
             result = (f"out{k}" if several else "out", widths.outputs[k])
             self.results.setdefault(whole.base[w], []).append(result)
         for w, ends in self.results.items():
-            names[w], self.kept[w] = ends[0]
+            names[w], self.reader_counts[w] = ends[0]
         run_now: list[int] = []
-        seen, late, shown = looked_up(graph), list[int](), set[int]()
+        seen, late, shown = gathered(graph), list[int](), set[int]()
         for place, node in enumerate(graph.nodes):
             if place in seen or (is_view(node.box) and node.inputs[0] in shown):
                 late.append(place)
-                shown.update(whole.made(place))
+                shown.update(whole.output_wires(place))
                 continue
-            if isinstance(node.box.op, Group):
+            if isinstance(node.box.op, GroupOp):
                 self.kernel(graph, run_now, wires, sizes, names)
                 run_now = []
                 for view in late:
                     self.look_up(graph.nodes[view], whole.first[view], wires, sizes)
                 late = []
                 needed = Outline(graph, [place], {}, 0, False).leaving
-                made = whole.made(place)
+                made = whole.output_wires(place)
                 results = self.group(node.box, node.box.op, [wires[w] for w in node.inputs], sizes)
                 for w, (value, amount, level) in zip(made, results, strict=True):
-                    wires[w] = Wire(slow(names[w], self.kept[w]), value)
+                    wires[w] = MachineWire(slow(names[w], self.reader_counts[w]), value)
                     if w in needed:
                         self.save(w, names[w], amount, level)
                 continue
             run_now.append(place)
-            if not fused and not is_view(node.box) and not all(whole.spot[w] for w in whole.made(place)):
+            if (
+                not fused
+                and not is_view(node.box)
+                and not all(whole.rematerialized[w] for w in whole.output_wires(place))
+            ):
                 self.kernel(graph, run_now, wires, sizes, names)
                 run_now = []
         self.kernel(graph, run_now, wires, sizes, names)
-        for base in dict.fromkeys(whole.base[w] for w in graph.outputs if whole.spot[w]):
-            self.save(base, names[base], extent(whole.types[base], wires[base].value, sizes), chip.chain.last)
+        for base in dict.fromkeys(whole.base[w] for w in graph.outputs if whole.rematerialized[w]):
+            self.save(base, names[base], value_count(whole.types[base], wires[base].value, sizes), chip.chain.last)
         return [wires[w].value for w in graph.outputs]
 
     def save(self, w: int, name: str, amount: int, level: int) -> None:
         """Counts a store of so many values of array `w`: once for each output that it is, or once between kernels."""
-        for end, width in self.results.get(w, [(name, self.kept[w])]):
+        for end, width in self.results.get(w, [(name, self.reader_counts[w])]):
             self.chip.save(end, amount * width, level)
 
-    def look_up(self, node: Node, made: int, wires: dict[int, Wire], sizes: dict[str, int]) -> None:
+    def look_up(self, node: Node, made: int, wires: dict[int, MachineWire], sizes: dict[str, int]) -> None:
         """A view through which groups read an array: it has no memory of its own, and reads count as the array's."""
         (value,) = self.chip.runner.box(node.box, tuple(wires[w].value for w in node.inputs), sizes)
         cell = wires[node.inputs[0]].cell
-        spot = isinstance(node.box.op, Map)
-        wires[made] = Wire(Cell(spot=True) if spot else slow(cell.name, cell.width), value)
+        rematerialized = isinstance(node.box.op, Map)
+        wires[made] = MachineWire(
+            Allocation(rematerialized=True) if rematerialized else slow(cell.name, cell.width), value
+        )
 
-    def work(self, outline: Outline, root: Piece, copied: bool) -> None:
+    def work(self, outline: Outline, root: MachineTile, copied: bool) -> None:
         """Runs a kernel by the pieces of one group."""
         chip = self.chip
         if chip.chain.home < chip.chain.last:
@@ -239,31 +248,33 @@ class Machine:
         self,
         graph: Graph,
         places: Sequence[int],
-        wires: dict[int, Wire],
+        wires: dict[int, MachineWire],
         sizes: dict[str, int],
         names: Mapping[int, str],
     ) -> None:
         """Runs some boxes of the whole diagram as one group; its results are in slow memory afterwards."""
         chip = self.chip
-        outline = Outline(graph, places, {w: wire.cell.spot for w, wire in wires.items()}, 0, False)
-        first = Piece(0, sizes, {}, wires)
+        outline = Outline(graph, places, {w: wire.cell.rematerialized for w, wire in wires.items()}, 0, False)
+        first = MachineTile(0, sizes, {}, wires)
         root = chip.part(first, {}, ())
         self.work(outline, root, False)
         chip.waves.flush()
         (lane,) = root.at(chip.chain.work)
-        moved: dict[Cell, Cell] = {}
+        moved: dict[Allocation, Allocation] = {}
         for place in places:
-            for w in outline.made(place):
+            for w in outline.output_wires(place):
                 cell = lane.wires[w].cell
-                if w in outline.leaving and not cell.spot and outline.base[w] == w:
-                    moved[cell] = slow(names[w], self.kept[w])
-                    amount = extent(outline.types[w], lane.wires[w].value, sizes)
+                if w in outline.leaving and not cell.rematerialized and outline.base[w] == w:
+                    moved[cell] = slow(names[w], self.reader_counts[w])
+                    amount = value_count(outline.types[w], lane.wires[w].value, sizes)
                     self.save(w, names[w], amount, chip.leaves_from(outline, w))
         for w, wire in lane.wires.items():
             if w not in wires:
-                wires[w] = Wire(moved.get(wire.cell) or whole_of(wire.cell), wire.value)
+                wires[w] = MachineWire(moved.get(wire.cell) or slow_cell_of(wire.cell), wire.value)
 
-    def group(self, box: Box, op: Group, args: Sequence[Wire], sizes: dict[str, int]) -> list[tuple[Named, int, int]]:
+    def group(
+        self, box: Box, op: GroupOp, args: Sequence[MachineWire], sizes: dict[str, int]
+    ) -> list[tuple[NamedArray, int, int]]:
         """Runs the body on each tile, and puts the results together in slow memory.
 
         Returns for each result the array, the number of values written, and the level that it was stored from. An
@@ -277,19 +288,21 @@ class Machine:
             bounds[axis] = 0, found[0] if found else size_value(size, sizes)
         body = inline(op.body)
         # An array is loaded once at each type that it is read at.
-        same: dict[tuple[Cell, ArrayType], Cell] = {}
-        alone = picked(body.graph)  # gathered inputs share no load with other inputs
-        wires: dict[int, Wire] = {}
+        same: dict[tuple[Allocation, ArrayType], Allocation] = {}
+        alone = gathered_inputs(body.graph)  # gathered inputs share no load with other inputs
+        wires: dict[int, MachineWire] = {}
         for k, (arg, ty) in enumerate(zip(args, body.dom, strict=True)):
             cell = arg.cell
-            if not cell.spot:
-                tile = Cell(cell.name, False, width=cell.width, room=False, above=cell)
+            if not cell.rematerialized:
+                tile = Allocation(cell.name, False, width=cell.width, room=False, above=cell)
                 cell = tile if k in alone else same.setdefault((cell, ty), tile)
-            wires[k] = Wire(cell, arg.read())
-        first = Piece(0, sizes, bounds, wires)
+            wires[k] = MachineWire(cell, arg.read())
+        first = MachineTile(0, sizes, bounds, wires)
         graph = body.graph
-        outline = Outline(graph, range(len(graph.nodes)), {w: wire.cell.spot for w, wire in wires.items()}, 0, False)
-        outputs: list[Named] = []
+        outline = Outline(
+            graph, range(len(graph.nodes)), {w: wire.cell.rematerialized for w, wire in wires.items()}, 0, False
+        )
+        outputs: list[NamedArray] = []
         levels = [chip.leaves_from(outline, w) for w in graph.outputs]
         written = [0] * len(body.cod)
         tiles = chip.tiled(1, bounds, op.tiles)
@@ -297,13 +310,15 @@ class Machine:
         for tile in tiles:
             root = chip.part(first, tile, op.tiles)
             for w, lengths in most.items():
-                root.wires[w].cell.most = lengths
+                root.wires[w].cell.region_limit = lengths
             self.work(outline, root, True)
             for k, (w, ty) in enumerate(zip(graph.outputs, body.cod, strict=True)):
-                for piece in root.at(levels[k]):
-                    there = levels[k] == chip.chain.work or (outline.base[w] < len(graph.dom) and not outline.spot[w])
-                    shown = piece.wires[w].value if there else Named(0.0, ())
-                    written[k] += extent(ty, shown, piece.sizes)
+                for grid_tile in root.at(levels[k]):
+                    there = levels[k] == chip.chain.work or (
+                        outline.base[w] < len(graph.dom) and not outline.rematerialized[w]
+                    )
+                    shown = grid_tile.wires[w].value if there else NamedArray(0.0, ())
+                    written[k] += value_count(ty, shown, grid_tile.sizes)
                 for lane in root.at(chip.chain.work):
                     value = lane.wires[w].value
                     order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
@@ -311,19 +326,19 @@ class Machine:
                     if len(outputs) <= k:
                         lengths = {axis: stop for axis, (_, stop) in bounds.items()}
                         shape = [lengths.get(n, m) for n, m in zip(order, data.shape, strict=True)]
-                        outputs.append(Named(np.zeros(shape, chip.runner.held(ty, data)), order))
+                        outputs.append(NamedArray(np.zeros(shape, chip.runner.tile_dtype(ty, data)), order))
                     place = tuple(slice(*lane.bounds[n]) if n in bounds else slice(None) for n in order)
                     outputs[k].data[place] = data
         chip.waves.flush()
         return list(zip(outputs, written, levels, strict=True))
 
 
-def slow(name: str, width: int) -> Cell:
+def slow(name: str, width: int) -> Allocation:
     """The cell of an array in slow memory."""
-    return Cell(name, loaded=False, width=width, room=False)
+    return Allocation(name, loaded=False, width=width, room=False)
 
 
-def whole_of(cell: Cell) -> Cell:
+def slow_cell_of(cell: Allocation) -> Allocation:
     """The slow-memory cell that a cell on chip was cut from; a rematerialized cell gives itself."""
     while cell.above is not None:
         cell = cell.above

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from catdiag.category.types import ArrayType, size_value
-from catdiag.execute.named_arrays import Named
+from catdiag.execute.named_arrays import NamedArray
 
 Reach = Mapping[str, tuple[int, int] | int]
 """The access region of a piece, by axis: the first and last index that it reads, or the number of gathered elements."""
 NOWHERE: Reach = MappingProxyType({})
 RESIDENT, PASSED = "resident", "passed"
-UNSEEN = Named(0.0, ())
+UNSEEN = NamedArray(0.0, ())
 """The value of an array at a level that holds it but does not compute on it."""
 
 
@@ -56,25 +56,26 @@ class Chain:
 
 
 class Memory:
-    """Counts what is allocated (`held`), and the peak, in values or bytes."""
+    """Counts what is allocated (`allocated`), and the peak, in values or bytes."""
 
     def __init__(self) -> None:
-        self.held = self.peak = 0
+        self.allocated = self.peak = 0
 
     def allocate(self, amount: int) -> int:
         """Allocates an amount, and returns it."""
-        self.held += amount
-        self.peak = max(self.peak, self.held)
+        self.allocated += amount
+        self.peak = max(self.peak, self.allocated)
         return amount
 
     def free(self, amount: int) -> None:
         """Frees an amount."""
-        self.held -= amount
+        self.allocated -= amount
 
 
 @dataclass(eq=False)
-class Cell:
-    """Where an array is: in slow memory under `name`, `loaded` into memories on chip, or rematerialized (`spot`).
+class Allocation:
+    """Where an array is: in slow memory under `name`, `loaded` into memories on chip, or rematerialized
+    (`rematerialized`).
 
     `rooms` are its allocations, by level: pairs of memory and amount. `width` is the room that one value takes (1, or
     its bytes). `readers` is the number of reads left, and a `pinned` cell is not freed at its last read. `above` is the
@@ -83,28 +84,29 @@ class Cell:
     holds.
 
     `window` is the access region of an array that is read in place, or the number of gathered elements. It may extend
-    past the ends of the array; the allocation is no more than `most`, the largest over all groups of the kernel. `kind`
-    is empty, or says that the array is RESIDENT in this memory or PASSED from another phase of its kernel.
+    past the ends of the array; the allocation is no more than `region_limit`, the largest over all groups of the
+    kernel. `kind` is empty, or says that the array is RESIDENT in this memory or PASSED from another phase of its
+    kernel.
     """
 
     name: str = ""
     loaded: bool = True
-    spot: bool = False
+    rematerialized: bool = False
     rooms: dict[int, list[tuple[Memory, int]]] = field(default_factory=dict)
     readers: int = 0
     pinned: bool = False
     alive: bool = True
     width: int = 1
     room: bool = True
-    above: Cell | None = None
+    above: Allocation | None = None
     block: tuple[int, int] | None = None
     window: dict[str, tuple[int, int] | int] = field(default_factory=dict)
-    most: dict[str, int] = field(default_factory=dict)
+    region_limit: dict[str, int] = field(default_factory=dict)
     kind: str = ""
 
     def reach(self) -> Reach:
         """The lengths allocated along the axes of the access region."""
-        return {**self.window, **self.most}
+        return {**self.window, **self.region_limit}
 
     def free(self) -> None:
         """Frees all its allocations."""
@@ -114,7 +116,7 @@ class Cell:
         self.rooms = {}
         self.alive = False
 
-    def source(self) -> Cell | None:
+    def source(self) -> Allocation | None:
         """The cell of the next level above that has room for the array; None if it is loaded from slow memory."""
         cell = self.above
         while cell is not None and not cell.room:
@@ -123,13 +125,13 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Wire:
+class MachineWire:
     """An array as one wire shows it; views of one array share a cell."""
 
-    cell: Cell
-    value: Named
+    cell: Allocation
+    value: NamedArray
 
-    def read(self) -> Named:
+    def read(self) -> NamedArray:
         """Its values. Raises RuntimeError if the array was freed."""
         if not self.cell.alive:
             raise RuntimeError("the machine reads an array that was freed: a rule about live ranges is wrong")
@@ -137,7 +139,7 @@ class Wire:
 
 
 @dataclass(eq=False)
-class Piece:
+class MachineTile:
     """The tile of a kernel that one memory of a level works on, with the smaller tiles (`children`) of the level below.
 
     `bounds` gives the interval of each grouped axis, `sizes` the size of each symbol in the tile.
@@ -146,25 +148,25 @@ class Piece:
     level: int
     sizes: dict[str, int]
     bounds: dict[str, tuple[int, int]]
-    wires: dict[int, Wire]
+    wires: dict[int, MachineWire]
     memory: Memory = field(default_factory=Memory)
-    children: list[Piece] = field(default_factory=list)
+    children: list[MachineTile] = field(default_factory=list)
 
-    def all(self) -> Iterator[Piece]:
+    def all(self) -> Iterator[MachineTile]:
         """This piece and those below, upper levels first."""
         level = [self]
         while level:
             yield from level
-            level = [child for piece in level for child in piece.children]
+            level = [child for tile in level for child in tile.children]
 
-    def at(self, level: int) -> list[Piece]:
+    def at(self, level: int) -> list[MachineTile]:
         """The pieces of one level, in order."""
-        return [piece for piece in self.all() if piece.level == level]
+        return [tile for tile in self.all() if tile.level == level]
 
 
-def extent(
+def value_count(
     ty: ArrayType,
-    value: Named,
+    value: NamedArray,
     sizes: Mapping[str, int],
     window: Reach = NOWHERE,
     there: bool = False,
@@ -190,10 +192,10 @@ def extent(
     return total
 
 
-def cut(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
+def blocks(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
     """An interval in blocks; the last one is shorter where `step` does not divide the length.
 
-    >>> list(cut(2, 7, 2))
+    >>> list(blocks(2, 7, 2))
     [(2, 4), (4, 6), (6, 7)]
     """
     for begin in range(start, stop, step):

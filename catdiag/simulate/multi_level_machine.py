@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.execute.interpreter import Functions
 from catdiag.execute.size_inference import tile_lengths
-from catdiag.simulate.byte_widths import Widths
+from catdiag.simulate.byte_widths import MachineWidths
 from catdiag.simulate.machine import Dtype, ran
 from catdiag.simulate.memory_cells import Chain
 from catdiag.util.errors import CatdiagError
@@ -29,7 +29,7 @@ Names = str | Sequence[str]
 _ROLES = ("operand", "streamed", "state", "temporary", "output")
 
 
-class Named(Protocol):
+class NamedMemory(Protocol):
     """A level of memory."""
 
     @property
@@ -45,11 +45,11 @@ class Named(Protocol):
         """Its capacity in bytes; None: unbounded."""
 
 
-class Several(Protocol):
+class LevelMachine(Protocol):
     """A memory hierarchy; only its levels are read."""
 
     @property
-    def levels(self) -> Sequence[Named]:
+    def levels(self) -> Sequence[NamedMemory]:
         """The levels, slowest first."""
 
 
@@ -82,7 +82,7 @@ class LevelCounts:
 def count_levels(
     diagram: Diagram | HasDiagram,
     sizes: Mapping[str, int],
-    levels: Sequence[str] | Several,
+    levels: Sequence[str] | LevelMachine,
     tiles: Mapping[str, Mapping[str, int]] | None = None,
     *,
     placement: Mapping[str, Names] | None = None,
@@ -123,7 +123,7 @@ def count_levels(
         if name not in fast:
             raise CatdiagError(f"tiles names level {name!r}: expected some of {', '.join(fast)}")
         lengths[name] = tile_lengths(diagram, own)
-    place = _Placement(fast, placement or {})
+    place = _LevelPlacement(fast, placement or {})
     streamed = place.path("streamed", fast)
     buffers = {fast[streamed[0] - 1]: stages} if isinstance(stages, int) else dict(stages)
     for name, number in buffers.items():
@@ -144,7 +144,7 @@ def count_levels(
     )
     if caches and not chain.operand[0] == chain.streamed[0] == 1:
         raise CatdiagError(f"arrays pass by {fast[0]}, which is under a cache: expected paths that begin with it")
-    chip, outputs = ran(diagram, sizes, chain, Widths(diagram, dtype), fused, arrays, functions)
+    chip, outputs = ran(diagram, sizes, chain, MachineWidths(diagram, dtype), fused, arrays, functions)
     edges = dict.fromkeys([*pairwise(range(len(names))), *sorted({*chip.loads, *chip.saves})])
     loads = {(names[j], names[k]): dict(chip.loads[j, k]) for j, k in edges}
     saves = {(names[j], names[k]): dict(chip.saves[j, k]) for j, k in edges}
@@ -156,31 +156,31 @@ def count_levels(
     return LevelCounts(
         loads,
         saves,
-        dict(zip((*caches, *fast), (*chip.waves.most, *chip.peaks[1:]), strict=True)),
+        dict(zip((*caches, *fast), (*chip.waves.peak, *chip.peaks[1:]), strict=True)),
         dict(zip(fast, chip.children[1:], strict=True)),
         outputs,
     )
 
 
-def _names(levels: Sequence[str] | Several) -> tuple[str, ...]:
+def _names(levels: Sequence[str] | LevelMachine) -> tuple[str, ...]:
     names = levels if isinstance(levels, Sequence) else [level.name for level in levels.levels]
     if isinstance(levels, str) or len(names) < 2 or len(set(names)) < len(names):
         raise CatdiagError(f"levels is {levels!r}: expected two names or more, slowest first, each once")
     return tuple(names)
 
 
-class _Placement:
+class _LevelPlacement:
     """The levels, by number, that hold arrays of a role."""
 
     def __init__(self, fast: Sequence[str], given: Mapping[str, Names]) -> None:
-        self.fast, self.given = list(fast), given
+        self.fast, self.given_levels = list(fast), given
         for role in given:
             if role not in _ROLES:
                 raise CatdiagError(f"placement names a role {role!r}: expected some of {', '.join(_ROLES)}")
 
     def path(self, role: str, default: Sequence[str]) -> tuple[int, ...]:
         """The levels on the path of an array of a role, slowest first."""
-        given = self.given.get(role, default)
+        given = self.given_levels.get(role, default)
         names = (given,) if isinstance(given, str) else tuple(given)
         found = [self.fast.index(name) + 1 for name in names if name in self.fast]
         if len(found) < len(names) or found != sorted(set(found)) or (default and not found):
@@ -193,5 +193,5 @@ class _Placement:
         """The one level of a role, by default the fastest."""
         found = self.path(role, self.fast[-1:])
         if len(found) != 1:
-            raise CatdiagError(f"placement of {role} is {self.given[role]!r}: expected one level")
+            raise CatdiagError(f"placement of {role} is {self.given_levels[role]!r}: expected one level")
         return found[0]

@@ -11,17 +11,26 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from catdiag.category.ops import Box, Einsum, Fold, Group, Map
+from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map
 from catdiag.category.types import ArrayType
 from catdiag.execute.interpreter import Runner
-from catdiag.execute.named_arrays import Named
+from catdiag.execute.named_arrays import NamedArray
 from catdiag.execute.size_inference import local_sizes
-from catdiag.simulate.byte_widths import Widths
+from catdiag.simulate.byte_widths import MachineWidths
 from catdiag.simulate.cache_waves import Waves
 from catdiag.simulate.graph_readers import Outline, is_view
-from catdiag.simulate.loop_iterations import Loop
-from catdiag.simulate.memory_cells import PASSED, UNSEEN, Cell, Chain, Piece, Wire, cut, extent
-from catdiag.simulate.read_regions import windows
+from catdiag.simulate.loop_iterations import MachineLoop
+from catdiag.simulate.memory_cells import (
+    PASSED,
+    UNSEEN,
+    Allocation,
+    Chain,
+    MachineTile,
+    MachineWire,
+    blocks,
+    value_count,
+)
+from catdiag.simulate.read_regions import set_access_regions
 from catdiag.util.errors import CatdiagError
 
 Edge = tuple[int, int]
@@ -34,7 +43,7 @@ class Chip:
     held, `children` the most pieces of a level within one of the level above.
     """
 
-    def __init__(self, runner: Runner, chain: Chain, widths: Widths) -> None:
+    def __init__(self, runner: Runner, chain: Chain, widths: MachineWidths) -> None:
         self.runner, self.chain, self.widths = runner, chain, widths
         self.loads: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
         self.saves: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
@@ -44,16 +53,16 @@ class Chip:
 
     # -- pieces --------------------------------------------------------------------------------------------------
 
-    def piece(self, level: int, wires: dict[int, Wire], sizes: dict[str, int], bounds: dict[str, tuple[int, int]],
-              tiles: Sequence[tuple[str, str]]) -> Piece:  # fmt: skip
+    def tile(self, level: int, wires: dict[int, MachineWire], sizes: dict[str, int], bounds: dict[str, tuple[int, int]],
+              tiles: Sequence[tuple[str, str]]) -> MachineTile:  # fmt: skip
         """A piece of a kernel at a level, with the smaller pieces of the levels below."""
-        piece = Piece(level, sizes, bounds, wires)
+        tile = MachineTile(level, sizes, bounds, wires)
         if level == self.chain.last:
-            return piece
+            return tile
         for inner in self.tiled(level + 1, bounds, tiles):
-            piece.children.append(self.part(piece, inner, tiles))
-        self.children[level + 1] = max(self.children[level + 1], len(piece.children))
-        return piece
+            tile.children.append(self.part(tile, inner, tiles))
+        self.children[level + 1] = max(self.children[level + 1], len(tile.children))
+        return tile
 
     def tiled(self, level: int, bounds: Mapping[str, tuple[int, int]], tiles: Sequence[tuple[str, str]]) -> list[Any]:
         """The tiles of a level within a tile of the level above, in launch order: the last axis varies fastest."""
@@ -61,32 +70,38 @@ class Chip:
         for axis, symbol in tiles:
             start, stop = bounds[axis]
             step = self.chain.length(level, symbol, stop - start)
-            found = [{**inner, axis: ends} for inner in found for ends in cut(start, stop, step)]
+            found = [{**inner, axis: ends} for inner in found for ends in blocks(start, stop, step)]
         return found
 
-    def part(self, above: Piece, bounds: dict[str, tuple[int, int]], tiles: Sequence[tuple[str, str]]) -> Piece:
+    def part(
+        self, above: MachineTile, bounds: dict[str, tuple[int, int]], tiles: Sequence[tuple[str, str]]
+    ) -> MachineTile:
         """The piece at the next level that works on a smaller tile."""
-        wires: dict[int, Wire] = {}
-        cells: dict[Cell, Cell] = {}
+        wires: dict[int, MachineWire] = {}
+        cells: dict[Allocation, Allocation] = {}
         for w, wire in above.wires.items():
             value = wire.value
             for axis, (start, stop) in bounds.items():
                 origin = above.bounds[axis][0]
-                value = value.cut(axis, start - origin, stop - origin)
+                value = value.sliced(axis, start - origin, stop - origin)
             cell = wire.cell
-            inner = cell if cell.spot else cells.setdefault(cell, Cell(cell.name, False, width=cell.width, above=cell))
-            wires[w] = Wire(inner, value)
+            inner = (
+                cell
+                if cell.rematerialized
+                else cells.setdefault(cell, Allocation(cell.name, False, width=cell.width, above=cell))
+            )
+            wires[w] = MachineWire(inner, value)
         sizes = local_sizes(above.sizes, {a: (s, bounds[a][1] - bounds[a][0]) for a, s in tiles})
-        return self.piece(above.level + 1, wires, sizes, bounds, tiles)
+        return self.tile(above.level + 1, wires, sizes, bounds, tiles)
 
-    def finish(self, root: Piece) -> None:
+    def finish(self, root: MachineTile) -> None:
         """Records the peak of each piece's memory, and checks that all of it was freed."""
-        for piece in root.all():
-            self.peaks[piece.level] = max(self.peaks[piece.level], piece.memory.peak)
-            if piece.memory.held:
+        for tile in root.all():
+            self.peaks[tile.level] = max(self.peaks[tile.level], tile.memory.peak)
+            if tile.memory.allocated:
                 raise RuntimeError(
-                    f"after its kernel, a piece has {piece.memory.held} still allocated in memory "
-                    f"{self.chain.names[piece.level]}: expected 0; a rule about live ranges is wrong"
+                    f"after its kernel, a piece has {tile.memory.allocated} still allocated in memory "
+                    f"{self.chain.names[tile.level]}: expected 0; a rule about live ranges is wrong"
                 )
 
     def save(self, name: str, amount: int, level: int) -> None:
@@ -96,17 +111,17 @@ class Chip:
 
     # -- boxes ---------------------------------------------------------------------------------------------------
 
-    def roles(self, outline: Outline, piece: Piece, copied: bool) -> set[Cell]:
+    def roles(self, outline: Outline, tile: MachineTile, copied: bool) -> set[Allocation]:
         """Counts the reads of a piece's arrays, and returns those that are streamed.
 
         An array is streamed if it is not loaded yet and all its readers are loops along one of its axes. An array that
         a loop body leaves to an inner loop counts as streamed too, if the chain is `nested`.
         """
-        graph, base, wires = outline.graph, outline.base, piece.wires
+        graph, base, wires = outline.graph, outline.base, tile.wires
         cells = dict.fromkeys(wire.cell for wire in wires.values())
-        along: set[Cell] = set()
-        elsewhere: set[Cell] = set()
-        readers: Counter[Cell] = Counter()
+        along: set[Allocation] = set()
+        elsewhere: set[Allocation] = set()
+        readers: Counter[Allocation] = Counter()
         for place in outline.places:
             node = graph.nodes[place]
             if is_view(node.box):
@@ -117,24 +132,24 @@ class Chip:
                     cell = wires[w if w in wires else base[w]].cell
                     readers[cell] += 1
                     op = node.box.op
-                    loop = isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None
-                    loop = (loop or (base[w] in inner and not cell.window)) and w not in outline.placed
+                    loop = isinstance(op, FoldOp) and node.box.dom[k].axis(op.axis) is not None
+                    loop = (loop or (base[w] in inner and not cell.window)) and w not in outline.read_in_region
                     (along if loop else elsewhere).add(cell)
-        for w in graph.outputs if copied or outline.kept else ():
+        for w in graph.outputs if copied or outline.outputs_retained else ():
             if base[w] in wires:
-                readers[wires[base[w]].cell] += outline.kept
+                readers[wires[base[w]].cell] += outline.outputs_retained
                 elsewhere.add(wires[base[w]].cell)
         for cell in cells:
             cell.readers = readers[cell]
-            if outline.kept:
+            if outline.outputs_retained:
                 self.release(cell)
-        streamed = {cell for cell in along - elsewhere if not (cell.loaded or cell.spot or cell.kind)}
+        streamed = {cell for cell in along - elsewhere if not (cell.loaded or cell.rematerialized or cell.kind)}
         for cell in cells:
             if not cell.loaded and cell.kind != PASSED:
-                cell.room = piece.level in (self.chain.streamed if cell in streamed else self.chain.operand)
+                cell.room = tile.level in (self.chain.streamed if cell in streamed else self.chain.operand)
         return streamed
 
-    def boxes(self, outline: Outline, crew: Sequence[Piece], copied: bool) -> None:
+    def boxes(self, outline: Outline, crew: Sequence[MachineTile], copied: bool) -> None:
         """Runs the boxes of an outline in order, and adds their results to the wires of the pieces.
 
         `crew` are the pieces that take part, those of upper levels first. With `copied`, inputs that are also outputs
@@ -145,90 +160,90 @@ class Chip:
         Raises CatdiagError for a group within a loop.
         """
         graph, work = outline.graph, self.chain.work
-        if not outline.kept:
-            for piece in crew:
-                windows(outline, piece)
-        streamed = {piece: self.roles(outline, piece, copied) for piece in crew}
-        lanes = [piece for piece in crew if piece.level == work]
+        if not outline.outputs_retained:
+            for tile in crew:
+                set_access_regions(outline, tile)
+        streamed = {tile: self.roles(outline, tile, copied) for tile in crew}
+        lanes = [tile for tile in crew if tile.level == work]
         inside = {host: place for place in outline.places if (host := outline.host(place)) is not None}
         waiting = set(inside.values())
         for place in outline.places:
             box, inputs = graph.nodes[place].box, graph.nodes[place].inputs
             if is_view(box):
-                for piece in crew:
-                    if inputs[0] in piece.wires:
-                        seen = piece.wires[inputs[0]]
+                for tile in crew:
+                    if inputs[0] in tile.wires:
+                        seen = tile.wires[inputs[0]]
                         value = seen.value
                         if value is not UNSEEN:
-                            (value,) = self.runner.box(box, tuple(piece.wires[w].value for w in inputs), piece.sizes)
-                        piece.wires[outline.first[place]] = Wire(seen.cell, value)
+                            (value,) = self.runner.box(box, tuple(tile.wires[w].value for w in inputs), tile.sizes)
+                        tile.wires[outline.first[place]] = MachineWire(seen.cell, value)
                 continue
             if place in waiting:
                 continue
-            if all(outline.spot[w] for w in outline.made(place)) and box.cod:
-                for piece in crew:
-                    if not all(w in piece.wires for w in inputs):
+            if all(outline.rematerialized[w] for w in outline.output_wires(place)) and box.cod:
+                for tile in crew:
+                    if not all(w in tile.wires for w in inputs):
                         continue
-                    results = self.runner.box(box, tuple(piece.wires[w].read() for w in inputs), piece.sizes)
-                    for w, value in zip(outline.made(place), results, strict=True):
-                        piece.wires[w] = Wire(Cell(spot=True), value)
+                    results = self.runner.box(box, tuple(tile.wires[w].read() for w in inputs), tile.sizes)
+                    for w, value in zip(outline.output_wires(place), results, strict=True):
+                        tile.wires[w] = MachineWire(Allocation(rematerialized=True), value)
                 continue
-            if isinstance(box.op, Group):
+            if isinstance(box.op, GroupOp):
                 raise CatdiagError(
                     f"{box.name} lies within another loop: expected groups outside of loops, the only ones that the "
                     "counting machine runs"
                 )
             read = list(inputs)
-            made: dict[Piece, list[Wire]] = {}
-            if isinstance(box.op, Fold):
+            made: dict[MachineTile, list[MachineWire]] = {}
+            if isinstance(box.op, FoldOp):
                 made = self.fold(box, box.op, inputs, outline, crew, streamed)
             else:
                 first = -1
                 if place in inside:
                     first, source = outline.first[inside[place]], graph.nodes[inside[place]]
                     read = [*source.inputs, *(w for w in inputs if w != first)]
-                for piece in crew:
+                for tile in crew:
                     for w in read:
-                        self.fetch(piece, outline, w)
+                        self.fetch(tile, outline, w)
                 for lane in lanes:
                     if place in inside:
                         values = tuple(lane.wires[w].read() for w in source.inputs)
                         (value,) = self.runner.box(source.box, values, lane.sizes)
-                        lane.wires[first] = Wire(Cell(spot=True), value)
-                    ends = [outline.kept and w in outline.leaving for w in outline.made(place)]
+                        lane.wires[first] = MachineWire(Allocation(rematerialized=True), value)
+                    ends = [outline.outputs_retained and w in outline.leaving for w in outline.output_wires(place)]
                     made[lane] = self.compute(box, lane, [lane.wires[w] for w in inputs], ends)
-            for piece in crew:
-                if piece not in made and not isinstance(box.op, Fold):
-                    self.held_beside(outline, piece, place)
-            for piece in crew:
-                if piece in made:
-                    for w, wire in zip(outline.made(place), made[piece], strict=True):
+            for tile in crew:
+                if tile not in made and not isinstance(box.op, FoldOp):
+                    self.allocate_outputs(outline, tile, place)
+            for tile in crew:
+                if tile in made:
+                    for w, wire in zip(outline.output_wires(place), made[tile], strict=True):
                         wire.cell.readers = outline.reads[w]
-                        piece.wires[w] = wire
-                touched = [piece.wires[w].cell for w in read if w in piece.wires]
+                        tile.wires[w] = wire
+                touched = [tile.wires[w].cell for w in read if w in tile.wires]
                 for cell in touched:
                     cell.readers -= 1
-                touched += [piece.wires[w].cell for w in outline.made(place) if w in piece.wires]
+                touched += [tile.wires[w].cell for w in outline.output_wires(place) if w in tile.wires]
                 for cell in dict.fromkeys(touched):
                     self.release(cell)
         if copied:
             for w in dict.fromkeys(outline.base[w] for w in graph.outputs):
                 passing = [p for p in crew if w < len(graph.dom) and not p.wires[w].cell.loaded]
-                for piece in passing:
-                    self.fetch(piece, outline, w)
-                for piece in passing:
-                    self.release(piece.wires[w].cell)
+                for tile in passing:
+                    self.fetch(tile, outline, w)
+                for tile in passing:
+                    self.release(tile.wires[w].cell)
 
-    def held_beside(self, outline: Outline, piece: Piece, place: int) -> None:
+    def allocate_outputs(self, outline: Outline, tile: MachineTile, place: int) -> None:
         """At the levels that hold outputs, allocates what a box makes for slow memory until its last use."""
-        if outline.kept or piece.level not in self.chain.output:
+        if outline.outputs_retained or tile.level not in self.chain.output:
             return
-        for k, w in enumerate(outline.made(place)):
+        for k, w in enumerate(outline.output_wires(place)):
             if w in outline.leaving:
-                width = self.widths.made(outline.graph.nodes[place].box, k)
-                held = piece.memory.allocate(width * self.length(piece, outline.types[w]))
-                rooms = {piece.level: [(piece.memory, held)]}
-                piece.wires[w] = Wire(Cell(rooms=rooms, readers=outline.reads[w]), UNSEEN)
+                width = self.widths.of_result(outline.graph.nodes[place].box, k)
+                held = tile.memory.allocate(width * self.length(tile, outline.types[w]))
+                rooms = {tile.level: [(tile.memory, held)]}
+                tile.wires[w] = MachineWire(Allocation(rooms=rooms, readers=outline.reads[w]), UNSEEN)
 
     def leaves_from(self, outline: Outline, w: int) -> int:
         """The level that an array is stored from when it leaves a kernel.
@@ -237,61 +252,65 @@ class Chip:
         for the state of a loop, and the level of temporaries for the rest.
         """
         base = outline.base[w]
-        if outline.spot[w]:
+        if outline.rematerialized[w]:
             return self.chain.last
         if base not in outline.maker:
             return self.chain.operand[-1]
-        loop = isinstance(outline.graph.nodes[outline.maker[base]].box.op, Fold)
+        loop = isinstance(outline.graph.nodes[outline.maker[base]].box.op, FoldOp)
         return self.chain.home if loop else self.chain.work
 
-    def length(self, piece: Piece, ty: ArrayType) -> int:
+    def length(self, tile: MachineTile, ty: ArrayType) -> int:
         """The number of values of an array at a piece."""
-        return extent(ty, UNSEEN, piece.sizes)
+        return value_count(ty, UNSEEN, tile.sizes)
 
-    def allot(self, lane: Piece, level: int, ty: ArrayType, value: Named, width: int) -> Cell:
+    def allot(self, lane: MachineTile, level: int, ty: ArrayType, value: NamedArray, width: int) -> Allocation:
         """Allocates memory for an array of a piece that computes, at a level at or above it."""
         if level == lane.level:
-            amount = extent(ty, value, lane.sizes) * width
-            return Cell(rooms={level: [(lane.memory, lane.memory.allocate(amount))]}, width=width)
+            amount = value_count(ty, value, lane.sizes) * width
+            return Allocation(rooms={level: [(lane.memory, lane.memory.allocate(amount))]}, width=width)
         rooms = [(p.memory, p.memory.allocate(self.length(p, ty) * width)) for p in lane.at(level)]
-        return Cell(rooms={level: rooms}, width=width)
+        return Allocation(rooms={level: rooms}, width=width)
 
-    def fetch(self, piece: Piece, outline: Outline, w: int) -> None:
+    def fetch(self, tile: MachineTile, outline: Outline, w: int) -> None:
         """Loads an operand's tile, unless it is loaded already or the level is not on its path."""
-        if w not in piece.wires:
+        if w not in tile.wires:
             return
-        w = w if w not in outline.placed else outline.base[w]
-        wire, ty = piece.wires[w], outline.types[w]
+        w = w if w not in outline.read_in_region else outline.base[w]
+        wire, ty = tile.wires[w], outline.types[w]
         cell = wire.cell
-        if cell.loaded or cell.spot:
+        if cell.loaded or cell.rematerialized:
             return
         cell.loaded = True
         if cell.room:
             source = cell.source()
             if source is not None and not (source.loaded and source.alive):
                 raise RuntimeError(f"{cell.name} is loaded from a level that does not hold it")
-            amount = extent(ty, wire.value, piece.sizes, cell.reach())
-            cell.rooms[piece.level] = [(piece.memory, piece.memory.allocate(amount * cell.width))]
-            amount = extent(ty, wire.value, piece.sizes, cell.window, True)
-            self.arrive(piece, cell, wire.value, amount * cell.width, False, amount * cell.width)
+            amount = value_count(ty, wire.value, tile.sizes, cell.reach())
+            cell.rooms[tile.level] = [(tile.memory, tile.memory.allocate(amount * cell.width))]
+            amount = value_count(ty, wire.value, tile.sizes, cell.window, True)
+            self.arrive(tile, cell, wire.value, amount * cell.width, False, amount * cell.width)
 
-    def arrive(self, piece: Piece, cell: Cell, value: Named, amount: int, streamed: bool, whole: int) -> None:
+    def arrive(
+        self, tile: MachineTile, cell: Allocation, value: NamedArray, amount: int, streamed: bool, whole: int
+    ) -> None:
         """Counts one load of `amount`; `whole` is all that the piece ever reads of the array. In values or bytes."""
-        upper = piece.level - 1 if cell.kind == PASSED else self.chain.upper(piece.level, streamed)
-        self.loads[upper, piece.level][cell.name] += amount
+        upper = tile.level - 1 if cell.kind == PASSED else self.chain.upper(tile.level, streamed)
+        self.loads[upper, tile.level][cell.name] += amount
         if upper == 0:
             top = cell
             while top.above is not None:
                 top = top.above
-            own = tuple((axis, ends) for axis, ends in piece.bounds.items() if axis in value.names)
+            own = tuple((axis, ends) for axis, ends in tile.bounds.items() if axis in value.names)
             self.waves.load(cell.name, (top, own), amount, whole)
 
-    def release(self, cell: Cell) -> None:
+    def release(self, cell: Allocation) -> None:
         """Frees an array that has no reads left."""
-        if cell.readers == 0 and cell.alive and cell.loaded and not (cell.spot or cell.pinned):
+        if cell.readers == 0 and cell.alive and cell.loaded and not (cell.rematerialized or cell.pinned):
             cell.free()
 
-    def compute(self, box: Box, lane: Piece, args: Sequence[Wire], ends: Sequence[bool]) -> list[Wire]:
+    def compute(
+        self, box: Box, lane: MachineTile, args: Sequence[MachineWire], ends: Sequence[bool]
+    ) -> list[MachineWire]:
         """Runs one box on arrays in memory, and allocates its results.
 
         An elementwise box writes over an input of the same axes and width that it is the last to read. `ends` tells
@@ -301,23 +320,23 @@ class Chip:
         plain = isinstance(box.op, Map) or (
             isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} == set(box.cod[0].names)
         )
-        made: list[Wire] = []
+        made: list[MachineWire] = []
         for k, (value, ty) in enumerate(zip(values, box.cod, strict=True)):
-            width, level = self.widths.made(box, k), self.chain.home if ends[k] else self.chain.work
+            width, level = self.widths.of_result(box, k), self.chain.home if ends[k] else self.chain.work
             over = None
             for arg, arg_ty in zip(args, box.dom, strict=True) if plain else ():
                 cell = arg.cell
                 last = cell.readers == sum(a.cell is cell for a in args)
-                free = last and level in cell.rooms and not (cell.spot or cell.pinned or cell.window)
+                free = last and level in cell.rooms and not (cell.rematerialized or cell.pinned or cell.window)
                 if free and cell.width == width and set(arg_ty.names) == set(ty.names):
                     over = cell
                     break
             if over is None:
                 room = self.allot(lane, level, ty, value, width)
             else:
-                room = Cell(rooms={level: over.rooms.pop(level)}, width=width)
+                room = Allocation(rooms={level: over.rooms.pop(level)}, width=width)
                 over.alive = bool(over.rooms)
-            made.append(Wire(room, value))
+            made.append(MachineWire(room, value))
         return made
 
     # -- loops ---------------------------------------------------------------------------------------------------
@@ -325,16 +344,16 @@ class Chip:
     def fold(
         self,
         box: Box,
-        op: Fold,
+        op: FoldOp,
         inputs: Sequence[int],
         outline: Outline,
-        crew: Sequence[Piece],
-        streamed: Mapping[Piece, Collection[Cell]],
-    ) -> dict[Piece, list[Wire]]:
+        crew: Sequence[MachineTile],
+        streamed: Mapping[MachineTile, Collection[Allocation]],
+    ) -> dict[MachineTile, list[MachineWire]]:
         """Runs a loop: at each level, blocks are loaded into a ring of buffers, in sub-blocks of those of the level
         above.
         """
-        loop = Loop(self, box, op, inputs, outline, crew, streamed)
+        loop = MachineLoop(self, box, op, inputs, outline, crew, streamed)
         loop.start()
-        loop.turns(1, 0, loop.total)
+        loop.iterations(1, 0, loop.total)
         return loop.end()

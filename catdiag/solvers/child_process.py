@@ -55,7 +55,7 @@ class Solver:
 
     def __init__(self, rlimit: int = 20_000_000, seconds: float | None = None) -> None:
         self.rlimit, self.seconds = rlimit, seconds
-        self._allowed = rlimit  # of the goal that is being put
+        self._goal_rlimit = rlimit  # of the goal that is being put
         self.goals = self.work = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
@@ -115,7 +115,7 @@ class Solver:
         with self._lock:
             known = self._known(place, rlimit)
             if known is None:
-                before, self._allowed = self.work, rlimit
+                before, self._goal_rlimit = self.work, rlimit
                 refuted = countermodel(hypotheses, goal) is not None
                 found = "no" if refuted else self._put([term_data(h) for h in hypotheses], term_data(goal))
                 known = self._answers[place, rlimit] = found, self.work - before
@@ -139,7 +139,7 @@ class Solver:
             "number": number,
             "hypotheses": hypotheses,
             "goal": goal,
-            "rlimit": self._allowed,
+            "rlimit": self._goal_rlimit,
             "seconds": self.seconds,
         }
         try:

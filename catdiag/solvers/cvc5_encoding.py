@@ -22,13 +22,13 @@ class _Goals:
             self.symbols[name] = self.terms.mkConst(sort or self.integers, f"x{len(self.symbols)}")
         return self.symbols[name]
 
-    def alike(self, parts: list[Any]) -> list[Any]:
+    def same_sort(self, parts: list[Any]) -> list[Any]:
         """Numbers of one sort: integers among reals as reals."""
         if not any(p.getSort().isReal() for p in parts):
             return parts
         return [self.make("TO_REAL", p) if p.getSort().isInteger() else p for p in parts]
 
-    def _many(self, kind: str, parts: list[Any], neutral: Any) -> Any:
+    def _nary(self, kind: str, parts: list[Any], neutral: Any) -> Any:
         return self.make(kind, *parts) if len(parts) > 1 else parts[0] if parts else neutral
 
     def term(self, t: Any) -> Any:
@@ -46,15 +46,15 @@ class _Goals:
             return self.terms.mkBoolean(op == "true")
         parts = [self.term(a) for a in args]
         if op in ("add", "mul", "lt", "le", "eq"):
-            parts = self.alike(parts)
+            parts = self.same_sort(parts)
         if op == "add":
-            return self._many("ADD", parts, self.terms.mkInteger(0))
+            return self._nary("ADD", parts, self.terms.mkInteger(0))
         if op == "mul":
-            return self._many("MULT", parts, self.terms.mkInteger(1))
+            return self._nary("MULT", parts, self.terms.mkInteger(1))
         if op == "and":
-            return self._many("AND", parts, self.terms.mkTrue())
+            return self._nary("AND", parts, self.terms.mkTrue())
         if op == "or":
-            return self._many("OR", parts, self.terms.mkFalse())
+            return self._nary("OR", parts, self.terms.mkFalse())
         if op == "not":
             return self.make("NOT", *parts)
         if op == "div":

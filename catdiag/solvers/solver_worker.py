@@ -42,7 +42,7 @@ def _tied(handle: int) -> None:
     fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) | os.O_ASYNC)
 
 
-def _alone(handle: int) -> bool:
+def _parent_gone(handle: int) -> bool:
     """Whether the one that asked is gone; if it goes later, while SIGIO is not ignored, so is this process."""
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     pipe = select.poll()
@@ -63,7 +63,7 @@ def main(name: str) -> None:
     _tied(0)
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
-        if _alone(0):
+        if _parent_gone(0):
             return
         if request["seconds"] is not None:
             signal.setitimer(signal.ITIMER_REAL, float(request["seconds"]) + 1)

@@ -25,7 +25,7 @@ from catdiag.testing.assert_compiled_kernel import assert_compiled
 from catdiag.testing.assert_counts import assert_counts_match
 from catdiag.testing.assert_kernel import Mismatch, Tested, assert_implements
 from catdiag.testing.assert_proved import assert_equivalent, assert_streams
-from catdiag.testing.strategies.adversarial_inputs import hard_arrays_for, hard_sizes_for
+from catdiag.testing.strategies.adversarial_inputs import adversarial_arrays, adversarial_sizes
 from catdiag.testing.strategies.diagram_strategies import arrays_for, diagrams, sizes_for, tiles_for
 from catdiag.testing.strategies.equations import Pair, rewrites
 from catdiag.testing.strategies.hierarchy_strategies import hierarchies
@@ -34,7 +34,27 @@ from catdiag.testing.strategies.op_strategies import boxes, objects
 from catdiag.testing.strategies.type_strategies import array_types, axes
 
 __all__ = [
-    "Mismatch", "Pair", "Tested", "array_types", "arrays_for", "assert_compiled", "assert_counts_match",
-    "assert_equivalent", "assert_implements", "assert_streams", "axes", "blocked", "boxes", "cascades", "diagrams",
-    "einsums", "hard_arrays_for", "hard_sizes_for", "hierarchies", "objects", "rewrites", "sizes_for", "tiles_for",
+    "Mismatch",
+    "Pair",
+    "Tested",
+    "adversarial_arrays",
+    "adversarial_sizes",
+    "array_types",
+    "arrays_for",
+    "assert_compiled",
+    "assert_counts_match",
+    "assert_equivalent",
+    "assert_implements",
+    "assert_streams",
+    "axes",
+    "blocked",
+    "boxes",
+    "cascades",
+    "diagrams",
+    "einsums",
+    "hierarchies",
+    "objects",
+    "rewrites",
+    "sizes_for",
+    "tiles_for",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from catdiag.execute.size_inference import tile_bounds
-from catdiag.runtime.compile import NO_GPU, Compiled, interpreted
+from catdiag.runtime.compile import NO_GPU, CompiledKernel, interpreted
 from catdiag.testing.assert_kernel import Tested, assert_implements
 from catdiag.testing.concise_failures import concise
 from catdiag.util.errors import CatdiagError
@@ -14,7 +14,7 @@ from catdiag.util.errors import CatdiagError
 
 @concise
 def assert_compiled(
-    kernel: Compiled, sizes: Mapping[str, Any] | None = None, trials: int = 20, **options: Any
+    kernel: CompiledKernel, sizes: Mapping[str, Any] | None = None, trials: int = 20, **options: Any
 ) -> Tested:
     """Tests a compiled kernel against what its diagram means, by `assert_implements`: at sizes about its tiles and
     arrays at which kernels go wrong, within what rounding allows, results poisoned before they are written.

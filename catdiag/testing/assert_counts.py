@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.ops import Fold, bodies
+from catdiag.category.ops import FoldOp, bodies
 from catdiag.category.types import size_symbols, size_value
 from catdiag.codegen.pseudocode import shown
 from catdiag.execute.size_inference import tile_bounds
@@ -256,7 +256,7 @@ def parts_of(diagram: Diagram) -> dict[str, str]:
     todo = [diagram]
     while todo:
         for box in todo.pop().boxes:
-            if isinstance(box.op, Fold) and box.op.parts is not None:
+            if isinstance(box.op, FoldOp) and box.op.parts is not None:
                 found[box.op.block] = box.op.parts
             todo.extend(bodies(box.op))
     return found

@@ -15,7 +15,7 @@ from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
 if TYPE_CHECKING:
     import numpy as np
 
-    from catdiag.testing.kernel_under_test import Failure, Judgement, Kernel
+    from catdiag.testing.kernel_under_test import Failure, Judgement, KernelUnderTest
 
 _LATE = 8
 """The size from which axes whose positions meet in a mask count as long."""
@@ -135,19 +135,19 @@ def assert_implements(
     from catdiag.testing.input_generators import (
         arrays_at,
         checked_sizes,
-        held,
         positions_met,
         sizes_at,
+        stored_as,
         summed,
         symbols_of,
     )
-    from catdiag.testing.shrink import Search
+    from catdiag.testing.shrink import Shrinker
 
     kernel = kernel_of(
         function, diagram, dtype, accumulate=accumulate, operands=operands, stored=stored, result=result,
         chain=chain, convert=convert, functions=functions, slack=slack, repeats=repeats,
     )  # fmt: skip
-    source, form = kernel.diagram, kernel.given
+    source, form = kernel.diagram, kernel.result_format
     symbols = symbols_of(source)
     fixed = checked_sizes(symbols, "sizes", sizes or {})
     blocks = {s: found[0] for s, found in checked_sizes(symbols, "block", block or {}).items()}
@@ -162,8 +162,8 @@ def assert_implements(
     longest = dict.fromkeys(symbols, 0)
     at: dict[str, int] = {}
 
-    def search() -> Search:
-        return Search(kernel, form, fixed, blocks, drawn, seed)
+    def search() -> Shrinker:
+        return Shrinker(kernel, form, fixed, blocks, drawn, seed)
 
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise CatdiagError(f"trials is {trials!r}: expected the number of trials, at least 1")
@@ -172,7 +172,7 @@ def assert_implements(
             raise TypeMismatch(
                 f"an example has {len(example)} arrays: expected {len(source.dom)}, {', '.join(source.input_names)}"
             )
-        arrays = [_example(a, ty.element, form, held, rounded) for a, ty in zip(example, source.dom, strict=True)]
+        arrays = [_example(a, ty.element, form, stored_as, rounded) for a, ty in zip(example, source.dom, strict=True)]
         tried = kernel.judge(arrays)
         if tried.failure is not None:
             raise report(kernel, _sizes_of(source, arrays), arrays, tried.failure, (), "one of the examples")
@@ -194,7 +194,7 @@ def assert_implements(
             continue
         if judged.failure is not None:
             looking = search()
-            small, simple, failure = looking.smallest(at, arrays, judged.failure)
+            small, simple, failure = looking.shrink(at, arrays, judged.failure)
             common = tuple(looking.common(small, simple, failure))
             raise report(kernel, small, simple, failure, common, f"trial {number} of {trials}, seed {seed}")
         done, defined = done + 1, defined + bool(judged.compared)
@@ -219,7 +219,7 @@ def kernel_of(
     result: Any = None,
     chain: int | None = None,
     **options: Any,
-) -> Kernel:
+) -> KernelUnderTest:
     """A function, the diagram that it is compared with, and the types in which it may compute.
 
     Raises TypeMismatch for an unknown type, and for anything but a diagram or a derivation.
@@ -228,7 +228,7 @@ def kernel_of(
 
     from catdiag.testing.error_bounds import CHAIN, Rounding
     from catdiag.testing.float_formats import format_of
-    from catdiag.testing.kernel_under_test import Kernel
+    from catdiag.testing.kernel_under_test import KernelUnderTest
 
     if not callable(function):
         raise TypeMismatch(f"expected a function of arrays, not {function!r}")
@@ -243,7 +243,7 @@ def kernel_of(
     rounding = Rounding(computed, format_of(operands or taken), reference, between, form, chain or CHAIN)
     source, derived = source_of(diagram), diagram_of(diagram)
     forms = () if derived is source else (derived,)
-    return Kernel(function, source, rounding, form, format_of(result or form.name), forms, **options)
+    return KernelUnderTest(function, source, rounding, form, format_of(result or form.name), forms, **options)
 
 
 def _example(array: Any, element: str, form: Any, held: Any, rounded: Any) -> Any:
@@ -258,7 +258,12 @@ def _sizes_of(diagram: Diagram, arrays: Sequence[Any]) -> dict[str, int]:
 
 
 def report(
-    kernel: Kernel, sizes: dict[str, int], arrays: Sequence[Any], failure: Failure, common: tuple[str, ...], where: str
+    kernel: KernelUnderTest,
+    sizes: dict[str, int],
+    arrays: Sequence[Any],
+    failure: Failure,
+    common: tuple[str, ...],
+    where: str,
 ) -> Mismatch:
     """The error for a failure, with everything needed to reproduce it."""
     from catdiag.testing.array_literals import assignments, pasted
@@ -275,7 +280,7 @@ def report(
     lines += common
     if len(common) > 1:
         lines[-1] += "; each with the other sizes as above"
-    kinds = f"{kernel.given.name}, computed in {rounding.computed.name}"
+    kinds = f"{kernel.result_format.name}, computed in {rounding.computed.name}"
     lines.append(f"({where}; {kinds}, operands of products in {rounding.operands.name}, "
                  f"results in {kernel.result.name}, at most {rounding.chain} terms to an accumulator)")  # fmt: skip
     return Mismatch("\n".join(line for line in lines if line), sizes, by_name, failure, common)

@@ -1,9 +1,9 @@
 """Arrays with bounds on their rounding errors: the arithmetic of running error analysis.
 
-A `Near` is an array of numbers `v` and a bound `e` on the error of any correct computation: |v' − v| ≤ e. `e` is
-infinite where nothing is claimed: where the program is not defined, and where a value leaves the range of the type that
-it is computed in. A boolean has `e` 1 where it is not certain; a value selected by it is then near both alternatives.
-Minus infinity is exact.
+A `BoundedArray` is an array of numbers `values` and a bound `errors` on the error of any correct computation: |v' − v|
+≤ e. `errors` is infinite where nothing is claimed: where the program is not defined, and where a value leaves the range
+of the type that it is computed in. A boolean has `errors` 1 where it is not certain; a value selected by it is then
+near both alternatives. Minus infinity is exact.
 
 Each operation takes its operands anywhere within their bounds (monotone functions are evaluated at both ends, so that
 this is not a first-order estimate) and adds its own rounding error, in units of the unit roundoff u of the type that is
@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 
 from catdiag.execute.indexed_reads import quotient
-from catdiag.execute.named_arrays import Named, contract
-from catdiag.testing.float_formats import Format, cut_off, rounded
+from catdiag.execute.named_arrays import NamedArray, contract
+from catdiag.testing.float_formats import Format, rounded, truncated
 
 _RESCALING = 5
 """Roundings per rescaling of an accumulator: an exponential with an error of 4u, and a product."""
@@ -71,33 +71,33 @@ def additions(n: int, rescaled: bool = False, chain: int = CHAIN) -> int:
     return deep + 2 * (n - 1).bit_length() + (_RESCALING * min(n, max(_RISES, n // _RUN)) if rescaled else 0)
 
 
-class Near:
-    """An array with named axes, and bounds on its errors; `given` where it is an input and not computed.
+class BoundedArray:
+    """An array with named axes, and bounds on its errors; `is_input` where it is an input and not computed.
 
     `scale` is the magnitude of the operands of which it is a sum or difference: a kernel may scale these before it
     adds. `rescaled` says that sums of it may be rescaled while they accumulate: it is computed from an exponential or a
     reduction.
     """
 
-    __slots__ = ("e", "given", "names", "rescaled", "scale", "v")
+    __slots__ = ("errors", "is_input", "names", "rescaled", "scale", "values")
 
     def __init__(
         self, v: Any, e: Any, names: tuple[str, ...], given: bool = False, scale: Any = None, rescaled: bool = False
     ) -> None:
-        self.v, self.e, self.names, self.given, self.rescaled = v, e, names, given, rescaled
+        self.values, self.errors, self.names, self.is_input, self.rescaled = v, e, names, given, rescaled
         self.scale = _size(v) if scale is None else scale
 
-    def over(self, order: Sequence[str]) -> Near:
+    def over(self, order: Sequence[str]) -> BoundedArray:
         """With its axes in that order; an axis that it lacks has length 1."""
         if self.names == tuple(order):
             return self
-        v, e, s = (Named(part, self.names).over(order) for part in (self.v, self.e, self.scale))
-        return Near(v, e, tuple(order), self.given, s, self.rescaled)
+        v, e, s = (NamedArray(part, self.names).over(order) for part in (self.values, self.errors, self.scale))
+        return BoundedArray(v, e, tuple(order), self.is_input, s, self.rescaled)
 
-    def mapped(self, change: Callable[[Named], Named]) -> Near:
+    def mapped(self, change: Callable[[NamedArray], NamedArray]) -> BoundedArray:
         """With the same structural map of values and bounds."""
-        v, e = change(Named(self.v, self.names)), change(Named(self.e, self.names))
-        return Near(v.data, e.data, v.names, self.given, rescaled=self.rescaled)
+        v, e = change(NamedArray(self.values, self.names)), change(NamedArray(self.errors, self.names))
+        return BoundedArray(v.data, e.data, v.names, self.is_input, rescaled=self.rescaled)
 
 
 @dataclass(frozen=True)
@@ -127,18 +127,18 @@ class Rounding:
         spare = 2.0**self.computed.digits if self.computed.largest > 2.0**64 else 1.0
         return self.computed.largest / spare
 
-    def taken(self, v: Any, names: tuple[str, ...]) -> Near:
+    def taken(self, v: Any, names: tuple[str, ...]) -> BoundedArray:
         """An input, which is exact unless the type that is computed in has fewer digits."""
-        start = Near(v, np.zeros(np.shape(v)), names, given=True)
+        start = BoundedArray(v, np.zeros(np.shape(v)), names, given=True)
         if v.dtype.kind == "b" or self.inputs is None or self.inputs.digits <= self.computed.digits:
             return start
-        return self.kept(start, self.computed)
+        return self.stored_in(start, self.computed)
 
     # -- results -------------------------------------------------------------------------------------------
 
     def result(
         self, v: Any, e: Any, rounding: Any, names: tuple[str, ...], bottom: Any = False, scale: Any = None
-    ) -> Near:
+    ) -> BoundedArray:
         """A computed array with its rounding error; the bound is infinite where it may leave the range.
 
         Minus infinity is exact where `bottom` allows it. For a sum, the range applies to its summands too, with as many
@@ -151,29 +151,31 @@ class Rounding:
         lost = np.isnan(v) | np.isnan(e) | (~low & ~(most + e <= self.room))
         e = np.where(lost, np.inf, e)
         v = np.where(np.isnan(v) | np.isposinf(v), 0, v)
-        made = Near(v, e, names, scale=scale)
-        return made if self.stored is None else self.kept(made, self.stored)
+        made = BoundedArray(v, e, names, scale=scale)
+        return made if self.stored is None else self.stored_in(made, self.stored)
 
-    def kept(self, a: Near, in_: Format) -> Near:
+    def stored_in(self, a: BoundedArray, in_: Format) -> BoundedArray:
         """The array rounded to a format; for tf32 possibly truncated, as by matrix units that take float32.
 
         Inputs are rounded as they are. A computed array may be scaled when it is rounded, like exponentials that are
         divided at the end, so that its error is up to u whatever its digits are.
         """
-        finite = np.isfinite(a.v)
+        finite = np.isfinite(a.values)
         cuts = in_.name == "tf32"
-        if a.given:
-            made = [rounded(a.v, in_), cut_off(a.v, in_)] if cuts else [rounded(a.v, in_)]
-            lost = np.max([np.where(finite & (m != a.v), np.abs(m - a.v), 0) for m in made], 0)
-            e = a.e + lost + np.where(finite & (a.v != 0), in_.flushed, 0)
+        if a.is_input:
+            made = [rounded(a.values, in_), truncated(a.values, in_)] if cuts else [rounded(a.values, in_)]
+            lost = np.max([np.where(finite & (m != a.values), np.abs(m - a.values), 0) for m in made], 0)
+            e = a.errors + lost + np.where(finite & (a.values != 0), in_.flushed, 0)
         else:
-            e = a.e + np.where(finite, (1 + cuts) * in_.unit * (np.abs(a.v) + a.e) + in_.least, 0)
-        e = np.where(finite & (np.abs(a.v) + a.e > in_.largest), np.inf, e)
-        return Near(a.v, e, a.names, a.given, a.scale, a.rescaled)
+            e = a.errors + np.where(
+                finite, (1 + cuts) * in_.unit * (np.abs(a.values) + a.errors) + in_.smallest_step, 0
+            )
+        e = np.where(finite & (np.abs(a.values) + a.errors > in_.largest), np.inf, e)
+        return BoundedArray(a.values, e, a.names, a.is_input, a.scale, a.rescaled)
 
     # -- at every index --------------------------------------------------------------------------------------
 
-    def scalar(self, fn: str, args: Sequence[Near], order: tuple[str, ...]) -> Near:
+    def scalar(self, fn: str, args: Sequence[BoundedArray], order: tuple[str, ...]) -> BoundedArray:
         """A scalar function of `catdiag.category.ops.SCALARS` at every index."""
         aligned = [a.over(order) for a in args]
         if fn in ("eq", "ne", "lt", "le"):
@@ -185,124 +187,135 @@ class Rounding:
         if fn in ("neg", "abs"):
             (a,) = aligned
             if fn == "neg":
-                return self.result(-a.v, a.e, 0, order, scale=a.scale)
-            return self.result(np.abs(a.v), a.e, 0, order)
+                return self.result(-a.values, a.errors, 0, order, scale=a.scale)
+            return self.result(np.abs(a.values), a.errors, 0, order)
         if fn in ("max", "min"):
             a, b = aligned
             pick = np.maximum if fn == "max" else np.minimum
-            return _between(pick(a.v, b.v), pick(a.v - a.e, b.v - b.e), pick(a.v + a.e, b.v + b.e), order)
+            return _between(
+                pick(a.values, b.values),
+                pick(a.values - a.errors, b.values - b.errors),
+                pick(a.values + a.errors, b.values + b.errors),
+                order,
+            )
         if fn in ("add", "sub", "mul", "div", "floordiv"):
             return self.two(fn, aligned[0], aligned[1], order)
         return self.one(fn, aligned[0], order)
 
-    def two(self, fn: str, a: Near, b: Near, order: tuple[str, ...]) -> Near:
+    def two(self, fn: str, a: BoundedArray, b: BoundedArray, order: tuple[str, ...]) -> BoundedArray:
         """Sums, products and quotients of two arrays."""
-        u, least = self.u, self.computed.least
+        u, least = self.u, self.computed.smallest_step
         if fn in ("add", "sub"):
-            v = a.v + b.v if fn == "add" else a.v - b.v
-            scale = _size(a.v) + _size(b.v)
+            v = a.values + b.values if fn == "add" else a.values - b.values
+            scale = _size(a.values) + _size(b.values)
             exact = _on_grid(a, self) & _on_grid(b, self)
-            bottom = np.isneginf(a.v) | (np.isneginf(b.v) if fn == "add" else False)
-            return self.result(v, a.e + b.e, np.where(exact, 0, u * scale), order, bottom, scale)
+            bottom = np.isneginf(a.values) | (np.isneginf(b.values) if fn == "add" else False)
+            return self.result(v, a.errors + b.errors, np.where(exact, 0, u * scale), order, bottom, scale)
         if fn == "mul":
-            exact = _on_grid(a, self) & _on_grid(b, self) & (np.abs(a.v * b.v) * _GRID**2 < 2.0**self.computed.digits)
-            e = np.abs(a.v) * b.e + (np.abs(b.v) + b.e) * a.e
-            rounding = u * np.maximum(a.scale * _size(b.v), _size(a.v) * b.scale) + least
-            return self.result(a.v * b.v, e, np.where(exact, 0, rounding), order)
+            exact = (
+                _on_grid(a, self)
+                & _on_grid(b, self)
+                & (np.abs(a.values * b.values) * _GRID**2 < 2.0**self.computed.digits)
+            )
+            e = np.abs(a.values) * b.errors + (np.abs(b.values) + b.errors) * a.errors
+            rounding = u * np.maximum(a.scale * _size(b.values), _size(a.values) * b.scale) + least
+            return self.result(a.values * b.values, e, np.where(exact, 0, rounding), order)
         if fn == "floordiv":
-            v = quotient(a.v, b.v)
-            return self.result(v, np.where((a.e == 0) & (b.e == 0), 0, np.inf), 0, order)
-        room = np.abs(b.v) - b.e
-        v = np.where(b.v == 0, np.nan, a.v / b.v)
-        e = np.where(room > 0, (a.e + np.abs(v) * b.e) / room, np.inf)
-        bottom = np.isneginf(a.v) & (b.v > 0)
-        return self.result(v, e, 4 * u * (a.scale / np.abs(b.v)) + least, order, bottom)
+            v = quotient(a.values, b.values)
+            return self.result(v, np.where((a.errors == 0) & (b.errors == 0), 0, np.inf), 0, order)
+        room = np.abs(b.values) - b.errors
+        v = np.where(b.values == 0, np.nan, a.values / b.values)
+        e = np.where(room > 0, (a.errors + np.abs(v) * b.errors) / room, np.inf)
+        bottom = np.isneginf(a.values) & (b.values > 0)
+        return self.result(v, e, 4 * u * (a.scale / np.abs(b.values)) + least, order, bottom)
 
-    def one(self, fn: str, a: Near, order: tuple[str, ...]) -> Near:
+    def one(self, fn: str, a: BoundedArray, order: tuple[str, ...]) -> BoundedArray:
         """Monotone functions, evaluated at both ends of their argument's interval."""
-        u, least = self.u, self.computed.least
-        off = a.e + 2 * u * a.scale if fn in ("exp", "sigmoid") else a.e
-        low, high = a.v - off, a.v + off
-        bottom = np.isneginf(a.v)
+        u, least = self.u, self.computed.smallest_step
+        off = a.errors + 2 * u * a.scale if fn in ("exp", "sigmoid") else a.errors
+        low, high = a.values - off, a.values + off
+        bottom = np.isneginf(a.values)
         if fn == "exp":
-            v, ends = np.exp(a.v), (np.exp(low), np.exp(high))
+            v, ends = np.exp(a.values), (np.exp(low), np.exp(high))
             rounding: Any = np.where(bottom, 0, 4 * u * v + least)
         elif fn == "log":
-            v = np.where(low > 0, np.log(a.v), np.nan)
+            v = np.where(low > 0, np.log(a.values), np.nan)
             ends, rounding = (np.log(low), np.log(high)), 4 * u * (1 + np.abs(v))
         elif fn == "sqrt":
-            v = np.where((low >= 0) | ((a.v == 0) & (a.e == 0)), np.sqrt(a.v), np.nan)
+            v = np.where((low >= 0) | ((a.values == 0) & (a.errors == 0)), np.sqrt(a.values), np.nan)
             ends, rounding = (np.sqrt(low), np.sqrt(high)), 4 * u * v + least
         elif fn == "tanh":
-            v, ends, rounding = np.tanh(a.v), (np.tanh(low), np.tanh(high)), 4 * u
+            v, ends, rounding = np.tanh(a.values), (np.tanh(low), np.tanh(high)), 4 * u
         elif fn == "sigmoid":
-            v, *others = (np.exp(-np.logaddexp(0, -x)) for x in (a.v, low, high))
+            v, *others = (np.exp(-np.logaddexp(0, -x)) for x in (a.values, low, high))
             ends, rounding = (others[0], others[1]), 6 * u * v + least
         else:
             raise ValueError(f"no rounding is known of {fn}")
         e = np.where(bottom, 0, np.maximum(ends[1] - v, v - ends[0]))
         return self.result(v, e, rounding, order)
 
-    def applied(self, function: Callable[..., Any], args: Sequence[Near], order: tuple[str, ...]) -> Near:
+    def applied(
+        self, function: Callable[..., Any], args: Sequence[BoundedArray], order: tuple[str, ...]
+    ) -> BoundedArray:
         """A user's function, assumed monotone within the bounds of its arguments."""
         aligned = [a.over(order) for a in args]
-        v = np.asarray(function(*(a.v for a in aligned)))
+        v = np.asarray(function(*(a.values for a in aligned)))
         e: Any = np.zeros_like(v)
         for k, a in enumerate(aligned):
-            for end in (a.v - a.e, a.v + a.e):
-                moved = [end if j == k else b.v for j, b in enumerate(aligned)]
+            for end in (a.values - a.errors, a.values + a.errors):
+                moved = [end if j == k else b.values for j, b in enumerate(aligned)]
                 e = np.maximum(e, np.abs(np.asarray(function(*moved)) - v))
         return self.result(v, e * max(1, len(args)), 4 * self.u * np.abs(v), order)
 
     # -- along axes ------------------------------------------------------------------------------------------
 
-    def reduced(self, monoid: str, a: Near, axis: str) -> Near:
+    def reduction(self, monoid: str, a: BoundedArray, axis: str) -> BoundedArray:
         """A reduction by a monoid over an axis."""
         place = a.names.index(axis)
         names = a.names[:place] + a.names[place + 1 :]
-        n = int(a.v.shape[place])
+        n = int(a.values.shape[place])
         if monoid in ("any", "all"):
-            v = np.any(a.v, place) if monoid == "any" else np.all(a.v, place)
+            v = np.any(a.values, place) if monoid == "any" else np.all(a.values, place)
             # The result is certain if one deciding element is, or if all elements are.
-            settled = np.any((a.v == (monoid == "any")) & (a.e == 0), place) | np.all(a.e == 0, place)
-            return Near(v, np.where(settled, 0, 1).astype(float), names)
+            settled = np.any((a.values == (monoid == "any")) & (a.errors == 0), place) | np.all(a.errors == 0, place)
+            return BoundedArray(v, np.where(settled, 0, 1).astype(float), names)
         if monoid in ("max", "min"):
             pick = np.maximum.reduce if monoid == "max" else np.minimum.reduce
-            v, low, high = (pick(x, axis=place) for x in (a.v, a.v - a.e, a.v + a.e))
+            v, low, high = (pick(x, axis=place) for x in (a.values, a.values - a.errors, a.values + a.errors))
             return _between(v, low, high, names)
-        values = np.asarray(a.v, self.reference)
+        values = np.asarray(a.values, self.reference)
         if monoid == "sum":
             magnitudes = np.sum(np.abs(values), place)
             exact = np.all(_on_grid(a, self), place) & (magnitudes * _grid(a) < 2.0**self.computed.digits)
-            e = np.sum(a.e, place)
+            e = np.sum(a.errors, place)
             roundings = additions(n, a.rescaled, self.chain)
-            rounding = self.gamma(roundings) * (magnitudes + e) + n * self.computed.least
+            rounding = self.gamma(roundings) * (magnitudes + e) + n * self.computed.smallest_step
             bottom = np.any(np.isneginf(values), place)
             rounding = np.where(exact | (n <= 1), 0, rounding)
             # A sum that would be exact may be divided while it accumulates, as in running means.
             divided = roundings / 4 * magnitudes if n > 1 else magnitudes
             return self.result(np.sum(values, place), e, rounding, names, bottom, np.where(exact, divided, magnitudes))
         sizes = np.prod(np.abs(values), place)
-        within = np.prod(np.abs(values) + a.e, place)
-        e = np.where(np.all(a.e == 0, place), 0, within - sizes)
-        rounding = self.gamma(2 * n) * within + n * self.computed.least
+        within = np.prod(np.abs(values) + a.errors, place)
+        e = np.where(np.all(a.errors == 0, place), 0, within - sizes)
+        rounding = self.gamma(2 * n) * within + n * self.computed.smallest_step
         return self.result(np.prod(values, place), e, rounding, names)
 
-    def contracted(self, arrays: Sequence[Near], kept: Sequence[str], order: tuple[str, ...]) -> Near:
+    def contracted(self, arrays: Sequence[BoundedArray], kept: Sequence[str], order: tuple[str, ...]) -> BoundedArray:
         """A contraction: the sum of products over the axes that are not in `kept`."""
-        lengths = {n: k for a in arrays for n, k in zip(a.names, np.shape(a.v), strict=True)}
+        lengths = {n: k for a in arrays for n, k in zip(a.names, np.shape(a.values), strict=True)}
         summed = [k for n, k in lengths.items() if n not in kept]
         terms = int(np.prod(summed, dtype=np.int64))
         matrices = bool(summed) and len(arrays) > 1
         if matrices:
             wider = self.inputs is not None and self.inputs.digits > self.operands.digits
-            arrays = [a if a.given and not wider else self.kept(a, self.operands) for a in arrays]
-        values = [np.asarray(a.v, self.reference) for a in arrays]
+            arrays = [a if a.is_input and not wider else self.stored_in(a, self.operands) for a in arrays]
+        values = [np.asarray(a.values, self.reference) for a in arrays]
         sizes = [np.abs(v) for v in values]
-        bounds = [np.asarray(a.e, self.reference) for a in arrays]
+        bounds = [np.asarray(a.errors, self.reference) for a in arrays]
 
         def product(parts: Sequence[Any]) -> Any:
-            made = contract([Named(p, a.names) for p, a in zip(parts, arrays, strict=True)], kept)
+            made = contract([NamedArray(p, a.names) for p, a in zip(parts, arrays, strict=True)], kept)
             return np.asarray(made.over(order))
 
         v, magnitudes = product(values), product(sizes)
@@ -322,9 +335,9 @@ class Rounding:
             cut = self.operands.digits < self.computed.digits
             roundings = 2 * roundings if cut else roundings + _PARTS * (self.computed.digits == 24)
         rounding = self.gamma(roundings) * (magnitudes + e)
-        rounding = np.where(exact, 0, rounding + (terms * self.computed.least if factors or terms > 1 else 0))
+        rounding = np.where(exact, 0, rounding + (terms * self.computed.smallest_step if factors or terms > 1 else 0))
         made = self.result(v, e, rounding, order)
-        made.e = np.where(magnitudes <= self.room, made.e, np.inf)
+        made.errors = np.where(magnitudes <= self.room, made.errors, np.inf)
         return made
 
     def gamma(self, k: int) -> float:
@@ -338,48 +351,52 @@ def _size(v: Any) -> Any:
     return np.where(np.isfinite(v), np.abs(np.asarray(v, float) if np.asarray(v).dtype.kind == "b" else v), 0)
 
 
-def _on_grid(a: Near, rounding: Rounding) -> Any:
+def _on_grid(a: BoundedArray, rounding: Rounding) -> Any:
     """Where a number is exact and a small multiple of 1/16, so that sums of such numbers are exact in any order."""
-    scaled = np.asarray(a.v, rounding.reference) * _GRID
+    scaled = np.asarray(a.values, rounding.reference) * _GRID
     with np.errstate(invalid="ignore"):
-        return (a.e == 0) & (np.rint(scaled) == scaled) & (np.abs(scaled) < 2.0 ** (rounding.computed.digits - 1))
+        return (a.errors == 0) & (np.rint(scaled) == scaled) & (np.abs(scaled) < 2.0 ** (rounding.computed.digits - 1))
 
 
-def _grid(a: Near) -> float:
+def _grid(a: BoundedArray) -> float:
     """The reciprocal of the grid spacing: 1 where all numbers are integers, else 16."""
-    return 1.0 if bool(np.all(np.rint(a.v) == a.v)) else _GRID
+    return 1.0 if bool(np.all(np.rint(a.values) == a.values)) else _GRID
 
 
-def _between(v: Any, low: Any, high: Any, names: tuple[str, ...]) -> Near:
+def _between(v: Any, low: Any, high: Any, names: tuple[str, ...]) -> BoundedArray:
     """A number anywhere between two bounds."""
     e = np.maximum(np.where(high == v, 0, high - v), np.where(low == v, 0, v - low))
-    return Near(v, np.where(np.isnan(e), np.inf, e), names)
+    return BoundedArray(v, np.where(np.isnan(e), np.inf, e), names)
 
 
-def _compared(fn: str, a: Near, b: Near, names: tuple[str, ...]) -> Near:
-    v = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}[fn](a.v, b.v)
-    off = a.e + b.e
+def _compared(fn: str, a: BoundedArray, b: BoundedArray, names: tuple[str, ...]) -> BoundedArray:
+    v = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}[fn](a.values, b.values)
+    off = a.errors + b.errors
     with np.errstate(invalid="ignore"):
-        apart = np.where(a.v == b.v, 0, np.abs(np.asarray(a.v, float) - np.asarray(b.v, float)))
-    return Near(v, np.where((off == 0) | (apart > off), 0.0, 1.0), names)
+        apart = np.where(a.values == b.values, 0, np.abs(np.asarray(a.values, float) - np.asarray(b.values, float)))
+    return BoundedArray(v, np.where((off == 0) | (apart > off), 0.0, 1.0), names)
 
 
-def _logical(fn: str, args: Sequence[Near], names: tuple[str, ...]) -> Near:
+def _logical(fn: str, args: Sequence[BoundedArray], names: tuple[str, ...]) -> BoundedArray:
     if fn == "not":
-        return Near(np.logical_not(args[0].v), args[0].e, names)
+        return BoundedArray(np.logical_not(args[0].values), args[0].errors, names)
     a, b = args
-    v = np.logical_and(a.v, b.v) if fn == "and" else np.logical_or(a.v, b.v)
+    v = np.logical_and(a.values, b.values) if fn == "and" else np.logical_or(a.values, b.values)
     decides = fn == "or"
-    settled = ((a.v == decides) & (a.e == 0)) | ((b.v == decides) & (b.e == 0)) | ((a.e == 0) & (b.e == 0))
-    return Near(v, np.where(settled, 0.0, 1.0), names)
+    settled = (
+        ((a.values == decides) & (a.errors == 0))
+        | ((b.values == decides) & (b.errors == 0))
+        | ((a.errors == 0) & (b.errors == 0))
+    )
+    return BoundedArray(v, np.where(settled, 0.0, 1.0), names)
 
 
-def _chosen(c: Near, a: Near, b: Near, names: tuple[str, ...]) -> Near:
-    v = np.where(c.v, a.v, b.v)
-    e = np.where(c.v, a.e, b.e)
+def _chosen(c: BoundedArray, a: BoundedArray, b: BoundedArray, names: tuple[str, ...]) -> BoundedArray:
+    v = np.where(c.values, a.values, b.values)
+    e = np.where(c.values, a.errors, b.errors)
     if v.dtype.kind == "b":
-        same = (a.v == b.v) & (a.e == 0) & (b.e == 0)
-        return Near(v, np.where((c.e == 0) | same, e, 1.0), names)
+        same = (a.values == b.values) & (a.errors == 0) & (b.errors == 0)
+        return BoundedArray(v, np.where((c.errors == 0) | same, e, 1.0), names)
     with np.errstate(invalid="ignore"):
-        either = [np.where(x.v == v, 0, np.abs(x.v - v)) + x.e for x in (a, b)]
-    return Near(v, np.where(c.e == 0, e, np.maximum(*either)), names)
+        either = [np.where(x.values == v, 0, np.abs(x.values - v)) + x.errors for x in (a, b)]
+    return BoundedArray(v, np.where(c.errors == 0, e, np.maximum(*either)), names)

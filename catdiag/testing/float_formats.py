@@ -18,7 +18,8 @@ from catdiag.util.errors import TypeMismatch
 
 @dataclass(frozen=True)
 class Format:
-    """A format: `digits` bits of significand, `least` the largest loss at the lower end of the range, and `largest`.
+    """A format: `digits` bits of significand, `smallest_step` the largest loss at the lower end of the range, and
+    `largest`.
 
     A device may flush subnormal numbers of float32 and bfloat16 to zero, which loses up to the least normal number.
     Those of float16 are kept, so that at most half of one is lost. (IEEE 754-2019, table 3.5; bfloat16 has the
@@ -27,7 +28,7 @@ class Format:
 
     name: str
     digits: int
-    least: float
+    smallest_step: float
     largest: float
 
     @property
@@ -38,7 +39,7 @@ class Format:
     @property
     def flushed(self) -> float:
         """The most that a number loses where a device flushes subnormal numbers to zero; 0 where it keeps them."""
-        return 0.0 if self.name == "float16" else self.least
+        return 0.0 if self.name == "float16" else self.smallest_step
 
 
 _FORMATS = {
@@ -85,10 +86,10 @@ def rounded(values: Any, to: Format) -> Any:
         return np.where(np.isfinite(wide), kept.view(np.float32).astype(np.float64), wide)
 
 
-def cut_off(values: Any, to: Format) -> Any:
+def truncated(values: Any, to: Format) -> Any:
     """Truncation: the nearest numbers towards zero in a format with the exponents of float32, as float64.
 
-    >>> float(cut_off(-1 - 1.9 * 2.0**-10, format_of("tf32"))), float(cut_off(3.0, format_of("tf32")))
+    >>> float(truncated(-1 - 1.9 * 2.0**-10, format_of("tf32"))), float(truncated(3.0, format_of("tf32")))
     (-1.0009765625, 3.0)
     """
     wide = np.asarray(values, np.float64)

@@ -1,7 +1,7 @@
 """Adversarial sizes and arrays, at which kernels go wrong, from a random generator.
 
 Sizes: 1, primes, one more and one less than a block and its multiples, different sizes on different axes, one axis long
-at a time. Arrays: standard normal ones, and those of `KINDS`, each of which exposes some mistake.
+at a time. Arrays: standard normal ones, and those of `ARRAY_KINDS`, each of which exposes some mistake.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Rng = np.random.Generator
 Choices = Mapping[str, int | Sequence[int]]
 _WORK = 1 << 18
 """The product of all sizes stays below this, where sizes are not given."""
-_MANY = (1024, 4096)
+_BLOCK_COUNTS = (1024, 4096)
 """Occasional lengths of a summed axis, taken in turn: for accumulated errors, and for faults at long axes only."""
 _LONG = 300
 _BLOCKS = (64, 128, 32, 128, 64, 16, 256, 512)
@@ -77,10 +77,10 @@ def checked_sizes(symbols: Sequence[str], what: str, given: Mapping[str, Any]) -
     return found
 
 
-def near_blocks(block: int) -> tuple[int, ...]:
+def sizes_near_blocks(block: int) -> tuple[int, ...]:
     """Sizes near a block length and its multiples, the most revealing first.
 
-    >>> near_blocks(8)
+    >>> sizes_near_blocks(8)
     (9, 7, 8, 17, 1, 15, 16, 2, 3, 11, 23, 24, 25)
     """
     prime = next(n for n in range(block + 2, 3 * block + 8) if all(n % k for k in range(2, n)))
@@ -119,9 +119,9 @@ def all_boxes(diagram: Diagram) -> Iterator[Box]:
             stack.extend(bodies(box.op))
 
 
-def _many(block: int, cycle: int) -> int:
+def _many_blocks(block: int, cycle: int) -> int:
     """A length of many blocks plus one."""
-    return max(16, _MANY[cycle % len(_MANY)] // block) * block + 1
+    return max(16, _BLOCK_COUNTS[cycle % len(_BLOCK_COUNTS)] // block) * block + 1
 
 
 def sizes_at(
@@ -156,11 +156,11 @@ def sizes_at(
     long = free[cycle % len(free)]
     also = [s for s in free if s != long and s in blocks and rng.random() < 0.4]
     for s in (long, *also):
-        pool = near_blocks(blocks[s]) if s in blocks else _WIDE
+        pool = sizes_near_blocks(blocks[s]) if s in blocks else _WIDE
         place = cycle // len(free) if s == long else int(rng.integers(len(pool)))
         before = sizes[s]
         many = s == long and s in reduced and place % 4 == 3
-        sizes[s] = _many(blocks.get(s, 1), place // 4) if many else pool[place % len(pool)]
+        sizes[s] = _many_blocks(blocks.get(s, 1), place // 4) if many else pool[place % len(pool)]
         if int(np.prod(list(sizes.values()), dtype=np.float64)) > work:
             for other in free:
                 if other not in (long, *also):
@@ -345,7 +345,7 @@ def _below(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
     return -_above(rng, shape, top)
 
 
-KINDS: dict[str, Callable[[Rng, tuple[int, ...], float], Any]] = {
+ARRAY_KINDS: dict[str, Callable[[Rng, tuple[int, ...], float], Any]] = {
     "plain": _plain, "integers": _integers, "large": _large, "negative": _negative, "positive": _positive,
     "rising": _rising, "falling": _falling, "sorted": _sorted, "permutation": _permutation, "one-hot": _one_hot,
     "constant": _constant, "zeros": _zeros, "subnormal": _subnormal, "offset": _offset, "far": _first_far,
@@ -374,13 +374,13 @@ def array(
         low, high = ends
         drawn = np.asarray(rng.integers(low, max(high, low + 1), shape))
         return np.sort(drawn, axis=-1) if shape and rng.random() < 0.5 else drawn
-    numbers = rounded(KINDS[kind](rng, shape, large_of(form)), form)
+    numbers = rounded(ARRAY_KINDS[kind](rng, shape, large_of(form)), form)
     if ty.element == "extended":
         numbers = np.where(rng.random(shape) < rng.choice([0.0, 0.2, 0.6]), -np.inf, numbers)
-    return held(numbers, form)
+    return stored_as(numbers, form)
 
 
-def held(numbers: Any, form: Format) -> Any:
+def stored_as(numbers: Any, form: Format) -> Any:
     """Numbers of a format in the NumPy type in which they are passed to a function."""
     return np.asarray(numbers).astype(carrier(form))
 
@@ -441,7 +441,7 @@ def arrays_at(
     inputs that are not arbitrary. Raises SizeError where one of those has another shape than its type.
     """
     ends = index_ends(diagram, sizes)
-    names = list(KINDS)
+    names = list(ARRAY_KINDS)
     shared = names[number % len(names)]
     mixed = number % 4 == 3
     long = max(sizes.values(), default=1) > _LONG
@@ -464,7 +464,7 @@ def arrays_at(
                     f"inputs[{name!r}] gave shape {drawn.shape} at {dict(sizes)}: expected {shape}, for {ty}"
                 )
             numbers = ty.element in ("real", "extended")
-            made.append(held(rounded(drawn, form), form) if numbers else drawn)
+            made.append(stored_as(rounded(drawn, form), form) if numbers else drawn)
             continue
         kind = names[int(rng.integers(len(names)))] if mixed else shared
         if opposed and not mixed:
@@ -473,7 +473,7 @@ def arrays_at(
             kind = "positive" if k == positive and at_length == "plain" else at_length
         if not ty.axes and ty.element in ("real", "extended"):
             value = float(rng.choice([1.0, 0.5, 0.125, 2.0] if tame else [1.0, 0.5, 2.0, 2.0**-10, -1.0, 0.0]))
-            made.append(held(value, form))
+            made.append(stored_as(value, form))
             continue
         # Integers: few distinct ones in all arrays, as document numbers are, or many; a scalar may be any length.
         end = ends.get(k, different if ty.axes else int(rng.choice(lengths)) + 1)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from catdiag.category.diagram import Diagram
-from catdiag.testing.error_bounds import Near, Rounding
+from catdiag.testing.error_bounds import BoundedArray, Rounding
 from catdiag.testing.float_formats import Format, carrier, format_of, rounded
-from catdiag.testing.tolerance import allowed
+from catdiag.testing.tolerance import error_bounds
 from catdiag.util.errors import CatdiagError
 
 _GUARD = 64
@@ -49,7 +49,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelUnderTest:
     """A function, the diagram that it should implement, and how the two are compared.
 
     `forms` are diagrams of the same meaning, whose rounding errors are allowed too. `convert` makes the function's
@@ -59,7 +59,7 @@ class Kernel:
     function: Callable[..., Any]
     diagram: Diagram
     rounding: Rounding
-    given: Format
+    result_format: Format
     result: Format
     forms: tuple[Diagram, ...] = ()
     convert: Callable[[Any], Any] | str | None = None
@@ -99,17 +99,20 @@ class Kernel:
                 failure = _differing(first, second)
         return Judgement(failure, compared, worst)
 
-    def wanted(self, arrays: Sequence[Any]) -> list[Near]:
+    def wanted(self, arrays: Sequence[Any]) -> list[BoundedArray]:
         """The values that the diagram means, with error bounds before the results are rounded.
 
-        Raises SizeError as `allowed` does.
+        Raises SizeError as `error_bounds` does.
         """
         wide = [
             np.asarray(a) if np.asarray(a).dtype.kind in "iub" else np.asarray(a).astype(np.float64) for a in arrays
         ]
-        first, *others = (allowed(f, wide, self.rounding, self.functions) for f in (self.diagram, *self.forms))
+        first, *others = (error_bounds(f, wide, self.rounding, self.functions) for f in (self.diagram, *self.forms))
         for other in others:
-            first = [Near(a.v, np.maximum(a.e, b.e), a.names) for a, b in zip(first, other, strict=True)]
+            first = [
+                BoundedArray(a.values, np.maximum(a.errors, b.errors), a.names)
+                for a, b in zip(first, other, strict=True)
+            ]
         return first
 
     # -- calls -----------------------------------------------------------------------------------------
@@ -122,7 +125,7 @@ class Kernel:
             with filled_buffers(filling), np.errstate(all="ignore"):
                 results = self.function(*handed)
         except (Exception, SystemExit) as error:
-            return [], Failure("raises", f"{self.name} raised {_said(error)}")
+            return [], Failure("raises", f"{self.name} raised {_error_line(error)}")
         outputs = list(results) if isinstance(results, (tuple, list)) else [results]
         failure = None
         for k, (name, a, (buffer, view)) in enumerate(zip(self.diagram.input_names, arrays, guarded, strict=True)):
@@ -145,17 +148,17 @@ class Kernel:
         kind, _, device = self.convert.partition(":")
         if kind != "torch":
             raise CatdiagError(f"convert is {self.convert!r}: expected a function, 'torch' or 'torch:DEVICE'")
-        return _tensor(array, self.given, device)
+        return _tensor(array, self.result_format, device)
 
     # -- comparison -----------------------------------------------------------------------------------------
 
-    def formed(self, outputs: Sequence[Any], wanted: Sequence[Near]) -> Failure | None:
+    def formed(self, outputs: Sequence[Any], wanted: Sequence[BoundedArray]) -> Failure | None:
         """A failure if the outputs have the wrong number, shapes or types, else None."""
         if len(outputs) != len(wanted):
             return Failure("outputs", f"{self.name} gave {len(outputs)} results: expected {len(wanted)}")
         for k, (got, near, ty) in enumerate(zip(outputs, wanted, self.diagram.cod, strict=True)):
             what = "the result" if len(wanted) == 1 else f"result {k}"
-            shape = tuple(np.shape(near.v))
+            shape = tuple(np.shape(near.values))
             if np.shape(got) != shape:
                 return Failure("shape", f"{what} has shape {np.shape(got)}: expected {shape}, for {ty}", k)
             kind = np.asarray(got).dtype
@@ -172,10 +175,10 @@ class Kernel:
                 return Failure("dtype", f"{what} holds {kind}: expected {expected}", k)
         return None
 
-    def compared(self, k: int, near: Near, got: Any) -> tuple[Failure | None, int, float]:
+    def compared(self, k: int, near: BoundedArray, got: Any) -> tuple[Failure | None, int, float]:
         """Compares output `k` with its bounds: a failure or None, the number of values compared, the worst share."""
         wide = self.rounding.reference
-        v, e, x = np.asarray(near.v), near.e, np.asarray(got)
+        v, e, x = np.asarray(near.values), near.errors, np.asarray(got)
         if v.dtype.kind == "b":
             tolerance: Any = np.zeros(v.shape)
             claimed, off = np.asarray(e == 0), np.asarray(v != x.astype(bool), float)
@@ -220,7 +223,7 @@ def _shown(x: Any) -> str:
     return str(bool(x)) if np.asarray(x).dtype.kind == "b" else f"{float(x):.9g}"
 
 
-def _said(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     """An error in one line, with the innermost line of the user's function."""
     place = traceback.extract_tb(error.__traceback__)
     last = f" at {place[-1].filename}:{place[-1].lineno}: {place[-1].line}" if len(place) > 1 else ""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from catdiag.rewrite.theorem_decorator import Claim
 
 _CLAIM = "catdiag.rewrite.theorem_decorator", "Claim"
-_SAID = "catdiag_theorem"
+_REPORT_KEY = "catdiag_theorem"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -97,7 +97,7 @@ class ClaimItem(pytest.Item):
         if theorem.conditional:
             if self.config.getoption("--theorems-conditional") == "fail":
                 raise Conditional(theorem)
-            self.user_properties.append((_SAID, "; ".join(theorem.conditions)))
+            self.user_properties.append((_REPORT_KEY, "; ".join(theorem.conditions)))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The report of a claim that is not proved; other errors as pytest shows them."""
@@ -212,5 +212,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def _conditional(reporter: Any) -> Iterator[tuple[str, str]]:
     for report in reporter.stats.get("passed", []):
         for key, value in getattr(report, "user_properties", []):
-            if key == _SAID:
+            if key == _REPORT_KEY:
                 yield report.nodeid, value

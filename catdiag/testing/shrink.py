@@ -13,8 +13,8 @@ from catdiag.category.diagram import Diagram
 from catdiag.category.types import size_value
 from catdiag.testing.failure_pattern import condition, relation
 from catdiag.testing.float_formats import Format, rounded
-from catdiag.testing.input_generators import arrays_at, held, index_ends, near_blocks
-from catdiag.testing.kernel_under_test import Failure, Kernel
+from catdiag.testing.input_generators import arrays_at, index_ends, sizes_near_blocks, stored_as
+from catdiag.testing.kernel_under_test import Failure, KernelUnderTest
 from catdiag.util.errors import CatdiagError
 
 Inputs = Mapping[str, Callable[[Any, Mapping[str, int]], Any]]
@@ -26,19 +26,19 @@ _LADDER = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64
 
 
 @dataclass
-class Search:
+class Shrinker:
     """The search for the sizes and arrays at which a function fails, with a bounded number of calls."""
 
-    kernel: Kernel
+    kernel: KernelUnderTest
     form: Format
     given: Mapping[str, tuple[int, ...]]
     blocks: Mapping[str, int]
     inputs: Inputs
     seed: int
     calls: int = 800
-    draws: int = 10
+    attempts: int = 10
     known: dict[Sizes, tuple[list[Any], Failure] | None] = field(default_factory=dict)
-    held: set[Sizes] = field(default_factory=set)
+    confirmed: set[Sizes] = field(default_factory=set)
     otherwise: set[Sizes] = field(default_factory=set)
 
     def fails(self, arrays: Sequence[Any], like: Failure, key: Sizes | None = None) -> Failure | None:
@@ -58,7 +58,7 @@ class Search:
         if key is not None and found is not None:
             self.otherwise.add(key)
         elif key is not None and judged.compared:
-            self.held.add(key)
+            self.confirmed.add(key)
         return None
 
     def at(self, sizes: Mapping[str, int], like: Failure, arrays: Sequence[Any]) -> tuple[list[Any], Failure] | None:
@@ -85,7 +85,7 @@ class Search:
 
     def _drawn(self, sizes: Mapping[str, int], like: Failure) -> tuple[list[Any], Failure] | None:
         rng = np.random.default_rng([self.seed, *sizes.values()])
-        for k in range(self.draws):
+        for k in range(self.attempts):
             # Kinds in turn, the most revealing first; every other draw has harmless scalars.
             number = (1, 5, 10, 0, 4, 15, 2, 9, 3, 13)[k % 10]
             _, arrays = arrays_at(number, self.kernel.diagram, sizes, rng, self.form, self.inputs, tame=k % 2 == 0)
@@ -100,10 +100,10 @@ class Search:
         now = sizes[symbol]
         if symbol in self.given:
             return [n for n in sorted(self.given[symbol]) if n < now]
-        about = near_blocks(self.blocks[symbol]) if symbol in self.blocks else ()
+        about = sizes_near_blocks(self.blocks[symbol]) if symbol in self.blocks else ()
         return sorted({n for n in (*_LADDER, *about, now // 2, now - 1) if 1 <= n < now})
 
-    def smallest(
+    def shrink(
         self, sizes: dict[str, int], arrays: list[Any], failure: Failure
     ) -> tuple[dict[str, int], list[Any], Failure]:
         """Sizes that cannot be reduced one at a time, arrays of simple numbers, and the failure there."""
@@ -126,7 +126,7 @@ class Search:
         self.calls = max(self.calls, 300)
         now = list(arrays)
         for k, a in enumerate(now):
-            for whole in self.whole(k, np.asarray(a)):
+            for whole in self.simple_arrays(k, np.asarray(a)):
                 found = self._tried(now, k, whole, failure)
                 if found is not None:
                     now[k], failure = whole, found
@@ -166,7 +166,7 @@ class Search:
         except CatdiagError:
             return None
 
-    def whole(self, k: int, a: Any) -> list[Any]:
+    def simple_arrays(self, k: int, a: Any) -> list[Any]:
         """Simple arrays to try for input `k`; none for one that the user generates."""
         if self.drawn_by_user(k):
             return []
@@ -177,7 +177,7 @@ class Search:
         counted = (np.arange(a.size) % 4).reshape(a.shape)
         found = [np.zeros(a.shape), np.ones(a.shape), counted, np.rint(np.asarray(a, np.float64))]
         found += [np.full(a.shape, 0.1), np.full(a.shape, float(a.flat[0]))] if a.size > _FEW else []
-        return [held(rounded(x, self.form), self.form) for x in found if not np.array_equal(x, a)]
+        return [stored_as(rounded(x, self.form), self.form) for x in found if not np.array_equal(x, a)]
 
     # -- which sizes fail ----------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class Search:
                 found[0].append(name)
             elif _key(sizes) in self.otherwise:
                 found[1].append(name)
-            elif _key(sizes) in self.held:
+            elif _key(sizes) in self.confirmed:
                 found[2].append(name)
         return found
 
@@ -242,7 +242,7 @@ class Search:
             return sorted(self.given[symbol])
         if symbol in self.blocks:
             block = self.blocks[symbol]
-            return sorted({*range(1, 6), *(n for n in near_blocks(block) if n <= 4 * block)})
+            return sorted({*range(1, 6), *(n for n in sizes_near_blocks(block) if n <= 4 * block)})
         return [*range(1, 10), 15, 16, 17, 31, 32, 33, 63, 64, 65]
 
 

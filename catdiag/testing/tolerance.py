@@ -19,9 +19,9 @@ from catdiag.category.ops import (
     Call,
     Const,
     Einsum,
-    Fold,
+    FoldOp,
     Generic,
-    Group,
+    GroupOp,
     Index,
     Map,
     Reduce,
@@ -32,26 +32,26 @@ from catdiag.category.ops import (
 from catdiag.category.types import Ty
 from catdiag.execute.indexed_reads import view
 from catdiag.execute.interpreter import Runner, conform, length
-from catdiag.execute.named_arrays import Named
+from catdiag.execute.named_arrays import NamedArray
 from catdiag.execute.size_inference import solve
-from catdiag.testing.error_bounds import Near, Rounding
+from catdiag.testing.error_bounds import BoundedArray, Rounding
 from catdiag.testing.float_formats import format_of
 
 
-def allowed(
+def error_bounds(
     diagram: Diagram,
     arrays: Sequence[Any],
     rounding: Rounding,
     functions: Mapping[str, Callable[..., Any]] | None = None,
     sizes: Mapping[str, int] | None = None,
-) -> list[Near]:
+) -> list[BoundedArray]:
     """For each output its values, and a bound on the error that a correct kernel may have at each of them.
 
     >>> import catdiag as cd
     >>> fp32, wide = format_of("fp32"), np.dtype(np.float64)
     >>> total = cd.algorithm("x ->")(lambda a: cd.sum(a, "x"))
-    >>> (found,) = allowed(total, [np.full(100, 0.1)], Rounding(fp32, fp32, wide))
-    >>> bool(abs(found.v - 10) < 1e-12), bool(1e-5 < found.e < 1e-3)
+    >>> (found,) = error_bounds(total, [np.full(100, 0.1)], Rounding(fp32, fp32, wide))
+    >>> bool(abs(found.values - 10) < 1e-12), bool(1e-5 < found.errors < 1e-3)
     (True, True)
 
     Raises SizeError and TypeMismatch as `run` does.
@@ -63,31 +63,33 @@ def allowed(
         data = np.asarray(array)
         if ty.element in ("int", "bool"):
             exact = data.astype(bool if ty.element == "bool" else rounding.reference)
-            values.append(Near(exact, np.zeros(data.shape), ty.names, given=True))
+            values.append(BoundedArray(exact, np.zeros(data.shape), ty.names, given=True))
         else:
             values.append(rounding.taken(data.astype(rounding.reference), ty.names))
-    reading = _Reading(rounding, functions or {})
+    reading = _ErrorAnalysis(rounding, functions or {})
     with np.errstate(all="ignore"):
         results = reading.diagram(diagram, values, known)
         outputs = []
         for r, ty in zip(results, diagram.cod, strict=True):
-            v, e = (conform(Named(part, r.names), ty, known) for part in (r.v, np.asarray(r.e, float)))
-            outputs.append(Near(v, e, ty.names, r.given))
+            v, e = (conform(NamedArray(part, r.names), ty, known) for part in (r.values, np.asarray(r.errors, float)))
+            outputs.append(BoundedArray(v, e, ty.names, r.is_input))
         return outputs
 
 
-class _Reading:
+class _ErrorAnalysis:
     """What is fixed while a diagram is interpreted."""
 
     def __init__(self, rounding: Rounding, functions: Mapping[str, Callable[..., Any]]) -> None:
         self.rounding, self.functions = rounding, functions
         self.runner = Runner(rounding.reference, {}, functions)
 
-    def diagram(self, diagram: Diagram, values: Sequence[Near], sizes: Mapping[str, int]) -> tuple[Near, ...]:
+    def diagram(
+        self, diagram: Diagram, values: Sequence[BoundedArray], sizes: Mapping[str, int]
+    ) -> tuple[BoundedArray, ...]:
         """The outputs of a diagram at the given sizes of symbols."""
         return interpret(diagram, values, lambda box, args: self.box(box, args, sizes))
 
-    def box(self, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Sequence[Near]:
+    def box(self, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> Sequence[BoundedArray]:
         """The outputs of one box.
 
         Sums of an output may be rescaled (as in an online softmax) if those of an operand may, or after some boxes.
@@ -98,13 +100,13 @@ class _Reading:
                 near.rescaled = True
         return outputs
 
-    def computed(self, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Sequence[Near]:
+    def computed(self, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> Sequence[BoundedArray]:
         """The values and bounds of the outputs of one box."""
         op = box.op
         if isinstance(op, Map):
             return [self.map(op.fn, args, box)]
         if isinstance(op, Reduce):
-            return [self.rounding.reduced(op.monoid, args[0], op.axis)]
+            return [self.rounding.reduction(op.monoid, args[0], op.axis)]
         if isinstance(op, Einsum):
             typed = {n for ty in box.dom for n in ty.names}
             further = tuple(dict.fromkeys(n for a in args for n in a.names if n not in typed))
@@ -112,9 +114,9 @@ class _Reading:
             return [self.rounding.contracted(args, order, order)]
         if isinstance(op, Call):
             return self.filled(self.diagram(op.body, args, sizes), box.cod, sizes)
-        if isinstance(op, Fold):
+        if isinstance(op, FoldOp):
             return self.filled(self.fold(op, box, args, sizes), box.cod, sizes)
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             local = {symbol: self.extent(axis, box, args, sizes) for axis, symbol in op.tiles}
             return self.filled(self.diagram(op.body, args, {**sizes, **local}), box.cod, sizes)
         if isinstance(op, View):
@@ -123,7 +125,7 @@ class _Reading:
             return self.generic(op, box, args, sizes)
         return self.structural(box, args, sizes)
 
-    def map(self, fn: str, args: tuple[Near, ...], box: Box) -> Near:
+    def map(self, fn: str, args: tuple[BoundedArray, ...], box: Box) -> BoundedArray:
         """A scalar function at every index."""
         last = box.cod[0].names
         found = dict.fromkeys(n for a in args for n in a.names)
@@ -133,10 +135,10 @@ class _Reading:
         if fn.startswith("cast:"):
             kind = fn.removeprefix("cast:")
             # How a kernel rounds to 8 bits is not modeled: the cast counts as exact.
-            return args[0] if kind == "fp8" else self.rounding.kept(args[0], format_of(kind))
+            return args[0] if kind == "fp8" else self.rounding.stored_in(args[0], format_of(kind))
         return self.rounding.scalar(fn, args, order)
 
-    def structural(self, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> list[Near]:
+    def structural(self, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> list[BoundedArray]:
         """A box without arithmetic: the same map of values and of bounds."""
         op = box.op
         if isinstance(op, Const | SizeOf | Index):
@@ -144,57 +146,61 @@ class _Reading:
             data = np.asarray(made.data, self.rounding.reference)
             exact = not isinstance(op, Const) or op.value is None or float(op.value) == op.value
             off = 0.0 if exact else self.rounding.u * abs(data)
-            return [Near(data, np.zeros(data.shape) + off, made.names, given=True)]
+            return [BoundedArray(data, np.zeros(data.shape) + off, made.names, given=True)]
         if len(args) == 1 and isinstance(op, Rename):
             return [args[0].mapped(lambda part: self.runner.box(box, (part,), sizes)[0])]
-        values = self.runner.box(box, tuple(Named(a.v, a.names) for a in args), sizes)
-        bounds = self.runner.box(box, tuple(Named(a.e, a.names) for a in args), sizes)
-        given = all(a.given for a in args)
-        return [Near(v.data, e.data, v.names, given) for v, e in zip(values, bounds, strict=True)]
+        values = self.runner.box(box, tuple(NamedArray(a.values, a.names) for a in args), sizes)
+        bounds = self.runner.box(box, tuple(NamedArray(a.errors, a.names) for a in args), sizes)
+        given = all(a.is_input for a in args)
+        return [BoundedArray(v.data, e.data, v.names, given) for v, e in zip(values, bounds, strict=True)]
 
-    def view(self, op: View, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Near:
+    def view(self, op: View, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> BoundedArray:
         """Reads at index arithmetic; the bound is infinite where an index is not certain."""
         count = len(op.reads)
-        indices = [Named(np.asarray(a.v).astype(np.int64), a.names) for a in args[count:]]
+        indices = [NamedArray(np.asarray(a.values).astype(np.int64), a.names) for a in args[count:]]
 
-        def read(parts: Sequence[Named]) -> Named:
+        def read(parts: Sequence[NamedArray]) -> NamedArray:
             return view(op, box, [*parts, *indices], lambda size: length(size, sizes))
 
-        v = read([Named(np.asarray(a.v), a.names) for a in args[:count]])
-        e = read([Named(np.asarray(a.e), a.names) for a in args[:count]])
-        sure = all(bool(np.all(a.e == 0)) for a in args[count:])
+        v = read([NamedArray(np.asarray(a.values), a.names) for a in args[:count]])
+        e = read([NamedArray(np.asarray(a.errors), a.names) for a in args[:count]])
+        sure = all(bool(np.all(a.errors == 0)) for a in args[count:])
         bound = np.asarray(e.data, float) if sure else np.full(np.shape(e.data), np.inf)
-        return Near(np.asarray(v.data), bound, v.names, all(a.given for a in args[:count]))
+        return BoundedArray(np.asarray(v.data), bound, v.names, all(a.is_input for a in args[:count]))
 
-    def fold(self, op: Fold, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Sequence[Near]:
+    def fold(
+        self, op: FoldOp, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
+    ) -> Sequence[BoundedArray]:
         """The loop as one iteration over the whole axis."""
         whole = {**sizes, op.block: self.extent(op.axis, box, args, sizes)}
         unit = self.diagram(op.unit, (), {**sizes, op.block: 0})
         return self.diagram(op.step, (*unit, *args), whole)
 
-    def generic(self, op: Generic, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> list[Near]:
+    def generic(
+        self, op: Generic, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
+    ) -> list[BoundedArray]:
         """A user's box; its error bound is infinite unless its operands are exact."""
-        made = self.runner.generic(op, box, tuple(Named(a.v, a.names) for a in args), sizes)
-        exact = all(bool(np.all(a.e == 0)) for a in args)
+        made = self.runner.generic(op, box, tuple(NamedArray(a.values, a.names) for a in args), sizes)
+        exact = all(bool(np.all(a.errors == 0)) for a in args)
         u = self.rounding.u
-        return [Near(m.data, 4 * u * np.abs(m.data) if exact else np.full(np.shape(m.data), np.inf), m.names)
+        return [BoundedArray(m.data, 4 * u * np.abs(m.data) if exact else np.full(np.shape(m.data), np.inf), m.names)
                 for m in made]  # fmt: skip
 
-    def extent(self, axis: str, box: Box, args: Sequence[Near], sizes: Mapping[str, int]) -> int:
+    def extent(self, axis: str, box: Box, args: Sequence[BoundedArray], sizes: Mapping[str, int]) -> int:
         """The length of an axis."""
         for a in args:
             if axis in a.names:
-                return int(np.shape(a.v)[a.names.index(axis)])
+                return int(np.shape(a.values)[a.names.index(axis)])
         found = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
         return length(next(found, axis), sizes)
 
-    def filled(self, values: Sequence[Near], types: Ty, sizes: Mapping[str, int]) -> list[Near]:
+    def filled(self, values: Sequence[BoundedArray], types: Ty, sizes: Mapping[str, int]) -> list[BoundedArray]:
         """The outputs of a body with all the axes of their types: an output that lacks one is broadcast."""
         outputs = []
         for value, ty in zip(values, types, strict=True):
             if not set(ty.names) <= set(value.names):
                 order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
-                value = value.mapped(lambda part, ty=ty, order=order: Named(conform(part, ty, sizes), order))  # type: ignore[misc]
+                value = value.mapped(lambda part, ty=ty, order=order: NamedArray(conform(part, ty, sizes), order))  # type: ignore[misc]
             outputs.append(value)
         return outputs
 

@@ -82,7 +82,7 @@ def positive(number: Any, what: str) -> None:
     require(finite(number) and number > 0, what, number, "a number above 0")
 
 
-def whole(number: Any, what: str, least: int = 1) -> None:
+def integer(number: Any, what: str, least: int = 1) -> None:
     """Raises TypeMismatch unless it is an integer that is not below `least`."""
     counted = type(number) is int or (hasattr(number, "__index__") and not isinstance(number, (bool, type)))
     require(counted and number >= least, what, number, f"an integer of at least {least}")

@@ -8,7 +8,7 @@ the results) leaves nothing to be begun: what was submitted and not begun is can
 >>> from concurrent.futures import ThreadPoolExecutor
 >>> with ThreadPoolExecutor(2) as executor:
 ...     list(each(divmod, [(7, 2), (7, 0), (9, 4)], executor=executor))
-[(3, 1), Failed(item=(7, 0), reason='ZeroDivisionError: integer division or modulo by zero', lost=False), (2, 1)]
+[(3, 1), Failed(item=(7, 0), reason='ZeroDivisionError: integer division or modulo by zero', worker_died=False), (2, 1)]
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SLICE = 0.2
 _RAISED = (ArithmeticError, AttributeError, CatdiagError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
            ValueError)  # fmt: skip
 # What Dask and Ray call a task that was lost with its worker.
-_LOST = ("KilledWorker", "WorkerCrashedError", "NodeDiedError")
+_WORKER_DEATHS = ("KilledWorker", "WorkerCrashedError", "NodeDiedError")
 
 Progress = Callable[[int, int], object]
 """Called with how many items are done, and how many there are."""
@@ -40,11 +40,11 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class Failed:
-    """What a call came to that raised, or whose worker died (`lost`: done again it may well succeed)."""
+    """What a call came to that raised, or whose worker died (`worker_died`: done again it may well succeed)."""
 
     item: tuple[Any, ...]
     reason: str
-    lost: bool = False
+    worker_died: bool = False
 
 
 def each(
@@ -80,7 +80,7 @@ def each(
                     try:
                         running[pool.submit(work, *items[k])] = k
                     except RuntimeError as error:  # shut down, or broken
-                        ready[k] = Failed(items[k], f"the executor takes no more: {error}", lost=True)
+                        ready[k] = Failed(items[k], f"the executor takes no more: {error}", worker_died=True)
                         done += 1
                 finished, _ = wait(running, _SLICE, FIRST_COMPLETED) if running else (set(), None)
                 for future in finished:
@@ -117,22 +117,22 @@ def _here(work: Callable[..., R], item: tuple[Any, ...]) -> R | Failed:
     try:
         return work(*item)
     except _RAISED as error:
-        return Failed(item, said(error))
+        return Failed(item, error_line(error))
 
 
 def _result(future: Future[Any], item: tuple[Any, ...]) -> Any:
     if future.cancelled():
-        return Failed(item, "it was cancelled in the executor", lost=True)
+        return Failed(item, "it was cancelled in the executor", worker_died=True)
     error = future.exception()
     if error is None:
         return future.result()
     # A worker that died says so in a class of its executor's own; one that was interrupted or ended itself did no less.
     lost = isinstance(error, (BrokenExecutor, CancelledError)) or not isinstance(error, Exception)
-    lost = lost or type(error).__name__ in _LOST
-    return Failed(item, f"its worker ended: {said(error)}" if lost else said(error), lost)
+    lost = lost or type(error).__name__ in _WORKER_DEATHS
+    return Failed(item, f"its worker ended: {error_line(error)}" if lost else error_line(error), lost)
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An error in one line, not too long."""
     message = error.message if isinstance(error, CatdiagError) else str(error)
     return f"{type(error).__name__}: {' '.join(message.split())}"[:2000]

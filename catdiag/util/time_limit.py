@@ -42,11 +42,11 @@ class _Hook:
     """In the place of Python's word on exceptions that it drops: a stop is not told of, but owed again."""
 
     def __init__(self, said: Callable[[Any], Any]) -> None:
-        self.said, self.users = said, 0
+        self.previous_hook, self.users = said, 0
 
     def __call__(self, dropped: Any) -> None:
         if not issubclass(dropped.exc_type, _Stop):
-            self.said(dropped)
+            self.previous_hook(dropped)
         else:
             dropped.exc_type.owed = True
 
@@ -67,7 +67,7 @@ def _unsaid() -> Iterator[None]:
         with _HOOKING:
             hook.users -= 1
             if not hook.users and sys.unraisablehook is hook:
-                sys.unraisablehook = hook.said
+                sys.unraisablehook = hook.previous_hook
 
 
 def within(seconds: float | None, work: Callable[[], R]) -> R:

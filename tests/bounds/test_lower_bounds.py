@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.bounds.bound_certificate import BoundError, Claim, check, times
+from catdiag.bounds.bound_certificate import BoundClaim, BoundError, check, times
 from catdiag.bounds.segments import Lifetime, check_lifetime
 from catdiag.category.diagram import diagram_of
 from catdiag.cost.traffic import io
@@ -124,7 +124,7 @@ def test_a_stronger_claim_fails_its_check(diagram):
             more = replace(monomial, coefficient=times((monomial.coefficient, 1), (((by, Fraction(1)),), 1)))
             monomials = (*case.claim.monomials[:k], more, *case.claim.monomials[k + 1 :])
             with pytest.raises(BoundError, match="claims"):
-                check(replace(case, claim=Claim(case.claim.kind, monomials)))
+                check(replace(case, claim=BoundClaim(case.claim.kind, monomials)))
         with pytest.raises(BoundError):
             check(replace(case, powers=tuple(p * Fraction(99, 100) for p in case.powers)))
 

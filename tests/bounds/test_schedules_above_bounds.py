@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.category.diagram import Diagram, Graph, Node, diagram_of, inline, of_graph
-from catdiag.category.ops import Box, Group, Rename, map_box
+from catdiag.category.ops import Box, GroupOp, Rename, map_box
 from catdiag.category.types import ArrayType, Ty
 from catdiag.cost.traffic import io
 from catdiag.rewrite import group
@@ -76,7 +76,7 @@ def read(diagram: Diagram) -> set[int]:
     graph = inline(diagram_of(diagram), kernels=True).graph
     used = set(graph.outputs)
     for node in graph.nodes:
-        inner = read(node.box.op.body) if isinstance(node.box.op, Group) else range(len(node.inputs))
+        inner = read(node.box.op.body) if isinstance(node.box.op, GroupOp) else range(len(node.inputs))
         used |= {node.inputs[k] for k in inner}
     return {w for w in used if w < len(graph.dom)}
 

@@ -22,7 +22,7 @@ from catdiag.category.diagram import (
     swap,
     wiring,
 )
-from catdiag.category.functor import interpret, spread, weave
+from catdiag.category.functor import broadcast, interpret, weave
 from catdiag.category.ops import *  # noqa: F403
 from catdiag.category.ops import Box, Const, Generic, Map, Reduce, SizeOf
 from catdiag.category.types import *  # noqa: F403
@@ -251,13 +251,13 @@ A, B = Axis("a"), Axis("b", 5)
 def test_spread_is_a_functor_on_marked_diagrams(fg, data):
     f, g = fg
     marked = [k for k in range(len(f.dom)) if data.draw(st.booleans())]
-    first, reached = spread(f, A, marked)
-    second, ends = spread(g, A, [k for k, has in enumerate(reached) if has])
-    whole, whole_ends = spread(f >> g, A, marked)
+    first, reached = broadcast(f, A, marked)
+    second, ends = broadcast(g, A, [k for k, has in enumerate(reached) if has])
+    whole, whole_ends = broadcast(f >> g, A, marked)
     check(whole)
     assert whole == first >> second
     assert whole_ends == ends
-    unmarked, none = spread(f, A, [])
+    unmarked, none = broadcast(f, A, [])
     assert unmarked == f and not any(none)
 
 

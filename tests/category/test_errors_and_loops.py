@@ -29,9 +29,9 @@ from catdiag.category.ops import (
     Box,
     Call,
     Einsum,
-    Fold,
+    FoldOp,
     Generic,
-    Group,
+    GroupOp,
     Index,
     Map,
     Reduce,
@@ -227,7 +227,7 @@ def loop() -> Box:
     term = term >> of_box(map_box("mul", [BLOCK, S])) >> of_box(reduce_box("sum", "x", BLOCK))
     add = of_box(map_box("add", [S, S]))
     zero = of_box(const_box(Fraction(0)))
-    return Box(Fold("x", "s_x", zero, (id(S) @ term) >> add, add, term, ("total",)), X @ S, Ty(S))
+    return Box(FoldOp("x", "s_x", zero, (id(S) @ term) >> add, add, term, ("total",)), X @ S, Ty(S))
 
 
 @pytest.mark.parametrize("inputs", [[0], [1], [0, 1]])
@@ -259,7 +259,7 @@ def test_a_loop_that_is_not_laid_out_as_one_is_refused():
 def test_a_group_is_woven_with_its_body():
     tile = ArrayType((Axis("q", "g_q"), XA))
     body = of_box(reduce_box("sum", "x", tile))
-    grouped = of_box(Box(Group((("q", "g_q"),), body), Ty(QX), Ty(ArrayType((Q,)))))
+    grouped = of_box(Box(GroupOp((("q", "g_q"),), body), Ty(QX), Ty(ArrayType((Q,)))))
     check(grouped)
     woven = weave(grouped, H)
     check(woven)

@@ -30,9 +30,9 @@ def test_a_comparison_is_written_to_be_run_elsewhere(run, tmp_path):
         "text"
     ]
     assert found["inputs"][1]["scale"] == 0.5 and found["flops"] == 2 * 4096**3
-    from catdiag.measure.bench_case import Case
+    from catdiag.measure.bench_case import BenchCase
 
-    assert Case.of(found).sizes == {"a": 4096, "b": 4096, "c": 4096}
+    assert BenchCase.of(found).sizes == {"a": 4096, "b": 4096, "c": 4096}
 
 
 def test_wrong_uses_are_named(run, tmp_path):

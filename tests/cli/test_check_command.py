@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from catdiag.cli.check_workers import _Checker
+from catdiag.cli.check_workers import _CheckerProcess
 
 # Everything but the command line, the kernel, the solvers and a few small modules cannot be imported.
 BLOCK = """
@@ -34,7 +34,7 @@ def theorem(tmp_path_factory):
 
 
 def test_a_process_that_is_killed_gives_no_verdict(theorem):
-    checker = _Checker(None)
+    checker = _CheckerProcess(None)
     try:
         assert checker.check(theorem).status == 0
         assert checker._process is not None
@@ -231,7 +231,7 @@ def test_a_file_that_brings_its_process_down_is_refused(theorem, tmp_path, monke
     )
     found = list(check_workers.verdicts(sorted(tmp_path.iterdir()), 60, 2))
     assert [v.status for v in found] == [1, 1, 1]
-    assert "ended with status 9" in found[0].said
+    assert "ended with status 9" in found[0].stated
 
 
 def test_with_a_bar_on_the_terminal_results_go_where_they_should(theorem, tmp_path):

@@ -57,7 +57,7 @@ def test_headline(run, tmp_path):
     assert plan["groups"] == -(-8192 // plan["tiles"]["g_q"]) >= 100
     assert plan["shared_memory_bytes"] <= 232448
     assert plan["proof"]["statement"]
-    assert {"bytes_moved", "waves", "intensity", "bound", "least_traffic"} <= set(plan)
+    assert {"bytes_moved", "waves", "intensity", "bound", "minimum_traffic"} <= set(plan)
     checked = run("check", certificate)
     assert checked.status == 0
     assert "accepted" in checked.out

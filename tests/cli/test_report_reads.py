@@ -12,7 +12,7 @@ def test_a_sum_has_parentheses_beside_other_terms() -> None:
         scores = cd.einsum("q d, x d -> q x", Q, K) + b
         return cd.sum(cd.softmax(scores, "x") * b, "x")
 
-    text = str(biased.stream("x").steps[0].found)
+    text = str(biased.stream("x").steps[0].formula)
     assert "(Σ_d Q·K) + b" in text
     assert "(Σ_d Q·K + b)" not in text
 
@@ -22,7 +22,7 @@ def test_or_inside_and_has_parentheses() -> None:
     def outside(X):
         return cd.sum(cd.where(((X < 0) | (X > 9)) & (X < 99), 1, 0), "x")
 
-    assert "Σ_x where((X < 0 ∨ 9 < X) ∧ X < 99, 1, 0)" in str(outside.stream("x").steps[0].found)
+    assert "Σ_x where((X < 0 ∨ 9 < X) ∧ X < 99, 1, 0)" in str(outside.stream("x").steps[0].formula)
 
 
 def test_element_types_stand_apart_from_names() -> None:

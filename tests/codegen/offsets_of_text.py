@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from catdiag.runtime.machine_code import Array, Launch
+from catdiag.runtime.machine_code import ArrayArgument, RecordedLaunch
 
 BITS = {32: 2**31, 64: 2**63}
 
@@ -37,7 +37,7 @@ ANY = Range(-(2**31), 2**31 - 1)
 
 def given(value: object) -> Any:
     """An argument of a launch as it is here."""
-    if isinstance(value, Array):
+    if isinstance(value, ArrayArgument):
         return TENSOR
     if isinstance(value, (bool, float)):
         return value
@@ -50,7 +50,7 @@ def given(value: object) -> Any:
 class Reader:
     """Runs the text of a kernel on intervals."""
 
-    launch: Launch
+    launch: RecordedLaunch
     names: dict[str, Any] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     offsets: int = 0
@@ -228,7 +228,7 @@ class Reader:
         return Range(min(r.low for r in ranges), max(r.high for r in ranges), max(r.bits for r in ranges))
 
 
-def read(text: str, launch: Launch) -> Reader:
+def read(text: str, launch: RecordedLaunch) -> Reader:
     """What is wrong with the integers of a kernel at a launch, of one in Gluon those of its warps that compute."""
     functions = {n.name: n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)}
     reader = Reader(launch)

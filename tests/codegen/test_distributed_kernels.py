@@ -18,7 +18,7 @@ from catdiag.execute.size_inference import tile_bounds
 from catdiag.planner.compiled_plan import compiled_of
 from catdiag.planner.multi_kernel_plan import Plans
 from catdiag.rewrite.derivation import Derivation
-from catdiag.runtime.compile import Compiled
+from catdiag.runtime.compile import CompiledKernel
 from catdiag.runtime.machine_code import HOPPER, binaries
 from catdiag.testing.input_generators import symbols_of
 
@@ -53,7 +53,7 @@ def derived(name: str) -> Derivation:
 
 
 @functools.cache
-def kernel(name: str, dtype: str) -> Compiled:
+def kernel(name: str, dtype: str) -> CompiledKernel:
     made = derived(name)
     return compiled_of(made.diagram, made.source, dict.fromkeys(tile_bounds(made.diagram), 16), dtype)
 

@@ -78,7 +78,7 @@ def test_what_was_found_does_not_explode():
             s = s * s + s
         return s
 
-    found = next(candidates(deep.diagram, "x")).found
+    found = next(candidates(deep.diagram, "x")).formula
     assert len(str(found)) < 100_000
     assert found.shared
 

@@ -10,7 +10,7 @@ import catdiag as cd
 from catdiag.cli.io_report import best_of
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.planner.compiled_plan import compiled_of
-from catdiag.runtime.compile import Compiled
+from catdiag.runtime.compile import CompiledKernel
 from catdiag.runtime.machine_code import HOPPER
 from catdiag.solvers.z3 import Z3
 from catdiag.testing.input_generators import symbols_of
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.triton
 
 
 @functools.lru_cache(maxsize=1)
-def kernel(name: str, dtype: str) -> Compiled:
+def kernel(name: str, dtype: str) -> CompiledKernel:
     """The operator as `derive` has it, in short tiles, of several axes in tiles of one but for the last."""
     source = cd.library.get(name)
     with Z3() as ask:

@@ -15,7 +15,7 @@ import pytest
 import catdiag as cd
 from catdiag import library
 from catdiag.category.diagram import Graph, Node, diagram_of, inline, of_box, of_graph
-from catdiag.category.ops import Box, Call, Const, Einsum, Fold, Group, map_box
+from catdiag.category.ops import Box, Call, Const, Einsum, FoldOp, GroupOp, map_box
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, size_value
 from catdiag.cli.option_values import sizes_of
 from catdiag.codegen.loop_state import formulas
@@ -102,7 +102,7 @@ def folds(diagram):
     found, todo = [], [diagram]
     while todo:
         for box in inline(diagram_of(todo.pop())).boxes:
-            if isinstance(box.op, Fold):
+            if isinstance(box.op, FoldOp):
                 found.append(box.op)
             if hasattr(box.op, "body"):
                 todo.append(box.op.body)
@@ -226,7 +226,7 @@ def test_two_results_and_a_mask():
 def with_fold(diagram, **changes):
     """The diagram with its loop run otherwise."""
     nodes = [
-        Node(Box(replace(n.box.op, **changes), n.box.dom, n.box.cod), n.inputs) if isinstance(n.box.op, Fold) else n
+        Node(Box(replace(n.box.op, **changes), n.box.dom, n.box.cod), n.inputs) if isinstance(n.box.op, FoldOp) else n
         for n in diagram.graph.nodes
     ]
     graph = Graph(diagram.graph.dom, tuple(nodes), diagram.graph.outputs)
@@ -249,7 +249,7 @@ def test_parts_are_merged_in_order(name, parts):
 def test_a_kernel_of_one_number_has_no_tiles():
     total = cd.algorithm("x ->", name="total")(lambda a: cd.sum(a, "x"))
     streamed = total.stream("x").diagram
-    kernel = of_box(Box(Group((), streamed), streamed.dom, streamed.cod))
+    kernel = of_box(Box(GroupOp((), streamed), streamed.dom, streamed.cod))
     assert "in one kernel:" in pseudocode(kernel)
     assert call(source(kernel), [np.arange(7.0)], {"s_x": 3}) == 21
 
@@ -298,12 +298,12 @@ def test_blocks_left_out_are_said_and_not_run():
     live = of_graph(Graph(dom, (Node(ints[1], ()), Node(below, (place, count))), (count + 1,)))
     A = np.arange(7.0)
     for changes, said in (
-        ({"extent": extent}, "for each block of x (s_x at a time) that meets the range from 0 to 3:"),
-        ({"live": live}, "    next block, unless somewhere index(x) < 3"),
+        ({"bounds": extent}, "for each block of x (s_x at a time) that meets the range from 0 to 3:"),
+        ({"is_live": live}, "    next block, unless somewhere index(x) < 3"),
     ):
         form = with_fold(streamed, **changes)
         assert said in pseudocode(form).splitlines()
-        A[4:] = np.nan if "extent" in changes else A[4:]
+        A[4:] = np.nan if "bounds" in changes else A[4:]
         for block in (1, 2, 3):
             clean = np.where(np.arange(7) < 3 + block, np.nan_to_num(A), A)
             assert call(source(form), [clean], {"s_x": block}) == 3.0

@@ -10,24 +10,24 @@ import pytest
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
 from catdiag.category.types import size_value
-from catdiag.codegen.torch_reference import Textbook, textbook
+from catdiag.codegen.torch_reference import TorchReference, torch_reference
 
 
 def test_loops_and_groups_are_opened() -> None:
     diagram = cd.library.get("matmul")
-    text = textbook(diagram.stream("b").group("a").diagram).text
+    text = torch_reference(diagram.stream("b").group("a").diagram).text
     assert "s_b" not in text and "g_a" not in text and text.count("torch.einsum") == 1
 
 
 def test_slices_are_refused_where_a_size_or_another_axis_depends_on_them() -> None:
-    assert textbook(cd.algorithm("q x")(lambda a: a / cd.size("q"))).slices == ("x",)
-    assert textbook(cd.algorithm("q")(lambda a: cd.reverse(a, "q"))).slices == ()
+    assert torch_reference(cd.algorithm("q x")(lambda a: a / cd.size("q"))).slices == ("x",)
+    assert torch_reference(cd.algorithm("q")(lambda a: cd.reverse(a, "q"))).slices == ()
     gram = cd.algorithm("q d -> q p")(lambda a: cd.einsum("q d, p d -> q p", a, a.rename(q="p")))
-    assert textbook(gram).slices == ()
+    assert torch_reference(gram).slices == ()
 
 
 def test_positions_begin_where_a_slice_does() -> None:
-    book = textbook(cd.library.get("causal_attention"))
+    book = torch_reference(cd.library.get("causal_attention"))
     assert book.slices == ("q",) and "from_q" in book.text and book.starts == {"q": "from_q"}
 
 
@@ -56,7 +56,7 @@ def outputs(found: Any) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def on_torch(book: Textbook, arrays: list[Any], sizes: dict[str, int], **more: Any) -> tuple[Any, ...]:
+def on_torch(book: TorchReference, arrays: list[Any], sizes: dict[str, int], **more: Any) -> tuple[Any, ...]:
     import torch
 
     tensors = [torch.as_tensor(a) if np.ndim(a) else a for a in arrays]
@@ -70,7 +70,7 @@ def test_the_library_is_what_numpy_makes_of_it(name: str) -> None:
     diagram = cd.library.get(name)
     sizes = sizes_for(diagram)
     arrays = arrays_for(diagram, sizes)
-    book = textbook(diagram)
+    book = torch_reference(diagram)
     expected = outputs(diagram.run(*arrays, sizes={s: sizes[s] for s in book.sizes}))
     for ours, theirs in zip(on_torch(book, arrays, sizes), expected, strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-9, atol=1e-12)
@@ -95,7 +95,7 @@ def test_narrow_tensors_are_worked_on_in_float32(name: str) -> None:
     diagram = cd.library.get(name)
     sizes = dict.fromkeys(sizes_for(diagram), 32)
     arrays = [torch.tensor(a).bfloat16() if np.ndim(a) else a for a in arrays_for(diagram, sizes)]
-    book = textbook(diagram)
+    book = torch_reference(diagram)
     out = book.function()(*arrays)
     ref = book.function()(*(a.double() if torch.is_tensor(a) else a for a in arrays))
     assert out.dtype == torch.bfloat16
@@ -114,7 +114,7 @@ def test_structure_of_axes() -> None:
 
     sizes = {"x": 2, "y": 3, "d": 4, "b": 2, "g": 5}
     arrays = arrays_for(shapes, sizes)
-    book = textbook(shapes)
+    book = torch_reference(shapes)
     expected = shapes.run(*arrays, sizes={s: sizes[s] for s in book.sizes})
     for ours, theirs in zip(on_torch(book, arrays, sizes), expected, strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs)
@@ -124,7 +124,7 @@ def test_structure_of_axes() -> None:
 def test_the_users_functions_are_keywords() -> None:
     torch = pytest.importorskip("torch")
     diagram = cd.algorithm("q x -> q")(lambda a: cd.sum(cd.apply("f", a), "x"))
-    book = textbook(diagram)
+    book = torch_reference(diagram)
     assert book.functions == ("f",)
     found = book.function()(torch.ones(2, 3), f=lambda a: 2 * a)
     assert found.tolist() == [6.0, 6.0]

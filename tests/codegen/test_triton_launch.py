@@ -15,7 +15,7 @@ from catdiag.codegen.gluon.gluon_source import CHECKS
 from catdiag.codegen.triton.launch_checks import checks
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.runtime.launch_recorder import Tensor, Type, launches_on
-from catdiag.runtime.machine_code import Launch
+from catdiag.runtime.machine_code import RecordedLaunch
 from catdiag.util.errors import CatdiagError, SizeError
 
 
@@ -53,7 +53,7 @@ def expanded(shape: Sequence[int]) -> list[int]:
 
 def launched(
     made: Module, strides: Callable[[Sequence[int]], list[int]], sizes: dict[str, int] = SIZES, **options: object
-) -> Launch:
+) -> RecordedLaunch:
     values: list[Any] = []
     for argument in made.inputs:
         shape = tuple(size_value(axis.size, sizes) for axis in argument.ty.axes)

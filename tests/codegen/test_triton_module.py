@@ -16,8 +16,8 @@ from catdiag.category.types import BYTES
 from catdiag.codegen.triton.launch_checks import BOXED
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.runtime.abstract_interpreter.tile_values import Pointer
-from catdiag.runtime.launch_recorder import dry_launches
-from catdiag.runtime.machine_code import Array
+from catdiag.runtime.launch_recorder import record_launches
+from catdiag.runtime.machine_code import ArrayArgument
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
 
 
@@ -257,10 +257,10 @@ def test_names_of_a_launch_are_nobody_elses() -> None:
     )
     made = module(ab.stream("x").group("q").diagram, {"g_q": 16, "s_x": 16})
     sizes = {"q": 40, "d": 24, "x": 30}
-    (launch,) = dry_launches(made, sizes)
-    assert isinstance(launch.arguments["A_q"], Array)
+    (launch,) = record_launches(made, sizes)
+    assert isinstance(launch.arguments["A_q"], ArrayArgument)
     assert launch.arguments["A_q"].shape == (30, 24)
-    assert isinstance(launch.arguments["d_block"], Array)
+    assert isinstance(launch.arguments["d_block"], ArrayArgument)
     assert launch.arguments["d_block"].shape == (40, 30)
     given = [value for name, value in launch.arguments.items() if name.startswith(("A_q_", "A_d"))]
     assert 24 in given and 1 in given
@@ -269,22 +269,22 @@ def test_names_of_a_launch_are_nobody_elses() -> None:
 def test_products_of_few_rows_may_have_all_registers() -> None:
     product = module(library.get("matmul").stream("b").group("a c").diagram, {"g_a": 16, "g_c": 64, "s_b": 32})
     sizes = {"a": 64, "b": 64, "c": 64}
-    (launch,) = dry_launches(product, sizes, {"num_warps": 16})
+    (launch,) = record_launches(product, sizes, {"num_warps": 16})
     assert launch.options["maxnreg"] == 65536 // (32 * 16)
-    (launch,) = dry_launches(product, sizes, {"g_a": 64})
+    (launch,) = record_launches(product, sizes, {"g_a": 64})
     assert "maxnreg" not in launch.options
 
 
 def test_arrays_that_are_read_often_are_copied_so_that_boxes_can_be_read() -> None:
     made = module(attention().diagram, TILES)
     for d, row in ((100, 104), (99, 104), (104, 104)):
-        (launch,) = dry_launches(made, {"b": 2, "h": 3, "q": 300, "x": 200, "d": d})
+        (launch,) = record_launches(made, {"b": 2, "h": 3, "q": 300, "x": 200, "d": d})
         assert all(launch.arguments[f"{name}_blocks"] is not None for name in "QKV")
         assert [launch.arguments[name] for name in ("Q_q", "K_x", "V_x", "out_q")] == [row, row, row, d]
     # Each key is read once: it would be copied for nothing.
     once = module(library.get("decoding_attention").stream("x").split("x").group("b k r").diagram,
                   {"g_b": 1, "g_k": 1, "g_r": 16, "s_x": 64, "p_x": 2})  # fmt: skip
-    launch, _ = dry_launches(once, {"b": 2, "k": 3, "r": 4, "x": 200, "d": 100})
+    launch, _ = record_launches(once, {"b": 2, "k": 3, "r": 4, "x": 200, "d": 100})
     assert all(launch.arguments[f"{name}_blocks"] is None for name in ("K", "V"))
     assert launch.arguments["K_x"] == 100
 
@@ -300,7 +300,7 @@ def weighted(Q, K, L):
 def test_each_buffer_of_boxes_begins_at_a_multiple_of_128_bytes(block: int, stages: int, kind: str) -> None:
     made = module(weighted.stream("x").group("q").diagram, {"g_q": 64, "s_x": block},
                   {"Q": "bf16", "K": "bf16", "L": kind}, stages=stages)  # fmt: skip
-    (launch,) = dry_launches(made, {"q": 64, "x": 1024, "d": 64})
+    (launch,) = record_launches(made, {"q": 64, "x": 1024, "d": 64})
     boxes = {n: v for n, v in launch.arguments.items() if isinstance(v, Pointer)}
     assert all(math.prod(b.block) * BYTES[kind if n == "L_blocks" else "bf16"] % 128 == 0 for n, b in boxes.items())
     # What is too short is read by addresses, and nothing beside it.

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, solved, summed
-from catdiag.codegen.triton.tile_expressions import FINITE, Dim, Node, Nodes, Scope, fill_of
+from catdiag.codegen.triton.tile_expressions import FINITE, Dim, Nodes, Scope, TileNode, fill_of
 
 ROWS, BLOCK = 4, 4
 
@@ -30,7 +30,7 @@ class World:
         self.column = self.nodes.op("add", self.x0, self.nodes.arange(self.x))
 
 
-def value(node: Node, known: dict[str, int]) -> int:
+def value(node: TileNode, known: dict[str, int]) -> int:
     """What a node is where symbols and positions are these numbers."""
     if node.kind == "const":
         return int(node.data)
@@ -70,7 +70,7 @@ def value(node: Node, known: dict[str, int]) -> int:
 
 
 @st.composite
-def sums(draw: st.DrawFn, world: World, column: bool = True, depth: int = 2) -> Node:
+def sums(draw: st.DrawFn, world: World, column: bool = True, depth: int = 2) -> TileNode:
     leaves = [world.row, world.n, world.nodes.const(draw(st.integers(-3, 3)), "int")]
     leaves += [world.column] if column else []
     if not depth or draw(st.booleans()):
@@ -84,7 +84,7 @@ def sums(draw: st.DrawFn, world: World, column: bool = True, depth: int = 2) -> 
 
 
 @st.composite
-def conditions(draw: st.DrawFn, world: World, depth: int = 2) -> Node:
+def conditions(draw: st.DrawFn, world: World, depth: int = 2) -> TileNode:
     if not depth or draw(st.booleans()):
         return world.nodes.op(draw(st.sampled_from(["le", "lt"])), draw(sums(world)), draw(sums(world)))
     fn = draw(st.sampled_from(["and", "or", "not"]))

@@ -18,7 +18,7 @@ from catdiag.cli.io_report import best_of
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.runtime.launch_recorder import Tensor, Type, launches_on
-from catdiag.runtime.machine_code import Launch
+from catdiag.runtime.machine_code import RecordedLaunch
 from catdiag.solvers.z3 import Z3
 from catdiag.testing.input_generators import symbols_of
 from catdiag.util.errors import SizeError
@@ -45,7 +45,7 @@ def sparse(shape: Sequence[int]) -> list[int]:
 
 def launches(
     made: Module, sizes: dict[str, int], strides: Callable[[Sequence[int]], list[int]], **options: object
-) -> tuple[Launch, ...]:
+) -> tuple[RecordedLaunch, ...]:
     values: list[Any] = []
     for argument in made.inputs:
         shape = tuple(size_value(axis.size, sizes) for axis in argument.ty.axes)

@@ -8,7 +8,7 @@ import catdiag as cd
 from catdiag import library
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.runtime.abstract_interpreter.shared_memory import shared_of_launch
-from catdiag.runtime.launch_recorder import dry_launches
+from catdiag.runtime.launch_recorder import record_launches
 
 TILES = {"g_b": 1, "g_h": 1, "g_q": 128, "s_x": 128}
 
@@ -100,7 +100,7 @@ def test_the_text_is_the_same_each_time() -> None:
 def test_without_torch_its_launch_says_what_it_takes(tiles: dict[str, int], warps: int, kernel: str) -> None:
     made = written(attention(), tiles)
     sizes = {"b": 1, "h": 2, "q": 1024, "x": 1024, "d": 128}
-    (launch,) = dry_launches(made, sizes, {**made.tiles, "num_warps": warps, "num_stages": 2})
+    (launch,) = record_launches(made, sizes, {**made.tiles, "num_warps": warps, "num_stages": 2})
     assert launch.kernel == f"_multi_head_attention{kernel}"
     if kernel:  # the rows, two blocks of each of two arrays, and nine barriers
         assert shared_of_launch(made.text, launch).bytes == (128 + 4 * 128) * 128 * 2 + 9 * 8

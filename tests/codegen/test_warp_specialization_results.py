@@ -51,7 +51,7 @@ def written(diagram: cd.Diagram, axis: str, groups: str, dtype: str, block: int,
     for _, s in statements(lower(form).body):
         if isinstance(s, For):
             for span in s.spans:
-                tiles[span.symbol] = block if s.how != "tiles" else rows if span.axis == row else 1
+                tiles[span.symbol] = block if s.kind != "tiles" else rows if span.axis == row else 1
     return module(form, tiles, dtype, specialized=True, **options)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.category.diagram import inline
-from catdiag.category.ops import Fold, bodies
+from catdiag.category.ops import FoldOp, bodies
 from catdiag.cost.traffic import io
 from catdiag.planner.warpgroup_configuration import configure
 from catdiag.rewrite.casts import dropped
@@ -86,7 +86,7 @@ def cast_in(diagram):
         for box in inline(part).boxes:
             if box.name.startswith("cast:"):
                 found.append(f"{box.name} {' '.join(box.cod[0].names)}")
-            if isinstance(box.op, Fold):
+            if isinstance(box.op, FoldOp):
                 todo.append((box.op.step, loops))
             else:
                 todo.extend((inner, found) for inner in bodies(box.op))

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.chip.hierarchy import Edge, Hierarchy, Level
 from catdiag.cost.traffic_by_level import levels_io
-from catdiag.execute.named_arrays import Named
+from catdiag.execute.named_arrays import NamedArray
 from catdiag.rewrite import group
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.stream import fold_search
 from catdiag.schedule.split_k import is_split
 from catdiag.simulate.machine import count
-from catdiag.simulate.memory_cells import Cell, Wire
+from catdiag.simulate.memory_cells import Allocation, MachineWire
 from catdiag.simulate.multi_level_machine import count_levels
 from catdiag.util.errors import CatdiagError
 
@@ -186,11 +186,11 @@ def test_what_is_refused(options: dict[str, Any], words: str) -> None:
 
 
 def test_the_machine_refuses_to_load_from_a_level_that_freed_the_array() -> None:
-    above = Cell("K", loaded=True, alive=False)
-    below = Cell("K", loaded=False, above=above)
+    above = Allocation("K", loaded=True, alive=False)
+    below = Allocation("K", loaded=False, above=above)
     assert below.source() is above
     with pytest.raises(RuntimeError, match="freed"):
-        Wire(above, Named(0.0, ())).read()
+        MachineWire(above, NamedArray(0.0, ())).read()
 
 
 def test_an_output_seen_through_a_transposition_is_held_too() -> None:

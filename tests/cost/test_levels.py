@@ -54,7 +54,7 @@ def test_two_levels_are_io(derived, name):
         edge = nested.edges["HBM", "SMEM"]
         assert (edge.load, edge.save, edge.relaxed) == (plain.load, plain.save, plain.relaxed)
         assert nested.memory["SMEM"] == plain.memory
-        assert nested.residents["SMEM"] == plain.residents
+        assert nested.live_arrays["SMEM"] == plain.live_arrays
         assert nested.work == plain.work
 
 

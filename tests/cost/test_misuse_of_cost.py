@@ -14,26 +14,26 @@ import catdiag as cd
 from catdiag.bounds.lower_bound import lower_bound
 from catdiag.chip import hardware
 from catdiag.cost.energy_of_transfers import energy
-from catdiag.cost.hierarchy_model import Model, cross_transfer_gain, quantisation_gain, tiers
+from catdiag.cost.hierarchy_model import Model, cross_transfer_gain, quantization_gain, tiers
 from catdiag.cost.latex import latex
 from catdiag.cost.machine_balance import (
     bandwidth_needed,
-    least_memory,
-    least_memory_whole,
     machine_ratio,
+    min_memory,
+    min_memory_integer,
     per_operation,
     size_range,
 )
 from catdiag.cost.multi_level_optimum import levels_together
-from catdiag.cost.sharding import spread
+from catdiag.cost.sharding import sharding
 from catdiag.cost.traffic import io
 from catdiag.cost.traffic_by_level import levels_io
 from catdiag.optimum.crossover import crossover
-from catdiag.optimum.exhaustive import least
+from catdiag.optimum.exhaustive import exhaustive_optimum
 from catdiag.optimum.power_form import power_form
 from catdiag.planner.fit import fit
 from catdiag.planner.fits_in_ranges import fits, possible
-from catdiag.planner.pipeline_simulation import Step, schedule
+from catdiag.planner.pipeline_simulation import PipelineStep, schedule
 from catdiag.planner.warpgroup_configuration import configure
 from catdiag.planner.warpgroup_resources import read_columns
 
@@ -73,18 +73,18 @@ CASES: dict[str, Case] = {
                     {"capacity": (0,), "sizes": (0,), "dtype": (0,)}),
     "per_operation": (per_operation, lambda: {"io": measured(), "pipeline": "tensor"}, {}),
     "machine_ratio": (machine_ratio, lambda: {"bytes_per_s": 1, "flops_per_s": 1, "width": 2}, {}),
-    "least_memory": (least_memory, lambda: {"form": form(), "sizes": {"n": 1000}, "ratio": Fraction(1, 9)},
+    "min_memory": (min_memory, lambda: {"form": form(), "sizes": {"n": 1000}, "ratio": Fraction(1, 9)},
                      {"sizes": (0,)}),
     "size_range": (size_range, lambda: {"form": form(), "axis": "n", "ratio": Fraction(1, 9), "memory": 10**6}, {}),
     "bandwidth_needed": (bandwidth_needed, lambda: {"io": measured(), "sizes": SIZES, "flops_per_s": 10**15,
                                                     "tiles": {"g_a": 8, "g_c": 8, "s_b": 8}}, {}),
-    "least_memory_whole": (least_memory_whole, lambda: {"io": measured(), "sizes": SIZES, "ratio": Fraction(1, 9)}, {}),
+    "min_memory_integer": (min_memory_integer, lambda: {"io": measured(), "sizes": SIZES, "ratio": Fraction(1, 9)}, {}),
     "fits": (fits, lambda: {"diagram": product(), "hardware": "H100", "ranges": {"g_a": 8, "g_c": 8, "s_b": 8},
                             "dtype": "bf16"}, {"dtype": (0,)}),
     "possible": (possible, lambda: {"diagram": product(), "hardware": "H100", "at_least": {"g_a": 8}}, {}),
     "crossover": (crossover, lambda: {"first": N / M, "second": N, "capacity": M, "long": ()},
                   {"first": (2,), "second": (2,)}),
-    "spread": (spread, lambda: {"diagram": product().diagram, "over": {"a": 4}, "dtype": "bf16"}, {"dtype": (0,)}),
+    "spread": (sharding, lambda: {"diagram": product().diagram, "over": {"a": 4}, "dtype": "bf16"}, {"dtype": (0,)}),
     "io": (io, lambda: {"diagram": product().diagram, "dtype": "bf16", "accumulators": "level", "stages": 1},
            {"dtype": (0,)}),
     "latex": (latex, lambda: {"cost": measured()}, {}),
@@ -93,9 +93,9 @@ CASES: dict[str, Case] = {
     "Model.of": (Model.of, lambda: {"optimum": measured().optimum(), "tiers": tiers("H100", "HBM", "SMEM")}, {}),
     "cross_transfer_gain": (cross_transfer_gain, lambda: {"beta": Fraction(1, 2), "children": 4, "cost": 2, "cross": 1},
                             {"children": (2,), "cost": (2,), "cross": (2,)}),
-    "quantisation_gain": (quantisation_gain, lambda: {"wide": form(), "narrow": form()}, {}),
+    "quantisation_gain": (quantization_gain, lambda: {"wide": form(), "narrow": form()}, {}),
     "levels_together": (levels_together, lambda: {"io": levelled()}, {}),
-    "least": (least, lambda: {"account": measured().account, "sizes": SIZES, "capacity": 500}, {}),
+    "least": (exhaustive_optimum, lambda: {"account": measured().account, "sizes": SIZES, "capacity": 500}, {}),
     "fit": (fit, lambda: {"diagram": product(), "hardware": "H100", "sizes": SIZES, "dtype": "bf16"}, {"dtype": (0,)}),
     "configure": (configure, lambda: {"diagram": product(), "hardware": "H100", "values": {"s_b": 64}}, {}),
     "read_columns": (read_columns, lambda: {"diagram": product(), "dtype": "fp16"}, {"dtype": (0,)}),
@@ -104,17 +104,17 @@ CASES: dict[str, Case] = {
     "power_form": (power_form, lambda: {"formula": N / M, "capacity": M}, {"formula": (2,)}),
     "PowerForm.at": (lambda **k: form().at(**k), lambda: {"capacity": 9}, {"capacity": (2,)}),
     "PowerForm.coefficient": (lambda **k: form().coefficient(**k), lambda: {"beta": 1}, {"beta": (2,)}),
-    "PowerForm.quantised": (lambda **k: form().quantised(**k), lambda: {"width": 2}, {}),
+    "PowerForm.quantised": (lambda **k: form().quantized(**k), lambda: {"width": 2}, {}),
     "PowerForm.scaled": (lambda **k: form().scaled(**k), lambda: {"factor": 2}, {"factor": (2,)}),
     "PowerForm.over": (lambda **k: form().over(**k), lambda: {"levels": [(1, 9)]}, {}),
-    "PowerForm.least_capacity": (lambda **k: form().least_capacity(**k), lambda: {"transfers": 9}, {}),
+    "PowerForm.least_capacity": (lambda **k: form().minimum_capacity(**k), lambda: {"transfers": 9}, {}),
     "LevelsIO.edge": (lambda **k: levelled().edge(**k), lambda: {"lower": "L2"}, {}),
     "LevelsIO.capacity": (lambda **k: levelled().capacity(**k), lambda: {"level": "L2"}, {}),
     "LevelsIO.reach": (lambda **k: levelled().reach(**k), lambda: {"level": "L2"}, {}),
     "LevelsIO.bounded": (lambda **k: levelled().bounded(**k), lambda: {"level": "L2"}, {}),
     "LevelsIO.optimum": (lambda **k: levelled().optimum(**k), lambda: {"lower": "L2"}, {}),
     "LevelsIO.regimes": (lambda **k: levelled().regimes(**k), lambda: {"lower": "L2"}, {}),
-    "IO.whole_optimum": (lambda **k: measured().whole_optimum(**k), lambda: {"sizes": SIZES, "capacity": 500},
+    "IO.whole_optimum": (lambda **k: measured().integer_optimum(**k), lambda: {"sizes": SIZES, "capacity": 500},
                          {"capacity": (2,)}),
     "Hardware.word": (hardware.get("H100").word, lambda: {"what": "SMEM"}, {"what": (1,)}),
     "claims": (lambda **k: product().claims(**k), lambda: {"limit": 1.0}, {"limit": (0,)}),
@@ -147,9 +147,12 @@ def test_ends_of_ranges_are_said() -> None:
         (lambda: bound.ratio(N, SIZES, 100), "what is compared is n: expected a number, so give one for n"),
         (lambda: bound.ratio(N / N, {**SIZES, "a": 0}, 100), "the bound is 0 at these sizes"),
         (lambda: lower_bound(product().source, -3), "the capacity is -3, which is negative"),
-        (lambda: product().sharding({"a": 4}).hides(1, 0), "bytes_per_s is 0: expected a number above 0, or a symbol"),
+        (
+            lambda: product().sharding({"a": 4}).overlaps(1, 0),
+            "bytes_per_s is 0: expected a number above 0, or a symbol",
+        ),
         (lambda: crossover(N / M, N, M).at({"n": 2}, 10**30), "expected at most 1000"),
-        (lambda: schedule([Step("a", "b", 1)], 10**30), "expected at most 1024"),
+        (lambda: schedule([PipelineStep("a", "b", 1)], 10**30), "expected at most 1024"),
         (lambda: cross_transfer_gain(10**30, 4, 2, 1), "expected an exponent of at most 64"),
         (lambda: product().claims(limit=-1), "the limit is -1: expected a number of seconds above 0, or None"),
     ):

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.chip.hierarchy import Edge, Hierarchy, Level
 from catdiag.cost.energy_of_transfers import energy
-from catdiag.cost.hierarchy_model import Model, Tier, cross_transfer_gain, quantisation_gain
+from catdiag.cost.hierarchy_model import Model, Tier, cross_transfer_gain, quantization_gain
 from catdiag.cost.machine_balance import (
     bandwidth_needed,
-    least_memory,
-    least_memory_whole,
     machine_ratio,
+    min_memory,
+    min_memory_integer,
     per_operation,
     size_range,
 )
@@ -65,7 +65,7 @@ def test_children_hold_the_results_of_their_level(derived, request):
     optimum = request.getfixturevalue(derived).io().optimum()
     model = Model.of(optimum, [Tier("L2", 10, 1), Tier("SMEM", SMALL, 1)])
     found = model.caching(SMALL, N)
-    assert (found.memory, found.needed, found.holds) == (N * SMALL, N, True)
+    assert (found.memory, found.needed, found.contains) == (N * SMALL, N, True)
     cached = model.cached("L2", 4)
     assert cached.tier("L2").memory == 4 * SMALL
     assert cached.parts["L2"] == sympy.expand(optimum.power_form.at(4 * SMALL))
@@ -147,7 +147,7 @@ def test_all_of_one_width_scales_by_the_paper(product, flash):
     for derived, factor in ((product, 2 ** sympy.Rational(3, 2)), (flash, 4)):
         model = Model.of(derived.io().optimum(), [Tier("SMEM", 4096, 1)])
         (_, beta) = model.form.terms[-1]
-        assert quantisation_gain(model.quantised(2).form, model.quantised(1).form)[beta] == factor
+        assert quantization_gain(model.quantized(2).form, model.quantized(1).form)[beta] == factor
 
 
 def test_bytes_by_array_are_the_honest_factor(flash):
@@ -172,7 +172,7 @@ def test_a_product_and_its_intensity(product):
     b = sympy.Symbol("b", positive=True, integer=True)
     assert sympy.simplify(form.expr - (1 / sympy.sqrt(form.capacity) + 1 / (2 * b))) == 0
     r = sympy.Symbol("r", positive=True)
-    assert sympy.simplify(least_memory(form, r).exact - 1 / (r - 1 / (2 * b)) ** 2) == 0
+    assert sympy.simplify(min_memory(form, r).exact - 1 / (r - 1 / (2 * b)) ** 2) == 0
 
 
 def test_operations_that_are_none_are_refused(product):
@@ -184,7 +184,7 @@ def test_operations_that_are_none_are_refused(product):
 @settings(max_examples=12, deadline=None)
 def test_the_least_memory_is_between_its_ends(terms, constant, more):
     form = form_of(terms, sympy.Rational(str(constant)))
-    found = least_memory(form, constant + more)
+    found = min_memory(form, constant + more)
     limit = sympy.Rational(str(constant + more))
     at = [form.at(sympy.Rational(str(end))) for end in (found.upper, found.lower)]
     assert sympy.N(at[0] - limit, 60) <= 0 < sympy.N(at[1] - limit, 60)
@@ -193,7 +193,7 @@ def test_the_least_memory_is_between_its_ends(terms, constant, more):
     if found.exact is not None:
         assert abs(float(found.exact) / float(found.upper) - 1) < 1e-9
     with pytest.raises(cd.CatdiagError, match="no memory suffices"):
-        least_memory(form, constant)
+        min_memory(form, constant)
 
 
 @given(st.dictionaries(st.integers(-2, 2), numbers, min_size=1, max_size=3), numbers, st.integers(1, 10**6))
@@ -224,7 +224,7 @@ def test_sizes_are_checked(product):
     for call, message in (
         (lambda: size_range(form, "c", Fraction(1, 9)), "do not depend on 'c'"),
         (lambda: size_range(form, "b", Fraction(1, 9), {"b": 3}), "leave it out"),
-        (lambda: least_memory(form, Fraction(1, 9), {"z": 3}), "'z' is given"),
+        (lambda: min_memory(form, Fraction(1, 9), {"z": 3}), "'z' is given"),
     ):
         with pytest.raises(cd.SizeError, match=message):
             call()
@@ -249,14 +249,14 @@ def test_no_whole_tile_does_with_less(derived, dtype, request):
         within = [memory(*t) for t in options if transfers(*t) <= ratio * int(work)]
         if not within:
             with pytest.raises(cd.CatdiagError, match="not even whole axes"):
-                least_memory_whole(io, sizes, ratio)
+                min_memory_integer(io, sizes, ratio)
             continue
-        found = least_memory_whole(io, sizes, ratio)
+        found = min_memory_integer(io, sizes, ratio)
         assert found.memory == min(within) and found.transfers <= found.budget
         # The leading order leaves out what only adds to memory: it is never above.
         form = per_operation(io)
         known = {str(s): 13 for s in form.expr.free_symbols - {form.capacity}}
-        assert least_memory(form, ratio, known).upper <= found.memory * (1 + Fraction(1, 10**9))
+        assert min_memory(form, ratio, known).upper <= found.memory * (1 + Fraction(1, 10**9))
         needed = bandwidth_needed(io, sizes, found.tiles, 1)
         assert needed == Fraction(found.transfers, int(work)) <= ratio
 
@@ -270,17 +270,17 @@ def test_work_that_groups_do_again_counts_once():
     form = per_operation(io)
     assert not {str(s) for s in form.expr.free_symbols} & {"g_o", "s_f"}
     sizes = dict.fromkeys("tdfo", 24)
-    found = least_memory_whole(io, sizes, Fraction(1, 4))
+    found = min_memory_integer(io, sizes, Fraction(1, 4))
     assert found.budget == Fraction(1, 4) * 4 * 24**3
-    assert least_memory(form, Fraction(1, 4), sizes).upper <= found.memory
+    assert min_memory(form, Fraction(1, 4), sizes).upper <= found.memory
 
 
 def test_whole_tiles_need_no_less_than_the_leading_order(product):
     io = product.io()
     ratio = Fraction(1, 20)
     sizes = {"a": 128, "b": 128, "c": 128}
-    assert least_memory_whole(io, sizes, ratio).memory >= float(least_memory(per_operation(io), ratio, {"b": 128}))
-    assert math.isclose(float(least_memory(per_operation(io), ratio, {"b": math.inf})), 400)
+    assert min_memory_integer(io, sizes, ratio).memory >= float(min_memory(per_operation(io), ratio, {"b": 128}))
+    assert math.isclose(float(min_memory(per_operation(io), ratio, {"b": math.inf})), 400)
 
 
 # -- energy -----------------------------------------------------------------------------------------

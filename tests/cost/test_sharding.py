@@ -14,7 +14,7 @@ import sympy
 import catdiag as cd
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.chip.hierarchy import Edge, Hierarchy, Level
-from catdiag.cost.sharding import Spread, spread
+from catdiag.cost.sharding import Sharding, sharding
 
 P, R, F, B = (sympy.Symbol(n, positive=True, integer=n in "PR") for n in ("P", "R", "F", "B"))
 
@@ -60,7 +60,7 @@ def test_what_devices_receive_is_counted_by_devices(name: str, stream: str, grou
     made = derived(name, stream, groups)
     diagram = made.diagram
     sizes = {a.name: 12 for ty in diagram.dom for a in ty.axes}
-    formula = spread(diagram, over)
+    formula = sharding(diagram, over)
     rng = np.random.default_rng(0)
     arrays = {
         n: rng.integers(0, 12, s) if ty.element == "int" else rng.normal(size=s)
@@ -86,7 +86,7 @@ def test_what_devices_receive_is_counted_by_devices(name: str, stream: str, grou
             held[flat[number * len(flat) // copies : (number + 1) * len(flat) // copies] if axes else flat] = True
             received = int(needed.sum() - held.sum())
             assert (array, numbers(share.received, sizes)) == (share.array, received)
-            assert numbers(share.held, sizes) == held.sum()
+            assert numbers(share.stored, sizes) == held.sum()
             total += received
             local.append(arrays[array][cut])
         out = made.run(*local)
@@ -100,12 +100,12 @@ def test_it_is_io_at_the_devices_tiles_less_what_they_hold(
     name: str, stream: str, groups: str, over: dict[str, int]
 ) -> None:
     made = derived(name, stream, groups)
-    io, formula = made.io(), spread(made.diagram, over)
+    io, formula = made.io(), sharding(made.diagram, over)
     sizes = {a.name: 12 for ty in made.diagram.dom for a in ty.axes}
     tiles = {str(t): 12 // over.get(str(axis), 1) for t, axis in io.groups.items()}
     blocks = {str(s): 4 for s in io.streams}
     load = numbers(io.load, {**sizes, **tiles, **blocks})
-    held = sum(numbers(s.held, sizes) for s in formula.shares if s.array in made.diagram.input_names)
+    held = sum(numbers(s.stored, sizes) for s in formula.shares if s.array in made.diagram.input_names)
     assert load == numbers(formula.transfers, sizes) + int(np.prod(list(over.values()))) * held
     # And with the devices' own chips below them, at the edge between all memories and one device's.
     edge = made.io(levels=("node", "device", "SMEM")).edges["node", "device"]
@@ -142,13 +142,13 @@ def test_blocks_in_a_ring_give_the_whole_and_move_what_the_formula_says() -> Non
             ring.turn()
     found = np.concatenate([out / total[:, None] for _, total, out in state])
     np.testing.assert_allclose(found, cd.library.get("attention")(Q, K, V), rtol=1e-10)
-    formula = spread(derived("attention", "x", "q").diagram, {"q": count})
+    formula = sharding(derived("attention", "x", "q").diagram, {"q": count})
     assert set(ring.received) == {numbers(formula.received, {"x": count * c, "d": d})} == {2 * c * d * (count - 1)}
 
 
 @cache
-def ring_attention(dtype: str | None) -> Spread:
-    return spread(derived("attention", "x", "q").diagram, {"q": "P"}, dtype=dtype)
+def ring_attention(dtype: str | None) -> Sharding:
+    return sharding(derived("attention", "x", "q").diagram, {"q": "P"}, dtype=dtype)
 
 
 def test_when_communication_hides() -> None:
@@ -157,20 +157,23 @@ def test_when_communication_hides() -> None:
     for dtype, width in (("bf16", 2), ("fp32", 4), ("fp8", 1)):
         found = ring_attention(dtype)
         assert found.received == 2 * width * d * x * (P - 1) / P
-        assert sympy.simplify(found.flops - 4 * q * x * d / P) == 0 and found.turns == P
+        assert sympy.simplify(found.flops - 4 * q * x * d / P) == 0 and found.steps == P
         assert found.intensity == 2 * q / P / width
-        assert found.hides(F, B) == sympy.Ge(2 * q / P / width, F / B)
+        assert found.overlaps(F, B) == sympy.Ge(2 * q / P / width, F / B)
 
 
 def test_products_by_data_and_by_tensor() -> None:
     made = derived("matmul", "b", "a c").diagram
     a, b, c = (sympy.Symbol(n, positive=True, integer=True) for n in "abc")
-    assert spread(made, {"a": "P"}).received == b * c * (P - 1) / P
-    assert spread(made, {"c": "P"}, held={"A": None}).received == 0
-    rows = spread(made, {"b": "P"})
-    assert rows.received == a * c * (P - 1) / P and [s.how for s in rows.shares] == ["stays"] * 2 + ["merged", "stays"]
-    assert spread(made, {"b": "P"}, held={"out": None}).received == 2 * a * c * (P - 1) / P
-    both = spread(made, {"a": "P", "c": "R"})
+    assert sharding(made, {"a": "P"}).received == b * c * (P - 1) / P
+    assert sharding(made, {"c": "P"}, held={"A": None}).received == 0
+    rows = sharding(made, {"b": "P"})
+    assert rows.received == a * c * (P - 1) / P and [s.pattern for s in rows.shares] == ["stays"] * 2 + [
+        "merged",
+        "stays",
+    ]
+    assert sharding(made, {"b": "P"}, held={"out": None}).received == 2 * a * c * (P - 1) / P
+    both = sharding(made, {"a": "P", "c": "R"})
     assert sympy.simplify(both.received - (a * b / P * (R - 1) / R + b * c / R * (P - 1) / P)) == 0
     assert sympy.simplify(both.intensity - 2 * a * c / (a * R + c * P)) == 0
 
@@ -178,9 +181,9 @@ def test_products_by_data_and_by_tensor() -> None:
 def test_a_layer_by_hidden_units_needs_an_all_reduce() -> None:
     made = derived("mlp", "f", "t").diagram
     t, o = (sympy.Symbol(n, positive=True, integer=True) for n in "to")
-    found = spread(made, {"f": "P"}, held={"X": None, "out": None})
+    found = sharding(made, {"f": "P"}, held={"X": None, "out": None})
     assert found.received == 2 * o * t * (P - 1) / P
-    assert {s.array: s.how for s in found.shares} == {
+    assert {s.array: s.pattern for s in found.shares} == {
         "X": "copied", "U": "stays", "W": "stays", "states over f": "merged", "out": "gathered",
     }  # fmt: skip
 
@@ -189,22 +192,22 @@ def test_a_convolution_receives_what_its_windows_reach() -> None:
     from catdiag.rewrite.group import find
 
     diagram = cd.library.get("conv1d")
-    formula = spread(find(diagram_of(diagram), ["n", "y", "o"]), {"y": 4})
+    formula = sharding(find(diagram_of(diagram), ["n", "y", "o"]), {"y": 4})
     sizes = {"n": 2, "c": 3, "o": 5, "y": 12, "k": 5, "x": 16}
     shares = {s.array: s for s in formula.shares}
-    assert {a: s.how for a, s in shares.items()} == {"a": "halo", "w": "gathered", "out": "stays"}
+    assert {a: s.pattern for a, s in shares.items()} == {"a": "halo", "w": "gathered", "out": "stays"}
     for p in range(4):
         needed = set(range(3 * p, 3 * p + 3 + 5 - 1))
         held = set(range(4 * p, 4 * p + 4))
         assert held <= needed
         assert numbers(shares["a"].received, sizes) == 2 * 3 * len(needed - held)
-    both = spread(find(diagram_of(diagram), ["n", "y", "o"]), {"y": 4, "o": 5})
+    both = sharding(find(diagram_of(diagram), ["n", "y", "o"]), {"y": 4, "o": 5})
     assert numbers(both.shares[0].received, {**sizes, "n": 10}) == 10 * 3 * 7 - 10 * 3 * 16 // 20
 
 
 def test_states_without_a_grouped_axis_are_received_whole() -> None:
     made = cd.library.get("dot").stream("x").diagram
-    assert spread(made, {"x": 5}).received == 4
+    assert sharding(made, {"x": 5}).received == 4
 
 
 def test_a_hierarchy_says_whether_it_fits_and_hides() -> None:
@@ -213,10 +216,10 @@ def test_a_hierarchy_says_whether_it_fits_and_hides() -> None:
     )
     sizes = {"q": 1 << 20, "x": 1 << 20, "d": 128, "P": 8}
     found = ring_attention("bf16").on(node, "node", "device", sizes, flops_per_s=989e12)
-    assert found.fits and found.hides and found.received == 4 * 128 * (1 << 20) * 7 // 8
+    assert found.fits and found.overlaps and found.received == 4 * 128 * (1 << 20) * 7 // 8
     assert found.seconds == pytest.approx(found.received / 450e9) and found.compute_seconds is not None
     short = ring_attention("bf16").on(node, "node", "device", {**sizes, "q": 8192, "x": 8192}, flops_per_s=989e12)
-    assert short.hides is False  # 1024 queries a device, of 989/0.45 = 2198 that are needed
+    assert short.overlaps is False  # 1024 queries a device, of 989/0.45 = 2198 that are needed
     for wrong, words in (({**sizes, "P": 4}, "as many"), ({"P": 8}, "no size was given")):
         with pytest.raises(cd.CatdiagError, match=words):
             ring_attention("bf16").on(node, "node", "device", wrong)
@@ -234,9 +237,9 @@ def test_wrong_uses_are_refused_by_name() -> None:
         ({"a": 2}, {"A": "c"}, "no axis 'c'"),
     ):
         with pytest.raises(cd.CatdiagError, match=words):
-            spread(made, over, held=held)
+            sharding(made, over, held=held)
     with pytest.raises(cd.CatdiagError, match="kernels"):
-        spread(cd.library.get("matmul"), {"a": 2})
+        sharding(cd.library.get("matmul"), {"a": 2})
 
 
 @pytest.mark.slow
@@ -254,7 +257,7 @@ def test_random_sums_of_products_over_devices_receive_what_is_counted(seed: int)
     signature = ", ".join(" ".join(ty) for ty in arrays) + " -> " + " ".join(kept)
     diagram = cd.algorithm(signature, name="sums")(lambda *given: cd.einsum(signature, *given))
     over = {a: rng.choice((2, 3)) for a in rng.sample(kept, rng.randint(1, len(kept)))}
-    formula = spread(find(diagram_of(diagram), kept), over)
+    formula = sharding(find(diagram_of(diagram), kept), over)
     sizes = dict.fromkeys(used, 6**3)
     for (_, names, shape), share in zip(at(diagram, sizes), formula.shares, strict=False):
         # Counted by lengths of slices: each device holds as much of its tile as there are devices with the same one.

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import (
     Box,
-    Fold,
-    Group,
+    FoldOp,
+    GroupOp,
     const_box,
     einsum_box,
     index_box,
@@ -26,13 +26,13 @@ from catdiag.category.ops import (
 )
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.cost.traffic import io
-from catdiag.execute.named_arrays import Named
+from catdiag.execute.named_arrays import NamedArray
 from catdiag.library.attention import attention as attention_whole
 from catdiag.library.attention import grouped_query_attention, multi_head_attention
 from catdiag.library.matmul import matmul as products
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
-from catdiag.simulate.machine import Cell, Wire, count
+from catdiag.simulate.machine import Allocation, MachineWire, count
 
 
 class Sketch:
@@ -87,7 +87,7 @@ def attention(q, scaled=True):
     step = s.done(new, total2, o2)
     u = Sketch()
     unit = u.done(u.const(None, q), u.const(0, q), u.const(0, q, d))
-    fold = Fold("x", "s_x", unit, step, step, step, ("m", "l", "o"))
+    fold = FoldOp("x", "s_x", unit, step, step, step, ("m", "l", "o"))
     b = Sketch(A(q, d), A(x, d), A(x, d))
     size = b.put(size_box("d"))
     k = b.put(Box(fold, Ty(A(q, d), A(x, d), A(x, d), A(element="int")), step.cod), 0, 1, 2, size)
@@ -95,7 +95,7 @@ def attention(q, scaled=True):
 
 
 def grouped(body, tiles, types, names=(), cod=None):
-    box = Box(Group(tiles, body), Ty(*types), body.cod if cod is None else Ty(*cod))
+    box = Box(GroupOp(tiles, body), Ty(*types), body.cod if cod is None else Ty(*cod))
     return of_graph(Graph(box.dom, (Node(box, tuple(range(len(types)))),), (len(types),)), None, names)
 
 
@@ -111,7 +111,7 @@ def matmul():
     s = Sketch(A(la, lc), A(la, lb), A(lb, lc))
     step = s.done(s.map("add", 0, s.einsum("a c", 1, 2)))
     u = Sketch()
-    fold = Fold("b", "s_b", u.done(u.const(0, la, lc)), step, step, step, ("acc",))
+    fold = FoldOp("b", "s_b", u.done(u.const(0, la, lc)), step, step, step, ("acc",))
     body = of_box(Box(fold, Ty(A(la, b), A(b, lc)), step.cod))
     return grouped(body, (("a", "g_a"), ("c", "g_c")), [A(a, b), A(b, c)], ("A", "B"), [A(a, c)])
 
@@ -123,11 +123,11 @@ def causal_sum():
     kept = s.map("where", s.map("le", 3, 2), 1, s.put(const_box(Fraction(0))))
     step = s.done(s.map("add", 0, s.reduce("sum", "x", kept)))
     u = Sketch()
-    fold = Fold("x", "s_x", u.done(u.const(0, lq)), step, step, step, ("total",))
+    fold = FoldOp("x", "s_x", u.done(u.const(0, lq)), step, step, step, ("total",))
     body = of_box(Box(fold, Ty(A(lq, x), A(lq, element="int"), A(x, element="int")), step.cod))
     b = Sketch(A(q, x))
     rows, keys = b.put(index_box(q)), b.put(index_box(x))
-    box = Box(Group((("q", "g_q"),), body), Ty(A(q, x), b.types[rows], b.types[keys]), Ty(A(q)))
+    box = Box(GroupOp((("q", "g_q"),), body), Ty(A(q, x), b.types[rows], b.types[keys]), Ty(A(q)))
     return b.done(b.put(box, 0, rows, keys))
 
 
@@ -137,7 +137,7 @@ def odd_states():
     total = s.map("add", 0, s.reduce("sum", "x", 4))
     step = s.done(total, total, 2, 5)
     u = Sketch()
-    fold = Fold("x", "s_x", u.done(*(u.const(0, d) for _ in range(4))), step, step, step)
+    fold = FoldOp("x", "s_x", u.done(*(u.const(0, d) for _ in range(4))), step, step, step)
     b = Sketch(A(x, d), A(d))
     k = b.put(Box(fold, Ty(A(x, d), A(d)), step.cod), 0, 1)
     return b.done(b.map("mul", b.map("add", k, k + 1), b.map("add", k + 2, 1)), k + 3)
@@ -148,7 +148,7 @@ def two_loops():
     s = Sketch(A(), A(xs), A())
     step = s.done(s.map("add", 0, s.reduce("sum", "x", s.map("mul", 1, 2))))
     u = Sketch()
-    fold = Fold("x", "s_x", u.done(u.put(const_box(Fraction(0)))), step, step, step)
+    fold = FoldOp("x", "s_x", u.done(u.put(const_box(Fraction(0)))), step, step, step)
     box = Box(fold, Ty(A(x), A()), Ty(A()))
     b = Sketch(A(x), A(), A(d))
     second = b.put(box, 0, b.put(box, 0, 1))
@@ -301,7 +301,7 @@ def test_what_passes_between_groups_is_saved_and_loaded():
     q, lq = Axis("q"), Axis("q", "g_q")
     half = Sketch(A(lq))
     tile = half.done(half.map("exp", 0))
-    box = Box(Group((("q", "g_q"),), tile), Ty(A(q)), Ty(A(q)))
+    box = Box(GroupOp((("q", "g_q"),), tile), Ty(A(q)), Ty(A(q)))
     b = Sketch(A(q))
     first = b.put(box, 0)
     second = b.put(box, b.put(rename_box(A(q), {}, [q]), first))
@@ -356,7 +356,7 @@ def test_arbitrary_diagrams_in_groups_and_streams(data):
 
 amounts = st.dictionaries(
     st.lists(st.sampled_from("abc"), max_size=3).map(lambda m: tuple(sorted(m))), st.integers(0, 4), max_size=4
-).map(Amount)
+).map(IntPolynomial)
 
 
 @given(amounts, amounts, st.fixed_dictionaries({s: st.integers(1, 9) for s in "abc"}))
@@ -371,7 +371,7 @@ def test_amounts_are_a_semiring_of_numbers(p, r, values):
 
 def test_the_machine_refuses_to_read_what_was_freed():
     with pytest.raises(RuntimeError, match="freed"):
-        Wire(Cell(alive=False), Named(np.zeros(2), ("x",))).read()
+        MachineWire(Allocation(alive=False), NamedArray(np.zeros(2), ("x",))).read()
 
 
 def test_io_of_a_long_chain_is_linear():

@@ -15,7 +15,7 @@ def test_of_optima():
     with pytest.raises(SizeError, match="give a size for d, s_x"):
         io.optimum().bracket({"q": 1})
     with pytest.raises(SizeError, match="g_z is no tile: expected g_q, s_x"):
-        io.whole_optimum(SIZES, 1000, {"g_z": 2})
+        io.integer_optimum(SIZES, 1000, {"g_z": 2})
 
 
 def test_of_bounds():

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from catdiag.draw.scene import Curve, Frame, Label, Rule, Scene, Shape, Spot, spans
+from catdiag.draw.scene import Curve, Frame, Label, Point2D, Scene, Shape, StraightLine, spans
 from catdiag.draw.text_width import SIZES, text_width
 
 SMALL = ("dot", "ring", "stop")
@@ -65,7 +65,7 @@ def _of_box(item: Shape | Frame, number: int) -> Area:
     return Area(item.x, item.y, item.x + item.width, item.y + item.height, what, number)
 
 
-def pieces(curve: Curve) -> Iterator[tuple[Spot, Spot, Spot, Spot]]:
+def pieces(curve: Curve) -> Iterator[tuple[Point2D, Point2D, Point2D, Point2D]]:
     """The Bézier pieces of a wire."""
     for k in range(0, len(curve.places) - 1, 3):
         a, b, c, d = curve.places[k : k + 4]
@@ -96,7 +96,7 @@ class Checked:
         self.shapes = [(n, s) for n, s in items if isinstance(s, Shape)]
         self.frames = [(n, f) for n, f in items if isinstance(f, Frame) and f.kind in ("group", "fold", "call")]
         self.labels = [(n, t) for n, t in items if isinstance(t, Label)]
-        self.rules = [(n, r) for n, r in items if isinstance(r, Rule)]
+        self.rules = [(n, r) for n, r in items if isinstance(r, StraightLine)]
         self.bodies = [_of_box(s, n) for n, s in self.shapes if s.kind not in SMALL]
         self.texts = [area_of(t, n) for n, t in self.labels]
         self.regions = [_of_box(f, n) for n, f in self.frames]
@@ -106,7 +106,7 @@ class Checked:
         order = np.argsort(self.points[:, 0], kind="stable")
         self.points, self.owner = self.points[order], self.owner[order]
 
-    def inside(self, area: Area, margin: float) -> Iterator[tuple[int, Spot]]:
+    def inside(self, area: Area, margin: float) -> Iterator[tuple[int, Point2D]]:
         """The wires that run through an area, each with a place there."""
         x = self.points[:, 0]
         start, end = np.searchsorted(x, area.x + margin, "right"), np.searchsorted(x, area.right - margin, "left")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from catdiag.draw.scene import Curve, Frame, FrameKind, Item, Label, LabelRole, Rule, Scene, Shape, ShapeKind
+from catdiag.draw.scene import Curve, Frame, FrameKind, Item, Label, LabelRole, Scene, Shape, ShapeKind, StraightLine
 
 HOSTILE = "]]>&lt;<script>'\"\\input{x}#$%^&~{}\x00\x1b\ud800é愛𝔸\u202e"
 
@@ -32,7 +32,11 @@ def everything() -> Scene:
         items += [level_wire(20, 200, 170 + 14 * level, level=level), Label(110, 166 + 14 * level, f"g_q{level}")]
         items.append(level_wire(210, 300, 170 + 14 * level, kind="item", level=level))
         items.append(bent(310, 170 + 14 * level, 400, 226 - 14 * level, kind="state", level=level, arrow=True))
-    items += [level_wire(410, 500, 170, kind="thin"), Rule(410, 190, 500, 190), Rule(410, 200, 500, 200, "solid")]
+    items += [
+        level_wire(410, 500, 170, kind="thin"),
+        StraightLine(410, 190, 500, 190),
+        StraightLine(410, 200, 500, 200, "solid"),
+    ]
     for n, role in enumerate(get_args(LabelRole)):
         items.append(Label(20 + 60 * n, 260, "Σ_x √d′ ≤ −∞", role, "start", n % 4, False, HOSTILE))
         items.append(Label(20 + 60 * n, 320, f"{HOSTILE} s_{{2x}} a", role, "end", 0, True))

@@ -6,7 +6,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.category.diagram import Diagram, diagram_of
-from catdiag.category.ops import Call, Fold, Group, bodies
+from catdiag.category.ops import Call, FoldOp, GroupOp, bodies
 from catdiag.draw.string_diagram.diagram_diff import CHANGED, GONE, INTO, NEW, OUT_OF, changes, gathered
 
 
@@ -15,7 +15,7 @@ def boxes(diagram: Diagram, address=(), within=True):
     for k, node in enumerate(diagram_of(diagram).graph.nodes):
         here = (*address, k)
         yield here, node.box
-        inner = {Fold: 1, Group: 0, Call: 0}.get(type(node.box.op))
+        inner = {FoldOp: 1, GroupOp: 0, Call: 0}.get(type(node.box.op))
         if inner is not None and within:
             yield from boxes(bodies(node.box.op)[inner], (*here, inner))
 
@@ -31,7 +31,7 @@ def both_ways(before, after):
     for diagram, marks in ((before, found.before), (after, found.after)):
         known = dict(boxes(diagram))
         assert set(marks) <= set(known)
-        loops = [at for at, word in marks.items() if isinstance(known[at].op, Fold) and word != CHANGED]
+        loops = [at for at, word in marks.items() if isinstance(known[at].op, FoldOp) and word != CHANGED]
         for at, word in marks.items():
             inside = any(at != loop and at[: len(loop)] == loop for loop in loops)
             assert not inside or word in (GONE, NEW), "a box of a loop of this side alone did not come from one"
@@ -59,12 +59,12 @@ def test_a_stream_marks_what_went_in_and_the_loop(shares):
     reductions = [at for at, box in before.items() if box.name in ("max[x]", "sum[x]")]
     assert len(reductions) == 3
     assert {found.before[at] for at in reductions} == {INTO}
-    assert [at for at in found.after if isinstance(after[at].op, Fold)] == [
-        at for at, box in after.items() if isinstance(box.op, Fold)
+    assert [at for at in found.after if isinstance(after[at].op, FoldOp)] == [
+        at for at, box in after.items() if isinstance(box.op, FoldOp)
     ]
     assert set(found.after.values()) == {NEW}
     # What the textbook does not have: the running maximum, the repair by it, and the sums so far.
-    loop = next(at for at in found.after if isinstance(after[at].op, Fold))
+    loop = next(at for at in found.after if isinstance(after[at].op, FoldOp))
     inside = sorted(after[at].name for at in found.after if at != loop and at[: len(loop)] == loop)
     assert inside == ["add", "add", "exp", "max", "mul", "mul", "sub"]
 
@@ -74,14 +74,14 @@ def test_a_group_is_all_that_is_new(shares):
     found = both_ways(streamed.diagram, grouped.diagram)
     assert not found.before
     after = dict(boxes(grouped.diagram))
-    assert [type(after[at].op) for at in found.after] == [Group]
+    assert [type(after[at].op) for at in found.after] == [GroupOp]
 
 
 def test_a_loop_in_parts_is_another_loop(shares):
     _, streamed, _, split = shares
     found = both_ways(streamed.diagram, split.diagram)
     known = dict(boxes(streamed.diagram))
-    assert [type(known[at].op) for at in found.before] == [Fold]
+    assert [type(known[at].op) for at in found.before] == [FoldOp]
     assert list(found.before.values()) == list(found.after.values()) == [CHANGED]
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from catdiag.draw import Curve, Frame, Label, Rule, Scene, Shape, with_legend
+from catdiag.draw import Curve, Frame, Label, Scene, Shape, StraightLine, with_legend
 from catdiag.draw.text_width import SIZES, text_width
 from tests.draw.scenes import everything, level_wire
 
@@ -30,7 +30,7 @@ def test_nothing_is_said_of_nothing():
         (Shape("ring", 0, 0, 4, 4), "broadcast axis begins"),
         (Frame("fold", 0, 0, 9, 9), "loop"),
         (Frame("group", 0, 0, 9, 9), "runs in groups, in parallel"),
-        (Rule(0, 0, 9, 0), "between arrays"),
+        (StraightLine(0, 0, 9, 0), "between arrays"),
         (Label(0, 0, "g_q"), "size of q in each group"),
         (Label(0, 0, "s_{kv}"), "size of kv in each block of a loop"),
         (level_wire(0, 9, 0, level=2), "array in registers"),
@@ -61,7 +61,9 @@ def test_what_stands_for_what_in_formulas_is_said(body, texts):
 
 def test_what_says_nothing_is_left_out():
     assert said(Scene(90, 20, (Label(0, 0, "a block at a time, a − b", "body"),))) == []
-    assert said(Scene(90, 20, (Label(0, 0, "g_q", "code"), Label(0, 0, "ag_q"), Rule(0, 0, 9, 0, "solid")))) == []
+    assert (
+        said(Scene(90, 20, (Label(0, 0, "g_q", "code"), Label(0, 0, "ag_q"), StraightLine(0, 0, 9, 0, "solid")))) == []
+    )
 
 
 def test_levels_are_called_as_the_scene_calls_them():

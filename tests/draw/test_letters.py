@@ -53,7 +53,10 @@ def drawn(diagram: Diagram, values: list[float], join: bool) -> list[float]:
     for column in plan.columns.columns:
         for slot in (s for s in column if s.cell >= 0):
             cell = sheet.cells[slot.cell]
-            come = sorted((plan.held(maker)[out][1], plan.held(maker)[out][0]) for maker, out, _ in slot.joins())
+            come = sorted(
+                (plan.output_heights(maker)[out][1], plan.output_heights(maker)[out][0])
+                for maker, out, _ in slot.joins()
+            )
             got[cell.outputs[0]] = read(cell.text, [got[w] for _, w in come])
     return [got[w] for w in sheet.outputs]
 

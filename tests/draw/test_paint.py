@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from catdiag.draw.paint import Ink, painted
 from catdiag.draw.paths import arrowhead, at, curve, hatching, outline, shortened
-from catdiag.draw.scene import Curve, Frame, Rule, Scene, Shape, ShapeKind
+from catdiag.draw.scene import Curve, Frame, Scene, Shape, ShapeKind, StraightLine
 from catdiag.draw.wire_crossings import gaps
 from tests.draw.scenes import bent, everything, level_wire
 
@@ -97,7 +97,7 @@ def test_everything_is_painted_with_what_a_reader_hovers_for():
 
 @pytest.mark.parametrize("length", [0.5, 14, 18, 20, 31.7, 400])
 def test_a_dashed_rule_ends_with_a_whole_dash(length):
-    (ink,) = painted(Scene(400, 9, (Rule(0, 3, length, 3),)))
+    (ink,) = painted(Scene(400, 9, (StraightLine(0, 3, length, 3),)))
     dash, gap = ink.pen.dashes
     turns = (length + gap) / (dash + gap)
     assert math.isclose(turns, round(turns)) and (length < 5 or 2.5 < dash < 6)

@@ -66,7 +66,7 @@ def clocks_of(scene: Scene) -> dict[str, tuple[float, float]]:
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_widths_are_the_clocks_of_the_plan(plan: Any, turns: int) -> None:
-    found, schedule = clocks_of(pipeline_picture(plan, turns=turns)), plan.schedule
+    found, schedule = clocks_of(pipeline_picture(plan, iterations=turns)), plan.schedule
     chip = cd.hardware.get("H100")
     length = turns * schedule.period
     for name, idle in schedule.slack.items():
@@ -120,7 +120,7 @@ def test_what_is_not_known_is_left_out_and_said(plan: Any, flash: Derivation) ->
 
 def test_no_text_is_over_another_or_leaves_its_bar(plan: Any, configuration: Any, flash: Derivation) -> None:
     other = flash.plan("MI300X", SIZES)
-    for scene in (pipeline_picture(x, turns=n) for x in (plan, configuration, other) for n in (1, 2, 5)):
+    for scene in (pipeline_picture(x, iterations=n) for x in (plan, configuration, other) for n in (1, 2, 5)):
         assert not list(clashes(scene))
 
 
@@ -131,6 +131,6 @@ def test_what_is_refused(plan: Any) -> None:
         pipeline_picture(plan, chip="A100")
     for turns in (0, True, 1.5):
         with pytest.raises(CatdiagError, match="expected the number of periods"):
-            pipeline_picture(plan, turns=turns)  # type: ignore[arg-type]
+            pipeline_picture(plan, iterations=turns)  # type: ignore[arg-type]
     with pytest.raises(CatdiagError, match="expected at most 1000; draw fewer periods"):
-        pipeline_picture(plan, turns=500)
+        pipeline_picture(plan, iterations=500)

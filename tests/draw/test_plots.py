@@ -17,8 +17,8 @@ import pytest
 
 import catdiag as cd
 from catdiag.draw import plots
-from catdiag.draw.plots.plot_style import apart, listed, load
-from catdiag.draw.plots.unfused_plan import textbook
+from catdiag.draw.plots.plot_style import listed, load, spaced
+from catdiag.draw.plots.unfused_plan import unfused_schedule
 from catdiag.util.errors import CatdiagError, SizeError
 
 SIZES = {"q": 2048, "x": 2048, "d": 64}
@@ -60,7 +60,7 @@ def drawn_roofs() -> Any:
 
 @cache
 def book() -> Any:
-    return textbook(attention().source.diagram, cd.hardware.H100, SIZES, "bf16", attention().derivation.ask)
+    return unfused_schedule(attention().source.diagram, cd.hardware.H100, SIZES, "bf16", attention().derivation.ask)
 
 
 @cache
@@ -185,10 +185,10 @@ def test_transfers_are_the_optimum_the_whole_tiles_and_the_bound(which: str) -> 
         assert below == float(bound.at(sizes, capacity))
     assert shown.floor == number(bound.compulsory, sizes)
     real = dict(shown.curve)
-    for whole in shown.whole:
+    for whole in shown.integer_points:
         assert whole.proved
         assert whole.transfers >= bound.at(sizes, whole.capacity)
-        assert whole.transfers == io.whole_optimum(sizes, whole.capacity).transfers
+        assert whole.transfers == io.integer_optimum(sizes, whole.capacity).transfers
         assert whole.transfers >= (1 - 1e-9) * min(h for m, h in real.items() if m <= whole.capacity * 1.2)
     for before, after in pairwise(shown.bands):
         assert before.end == after.start
@@ -396,6 +396,6 @@ def test_without_matplotlib_it_is_said_what_to_install() -> None:
 
 
 def test_labels_are_moved_apart() -> None:
-    assert apart([5, 5, 5], 10, 100) == [0, 10, 20]
-    assert apart([99, 99], 10, 100) == [90, 100]
-    assert apart([10, 40], 10, 100) == [10, 40]
+    assert spaced([5, 5, 5], 10, 100) == [0, 10, 20]
+    assert spaced([99, 99], 10, 100) == [90, 100]
+    assert spaced([10, 40], 10, 100) == [10, 40]

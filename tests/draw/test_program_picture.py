@@ -14,7 +14,7 @@ import catdiag as cd
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.cost.traffic import io
 from catdiag.cost.traffic_by_level import levels_io
-from catdiag.draw.listing.listing_builder import tell
+from catdiag.draw.listing.listing_builder import listing_of
 from catdiag.draw.listing.program_picture import program_picture
 from catdiag.draw.scene import Frame, Label, Scene, Shape
 from catdiag.rewrite.derivation import Derivation
@@ -107,13 +107,13 @@ def test_a_bar_at_each_line_for_what_is_held_and_nothing_else(program: cd.Diagra
     marks = sorted({i.y for i in scene.items if isinstance(i, Shape) and i.kind in ("dot", "ring")})
     lines = [
         line
-        for told in tell(diagram_of(program), None, two()).kernels
+        for told in listing_of(diagram_of(program), None, two()).kernels
         for line in told.lines
         if line.reads or line.writes
     ]
     assert len(marks) == len(lines)
     for y, line in zip(marks, lines, strict=True):
-        assert sum(bar.y < y < bar.y + bar.height for bar in bars) == len({v for v, _, _ in line.held})
+        assert sum(bar.y < y < bar.y + bar.height for bar in bars) == len({v for v, _, _ in line.live})
 
 
 def test_no_text_is_over_another_or_leaves_its_bar(program: cd.Diagram) -> None:
@@ -161,7 +161,7 @@ def test_sizes_that_are_missing_unknown_or_no_sizes_are_named() -> None:
 
 
 def test_lines_are_those_of_the_program() -> None:
-    told = tell(streamed("attention", "x", "q").diagram, None, two()).kernels[0]
+    told = listing_of(streamed("attention", "x", "q").diagram, None, two()).kernels[0]
     assert [line.text for line in told.lines] == [
         "load Q",
         "start: max1 = -∞, sum2 = 0, sum3 = 0",

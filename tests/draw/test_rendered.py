@@ -92,7 +92,7 @@ def test_texts_are_as_wide_as_they_are_taken_to_be(tmp_path):
 @latex
 @pytest.mark.parametrize("colour", [True, False])
 def test_latex_compiles_every_picture_without_a_warning(scenes, tmp_path, colour):
-    pictures = "\n".join(tikz(scene, colour=colour, standalone=False, legend=colour) for scene in scenes)
+    pictures = "\n".join(tikz(scene, color=colour, standalone=False, legend=colour) for scene in scenes)
     head = "\\documentclass[multi=tikzpicture,border=2pt]{standalone}\n\\usepackage{tikz}\n\\usepackage{amssymb}\n"
     (tmp_path / "all.tex").write_text(f"{head}\\begin{{document}}\n{pictures}\\end{{document}}\n", encoding="utf-8")
     done = subprocess.run(

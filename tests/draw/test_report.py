@@ -149,10 +149,10 @@ def test_page_with_a_plan_has_plots_where_they_can_be_drawn(mean):
 
 
 def test_without_matplotlib_a_line_says_so(mean, plan, monkeypatch):
-    from catdiag.draw.report.report_data import Facts
+    from catdiag.draw.report.report_data import ReportData
 
     monkeypatch.setattr(plot_section, "installed", lambda: False)
-    facts = Facts(mean, mean, "", "", "", "", mean.stability(), plan=plan, sizes=SIZES)
+    facts = ReportData(mean, mean, "", "", "", "", mean.stability(), plan=plan, sizes=SIZES)
     assert "catdiag[plot]" in plot_section.of_plan(facts, plan)
     assert plot_section.of_optimum(facts) == ""
 
@@ -287,12 +287,12 @@ def test_hostile_titles_are_text(mean):
     from dataclasses import replace
 
     from catdiag.category.diagram import of_graph
-    from catdiag.rewrite.steps import Rule
+    from catdiag.rewrite.steps import ApplyRule
 
     def hostile(d):
         return of_graph(diagram_of(d).graph, d.cod, d.names, HOSTILE)
 
-    steps = tuple(replace(s, diagram=hostile(s.diagram), action=Rule(HOSTILE)) for s in mean.steps)
+    steps = tuple(replace(s, diagram=hostile(s.diagram), action=ApplyRule(HOSTILE)) for s in mean.steps)
     named = replace(mean.derivation, source=hostile(mean.source), diagram=hostile(mean.diagram), steps=steps)
     bad = cd.Program(named)
     for made in (bad.draw("html"), bad._repr_html_()):

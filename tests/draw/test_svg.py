@@ -34,7 +34,7 @@ def tree(text: str) -> ElementTree.Element:
 
 @pytest.mark.parametrize(("theme", "colour", "legend"), FORMS)
 def test_every_form_of_hostile_texts_is_valid_xml(theme, colour, legend):
-    root = tree(svg(everything(), theme=theme, colour=colour, legend=legend))
+    root = tree(svg(everything(), theme=theme, color=colour, legend=legend))
     names = {element.tag.removeprefix(NS) for element in root.iter()}
     assert names <= {"svg", "title", "desc", "style", "rect", "g", "path", "text", "tspan"}
     assert ("style" in names) == (theme == "auto")
@@ -69,7 +69,7 @@ def test_text_is_text_and_hovering_says_more():
 
 def test_pictures_in_one_page_do_not_meet():
     one, two = everything(), replace(everything(), title="Another")
-    pages = [svg(one), svg(two), svg(one, colour=False), svg(one, legend=True), svg(one, name="again")]
+    pages = [svg(one), svg(two), svg(one, color=False), svg(one, legend=True), svg(one, name="again")]
     ids = [{element.get("id") for element in tree(page).iter() if element.get("id")} for page in pages]
     assert len(set.union(*ids)) == sum(map(len, ids))
     for page in pages:
@@ -92,7 +92,7 @@ def test_both_themes_are_in_one_picture_and_each_alone():
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_without_colour_there_is_none(theme):
-    found = set(re.findall(r"#[0-9a-f]{6}", svg(everything(), theme=theme, colour=False)))
+    found = set(re.findall(r"#[0-9a-f]{6}", svg(everything(), theme=theme, color=False)))
     channels = [[int(value[n : n + 2], 16) for n in (1, 3, 5)] for value in found]
     assert all(max(rgb) - min(rgb) <= 12 for rgb in channels)
     assert len({palette(theme, False)[name] for name in ("ink", "level1", "level2", "level3")}) == 1
@@ -102,7 +102,7 @@ def test_levels_are_told_apart_by_their_strokes_alone():
     looks = set()
     for kind in ("axis", "item"):
         for level in range(4):
-            text = svg(Scene(90, 20, (level_wire(0, 90, 9, kind=kind, level=level),)), theme="light", colour=False)
+            text = svg(Scene(90, 20, (level_wire(0, 90, 9, kind=kind, level=level),)), theme="light", color=False)
             looks.add(text.partition("<rect")[2])
     assert len(looks) == 8
 

@@ -27,7 +27,7 @@ def exactly(f: cd.Diagram, arrays: tuple[Any, ...], sizes: Mapping[str, int], bl
     return exact_execution.run(export.program(f), inputs, sizes, blocks, {})
 
 
-def within(result: np.ndarray, expected: exact_execution.Array, names: tuple[str, ...]) -> None:
+def within(result: np.ndarray, expected: exact_execution.ExactArray, names: tuple[str, ...]) -> None:
     names = tuple(map(identifier, names))
     assert set(names) == set(expected.axes)
     for i in np.ndindex(*result.shape):

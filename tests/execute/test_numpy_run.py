@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag import testing
 from catdiag.category.diagram import of_box
-from catdiag.category.ops import Box, Fold, Generic, Group, Map
+from catdiag.category.ops import Box, FoldOp, Generic, GroupOp, Map
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.execute.interpreter import run
-from catdiag.execute.named_arrays import Named, contract
+from catdiag.execute.named_arrays import NamedArray, contract
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.frontend.builder import program
 from catdiag.frontend.tracing import running
@@ -63,7 +63,7 @@ def online(query: tuple[Axis, ...]) -> cd.Diagram:
         return merge(m, n, o, *element(Q, K, V))
 
     states = (m, length, o)
-    fold = Fold(
+    fold = FoldOp(
         "x",
         "s_x",
         program([], unit),
@@ -82,7 +82,7 @@ def online(query: tuple[Axis, ...]) -> cd.Diagram:
 
 def grouped() -> cd.Diagram:
     body = online((Axis("q", "g_q"),))
-    whole = of_box(Box(Group((("q", "g_q"),), body), Ty(array(q, d), array(x, d), array(x, d)), Ty(array(q, d))))
+    whole = of_box(Box(GroupOp((("q", "g_q"),), body), Ty(array(q, d), array(x, d), array(x, d)), Ty(array(q, d))))
     whole.names = ("Q", "K", "V")
     return whole
 
@@ -115,7 +115,7 @@ def test_blocks_are_real() -> None:
     unit = program([], lambda: 0)
     merge = program([total, total], lambda s, t: s + t)
     state = program([block], lambda a: cd.sum(a, "x"))
-    f = of_box(Box(Fold("x", "s_x", unit, step, merge, state), Ty(array(x)), Ty(total)))
+    f = of_box(Box(FoldOp("x", "s_x", unit, step, merge, state), Ty(array(x)), Ty(total)))
     values = np.arange(7.0)
     result = run(f, [values], tiles={"s_x": 3}, functions={"spy": spy})
     assert seen == [(3,), (3,), (1,)]
@@ -127,7 +127,7 @@ def test_positions_given_from_outside_are_the_global_ones() -> None:
     step = program([total, block, where], lambda t, a, i: t + cd.sum(a * i, "x"))
     unit, merge = program([], lambda: 0), program([total, total], lambda s, t: s + t)
     state = program([block, where], lambda a, i: cd.sum(a * i, "x"))
-    inner = of_box(Box(Fold("x", "s_x", unit, step, merge, state), Ty(array(x), array(x, element="int")), Ty(total)))
+    inner = of_box(Box(FoldOp("x", "s_x", unit, step, merge, state), Ty(array(x), array(x, element="int")), Ty(total)))
     f = program([array(x)], lambda a: (a, cd.index("x"))) >> inner
     values = rng.normal(size=10)
     np.testing.assert_allclose(run(f, [values], tiles={"s_x": 4}), values @ np.arange(10))
@@ -137,7 +137,7 @@ def test_several_axes_in_one_group() -> None:
     h = Axis("h")
     body = program([array(Axis("h", "g_h"), Axis("q", "g_q")), array(Axis("h", "g_h"))],
                    lambda a, b: 2 * a + cd.sum(b, "h"))  # fmt: skip
-    f = of_box(Box(Group((("h", "g_h"), ("q", "g_q")), body), Ty(array(h, q), array(h)), Ty(array(h, q))))
+    f = of_box(Box(GroupOp((("h", "g_h"), ("q", "g_q")), body), Ty(array(h, q), array(h)), Ty(array(h, q))))
     # The second input's axis is grouped as well: each group sees a part of it.
     a, b = rng.normal(size=(5, 7)), rng.normal(size=5)
     result = run(f, [a, b], tiles={"g_h": 2, "g_q": 3})
@@ -189,7 +189,7 @@ def test_contract_is_einsum(data: st.DataObject) -> None:
     lengths = {n: data.draw(st.integers(1, 3)) for n in "abcde"}
     names = st.lists(st.sampled_from("abcde"), max_size=4, unique=True)
     arrays = [
-        Named(np.array(rng.integers(-3, 4, [lengths[n] for n in chosen])), tuple(chosen))
+        NamedArray(np.array(rng.integers(-3, 4, [lengths[n] for n in chosen])), tuple(chosen))
         for chosen in data.draw(st.lists(names, min_size=1, max_size=4))
     ]
     union = sorted({n for a in arrays for n in a.names})

@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from catdiag.kernel.checker import Checker, Theorem
+from catdiag.kernel.checker import CheckedTheorem, Checker
 from catdiag.kernel.rewrite_rules import RULES
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.refute import exact_execution
@@ -87,7 +87,7 @@ def original(number: int) -> tuple[Any, ...]:
         return told(Checker(ask).check(json.loads(stored()[number])))
 
 
-def told(theorem: Theorem) -> tuple[Any, ...]:
+def told(theorem: CheckedTheorem) -> tuple[Any, ...]:
     """What a theorem says, without how it was proved."""
     return theorem.statement, theorem.hypotheses, theorem.defined, theorem.conditions
 
@@ -208,7 +208,7 @@ def _hypothesis(statement: Json, source: Source) -> None:
     statement["assume"].append([source.choice(["lt", "le", "eq"]), a, b])
 
 
-def _sound(statement: Json, theorem: Theorem) -> None:
+def _sound(statement: Json, theorem: CheckedTheorem) -> None:
     """Raises Wrong where an accepted theorem has names that are none, or says wrongly whether it is about nothing."""
     for side in ("left", "right"):
         for container, key in parts(statement[side]):

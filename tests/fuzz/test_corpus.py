@@ -23,10 +23,10 @@ def test_every_target_has_inputs() -> None:
 
 def test_a_wrong_acceptance_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a checker that takes everything for proved, a changed statement is seen to be false."""
-    from catdiag.kernel.checker import Checker, Theorem
+    from catdiag.kernel.checker import CheckedTheorem, Checker
     from tests.fuzz import certificates
 
-    gullible = Theorem("any", (), (), (), (), 0, 0, False)
+    gullible = CheckedTheorem("any", (), (), (), (), 0, 0, False)
     monkeypatch.setattr(Checker, "check", lambda self, certificate: gullible)
     monkeypatch.setattr(certificates, "original", lambda number: certificates.told(gullible))
     wrong = 0

@@ -297,7 +297,7 @@ def test_malformed_certificates_are_refused_at_once_and_in_one_way(ask: Z3, call
 def test_a_searched_certificate_of_a_false_statement_is_not_found(ask: Z3, real_ones: dict[str, Json]) -> None:
     """The finder shares the checker's code: what it finds for a damaged statement is checked afresh, and true."""
     rng = random.Random(5)
-    from catdiag.prover.proof_search import Open
+    from catdiag.prover.proof_search import OpenGoal
 
     counts: Counter[str] = Counter()
     for _ in range(40):
@@ -308,7 +308,7 @@ def test_a_searched_certificate_of_a_false_statement_is_not_found(ask: Z3, real_
             continue
         try:
             theorem = Checker(ask).check(find(ask, statement))
-        except (KernelError, Open, SolverInterrupted, TypeError):
+        except (KernelError, OpenGoal, SolverInterrupted, TypeError):
             counts["not found"] += 1
             continue
         counts["found"] += 1

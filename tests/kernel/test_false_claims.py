@@ -10,10 +10,10 @@ from kernel_oracle import ask
 from kernel_programs import Json, apply, array, by, certificate, const, program, reduce, rename, sum_fold
 
 from catdiag.kernel import rewrite_rules
-from catdiag.kernel.checker import Checker, Theorem
+from catdiag.kernel.checker import CheckedTheorem, Checker
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.terms import MINUS, ONE, KernelError, add, big, fn, idx, mul, num, read, size, term_data
-from catdiag.prover.proof_search import Open, find
+from catdiag.prover.proof_search import OpenGoal, find
 from catdiag.solvers.z3 import Z3
 
 A, N = read("A"), size("n")
@@ -25,14 +25,14 @@ def z3() -> Iterator[Z3]:
         yield solver
 
 
-def checked(left: Json, right: Json, proof: Json | None = None) -> Theorem:
+def checked(left: Json, right: Json, proof: Json | None = None) -> CheckedTheorem:
     return Checker(ask).check(certificate(left, right, proof))
 
 
 def proved(z3: Z3, left: Json, right: Json) -> bool:
     try:
         Checker(z3).check(find(z3, certificate(left, right)["statement"]))
-    except (Open, KernelError):
+    except (OpenGoal, KernelError):
         return False
     return True
 

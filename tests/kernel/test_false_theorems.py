@@ -30,7 +30,7 @@ from catdiag.kernel.checker import Checker
 from catdiag.kernel.context import Context
 from catdiag.kernel.loop_rules import Meaning
 from catdiag.kernel.terms import BOT, ZERO, KernelError, fn, idx, read, term_data
-from catdiag.prover.proof_search import Open, find
+from catdiag.prover.proof_search import OpenGoal, find
 from catdiag.solvers.z3 import Z3
 
 ALWAYS: Callable[..., bool] = lambda *args, **named: True  # noqa: E731
@@ -267,7 +267,7 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-def _check(attack: Attack, ask: Z3) -> checker.Theorem:
+def _check(attack: Attack, ask: Z3) -> checker.CheckedTheorem:
     proof = attack.proof
     made = certificate(attack.left, attack.right, proof, attack.assume)
     if attack.search:
@@ -279,7 +279,7 @@ def _check(attack: Attack, ask: Z3) -> checker.Theorem:
 def test_a_false_statement_is_refused(attack: Attack, ask: Z3) -> None:
     try:
         theorem = _check(attack, ask)
-    except (KernelError, Open):
+    except (KernelError, OpenGoal):
         return
     # Where only definedness is at stake, a theorem may be had under conditions that say so.
     assert theorem.conditional or (attack.owes and theorem.defined), theorem

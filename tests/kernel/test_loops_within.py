@@ -11,7 +11,7 @@ from kernel_programs import GOOD_STEP, Json, apply, array, certificate, const, p
 from catdiag.kernel.checker import Checker
 from catdiag.kernel.loop_rules import Loops
 from catdiag.kernel.terms import KernelError
-from catdiag.prover.proof_search import Open, find
+from catdiag.prover.proof_search import OpenGoal, find
 from catdiag.solvers.z3 import Z3
 
 X = array("A", "x")
@@ -28,7 +28,7 @@ def ask() -> Iterator[Z3]:
 def provable(ask: Z3, left: Json, right: Json, *assume: Any) -> bool:
     try:
         Checker(ask).check(find(ask, certificate(left, right, None, assume)["statement"]))
-    except (Open, KernelError):
+    except (OpenGoal, KernelError):
         return False
     return True
 

@@ -83,13 +83,13 @@ def test_a_loop_whose_reads_are_out_of_range_is_refused(side: int) -> None:
     def confirms(hypotheses: Any, goal: Term) -> bool:
         return "%" not in str([*hypotheses, goal])
 
-    from catdiag.prover.proof_search import Open, find
+    from catdiag.prover.proof_search import OpenGoal, find
 
     def attempt() -> None:
         Checker(confirms).check(find(confirms, certificate(made, made)["statement"]))
 
     if side:
-        with pytest.raises((Open, KernelError)):
+        with pytest.raises((OpenGoal, KernelError)):
             attempt()
     else:
         attempt()

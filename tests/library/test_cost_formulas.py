@@ -139,7 +139,7 @@ def test_experts_over_devices_take_an_all_to_all() -> None:
     e, t, d, f, o = symbols("etdfo")
     P = sympy.Symbol("P", positive=True, integer=True)
     made = derived("expert_mlps", "f", "e t").sharding({"e": "P"}, held={"X": "t", "out": "t"})
-    kinds = {s.array: s.how for s in made.shares}
+    kinds = {s.array: s.pattern for s in made.shares}
     assert kinds == {"X": "all-to-all", "U": "stays", "W": "stays", "out": "all-to-all"}
     # Of the e·t token slots a device works on 1/P, and has 1/P of these: there and back.
     assert same(made.received, e * t * (d + o) / P * (1 - 1 / P))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.measure.bench import Contestant, Machine, Row, run_case, textbook_of, torch_with_gpu
-from catdiag.measure.bench_case import Case, case_of
+from catdiag.measure.bench import BenchDevice, BenchRow, Contestant, run_case, torch_reference_of, torch_with_gpu
+from catdiag.measure.bench_case import BenchCase, case_of
 from catdiag.measure.device_timer import interleaved
-from catdiag.measure.output_check import Wrong, check, inputs_of, reference
+from catdiag.measure.output_check import WrongResult, check, inputs_of, reference
 from catdiag.util.errors import CatdiagError
 
 Function = Callable[..., Any]
@@ -60,7 +60,7 @@ def test_without_a_gpu_the_error_says_what_is_missing() -> None:
             torch_with_gpu()
 
 
-def case(dtype: str = "fp32", **sizes: int) -> Case:
+def case(dtype: str = "fp32", **sizes: int) -> BenchCase:
     return case_of(cd.library.get("causal_attention"), {"q": 40, "x": 40, "d": 16, **sizes}, dtype, name="small")
 
 
@@ -68,8 +68,8 @@ def given(name: str, function: Function, out: bool = False) -> Contestant:
     return Contestant(name, lambda: function, out)
 
 
-def run(case: Case, *contestants: Contestant, budget: float = 2.0**30) -> Row:
-    return run_case(case, Machine("cpu", Counting(1.0, 2.0, 4.0), budget=budget), contestants, rounds=2)
+def run(case: BenchCase, *contestants: Contestant, budget: float = 2.0**30) -> BenchRow:
+    return run_case(case, BenchDevice("cpu", Counting(1.0, 2.0, 4.0), budget=budget), contestants, rounds=2)
 
 
 @pytest.mark.triton
@@ -79,7 +79,7 @@ def test_the_textbook_beside_a_peer_of_another_formula() -> None:
     def peer(Q: Any, K: Any, V: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(Q[None], K[None], V[None], is_causal=True)[0]
 
-    row = run(case(), textbook_of(case(), lambda f: f), given("peer", peer))
+    row = run(case(), torch_reference_of(case(), lambda f: f), given("peer", peer))
     assert [(r.median_ms, r.failure) for r in row.results] == [(1.0, ""), (2.0, "")]
     assert all(r.error is not None and r.error < 1e-6 for r in row.results)
     assert row.flops == 4 * 16 * 40 * 40
@@ -89,7 +89,7 @@ def test_the_textbook_beside_a_peer_of_another_formula() -> None:
 @pytest.mark.parametrize("budget", [2.0**30, 2.0**14, 1.0])
 def test_the_reference_is_the_same_however_it_is_cut(budget: float) -> None:
     pytest.importorskip("torch")
-    row = run(case(), textbook_of(case(), lambda f: f), budget=budget)
+    row = run(case(), torch_reference_of(case(), lambda f: f), budget=budget)
     assert row.results[0].error is not None and row.results[0].error < 1e-6
 
 
@@ -98,14 +98,14 @@ def test_of_very_many_slices_some_are_compared_and_all_are_looked_at_for_nan() -
     torch = pytest.importorskip("torch")
     made = case()
     inputs = inputs_of(made, "cpu", 0)
-    out = textbook_of(made, lambda f: f).make()(*inputs)
+    out = torch_reference_of(made, lambda f: f).build()(*inputs)
     meant = reference(made, inputs, budget=1.0, most=4)
     assert check(made, out, meant).entries == 4 * 16
     out[20, 3] = torch.nan  # slices 0, 13, 26 and 39 are compared
-    with pytest.raises(Wrong, match="1 of 640 entries are NaN"):
+    with pytest.raises(WrongResult, match="1 of 640 entries are NaN"):
         check(made, out, meant)
     out[20, 3], out[26] = 0, 1.0
-    with pytest.raises(Wrong, match="error"):
+    with pytest.raises(WrongResult, match="error"):
         check(made, out, meant)
 
 
@@ -114,18 +114,18 @@ def test_one_wrong_entry_of_very_many_is_seen() -> None:
     torch = pytest.importorskip("torch")
     made = case_of(cd.library.get("matvec"), {"a": 100_000, "b": 2}, "bf16")
     inputs = inputs_of(made, "cpu", 0)
-    out = textbook_of(made, lambda f: f).make()(*inputs)
+    out = torch_reference_of(made, lambda f: f).build()(*inputs)
     meant = reference(made, inputs)
     assert 0 < check(made, out, meant).worst < 1e-2
     out[torch.argmin(out.abs())] = 1.0
-    with pytest.raises(Wrong, match="an entry is off by"):
+    with pytest.raises(WrongResult, match="an entry is off by"):
         check(made, out, meant)
 
 
 @pytest.mark.triton
 def test_what_is_wrong_is_told_and_not_timed() -> None:
     torch = pytest.importorskip("torch")
-    right = textbook_of(case(), lambda f: f).make()
+    right = torch_reference_of(case(), lambda f: f).build()
 
     def lazy(*inputs: Any, out: Any) -> Any:
         out[:-1] = right(*inputs)[:-1]
@@ -160,10 +160,10 @@ def test_inputs_on_which_a_diagram_means_nothing_are_refused() -> None:
     pytest.importorskip("torch")
     logarithm = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(cd.log(a), "x"))
     made = case_of(logarithm, {"q": 4, "x": 8}, "fp32")
-    row = run(made, textbook_of(made, lambda f: f))
+    row = run(made, torch_reference_of(made, lambda f: f))
     assert "means no number" in row.results[0].failure
     drawn = case_of(logarithm, {"q": 4, "x": 8}, "fp32", draws={"a": {"draw": "uniform"}})
-    assert run(drawn, textbook_of(drawn, lambda f: f)).results[0].failure == ""
+    assert run(drawn, torch_reference_of(drawn, lambda f: f)).results[0].failure == ""
 
 
 @pytest.mark.triton
@@ -176,7 +176,7 @@ def test_inputs_rotate_where_a_cache_could_hold_them() -> None:
         seen.add(A.data_ptr())
         return A @ B
 
-    run_case(made, Machine("cpu", Counting(1.0), cache=1000), [given("product", product)], rounds=1)
+    run_case(made, BenchDevice("cpu", Counting(1.0), cache=1000), [given("product", product)], rounds=1)
     assert len(seen) == 2  # the counting clock makes two calls
 
 
@@ -195,7 +195,7 @@ class TestRunInTheHarness:
         derived = operator.stream("x").group("q")
         kernels = kernels_of(derived, "H200", sizes, "fp32", most=2)
         made = case_of(operator, sizes, "fp32", derivation=derived, kernels=kernels)
-        row = run(made, *of_kernels(made), textbook_of(made, lambda f: f))
+        row = run(made, *of_kernels(made), torch_reference_of(made, lambda f: f))
         assert [r.failure for r in row.results] == [""] * 3
         worse = [replace(k, text=k.text.replace("tl.maximum", "tl.minimum")) for k in kernels[:1]]
         assert worse[0].text != kernels[0].text

@@ -8,7 +8,7 @@ import pytest
 import sympy
 
 import catdiag as cd
-from catdiag.measure.bench_case import Case, case_of, evaluated, flops_of
+from catdiag.measure.bench_case import BenchCase, case_of, evaluated, flops_of
 from catdiag.measure.bench_kernels import kernels_of, loads_of
 from catdiag.measure.profile.expected_counters import point_of
 from catdiag.util.errors import SizeError
@@ -47,7 +47,7 @@ def test_blocks_that_an_array_decides_on_count_as_run() -> None:
 def test_a_case_survives_json() -> None:
     diagram = cd.library.get("linear_cross_entropy")
     case = case_of(diagram, {"t": 4, "v": 10, "d": 8}, draws={"label": {"below": 10}, "W": {"scale": 0.1}})
-    assert Case.of(json.loads(json.dumps(case.as_dict()))) == case
+    assert BenchCase.of(json.loads(json.dumps(case.as_dict()))) == case
     assert case.inputs[2].below == 10 and case.inputs[1].scale == 0.1
 
 

@@ -28,22 +28,22 @@ from catdiag.measure.profile.counter_comparison import (
     rows,
     shared_out,
 )  # fmt: skip
-from catdiag.measure.profile.expected_counters import Cause, Point, Predicted, point_of, sectors
-from catdiag.runtime.launch_recorder import dry_launches
+from catdiag.measure.profile.expected_counters import Cause, ExpectedCounters, ProfilePoint, point_of, sectors
+from catdiag.runtime.launch_recorder import record_launches
 
 FULL = {
     ncu.LOADED: 1000.0, ncu.STORED: 3.125, ncu.HBM_READ: 300.0, ncu.HBM_WRITTEN: 100.0, ncu.SHARED: 4096.0,
     ncu.REGISTERS: 128.0, ncu.LOCAL_LOADS: 0.0, ncu.LOCAL_STORES: 0.0,
 }  # fmt: skip
-POINT = Point(
+POINT = ProfilePoint(
     "p", "op", {"q": 8}, "bf16", {"g_q": 4}, "op", "", (), {},
-    (Predicted("_k", {"A": 600.0, "B": 400.0}, (), 4096, saves={"out": 100.0}),),
+    (ExpectedCounters("_k", {"A": 600.0, "B": 400.0}, (), 4096, saves={"out": 100.0}),),
     read=300.0, written=100.0,
 )  # fmt: skip
 
 
-def statuses(point: Point, values: Mapping[str, float], *more: ncu.Reading) -> dict[str, str]:
-    lines = compare(point, [ncu.Reading("_k", 0, values), *more])
+def statuses(point: ProfilePoint, values: Mapping[str, float], *more: ncu.CounterReading) -> dict[str, str]:
+    lines = compare(point, [ncu.CounterReading("_k", 0, values), *more])
     return {line.what: line.status for line in lines}
 
 
@@ -80,8 +80,8 @@ def test_a_cause_explains_as_much_as_it_says_and_no_more() -> None:
 def test_loads_that_l1_served_explain_fewer_bytes() -> None:
     fewer = {**FULL, ncu.LOADED: 700.0}
     assert statuses(POINT, fewer)["loads L2 to SM"] == UNEXPLAINED
-    assert statuses(POINT, {**fewer, ncu.KEPT: 10.0})["loads L2 to SM"] == EXPLAINED
-    assert statuses(POINT, {**fewer, ncu.KEPT: 5.0})["loads L2 to SM"] == UNEXPLAINED
+    assert statuses(POINT, {**fewer, ncu.L1_HITS: 10.0})["loads L2 to SM"] == EXPLAINED
+    assert statuses(POINT, {**fewer, ncu.L1_HITS: 5.0})["loads L2 to SM"] == UNEXPLAINED
 
 
 def test_an_exact_cause_is_no_range() -> None:
@@ -91,12 +91,12 @@ def test_an_exact_cause_is_no_range() -> None:
 
 
 def test_kernels_are_told_apart_and_bytes_of_memory_added() -> None:
-    merge = Predicted("_m", {"state of a part": 50.0}, (), 1024)
+    merge = ExpectedCounters("_m", {"state of a part": 50.0}, (), 1024)
     point = replace(POINT, kernels=(*POINT.kernels, merge))
-    second = ncu.Reading(
+    second = ncu.CounterReading(
         "_m", 1, {**FULL, ncu.LOADED: 50.0, ncu.HBM_READ: 0.0, ncu.HBM_WRITTEN: 0.0, ncu.SHARED: 1024.0}
     )
-    lines = compare(point, [ncu.Reading("_k", 0, FULL), second])
+    lines = compare(point, [ncu.CounterReading("_k", 0, FULL), second])
     assert {(line.kernel, line.measured) for line in lines if line.what == "loads L2 to SM"} == {
         ("_k", 1000.0), ("_m", 50.0),
     }  # fmt: skip
@@ -106,8 +106,8 @@ def test_kernels_are_told_apart_and_bytes_of_memory_added() -> None:
 def test_what_was_not_read_is_said_and_the_rest_told() -> None:
     lines = compare(POINT, (), "counters are unavailable: no ncu")
     assert {line.status for line in lines if line.predicted is not None} == {UNAVAILABLE}
-    assert all("no ncu" in line.why[0] for line in lines if line.status == UNAVAILABLE)
-    some = compare(POINT, [ncu.Reading("_k", 0, {ncu.LOADED: 1000.0})])
+    assert all("no ncu" in line.reason[0] for line in lines if line.status == UNAVAILABLE)
+    some = compare(POINT, [ncu.CounterReading("_k", 0, {ncu.LOADED: 1000.0})])
     assert {line.what: line.status for line in some}["loads L2 to SM"] == AGREES
     assert len(rows(some)) == len(some)
 
@@ -121,8 +121,8 @@ def test_the_compiler_stands_in_for_a_launch() -> None:
     assert lines["spills of a thread, compiled"].status == UNEXPLAINED
 
 
-def reading(kernel: str, order: int) -> ncu.Reading:
-    return ncu.Reading(kernel, order, {ncu.LOADED: float(order)})
+def reading(kernel: str, order: int) -> ncu.CounterReading:
+    return ncu.CounterReading(kernel, order, {ncu.LOADED: float(order)})
 
 
 def test_readings_are_given_out_in_order() -> None:
@@ -159,7 +159,7 @@ for name in json.loads(sys.argv[1]):
 def test_a_point_that_spoils_its_process_takes_no_other_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def program(points: Sequence[Point], folder: Path) -> tuple[list[str], Path]:
+    def program(points: Sequence[ProfilePoint], folder: Path) -> tuple[list[str], Path]:
         done = folder / "done.json"
         return [sys.executable, "-c", SPOILT, json.dumps([p.name for p in points]), str(done)], done
 
@@ -189,13 +189,13 @@ def test_a_point_has_the_exact_formula_with_remainders(product: Any) -> None:
     assert point.kernels[0].saves == {"out": 2 * a * c}
     assert point.kernels[0].shared == pytest.approx(2 * 2 * (128 * 64 + 64 * 128), abs=1024)
     assert point.kernels[0].causes == ()
-    assert Point.of(json.loads(json.dumps(point.as_dict()))) == point
+    assert ProfilePoint.of(json.loads(json.dumps(point.as_dict()))) == point
 
 
 def test_sectors_are_a_cause_where_rows_end_within_one(product: Any) -> None:
     point = point_of(product, TILES, {"a": 256, "b": 256, "c": 250})
     (cause,) = point.kernels[0].causes
-    assert cause.why.startswith("sectors: rows of a tile of B")
+    assert cause.reason.startswith("sectors: rows of a tile of B")
     assert cause.high == pytest.approx(2 * 256 * 250 * 2 * (sectors((256, 250), 2, 128) - 1))
 
 
@@ -220,7 +220,7 @@ def test_launches_without_torch_are_those_that_the_text_makes(product: Any) -> N
     from catdiag.codegen.triton.triton_module import module
 
     made = module(product.diagram, TILES)
-    (launch,) = dry_launches(made, {"a": 1000, "b": 1024, "c": 80}, {"g_a": 64, "num_stages": 3})
+    (launch,) = record_launches(made, {"a": 1000, "b": 1024, "c": 80}, {"g_a": 64, "num_stages": 3})
     assert launch.programs == 16 and launch.options == {"num_warps": 4, "num_stages": 3}
     assert launch.arguments["g_a"] == 64 and launch.arguments["even_b"] is True
     assert launch.arguments["even_a"] is False

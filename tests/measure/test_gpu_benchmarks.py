@@ -14,9 +14,9 @@ import catdiag as cd
 from benchmarks.gpu.cases import declared
 from benchmarks.gpu.peers import PEERS
 from benchmarks.gpu.prepare import FILE, read
-from catdiag.measure.bench import Lost, Machine
-from catdiag.measure.bench_case import Case, case_of
-from catdiag.measure.bench_kernels import Planned, proposed
+from catdiag.measure.bench import BenchDevice, FailedContestant
+from catdiag.measure.bench_case import BenchCase, case_of
+from catdiag.measure.bench_kernels import PlannedKernels, proposed
 
 
 class Steady:
@@ -36,7 +36,7 @@ def test_every_case_is_named_once_and_has_all_it_needs() -> None:
         assert case.flops > 0 and case.slices
 
 
-def small(folder: Path) -> list[Case]:
+def small(folder: Path) -> list[BenchCase]:
     cases = [
         case_of(cd.library.get("matmul"), {"a": n, "b": n, "c": n}, "fp32", name=f"{n}", group="products",
                 peers=("torch.compile",), refused="no kernel here")
@@ -54,21 +54,21 @@ def options(folder: Path) -> argparse.Namespace:
 def test_a_run_keeps_rows_goes_on_and_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     import benchmarks.gpu.__main__ as program
-    from catdiag.measure.bench import textbook_of
+    from catdiag.measure.bench import torch_reference_of
 
-    monkeypatch.setattr(program, "textbook_of", lambda case: textbook_of(case, lambda f: f))
+    monkeypatch.setattr(program, "torch_reference_of", lambda case: torch_reference_of(case, lambda f: f))
     small(tmp_path)
     cases, given = read(tmp_path), options(tmp_path)
-    machine = Machine("cpu", Steady())
+    machine = BenchDevice("cpu", Steady())
     assert program.measure(cases, given.rows, machine, 1, time.time() - 1) == 0
     assert program.kept(given.rows)[0] == {}
 
     real, calls = program.run_case, []
 
-    def breaking(case: Case, *args: Any, **more: Any) -> Any:
+    def breaking(case: BenchCase, *args: Any, **more: Any) -> Any:
         calls.append((case.name, [c.name for c in args[1]]))
         if case.name == "16" and len(args[1]) == 2:
-            raise Lost("catdiag", "RuntimeError: illegal memory access")
+            raise FailedContestant("catdiag", "RuntimeError: illegal memory access")
         return real(case, *args, **more)
 
     monkeypatch.setattr(program, "run_case", breaking)
@@ -91,7 +91,7 @@ def test_a_run_keeps_rows_goes_on_and_writes_the_page(tmp_path: Path, monkeypatc
 
 def test_a_loop_in_one_part_is_not_tried_beside_the_loop_itself() -> None:
     loop = cd.library.get("matmul").stream("b").group("a c")
-    found = [Planned(loop, 1.0), Planned(loop.split("b"), 1.5)]
+    found = [PlannedKernels(loop, 1.0), PlannedKernels(loop.split("b"), 1.5)]
     many = {"a": 4096, "b": 64, "c": 4096}
     assert not any("split" in kernel.about for kernel in proposed(found, "H200", many, most=2))
     few = {"a": 64, "b": 2**16, "c": 64}  # hardly any groups: parts are what pays

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from catdiag.measure.profile.ncu import LOADED, Profile, Reading, command, number, profile, read, why_not
+from catdiag.measure.profile.ncu import (
+    LOADED,
+    CounterReading,
+    Profile,
+    command,
+    number,
+    profile,
+    read,
+    unavailable_reason,
+)
 
 LONG = """==PROF== Connected to process 1234 (/usr/bin/python3.12)
 hello from the program, "quoted, with commas"
@@ -36,8 +45,8 @@ WIDE = """==PROF== Disconnected from process 1234
 
 def test_one_line_for_each_counter() -> None:
     first, second = read(LONG)
-    assert first == Reading("_kernel", 0, {"dram__bytes_read.sum": 100730000.0, LOADED: 4329045824.0})
-    assert second == Reading("other", 1, {"dram__bytes_read.sum": 1.5e9}, (LOADED,))
+    assert first == CounterReading("_kernel", 0, {"dram__bytes_read.sum": 100730000.0, LOADED: 4329045824.0})
+    assert second == CounterReading("other", 1, {"dram__bytes_read.sum": 1.5e9}, (LOADED,))
 
 
 def test_one_line_for_each_kernel() -> None:
@@ -102,7 +111,7 @@ def test_numbers(text: str, unit: str, value: float | None) -> None:
     ],
 )
 def test_why_there_are_none(said: str, why: str) -> None:
-    assert why in why_not(said, 11)
+    assert why in unavailable_reason(said, 11)
 
 
 def stand_in(folder: Path, script: str) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.measure.bench import Machine, of_kernels, run_case, textbook_of, versions
-from catdiag.measure.bench_case import Case, case_of
+from catdiag.measure.bench import BenchDevice, of_kernels, run_case, torch_reference_of, versions
+from catdiag.measure.bench_case import BenchCase, case_of
 from catdiag.measure.bench_kernels import kernels_of
 
 pytestmark = pytest.mark.gpu
@@ -25,7 +25,7 @@ def operator(Q: Any, K: Any, V: Any) -> Any:
 
 
 @pytest.fixture
-def case() -> Case:
+def case() -> BenchCase:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
@@ -35,8 +35,8 @@ def case() -> Case:
     return case_of(operator, sizes, derivation=derived, kernels=kernels)
 
 
-def test_a_kernel_beside_the_textbook_form(case: Case) -> None:
-    row = run_case(case, Machine.gpu(), [*of_kernels(case), textbook_of(case)], rounds=3)
+def test_a_kernel_beside_the_textbook_form(case: BenchCase) -> None:
+    row = run_case(case, BenchDevice.gpu(), [*of_kernels(case), torch_reference_of(case)], rounds=3)
     assert [r.failure for r in row.results] == [""] * len(row.results)
     for result in row.results:
         assert result.error is not None and result.error < 1e-2
@@ -44,20 +44,22 @@ def test_a_kernel_beside_the_textbook_form(case: Case) -> None:
     assert versions()["GPU"]
 
 
-def test_a_kernel_that_is_wrong_is_not_timed(case: Case) -> None:
+def test_a_kernel_that_is_wrong_is_not_timed(case: BenchCase) -> None:
     worse = replace(case.kernels[0], text=case.kernels[0].text.replace("tl.maximum", "tl.minimum"))
     row = run_case(
-        replace(case, kernels=(worse,)), Machine.gpu(), of_kernels(replace(case, kernels=(worse,))), rounds=1
+        replace(case, kernels=(worse,)), BenchDevice.gpu(), of_kernels(replace(case, kernels=(worse,))), rounds=1
     )
     assert row.results[0].failure.startswith("Wrong") and row.results[0].median_ms is None
 
 
-def test_the_command_runs_what_was_written_elsewhere(case: Case, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
-    from catdiag.cli.bench_command import Asked, run_bench
+def test_the_command_runs_what_was_written_elsewhere(
+    case: BenchCase, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    from catdiag.cli.bench_command import BenchArgs, run_bench
 
     file, table = tmp_path / "case.json", tmp_path / "table.md"
     file.write_text(json.dumps(case.as_dict()))
-    assert run_bench(Asked(str(file), rounds=3), None, table, None) == 0
+    assert run_bench(BenchArgs(str(file), rounds=3), None, table, None) == 0
     assert "torch.compile" in table.read_text() and "TFLOP/s" in capsys.readouterr().out
 
 
@@ -73,7 +75,7 @@ def timed(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def test_the_clock_agrees_with_the_wall(case: Case) -> None:
+def test_the_clock_agrees_with_the_wall(case: BenchCase) -> None:
     import torch
 
     from catdiag.measure.device_timer import Events

@@ -13,7 +13,7 @@ import pytest
 import catdiag as cd
 from catdiag.measure.profile.counter_comparison import compare, shared_out
 from catdiag.measure.profile.expected_counters import point_of
-from catdiag.measure.profile.ncu import LOADED, Reading
+from catdiag.measure.profile.ncu import LOADED, CounterReading
 
 STAND_IN = """
 import sys
@@ -58,7 +58,7 @@ def test_each_point_is_launched_once_and_failures_are_said(tmp_path: Path) -> No
     assert rows[0]["launched"] == ["_matmul"] and "g_a is 3" in rows[1]["failure"]
     assert len(rows[2]["launched"]) == 2 and rows[2]["failure"] == ""
     names = [*rows[0]["launched"], *rows[2]["launched"]]
-    readings = [Reading(name, k, {LOADED: 1.0}) for k, name in enumerate(names)]
+    readings = [CounterReading(name, k, {LOADED: 1.0}) for k, name in enumerate(names)]
     found, failures = shared_out(readings, rows, 3)
     assert [len(own) for own in found] == [1, 0, 2] and failures[0] == failures[2] == ""
     assert len(compare(parts, found[2])) > 6

@@ -6,8 +6,8 @@ import math
 import pytest
 
 import catdiag as cd
-from catdiag.measure.bench import Machine, Result, Row
-from catdiag.measure.tune import Timed, Tuned, reached, tuned
+from catdiag.measure.bench import BenchDevice, BenchResult, BenchRow
+from catdiag.measure.tune import TimedCase, Tuned, reached, tuned
 from catdiag.planner.configuration_candidates import Proposal
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
@@ -19,43 +19,43 @@ SIZES = {"a": 20, "b": 40, "c": 24}
 
 
 def test_a_case_says_which_is_best_and_how_far_the_first_is():
-    case = Timed("c", (1.5, None, 1.0, 2.0))
+    case = TimedCase("c", (1.5, None, 1.0, 2.0))
     assert (case.best, case.rank, case.distance) == (2, 2, 0.5)
-    assert (Timed("c", (1.0, 1.5)).rank, Timed("c", (1.0, 1.5)).distance) == (1, 0.0)
-    lost = Timed("c", (None, 1.0))
+    assert (TimedCase("c", (1.0, 1.5)).rank, TimedCase("c", (1.0, 1.5)).distance) == (1, 0.0)
+    lost = TimedCase("c", (None, 1.0))
     assert (lost.best, lost.rank, lost.distance) == (1, None, None)
-    assert Timed("c", (None, None)).best is None and Timed("c", ()).distance is None
+    assert TimedCase("c", (None, None)).best is None and TimedCase("c", ()).distance is None
 
 
 def test_how_often_the_first_is_near_is_over_cases_with_a_choice():
     cases = [
-        Timed("near", (1.05, 1.0)),
-        Timed("far", (1.3, 1.0, 1.2)),
-        Timed("best", (1.0, 2.0)),
-        Timed("lost", (None, 1.0)),
-        Timed("only one", (1.0,)),
-        Timed("only one ran", (1.0, None)),
-        Timed("none ran", (None, None)),
+        TimedCase("near", (1.05, 1.0)),
+        TimedCase("far", (1.3, 1.0, 1.2)),
+        TimedCase("best", (1.0, 2.0)),
+        TimedCase("lost", (None, 1.0)),
+        TimedCase("only one", (1.0,)),
+        TimedCase("only one ran", (1.0, None)),
+        TimedCase("none ran", (None, None)),
     ]
     found = reached(cases)
-    assert (found.cases, found.near, found.failed) == (4, 2, ("lost",))
+    assert (found.cases, found.within_tolerance, found.failed) == (4, 2, ("lost",))
     assert found.middle == pytest.approx(0.05) and found.worst == pytest.approx(0.3)
     assert "within 5% of the quickest that was timed in 2 of 4 cases (50%)" in str(found)
-    assert str(found).endswith("It did not run for lost.") and reached(cases, within=0.5).near == 3
-    nothing = reached([Timed("a", (1.0,))])
+    assert str(found).endswith("It did not run for lost.") and reached(cases, within=0.5).within_tolerance == 3
+    nothing = reached([TimedCase("a", (1.0,))])
     assert nothing.cases == 0 and math.isnan(nothing.share) and str(nothing).startswith("No case")
 
 
 def test_rows_of_a_comparison_are_read_as_they_are():
     results = [
-        Result("cuDNN", 0.5),
-        Result("catdiag", 1.1),
-        Result("catdiag 2", 1.0),
-        Result("catdiag 3", failure="no"),
+        BenchResult("cuDNN", 0.5),
+        BenchResult("catdiag", 1.1),
+        BenchResult("catdiag 2", 1.0),
+        BenchResult("catdiag 3", failure="no"),
     ]
-    row = Row("case", "", "", {}, "bf16", 1.0, 1.0, results)
-    assert Timed.of(row) == Timed("case", (1.1, 1.0, None))
-    assert reached([row]).near == 0 and reached([row]).cases == 1
+    row = BenchRow("case", "", "", {}, "bf16", 1.0, 1.0, results)
+    assert TimedCase.of(row) == TimedCase("case", (1.1, 1.0, None))
+    assert reached([row]).within_tolerance == 0 and reached([row]).cases == 1
 
 
 def test_what_is_found_says_all_times():
@@ -65,7 +65,7 @@ def test_what_is_found_says_all_times():
         Proposal({"g_a": 32}, 3, 8, 2e-5, 0, 50, 1, ("g_a",)),
     )
     found = Tuned(proposals, (0.02, 0.01, None), ("", "", "Wrong: error 1"), 1)
-    assert found.chosen.tiles == {"g_a": 128} and not found.kept
+    assert found.chosen.tiles == {"g_a": 128} and not found.from_cache
     assert str(found).splitlines() == [
         "  1. g_a=64; 2 stages, 4 warps: 20.0 µs, 10.0 µs predicted",
         "* 2. g_a=128; 3 stages, 8 warps: 10.0 µs, 20.0 µs predicted",
@@ -96,24 +96,33 @@ class TestRun:
 
         monkeypatch.setenv("CATDIAG_CACHE", str(tmp_path))
         clock = Steps()
-        kernel, found = tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=3, machine=Machine("cpu", clock))
-        assert found.times_ms == (3.0, 1.0, 2.0) and found.best == 1 and not found.kept and set(found.failures) == {""}
+        kernel, found = tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=3, machine=BenchDevice("cpu", clock))
+        assert (
+            found.times_ms == (3.0, 1.0, 2.0)
+            and found.best == 1
+            and not found.from_cache
+            and set(found.failures) == {""}
+        )
         assert kernel.tiles == {n: t for n, t in found.proposals[1].tiles.items() if n in kernel.tiles}
         a, b = torch.randn(20, 40), torch.randn(40, 24)
         assert torch.allclose(kernel(a, b), a @ b, atol=1e-4)
 
         asked = clock.asked
-        again, kept = tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=3, machine=Machine("cpu", clock))
-        assert kept.kept and kept.times_ms == found.times_ms and again.text == kernel.text and clock.asked == asked
-        _, fresh = tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=3, machine=Machine("cpu", Steps()), fresh=True)
-        assert not fresh.kept
+        again, kept = tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=3, machine=BenchDevice("cpu", clock))
+        assert (
+            kept.from_cache and kept.times_ms == found.times_ms and again.text == kernel.text and clock.asked == asked
+        )
+        _, fresh = tuned(
+            PRODUCT, SOURCE, "H200", SIZES, "fp32", most=3, machine=BenchDevice("cpu", Steps()), fresh=True
+        )
+        assert not fresh.from_cache
 
         (file,) = (tmp_path / "tuned").iterdir()
         good = json.loads(file.read_text())
         for wrong in ("{", "[]", json.dumps({**good, "best": True}), json.dumps({**good, "times_ms": ["1", 2, 3]})):
             file.write_text(wrong)
-            _, found = tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=3, machine=Machine("cpu", Steps()))
-            assert not found.kept and json.loads(file.read_text()) == good
+            _, found = tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=3, machine=BenchDevice("cpu", Steps()))
+            assert not found.from_cache and json.loads(file.read_text()) == good
 
     def test_what_is_wrong_is_not_taken_however_quick(self, tmp_path, monkeypatch):
         from catdiag.measure import tune
@@ -134,9 +143,9 @@ class TestRun:
 
         monkeypatch.setattr(tune, "module", wrong)
         bad = {2}
-        _, found = tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=2, machine=Machine("cpu", Steps()))
+        _, found = tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=2, machine=BenchDevice("cpu", Steps()))
         assert found.best == 0 and found.times_ms[1] is None and found.failures[1]
         made.clear()
         bad = {1, 2}
         with pytest.raises(CatdiagError, match=r"none of 2 proposals is right on this GPU: g_a="):
-            tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=2, machine=Machine("cpu", Steps()))
+            tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=2, machine=BenchDevice("cpu", Steps()))

@@ -138,7 +138,7 @@ def solvers_within() -> None:
 
     def put(self: Any, hypotheses: list[Any], goal: Any) -> str:
         self.goals += 1
-        request = {"hypotheses": hypotheses, "goal": goal, "rlimit": min(self._allowed, 3_000_000)}
+        request = {"hypotheses": hypotheses, "goal": goal, "rlimit": min(self._goal_rlimit, 3_000_000)}
         text = json.dumps(request)
         if text not in known:
             known[text] = answer(request)

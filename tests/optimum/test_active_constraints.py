@@ -6,7 +6,7 @@ import catdiag as cd
 from catdiag.optimum.active_sets import options_of
 from catdiag.optimum.optimality_certificate import BOUND, FREE, check_stationary, coordinates_of, ranges
 from catdiag.optimum.regimes import Regimes, regimes
-from catdiag.optimum.screening import Sample
+from catdiag.optimum.screening import ScreeningSample
 
 
 def test_what_binds_is_where_the_certificate_says():
@@ -21,9 +21,9 @@ def test_what_binds_is_where_the_certificate_says():
         sizes = dict.fromkeys(program.symbols, 100.0)
         sizes |= {s: float(capacity) for _, c in program.memory for s in c.free_symbols}
         sizes |= {s: 1.0 for s in program.symbols if str(s).startswith("s_")}
-        ((binds,), regime) = Sample(program, sizes).binding(monomials, ends, options), found.at(sizes)
+        ((binds,), regime) = ScreeningSample(program, sizes).binding(monomials, ends, options), found.at(sizes)
         assert binds is not None and regime is not None and regime.certificate is not None
-        assert binds[0] == held == tuple(c.held for c in regime.certificate.coordinates)
+        assert binds[0] == held == tuple(c.status for c in regime.certificate.coordinates)
         assert binds[1] == regime.certificate.full
 
 
@@ -32,7 +32,7 @@ def test_a_choice_that_was_left_is_certified_at_sizes():
     assert program is not None
     found = regimes(program)
     certificates = [r.certificate for r in found if r.certificate]
-    left = tuple((tuple(c.held for c in point.coordinates), point.full) for point in certificates)
+    left = tuple((tuple(c.status for c in point.coordinates), point.full) for point in certificates)
     none = Regimes((), False, ("too much work",), program, left)
     for capacity in (400, 3000, 10**6):
         sizes = {s: 1 if str(s).startswith("s_") else 50 for s in program.symbols}

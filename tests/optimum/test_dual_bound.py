@@ -15,9 +15,9 @@ from sympy import Integer, Symbol
 
 import catdiag as cd
 from catdiag.cost.multi_level_optimum import levels_together
-from catdiag.optimum.dual_bound import Bracket, certify, check_bracket, check_dual
-from catdiag.optimum.minimize import minimise
-from catdiag.optimum.optimality_certificate import Program
+from catdiag.optimum.dual_bound import DualityGap, certify, check_bracket, check_dual
+from catdiag.optimum.minimize import minimize
+from catdiag.optimum.optimality_certificate import PowerProgram
 from catdiag.optimum.posynomial import CertificateError, posynomial
 from catdiag.optimum.rational_enclosure import logarithm, power, root
 from catdiag.util.errors import CatdiagError
@@ -27,7 +27,7 @@ tiles = g_i, g_j, g_k = sympy.symbols("g_i g_j g_k", positive=True)
 t_i, t_j = sympy.symbols("t_i t_j", positive=True)
 
 
-def found(bracket: Bracket | None) -> Bracket:
+def found(bracket: DualityGap | None) -> DualityGap:
     assert bracket is not None
     assert check_bracket(bracket)
     assert bracket.gap < 1e-6
@@ -36,13 +36,13 @@ def found(bracket: Bracket | None) -> Bracket:
 
 def test_what_has_a_closed_form() -> None:
     transfers, memory = a * b * c / g_i + a * b * c / g_j + a * c, g_i * g_j + s * g_i + s * g_j
-    optimum = minimise(transfers, memory, [g_i, g_j], [s], bounds={g_i: a, g_j: c})
+    optimum = minimize(transfers, memory, [g_i, g_j], [s], bounds={g_i: a, g_j: c})
     sizes = {"a": 512, "b": 512, "c": 512, "M": 4096, "s": 1}
     bracket = found(optimum.bracket(sizes))
     assert optimum.exact is not None
     exact = float(optimum.exact.subs({Symbol(key, positive=True): size for key, size in sizes.items()}))
-    assert float(bracket.least) <= exact * (1 + 1e-12)
-    assert float(bracket.most) >= exact * (1 - 1e-12)
+    assert float(bracket.lower) <= exact * (1 + 1e-12)
+    assert float(bracket.upper) >= exact * (1 - 1e-12)
     # The weights are a bound at other sizes too, below the optimum there.
     other = {a: 300, b: 1000, c: 2000, M: 9000, s: 2}
     simple = bracket.dual.rounded()
@@ -57,7 +57,7 @@ def test_three_tiles_with_streams_and_a_halo() -> None:
     """Convolution tiled in positions and channels: five terms against seven, no closed form."""
     transfers = n**2 * c * f * ((1 + (k - 1) / g_i) * (1 + (k - 1) / g_j) / g_k + k**2 / (g_i * g_j)) + n**2 * f
     memory = g_i * g_j * g_k + s * (g_i + k) * (g_j + k) + s * k**2 * g_k
-    optimum = minimise(transfers, memory, tiles, [s], bounds={g_i: n, g_j: n, g_k: f})
+    optimum = minimize(transfers, memory, tiles, [s], bounds={g_i: n, g_j: n, g_k: f})
     assert optimum.exact is None
     bracket = found(optimum.bracket({"n": 56, "c": 64, "f": 256, "k": 3, "s": 1, "M": 40000}))
     at = {n: 56, c: 64, f: 256, k: 3, s: 1, M: 40000}
@@ -67,19 +67,19 @@ def test_three_tiles_with_streams_and_a_halo() -> None:
         for i, j in itertools.product(range(2, 57), repeat=2)
         if (o := min(256, (40000 - (i + 3) * (j + 3)) // (i * j + 9))) >= 1 and held(i, j, o) <= 40000
     )
-    assert float(bracket.least) <= best <= float(bracket.most) * 1.02
+    assert float(bracket.lower) <= best <= float(bracket.upper) * 1.02
 
 
-def two_levels(slowest: bool = False) -> Bracket:
+def two_levels(slowest: bool = False) -> DualityGap:
     """Tiles within tiles, and a memory for operands beside that of accumulators."""
     volume = a * b * c
-    optimum = minimise(
+    optimum = minimize(
         [(w, volume / g_i + volume / g_j), (v, volume / t_i + volume / t_j)],
         [(g_i * g_j + s * (g_i + g_j), S), (t_i * t_j, R), (s * t_i + s * t_j, M)],
         [g_i, g_j, t_i, t_j],
         [s],
         bounds={g_i: a, g_j: c, t_i: g_i, t_j: g_j},
-        slowest=slowest,
+        minimax=slowest,
     )
     return found(
         optimum.bracket({"a": 4096, "b": 4096, "c": 4096, "S": 50000, "R": 12000, "M": 900, "s": 4, "w": 5, "v": 2})
@@ -91,23 +91,23 @@ def test_two_levels_and_several_memories() -> None:
     inner = [float(bracket.tiles[t]) for t in (t_i, t_j)]
     assert inner[0] == pytest.approx(math.sqrt(12000), rel=1e-3)
     total = 4096**3 * (2 * 5 / (math.sqrt(50000 + 16) - 4) + 2 * 2 / math.sqrt(12000))
-    assert float(bracket.least) == pytest.approx(total, rel=1e-6)
+    assert float(bracket.lower) == pytest.approx(total, rel=1e-6)
 
 
 def test_edges_that_work_at_once() -> None:
     bracket = two_levels(slowest=True)
     edges = 5 * 2 / (math.sqrt(50000 + 16) - 4), 2 * 2 / math.sqrt(12000)
-    assert float(bracket.least) == pytest.approx(4096**3 * max(edges), rel=1e-6)
+    assert float(bracket.lower) == pytest.approx(4096**3 * max(edges), rel=1e-6)
 
 
 def test_a_claim_a_thousandth_stronger_fails() -> None:
     bracket = two_levels()
-    for weaker in (replace(bracket, least=bracket.least / 2), replace(bracket, most=bracket.most * 2)):
+    for weaker in (replace(bracket, lower=bracket.lower / 2), replace(bracket, upper=bracket.upper * 2)):
         assert check_bracket(weaker)
     with pytest.raises(CertificateError, match="lower bound"):
-        check_bracket(replace(bracket, least=bracket.least * Fraction(1001, 1000)))
+        check_bracket(replace(bracket, lower=bracket.lower * Fraction(1001, 1000)))
     with pytest.raises(CertificateError, match="transfers at the tiles"):
-        check_bracket(replace(bracket, most=bracket.most * Fraction(999, 1000)))
+        check_bracket(replace(bracket, upper=bracket.upper * Fraction(999, 1000)))
     with pytest.raises(CertificateError, match="memory at the tiles"):
         check_bracket(replace(bracket, tiles={t: x * Fraction(1001, 1000) for t, x in bracket.tiles.items()}))
     with pytest.raises(CertificateError, match="not between one and"):
@@ -130,13 +130,13 @@ def test_a_claim_a_thousandth_stronger_fails() -> None:
 
 
 def test_what_does_not_fit_and_what_is_missing() -> None:
-    optimum = minimise(a / g_i, d * g_i + s, [g_i], [s], bounds={g_i: a})
+    optimum = minimize(a / g_i, d * g_i + s, [g_i], [s], bounds={g_i: a})
     assert optimum.bracket({"a": 10, "d": 5, "s": 3, "M": 7}) is None
     assert optimum.bracket({"a": 10, "d": 5, "s": 3, "M": 2}) is None
     with pytest.raises(ValueError, match="give a size for"):
         optimum.bracket({"a": 10, "d": 5, "s": 3})
-    constant = minimise(a * b, d * g_i, [g_i], [], bounds={g_i: a}).bracket({"a": 10, "b": 2, "d": 1, "M": 5})
-    assert constant is not None and constant.least == constant.most == 20
+    constant = minimize(a * b, d * g_i, [g_i], [], bounds={g_i: a}).bracket({"a": 10, "b": 2, "d": 1, "M": 5})
+    assert constant is not None and constant.lower == constant.upper == 20
 
 
 def test_all_levels_of_a_diagram_together() -> None:
@@ -145,7 +145,7 @@ def test_all_levels_of_a_diagram_together() -> None:
     total = found(levels_together(io, {"SMEM": 10}).bracket(sizes))
     # Few pieces side by side: tiles of SMEM shrink towards those of registers, and more crosses.
     few = found(levels_together(io, {"SMEM": 10}, children={"registers": 4}).bracket(sizes))
-    assert few.least > total.most
+    assert few.lower > total.upper
     outer, inner = (
         [few.tiles[t] for t in few.tiles if str(t) in names] for names in (("g_a", "g_c"), ("g2_a", "g2_c"))
     )
@@ -155,7 +155,7 @@ def test_all_levels_of_a_diagram_together() -> None:
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> Program:
+def programs(draw: st.DrawFn) -> PowerProgram:
     """Up to three tiles and two memories, powers up to two, coefficients from one to a million."""
     names = tiles[: draw(st.integers(1, 3))]
     row = st.tuples(st.integers(1, 10**6), *[st.integers(0, 2)] * len(names))
@@ -168,12 +168,12 @@ def programs(draw: st.DrawFn) -> Program:
     limits = draw(st.lists(st.integers(10**5, 10**8), min_size=1, max_size=2))
     memory = [(posynomial(total(1, 3), names), Integer(limit)) for limit in limits]
     ends = tuple((t, Integer(draw(st.sampled_from([1, 3, 6])))) for t in names)
-    return Program(posynomial(total(-1, 4), names), tuple(memory), ends)
+    return PowerProgram(posynomial(total(-1, 4), names), tuple(memory), ends)
 
 
 @settings(max_examples=25, deadline=None)
 @given(programs())
-def test_random_programs_against_brute_force(program: Program) -> None:
+def test_random_programs_against_brute_force(program: PowerProgram) -> None:
     bracket = certify(program, {})
     names = [t for t, _ in program.tiles]
     memory = [(sympy.lambdify(names, m.expr, "math"), int(limit)) for m, limit in program.memory]
@@ -185,7 +185,7 @@ def test_random_programs_against_brute_force(program: Program) -> None:
     cost = sympy.lambdify(names, program.transfers.expr, "math")
     assert check_bracket(bracket)
     assert bracket.gap < 1e-6
-    assert min(cost(*point) for point in feasible) >= float(bracket.least) * (1 - 1e-12)
+    assert min(cost(*point) for point in feasible) >= float(bracket.lower) * (1 - 1e-12)
 
 
 @settings(max_examples=60, deadline=None)
@@ -226,4 +226,4 @@ def test_against_another_solver() -> None:
     limits += [names[t] <= float(end.subs(at)) for t, end in program.tiles if end is not None]
     problem = cvxpy.Problem(cvxpy.Minimize(written(program.transfers)), limits)
     problem.solve(gp=True)
-    assert problem.value == pytest.approx(float(bracket.least), rel=1e-5)
+    assert problem.value == pytest.approx(float(bracket.lower), rel=1e-5)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from sympy import ceiling, floor
 
 import catdiag as cd
-from catdiag.optimum.integer import Whole, whole
-from catdiag.optimum.minimize import minimise
+from catdiag.optimum.integer import IntegerOptimum, integer_optimum
+from catdiag.optimum.minimize import minimize
 
 a, b, c, d, M = sympy.symbols("a b c d M", positive=True)
 g, h, k, t = sympy.symbols("g h k t", positive=True)
 
 
-def found(result: Whole | None) -> Whole:
+def found(result: IntegerOptimum | None) -> IntegerOptimum:
     assert result is not None
     return result
 
@@ -39,8 +39,8 @@ def test_matmul_against_brute_force(m: int, n: int, p: int, capacity: int, step:
     memory = [(g * h + 2 * g + 3 * h, M)]
     sizes = {a: m, b: n, c: p, M: capacity}
 
-    def ask() -> Whole | None:
-        return whole(MATMUL, memory, {g: a, h: c}, sizes, {g: step, h: step}, divisors=divide)
+    def ask() -> IntegerOptimum | None:
+        return integer_optimum(MATMUL, memory, {g: a, h: c}, sizes, {g: step, h: step}, divisors=divide)
 
     if not all(lists):
         with pytest.raises(ValueError, match=r"no multiple of .* is at most its axis"):
@@ -75,7 +75,9 @@ def test_tiles_within_tiles_with_remainders(m: int, n: int, outer: int, inner: i
         return full * ceiling(piece / part) + ceiling((whole_ - piece * full) / part)
 
     cost = 5 * c * ceiling(a / g) + c * pieces(a, g, t) + a
-    result = whole(cost, [(g + 2 * g * b, M), (t * t, d)], {g: a, t: g}, {a: m, b: 1, c: n, M: outer, d: inner})
+    result = integer_optimum(
+        cost, [(g + 2 * g * b, M), (t * t, d)], {g: a, t: g}, {a: m, b: 1, c: n, M: outer, d: inner}
+    )
     costs = [
         5 * n * up(m, x) + n * (m // x * up(x, y) + up(m % x, y)) + m
         for x in range(1, m + 1)
@@ -93,24 +95,24 @@ def test_three_tiles() -> None:
         a * ceiling(b / h) * ceiling(c / k) + b * ceiling(a / g) * ceiling(c / k) + c * ceiling(a / g) * ceiling(b / h)
     )
     sizes = {a: 300, b: 400, c: 500, d: 64, M: 20000}
-    result = found(whole(cost, [(g * h * k, M)], {g: a, h: b, k: c}, sizes))
+    result = found(integer_optimum(cost, [(g * h * k, M)], {g: a, h: b, k: c}, sizes))
     assert result.proved
     relaxed = 64 * 3 * 300 * 400 * 500 / 20000 ** (2 / 3)
     assert relaxed <= result.transfers <= relaxed * 1.1
-    few = found(whole(cost, [(g * h * k, M)], {g: a, h: b, k: c}, sizes, boxes=5))
+    few = found(integer_optimum(cost, [(g * h * k, M)], {g: a, h: b, k: c}, sizes, boxes=5))
     assert not few.proved
-    assert few.least <= result.transfers <= few.transfers
+    assert few.lower_bound <= result.transfers <= few.transfers
     assert "best found" in str(few)
 
 
 def test_of_a_diagram_with_what_the_hardware_wants() -> None:
     io = cd.library.get("matmul").io()
-    fixed = found(io.whole_optimum({"a": 8, "b": 4, "c": 6}, 1000))
+    fixed = found(io.integer_optimum({"a": 8, "b": 4, "c": 6}, 1000))
     assert fixed.transfers == 32 + 24 + 48
     assert fixed.proved
     grouped = cd.library.get("matmul").group("a c").io()
     sizes = {"a": 512, "b": 512, "c": 512}
-    result = found(grouped.whole_optimum(sizes, 70000, {"g_a": 16, "g_c": 16}))
+    result = found(grouped.integer_optimum(sizes, 70000, {"g_a": 16, "g_c": 16}))
     assert result.proved
     assert all(size % 16 == 0 for size in result.tiles.values())
     assert result.gap is not None and 0 <= result.gap < 0.1
@@ -123,25 +125,25 @@ def test_of_a_diagram_with_what_the_hardware_wants() -> None:
     )
     assert result.transfers == brute
     with pytest.raises(ValueError, match="g_b is no tile"):
-        grouped.whole_optimum(sizes, 70000, {"g_b": 16})
+        grouped.integer_optimum(sizes, 70000, {"g_b": 16})
 
 
 def test_what_is_wrong_is_told() -> None:
     with pytest.raises(ValueError, match="no size was given for M"):
-        whole(MATMUL, [(g * h, M)], {g: a, h: c}, {a: 4, b: 4, c: 4})
+        integer_optimum(MATMUL, [(g * h, M)], {g: a, h: c}, {a: 4, b: 4, c: 4})
     with pytest.raises(ValueError, match="pad the axis"):
-        whole(MATMUL, [(g * h, M)], {g: a, h: c}, {a: 4, b: 4, c: 4, M: 9}, {g: 16})
+        integer_optimum(MATMUL, [(g * h, M)], {g: a, h: c}, {a: 4, b: 4, c: 4, M: 9}, {g: 16})
     with pytest.raises(ValueError, match="is no sum, product"):
-        whole(sympy.exp(g), [(g, M)], {g: a}, {a: 4, M: 9})
+        integer_optimum(sympy.exp(g), [(g, M)], {g: a}, {a: 4, M: 9})
 
 
 def test_relaxed_tiles_are_never_beaten() -> None:
-    optimum = minimise(a * b * c / h + a * b * c / g + a * c, g * h + g + h, [g, h], [], bounds={g: a, h: c})
+    optimum = minimize(a * b * c / h + a * b * c / g + a * c, g * h + g + h, [g, h], [], bounds={g: a, h: c})
     for capacity in (100, 1000, 5000):
         sizes = {a: 97, b: 31, c: 61, M: capacity}
         bracket = optimum.bracket(sizes)
         assert bracket is not None
-        result = found(whole(MATMUL, [(g * h + g + h, M)], {g: a, h: c}, sizes, relaxed=bracket.least))
+        result = found(integer_optimum(MATMUL, [(g * h + g + h, M)], {g: a, h: c}, sizes, relaxed=bracket.lower))
         assert result.proved
         assert result.gap is not None and 0 <= result.gap < 0.25
         assert math.isfinite(result.gap)

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sympy import Expr, Integer, Max, Min, Rational, Symbol, simplify, sqrt
 
-from catdiag.optimum.minimize import Optimum, branches, check_certificate, leading_order, minimise
+from catdiag.optimum.minimize import Optimum, branches, check_certificate, leading_order, minimize
 from catdiag.optimum.posynomial import posynomial
 
 a, b, c, d, f, h, k, q, r = sympy.symbols("a b c d f h k q r", positive=True, integer=True)
@@ -35,7 +35,7 @@ def certified(found: Optimum) -> Optimum:
 
 def matmul() -> Optimum:
     return certified(
-        minimise(
+        minimize(
             a * b * c / g_c + a * b * c / g_a + a * c,
             g_a * g_c + g_a * s + s * g_c,
             [g_a, g_c],
@@ -47,19 +47,19 @@ def matmul() -> Optimum:
 
 def attention() -> Optimum:
     memory = 2 * d * g_q + 2 * d * s_x + g_q * s_x + 3 * g_q
-    return certified(minimise(2 * d * q + 2 * d * q * x / g_q, memory, [g_q], [s_x], bounds={g_q: q}))
+    return certified(minimize(2 * d * q + 2 * d * q * x / g_q, memory, [g_q], [s_x], bounds={g_q: q}))
 
 
 def multi_head() -> Optimum:
     memory = 2 * d * g_q * g_h + 2 * d * s_x * g_h + g_q * g_h * s_x + 3 * g_q * g_h
     transfers = 2 * h * q * d + 2 * h * x * q * d / g_q
-    return certified(minimise(transfers, memory, [g_q, g_h], [s_x], bounds={g_q: q, g_h: h}))
+    return certified(minimize(transfers, memory, [g_q, g_h], [s_x], bounds={g_q: q, g_h: h}))
 
 
 def grouped_query() -> Optimum:
     memory = 2 * d * g_q * g_r + 2 * d * s_x + g_q * g_r * s_x + 3 * g_q * g_r
     transfers = 2 * h * q * d + 2 * x * h * q * d / (g_q * g_r)
-    return certified(minimise(transfers, memory, [g_q, g_r], [s_x], bounds={g_q: q, g_r: r}))
+    return certified(minimize(transfers, memory, [g_q, g_r], [s_x], bounds={g_q: q, g_r: r}))
 
 
 def test_matmul() -> None:
@@ -106,7 +106,7 @@ def test_mixed_coefficients() -> None:
     # The two-tile lemma with every coefficient its own.
     big_a, big_b, alpha, beta, gamma = sympy.symbols("A B alpha beta gamma", positive=True)
     memory = alpha * g_a * g_c + beta * g_a + gamma * g_c
-    found = certified(minimise(big_a / g_a + big_b / g_c, memory, [g_a, g_c], []))
+    found = certified(minimize(big_a / g_a + big_b / g_c, memory, [g_a, g_c], []))
     root = sqrt(big_a * big_b * (alpha * M + beta * gamma))
     assert same(found.exact, (big_a * beta + big_b * gamma + 2 * root) / M)
     assert same(found.tiles[g_a], M / (beta + sqrt(big_b * (alpha * M + beta * gamma) / big_a)))
@@ -118,14 +118,14 @@ def test_bytes_per_element() -> None:
     q_in, q_acc, q_out = sympy.symbols("q_in q_acc q_out", positive=True)
     transfers = q_in * a * b * c * (1 / g_a + 1 / g_c) + q_out * a * c
     memory = q_acc * g_a * g_c + q_in * s * (g_a + g_c)
-    found = certified(minimise(transfers, memory, [g_a, g_c], [s]))
+    found = certified(minimize(transfers, memory, [g_a, g_c], [s]))
     root = sqrt(q_acc * M + q_in**2 * s**2)
     assert same(found.exact, 2 * a * b * c * q_in * (q_in * s + root) / M + q_out * a * c)
     assert same(found.leading, 2 * a * b * c * q_in * sqrt(q_acc) / sqrt(M) + q_out * a * c)
 
 
 def test_input_stationary() -> None:
-    found = certified(minimise(2 * a * b * c / g_b + a * b * c / g_a + a * b, g_a * g_b, [g_a, g_b], []))
+    found = certified(minimize(2 * a * b * c / g_b + a * b * c / g_a + a * b, g_a * g_b, [g_a, g_b], []))
     assert same(found.leading, 2 * sqrt(2) * a * b * c / sqrt(M) + a * b)
 
 
@@ -134,7 +134,7 @@ def test_tensor_times_factor_matrices(tiles: int) -> None:
     # Each of k operands misses one of k tiles: k*W / M**(1 - 1/k).
     sizes = sympy.symbols(f"t:{tiles}", positive=True)
     product = sympy.Mul(*sizes)
-    found = certified(minimise(sum((W * t / product for t in sizes), a * b * c), product, sizes, []))
+    found = certified(minimize(sum((W * t / product for t in sizes), a * b * c), product, sizes, []))
     assert same(found.leading, tiles * W / M ** Rational(tiles - 1, tiles) + a * b * c)
     assert found.leading == found.exact
     assert set(found.tiles.values()) == {M ** Rational(1, tiles)}
@@ -143,7 +143,7 @@ def test_tensor_times_factor_matrices(tiles: int) -> None:
 def test_streams_in_three_tiles_have_a_leading_order_only() -> None:
     memory = g_i * g_j * g_k + s * (g_i + g_j + g_k)
     transfers = W / (g_i * g_j) + W / (g_j * g_k) + W / (g_i * g_k)
-    found = certified(minimise(transfers, memory, [g_i, g_j, g_k], [s]))
+    found = certified(minimize(transfers, memory, [g_i, g_j, g_k], [s]))
     assert same(found.leading, 3 * W / M ** Rational(2, 3))
     assert found.exact is None
     assert "degree of difficulty 3" in found.reason
@@ -154,10 +154,10 @@ def test_streams_in_three_tiles_have_a_leading_order_only() -> None:
 def test_convolution_with_its_halo() -> None:
     # Input (1 + (k-1)/g_p)/g_o, weights k/g_p: three terms, and still a closed form.
     transfers = n * f * c * ((1 + (k - 1) / g_a) / g_b + k / g_a) + n * f
-    found = certified(minimise(transfers, g_a * g_b, [g_a, g_b], []))
+    found = certified(minimize(transfers, g_a * g_b, [g_a, g_b], []))
     assert same(found.exact, n * f + n * f * c * (2 * sqrt(k) / sqrt(M) + (k - 1) / M))
     assert found.tiles == {g_a: sqrt(M) * sqrt(k), g_b: sqrt(M) / sqrt(k)}
-    blocked = certified(minimise(transfers, g_a * g_b + s * (g_a + k) + s * k * g_b, [g_a, g_b], [s]))
+    blocked = certified(minimize(transfers, g_a * g_b + s * (g_a + k) + s * k * g_b, [g_a, g_b], [s]))
     assert blocked.exact is not None
     at = {n: 4096, f: 512, c: 64, k: 9, M: 8192, s: 1}
     best = min(
@@ -170,50 +170,50 @@ def test_convolution_with_its_halo() -> None:
 
 
 def test_fused_two_layers() -> None:
-    found = certified(minimise(2 * n * d + 2 * n * f * d / g_q, 2 * d * g_q + f * s * g_q, [g_q], [s]))
+    found = certified(minimize(2 * n * d + 2 * n * f * d / g_q, 2 * d * g_q + f * s * g_q, [g_q], [s]))
     assert same(found.leading, 2 * n * d + 4 * n * f * d**2 / M)
 
 
 def test_coefficients_of_unknown_sign_are_conditions() -> None:
-    found = certified(minimise(4 * q * d + 2 * q * d * (w - d) / g_q, 2 * d * g_q, [g_q], []))
+    found = certified(minimize(4 * q * d + 2 * q * d * (w - d) / g_q, 2 * d * g_q, [g_q], []))
     assert same(found.leading, 4 * q * d + 4 * q * (w - d) * d**2 / M)
     assert sympy.Gt(w - d, 0) in found.conditions
 
 
 def test_nothing_to_choose() -> None:
-    found = certified(minimise(a * b + c, d * g_a + 2, [g_a], []))
+    found = certified(minimize(a * b + c, d * g_a + 2, [g_a], []))
     assert found.exact == found.leading == a * b + c
     assert found.tiles == {g_a: 1}
     assert sympy.Ge(M, d + 2) in found.conditions
-    assert certified(minimise(a * b, d, [], [])).exact == a * b
+    assert certified(minimize(a * b, d, [], [])).exact == a * b
 
 
 def test_a_tile_that_memory_does_not_limit_goes_to_its_axis() -> None:
     transfers, memory = a * b * c / g_a + a * b * c / g_b, d * g_a + s * g_b
-    found = certified(minimise(transfers, memory, [g_a, g_b], [s], bounds={g_b: b}))
+    found = certified(minimize(transfers, memory, [g_a, g_b], [s], bounds={g_b: b}))
     assert same(found.leading, a * c + a * b * c * d / M)
     assert found.leading_tiles == {g_a: M / d, g_b: b}
     assert same(found.exact, a * b * c * (sqrt(d) + sqrt(s)) ** 2 / M)
-    unlimited = minimise(transfers, memory, [g_a, g_b], [s])
+    unlimited = minimize(transfers, memory, [g_a, g_b], [s])
     assert unlimited.leading is None
     assert "does not limit g_b" in unlimited.reason
 
 
 def test_a_tile_that_costs_more_than_its_twin_is_absorbed_by_it() -> None:
-    found = certified(minimise(a * b / (g_q * g_r), d * g_q * g_r + s * g_r, [g_q, g_r], [s]))
+    found = certified(minimize(a * b / (g_q * g_r), d * g_q * g_r + s * g_r, [g_q, g_r], [s]))
     assert same(found.exact, a * b * d / (M - s))
     assert found.tiles == {g_r: 1, g_q: (M - s) / d}
 
 
 def test_one_tile_in_two_roles() -> None:
-    found = certified(minimise(a / g_q, g_q**2 + d * g_q, [g_q], []))
+    found = certified(minimize(a / g_q, g_q**2 + d * g_q, [g_q], []))
     assert same(found.exact, a * (d + sqrt(d**2 + 4 * M)) / (2 * M))
     assert same(found.tiles[g_q], (sqrt(d**2 + 4 * M) - d) / 2)
 
 
 def test_branches_of_one_tile() -> None:
     memory = Max(2 * d * g_q + 2 * d * s, 3 * k * g_q + s, n) + g_q
-    found = certified(minimise(a * b / g_q, memory, [g_q], [s]))
+    found = certified(minimize(a * b / g_q, memory, [g_q], [s]))
     first, second = a * b * (2 * d + 1) / (M - 2 * d * s), a * b * (3 * k + 1) / (M - s)
     assert found.exact == Max(first, second, a * b / (M - n))
     assert found.tiles[g_q] == Min((M - 2 * d * s) / (2 * d + 1), (M - s) / (3 * k + 1), M - n)
@@ -222,30 +222,30 @@ def test_branches_of_one_tile() -> None:
 def test_conditions_are_on_tiles_where_these_are_determined() -> None:
     # Two monomials, g_a**2 and (g_a*g_c)**2, both of which may exceed one while g_c does not.
     transfers, memory = a * (1 / g_a**2 + 1 / (g_a * g_c) ** 2), g_a**2 + n * (g_a * g_c) ** 2
-    found = certified(minimise(transfers, memory, [g_a, g_c], []))
+    found = certified(minimize(transfers, memory, [g_a, g_c], []))
     assert same(found.exact, a * (1 + sqrt(n)) ** 2 / M)
     assert set(found.tiles) == {g_a, g_c}
     assert sympy.false in [relation.subs({n: 6, M: 100}) for relation in found.conditions]
     # With g_c at one, both terms of memory are of one kind: none may be dropped because g_c grows.
-    fixed = minimise(transfers, memory.subs(n, 6), [g_a, g_c], [])
+    fixed = minimize(transfers, memory.subs(n, 6), [g_a, g_c], [])
     assert fixed.leading is None
     assert "another regime" in fixed.reason
 
 
 def test_a_branch_that_does_not_grow_is_a_condition() -> None:
-    found = certified(minimise(a / g_q, Max(d * g_q, n), [g_q], []))
+    found = certified(minimize(a / g_q, Max(d * g_q, n), [g_q], []))
     assert found.exact == a * d / M
     assert sympy.Ge(M, n) in found.conditions
 
 
 def test_a_dominated_branch_is_dropped() -> None:
     memory = Max(g_a * g_c + g_a * s, g_a * g_c + g_a * s + g_c * s, g_a)
-    found = certified(minimise(a * b * c * (1 / g_a + 1 / g_c), memory, [g_a, g_c], [s]))
+    found = certified(minimize(a * b * c * (1 / g_a + 1 / g_c), memory, [g_a, g_c], [s]))
     assert same(found.exact, 2 * a * b * c * (s + sqrt(M + s**2)) / M)
 
 
 def test_branches_of_several_tiles_have_no_closed_form() -> None:
-    found = minimise(a / g_a + a / g_c, Max(g_a * g_c, d * g_a + d * g_c), [g_a, g_c], [])
+    found = minimize(a / g_a + a / g_c, Max(g_a * g_c, d * g_a + d * g_c), [g_a, g_c], [])
     assert found.exact is None
     assert found.certificate is None
     assert "none dominating" in found.reason
@@ -253,9 +253,9 @@ def test_branches_of_several_tiles_have_no_closed_form() -> None:
 
 def test_numbers_outside_the_regime_are_not_claimed() -> None:
     transfers, memory = 512**3 * (1 / g_a + 1 / g_c), g_a * g_c + g_a + g_c
-    inside = minimise(transfers, memory, [g_a, g_c], [], Integer(4096), {g_a: Integer(512)})
+    inside = minimize(transfers, memory, [g_a, g_c], [], Integer(4096), {g_a: Integer(512)})
     assert inside.exact is not None
-    outside = minimise(transfers, memory, [g_a, g_c], [], Integer(4096), {g_a: Integer(16)})
+    outside = minimize(transfers, memory, [g_a, g_c], [], Integer(4096), {g_a: Integer(16)})
     assert outside.exact is None
     assert "another regime" in outside.reason
 
@@ -281,19 +281,19 @@ def test_branches_of_sums_and_products() -> None:
 def test_wrong_use_is_told() -> None:
     plain = Symbol("g")
     with pytest.raises(ValueError, match="declared positive"):
-        minimise(a / plain, d * plain, [plain], [])
+        minimize(a / plain, d * plain, [plain], [])
     with pytest.raises(ValueError, match="not a monomial"):
-        minimise(sympy.ceiling(a / g_a), d * g_a, [g_a], [])
+        minimize(sympy.ceiling(a / g_a), d * g_a, [g_a], [])
     with pytest.raises(ValueError, match="g_a is a tile: expected another symbol"):
-        minimise(a / g_a, d * g_a, [g_a], [g_a])
+        minimize(a / g_a, d * g_a, [g_a], [g_a])
     with pytest.raises(ValueError, match="rename"):
-        minimise(M / g_a, d * g_a, [g_a], [])
+        minimize(M / g_a, d * g_a, [g_a], [])
     with pytest.raises(ValueError, match="bounds names a: expected tiles"):
-        minimise(a / g_a, d * g_a, [g_a], [], bounds={a: b})
+        minimize(a / g_a, d * g_a, [g_a], [], bounds={a: b})
 
 
 def test_transfers_that_depend_on_a_stream_block_have_no_leading_order() -> None:
-    found = minimise(a * x / (s * g_a), d * g_a, [g_a], [s])
+    found = minimize(a * x / (s * g_a), d * g_a, [g_a], [s])
     assert found.leading is None
     assert same(found.exact, a * x * d / (s * M))
 
@@ -343,7 +343,7 @@ def two_tiles_against_brute_force(
     big_a, big_b, big_c = sympy.symbols("A B C", positive=True)
     transfers = big_a / g_a + big_b / g_c + cross * big_c / (g_a * g_c)
     memory = alpha * g_a * g_c + beta * g_a + gamma * g_c
-    found = certified(minimise(transfers, memory, [g_a, g_c], []))
+    found = certified(minimize(transfers, memory, [g_a, g_c], []))
     assert found.exact is not None and found.leading is not None
     at = {big_a: first, big_b: second, big_c: 7, M: capacity}
     claim = number(found.exact, at)
@@ -400,7 +400,7 @@ def random_programs_against_brute_force(program: tuple[Terms, Terms], capacity: 
         sympy.Add(*(w * sympy.Mul(*(t**i for t, i in zip(tiles, term, strict=True))) for w, term in terms))
         for terms in (costs, resident)
     )
-    found = certified(minimise(scale * transfers, memory, tiles, [], bounds=dict.fromkeys(tiles, Integer(7))))
+    found = certified(minimize(scale * transfers, memory, tiles, [], bounds=dict.fromkeys(tiles, Integer(7))))
     if found.exact is None:
         assert found.reason
         return

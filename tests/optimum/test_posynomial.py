@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Rational, Symbol, sqrt
 
-from catdiag.optimum.minimize import minimise
+from catdiag.optimum.minimize import minimize
 from catdiag.optimum.posynomial import (
     Absorb,
     Certificate,
@@ -20,9 +20,9 @@ from catdiag.optimum.posynomial import (
     Fill,
     Monotone,
     Posynomial,
+    PosynomialTerm,
     Problem,
     Shifted,
-    Term,
     Weights,
     check_certificate,
     collect,
@@ -67,7 +67,7 @@ def test_reading_refuses_negative_coefficients() -> None:
 
 
 def test_terms_that_cancel_are_gone() -> None:
-    assert collect([Term(d, powers({g: 1})), Term(-d, powers({g: 1}))]) == Posynomial(())
+    assert collect([PosynomialTerm(d, powers({g: 1})), PosynomialTerm(-d, powers({g: 1}))]) == Posynomial(())
 
 
 def test_powers_have_one_order() -> None:
@@ -155,18 +155,18 @@ def test_a_tile_that_takes_another_in_loses_its_bound() -> None:
         reduce(left, Fill(g))
 
 
-MATMUL = minimise(a * b * c / g + a * b * c / k + a * c, g * k + g * s + s * k, [g, k], [s])
+MATMUL = minimize(a * b * c / g + a * b * c / k + a * c, g * k + g * s + s * k, [g, k], [s])
 CERTIFICATES = {
-    "weights": minimise(a * b * c / g + a * b * c / k + a * c, g * k, [g, k], []).certificate,
-    "weights, offset": minimise(2 * d * q * x / g, g * (2 * d + s + 3) + 2 * d * s, [g], [s]).certificate,
-    "weights, product": minimise(2 * d * q * x / (g * k), 2 * d * g * k, [g, k], []).certificate,
-    "weights, three terms": minimise(a / (g * k) + a / (g * t) + a / (k * t), g * k * t, [g, k, t], []).certificate,
+    "weights": minimize(a * b * c / g + a * b * c / k + a * c, g * k, [g, k], []).certificate,
+    "weights, offset": minimize(2 * d * q * x / g, g * (2 * d + s + 3) + 2 * d * s, [g], [s]).certificate,
+    "weights, product": minimize(2 * d * q * x / (g * k), 2 * d * g * k, [g, k], []).certificate,
+    "weights, three terms": minimize(a / (g * k) + a / (g * t) + a / (k * t), g * k * t, [g, k, t], []).certificate,
     "shifted": MATMUL.certificate,
-    "monotone": minimise(a / g + b / g**2, g**2 + d * g, [g], []).certificate,
-    "branches": minimise(a / g, sympy.Max(d * g + s, 3 * h * g), [g], [s]).certificate,
-    "fold": minimise(a / (g * k), d * g * k + s * k, [g, k], [s]).certificate,
-    "fill": minimise(a / g + b / k, d * g, [g, k], [], bounds={k: q}).certificate,
-    "constant": minimise(a + b, d * g, [g], []).certificate,
+    "monotone": minimize(a / g + b / g**2, g**2 + d * g, [g], []).certificate,
+    "branches": minimize(a / g, sympy.Max(d * g + s, 3 * h * g), [g], [s]).certificate,
+    "fold": minimize(a / (g * k), d * g * k + s * k, [g, k], [s]).certificate,
+    "fill": minimize(a / g + b / k, d * g, [g, k], [], bounds={k: q}).certificate,
+    "constant": minimize(a + b, d * g, [g], []).certificate,
 }
 
 
@@ -237,7 +237,7 @@ def test_altered_weights_fail(name: str, position: int, change: Fraction) -> Non
 
 def test_weights_that_balance_but_are_not_optimal_fail() -> None:
     # 1/g + 1/g under one memory term, kept apart: every split balances, only the even one is tight.
-    one = Term(a, powers({g: -1}))
+    one = PosynomialTerm(a, powers({g: -1}))
     program = Problem(Posynomial((one, one)), (posynomial(g, [g]),), M)
     tiles = ((powers({g: 1}), M),)
     for share in (Fraction(1, 2), Fraction(1, 3)):
@@ -251,7 +251,7 @@ def test_weights_that_balance_but_are_not_optimal_fail() -> None:
 
 def test_two_tiles_are_not_misread_where_terms_are_not_merged() -> None:
     left, right = powers({g: 1}), powers({k: 1})
-    cost = tuple(Term(a, times((key, -1))) for key in (left, right, right))
+    cost = tuple(PosynomialTerm(a, times((key, -1))) for key in (left, right, right))
     program = Problem(Posynomial(cost), (posynomial(g * k, [g, k]),), M)
     tiles = ((left, sqrt(M)), (right, sqrt(M)))
     with pytest.raises(CertificateError, match="terms other than"):
@@ -260,7 +260,7 @@ def test_two_tiles_are_not_misread_where_terms_are_not_merged() -> None:
 
 def test_roots_of_rooms_are_positive() -> None:
     # 1/g**2 under 3*g*k + 3*k: the size of g is the square root of a square.
-    found = minimise(a / (g**2 * k), 3 * g * k + 3 * k, [g, k], [])
+    found = minimize(a / (g**2 * k), 3 * g * k + 3 * k, [g, k], [])
     assert found.certificate is not None
     assert check_certificate(found.certificate)
     assert found.tiles == {g: Symbol("M", positive=True) / 3 - 1, k: 1}
@@ -278,11 +278,11 @@ def test_the_identity_of_two_tiles() -> None:
 def test_requirements_are_what_is_left_to_decide() -> None:
     assert MATMUL.certificate is not None
     side = M / (s + sqrt(M + s**2))
-    found = minimise(a / g + a / k, g * k + g * s + s * k, [g, k], [s], bounds={g: q, k: r})
+    found = minimize(a / g + a / k, g * k + g * s + s * k, [g, k], [s], bounds={g: q, k: r})
     assert found.certificate is not None
     m = Symbol("M", positive=True)
     side = side.subs(M, m)
     assert set(requirements(found.certificate)) == {sympy.Ge(side, 1), sympy.Le(side, q), sympy.Le(side, r)}
-    sliding = minimise(a * (x - d) / g, g + 2 * s, [g], [s])
+    sliding = minimize(a * (x - d) / g, g + 2 * s, [g], [s])
     assert sliding.certificate is not None
     assert set(requirements(sliding.certificate)) == {sympy.Gt(x - d, 0), sympy.Gt(m, 2 * s), sympy.Ge(m - 2 * s, 1)}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Expr, Rational, Symbol, sqrt
 
-from catdiag.optimum.minimize import minimise
+from catdiag.optimum.minimize import minimize
 from catdiag.optimum.power_form import PowerForm, power_form
 
 a, b, c, d, q, s, x, M, w = sympy.symbols("a b c d q s x M w", positive=True)
@@ -18,20 +18,20 @@ g_a, g_c, g_q, g_i, g_j, g_k = sympy.symbols("g_a g_c g_q g_i g_j g_k", positive
 
 
 def test_forms_of_optima() -> None:
-    tiled = minimise(a * b * c / g_c + a * b * c / g_a + a * c, g_a * g_c + g_a * s + s * g_c, [g_a, g_c], [s])
+    tiled = minimize(a * b * c / g_c + a * b * c / g_a + a * c, g_a * g_c + g_a * s + s * g_c, [g_a, g_c], [s])
     assert [beta for _, beta in tiled.power_form.terms] == [0, Fraction(1, 2)]
-    rows = minimise(2 * d * q + 2 * d * q * x / g_q, 2 * d * g_q + 2 * d * s + 3 * g_q, [g_q], [s]).power_form
+    rows = minimize(2 * d * q + 2 * d * q * x / g_q, 2 * d * g_q + 2 * d * s + 3 * g_q, [g_q], [s]).power_form
     assert rows.exact
     assert rows.coefficient(1) == 4 * x * q * d**2
     assert rows.coefficient(2) == 0
-    cubes = minimise(a * (1 / (g_i * g_j) + 1 / (g_j * g_k) + 1 / (g_i * g_k)), g_i * g_j * g_k, [g_i, g_j, g_k], [])
+    cubes = minimize(a * (1 / (g_i * g_j) + 1 / (g_j * g_k) + 1 / (g_i * g_k)), g_i * g_j * g_k, [g_i, g_j, g_k], [])
     assert cubes.power_form == PowerForm(((3 * a, Fraction(2, 3)),), M)
 
 
 def test_quantisation_is_the_power_one_more() -> None:
     # Half the bytes a value: a quarter for the power 1, 2**-1.5 for the power 1/2 (equation 3 and what follows it).
     form = power_form(a + b / sqrt(M) + c / M, M)
-    in_bytes = form.quantised(w)
+    in_bytes = form.quantized(w)
     ratios = [
         sympy.simplify(in_bytes.coefficient(beta).subs(w, 2) / in_bytes.coefficient(beta).subs(w, 1))
         for _, beta in form.terms
@@ -39,7 +39,7 @@ def test_quantisation_is_the_power_one_more() -> None:
     assert ratios == [2, 2 * sqrt(2), 4]
     assert sympy.simplify(in_bytes.at(M) - w * form.at(M / w)) == 0
     with pytest.raises(ValueError, match="must be positive"):
-        form.quantised(-1)
+        form.quantized(-1)
 
 
 def test_levels_add_up() -> None:
@@ -55,16 +55,16 @@ def test_levels_add_up() -> None:
 
 def test_the_least_capacity_inverts() -> None:
     form = power_form(a + b / M ** Rational(2, 3), M)
-    least = form.least_capacity(3 * a)
+    least = form.minimum_capacity(3 * a)
     assert sympy.simplify(form.at(least) - 3 * a) == 0
     with pytest.raises(ValueError, match="2 powers"):
-        power_form(a / M + b / sqrt(M), M).least_capacity(c)
+        power_form(a / M + b / sqrt(M), M).minimum_capacity(c)
     with pytest.raises(ValueError, match="no capacity lowers"):
-        form.least_capacity(a)
+        form.minimum_capacity(a)
 
 
 def test_forms_that_are_no_sums_of_powers_give_their_leading_order() -> None:
-    exact = minimise(a * b * c / g_c + a * b * c / g_a + a * c, g_a * g_c + g_a * s + s * g_c, [g_a, g_c], [s]).exact
+    exact = minimize(a * b * c / g_c + a * b * c / g_a + a * c, g_a * g_c + g_a * s + s * g_c, [g_a, g_c], [s]).exact
     assert exact is not None
     form = power_form(exact, M)
     assert not form.exact
@@ -86,10 +86,10 @@ def test_what_it_says() -> None:
     assert form.scaled(3) == power_form(3 * form.expr, M)
     with pytest.raises(ValueError, match="not added"):
         _ = form + power_form(a / w, w)
-    numeric = minimise(a * b / g_q, d * g_q, [g_q], [], sympy.Integer(100))
+    numeric = minimize(a * b / g_q, d * g_q, [g_q], [], sympy.Integer(100))
     with pytest.raises(ValueError, match="leave it a symbol"):
         _ = numeric.power_form
-    unlimited = minimise(a / g_a, d * g_q, [g_a, g_q], [])
+    unlimited = minimize(a / g_a, d * g_q, [g_a, g_q], [])
     with pytest.raises(ValueError, match="no closed form"):
         _ = unlimited.power_form
 

@@ -13,11 +13,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sympy import Expr, Max, Rational, Symbol, simplify, sqrt
 
-from catdiag.optimum.minimize import minimise
-from catdiag.optimum.optimality_certificate import BOUND, FREE, ONE, Program, Stationary, check_stationary
+from catdiag.optimum.minimize import minimize
+from catdiag.optimum.optimality_certificate import BOUND, FREE, ONE, PowerProgram, Stationary, check_stationary
 from catdiag.optimum.posynomial import CertificateError, posynomial, powers
 from catdiag.optimum.regimes import Regime, Regimes, regimes
-from catdiag.optimum.sign_proofs import Signs
+from catdiag.optimum.sign_proofs import SignSolver
 
 a, b, c, d, h, k, n, q, r, s, x, M, R, S = sympy.symbols("a b c d h k n q r s x M R S", positive=True)
 g_a, g_c, g_q, g_r, g_h, g_i, g_j, g_k = sympy.symbols("g_a g_c g_q g_r g_h g_i g_j g_k", positive=True)
@@ -35,7 +35,7 @@ def same(found: Expr, wanted: Expr) -> bool:
 
 def matmul(memory: Expr = g_a * g_c) -> Regimes:
     transfers = a * b * c / g_c + a * b * c / g_a + a * c
-    return minimise(transfers, memory, [g_a, g_c], [s], bounds={g_a: a, g_c: c}).regimes
+    return minimize(transfers, memory, [g_a, g_c], [s], bounds={g_a: a, g_c: c}).regimes
 
 
 def test_matmul() -> None:
@@ -63,12 +63,12 @@ def test_matmul_with_stream_blocks() -> None:
     of = by_binding(found)
     assert same(of["M full, g_a at its axis"].value, b * c + a * b * c * (a + s) / (M - a * s) + a * c)
     assert sympy.Lt(M, 2 * s + 1) in of["nothing fits below 2*s + 1"].conditions
-    assert of["nothing fits below 2*s + 1"].least == 2 * s + 1
+    assert of["nothing fits below 2*s + 1"].minimum == 2 * s + 1
 
 
 def test_rows_against_a_stream() -> None:
     memory = 2 * d * g_q + 2 * d * s + g_q * s + 3 * g_q
-    found = minimise(2 * d * q + 2 * d * q * x / g_q, memory, [g_q], [s], bounds={g_q: q})
+    found = minimize(2 * d * q + 2 * d * q * x / g_q, memory, [g_q], [s], bounds={g_q: q})
     of = by_binding(found.regimes)
     assert found.regimes.covers
     assert same(of["M full"].value, 2 * d * q + 2 * x * q * d * (2 * d + s + 3) / (M - 2 * d * s))
@@ -86,7 +86,7 @@ def test_rows_against_a_stream() -> None:
 
 def test_only_the_product_of_grouped_axes_matters() -> None:
     memory = 2 * d * g_q * g_r + 2 * d * s
-    found = minimise(2 * x * h * q * d / (g_q * g_r), memory, [g_q, g_r], [s], bounds={g_q: q, g_r: r}).regimes
+    found = minimize(2 * x * h * q * d / (g_q * g_r), memory, [g_q, g_r], [s], bounds={g_q: q, g_r: r}).regimes
     of = by_binding(found)
     assert found.covers
     assert of["M full"].tiles == {g_q * g_r: (M - 2 * d * s) / (2 * d)}
@@ -97,7 +97,7 @@ def test_three_tiles_at_leading_order() -> None:
     volume = a * b * c * d
     transfers = volume / (g_i * g_j) + volume / (g_j * g_k) + volume / (g_i * g_k)
     bounds = {g_i: a, g_j: b, g_k: c}
-    found = minimise(transfers, g_i * g_j * g_k, [g_i, g_j, g_k], [], bounds=bounds).leading_regimes
+    found = minimize(transfers, g_i * g_j * g_k, [g_i, g_j, g_k], [], bounds=bounds).leading_regimes
     of = by_binding(found)
     assert found.covers
     assert len(of) == 9
@@ -110,7 +110,7 @@ def test_several_memories_and_weighted_edges() -> None:
     """Accumulators in registers, operands in SMEM; a unit costs more on the slow edge."""
     slow, fast = sympy.symbols("slow fast", positive=True)
     moved = a * b * c / g_a + a * b * c / g_c
-    found = minimise(
+    found = minimize(
         [(slow, moved), (fast, a * c)],
         [(g_a * g_c, R), (s * g_a + s * g_c, S)],
         [g_a, g_c],
@@ -129,7 +129,7 @@ def test_several_memories_and_weighted_edges() -> None:
 
 def test_two_memories_full_at_once() -> None:
     memories = [(g_a * g_c, R), (g_a + 2 * g_c, S)]
-    found = minimise(a / g_a + a / g_c, memories, [g_a, g_c], [], bounds={g_a: n, g_c: n}).regimes
+    found = minimize(a / g_a + a / g_c, memories, [g_a, g_c], [], bounds={g_a: n, g_c: n}).regimes
     at = {a: 1, n: 1000, R: 100, S: 29}
     regime = found.at(at)
     assert regime is not None
@@ -145,7 +145,7 @@ def test_tiles_within_tiles_decouple() -> None:
     """Two levels: a tile of registers cut from one of SMEM, each edge with its own weight."""
     w, v, t_a = sympy.symbols("w v t_a", positive=True)
     edges, memories = [(w, a * b / g_a), (v, a * b / t_a)], [(g_a + s, S), (t_a, R)]
-    found = minimise(edges, memories, [g_a, t_a], [s], bounds={g_a: a, t_a: g_a}).regimes
+    found = minimize(edges, memories, [g_a, t_a], [s], bounds={g_a: a, t_a: g_a}).regimes
     assert found.covers
     of = by_binding(found)
     assert same(of["S full, R full"].value, w * a * b / (S - s) + v * a * b / R)
@@ -157,7 +157,7 @@ def test_tiles_within_tiles_decouple() -> None:
 def test_tiles_within_tiles_of_two_axes() -> None:
     w, v, t_a, t_c = sympy.symbols("w v t_a t_c", positive=True)
     volume = a * b * c
-    found = minimise(
+    found = minimize(
         [(w, volume / g_a + volume / g_c), (v, volume / t_a + volume / t_c)],
         [(g_a * g_c, S), (t_a * t_c, R)],
         [g_a, g_c, t_a, t_c],
@@ -175,7 +175,7 @@ def test_tiles_within_tiles_of_two_axes() -> None:
 def test_what_no_closed_form_is_known_for_is_told() -> None:
     memory = g_i * g_j * g_k + g_i + g_j + g_k
     transfers = a / (g_i * g_j) + a / (g_j * g_k) + a / (g_i * g_k)
-    found = minimise(transfers, memory, [g_i, g_j, g_k], [], bounds={g_i: n, g_j: n, g_k: n}).regimes
+    found = minimize(transfers, memory, [g_i, g_j, g_k], [], bounds={g_i: n, g_j: n, g_k: n}).regimes
     assert not found.covers
     assert "M full, g_i free, g_j free, g_k free" in found.open
     assert found.at({a: 5, n: 100, M: 64}) is None
@@ -190,7 +190,7 @@ def test_formulas_that_nobody_could_read_are_left_out() -> None:
     """Two memories of one capacity, both full: roots of a quadratic with long coefficients. A bracket does not mind."""
     memory = Max(k * g_a * g_c + g_a * g_c + g_c * s, k * g_a * g_c + k * g_a * n + g_c * n)
     transfers = a * b * c * k / g_c + (b + k) * a * c / g_a
-    optimum = minimise(transfers, memory, [g_a, g_c], [s, n], bounds={g_a: a, g_c: c})
+    optimum = minimize(transfers, memory, [g_a, g_c], [s, n], bounds={g_a: a, g_c: c})
     assert sympy.count_ops(optimum.piecewise) < 1500
     assert "M full, M full, g_a free, g_c free (no short one)" in optimum.regimes.open
     bracket = optimum.bracket({"a": 100, "b": 100, "c": 100, "k": 50, "s": 1, "n": 2, "M": 10000})
@@ -224,10 +224,10 @@ def test_altered_certificates_fail() -> None:
     clipped = first(matmul(), "M full, g_a at its axis")
     with pytest.raises(CertificateError, match="one multiplier"):
         check_stationary(replace(inside, multipliers=()))
-    at_one = [replace(c, held=ONE) for c in inside.coordinates]
+    at_one = [replace(c, status=ONE) for c in inside.coordinates]
     with pytest.raises(CertificateError, match="held at its one"):
         check_stationary(replace(inside, coordinates=tuple(at_one)))
-    free = [replace(c, held=FREE) for c in clipped.coordinates]
+    free = [replace(c, status=FREE) for c in clipped.coordinates]
     with pytest.raises(CertificateError, match="derivative"):
         check_stationary(replace(clipped, coordinates=tuple(free)))
     wider = [replace(c, bound=2 * c.bound) if c.bound is not None else c for c in inside.coordinates]
@@ -240,7 +240,7 @@ def test_altered_certificates_fail() -> None:
     small = replace(inside.program, memory=((posynomial(2 * g_a * g_c, [g_a, g_c]), M),))
     with pytest.raises(CertificateError, match="memory at the tiles"):
         check_stationary(replace(inside, program=small))
-    assert {c.held for c in clipped.coordinates} == {BOUND, FREE}
+    assert {c.status for c in clipped.coordinates} == {BOUND, FREE}
 
 
 def test_conditions_are_no_weaker_than_needed() -> None:
@@ -248,7 +248,7 @@ def test_conditions_are_no_weaker_than_needed() -> None:
     of = by_binding(matmul())
     clipped, inside = of["M full, g_a at its axis"], of["M full"]
     weaker = [relation for relation in clipped.conditions if relation != sympy.Ge(M, a**2)]
-    signs, differ = Signs({M}), sympy.Ne(clipped.value, inside.value)
+    signs, differ = SignSolver({M}), sympy.Ne(clipped.value, inside.value)
     assert signs.impossible([*clipped.conditions, *inside.conditions, differ])
     assert not signs.impossible([*weaker, *inside.conditions, differ])
 
@@ -293,9 +293,9 @@ def random_programs_against_brute_force(program: tuple[Terms, Terms, list[int]],
         sympy.Add(*(w * sympy.Mul(*(t**i for t, i in zip(tiles, term, strict=True))) for w, term in terms))
         for terms in (costs, resident)
     )
-    found = minimise(scale * transfers, memory, tiles, [], bounds=dict(zip(tiles, axes, strict=True))).regimes
+    found = minimize(scale * transfers, memory, tiles, [], bounds=dict(zip(tiles, axes, strict=True))).regimes
     at: Mapping[Symbol, object] = {scale: 1, M: capacity, **dict(zip(axes, ends, strict=True))}
-    holding = [regime for regime in found if regime.holds(at)]
+    holding = [regime for regime in found if regime.contains(at)]
     assert holding or not found.covers
     assume(holding)
     grid = itertools.product(*(range(1, end + 1) for end in ends))
@@ -316,7 +316,7 @@ def random_programs_against_brute_force(program: tuple[Terms, Terms, list[int]],
 
 def test_maxima_are_several_memories_of_one_capacity() -> None:
     memory = Max(2 * g_a * g_c, d * g_a + d * g_c)
-    found = minimise(n / g_a + n / g_c, memory, [g_a, g_c], [], bounds={g_a: a, g_c: c})
+    found = minimize(n / g_a + n / g_c, memory, [g_a, g_c], [], bounds={g_a: a, g_c: c})
     assert found.exact is None
     values = [regime.value for regime in found.regimes if regime.binding == "M full"]
     assert len(values) == 2
@@ -324,6 +324,6 @@ def test_maxima_are_several_memories_of_one_capacity() -> None:
 
 
 def test_a_program_without_choice() -> None:
-    found = regimes(Program(posynomial(a * b, []), ((posynomial(d, []), M),), ()))
+    found = regimes(PowerProgram(posynomial(a * b, []), ((posynomial(d, []), M),), ()))
     assert [regime.value for regime in found] == [sympy.oo, a * b]
     assert found.covers

@@ -20,7 +20,7 @@ from catdiag.planner.fit import Plan, fit
 from catdiag.planner.launch_configurations import propose
 from catdiag.planner.plan import module_of
 from catdiag.runtime.abstract_interpreter.shared_memory import shared_of_launch
-from catdiag.runtime.launch_recorder import dry_launches
+from catdiag.runtime.launch_recorder import record_launches
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
 
 SIZES = {"q": 4096, "x": 4096, "d": 64}
@@ -58,7 +58,7 @@ def agree(found: Plan, generation: int | None = None) -> None:
     assert all(tile == 1 for name, tile in found.tiles.items() if name not in written), "1 is built in"
     assert (written["num_stages"], written["num_warps"]) == (found.stages, found.warps)
     assert bool(made.specialized) == found.warp_specialized
-    launches = dry_launches(made, found.sizes, generation=generation)
+    launches = record_launches(made, found.sizes, generation=generation)
     grouped = found.chip.matrix_warps == 4
     shared = [shared_of_launch(made.text, launch, grouped).bytes for launch in launches]
     assert max(shared) == found.shared_memory_bytes <= found.chip.smem_per_block
@@ -68,7 +68,7 @@ def agree(found: Plan, generation: int | None = None) -> None:
     assert any((launch.kernel in made.specialized) == found.warp_specialized for launch in launches)
     assert found.groups in [launch.programs for launch in launches] or "p_" in str(found.tiles)
     (level,) = [level for level in found.levels if level.name == "SMEM"]
-    assert level.held == found.shared_memory_bytes == sum(held for _, _, held in level.residents)
+    assert level.allocated == found.shared_memory_bytes == sum(held for _, _, held in level.live_arrays)
     assert found.blocks_per_sm * (found.shared_memory_bytes + found.chip.smem_reserved) <= found.chip.smem_per_sm
     assert proved(found) == found.shared_memory_bytes
 
@@ -135,7 +135,7 @@ def test_the_whole_library_is_shown_as_it_is_written(name: str) -> None:
         try:
             made = derive(cd.library.get(name), ask).derivation
             account = measure(made.diagram)
-            if len(account.kernels) > 1 + (account.parted is not None):
+            if len(account.kernels) > 1 + (account.split_loop is not None):
                 raise CatdiagError("several kernels")
         except CatdiagError:
             pytest.skip("nothing is derived of it without sizes")
@@ -274,7 +274,7 @@ def test_a_configuration_that_is_launched_otherwise_is_not_taken(monkeypatch: py
     found = product.plan("H200", sizes)
     agree(found)
     assert found.tiles != first.tiles
-    assert any("it is launched with" in other.why for other in found.next_best)
+    assert any("it is launched with" in other.reason for other in found.next_best)
 
 
 # -- plans ------------------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def test_several_kernels_are_written_as_they_are_shown() -> None:
     assert {n: written[n] for n in plans.tiles if n in written} == {
         n: t for n, t in plans.tiles.items() if n in written
     }
-    launches = dry_launches(made, {"t": 8192, "d": 4096, "f": 14336, "o": 4096})
+    launches = record_launches(made, {"t": 8192, "d": 4096, "f": 14336, "o": 4096})
     shared = [shared_of_launch(made.text, launch).bytes for launch in launches]
     assert shared == [k.plan.shared_memory_bytes for k in plans.kernels]
 

@@ -14,7 +14,7 @@ from catdiag.category.diagram import diagram_of
 from catdiag.chip import hardware
 from catdiag.planner import fit as plans
 from catdiag.planner.fit import kernels_on
-from catdiag.planner.instruction_shapes import by_symbol, pieces
+from catdiag.planner.instruction_shapes import alignments, by_symbol
 from catdiag.planner.time_model import fits, peak, predict
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
@@ -78,8 +78,8 @@ def test_products_fill_shared_memory_and_matrix_memory():
     plan = fit(FLASH, "B200", {**LONG, "d": 128}, tiles={"g_q": 256, "s_x": 128}, threads=256)
     assert plan.matrix_bytes == 256 * 1024 and "TMEM: for all" in plan.proof.statement
     held = {level.name: level for level in plan.levels}
-    assert held["TMEM"].held == held["TMEM"].capacity and "TMEM" in plan.limits["s_x"]
-    assert {role for _, role, _ in held["TMEM"].residents} == {"accumulator", "temporary"}
+    assert held["TMEM"].allocated == held["TMEM"].capacity and "TMEM" in plan.limits["s_x"]
+    assert {role for _, role, _ in held["TMEM"].live_arrays} == {"accumulator", "temporary"}
 
 
 def test_types_by_array():
@@ -125,15 +125,15 @@ def test_any_plan_is_within_every_level(q, x, d, name, objective):
     capacity = {LEVEL: chip.smem_per_block, REGISTERS: 4 * chip.registers_per_sm, MATRIX: chip.tmem_per_sm}
     for place, most in capacity.items():
         assert peak(kernel, place, values) <= most
-    held = {level.name: level.held for level in plan.levels}
+    held = {level.name: level.allocated for level in plan.levels}
     assert held["SMEM"] == plan.shared_memory_bytes == peak(kernel, LEVEL, values)
     for level in plan.levels:
-        assert level.kind == "cache" or sum(size for _, _, size in level.residents) == level.held
+        assert level.kind == "cache" or sum(size for _, _, size in level.live_arrays) == level.allocated
     crossed = {(e.upper, e.lower): e.bytes_moved for e in plan.edges}
     above = [key for key in crossed if key[1] == "SMEM"]
     assert [crossed[key] for key in above] == [plan.bytes_moved]
     assert plan.hbm_bytes == next(moved for (upper, _), moved in crossed.items() if upper == "HBM")
-    assert plan.hbm_bytes <= plan.bytes_moved and 0 < plan.utilisation <= 1.0001
+    assert plan.hbm_bytes <= plan.bytes_moved and 0 < plan.utilization <= 1.0001
     json.dumps(plan.as_dict())
     assert str(plan)
 
@@ -149,7 +149,7 @@ def test_pieces_are_named_and_kept():
     whole = PRODUCT.diagram
     for dtype, step in (("fp8", 128), ("bf16", 64), ("tf32", 32), ("fp32", 32)):
         kernel = measure(diagram_of(whole), dtype, registers=True).kernels[0]
-        assert by_symbol(pieces(diagram_of(whole), kernel, hardware.H100, dtype))["s_b"]["row of a load"] == step
+        assert by_symbol(alignments(diagram_of(whole), kernel, hardware.H100, dtype))["s_b"]["row of a load"] == step
     mine = fit(PRODUCT, "H100", SQUARE, multiples={"s_b": 48}, at_least={"g_a": 200})
     assert mine.tiles["s_b"] % 48 == 0 and mine.tiles["g_a"] >= 200
     short = fit(PRODUCT, "H100", {"a": 100, "b": 40, "c": 7})
@@ -163,7 +163,7 @@ def test_next_best_choices_say_what_they_cost():
     for other in plan.next_best:
         again = fit(HEADS, "H100", plan.sizes, stages=other.stages, threads=other.threads, tiles=dict(other.tiles))
         assert again.time_s == pytest.approx(other.time_s) and again.bytes_moved == other.bytes_moved
-        assert other.time_ratio == pytest.approx(other.time_s / plan.time_s) and other.why
+        assert other.time_ratio == pytest.approx(other.time_s / plan.time_s) and other.reason
     assert [o.time_s for o in plan.next_best] == sorted(o.time_s for o in plan.next_best)
 
 

@@ -28,8 +28,8 @@ def test_proved_for_all_sizes_and_the_least_strengthening_is_refuted():
     below = hardware.loads(f'name = "below"\nbase = "H100"\nsmem_per_block = {most - 1}')
     assert fits(FLASH, exactly, ranges)
     over = fits(FLASH, below, ranges)
-    assert not over and over.overflow.sizes == {"d": 128, "g_q": 64, "s_x": 128} and over.overflow.held == most
-    assert over.overflow.residents == (("Q", "operand", 16384), ("K", "streamed", 65536), ("V", "streamed", 65536))
+    assert not over and over.overflow.sizes == {"d": 128, "g_q": 64, "s_x": 128} and over.overflow.allocated == most
+    assert over.overflow.live_arrays == (("Q", "operand", 16384), ("K", "streamed", 65536), ("V", "streamed", 65536))
 
 
 @settings(max_examples=8, deadline=None)
@@ -45,29 +45,29 @@ def test_a_refutation_overflows_and_no_size_of_it_could_be_less(d, q, x, stages,
     def within(sizes):
         return peak(kernel, LEVEL, sizes) <= 163 * 1024 and peak(kernel, "registers", sizes) <= room
 
-    assert found.holds == within(most)
+    assert found.proved == within(most)
     if not found:
         over = found.overflow
-        assert sum(size for _, _, size in over.residents) == over.held > over.capacity
+        assert sum(size for _, _, size in over.live_arrays) == over.allocated > over.capacity
         sizes = dict(most, **over.sizes)
         place, limit = (LEVEL, 163 * 1024) if over.level == "SMEM" else ("registers", room)
-        assert peak(kernel, place, sizes) == over.held > limit
+        assert peak(kernel, place, sizes) == over.allocated > limit
         for name, size in over.sizes.items():
             assert ranges[name][0] <= size <= ranges[name][1]
             if size > ranges[name][0]:
-                moment = next(m for m in kernel.moments[place] if int(m.total.value(sizes)) == over.held)
+                moment = next(m for m in kernel.points[place] if int(m.total.value(sizes)) == over.allocated)
                 assert moment.total.value({**sizes, name: size - 1}) <= limit
 
 
 def test_an_impossible_request_names_the_arrays():
     found = possible(FLASH, "H100", {"d": 256, "g_q": 128, "s_x": 128}, stages=3)
     assert not found and found.level == "SMEM" and found.capacity == 232448
-    assert found.blame == (("K", "streamed", 196608), ("Q", "operand", 65536)) and found.needed == 262144
-    assert sum(size for _, _, size in found.blame) > found.capacity
-    for spared in range(len(found.blame)):
-        assert sum(size for k, (_, _, size) in enumerate(found.blame) if k != spared) <= found.capacity
+    assert found.unsat_core == (("K", "streamed", 196608), ("Q", "operand", 65536)) and found.needed == 262144
+    assert sum(size for _, _, size in found.unsat_core) > found.capacity
+    for spared in range(len(found.unsat_core)):
+        assert sum(size for k, (_, _, size) in enumerate(found.unsat_core) if k != spared) <= found.capacity
     few = possible(FLASH, "H100", {"d": 256, "g_q": 128}, threads=128)
-    assert few.level == "registers" and [name for name, _, _ in few.blame] == ["sum3"]
+    assert few.level == "registers" and [name for name, _, _ in few.unsat_core] == ["sum3"]
     assert "these arrays alone need 131,072 bytes of registers, which has 110,080" in str(few)
     json.dumps([found.as_dict(), few.as_dict()])
 
@@ -78,11 +78,11 @@ def test_what_is_possible_is_what_fits_at_its_least_sizes(a, c, b, stages):
     asked = {"g_a": a, "g_c": c, "s_b": b}
     found = possible(PRODUCT, "H100", asked, stages=stages, threads=512)
     alone = fits(PRODUCT, "H100", asked, stages=stages, threads=512)
-    assert found.holds == alone.holds
+    assert found.proved == alone.proved
     if found:
         assert found.tiles == asked
     else:
-        total = {name: size for name, _, size in found.blame}
+        total = {name: size for name, _, size in found.unsat_core}
         assert sum(total.values()) == found.needed > found.capacity
         assert all(found.needed - size <= found.capacity for size in total.values())
 

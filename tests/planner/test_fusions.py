@@ -10,7 +10,7 @@ import sympy
 
 import catdiag as cd
 from catdiag.execute.interpreter import run
-from catdiag.optimum.exhaustive import least, tile_sizes
+from catdiag.optimum.exhaustive import exhaustive_optimum, tile_sizes
 from catdiag.planner.fusions import Fusions, fusions
 from catdiag.rewrite.stream.fold_search import sizes_in
 
@@ -34,18 +34,18 @@ def same(left: sympy.Expr, right: sympy.Expr) -> bool:
 
 @pytest.mark.slow
 def test_each_way_is_the_sum_of_its_kernels(scores: Fusions) -> None:
-    assert [len(w.kernels) for w in scores.ways()] == [1, 2, 2, 3]
+    assert [len(w.kernels) for w in scores.options_of()] == [1, 2, 2, 3]
     assert same(scores.fused.leading, 2 * d * q + 4 * d**2 * q * x / M)
     # A product of matrices a b c moves 2abc/√M + ac; the softmax reads and writes its rows once.
     products = 4 * d * q * x / sympy.sqrt(M) + d * q
-    assert scores.rival is not None and same(scores.rival.leading, products + q * x)
+    assert scores.alternative is not None and same(scores.alternative.leading, products + q * x)
     assert same(scores.unfused.leading, products + 3 * q * x)
     assert any(str(c) == "M >= x" for c in scores.unfused.conditions)
 
 
 @pytest.mark.slow
 def test_the_crossover_with_one_and_three_passes(scores: Fusions) -> None:
-    for way, passes in ((scores.rival, 1), (scores.unfused, 3)):
+    for way, passes in ((scores.alternative, 1), (scores.unfused, 3)):
         found = scores.crossover(second=way)
         assert found.proved and found.signs == (1, -1)
         assert same(found.roots[0], 2 * d * (sympy.sqrt(1 + passes) - 1) / passes)
@@ -59,7 +59,7 @@ def test_a_fused_layer_wins_where_the_model_is_narrow(layers: Fusions) -> None:
     found = layers.crossover()
     assert found.proved
     assert same(found.roots[0], (sympy.sqrt(2) - 1) * (d + o))
-    assert layers.saving("relu [t f]") == layers.rival
+    assert layers.saving("relu [t f]") == layers.alternative
     with pytest.raises(cd.NotFusable, match="they save"):
         layers.saving("Q")
 
@@ -97,8 +97,8 @@ def test_the_crossover_holds_for_integer_tiles(scores: Fusions) -> None:
     [(low, high)] = scores.crossover().at(sizes)
     assert float(low) == pytest.approx(4 * 48**2 * (2**0.5 - 1) ** 2) and low <= high
     # Statistics and blocks of one take some room, more of it where little is there.
-    assert len(scores.best(sizes, int(low * 7 / 10)).way.kernels) == 2
-    assert len(scores.best(sizes, int(high * 2)).way.kernels) == 1
+    assert len(scores.best(sizes, int(low * 7 / 10)).option.kernels) == 2
+    assert len(scores.best(sizes, int(high * 2)).option.kernels) == 1
 
 
 def test_dynamic_programming_finds_what_trying_all_ways_does(scores: Fusions, layers: Fusions) -> None:
@@ -106,12 +106,12 @@ def test_dynamic_programming_finds_what_trying_all_ways_does(scores: Fusions, la
         for room in (5, 60):
             verdict = choice.best(sizes, room)
             totals = []
-            for way in choice.ways():
-                parts = [k.least(sizes, room) for k in way.kernels]
+            for way in choice.options_of():
+                parts = [k.exhaustive_optimum(sizes, room) for k in way.kernels]
                 if None not in parts:
                     totals.append(sum(p[0].transfers for p in parts if p))
             assert verdict.transfers == (min(totals) if totals else None)
-            if verdict.way is None:
+            if verdict.option is None:
                 assert str(verdict) == "no way fits"
                 continue
             assert verdict.exhaustive
@@ -126,7 +126,7 @@ def test_the_best_tiles_are_those_of_brute_force() -> None:
     io = cd.library.get("matmul").stream("b").group("a c").io()
     sizes = {"a": 12, "b": 9, "c": 15}
     for room in (3, 20, 60, 400):
-        found = least(io.account, sizes, room)
+        found = exhaustive_optimum(io.account, sizes, room)
         fits = []
         for g in range(1, 13):
             for h in range(1, 16):
@@ -141,12 +141,12 @@ def test_the_best_tiles_are_those_of_brute_force() -> None:
 @pytest.mark.slow
 def test_the_leading_order_is_never_above_integer_tiles(scores: Fusions) -> None:
     for choice, sizes in ((scores, {"q": 64, "x": 128, "d": 8}), (scores, {"q": 128, "x": 90, "d": 11})):
-        for way in choice.ways():
+        for way in choice.options_of():
             if way.leading is None:
                 continue
             for room in (300, 800):
-                parts = [k.least(sizes, room) for k in way.kernels]
-                chosen = [least(s.io.account, sizes, room) for s in way.schedules if s is not None]
+                parts = [k.exhaustive_optimum(sizes, room) for k in way.kernels]
+                chosen = [exhaustive_optimum(s.io.account, sizes, room) for s in way.schedules if s is not None]
                 if None not in parts and None not in chosen:
                     bound = way.leading.subs({**{s: sizes[s.name] for s in way.leading.free_symbols if s.name in sizes},
                                               choice.capacity: room})  # fmt: skip
@@ -155,11 +155,11 @@ def test_the_leading_order_is_never_above_integer_tiles(scores: Fusions) -> None
 
 def test_bytes_and_opened_boxes() -> None:
     choice = fusions(cd.library.get("softmax_contraction"), opened=True)
-    assert len(choice.row.stages) == 5 and len(choice.ways()) == 16
-    assert choice.ways(2)[0].saved == ("max[x] [q]",)
+    assert len(choice.row.stages) == 5 and len(choice.options_of()) == 16
+    assert choice.options_of(2)[0].saved == ("max[x] [q]",)
     sizes = {"t": 64, "d": 8, "f": 32, "o": 8}
     parts = {kind: fusions(cd.library.get("mlp"), dtype=kind).kernel(0, 1) for kind in ("bf16", "fp32")}
-    found = {kind: kernel.least(sizes, 1 << 20) for kind, kernel in parts.items()}
+    found = {kind: kernel.exhaustive_optimum(sizes, 1 << 20) for kind, kernel in parts.items()}
     assert [found[k][0].transfers for k in ("bf16", "fp32")] == [k * (64 * 8 + 8 * 32 + 64 * 32) for k in (2, 4)]
 
 
@@ -168,7 +168,7 @@ def test_a_convolution_reads_its_windows_in_place_or_saves_them() -> None:
     sizes = {"n": 2, "x": 34, "y": 32, "k": 3, "c": 4, "o": 4}
     verdict = choice.best(sizes, 200)
     # 2·34·4 elements in and 2·32·4 results once; 3·4·4 weights for each of the two sequences, of which one fits.
-    assert verdict.way == choice.fused and verdict.transfers == 2 * 34 * 4 + 2 * 3 * 4 * 4 + 2 * 32 * 4
+    assert verdict.option == choice.fused and verdict.transfers == 2 * 34 * 4 + 2 * 3 * 4 * 4 + 2 * 32 * 4
     with pytest.raises(cd.CatdiagError, match="no size was given for y"):
         choice.best({k: v for k, v in sizes.items() if k != "y"}, 200)
 
@@ -193,7 +193,7 @@ def test_pieces_compose_to_the_whole() -> None:
                 known = dict(zip((choice.row.names[w] for w in range(len(arrays))), arrays, strict=True))
                 ends = [0, *cuts, count]
                 for a, b in pairwise(ends):
-                    piece = choice.row.piece(a, b)
+                    piece = choice.row.segment_diagram(a, b)
                     made = cd.Program(piece)(*(known[name] for name in piece.input_names))
                     if b == count:
                         np.testing.assert_allclose(made, expected, rtol=1e-12)
@@ -216,7 +216,7 @@ def test_ways_as_diagrams_mean_the_same_and_move_what_the_machine_counts(name: s
     from catdiag.simulate.machine import count
 
     choice = scores if name == "attention" else fusions(cd.library.get(name))
-    for way in choice.ways():
+    for way in choice.options_of():
         made = choice.derive(way)
         assert not made.theorem.conditional
         io = made.io()
@@ -258,7 +258,7 @@ def test_random_chains_cost_what_the_machine_counts_and_no_way_beats_the_best(se
     sizes = {s: rng.randint(2, 12) for s in choice.fused.kernels[0].schedules[0].estimate.account.sizes}
     for room in (rng.randint(4, 30), rng.randint(30, 150)):
         verdict = choice.best(sizes, room)
-        for way in choice.ways():
+        for way in choice.options_of():
             total = 0
             for kernel in way.kernels:
                 least_so_far = None
@@ -313,4 +313,4 @@ def test_a_crossover_says_for_which_shapes_its_schedules_are_the_least() -> None
     assert str(found.conditions[0]) in str(found)
     assert all(case.conditions[-1].subs({d: 16, k: 512}) == sympy.false for case in choice.cases())
     # Where the condition fails, one kernel moves less.
-    assert len(choice.best({"n": 64, "k": 64, "d": 4}, 200).way.kernels) == 1
+    assert len(choice.best({"n": 64, "k": 64, "d": 4}, 200).option.kernels) == 1

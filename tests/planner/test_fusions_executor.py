@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.planner.fusions import Fusions, Verdict, fusions
-from catdiag.planner.kernel_schedules import Kernel
+from catdiag.planner.fusions import Fusions, FusionVerdict, fusions
+from catdiag.planner.kernel_schedules import KernelSchedules
 
 SIZES, CAPACITY = {"t": 512, "d": 16, "f": 64, "o": 16}, 2048
 
@@ -33,7 +33,7 @@ class Elsewhere(Executor):
 
 
 @pytest.fixture(scope="module")
-def plain() -> Verdict:
+def plain() -> FusionVerdict:
     return two().best(SIZES, CAPACITY)
 
 
@@ -44,24 +44,26 @@ def two() -> Fusions:
     return fusions(made, dtype="bf16")
 
 
-def told(verdict: Verdict) -> tuple[Any, ...]:
-    assert verdict.way is not None
+def told(verdict: FusionVerdict) -> tuple[Any, ...]:
+    assert verdict.option is not None
     kernels = {k: (cost, way.saved) for k, (cost, way) in verdict.by_kernels.items()}
-    return verdict.transfers, verdict.tiles, tuple(map(str, verdict.schedules)), verdict.way.saved, kernels
+    return verdict.transfers, verdict.tiles, tuple(map(str, verdict.schedules)), verdict.option.saved, kernels
 
 
 @pytest.mark.parametrize("lost", [(), (1, 3)])
-def test_the_verdict_is_the_same(plain: Verdict, lost: tuple[int, ...]) -> None:
+def test_the_verdict_is_the_same(plain: FusionVerdict, lost: tuple[int, ...]) -> None:
     executor, seen = Elsewhere(lost), []
     verdict = two().best(SIZES, CAPACITY, executor=executor, progress=lambda done, of: seen.append((done, of)))
     assert told(verdict) == told(plain) and verdict.exhaustive == plain.exhaustive
     assert executor.count == 3 and seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_nothing_is_counted_here_that_a_worker_counted(plain: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_counted_here_that_a_worker_counted(plain: FusionVerdict, monkeypatch: pytest.MonkeyPatch) -> None:
     counting: list[int] = []
-    real = Kernel.counted
-    monkeypatch.setattr(Kernel, "counted", lambda self, *given: counting.append(self.end) or real(self, *given))
+    real = KernelSchedules.exhaustive
+    monkeypatch.setattr(
+        KernelSchedules, "exhaustive", lambda self, *given: counting.append(self.end) or real(self, *given)
+    )
     two().best(SIZES, CAPACITY, executor=Elsewhere())
     assert counting == [1, 1, 1]  # the kernels of workers, of which each ends at 1
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip import hardware
 from catdiag.library.attention import attention, grouped_query_attention, multi_head_attention
 from catdiag.library.matmul import matmul
@@ -46,7 +46,7 @@ def test_one_head_takes_small_tiles_so_that_every_sm_has_one(chip):
     assert plan.tiles["g_q"] == 64 and plan.groups == 128 and plan.waves == 1
     assert 64 <= plan.tiles["s_x"] <= 128 and plan.stages == 2 and plan.threads == 128
     assert plan.registers_per_thread <= 255 and plan.shared_memory_bytes <= 227 * 1024
-    assert plan.least_traffic.bytes_ratio > 2 and "groups for 132 SMs" in plan.least_traffic.why
+    assert plan.minimum_traffic.bytes_ratio > 2 and "groups for 132 SMs" in plan.minimum_traffic.reason
     assert plan.load_bytes == 128 * (2 * 8192 * 128 + 64 * 128) * 2 and plan.save_bytes == 8192 * 128 * 2
     assert plan.hbm_bytes == 4 * 8192 * 128 * 2 and plan.flops == 4 * 8192 * 8192 * 128
 
@@ -67,7 +67,7 @@ def test_query_heads_that_share_keys_are_packed():
 def test_matrix_products_take_large_tiles():
     for chip in ("A100", "H100"):
         plan = fit(PRODUCT, chip, {"a": 4096, "b": 4096, "c": 4096})
-        assert min(plan.tiles["g_a"], plan.tiles["g_c"]) >= 128 and plan.utilisation > 0.5
+        assert min(plan.tiles["g_a"], plan.tiles["g_c"]) >= 128 and plan.utilization > 0.5
 
 
 @pytest.mark.parametrize("chip", ["A100", "H100", "H200"])
@@ -76,7 +76,7 @@ def test_many_heads_take_tiles_that_kernel_engineers_take(chip, d):
     for length in (4096, 8192):
         plan = fit(HEADS, chip, {"b": 2, "h": 2048 // d, "q": length, "x": length, "d": d})
         assert 64 <= plan.tiles["g_q"] <= 192 and 64 <= plan.tiles["s_x"] <= 176
-        assert (plan.tiles["g_h"], plan.tiles["g_b"]) == (1, 1) and 0.4 < plan.utilisation < 0.8
+        assert (plan.tiles["g_h"], plan.tiles["g_b"]) == (1, 1) and 0.4 < plan.utilization < 0.8
 
 
 def test_matrix_products_take_blocks_of_a_few_instructions():
@@ -110,7 +110,7 @@ def test_predictions_are_near_measurements(case):
 def test_long_sums_reach_the_bandwidth_and_short_ones_do_not_crumble():
     total = derived(cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")), "x", ["q"])
     plan = fit(total, "H100", {"q": 8192, "x": 65536})
-    assert plan.bound == "HBM bandwidth" and plan.utilisation > 0.85 and plan.shared_memory_bytes < 64 * 1024
+    assert plan.bound == "HBM bandwidth" and plan.utilization > 0.85 and plan.shared_memory_bytes < 64 * 1024
     small = fit(FLASH, "H100", {"q": 100, "x": 77, "d": 40})
     assert small.tiles["g_q"] >= 64 and small.tiles["s_x"] >= 64  # matrix units take 64 rows at once anyway
 
@@ -149,8 +149,8 @@ def test_any_plan_is_within_the_chip(q, x, d, dtype, chip):
     assert plan.registers_per_thread <= 255 and plan.blocks_per_sm * plan.threads <= chip.threads_per_sm
     assert plan.blocks_per_sm * (plan.shared_memory_bytes + 1024) <= chip.smem_per_sm or plan.blocks_per_sm == 1
     assert 1 <= plan.tiles["g_q"] <= q and 1 <= plan.tiles["s_x"] <= x
-    assert plan.groups == -(-q // plan.tiles["g_q"]) and plan.time_s > 0 and 0 < plan.utilisation <= 1
-    assert plan.least_traffic.bytes_moved <= plan.bytes_moved
+    assert plan.groups == -(-q // plan.tiles["g_q"]) and plan.time_s > 0 and 0 < plan.utilization <= 1
+    assert plan.minimum_traffic.bytes_moved <= plan.bytes_moved
 
 
 def test_the_same_call_gives_the_same_plan():
@@ -172,7 +172,7 @@ def test_more_of_anything_never_takes_longer():
 def test_one_stage_waits_for_its_loads():
     kernels = {n: measure(FLASH, "bf16", n, registers=True).kernels[0] for n in (1, 2)}
     values = {**LONG, "g_q": 64, "s_x": 64}
-    one, two = (predict(kernels[n], hardware.H100, values, "bf16", n, 4).alone for n in (1, 2))
+    one, two = (predict(kernels[n], hardware.H100, values, "bf16", n, 4).single_block for n in (1, 2))
     assert one > two
     assert fit(FLASH, "H100", LONG, stages=1).stages == 1
 
@@ -233,22 +233,22 @@ def test_chips():
 
 
 def test_proofs():
-    memory = Amount.of("d") * Amount.of("g_q") + Amount.of("g_q")
+    memory = IntPolynomial.of("d") * IntPolynomial.of("g_q") + IntPolynomial.of("g_q")
     assert "d*g_q + g_q ≤ 20" in prove_bound([memory], 20, {"d": 3, "g_q": 5}).statement
     with pytest.raises(cd.CatdiagError, match="could not prove"):
         prove_bound([memory], 19, {"d": 3, "g_q": 5})
 
 
 def test_ctrl_c_in_a_proof_is_heard():
-    a, b, c, d = map(Amount.of, "abcd")
+    a, b, c, d = map(IntPolynomial.of, "abcd")
     hard = a * a * a * b * b * b + c * c * c * c * c * d - b * b * d * d * d * d * a - a * a * c * c * c * c * b
     code = (
         "import os, signal, threading\n"
-        "from catdiag.category.integer_polynomial import Amount\n"
+        "from catdiag.category.integer_polynomial import IntPolynomial\n"
         "from catdiag.planner.fits_proof import prove_bound\n"
         "import z3\n"
         "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-        f"prove_bound([Amount({hard.terms!r})], 10**8, dict.fromkeys('abcd', 100))\n"
+        f"prove_bound([IntPolynomial({hard.terms!r})], 10**8, dict.fromkeys('abcd', 100))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert "KeyboardInterrupt" in done.stderr.splitlines()[-1], done.stderr

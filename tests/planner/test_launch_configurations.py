@@ -70,8 +70,8 @@ def test_what_is_proposed_can_run_and_fits(name):
         assert all(t >= 1 and (t & (t - 1) == 0 or (p.specialized and t == 192)) for t in p.tiles.values())
         assert p.warps in ((8, 12) if p.specialized else (4, 8, 16)) and 1 <= p.stages <= 4
         assert p.shared_bytes <= 227 * 1024 and p.registers <= MOST and p.registers * 32 * p.warps <= 65536
-        assert 1 <= p.resident <= 16 and p.time_s > 0
-        assert p.resident * (p.shared_bytes + 1024) <= 228 * 1024 or p.resident == 1
+        assert 1 <= p.blocks_per_sm <= 16 and p.time_s > 0
+        assert p.blocks_per_sm * (p.shared_bytes + 1024) <= 228 * 1024 or p.blocks_per_sm == 1
     assert len({tuple(respects(p).items()) for p in found}) == len(found)
     assert propose(diagram, "H200", sizes) == found
 
@@ -89,11 +89,11 @@ def test_the_largest_tiles_are_no_longer_than_an_axis_filled_up():
 def test_proposals_differ_in_every_respect(name):
     diagram, sizes = CASES[name]
     first, *others = propose(diagram, "H200", sizes)
-    assert first.differs == () and all(p.differs for p in others)
-    seen = Counter(name for p in others for name in p.differs)
+    assert first.differences == () and all(p.differences for p in others)
+    seen = Counter(name for p in others for name in p.differences)
     assert {"stages", "warps"} <= set(seen) and len(set(seen) & {"g_q", "s_x", "g_a", "g_c", "s_b"}) >= 2
     for p in others:
-        assert p.differs == tuple(n for n, v in respects(p).items() if v != respects(first)[n])
+        assert p.differences == tuple(n for n, v in respects(p).items() if v != respects(first)[n])
 
 
 def test_batches_and_heads_have_tile_one_and_rows_of_a_product_sixteen():

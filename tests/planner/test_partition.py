@@ -11,10 +11,10 @@ import pytest
 
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
-from catdiag.category.ops import Const, Group, Index, SizeOf
-from catdiag.planner.kernel_candidates import at_least
+from catdiag.category.ops import Const, GroupOp, Index, SizeOf
+from catdiag.planner.kernel_candidates import lower_bound_s
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plans
-from catdiag.planner.partition import Cuts, searching
+from catdiag.planner.partition import PartitionSearch, searching
 from catdiag.rewrite.stream.fold_search import sizes_in
 from catdiag.schedule.live_ranges import is_view
 
@@ -42,8 +42,8 @@ def planned(name: str) -> Plans:
     return diagram.plan("H200", sizes)
 
 
-def spans(search: Cuts) -> list[list[tuple[int, int]]]:
-    count = search.whole[1]
+def spans(search: PartitionSearch) -> list[list[tuple[int, int]]]:
+    count = search.full_span[1]
     return [list(pairwise([0, *places, count])) for n in range(count) for places in combinations(range(1, count), n)]
 
 
@@ -58,10 +58,10 @@ def test_the_way_taken_is_the_quickest_of_all(diagram: cd.Diagram, sizes: dict[s
     every = {tuple(w): sum(map(search.seconds, w)) + LAUNCH_S * (len(w) - 1) for w in map(tuple, spans(search))}
     least = min(every.values())
     assert search.total(way) == every[way]
-    assert every[way] == (every[(search.whole,)] if every[(search.whole,)] <= 1.15 * least else least)
+    assert every[way] == (every[(search.full_span,)] if every[(search.full_span,)] <= 1.15 * least else least)
     assert looked_at <= len(search._known)
     for span in search._known:
-        assert at_least(search.row.piece(*span), search.target) <= search.seconds(span) * (1 + 1e-9)
+        assert lower_bound_s(search.row.segment_diagram(*span), search.target) <= search.seconds(span) * (1 + 1e-9)
 
 
 def test_a_wide_layer_is_two_kernels_and_says_why() -> None:
@@ -70,12 +70,12 @@ def test_a_wide_layer_is_two_kernels_and_says_why() -> None:
     assert found.saved == (("tanh [t f]", 2 * 8192 * 14336),)
     assert found.time_s == pytest.approx(sum(k.plan.time_s for k in found.kernels) + LAUNCH_S)
     assert found.flops == 2 * 8192 * 4096 * 14336 * 2
-    one = found.rivals[0]
+    one = found.alternatives[0]
     assert one.kernels == 1
     assert one.time_s is not None
     assert one.time_s > 10 * found.time_s
     assert one.flops > 2 * found.flops
-    assert "times the FLOPs" in found.why()[0]
+    assert "times the FLOPs" in found.explanation()[0]
     assert found.tiles.keys() >= {"g_t", "g_t_2"}
 
 
@@ -83,9 +83,9 @@ def test_a_wide_layer_is_two_kernels_and_says_why() -> None:
 def test_what_does_not_fit_one_kernel_says_what_is_too_much() -> None:
     found = planned("chain")
     assert len(found.kernels) > 1
-    one = found.rivals[0]
+    one = found.alternatives[0]
     assert one.time_s is None
-    assert found.why()[0].startswith("one kernel: nothing fits H200")
+    assert found.explanation()[0].startswith("one kernel: nothing fits H200")
     assert "too much for 232,448 bytes of SMEM" in str(found)
     assert found.as_dict()["rivals"][0]["does_not_fit"] == one.misfit
     with pytest.raises(cd.DoesNotFit, match="nothing fits H200"):
@@ -96,7 +96,7 @@ def test_a_narrow_layer_stays_in_one() -> None:
     found = layer.plan("H200", {"t": 65536, "d": 64, "f": 4096, "o": 64})
     assert len(found.kernels) == 1
     assert found.saved == ()
-    (several,) = found.rivals
+    (several,) = found.alternatives
     assert several.saved == ("tanh [t f]",)
     assert several.time_s is not None
     assert several.time_s > found.time_s
@@ -110,8 +110,8 @@ def gated(A: Any, B: Any, W: Any) -> Any:
 def test_a_factor_is_made_once_where_making_it_again_in_every_tile_takes_longer() -> None:
     search = searching(gated.diagram, "H200", {"t": 8192, "d": 4096, "o": 4096}, stages=3)
     assert len(search.chosen()) == 2
-    (one, *_) = search.rivals(search.chosen())
-    assert one.again == ("mul [t d] in each of 16 tiles of o",)
+    (one, *_) = search.alternatives(search.chosen())
+    assert one.recomputed == ("mul [t d] in each of 16 tiles of o",)
     assert "products wait for mul [t d] in each of 16 tiles of o" in one.against(search.total(search.chosen()))
     assert "wait" not in one.against(2 * search.total(search.chosen()))  # no reason where it is no slower
     few = searching(gated.diagram, "H200", {"t": 16, "d": 4096, "o": 4096}, stages=3)
@@ -125,7 +125,7 @@ def test_it_is_one_proved_diagram_of_kernels_with_symbols_of_their_own(name: str
     assert not found.theorem.conditional
     groups = []
     for box in found.diagram.boxes:
-        if isinstance(box.op, Group):
+        if isinstance(box.op, GroupOp):
             groups.append(box.op)
         else:
             assert is_view(box) or isinstance(box.op, (Index, SizeOf, Const))
@@ -194,8 +194,8 @@ def test_a_width_that_does_not_fit_is_streamed_inside() -> None:
     assert kernel.plan.load_bytes <= 1.01 * 2 * 4096 * (turns * 8192 + rows * 128256)
     assert [s.name for s in found.derivation.steps][:2] == ["stream v", "stream d"]
     small = searching(log_normaliser.diagram, "H200", {"t": 8192, "v": 128256, "d": 64})
-    assert small.chosen() == (small.whole,)
-    ways = small.ways(small.whole)
+    assert small.chosen() == (small.full_span,)
+    ways = small.schedules(small.full_span)
     assert isinstance(ways, list)
     assert "in it" not in str(ways[0])
 

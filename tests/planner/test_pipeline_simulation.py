@@ -5,10 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.planner.pipeline_simulation import Step, schedule
+from catdiag.planner.pipeline_simulation import PipelineStep, schedule
 
 steps = st.lists(
-    st.builds(Step, st.just("step"), st.sampled_from(["tensor", "exp", "alu", ""]), st.integers(1, 9).map(float)),
+    st.builds(
+        PipelineStep, st.just("step"), st.sampled_from(["tensor", "exp", "alu", ""]), st.integers(1, 9).map(float)
+    ),
     min_size=1,
     max_size=5,
 )
@@ -36,19 +38,23 @@ def test_laws_of_schedules(turn, actors):
 
 
 def test_two_warpgroups_hide_exponentials_behind_products():
-    turn = [Step("scores", "tensor", 4), Step("weights", "exp", 4), Step("sums", "tensor", 4)]
+    turn = [PipelineStep("scores", "tensor", 4), PipelineStep("weights", "exp", 4), PipelineStep("sums", "tensor", 4)]
     assert [schedule(turn, n).period for n in (1, 2, 3)] == [12, 16, 24]
     assert schedule(turn, 2).slack == {"tensor": 0.0, "exp": 0.5} and schedule(turn, 2).needed == 2
-    slow = [Step("scores", "tensor", 2), Step("weights", "exp", 6.66), Step("sums", "tensor", 2)]
+    slow = [
+        PipelineStep("scores", "tensor", 2),
+        PipelineStep("weights", "exp", 6.66),
+        PipelineStep("sums", "tensor", 2),
+    ]
     assert schedule(slow, 3).busiest == "exp" and schedule(slow, 3).slack["exp"] < 1e-3
 
 
 def test_wrong_turns_are_said():
     for turn, actors, message in [
         ([], 1, "a turn needs steps"),
-        ([Step("a", "tensor", 0)], 1, "not all of 0"),
-        ([Step("a", "tensor", -1)], 1, "of 0 clocks or more"),
-        ([Step("a", "tensor", 1)], 0, "actors is 0"),
+        ([PipelineStep("a", "tensor", 0)], 1, "not all of 0"),
+        ([PipelineStep("a", "tensor", -1)], 1, "of 0 clocks or more"),
+        ([PipelineStep("a", "tensor", 1)], 0, "actors is 0"),
     ]:
         with pytest.raises(cd.CatdiagError, match=message):
             schedule(turn, actors)

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.planner.sweep import STATUSES, Result, lines, sweep
+from catdiag.planner.sweep import STATUSES, SweepResult, lines, sweep
 
 SIZES = {"a": [256, 512], "b": [512], "c": [256, 0, "many"]}
 PROOFS = Path(__file__).resolve().parents[2] / "proofs"
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Result]:
+def found() -> list[SweepResult]:
     return sweep(["matmul"], ["H100"], SIZES)  # type: ignore[dict-item]
 
 
-def test_every_point_has_a_plan_or_a_reason(found: list[Result]) -> None:
+def test_every_point_has_a_plan_or_a_reason(found: list[SweepResult]) -> None:
     assert len(found) == 6
     assert [(r.hardware, r.sizes["a"], r.sizes["c"]) for r in found][:4] == [
         ("H100", 256, 256), ("H100", 256, 0), ("H100", 256, "many"), ("H100", 512, 256)]  # fmt: skip
@@ -49,7 +49,7 @@ class Changed(Executor):
         return future
 
 
-def test_the_same_in_threads(found: list[Result]) -> None:
+def test_the_same_in_threads(found: list[SweepResult]) -> None:
     with ThreadPoolExecutor(3) as executor:
         assert lines(sweep(["matmul"], ["H100"], SIZES, executor=executor)) == lines(found)  # type: ignore[dict-item]
 
@@ -74,12 +74,12 @@ def test_a_worker_that_says_what_is_not_so_is_not_believed(change: Any) -> None:
     assert "what came back is" in result.message
 
 
-def test_it_goes_on_where_it_stopped(tmp_path: Path, found: list[Result]) -> None:
+def test_it_goes_on_where_it_stopped(tmp_path: Path, found: list[SweepResult]) -> None:
     file, partial = tmp_path / "s.jsonl", tmp_path / "s.jsonl.partial"
     whole = lines(found)
     # A failed point, a line that was cut off, and results of another chip of that name.
     failed, other = json.loads(found[1].line()), json.loads(found[3].line())
-    failed["status"], other["made"] = "failed", "0"
+    failed["status"], other["digest"] = "failed", "0"
     kept = [found[0].line(), json.dumps(failed), json.dumps(other), found[4].line()[:40]]
     partial.write_text("\n".join(kept))
     executor = Changed(lambda given: given)
@@ -177,4 +177,4 @@ def test_dask_sweeps_and_checks_though_a_worker_dies(tmp_path: Path) -> None:
         files = sorted(PROOFS.glob("*.json"))
         verdicts = check_all(files, executor=client, progress=kill)
         assert killed
-    assert [v.status for v in verdicts] == [0] * len(files), [v.said for v in verdicts if v.status]
+    assert [v.status for v in verdicts] == [0] * len(files), [v.stated for v in verdicts if v.status]

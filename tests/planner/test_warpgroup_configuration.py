@@ -39,7 +39,7 @@ def found(flash):
 
 def test_the_arrays_are_those_of_the_diagram(flash):
     columns = read_columns(flash, FP8, arithmetic="fp16", pieces="u_x u_d v_d")
-    by_name = {p.name: p for p in columns.places if not p.pipe}
+    by_name = {p.name: p for p in columns.arrays if not p.pipe}
     assert {n: (p.shape_text, p.dtype, p.level, p.owner, p.copies) for n, p in by_name.items() if n in "QKV"} == {
         "Q": ("w_q x d", "fp8", "SMEM", "warpgroup", 1),
         "K": ("s_x x d", "fp8", "SMEM", "thread block", 2),
@@ -48,7 +48,7 @@ def test_the_arrays_are_those_of_the_diagram(flash):
     assert by_name["einsum [q x]"].dtype == "fp16" and by_name["einsum [q x]"].level == REGISTERS
     # The maximum before the block gives its place to what old sums are multiplied by.
     assert by_name["max1"].shared == ("exp [q]",)
-    assert {p.pipe for p in columns.places} == {"", "pipe to arithmetic", "pipe to matrix units"}
+    assert {p.pipe for p in columns.arrays} == {"", "pipe to arithmetic", "pipe to matrix units"}
     assert columns.divisors == {"w_q": 128, "d": 128, "s_x": 16, "u_x": 8, "u_d": 8}
     assert "w_q^(128) x d^(128)" in str(columns)
 
@@ -61,14 +61,14 @@ def test_a_thread_block_at_the_sizes_of_the_paper(found):
     clocks = {c.name: float(c.clocks) for c in found.clocks}
     assert clocks["einsum [q x]"] == 2 and clocks["einsum [q d]"] == 4 and clocks["special functions"] == 65 / 16
     assert clocks["arithmetic on [q d]"] == 0.5
-    assert found.turn_clocks == 6 and round(found.flops_per_s / 1e15, 2) == 1.32
-    assert round(float(found.least_rows), 2) == 295.35 and found.compute_s > found.transfer_s
+    assert found.iteration_clocks == 6 and round(found.flops_per_s / 1e15, 2) == 1.32
+    assert round(float(found.minimum_rows), 2) == 295.35 and found.compute_s > found.transfer_s
     assert "295.35 rows" in str(found)
 
 
 def test_the_overlaps(found):
-    assert found.time("none") >= found.time("intra") >= found.time("inter") == found.turn_clocks
-    assert found.utilisation("inter") == 1 > found.utilisation("intra")
+    assert found.time("none") >= found.time("intra") >= found.time("inter") == found.iteration_clocks
+    assert found.utilization("inter") == 1 > found.utilization("intra")
     assert found.time("inter", 1) == 2 * found.pipeline("exp")
     with pytest.raises(cd.CatdiagError, match="overlap 'both'"):
         found.time("both")
@@ -79,7 +79,7 @@ def test_shared_memory_is_that_of_io(name, library):
     derived = library[name]
     for dtype, stages in (("bf16", 1), ("fp32", 3)):
         columns = read_columns(derived, dtype, stages=stages, pipes=False)
-        held = sum((p.bytes for p in columns.places if p.level == SMEM), start=columns.places[0].bytes.times(0))
+        held = sum((p.bytes for p in columns.arrays if p.level == SMEM), start=columns.arrays[0].bytes.scaled(0))
         memory = derived.io(dtype=dtype, stages=stages, accumulators="registers").memory
         values = {str(s): 3 + k for k, s in enumerate(sorted(memory.free_symbols, key=str))}
         exact = memory.subs({s: values[str(s)] for s in memory.free_symbols})
@@ -105,7 +105,7 @@ def test_work_is_that_of_io(name, library):
 
 
 def test_products_added_to_a_state_need_no_pipe(library):
-    assert [p.name for p in read_columns(library["matmul"]).places] == ["A", "B", "sum1"]
+    assert [p.name for p in read_columns(library["matmul"]).arrays] == ["A", "B", "sum1"]
     assert read_columns(library["matmul"], split="c").rows == "w_c"
 
 
@@ -115,31 +115,31 @@ def test_what_is_made_late_keeps_what_it_is_made_of():
         lambda A, K: cd.exp(A + A) * cd.sum(cd.exp(cd.einsum("q d, x d -> q x", A, K)), "x")
     )
     columns = read_columns(late.stream("x").group("q"), pipes=False)
-    held = {p.name: (p.shape_text, p.shared) for p in columns.places}
+    held = {p.name: (p.shape_text, p.shared) for p in columns.arrays}
     assert held["A"][0] == "w_q x d" and held["sum1"][0] == "w_q"
-    assert len({p.name for p in columns.places}) == len(columns.places)
+    assert len({p.name for p in columns.arrays}) == len(columns.arrays)
     inverse = cd.algorithm("q x -> q")(lambda A: 1 / cd.sum(A, "x") - cd.max(A, "x"))
-    places = read_columns(inverse.stream("x").group("q")).places
+    places = read_columns(inverse.stream("x").group("q")).arrays
     assert sorted(p.name for p in places) == ["A", "max2", "sum1"]
 
 
 def test_without_pieces_products_are_held_whole(flash):
     whole = read_columns(flash, FP8, arithmetic="fp16")
-    held = {p.name: p.shape_text for p in whole.places if not p.pipe}
+    held = {p.name: p.shape_text for p in whole.arrays if not p.pipe}
     assert held["einsum [q d]"] == "w_q x d" and "mul [q d]" not in held
 
 
 def test_a_schedule_uses_each_pipeline_once_at_a_time(found, flash):
-    made = timeline(found, turns=6)
+    made = timeline(found, iterations=6)
     for pipeline in {slot.pipeline for slot in made.slots}:
         slots = sorted((s.start, s.end) for s in made.slots if s.pipeline == pipeline)
         assert all(a[1] <= b[0] for a, b in pairwise(slots))
-    assert made.period == found.rows * found.turn_clocks and made.busy["tensor"] == 1.0
+    assert made.period == found.rows * found.iteration_clocks and made.busy["tensor"] == 1.0
     assert len(made.draw().splitlines()) >= 6
     one = configure(flash, "H100", VALUES, FP8, arithmetic="fp16", warpgroups=1)
-    assert timeline(one).period > one.rows * one.turn_clocks  # alone, it waits for itself
+    assert timeline(one).period > one.rows * one.iteration_clocks  # alone, it waits for itself
     with pytest.raises(cd.CatdiagError, match="turns is 2"):
-        timeline(found, turns=2)
+        timeline(found, iterations=2)
 
 
 def test_what_is_refused(flash):
@@ -192,10 +192,10 @@ def test_every_operator_has_columns(name):
         columns = read_columns(derived, "bf16", stages=1, pipes=False)
         memory = derived.io(dtype="bf16", accumulators="registers").memory
         names = {str(s) for s in memory.free_symbols} | {"g" + columns.rows[1:]}
-        names |= {s for p in columns.places for s in p.bytes.symbols()} - {columns.rows}
+        names |= {s for p in columns.arrays for s in p.bytes.symbols()} - {columns.rows}
         values = {name: 3 + k for k, name in enumerate(sorted(names))}
         values[columns.rows] = values["g" + columns.rows[1:]]
-        held = sum(p.bytes.value(values) for p in columns.places if p.level == SMEM)
+        held = sum(p.bytes.value(values) for p in columns.arrays if p.level == SMEM)
         assert held >= memory.subs({s: values[str(s)] for s in memory.free_symbols})
         assert str(columns) and columns.divisors[columns.rows] % 64 == 0
         return

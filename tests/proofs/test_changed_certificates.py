@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from catdiag.kernel.checker import Checker, Theorem
+from catdiag.kernel.checker import CheckedTheorem, Checker
 from catdiag.kernel.rewrite_rules import RULES
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.refute.counterexample_search import refute
@@ -181,7 +181,7 @@ def of_proof(certificate: Json, rng: random.Random) -> None:
 KINDS = [of_statement, of_statement, of_steps, of_steps, of_proof]
 
 
-def told(theorem: Theorem) -> tuple[Any, ...]:
+def told(theorem: CheckedTheorem) -> tuple[Any, ...]:
     return theorem.statement, theorem.hypotheses, theorem.defined, theorem.conditions
 
 

@@ -16,7 +16,7 @@ from catdiag.category.types import ArrayType, Axis
 from catdiag.prover.api import refutable, statement_of
 from catdiag.prover.refute.candidate_inputs import Drawer, Pool
 from catdiag.prover.refute.counterexample_data import NotACounterexample
-from catdiag.prover.refute.counterexample_search import Search, refute
+from catdiag.prover.refute.counterexample_search import CounterexampleSearch, refute
 from catdiag.prover.refute.exact_execution import BOTTOM
 from catdiag.prover.refute.validate import replay
 
@@ -161,7 +161,7 @@ def test_numbers_of_another_sort_are_not_said(monkeypatch: pytest.MonkeyPatch) -
         return np.full_like(made, self.pool.of([HALF])[0])
 
     monkeypatch.setattr(Drawer, "_array", halves)
-    assert any(True for _ in Search(statement_of(diagram_of(f), diagram_of(g)), 20, 10**7, 0, ()).find())
+    assert any(True for _ in CounterexampleSearch(statement_of(diagram_of(f), diagram_of(g)), 20, 10**7, 0, ()).find())
     assert refute(statement_of(diagram_of(f), diagram_of(g)), partial=True) is None
     with pytest.raises(cd.Undecided):
         cd.prove(f, g)

@@ -92,7 +92,7 @@ def test_what_is_zero_is_known_to_be() -> None:
     assert exp(BOTTOM) == 0
 
 
-def _array(axes: str, *values: int) -> exact_execution.Array:
+def _array(axes: str, *values: int) -> exact_execution.ExactArray:
     names = axes.split()
     return exact_execution.build(names, (len(values),), lambda i: Fraction(values[i[0]]))
 

@@ -12,7 +12,7 @@ import catdiag as cd
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.rewrite_rules import apply
 from catdiag.kernel.terms import ONE, Term, add, fn, idx, mul, num, size, substitute
-from catdiag.prover.normal_form.normalize import Normaliser
+from catdiag.prover.normal_form.normalize import Normalizer
 from catdiag.solvers.z3 import Z3
 
 
@@ -87,7 +87,7 @@ def value(t: Term, sizes: dict[str, int]) -> int:
 def test_the_normal_form_of_a_position_has_its_value_and_is_a_fixed_point(ask: Z3, t: Term) -> None:
     facts = (Fact((), (), fn("le", ONE, size("n"))),)
     ctx = Context(ask, {"i": size("n"), "j": size("n")}, facts, {})
-    search = Normaliser()
+    search = Normalizer()
     found = search.normal(ctx, t)
     for n in (1, 2, 3, 5):
         for i, j in itertools.product(range(n), repeat=2):
@@ -96,5 +96,5 @@ def test_the_normal_form_of_a_position_has_its_value_and_is_a_fixed_point(ask: Z
     for rule, path, *args in search.steps:
         replayed = apply(ctx, replayed, rule, path, args)
     assert replayed == found
-    assert Normaliser().normal(ctx, found) == found
+    assert Normalizer().normal(ctx, found) == found
     assert substitute(found, {}) == found

@@ -93,7 +93,7 @@ def changed(made: dict[str, Any], rng: random.Random) -> dict[str, Any] | None:
 def pairs(diagram: Diagram, rng: random.Random, ask: Z3) -> str:
     """One verdict on a program and a changed copy, confirmed."""
     from catdiag.kernel.checker import Checker
-    from catdiag.prover.proof_search import Open, find
+    from catdiag.prover.proof_search import OpenGoal, find
 
     left = program(diagram)
     right = changed(left, rng) if rng.random() < 0.85 else left
@@ -103,7 +103,7 @@ def pairs(diagram: Diagram, rng: random.Random, ask: Z3) -> str:
     statement = {"left": left, "right": right, "assume": [["le", 1, s] for s in symbols]}
     try:
         theorem = Checker(ask).check(find(ask, statement))
-    except (Open, KernelError):
+    except (OpenGoal, KernelError):
         return "open"
     assert refute(statement, tries=60) is None, f"{theorem}\n{statement}"
     return "conditional" if theorem.conditional else "trivial" if theorem.trivial else "proved"
@@ -130,7 +130,7 @@ _SHARED: list[Z3] = []
 # -- meaning --------------------------------------------------------------------------------------------
 
 
-def random_array(declared: dict[str, Any], sizes: dict[str, int], rng: random.Random) -> exact_execution.Array:
+def random_array(declared: dict[str, Any], sizes: dict[str, int], rng: random.Random) -> exact_execution.ExactArray:
     shape = [exact_execution.size_value(s, sizes) for _, s in declared["axes"]]
     truth = declared["element"] == "bool"
     names = [str(n) for n, _ in declared["axes"]]
@@ -274,7 +274,7 @@ def test_a_true_rewrite_is_proved(name: str, ask: Z3) -> None:
 def test_two_axes_of_one_size_are_two_axes(ask: Z3) -> None:
     """A square array and its transpose have one type, and are not one; the sums of both are."""
     from catdiag.kernel.checker import Checker
-    from catdiag.prover.proof_search import Open, find
+    from catdiag.prover.proof_search import OpenGoal, find
 
     square = {"name": "A", "axes": [["q", "n"], ["x", "n"]], "element": "real"}
     at = {"q": ["i", "x"], "x": ["i", "q"]}
@@ -284,7 +284,7 @@ def test_two_axes_of_one_size_are_two_axes(ask: Z3) -> None:
         return {"title": "", "inputs": [square], "nodes": nodes, "outputs": [[out, "real"]]}
 
     statement: dict[str, Any] = {"left": made([], 0), "right": made([turn], 1), "assume": []}
-    with pytest.raises((Open, KernelError)):
+    with pytest.raises((OpenGoal, KernelError)):
         Checker(ask).check(find(ask, statement))
     assert refute(statement) is not None
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
 from catdiag.execute.interpreter import Runner
-from catdiag.execute.named_arrays import Named
+from catdiag.execute.named_arrays import NamedArray
 from catdiag.kernel.semantics import inputs_of
 from catdiag.kernel.terms import num
 from catdiag.kernel.witness import told
@@ -63,7 +63,7 @@ def test_all_readings_agree_where_a_quotient_has_a_value(function, numbers, x) -
     assert np.isnan(floats).tolist() == missing
 
     # A run refuses empty axes; the boxes in it are asked about them all the same.
-    given_ = [Named(np.array(numbers), ("q",)), Named(np.zeros(x), ("x",))]
+    given_ = [NamedArray(np.array(numbers), ("q",)), NamedArray(np.zeros(x), ("x",))]
     (named,) = Runner(np.dtype(np.float64), {}, {}).diagram(f.diagram, given_, sizes)
     ran = np.broadcast_to(named.data, len(numbers))
     # Floating point takes the second branch where the condition compares what has no value.
@@ -81,7 +81,7 @@ def test_all_readings_agree_where_a_quotient_has_a_value(function, numbers, x) -
 @pytest.mark.xfail(strict=True, reason="NumPy compares NaN as false, so that a run takes the second branch")
 def test_a_run_has_no_value_where_a_condition_has_none() -> None:
     f = cd.algorithm(SIGNATURE)(lambda a, _: cd.where(a // cd.size("x") > 0, a, a))
-    arrays = [Named(np.array([0]), ("q",)), Named(np.zeros(0), ("x",))]
+    arrays = [NamedArray(np.array([0]), ("q",)), NamedArray(np.zeros(0), ("x",))]
     (named,) = Runner(np.dtype(np.float64), {}, {}).diagram(f.diagram, arrays, {"q": 1, "x": 0})
     assert np.isnan(named.data).all()
 

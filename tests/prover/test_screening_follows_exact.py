@@ -27,7 +27,7 @@ def agree(diagram: Diagram, seed: int) -> None:
     symbols = sorted({s for ty in diagram.dom for a in ty.axes for s in size_symbols(a.size)})
     sizes = {s: rng.randrange(1, 4) for s in symbols}
     blocks = dict.fromkeys(exact_execution.locals_of(made), rng.randrange(1, 3))
-    many: list[list[exact_execution.Array]] = []
+    many: list[list[exact_execution.ExactArray]] = []
     for _ in range(4):
         arrays = []
         for d in made["inputs"]:

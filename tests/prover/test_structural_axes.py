@@ -175,14 +175,14 @@ def test_numpy_and_the_exact_numbers_agree_with_reshape_and_concatenate():
 def test_a_part_of_an_array_is_a_view_and_a_merge_of_neighbours_too():
     from catdiag.category.ops import Reindex
     from catdiag.execute.interpreter import _reindex
-    from catdiag.execute.named_arrays import Named
+    from catdiag.execute.named_arrays import NamedArray
 
     b, g = cd.Axis("b"), cd.Axis("g")
     data, sizes = np.zeros((2, 3)), {"b": 2, "g": 3}
-    assert np.shares_memory(_reindex(Reindex("merge", b * g), [Named(data, ("b", "g"))], sizes).data, data)
+    assert np.shares_memory(_reindex(Reindex("merge", b * g), [NamedArray(data, ("b", "g"))], sizes).data, data)
     line = np.zeros(5)
     for op in (Reindex("slice", b + g, 1),):
-        assert np.shares_memory(_reindex(op, [Named(line, ("b+g",))], sizes).data, line)
+        assert np.shares_memory(_reindex(op, [NamedArray(line, ("b+g",))], sizes).data, line)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import catdiag as cd
 from catdiag.prover import AssumptionError, assumptions
 from catdiag.prover.api import parse_assumption, statement_of
-from catdiag.prover.proof_search import Open
+from catdiag.prover.proof_search import OpenGoal
 from catdiag.prover.refute.counterexample_search import refute
 from catdiag.prover.witness_search import SoundnessError
 
@@ -87,7 +87,7 @@ def test_what_differs_in_definedness_only_says_so(monkeypatch: pytest.MonkeyPatc
     """Where there is no proof, not even a conditional one."""
 
     def open_goal(*_: object) -> None:
-        raise Open("1 = A[x]/A[x]")
+        raise OpenGoal("1 = A[x]/A[x]")
 
     monkeypatch.setattr(import_module("catdiag.prover.api"), "certify", open_goal)
     f = cd.algorithm("x")(lambda A: 1 + 0 * A)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.category.ops import Fold, Group
+from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.rewrite.derivation import Derivation
 
 
@@ -15,10 +15,10 @@ def tiles(derivation: Derivation, size: int) -> dict[str, int]:
     found: dict[str, int] = {}
     boxes = list(derivation.diagram.boxes)
     for box in boxes:
-        if isinstance(box.op, Group):
+        if isinstance(box.op, GroupOp):
             found.update((local, size) for _, local in box.op.tiles)
             boxes.extend(box.op.body.boxes)
-        elif isinstance(box.op, Fold):
+        elif isinstance(box.op, FoldOp):
             found[box.op.block] = size
     return found
 

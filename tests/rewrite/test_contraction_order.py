@@ -16,7 +16,7 @@ from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Einsum
 from catdiag.category.types import size_value
 from catdiag.measure.bench_case import case_of
-from catdiag.rewrite.contraction_order import in_pairs
+from catdiag.rewrite.contraction_order import pairwise
 
 PATTERNS = [
     "a b, b c, c d -> a d",
@@ -64,7 +64,7 @@ def test_they_mean_the_same_and_no_order_multiplies_less(data: st.DataObject) ->
     source = program(data.draw(st.sampled_from(PATTERNS)))
     names = sorted({n for ty in source.dom for n in ty.names})
     sizes = {n: data.draw(st.sampled_from([1, 2, 3, 7])) for n in names}
-    made = in_pairs(source.diagram, sizes)
+    made = pairwise(source.diagram, sizes)
     assert (made.dom, made.cod, made.names) == (source.dom, source.cod, source.names)
     assert all(len(box.dom) == 2 for box in made.boxes)
     assert work(made, sizes) == least(
@@ -77,9 +77,9 @@ def test_they_mean_the_same_and_no_order_multiplies_less(data: st.DataObject) ->
 
 def test_products_of_two_are_left_as_they_are() -> None:
     matmul = cd.library.get("matmul").diagram
-    assert in_pairs(matmul, {}) is matmul
+    assert pairwise(matmul, {}) is matmul
     with pytest.raises(cd.SizeError, match="'b'"):
-        in_pairs(program(PATTERNS[0]).diagram, {"a": 1, "c": 1, "d": 1})
+        pairwise(program(PATTERNS[0]).diagram, {"a": 1, "c": 1, "d": 1})
 
 
 def test_a_chain_is_planned_as_products_of_matrices() -> None:

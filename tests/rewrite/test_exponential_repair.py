@@ -12,7 +12,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.category.diagram import inline
-from catdiag.category.ops import Box, Fold, Map
+from catdiag.category.ops import Box, FoldOp, Map
 from catdiag.draw.report.proof_section import exponential_rows
 from catdiag.execute import interpreter as run_numpy
 from catdiag.rewrite.derivation import Derivation
@@ -281,7 +281,7 @@ def test_what_is_cast_keeps_its_scale(program: Program, monkeypatch: pytest.Monk
 
 
 def casts_in_loops(loop: Derivation) -> int:
-    folds = [box.op for box in inline(loop.diagram).boxes if isinstance(box.op, Fold)]
+    folds = [box.op for box in inline(loop.diagram).boxes if isinstance(box.op, FoldOp)]
     return sum(b.op == Map("cast:fp8") for fold in folds for b in inline(fold.step).boxes)
 
 

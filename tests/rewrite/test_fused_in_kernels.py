@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.category.diagram import check, inline
-from catdiag.category.ops import Group
+from catdiag.category.ops import GroupOp
 from catdiag.execute.interpreter import run
 from catdiag.rewrite.fuse import Opened, arrange
 from catdiag.simulate.machine import count
@@ -113,7 +113,7 @@ def test_the_machine_moves_what_the_formulas_say(data):
     agrees(fused, sizes, {})
     apart = arrange(program, [])
     assert sum(moved(fused, sizes)) <= sum(moved(apart, sizes))
-    assert all(isinstance(b.op, Group) or not b.dom for b in apart.boxes if b.name == "kernel")
+    assert all(isinstance(b.op, GroupOp) or not b.dom for b in apart.boxes if b.name == "kernel")
 
 
 def test_a_name_that_is_none():

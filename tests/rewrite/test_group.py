@@ -9,7 +9,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.category.diagram import Diagram, check, diagram_of
-from catdiag.category.ops import Fold, Group
+from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.execute.interpreter import run
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.measure.bench_case import evaluated
@@ -55,8 +55,8 @@ def test_after_a_stream_and_before() -> None:
     first = fold_search.find(group.find(attention().diagram, ["q"]), "x").diagram
     agree(attention(), first, "g_q", "s_x")
     op = flash.boxes[-1].op
-    assert isinstance(op, Group) and [b.name for b in flash.boxes if isinstance(b.op, Group)] == ["group[q]"]
-    fold = next(b.op for b in op.body.boxes if isinstance(b.op, Fold))
+    assert isinstance(op, GroupOp) and [b.name for b in flash.boxes if isinstance(b.op, GroupOp)] == ["group[q]"]
+    fold = next(b.op for b in op.body.boxes if isinstance(b.op, FoldOp))
     assert {str(a.size) for ty in fold.step.graph.wire_types() for a in ty.axes} == {"g_q", "s_x", "d"}
     assert {str(a.size) for ty in fold.unit.cod for a in ty.axes} == {"g_q", "d"}
 
@@ -64,7 +64,7 @@ def test_after_a_stream_and_before() -> None:
 def test_tiles_of_two_steps_make_one_group() -> None:
     heads = attention().weave("h")
     grouped = group.find(group.find(fold_search.find(heads.diagram, "x").diagram, ["q"]), ["h"])
-    assert [b.op.tiles for b in grouped.boxes if isinstance(b.op, Group)] == [(("q", "g_q"), ("h", "g_h"))]
+    assert [b.op.tiles for b in grouped.boxes if isinstance(b.op, GroupOp)] == [(("q", "g_q"), ("h", "g_h"))]
     agree(heads, grouped, "g_q", "g_h", "s_x")
     with pytest.raises(NotGroupable, match="already"):
         group.find(grouped, ["q"])
@@ -138,7 +138,7 @@ def test_the_line_is_the_users() -> None:
 def test_resize_reaches_into_loops_but_not_the_loops_own_axis() -> None:
     flash = fold_search.find(attention().diagram, "x").diagram
     small = group.resize(group.resize(flash, "q", 3), "x", "n")
-    fold = next(b.op for b in small.boxes if isinstance(b.op, Fold))
+    fold = next(b.op for b in small.boxes if isinstance(b.op, FoldOp))
     sizes = {str(a.size) for ty in fold.step.graph.wire_types() for a in ty.axes}
     assert sizes == {"3", "s_x", "d"}
     assert {a.size for ty in small.dom for a in ty.axes} == {3, "n", "d"}

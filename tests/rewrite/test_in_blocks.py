@@ -92,7 +92,7 @@ def test_what_is_on_chip_whole_is_named_in_the_first_line(program: Callable[...,
     loop = streamed(program)
     first = str(loop).splitlines()[0]
     assert f"stream {axis}, but {named}" in first and f"on chip along all of axis {axis!r}" in first
-    assert str(loop.steps[0].held) in loop.advice()
+    assert str(loop.steps[0].retained) in loop.advice()
     assert held(loop, axis)
 
 
@@ -112,7 +112,7 @@ def test_a_fold_that_is_given_says_what_it_holds() -> None:
     total = cd.Fold(unit=0, element=lambda a: a, merge=lambda a, b: a + b)
     turned = cd.algorithm("x ->")(lambda a: cd.sum(cd.reverse(a, "x"), "x"))
     loop = turned.stream("x", by=total)
-    assert bool(loop.steps[0].held) == held(loop, "x")
+    assert bool(loop.steps[0].retained) == held(loop, "x")
 
 
 def test_a_cut_into_kernels_chooses_no_such_loop() -> None:
@@ -145,7 +145,7 @@ BLOCKS = {
 def test_blocks_alone_are_on_chip(program: Callable[..., Any]) -> None:
     signature, axis = BLOCKS[program]
     loop = cd.algorithm(signature, name=program.__name__)(program).stream(axis)
-    assert not loop.steps[0].held and not held(loop, axis) and loop.advice() == ()
+    assert not loop.steps[0].retained and not held(loop, axis) and loop.advice() == ()
 
 
 @pytest.mark.parametrize("name", ["attention", "causal_attention", "linear_cross_entropy", "l2_norm_linear", "conv1d"])
@@ -165,7 +165,7 @@ def test_operators_run_in_blocks(name: str) -> None:
 def test_another_axis_of_the_same_size_is_named_and_streamed() -> None:
     """In a square layer all of the one axis is there for each block of the other: memory grows with both."""
     layer = cd.algorithm("t d, d h=d -> t")(lambda X, W: cd.sum(cd.tanh(cd.einsum("t d, d h -> t h", X, W)), "h"))
-    held = layer.stream("h").steps[0].held
+    held = layer.stream("h").steps[0].retained
     assert held is not None and not held.itself and "X (along d, of that size)" in str(held)
     in_blocks(layer.diagram, "h", 1)
 
@@ -173,6 +173,6 @@ def test_another_axis_of_the_same_size_is_named_and_streamed() -> None:
 def test_numbers_for_sizes_are_no_names_of_axes() -> None:
     """Two axes of eight elements are not taken for one."""
     dot = cd.algorithm("q=8 x=8, x=8 -> q=8")(lambda A, B: cd.einsum("q x, x -> q", A, B))
-    assert not dot.stream("x").steps[0].held
+    assert not dot.stream("x").steps[0].retained
     turned = cd.algorithm("x=8 ->")(lambda a: cd.sum(a * cd.reverse(a, "x"), "x"))
-    assert str(turned.stream("x").steps[0].held).startswith("a")
+    assert str(turned.stream("x").steps[0].retained).startswith("a")

@@ -12,7 +12,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
-from catdiag.category.ops import Box, Fold, const_box
+from catdiag.category.ops import Box, FoldOp, const_box
 from catdiag.kernel.checker import Checker
 from catdiag.rewrite.claims import Claims, Verdict
 from catdiag.rewrite.derivation import Derivation
@@ -160,7 +160,7 @@ def test_a_number_that_stands_for_nothing_seen_is_a_condition(ask: Z3) -> None:
     """With `where(m = -∞, number, m)` for a maximum m, the repair of an empty state is below 1 for larger ones only."""
     derived = streamed(ask, cd.algorithm("x, bool[x] ->")(lambda S, c: cd.logsumexp(cd.where(c, S, NONE), "x")))
 
-    def stood_for(op: Fold) -> Fold:
+    def stood_for(op: FoldOp) -> FoldOp:
         made = Assembly(op.merge.dom.arrays)
         bottom, low = made.add(const_box(None), ()), made.add(const_box(Fraction(-1000)), ())
 
@@ -187,17 +187,17 @@ def test_before_after_and_without_a_loop(ask: Z3) -> None:
     assert shown(stability(g.diagram, Claims(ask))) == [("program: exp((-A)·A)", "proved")]
 
 
-def changed(derived: Derivation, change: Callable[[Fold], Fold]) -> Diagram:
+def changed(derived: Derivation, change: Callable[[FoldOp], FoldOp]) -> Diagram:
     """The diagram with another loop in the place of its first."""
     flat, (place, *_) = loops(derived.diagram)
     nodes = list(flat.graph.nodes)
     box = nodes[place].box
-    assert isinstance(box.op, Fold)
+    assert isinstance(box.op, FoldOp)
     nodes[place] = Node(Box(change(box.op), box.dom, box.cod), nodes[place].inputs)
     return of_graph(Graph(flat.dom, tuple(nodes), flat.graph.outputs), flat.cod, flat.names, "changed")
 
 
-def added(op: Fold) -> Diagram:
+def added(op: FoldOp) -> Diagram:
     """A merge that forgets the repairs: the greater maximum, and the sum of the sums."""
     made = Assembly(op.merge.dom.arrays)
     outputs = [made.map("max", 0, 2), made.cast(made.map("add", 1, 3), op.merge.cod[1])]
@@ -219,7 +219,7 @@ def test_a_merge_that_forgets_its_repair_is_refuted_by_lists(ask: Z3) -> None:
 def test_a_merge_that_keeps_the_first_does_not_commute(ask: Z3) -> None:
     derived = streamed(ask, cd.algorithm("x ->")(lambda A: cd.sum(A, "x")))
 
-    def first(op: Fold) -> Fold:
+    def first(op: FoldOp) -> FoldOp:
         graph = op.merge.graph
         return replace(op, merge=of_graph(Graph(graph.dom, (), (0,)), op.merge.cod, op.merge.names))
 

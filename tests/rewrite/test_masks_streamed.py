@@ -152,7 +152,7 @@ def test_a_masked_diagram_is_streamed_and_grouped(name, ask):
 
 
 def test_what_is_stabilised_stays_so_under_a_mask(ask):
-    found = cd.Program(OPERATORS["any"], ask).stream("x").steps[0].found
+    found = cd.Program(OPERATORS["any"], ask).stream("x").steps[0].formula
     assert "exp" in str(found.components[1]) and "max1" in str(found.components[1])
 
 

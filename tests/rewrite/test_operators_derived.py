@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.category.ops import Fold, Group
+from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.planner.derivation_search import attempts, memory
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import groupable
@@ -234,10 +234,10 @@ def _tiles(derivation: Derivation, rng: np.random.Generator) -> dict[str, int]:
     tiles = {}
     boxes = list(derivation.diagram.boxes)
     for box in boxes:
-        if isinstance(box.op, Group):
+        if isinstance(box.op, GroupOp):
             tiles.update({local: int(rng.integers(1, 4)) for _, local in box.op.tiles})
             boxes.extend(box.op.body.boxes)
-        if isinstance(box.op, Fold):
+        if isinstance(box.op, FoldOp):
             tiles[box.op.block] = int(rng.integers(1, 4))
     return tiles
 

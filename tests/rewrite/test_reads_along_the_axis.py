@@ -7,7 +7,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
-from catdiag.category.ops import Fold
+from catdiag.category.ops import FoldOp
 from catdiag.rewrite.canonicalize import reads_first
 
 
@@ -62,7 +62,7 @@ def test_no_more_is_made_than_is_read() -> None:
     whole = [
         b
         for b in diagram_of(derived).boxes
-        if not isinstance(b.op, Fold) and "v" in b.cod[0].names and "t" in b.cod[0].names
+        if not isinstance(b.op, FoldOp) and "v" in b.cod[0].names and "t" in b.cod[0].names
     ]
     assert not whole
 

@@ -429,7 +429,7 @@ def test_rules_one_after_another_in_a_large_diagram() -> None:
     assert done.theorem.taken
     recheck(done.theorem)
     arrived = pickle.loads(pickle.dumps(done))
-    assert arrived.stayed is not None and arrived.stayed[0] is arrived.diagram
+    assert arrived.unchanged is not None and arrived.unchanged[0] is arrived.diagram
 
 
 def test_a_right_side_in_many_named_boxes() -> None:

@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.ops import SizeOf
 from catdiag.category.types import size_symbols
 from catdiag.rewrite.matching.subgraph_search import only_layout
@@ -65,7 +65,7 @@ def renamed(diagram: Diagram) -> Diagram:
 @given(st.data())
 def test_a_part_of_a_program_is_found_in_it(data: st.DataObject) -> None:
     whole = data.draw(diagrams(max_boxes=7))
-    graph = live(inline(whole).graph)
+    graph = reachable(inline(whole).graph)
     assume(graph.nodes)
     places = st.sets(st.integers(0, len(graph.nodes) - 1), min_size=1, max_size=3)
     chosen = convex(graph, data.draw(places))

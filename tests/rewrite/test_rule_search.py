@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.category.diagram import Graph, Node, box, diagram_of
 from catdiag.category.ops import Box, Generic
-from catdiag.rewrite.matching.subgraph_search import Search, Variables, Wiring
+from catdiag.rewrite.matching.subgraph_search import PatternSearch, Variables, Wiring
 
 X = cd.ArrayType((cd.Axis("x"),))
 BOXES = [
@@ -117,7 +117,7 @@ def test_as_trying_every_way_finds(data: st.DataObject) -> None:
     pattern = data.draw(patterns(site)) if data.draw(st.booleans()) else data.draw(graphs(3))
     if not any(node.inputs for node in pattern.nodes):
         return
-    search = Search(Wiring(pattern, [f"in{k}" for k in range(len(pattern.dom))]), Wiring(site))
+    search = PatternSearch(Wiring(pattern, [f"in{k}" for k in range(len(pattern.dom))]), Wiring(site))
     mine = {
         frozenset(p for k, p in enumerate(found.places) if pattern.nodes[k].inputs) for found in search.occurrences()
     }
@@ -126,7 +126,7 @@ def test_as_trying_every_way_finds(data: st.DataObject) -> None:
 
 def matches(lhs: cd.Diagram, diagram: cd.Diagram) -> int:
     one, other = diagram_of(lhs), diagram_of(diagram)
-    search, count = Search(Wiring(one.graph, one.input_names), Wiring(other.graph)), 0
+    search, count = PatternSearch(Wiring(one.graph, one.input_names), Wiring(other.graph)), 0
     for found in search.occurrences():
         search.settle(found)
         count += 1
@@ -171,7 +171,7 @@ def test_too_much_work_is_said() -> None:
     many = cd.id(X)
     for _ in range(8):
         many = many @ f
-    search = Search(Wiring((f @ f @ f @ f @ f).graph), Wiring(many.diagram.graph), Variables(), work=1000)
+    search = PatternSearch(Wiring((f @ f @ f @ f @ f).graph), Wiring(many.diagram.graph), Variables(), work=1000)
     with pytest.raises(cd.MatchUndecided, match="too much work"):
         list(search.occurrences())
 
@@ -180,6 +180,6 @@ def test_ten_thousand_boxes_in_linear_time() -> None:
     chain = cd.id(X)
     for k in range(10_000):
         chain = chain >> (f if k % 10 else g)
-    search = Search(Wiring((g >> f).graph), Wiring(chain.diagram.graph))
+    search = PatternSearch(Wiring((g >> f).graph), Wiring(chain.diagram.graph))
     assert len(list(search.occurrences())) == 1000
     assert search.work > 2_000_000 - 40_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.category.diagram import Graph, Node, of_graph
 from catdiag.category.integer_polynomial import symbol
-from catdiag.category.ops import Box, Fold
+from catdiag.category.ops import Box, FoldOp
 from catdiag.category.types import ArrayType, Axis
 from catdiag.execute.interpreter import run
 from catdiag.frontend.builder import program
@@ -77,7 +77,7 @@ def derived():
 
 
 def fold_of(diagram):
-    return next(box.op for box in diagram.boxes if isinstance(box.op, Fold))
+    return next(box.op for box in diagram.boxes if isinstance(box.op, FoldOp))
 
 
 @pytest.mark.parametrize(("name", "extent", "live"), [
@@ -86,7 +86,7 @@ def fold_of(diagram):
 ])  # fmt: skip
 def test_how(derived, name, extent, live):
     fold = fold_of(derived[name].diagram)
-    assert (fold.extent is not None, fold.asked is not None) == (extent, live)
+    assert (fold.bounds is not None, fold.tests_blocks) == (extent, live)
     assert not derived[name].theorem.conditional
     with Z3() as ask:
         assert Checker(ask).check(derived[name].theorem.certificate).statement == derived[name].theorem.statement
@@ -148,7 +148,7 @@ def changed(diagram, **guides):
     nodes = []
     for node in graph.nodes:
         op = node.box.op
-        if isinstance(op, Fold):
+        if isinstance(op, FoldOp):
             names = op.state.input_names
             made = {k: program(list(op.state.dom), f, names) for k, f in guides.items()}
             op = replace(op, **made)
@@ -183,7 +183,7 @@ def test_false_extents_are_not_proved(holds, bounds):
         at = dict(zip(names, given_, strict=True))
         return bounds(at["index_q"], cd.size("x"))
 
-    assert proved(start, changed(start.diagram, extent=extent)) == holds
+    assert proved(start, changed(start.diagram, bounds=extent)) == holds
 
 
 @pytest.mark.parametrize(("holds", "wanted"), [
@@ -201,7 +201,7 @@ def test_false_guides_are_not_proved(holds, wanted):
         at = dict(zip(names, given_, strict=True))
         return wanted(at["i"], at["j"])
 
-    assert proved(start, changed(start.diagram, live=live)) == holds
+    assert proved(start, changed(start.diagram, is_live=live)) == holds
 
 
 def test_nothing_to_leave_out():
@@ -230,11 +230,11 @@ def streamed():
 
 
 @pytest.mark.parametrize("guides", [
-    {"extent": lambda: (0, cd.index("q") + 1)},
-    {"extent": lambda index_q: (0, index_q + 4)},
+    {"bounds": lambda: (0, cd.index("q") + 1)},
+    {"bounds": lambda index_q: (0, index_q + 4)},
     {"live": lambda: cd.index("x") <= cd.index("q")},
     {"live": lambda index_q: cd.index("x") <= index_q + 1},
-    {"live": lambda: cd.index("x") <= cd.index("q"), "extent": lambda: (0, cd.index("q") + 2)},
+    {"live": lambda: cd.index("x") <= cd.index("q"), "bounds": lambda: (0, cd.index("q") + 2)},
 ])  # fmt: skip
 def test_what_a_user_leaves_out_is_proved(streamed, guides):
     skipped = streamed.skip("x", **guides)
@@ -244,9 +244,9 @@ def test_what_a_user_leaves_out_is_proved(streamed, guides):
 
 
 @pytest.mark.parametrize(("guides", "blocks"), [
-    ({"extent": lambda: (0, cd.index("q"))}, (1,)),
-    ({"extent": lambda: (1, cd.index("q") + 1)}, (1,)),
-    ({"extent": lambda: (0, 2)}, (1, 1, 1)),
+    ({"bounds": lambda: (0, cd.index("q"))}, (1,)),
+    ({"bounds": lambda: (1, cd.index("q") + 1)}, (1,)),
+    ({"bounds": lambda: (0, 2)}, (1, 1, 1)),
     ({"live": lambda: cd.index("x") < cd.index("q")}, (1,)),
 ])  # fmt: skip
 def test_what_a_user_leaves_out_and_matters_is_refuted(streamed, guides, blocks):
@@ -258,11 +258,11 @@ def test_what_a_user_leaves_out_and_matters_is_refuted(streamed, guides, blocks)
 
 
 @pytest.mark.parametrize(("guides", "error", "words"), [
-    ({"extent": lambda z: (0, z)}, cd.SignatureError, "takes 'z': expected some of s, a, index_x, index_q"),
-    ({"extent": lambda: 3}, cd.TypeMismatch, "integers lo and hi"),
-    ({"extent": lambda a: (0, a)}, cd.TypeMismatch, "free of axis 'x'"),
+    ({"bounds": lambda z: (0, z)}, cd.SignatureError, "takes 'z': expected some of s, a, index_x, index_q"),
+    ({"bounds": lambda: 3}, cd.TypeMismatch, "integers lo and hi"),
+    ({"bounds": lambda a: (0, a)}, cd.TypeMismatch, "free of axis 'x'"),
     ({"live": lambda a: a}, cd.TypeMismatch, "an array of truth values"),
-    ({"extent": (0, 3)}, cd.TypeMismatch, r"extent of the loop over 'x' is \(0, 3\): expected a function"),
+    ({"bounds": (0, 3)}, cd.TypeMismatch, r"bounds of the loop over 'x' is \(0, 3\): expected a function"),
     ({"live": "q"}, cd.TypeMismatch, "live of the loop over 'x' is 'q': expected a function"),
 ])  # fmt: skip
 def test_guides_that_do_not_fit(streamed, guides, error, words):
@@ -271,5 +271,5 @@ def test_guides_that_do_not_fit(streamed, guides, error, words):
 
 
 def test_a_size_in_an_extent_is_that_of_the_whole_axis(streamed):
-    whole = streamed.skip("x", extent=lambda: (0, cd.size("x") + cd.size("q")))
+    whole = streamed.skip("x", bounds=lambda: (0, cd.size("x") + cd.size("q")))
     assert "meets the range from 0 to x + q:" in whole.code("pseudocode")

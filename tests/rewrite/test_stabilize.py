@@ -62,7 +62,7 @@ def test_maxima_are_subtracted_and_streamed(ask: Z3, function: Callable[[Any, An
     assert made.stability().proved
     streamed = made.stream("x")
     assert streamed.stability().proved and not streamed.theorem.conditional
-    assert len(streamed.steps[-1].found.components) == COMPONENTS[function]  # type: ignore[union-attr]
+    assert len(streamed.steps[-1].formula.components) == COMPONENTS[function]  # type: ignore[union-attr]
     rng = np.random.default_rng(0)
     arrays = [rng.normal(size=(3, 7)) for _ in range(2)]
     np.testing.assert_allclose(streamed.run(*arrays, tiles={"s_x": 2}), diagram(*arrays), rtol=1e-9, atol=1e-12)
@@ -127,7 +127,7 @@ def test_an_exponential_of_each_element_is_stabilised_by_itself(ask: Z3) -> None
 
 def test_a_derivation_is_stabilised_at_its_beginning_and_derived_again(ask: Z3) -> None:
     plain = cd.Program(written(quotient), ask).stream("x").group("q")
-    assert [c.name for c in plain.steps[0].found.components] == ["sum1", "sum2"]  # type: ignore[union-attr]
+    assert [c.name for c in plain.steps[0].formula.components] == ["sum1", "sum2"]  # type: ignore[union-attr]
     (line,) = plain.advice()
     assert line.startswith("exp(S) is not bounded: .stabilize() subtracts the maximum\n  at ")
     made = plain.stabilize()

@@ -423,11 +423,11 @@ def test_streams_as_written(name: str) -> None:
             whole, once = merged(streamed, given, cuts)
             for a, b in zip(whole, once, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
-        assert str(streamed.found).count("\n") >= 3
+        assert str(streamed.formula).count("\n") >= 3
 
 
 def components(name: str) -> list[str]:
-    return [c.monoid for c in find(build(name).diagram, "x").found.components]
+    return [c.monoid for c in find(build(name).diagram, "x").formula.components]
 
 
 def test_states_are_small() -> None:
@@ -442,7 +442,7 @@ def test_states_are_small() -> None:
 
 
 def test_the_loop_is_what_the_user_wrote() -> None:
-    found = find(build("contraction").diagram, "x").found
+    found = find(build("contraction").diagram, "x").formula
     assert [c.element for c in found.components] == ["max_x a", "Σ_x exp(a - max1)", "Σ_x exp(a - max1)·v"]
     assert [c.repair for c in found.components] == [None, "exp(max1 - max1′)", "exp(max1 - max1′)"]
     assert found.finish == ("sum3/sum2",)

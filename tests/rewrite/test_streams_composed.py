@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import Fold
+from catdiag.category.ops import FoldOp
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.loop_laws import loops
 from catdiag.solvers.z3 import Z3
@@ -110,5 +110,5 @@ def components(derived: Derivation) -> int:
     """The parts of the state of the loop of a derivation."""
     flat, (place,) = loops(derived.diagram)
     op = flat.graph.nodes[place].box.op
-    assert isinstance(op, Fold)
+    assert isinstance(op, FoldOp)
     return len(op.unit.cod)

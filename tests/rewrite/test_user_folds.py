@@ -319,7 +319,7 @@ def test_a_false_fold_is_refuted_by_a_list_and_its_split(name: str, known: bool)
     assert found.split in str(found) and "gives" in found.verdict
     given_back = source.run(*found.numpy().values())
     place = tuple(found.index[a] for a in source.cod[0].names)
-    if found.textbook == "the textbook form":
+    if found.reference_name == "the textbook form":
         np.testing.assert_allclose(given_back[place], float(found.lhs), rtol=1e-9)
     assert found.undefined or found.lhs != found.rhs
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.runtime.compile import Compiled, compiled
+from catdiag.runtime.compile import CompiledKernel, compiled
 from catdiag.runtime.torch_operator import name_of
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
 from tests.runtime.sample import TEXT, Module
@@ -25,7 +25,7 @@ ROOMS = ("codegen", "measure", "planner", "runtime")
 total = cd.algorithm("q x, -> q", name="total")(lambda A, c: cd.sum(A, "x") * c)
 
 
-def kernel(text: str = TEXT, dtype: str = "bfloat16") -> Compiled:
+def kernel(text: str = TEXT, dtype: str = "bfloat16") -> CompiledKernel:
     rows, c = Module().inputs
     code = replace(Module(), text=text, inputs=(replace(rows, dtype=dtype), c),
                    outputs=(replace(Module().outputs[0], dtype=dtype),))  # fmt: skip

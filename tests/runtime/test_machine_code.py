@@ -9,7 +9,7 @@ import pytest
 import catdiag as cd
 from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.compiled_plan import compiled_of
-from catdiag.runtime.machine_code import Array, binaries, launches
+from catdiag.runtime.machine_code import ArrayArgument, binaries, launches
 from catdiag.util.errors import CatdiagError, SizeError
 from tests.runtime.sample import TEXT, Argument, Module
 
@@ -22,8 +22,8 @@ def test_a_launch_is_what_would_be_launched() -> None:
     (launch,) = launches(MODULE, SIZES, tiles={"g_q": 128}, scalars={"c": 2.0}, warps=8)
     assert (launch.kernel, launch.grid, launch.programs) == ("total_kernel", (4, 1, 1), 4)
     assert launch.arguments == {
-        "A": Array("bfloat16", (500, 1000), (1000, 1)),
-        "out": Array("bfloat16", (500,), (1,)),
+        "A": ArrayArgument("bfloat16", (500, 1000), (1000, 1)),
+        "out": ArrayArgument("bfloat16", (500,), (1,)),
         "q": 500,
         "x": 1000,
         "A_q": 1000,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catdiag.runtime.module_cache import cache_folder, imported, kept, needed
+from catdiag.runtime.module_cache import cache_folder, cached_file, imported, needed
 from catdiag.util.errors import CatdiagError
 
 
@@ -18,25 +18,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_text_is_kept_under_its_hash(folder: Path) -> None:
-    path = kept("x = 1\n", "f")
+    path = cached_file("x = 1\n", "f")
     assert path.parent == folder == cache_folder()
     assert path.read_text() == "x = 1\n"
-    assert kept("x = 1\n", "f") == path
-    assert kept("x = 2\n", "f") != path
-    assert sorted(os.listdir(folder)) == sorted({path.name, kept("x = 2\n", "f").name}), "and nothing beside"
+    assert cached_file("x = 1\n", "f") == path
+    assert cached_file("x = 2\n", "f") != path
+    assert sorted(os.listdir(folder)) == sorted({path.name, cached_file("x = 2\n", "f").name}), "and nothing beside"
 
 
 def test_a_file_that_was_changed_is_written_again() -> None:
-    path = kept("x = 1\n", "f")
+    path = cached_file("x = 1\n", "f")
     path.write_text("import os\n")
-    assert kept("x = 1\n", "f").read_text() == "x = 1\n"
+    assert cached_file("x = 1\n", "f").read_text() == "x = 1\n"
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CATDIAG_CACHE", str(tmp_path / "file"))
     with pytest.raises(CatdiagError, match=r"cannot be kept in .*set CATDIAG_CACHE to a folder"):
-        kept("x = 1\n", "f")
+        cached_file("x = 1\n", "f")
 
 
 def test_the_users_cache_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from catdiag.category.diagram import diagram_of, inline
 from catdiag.planner.fit import searching
 from catdiag.rewrite.group import find
 from catdiag.rewrite.stream.multi_pass import forms
-from catdiag.schedule.liveness import Kernel
+from catdiag.schedule.liveness import LoweredKernel
 
 SIZES = {"t": 8192, "d": 4096, "o": 4096}
 TILES = {"g_t": 128, "g_o": 256, "s_d": 64}
@@ -51,15 +51,13 @@ def draft(diagram: cd.Diagram) -> cd.Diagram:
     return find(forms(inline(diagram_of(diagram)), "d", 1)[1][0].diagram, ["t", "o"])
 
 
-def kernel_of(diagram: cd.Diagram, dtype: str = "bf16") -> Kernel:
+def kernel_of(diagram: cd.Diagram, dtype: str = "bf16") -> LoweredKernel:
     return searching(draft(diagram), "H200", SIZES, dtype, 3).kernel
 
 
 def counted(diagram: cd.Diagram, dtype: str = "bf16") -> list[tuple[str, int, int, int, bool]]:
     found = kernel_of(diagram, dtype).factors
-    return [
-        (f.name, *(int(a.value({**SIZES, **TILES})) for a in (f.amount, f.read, f.widened)), f.second) for f in found
-    ]
+    return [(f.name, *(int(a.value({**SIZES, **TILES})) for a in (f.size, f.read, f.widened)), f.second) for f in found]
 
 
 def test_what_is_read_as_it_was_loaded_is_no_such_factor() -> None:
@@ -112,7 +110,7 @@ def test_what_ends_with_elementwise_work_on_a_sum_takes_its_place_in_registers()
     smooth = cd.algorithm("t d, d o -> t o")(lambda X, W: _smooth(cd.einsum("t d, d o -> t o", X, W)))
     search = searching(draft(smooth), "H200", SIZES, "bf16", 3)
     at = {**SIZES, **TILES}
-    assert max(int(m.total.value(at)) for m in search.kernel.moments["registers"]) == 4 * 128 * 256
+    assert max(int(m.total.value(at)) for m in search.kernel.points["registers"]) == 4 * 128 * 256
 
 
 def _smooth(H: Any) -> Any:

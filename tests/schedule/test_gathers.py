@@ -10,7 +10,7 @@ from catdiag.category.diagram import diagram_of
 from catdiag.codegen.numpy_source import source
 from catdiag.codegen.pseudocode import pseudocode
 from catdiag.codegen.triton.triton_module import module
-from catdiag.schedule.gathers import in_blocks, looked_up
+from catdiag.schedule.gathers import gathered, in_blocks
 
 
 @cd.algorithm("b q d, n d, n v, int[b x] -> b q v")
@@ -42,13 +42,13 @@ def test_in_parts_too_and_with_a_view_of_a_view(grouped: cd.Derivation) -> None:
         return cd.einsum("b x d, b x -> b d", rows, w)
 
     made = twice.stream("x").group("b")
-    assert len(looked_up(made.diagram.graph)) == 1
+    assert len(gathered(made.diagram.graph)) == 1
     cd.testing.assert_counts_match(made, 2)
 
 
 def test_what_no_loop_reads_in_blocks_is_no_such_view() -> None:
     rows = cd.algorithm("v d, int[t] -> t d")(lambda A, at: cd.gather(A, "v", at))
-    assert not looked_up(diagram_of(rows).graph), "nothing is in groups"
+    assert not gathered(diagram_of(rows).graph), "nothing is in groups"
     whole = cd.algorithm("v d, int[d] -> v", name="whole")(
         lambda A, at: cd.sum(A * cd.sum(cd.gather(A, "v", at).rename(d="e"), "e"), "d")
     )
@@ -82,7 +82,7 @@ def test_positions_may_say_where_too() -> None:
     made = near.stream("x").group("q")
     io = made.io()
     assert {t.array: str(t.exact) for t in io.traffic}["table"] == "q*x", "an element for each pair"
-    assert {r.array: str(r.values) for r in io.residents}["table"] == "g_q*s_x", "a block of them is held"
+    assert {r.array: str(r.values) for r in io.live_arrays}["table"] == "g_q*s_x", "a block of them is held"
     assert len(module(made.diagram, {"g_q": 64, "s_x": 64}, "bf16").kernels) == 1
     cd.testing.assert_counts_match(made, 2)
 

@@ -49,7 +49,7 @@ def test_arrays_of_positions_take_no_room(program: Diagram) -> None:
 
 def test_what_is_made_of_data_as_well_is_an_array() -> None:
     shifted = cd.algorithm("q x, q -> q")(lambda A, b: cd.sum(A * (b - cd.index("x")), "x"))
-    held = {r.array for r in io(shifted).residents}
+    held = {r.array for r in io(shifted).live_arrays}
     assert "sub [q x]" in held or "mul [q x]" in held
     assert str(io(shifted).memory) == "2*q*x"
     cd.testing.assert_counts_match(shifted, 2)

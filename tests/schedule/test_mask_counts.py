@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.integer_polynomial import symbol
-from catdiag.category.ops import Box, Fold, Group
+from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.cost.traffic import io
 from catdiag.optimum.minimize import CAPACITY
 from catdiag.planner.fit import fit
@@ -165,10 +165,10 @@ def in_parts(name):
     nodes = []
     for node in diagram.graph.nodes:
         op = node.box.op
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             body = tuple(
                 Node(Box(replace(n.box.op, parts="p_x"), n.box.dom, n.box.cod), n.inputs)
-                if isinstance(n.box.op, Fold)
+                if isinstance(n.box.op, FoldOp)
                 else n
                 for n in op.body.graph.nodes
             )
@@ -214,7 +214,7 @@ def test_plans_count_exactly():
         backend="ideal",
     )
     causal = fit(skipping("causal_attention"), "H100", size(16384), backend="ideal")
-    assert causal.uneven_s > 0 and "longest" in str(causal)
+    assert causal.imbalance_s > 0 and "longest" in str(causal)
     assert whole.time_s / 2 < causal.time_s < whole.time_s
 
 

@@ -11,7 +11,7 @@ from rewrites import Rewrite, rewrites
 from catdiag.kernel.checker import Checker
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import statement_of
-from catdiag.prover.proof_search import Open, find
+from catdiag.prover.proof_search import OpenGoal, find
 from catdiag.prover.refute.counterexample_search import refute
 from catdiag.solvers.z3 import Z3
 
@@ -30,7 +30,7 @@ def attack(rewrite: Rewrite, seed: int, count: int, ask: Z3) -> list[str]:
         asked = {**statement, "right": changed}
         try:
             theorem = Checker(ask).check(find(ask, asked))
-        except (Open, KernelError):
+        except (OpenGoal, KernelError):
             continue
         found = refute(asked, tries=30, operations=40_000)
         if found is not None:

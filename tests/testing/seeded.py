@@ -375,11 +375,11 @@ Job = tuple[str, str, int, str, Arithmetic | None]
 
 
 def _run(job: Job) -> str:
-    from catdiag.testing.shrink import Search
+    from catdiag.testing.shrink import Shrinker
 
     # Nothing is made smaller: that is not measured here.
-    Search.smallest = lambda self, sizes, arrays, failure: (sizes, arrays, failure)  # type: ignore[method-assign]
-    Search.common = lambda self, sizes, arrays, failure: []  # type: ignore[method-assign]
+    Shrinker.shrink = lambda self, sizes, arrays, failure: (sizes, arrays, failure)  # type: ignore[method-assign]
+    Shrinker.common = lambda self, sizes, arrays, failure: []  # type: ignore[method-assign]
     return report_of(*job)
 
 

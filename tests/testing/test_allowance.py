@@ -14,11 +14,11 @@ from seeded import Loop, causal, online, softmax
 
 import catdiag as cd
 from catdiag.testing.assert_kernel import Mismatch, assert_implements, kernel_of
-from catdiag.testing.error_bounds import Near, Rounding, additions
-from catdiag.testing.float_formats import cut_off, format_of, rounded
-from catdiag.testing.input_generators import KINDS
-from catdiag.testing.shrink import Search
-from catdiag.testing.tolerance import allowed
+from catdiag.testing.error_bounds import BoundedArray, Rounding, additions
+from catdiag.testing.float_formats import format_of, rounded, truncated
+from catdiag.testing.input_generators import ARRAY_KINDS
+from catdiag.testing.shrink import Shrinker
+from catdiag.testing.tolerance import error_bounds
 
 U = 2.0**-24
 few = settings(max_examples=60, derandomize=True, deadline=None)
@@ -42,9 +42,9 @@ def test_groups_of_groups_go_through_no_more_additions(n: int, most: int, data: 
 
 
 @few
-@given(st.sampled_from(sorted(KINDS)), st.integers(2, 5000), st.integers(0, 9))
+@given(st.sampled_from(sorted(ARRAY_KINDS)), st.integers(2, 5000), st.integers(0, 9))
 def test_sums_in_every_schedule_stay_within_what_is_allowed(kind: str, n: int, seed: int) -> None:
-    a = rounded(KINDS[kind](np.random.default_rng(seed), (n,), 1024.0), single).astype(F)
+    a = rounded(ARRAY_KINDS[kind](np.random.default_rng(seed), (n,), 1024.0), single).astype(F)
     exact, magnitude = np.sum(a, dtype=float), np.sum(np.abs(a), dtype=float)
     if magnitude > 2.0**100:
         return
@@ -81,7 +81,7 @@ SINGLE = [replace(how, operands="bfloat16") if how.operands == "half" else how f
 @pytest.mark.parametrize("how", SINGLE, ids=lambda how: how.name)
 def test_honest_kernels_stay_within_what_is_allowed_at_hard_arrays(how: Arithmetic) -> None:
     rng = np.random.default_rng(1)
-    for kind, make in KINDS.items():
+    for kind, make in ARRAY_KINDS.items():
         for n in (37, 300):
             Q, K, V = (rounded(make(rng, shape, 1024.0), single).astype(F) for shape in ((2, 3), (n, 3), (n, 3)))
             judged(online, attention, how, (Q, K, V))
@@ -122,16 +122,16 @@ def test_longer_chains_are_said() -> None:
 def test_the_allowance_is_a_small_share_of_what_is_added(n: int, most: float) -> None:
     rng = np.random.default_rng(0)
     Q, K, V = (rng.normal(size=shape).astype(F) for shape in ((1, 64), (n, 64), (n, 64)))
-    (near,) = allowed(attention.diagram, [Q, K, V], ROUNDING)
+    (near,) = error_bounds(attention.diagram, [Q, K, V], ROUNDING)
     S = Q.astype(float) @ K.T / 8
     P = np.exp(S - S.max())
-    assert np.max(near.e / (P / P.sum() @ np.abs(V))) < most
+    assert np.max(near.errors / (P / P.sum() @ np.abs(V))) < most
 
 
 @pytest.mark.parametrize("from_size", [32, 512, 4096])
 def test_dropping_the_last_16_keys_is_found(from_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Search, "smallest", lambda self, sizes, arrays, failure: (sizes, arrays, failure))
-    monkeypatch.setattr(Search, "common", lambda self, sizes, arrays, failure: [])
+    monkeypatch.setattr(Shrinker, "shrink", lambda self, sizes, arrays, failure: (sizes, arrays, failure))
+    monkeypatch.setattr(Shrinker, "common", lambda self, sizes, arrays, failure: [])
 
     def kernel(Q: Any, K: Any, V: Any) -> Any:
         kept = slice(None, -16 if len(K) >= from_size else None)
@@ -150,16 +150,16 @@ def test_dropping_the_last_16_keys_is_found(from_size: int, monkeypatch: pytest.
 @given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1))
 def test_cutting_off_is_that_of_the_bits(numbers: list[float]) -> None:
     a = np.array(numbers, F)
-    assert np.array_equal(cut_off(a, format_of("tf32")), cut_to_tf32(a))
+    assert np.array_equal(truncated(a, format_of("tf32")), cut_to_tf32(a))
 
 
 @few
 @given(st.floats(-1e4, 1e4, width=32), st.sampled_from(["float16", "bfloat16", "tf32"]), st.booleans())
 def test_what_is_kept_in_a_format_is_within_its_bound(v: float, name: str, given: bool) -> None:
     of = format_of(name)
-    near = ROUNDING.kept(Near(np.array([v]), np.zeros(1), ("x",), given=given), of)
+    near = ROUNDING.stored_in(BoundedArray(np.array([v]), np.zeros(1), ("x",), given=given), of)
     for scale in (1.0,) if given else (1.0, 3.0, 0.7):  # what is computed may be scaled when it is rounded
-        for made in (rounded(v * scale, of), cut_off(v * scale, of) if name == "tf32" else v * scale):
-            assert abs(float(made) / scale - v) <= near.e[0] * (1 + 1e-12) + of.least / scale
+        for made in (rounded(v * scale, of), truncated(v * scale, of) if name == "tf32" else v * scale):
+            assert abs(float(made) / scale - v) <= near.errors[0] * (1 + 1e-12) + of.smallest_step / scale
     if given and rounded(v, of) == v:
-        assert near.e[0] <= of.flushed
+        assert near.errors[0] <= of.flushed

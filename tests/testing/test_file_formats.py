@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.cli.check_verdict import Verdict
+from catdiag.cli.check_verdict import CheckVerdict
 from catdiag.cli.counterexample_npz import npz, read
-from catdiag.planner.sweep import STATUSES, Result, lines, table
+from catdiag.planner.sweep import STATUSES, SweepResult, lines, table
 from catdiag.planner.sweep import _of_line as result_of
 from catdiag.prover.refute.counterexample_data import Counterexample
 
@@ -101,13 +101,13 @@ def test_counterexamples(tmp_path: Path) -> None:
             assert getattr(again, part) == getattr(found, part), part
 
 
-def drawn(rng: random.Random) -> Result:
+def drawn(rng: random.Random) -> SweepResult:
     status = rng.choice(sorted(STATUSES))
     plan: dict[str, Any] = {}
     if rng.random() < 0.5:
         plan = {"tiles": {"g_q": rng.randrange(1, 99), words(rng): 3}, "seconds": number(rng), "bound_by": words(rng)}
     sizes = {name: rng.choice([rng.randrange(10**12), number(rng), words(rng)]) for name in ("q", "x", words(rng))}
-    return Result(words(rng), words(rng), "bf16", sizes, status, words(rng), words(rng), plan)
+    return SweepResult(words(rng), words(rng), "bf16", sizes, status, words(rng), words(rng), plan)
 
 
 def test_results_of_sweeps() -> None:
@@ -127,9 +127,9 @@ def test_results_of_sweeps() -> None:
 def test_verdicts() -> None:
     for seed in range(50):
         rng = random.Random(seed)
-        verdict = Verdict(rng.randrange(4), words(rng), tuple(words(rng) for _ in range(rng.randrange(3))),
+        verdict = CheckVerdict(rng.randrange(4), words(rng), tuple(words(rng) for _ in range(rng.randrange(3))),
                           rng.random() < 0.5, rng.randrange(99), rng.randrange(99))  # fmt: skip
-        assert Verdict.of(json.loads(json.dumps(verdict.as_dict()))) == verdict
+        assert CheckVerdict.of(json.loads(json.dumps(verdict.as_dict()))) == verdict
 
 
 @pytest.mark.parametrize("cut", [1, 7, 100])

@@ -20,7 +20,7 @@ from catdiag.category.types import Axis
 from catdiag.execute.interpreter import run
 from catdiag.testing.error_bounds import Rounding
 from catdiag.testing.float_formats import format_of
-from catdiag.testing.tolerance import allowed
+from catdiag.testing.tolerance import error_bounds
 
 few = settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
@@ -88,11 +88,13 @@ def rounding_stays_within_what_is_allowed(data: st.DataObject) -> None:
     sizes = data.draw(testing.sizes_for(f))
     arrays = data.draw(testing.arrays_for(f, sizes))
     single = format_of("float32")
-    near = allowed(f, arrays, Rounding(single, single, np.dtype(np.float64)))
+    near = error_bounds(f, arrays, Rounding(single, single, np.dtype(np.float64)))
     exact, narrow = several(run(f, arrays)), several(run(f, arrays, dtype=np.float32))
     for bound, v, x in zip(near, exact, narrow, strict=True):
-        assert np.allclose(np.where(np.isfinite(bound.e), bound.v, 0), np.where(np.isfinite(bound.e), v, 0), rtol=1e-9)
-        assert np.all(np.abs(x.astype(float) - v) <= bound.e * 1.0001 + 1e-12 * np.abs(v))
+        assert np.allclose(
+            np.where(np.isfinite(bound.errors), bound.values, 0), np.where(np.isfinite(bound.errors), v, 0), rtol=1e-9
+        )
+        assert np.all(np.abs(x.astype(float) - v) <= bound.errors * 1.0001 + 1e-12 * np.abs(v))
 
 
 LAWS = (

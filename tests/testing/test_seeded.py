@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from seeded import CLASSES, DTYPES, FORMULA, OPERATORS, honest, known, report_of
 
-from catdiag.testing.shrink import Search
+from catdiag.testing.shrink import Shrinker
 
 
 @pytest.fixture(autouse=True)
 def _as_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is made smaller, for which other tests are."""
-    monkeypatch.setattr(Search, "smallest", lambda self, sizes, arrays, failure: (sizes, arrays, failure))
-    monkeypatch.setattr(Search, "common", lambda self, sizes, arrays, failure: [])
+    monkeypatch.setattr(Shrinker, "shrink", lambda self, sizes, arrays, failure: (sizes, arrays, failure))
+    monkeypatch.setattr(Shrinker, "common", lambda self, sizes, arrays, failure: [])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -13,10 +13,10 @@ from catdiag.category.diagram import check, diagram_of
 from catdiag.category.types import ArrayType, Axis, size_symbols, size_value
 from catdiag.rewrite.stream import fold_search
 from catdiag.testing.__main__ import main
-from catdiag.testing.input_generators import near_blocks
+from catdiag.testing.input_generators import sizes_near_blocks
 from catdiag.testing.strategies.distribution import distribution
 from catdiag.testing.strategies.equations import RULES, Pair
-from catdiag.testing.strategies.op_strategies import KINDS, all_boxes, kind_of, said_of
+from catdiag.testing.strategies.op_strategies import BOX_KINDS, all_boxes, kind_name, kind_of
 from catdiag.util.errors import CatdiagError, SizeError
 
 ELEMENTS = ("real", "extended", "int", "bool")
@@ -29,13 +29,13 @@ many = settings(max_examples=300, deadline=None, suppress_health_check=list(Heal
 
 def test_every_kind_of_box_is_drawn() -> None:
     found = distribution(testing.boxes(), lambda f: [kind_of(b) for b in diagram_of(f).boxes], 120)
-    assert set(KINDS) <= set(found)
+    assert set(BOX_KINDS) <= set(found)
 
 
 @pytest.mark.slow
 def test_every_function_monoid_and_reindexing_is_drawn() -> None:
     found = distribution(
-        testing.boxes(["map", "reduce", "reindex"]), lambda f: [said_of(b) for b in diagram_of(f).boxes], 1000
+        testing.boxes(["map", "reduce", "reindex"]), lambda f: [kind_name(b) for b in diagram_of(f).boxes], 1000
     )
     from catdiag.category.ops import MONOIDS, SCALARS
 
@@ -64,7 +64,7 @@ def test_diagrams_of_a_wanted_type(data: st.DataObject) -> None:
 @few
 @given(st.data())
 def test_diagrams_with_wanted_boxes(data: st.DataObject) -> None:
-    wanted = data.draw(st.lists(st.sampled_from(KINDS), unique=True, max_size=3))
+    wanted = data.draw(st.lists(st.sampled_from(BOX_KINDS), unique=True, max_size=3))
     f = data.draw(testing.diagrams(boxes=wanted))
     check(diagram_of(f))
     assert set(wanted) <= {kind_of(b) for b in all_boxes(diagram_of(f))}
@@ -83,7 +83,9 @@ def test_streamable_diagrams_stream(f: cd.Diagram) -> None:
 def test_many_wanted_diagrams(data: st.DataObject) -> None:
     fold_search.find(data.draw(testing.diagrams(streamable="q")), "q")
     dom = data.draw(testing.objects(elements=ELEMENTS, composite=True))
-    f = data.draw(testing.diagrams(dom=dom, cod=dom, boxes=data.draw(st.lists(st.sampled_from(KINDS), unique=True))))
+    f = data.draw(
+        testing.diagrams(dom=dom, cod=dom, boxes=data.draw(st.lists(st.sampled_from(BOX_KINDS), unique=True)))
+    )
     check(diagram_of(f))
     assert f.dom == f.cod == dom
 
@@ -148,9 +150,9 @@ def test_what_is_equal_is_proved_and_what_is_not_refuted(name: str) -> None:
 def test_hard_sizes_and_arrays_fit(data: st.DataObject) -> None:
     f = cd.library.get(data.draw(st.sampled_from(["masked_attention", "cross_entropy", "softmax"])))
     block = f.dom[0].axes[0].name
-    sizes = data.draw(testing.hard_sizes_for(f, {block: 8}))
-    assert sizes[block] in near_blocks(8)
-    for a, ty in zip(data.draw(testing.hard_arrays_for(f, sizes, "fp16")), f.dom, strict=True):
+    sizes = data.draw(testing.adversarial_sizes(f, {block: 8}))
+    assert sizes[block] in sizes_near_blocks(8)
+    for a, ty in zip(data.draw(testing.adversarial_arrays(f, sizes, "fp16")), f.dom, strict=True):
         assert a.shape == tuple(size_value(axis.size, sizes) for axis in ty.axes)
         assert a.dtype.kind == {"int": "i", "bool": "b"}.get(ty.element, "f")
         assert a.dtype.kind != "i" or a.max() < sizes["v"]
@@ -158,7 +160,7 @@ def test_hard_sizes_and_arrays_fit(data: st.DataObject) -> None:
 
 def test_hard_sizes_of_unknown_blocks_are_refused() -> None:
     with pytest.raises(SizeError, match="blocks names 'z'"):
-        testing.hard_sizes_for(cd.library.get("softmax"), {"z": 8})
+        testing.adversarial_sizes(cd.library.get("softmax"), {"z": 8})
 
 
 @few

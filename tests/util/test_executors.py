@@ -87,7 +87,7 @@ def test_who_stops_leaves_nothing_to_be_begun() -> None:
     assert len(begun) < 20
     done = ThreadPoolExecutor(1)
     done.shutdown()
-    assert all(f.lost for f in each(half, ITEMS, executor=done) if isinstance(f, Failed))
+    assert all(f.worker_died for f in each(half, ITEMS, executor=done) if isinstance(f, Failed))
 
 
 def test_only_so_many_wait_at_a_time() -> None:
@@ -114,7 +114,7 @@ def test_a_worker_that_dies_is_told_of() -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
         found = list(each(dies, [(n,) for n in range(4)], executor=executor))
     assert found[0] == 0
-    assert all(isinstance(f, Failed) and f.lost and "its worker ended" in f.reason for f in found[1:])
+    assert all(isinstance(f, Failed) and f.worker_died and "its worker ended" in f.reason for f in found[1:])
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catdiag.codegen.source_writer import ATOM, Text
-from catdiag.codegen.triton.tile_expressions import Dim, Node
-from catdiag.codegen.triton.triton_printer import CALL, PLUS, Printer, bracketed
+from catdiag.codegen.triton.tile_expressions import Dim, TileNode
+from catdiag.codegen.triton.triton_printer import CALL, PLUS, TritonPrinter, bracketed
 from catdiag.util.errors import TypeMismatch
 
 KINDS = {"int": "tl.int32", "bool": "tl.int1"}
@@ -21,7 +21,7 @@ class Unfit(TypeMismatch):
     """The kernel has no form in which warps that load are apart; it has another."""
 
 
-class RowPrinter(Printer):
+class RowPrinter(TritonPrinter):
     """Writes nodes for warpgroups that have rows each: `symbol` is the tile that is cut into rows."""
 
     symbol = ""
@@ -77,7 +77,7 @@ class RowPrinter(Printer):
 
     # -- texts -------------------------------------------------------------------------------------------------
 
-    def text(self, node: Node) -> Text:
+    def text(self, node: TileNode) -> Text:
         """A node as an expression."""
         if node.kind == "arange":
             (dim,) = node.dims
@@ -93,7 +93,7 @@ class RowPrinter(Printer):
             raise Unfit("a product of matrices is no step of a turn")
         return super().text(node)
 
-    def _reduce(self, node: Node) -> Text:
+    def _reduce(self, node: TileNode) -> Text:
         (arg,) = node.args
         if self.is_row(node.data[1]):
             raise Unfit("rows of several warpgroups are reduced to one")
@@ -102,24 +102,24 @@ class RowPrinter(Printer):
             return text
         return f"gl.convert_layout({text[0]}, {self.rows})", ATOM
 
-    def _load(self, node: Node) -> str:
+    def _load(self, node: TileNode) -> str:
         tiled = node.args[1]
         if node.dims and set(tiled.dims) != set(node.dims):
             raise Unfit("entries are read by an address that is not theirs alone")
         self.layout(node.dims)
         return super()._load(node)
 
-    def _boxed(self, node: Node, wanted: str) -> str:
+    def _boxed(self, node: TileNode, wanted: str) -> str:
         name = self.fresh(wanted or node.wanted)
         self.write(node.scope, f"{name} = {self._load(node)}", node.note)
         self.names[node] = name
         return name
 
-    def joint(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
+    def conjunction(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
         """Conditions of a tile as one."""
         return " & ".join(texts)
 
-    def aligned(self, node: Node, dims: tuple[Dim, ...] | list[Dim]) -> Text:  # type: ignore[override]
+    def aligned(self, node: TileNode, dims: tuple[Dim, ...] | list[Dim]) -> Text:  # type: ignore[override]
         """A node that broadcasts against others over `dims`."""
         text = self.plain(node)
         if not node.dims or not dims:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from catdiag.codegen.gluon.warp_specialization import Apart, Ring, in_gluon
-from catdiag.codegen.triton.kernel_signature import Kernel, widened
+from catdiag.codegen.gluon.warp_specialization import Ring, WarpSpecialized, in_gluon
+from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import constants_of
 from catdiag.codegen.triton.triton_printer import HELPERS
 
@@ -69,7 +69,7 @@ def _boxes(tensor, shape):
     return Boxes.from_tensor(tensor, shape, gl.NVMMASharedLayout.get_default_for(shape, kind))'''
 
 
-def merged(a: Apart) -> Kernel:
+def merged(a: WarpSpecialized) -> KernelSpec:
     """What the launch hands over: what either part reads."""
     one, two = a.compute, a.load
     read = _words([*one.lines, *two.lines])
@@ -95,13 +95,13 @@ def merged(a: Apart) -> Kernel:
     )
 
 
-def agree(a: Apart) -> bool:
+def agree(a: WarpSpecialized) -> bool:
     """Whether both parts name what they are given in the same way."""
     pairs = [(getattr(a.compute, n), getattr(a.load, n)) for n in ("strides", "scalars", "sizes", "blocks", "exact")]
     return all(x[k] == y[k] for x, y in pairs for k in x if k in y)
 
 
-def helpers_of(a: Apart) -> list[str]:
+def helpers_of(a: WarpSpecialized) -> list[str]:
     """The helpers that its lines call, in Gluon."""
     names = sorted((a.compute.helpers | a.load.helpers) - {"_held"})
     texts = []
@@ -111,7 +111,7 @@ def helpers_of(a: Apart) -> list[str]:
     return texts
 
 
-def source(a: Apart, grid: Sequence[str]) -> list[str]:
+def source(a: WarpSpecialized, grid: Sequence[str]) -> list[str]:
     """The lines of the functions; `grid` says at which tile a program is."""
     kernel = merged(a)
     names = a.names
@@ -148,7 +148,7 @@ def source(a: Apart, grid: Sequence[str]) -> list[str]:
     lines += [f'    """{a.compute.note}, by {groups} warpgroups that compute and a warp that loads."""']
     lines += ["    barrier: gl.constexpr = hopper.mbarrier.MBarrierLayout()"]
     for ring in a.rings:
-        lines += _made(ring, stages, groups, a.row.symbol)
+        lines += _ring_lines(ring, stages, groups, a.row.symbol)
     for ring in a.rings:
         if ring.rows:
             lines.append(f"    hopper.mbarrier.init({ring.full}, 1)")
@@ -174,7 +174,7 @@ def source(a: Apart, grid: Sequence[str]) -> list[str]:
     return lines
 
 
-def _made(ring: Ring, stages: str, groups: str, row: str) -> list[str]:
+def _ring_lines(ring: Ring, stages: str, groups: str, row: str) -> list[str]:
     """A ring, and its barriers."""
     box = ring.boxes.name
     lengths = [groups if ring.rows else stages]
@@ -193,11 +193,11 @@ def _words(lines: Sequence[str]) -> set[str]:
     return {w for line in lines for w in re.findall(r"[A-Za-z_]\w*", line.split("  # ")[0])}
 
 
-def _wide(kernel: Kernel, lines: Sequence[str]) -> list[str]:
+def _wide(kernel: KernelSpec, lines: Sequence[str]) -> list[str]:
     return [in_gluon(line) for line in widened(kernel, _words(lines))]
 
 
-def _scalars(kernel: Kernel) -> list[str]:
+def _scalars(kernel: KernelSpec) -> list[str]:
     return [
         f"    {name} = gl.to_tensor({name}).to(gl.float32)"
         for array, name in kernel.scalars.items()

@@ -6,42 +6,44 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from catdiag.codegen.gluon.gluon_printer import Unfit
-from catdiag.codegen.gluon.warp_specialization import Apart, Ring, Rows, Turn, in_gluon
-from catdiag.codegen.triton.array_accesses import Pull, Stored
-from catdiag.codegen.triton.kernel_builder import Loop
-from catdiag.codegen.triton.kernel_signature import Kernel, Shared
-from catdiag.codegen.triton.tile_expressions import Dim, Node, Scope
-from catdiag.codegen.triton.triton_printer import Printer
-from catdiag.schedule.loop_nest import Span, Statement, Value
+from catdiag.codegen.gluon.warp_specialization import GluonWriting, LoopIteration, Ring, WarpSpecialized, in_gluon
+from catdiag.codegen.triton.array_accesses import Pull, StoredArray
+from catdiag.codegen.triton.kernel_builder import KernelLoop
+from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
+from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
+from catdiag.codegen.triton.triton_printer import TritonPrinter
+from catdiag.schedule.loop_nest import LoopSpan, NestValue, Statement
 
 
-class Loads(Rows):
+class Loads(GluonWriting):
     """Writes what the warp that loads does: the same ranges of turns, and copies into rings."""
 
-    def _printer(self, plain: Printer) -> Printer:
+    def _printer(self, plain: TritonPrinter) -> TritonPrinter:
         return plain
 
-    def _start(self, states: Sequence[Value], values: Sequence[Value]) -> None:
+    def _start(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
         for state, value in zip(states, values, strict=True):
             self.k.tile(value)
             self._state(state, self.own.fresh(state.name or "state"), self._dims(state.ty), self.k.scope)
 
     def _write(
         self,
-        turn: Turn,
-        states: Sequence[Value],
-        made: Sequence[Node],
-        late: Mapping[Value, tuple[Node, Node]],
-        early: Sequence[Node],
-        added: set[Node],
+        iteration: LoopIteration,
+        states: Sequence[NestValue],
+        made: Sequence[TileNode],
+        late: Mapping[NestValue, tuple[TileNode, TileNode]],
+        early: Sequence[TileNode],
+        added: set[TileNode],
     ) -> None:
-        turn.first = [("", dot) for dot in early]
-        turn.last = [("", dot, "") for _, dot in late.values()]
+        iteration.first = [("", dot) for dot in early]
+        iteration.last = [("", dot, "") for _, dot in late.values()]
 
-    def _head(self, span: Span, context: Loop, exact: str, low: Node, high: Node, first: str, scope: Scope) -> None:
-        p, turn = self.printer, self.turn
+    def _head(
+        self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
+    ) -> None:
+        p, iteration = self.printer, self.iteration
         outside = self.k.scope
-        if turn is None:
+        if iteration is None:
             raise Unfit("a loop that carries nothing")
         number, stages, each, groups = (self.names[n] for n in ("turn", "stages", "each", "groups"))
         for ring in self.rings.values():
@@ -78,22 +80,26 @@ class Loads(Rows):
             p.ref(node, scope)
         return [p.plain(a)[0] for a in starts]
 
-    def save(self, target: Value, value: Value, spans: Sequence[Span]) -> None:
+    def save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan]) -> None:
         """Nothing is saved here."""
 
-    def store(self, array: Stored, node: Node, places: Mapping[str, Node]) -> None:
+    def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode]) -> None:
         """Nothing is saved here."""
 
 
-def apart(
-    shared: Shared, env: Mapping[Value, Pull], spans: Sequence[Span], body: Sequence[Statement], plain: Kernel
-) -> Apart | None:
+def specialize_warps(
+    shared: ModuleContext,
+    env: Mapping[NestValue, Pull],
+    spans: Sequence[LoopSpan],
+    body: Sequence[Statement],
+    plain: KernelSpec,
+) -> WarpSpecialized | None:
     """The form of a kernel in which loads are apart, if it has one."""
     try:
-        writing, loading = Rows(shared, env, spans), Loads(shared, env, spans)
+        writing, loading = GluonWriting(shared, env, spans), Loads(shared, env, spans)
         for w in (writing, loading):
             w.body(body)
-            if w.turn is None:
+            if w.iteration is None:
                 return None
     except Unfit:
         return None
@@ -104,7 +110,7 @@ def apart(
         (r.name, r.boxes.name, r.boxes.shape) for r in loading.rings.values()
     ]:
         return None
-    return Apart(
+    return WarpSpecialized(
         f"{plain.name}_apart",
         _gluon(kernels[0]),
         _gluon(kernels[1]),
@@ -116,7 +122,7 @@ def apart(
     )
 
 
-def _gluon(kernel: Kernel) -> Kernel:
+def _gluon(kernel: KernelSpec) -> KernelSpec:
     """The kernel with its lines in Gluon."""
     return replace(kernel, lines=tuple(in_gluon(line) for line in kernel.lines))
 

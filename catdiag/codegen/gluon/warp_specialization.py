@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.codegen.gluon.gluon_printer import KINDS, RowPrinter, Unfit
-from catdiag.codegen.triton.array_accesses import Pull, Stored
+from catdiag.codegen.triton.array_accesses import Pull, StoredArray
 from catdiag.codegen.triton.kernel_body import Writing, state_of
-from catdiag.codegen.triton.kernel_builder import Boxes, Loop
-from catdiag.codegen.triton.kernel_signature import Kernel, Shared
-from catdiag.codegen.triton.tile_expressions import Dim, Node, Scope
-from catdiag.codegen.triton.triton_printer import Printer
-from catdiag.schedule.loop_nest import For, Span, Value
+from catdiag.codegen.triton.kernel_builder import Boxes, KernelLoop
+from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
+from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
+from catdiag.codegen.triton.triton_printer import TritonPrinter
+from catdiag.schedule.loop_nest import For, LoopSpan, NestValue
 
 SHORT = ("bf16", "fp16")
 """The element types of what matrix units read here."""
@@ -37,42 +37,42 @@ class Ring:
     full: str
     free: str
     boxes: Boxes
-    load: Node
+    load: TileNode
     rows: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class Apart:
+class WarpSpecialized:
     """A kernel as two texts, what loads and what computes, and the rings between them."""
 
     name: str
-    compute: Kernel
-    load: Kernel
+    compute: KernelSpec
+    load: KernelSpec
     rings: tuple[Ring, ...]
     names: Mapping[str, str]
     tiles: Mapping[str, str]
     """Layouts by the length of their columns."""
     main: str
     """That of them of which rows are a slice."""
-    row: Span
+    row: LoopSpan
 
 
 @dataclass
-class Turn:
+class LoopIteration:
     """The lines of a turn, by when they stand in it."""
 
-    first: list[tuple[str, Node]] = field(default_factory=list)
+    first: list[tuple[str, TileNode]] = field(default_factory=list)
     """Products that are begun at the start of a turn, by the names of what they give."""
     between: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
-    last: list[tuple[str, Node, str]] = field(default_factory=list)
+    last: list[tuple[str, TileNode, str]] = field(default_factory=list)
     """Products that are begun in the next turn: the state they add to, and the name of their rows."""
 
 
-class Rows(Writing):
+class GluonWriting(Writing):
     """Writes what a warpgroup computes, for its rows."""
 
-    def __init__(self, shared: Shared, env: Mapping[Value, Pull], spans: Sequence[Span]) -> None:
+    def __init__(self, shared: ModuleContext, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> None:
         own = [s for s in spans if shared.tiles.get(s.symbol, 0) != 1]
         if len(own) != 1:
             raise Unfit("rows are the entries of one tile")
@@ -83,15 +83,15 @@ class Rows(Writing):
         plain = self.printer
         self.printer = self._printer(plain)
         self.printer.twins, self.printer.lefts = plain.twins, plain.lefts
-        self.rings: dict[Node, Ring] = {}
-        self.turn: Turn | None = None
-        self.held: dict[Node, str] = {}
+        self.rings: dict[TileNode, Ring] = {}
+        self.iteration: LoopIteration | None = None
+        self.held: dict[TileNode, str] = {}
 
-    def _padding(self, spans: Sequence[Span]) -> set[str]:
+    def _padding(self, spans: Sequence[LoopSpan]) -> set[str]:
         """None: rows of a warpgroup are 64, or so many times that, and of how many warpgroups is open."""
         return set()
 
-    def _printer(self, plain: Printer) -> Printer:
+    def _printer(self, plain: TritonPrinter) -> TritonPrinter:
         printer = RowPrinter(self.own.fresh, self._element)
         printer.begin(self.row.symbol, *(self.names[n] for n in ("each", "me", "rows")))
         return printer
@@ -109,10 +109,10 @@ class Rows(Writing):
 
     # -- statements --------------------------------------------------------------------------------------------
 
-    def _unless(self, live: Value) -> None:
+    def _unless(self, live: NestValue) -> None:
         raise Unfit("blocks are left out by what is computed of them")
 
-    def _start(self, states: Sequence[Value], values: Sequence[Value]) -> None:
+    def _start(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
         k, p = self.k, self.rowed
         for state, value in zip(states, values, strict=True):
             node = k.tile(value)
@@ -132,7 +132,7 @@ class Rows(Writing):
             self._state(state, name, dims, k.scope)
 
     def _loop(self, loop: For) -> None:
-        if self.k.loops or self.turn is not None or self.parts is not None:
+        if self.k.loops or self.iteration is not None or self.parts is not None:
             raise Unfit("a kernel has one loop here")
         super()._loop(loop)
 
@@ -141,14 +141,14 @@ class Rows(Writing):
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
-    def _carry(self, states: Sequence[Value], values: Sequence[Value]) -> None:
+    def _carry(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
         p, k = self.printer, self.k
         made = self._after(states, values)
         p.count(made)
         p.accumulate(made)
-        turn = self.turn = Turn()
+        iteration = self.iteration = LoopIteration()
         dots = [n for n in reached(made) if n.kind == "dot"]
-        late: dict[Value, tuple[Node, Node]] = {}
+        late: dict[NestValue, tuple[TileNode, TileNode]] = {}
         for state, node in zip(states, made, strict=True):
             if node.kind == "add":
                 dot = next((a for a in node.args if a in p.accumulated), None)
@@ -169,14 +169,14 @@ class Rows(Writing):
                 raise Unfit("a state that products add to is read by another")
         for dot in [*early, *(dot for _, dot in late.values())]:
             self._rings(dot)
-        self._write(turn, states, made, late, early, added)
+        self._write(iteration, states, made, late, early, added)
 
-    def _after(self, states: Sequence[Value], values: Sequence[Value]) -> list[Node]:
+    def _after(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> list[TileNode]:
         """What states are after a turn; what a product is multiplied by in each row, its rows are multiplied by, so
         that it can add to a state."""
         return [self._added_to(node) for node in super()._after(states, values)]
 
-    def _added_to(self, node: Node) -> Node:
+    def _added_to(self, node: TileNode) -> TileNode:
         if node.kind != "add":
             return node
         nodes = self.k.nodes
@@ -197,12 +197,12 @@ class Rows(Writing):
 
     def _write(
         self,
-        turn: Turn,
-        states: Sequence[Value],
-        made: Sequence[Node],
-        late: Mapping[Value, tuple[Node, Node]],
-        early: Sequence[Node],
-        added: set[Node],
+        iteration: LoopIteration,
+        states: Sequence[NestValue],
+        made: Sequence[TileNode],
+        late: Mapping[NestValue, tuple[TileNode, TileNode]],
+        early: Sequence[TileNode],
+        added: set[TileNode],
     ) -> None:
         """The lines of a turn."""
         p, scope = self.rowed, self.k.scope
@@ -211,7 +211,7 @@ class Rows(Writing):
         for dot in early:
             p.layout(dot.dims)
             p.names[dot] = self.own.fresh("t")
-            turn.first.append((p.names[dot], dot))
+            iteration.first.append((p.names[dot], dot))
             self._still(dot)
         scope.lines = []
         for before, dot in late.values():
@@ -223,7 +223,7 @@ class Rows(Writing):
             self._settled(before, added)
         kept = [(s, n) for s, n in zip(states, made, strict=True) if s not in late]
         self._assign([s for s, _ in kept], [n for _, n in kept])
-        turn.between = scope.lines
+        iteration.between = scope.lines
         scope.lines = []
         for s, (before, dot) in late.items():
             name, dims = p.names[old[s]], self._dims(s.ty)
@@ -235,14 +235,14 @@ class Rows(Writing):
             else:
                 held = self.own.fresh("rows_of_" + name)
                 p.write(scope, f"{held} = {self._as_rows(dot)}", dot.note)
-            turn.last.append((name, dot, held))
+            iteration.last.append((name, dot, held))
             if before is not old[s]:
                 p.ref(before, scope, bare=True)
                 p.write(scope, f"{name} = {p.aligned(before, dims)[0]}", f"{s.name}, as much as it is to be now")
-        turn.after = scope.lines
+        iteration.after = scope.lines
         scope.lines = []
 
-    def _settled(self, node: Node, added: set[Node]) -> None:
+    def _settled(self, node: TileNode, added: set[TileNode]) -> None:
         """Gives names to all parts of a node that do not read the states that products add to."""
         p, scope = self.printer, self.k.scope
         stack = [node]
@@ -257,7 +257,7 @@ class Rows(Writing):
             if item not in p.names and item.scope is scope:
                 p.name(item)
 
-    def _still(self, dot: Node) -> None:
+    def _still(self, dot: TileNode) -> None:
         """The rows of a product that all turns read, if they are computed: in registers, as the matrix units read."""
         p, rows = self.rowed, self._sides(dot)[0]
         if self._loaded(rows) or rows in self.held:
@@ -269,7 +269,7 @@ class Rows(Writing):
         p.write(rows.scope, f"{name} = {self._as_rows(dot)}", rows.note)
         self.held[rows] = name
 
-    def _as_rows(self, dot: Node) -> str:
+    def _as_rows(self, dot: TileNode) -> str:
         """Computed rows as matrix units read them."""
         p, (rows, columns) = self.rowed, self._sides(dot)
         kind = self._element(rows, columns)[0]
@@ -282,12 +282,12 @@ class Rows(Writing):
 
     # -- rings -------------------------------------------------------------------------------------------------
 
-    def _loaded(self, node: Node) -> bool:
+    def _loaded(self, node: TileNode) -> bool:
         """Whether a factor is a block as it was loaded by the copy engine."""
         found = _load_of(node)
         return found is not None and found.data[4] is not None and found.element == "raw"
 
-    def _rings(self, dot: Node) -> None:
+    def _rings(self, dot: TileNode) -> None:
         """The rings of what a product reads from shared memory."""
         batch, *lengths = dot.data
         if batch or any(len(dims) != 1 for dims in lengths) or not any(self.is_row(d) for d in dot.dims):
@@ -302,14 +302,14 @@ class Rows(Writing):
             if self._loaded(arg):
                 self._ring(arg, n == 0)
 
-    def _sides(self, dot: Node) -> tuple[Node, Node]:
+    def _sides(self, dot: TileNode) -> tuple[TileNode, TileNode]:
         """The factor of a product that has the rows, and the other: either may be the first."""
         _, rows, columns, _ = dot.data
         turned = any(self.is_row(d) for d in columns) and not any(self.is_row(d) for d in rows)
         one, other = dot.args
         return (other, one) if turned else (one, other)
 
-    def _ring(self, node: Node, rows: bool) -> Ring:
+    def _ring(self, node: TileNode, rows: bool) -> Ring:
         load = _load_of(node)
         if load is None:
             raise Unfit("what a product reads is not loaded")
@@ -329,7 +329,7 @@ class Rows(Writing):
             raise Unfit("a block is rows and columns")
         return found
 
-    def view(self, node: Node, order: Sequence[Dim], slot: str) -> str:
+    def view(self, node: TileNode, order: Sequence[Dim], slot: str) -> str:
         """A factor of a product, in shared memory."""
         ring = self._ring(node, self.is_row(order[0]))
         dims = list(node.dims)
@@ -339,10 +339,12 @@ class Rows(Writing):
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
-    def _head(self, span: Span, context: Loop, exact: str, low: Node, high: Node, first: str, scope: Scope) -> None:
-        p, turn = self.printer, self.turn
+    def _head(
+        self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
+    ) -> None:
+        p, iteration = self.printer, self.iteration
         outside = self.k.scope
-        if turn is None:
+        if iteration is None:
             raise Unfit("a loop that carries nothing")
         number, stages = self.names["turn"], self.names["stages"]
         p.write(outside, f"{number} = gl.to_tensor(0)")
@@ -360,31 +362,34 @@ class Rows(Writing):
             outside.lines.extend("    " * depth + line for line in lines)
 
         d = inner.depth
-        early, late = self._reads([dot for _, dot in turn.first]), self._reads([dot for _, dot, _ in turn.last])
+        early, late = (
+            self._reads([dot for _, dot in iteration.first]),
+            self._reads([dot for _, dot, _ in iteration.last]),
+        )
         kept = [r for r in early if r in late]
         once = [r for r in early if r not in late]
         done = [r for r in late if r not in kept]
         of(d, f"if {start} < {stop}:", "    # the first block")
-        of(d + 1, *self._begin(number, early, stages), *self._ended(turn, 0), *self._free(once, number, stages))
+        of(d + 1, *self._begin(number, early, stages), *self._ended(iteration, 0), *self._free(once, number, stages))
         of(d + 1, f"{first} = {start}")
-        put(turn.between, d + 1)
-        put(turn.after, d + 1)
+        put(iteration.between, d + 1)
+        put(iteration.after, d + 1)
         of(d + 1, "# the products of a block go on while the next one is computed")
         of(d + 1, f"for {first} in range({start} + {span.symbol}, {stop}, {span.symbol}):")
         of(d + 2, f"{number} += 1", *self._begin(number, early, stages))
         before = f"({number} - 1)"
         of(d + 2, *self._add(before, done, stages))
-        of(d + 2, *self._ended(turn, len(turn.last)), *self._free(once, number, stages))
-        put(turn.between, d + 2)
+        of(d + 2, *self._ended(iteration, len(iteration.last)), *self._free(once, number, stages))
+        put(iteration.between, d + 2)
         # The assembler moves a wait for products up to where a warp first waits for anything, and the work that was
         # to go on meanwhile behind it; what waits for a barrier, even one that is open, it leaves where it is.
         of(d + 2, *self._wait(late[-1:], before, stages))
         of(d + 2, *self._added(), *self._free([*kept, *done], before, stages))
-        put(turn.after, d + 2)
+        put(iteration.after, d + 2)
         of(d + 1, *self._add(number, done, stages), *self._added(), *self._free([*kept, *done], number, stages))
         of(d + 1, f"{number} += 1")
 
-    def _reads(self, dots: Sequence[Node]) -> list[Ring]:
+    def _reads(self, dots: Sequence[TileNode]) -> list[Ring]:
         """The rings of turns that products read."""
         found: dict[Ring, None] = {}
         for dot in dots:
@@ -394,58 +399,63 @@ class Rows(Writing):
                     found[self.rings[load]] = None
         return list(found)
 
-    def _wait(self, rings: Sequence[Ring], turn: str, stages: str) -> list[str]:
-        return [f"hopper.mbarrier.wait({r.full}.index({turn} % {stages}), {turn} // {stages} & 1)" for r in rings]
+    def _wait(self, rings: Sequence[Ring], iteration: str, stages: str) -> list[str]:
+        return [
+            f"hopper.mbarrier.wait({r.full}.index({iteration} % {stages}), {iteration} // {stages} & 1)" for r in rings
+        ]
 
-    def _free(self, rings: Sequence[Ring], turn: str, stages: str) -> list[str]:
-        return [f"hopper.mbarrier.arrive({r.free}.index({turn} % {stages}), count=1)" for r in rings]
+    def _free(self, rings: Sequence[Ring], iteration: str, stages: str) -> list[str]:
+        return [f"hopper.mbarrier.arrive({r.free}.index({iteration} % {stages}), count=1)" for r in rings]
 
-    def _begin(self, turn: str, rings: Sequence[Ring], stages: str) -> list[str]:
+    def _begin(self, iteration: str, rings: Sequence[Ring], stages: str) -> list[str]:
         """The first products are begun."""
-        p, made = self.rowed, self.turn.first if self.turn else []
-        lines = self._wait(rings, turn, stages)
+        p, made = self.rowed, self.iteration.first if self.iteration else []
+        lines = self._wait(rings, iteration, stages)
         for name, dot in made:
             zero = f"gl.zeros({p.shape(dot.dims)}, gl.float32, {p.layout(dot.dims)})"
             lines.append(
-                f"{name}_next = hopper.warpgroup_mma({self._factors(dot, '', turn, stages)}, {zero}, use_acc=False, "
+                f"{name}_next = hopper.warpgroup_mma({self._factors(dot, '', iteration, stages)}, {zero}, "
+                f"use_acc=False, "
                 "is_async=True)" + (f"  # {dot.note}" if dot.note and len(dot.note) < 40 else "")
             )
         return lines
 
-    def _factors(self, dot: Node, held: str, turn: str, stages: str) -> str:
+    def _factors(self, dot: TileNode, held: str, iteration: str, stages: str) -> str:
         a, b = self._sides(dot)
         _, rows, columns, summed = dot.data
         if a is not dot.args[0]:
             rows, columns = columns, rows
-        slot = f"{turn} % {stages}"
+        slot = f"{iteration} % {stages}"
         if self._loaded(a):
             left = self.view(a, (*rows, *summed), self.names["me"])
         else:
             left = held or self.held[a]
         return f"{left}, {self.view(b, (*summed, *columns), slot)}"
 
-    def _ended(self, turn: Turn, left: int) -> list[str]:
+    def _ended(self, iteration: LoopIteration, left: int) -> list[str]:
         """The first products are waited for, while `left` others go on."""
-        names = ", ".join(name for name, _ in turn.first)
-        return [f"{names} = hopper.warpgroup_mma_wait({left}, deps=[{', '.join(n + '_next' for n, _ in turn.first)}])"]
+        names = ", ".join(name for name, _ in iteration.first)
+        return [
+            f"{names} = hopper.warpgroup_mma_wait({left}, deps=[{', '.join(n + '_next' for n, _ in iteration.first)}])"
+        ]
 
-    def _add(self, turn: str, rings: Sequence[Ring], stages: str) -> list[str]:
+    def _add(self, iteration: str, rings: Sequence[Ring], stages: str) -> list[str]:
         """The last products of a turn are begun."""
-        lines = self._wait(rings, turn, stages)
-        for name, dot, held in self.turn.last if self.turn else []:
+        lines = self._wait(rings, iteration, stages)
+        for name, dot, held in self.iteration.last if self.iteration else []:
             lines.append(
-                f"{name}_next = hopper.warpgroup_mma({self._factors(dot, held, turn, stages)}, {name}, is_async=True)"
-                + (f"  # {dot.note}" if dot.note and len(dot.note) < 40 else "")
+                f"{name}_next = hopper.warpgroup_mma({self._factors(dot, held, iteration, stages)}, {name}, "
+                f"is_async=True)" + (f"  # {dot.note}" if dot.note and len(dot.note) < 40 else "")
             )
         return lines
 
     def _added(self) -> list[str]:
-        names = [name for name, _, _ in (self.turn.last if self.turn else [])]
+        names = [name for name, _, _ in (self.iteration.last if self.iteration else [])]
         return [f"{', '.join(names)} = hopper.warpgroup_mma_wait(0, deps=[{', '.join(n + '_next' for n in names)}])"]
 
     # -- stores ------------------------------------------------------------------------------------------------
 
-    def store(self, array: Stored, node: Node, places: Mapping[str, Node]) -> None:
+    def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode]) -> None:
         """A tile to the entries of an array at an index."""
         _, _, dims = self.k.offsets(array, places)
         if set(node.dims) != set(dims):
@@ -463,9 +473,9 @@ def in_gluon(line: str) -> str:
     return code + mark + note
 
 
-def reached(roots: Sequence[Node]) -> dict[Node, None]:
+def reached(roots: Sequence[TileNode]) -> dict[TileNode, None]:
     """All nodes that some are made of, and they."""
-    found: dict[Node, None] = {}
+    found: dict[TileNode, None] = {}
     stack = list(roots)
     while stack:
         node = stack.pop()
@@ -475,10 +485,10 @@ def reached(roots: Sequence[Node]) -> dict[Node, None]:
     return found
 
 
-def _load_of(node: Node) -> Node | None:
+def _load_of(node: TileNode) -> TileNode | None:
     while node.kind == "relabel":
         (node,) = node.args
     return node if node.kind == "load" else None
 
 
-__all__ = ["Apart", "Ring", "Rows", "Turn", "in_gluon"]
+__all__ = ["GluonWriting", "LoopIteration", "Ring", "WarpSpecialized", "in_gluon"]

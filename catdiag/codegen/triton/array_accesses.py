@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from catdiag.category.index_maps import Expr, read_off
 from catdiag.category.ops import Box, Reindex, Rename, View
 from catdiag.category.types import ArrayType, Axis, Size
-from catdiag.codegen.triton.tile_expressions import Dim, Fill, Node, Nodes
+from catdiag.codegen.triton.tile_expressions import Dim, Fill, Nodes, TileNode
 from catdiag.util.errors import TypeMismatch
 
-At = Mapping[str, Node]
+At = Mapping[str, TileNode]
 
 
 class Builder(Protocol):
@@ -27,16 +27,16 @@ class Builder(Protocol):
     def dim(self, axis: Axis) -> Dim | None:
         """The dimension of an axis: none for one that is a single entry at a time."""
 
-    def size(self, size: Size) -> Node:
+    def size(self, size: Size) -> TileNode:
         """A size as a number of the kernel."""
 
-    def at(self, value: Pull, index: At, guard: Node | None) -> Node:
+    def at(self, value: Pull, index: At, guard: TileNode | None) -> TileNode:
         """The entries of a value, computed once."""
 
-    def load(self, array: Stored, index: At, guard: Node | None) -> Node:
+    def load(self, array: StoredArray, index: At, guard: TileNode | None) -> TileNode:
         """Entries of an array of slow memory."""
 
-    def where(self, args: Sequence[Node]) -> Node:
+    def where(self, args: Sequence[TileNode]) -> TileNode:
         """A choice, whose condition may be known of whole blocks."""
 
 
@@ -46,13 +46,13 @@ class Pull:
 
     ty: ArrayType
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The entries at an index for each axis; no entry is read where `guard` fails."""
         raise NotImplementedError
 
 
 @dataclass(eq=False)
-class Stored(Pull):
+class StoredArray(Pull):
     """An array of slow memory, by the name that kernels and the launch know it by."""
 
     name: str
@@ -60,7 +60,7 @@ class Stored(Pull):
     parts: bool = False
     """Whether it has a row for each part of a loop."""
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """A load; a scalar is an argument of the kernel."""
         return k.load(self, index, guard)
 
@@ -69,11 +69,11 @@ class Stored(Pull):
 class Made(Pull):
     """A tile that was computed as a whole; `dims` are the dimensions of its axes (None for a single entry)."""
 
-    node: Node
+    node: TileNode
     dims: tuple[Dim | None, ...]
     named: str = ""
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The tile, under other names of its dimensions."""
         pairs: dict[Dim, Dim] = {}
         for axis, dim in zip(self.ty.axes, self.dims, strict=True):
@@ -89,7 +89,7 @@ class Made(Pull):
             return self.node
         if len(set(map(id, pairs.values()))) < len(pairs):
             raise self._elsewhere(" and ".join(d.axis for d in pairs))
-        return relabelled(k.nodes, self.node, pairs)
+        return relabeled(k.nodes, self.node, pairs)
 
     def _elsewhere(self, axis: str) -> TypeMismatch:
         return TypeMismatch(
@@ -98,10 +98,10 @@ class Made(Pull):
         )
 
 
-def relabelled(nodes: Nodes, node: Node, pairs: Mapping[Dim, Dim]) -> Node:
+def relabeled(nodes: Nodes, node: TileNode, pairs: Mapping[Dim, Dim]) -> TileNode:
     """The tile of a node with other dimensions of the same lengths."""
     if node.kind == "scaled":
-        return nodes.scaled(relabelled(nodes, node.args[0], pairs), node.args[1])
+        return nodes.scaled(relabeled(nodes, node.args[0], pairs), node.args[1])
     dims = tuple(pairs.get(d, d) for d in node.dims)
     fills: dict[Dim, Fill] = {pairs.get(d, d): f for d, f in node.fills.items()}
     return nodes.make("relabel", (node,), dims, node.element, fills=fills)
@@ -115,7 +115,7 @@ class Mapped(Pull):
     args: tuple[Pull, ...]
     note: str = ""
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The function of the entries at the same index."""
         parts = [k.at(a, {n: index[n] for n in a.ty.names}, guard) for a in self.args]
         k.nodes.note = self.note
@@ -129,7 +129,7 @@ class Mapped(Pull):
 class Positions(Pull):
     """The positions along an axis."""
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The index itself."""
         return index[self.ty.names[0]]
 
@@ -141,7 +141,7 @@ class Scalar(Pull):
     value: float | None
     size: Size | None = None
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The number."""
         if self.size is not None:
             return k.size(self.size)
@@ -150,27 +150,27 @@ class Scalar(Pull):
 
 
 @dataclass(eq=False)
-class Part(Pull):
+class ArrayPart(Pull):
     """The part of an array that loops are at: `starts` says where it begins along each of their axes."""
 
     source: Pull
-    starts: Mapping[str, Node]
+    starts: Mapping[str, TileNode]
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The array, as much further on."""
         moved = {n: k.nodes.op("add", self.starts[n], at) if n in self.starts else at for n, at in index.items()}
         return k.at(self.source, moved, guard)
 
 
 @dataclass(eq=False)
-class Kept(Pull):
+class PartialState(Pull):
     """A state of one part of a loop, which another kernel has left: `part` is the first axis of the array."""
 
-    array: Stored
-    part: Node
-    starts: Mapping[str, Node]
+    array: StoredArray
+    part: TileNode
+    starts: Mapping[str, TileNode]
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """A load from the part's own row."""
         moved = {n: k.nodes.op("add", self.starts[n], at) if n in self.starts else at for n, at in index.items()}
         return k.load(self.array, {self.array.ty.names[0]: self.part, **moved}, guard)
@@ -183,7 +183,7 @@ class Renamed(Pull):
     source: Pull
     pairs: Mapping[str, str]
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The array at the index by its own names."""
         return k.at(self.source, {n: index[self.pairs.get(n, n)] for n in self.source.ty.names}, guard)
 
@@ -195,18 +195,18 @@ class Arranged(Pull):
     op: Reindex
     sources: tuple[Pull, ...]
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The arrays at the index that row-major order gives."""
         op, nodes, parts = self.op, k.nodes, self.op.axis.parts
-        rest = {n: at for n, at in index.items() if n not in {a.name for a in op.given()}}
+        rest = {n: at for n, at in index.items() if n not in {a.name for a in op.added_axes()}}
         if op.kind == "split":
             place = nodes.const(0, "int")
             for p in parts:
                 place = nodes.op("add", nodes.op("mul", place, k.size(p.size)), index[p.name])
             return self._read(k, 0, {**rest, op.axis.name: place}, guard)
-        place = index[op.given()[0].name]
+        place = index[op.added_axes()[0].name]
         if op.kind == "merge":
-            found: dict[str, Node] = {}
+            found: dict[str, TileNode] = {}
             for p in reversed(parts):
                 size = k.size(p.size)
                 above = nodes.op("floordiv", place, size)
@@ -217,7 +217,7 @@ class Arranged(Pull):
         if op.kind == "slice":
             start = self._before(k, op.place)
             return self._read(k, 0, {**rest, op.axis.name: nodes.op("add", place, start)}, guard)
-        made: Node | None = None
+        made: TileNode | None = None
         for j in reversed(range(len(parts))):
             start = self._before(k, j)
             inside = nodes.op("le", start, place)
@@ -231,17 +231,17 @@ class Arranged(Pull):
             raise TypeMismatch(f"{op.name} joins nothing")
         return made
 
-    def _read(self, k: Builder, j: int, index: At, guard: Node | None) -> Node:
+    def _read(self, k: Builder, j: int, index: At, guard: TileNode | None) -> TileNode:
         source = self.sources[j]
         return k.at(source, {n: index[n] for n in source.ty.names}, guard)
 
-    def _before(self, k: Builder, count: int) -> Node:
+    def _before(self, k: Builder, count: int) -> TileNode:
         start = k.nodes.const(0, "int")
         for p in self.op.axis.parts[:count]:
             start = k.nodes.op("add", start, k.size(p.size))
         return start
 
-    def _after(self, k: Builder, parts: Sequence[Axis]) -> Node:
+    def _after(self, k: Builder, parts: Sequence[Axis]) -> TileNode:
         size = k.nodes.const(1, "int")
         for p in parts:
             size = k.nodes.op("mul", size, k.size(p.size))
@@ -255,11 +255,11 @@ class Viewed(Pull):
     op: View
     sources: tuple[Pull, ...]
 
-    def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
+    def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The first of the reads whose conditions hold."""
         nodes = k.nodes
 
-        def leaf(v: Any) -> Node:
+        def leaf(v: Any) -> TileNode:
             if isinstance(v, tuple):
                 if v[0] == "i":
                     return index[v[1]]
@@ -267,16 +267,16 @@ class Viewed(Pull):
                 return k.at(source, {n: index[n] for n in source.ty.names}, None)
             return k.size(v) if isinstance(v, str) else nodes.const(v, "int")
 
-        def join(op: str, a: Node, b: Node) -> Node:
+        def join(op: str, a: TileNode, b: TileNode) -> TileNode:
             return nodes.op({"+": "add", "*": "mul", "//": "floordiv"}[op], a, b)
 
-        def value(e: Expr) -> Node:
+        def value(e: Expr) -> TileNode:
             return read_off(e, leaf, join)
 
-        made: Node | None = None
+        made: TileNode | None = None
         for read, source in reversed(list(zip(self.op.reads, self.sources, strict=False))):
             at = dict(read.at)
-            holds: Node | None = None
+            holds: TileNode | None = None
             for sign, left, right in read.where:
                 one = nodes.op(sign, value(left), value(right))
                 holds = one if holds is None else nodes.op("and", holds, one)

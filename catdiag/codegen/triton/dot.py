@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from catdiag.codegen.triton.tile_expressions import Dim, Fill, Node, Nodes, fill_of, finite
+from catdiag.codegen.triton.tile_expressions import Dim, Fill, Nodes, TileNode, fill_of, finite
 
 SHORTEST = 16
 """What matrix units sum at least."""
 
 
-def contracted(nodes: Nodes, args: Sequence[Node], out: Sequence[Dim]) -> Node:
+def contracted(nodes: Nodes, args: Sequence[TileNode], out: Sequence[Dim]) -> TileNode:
     """The product of tiles, summed over all dimensions that are not in `out`."""
     left = list(args)
     while len(left) > 1:
@@ -24,7 +24,7 @@ def contracted(nodes: Nodes, args: Sequence[Node], out: Sequence[Dim]) -> Node:
     return _summed(nodes, left[0], out)
 
 
-def _pair(args: Sequence[Node], out: Sequence[Dim]) -> tuple[int, int]:
+def _pair(args: Sequence[TileNode], out: Sequence[Dim]) -> tuple[int, int]:
     """The places of the two to begin with: those whose product is smallest, entry-by-entry ones first."""
 
     def cost(pair: tuple[int, int]) -> tuple[bool, int]:
@@ -36,7 +36,7 @@ def _pair(args: Sequence[Node], out: Sequence[Dim]) -> tuple[int, int]:
     return min(((i, j) for i in range(len(args)) for j in range(i + 1, len(args))), key=cost)
 
 
-def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim]) -> Node:
+def _product(nodes: Nodes, a: TileNode, b: TileNode, kept: set[Dim], out: Sequence[Dim]) -> TileNode:
     """The product of two tiles, summed over what only they have."""
     for x, y in ((a, b), (b, a)):
         if x.kind == "scaled" and y.dims:
@@ -63,13 +63,13 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
     # One axis alone is as long as matrix units want a side; rows and columns of several are long enough.
     alone = [side[0] for side in (rows, columns) if len(side) == 1]
     nodes.sides.update(dict.fromkeys(d.block for d in (*summed, *alone)))
-    turns = any(d.loop is not None for x in (a, b) for d in x.dims)
+    iterations = any(d.loop is not None for x in (a, b) for d in x.dims)
     depth = tuple(d.block for d in summed)
-    a, b = _operand(nodes, a, turns, depth), _operand(nodes, b, False, depth)
-    if turns and a.kind not in ("load", "relabel"):
+    a, b = _operand(nodes, a, iterations, depth), _operand(nodes, b, False, depth)
+    if iterations and a.kind not in ("load", "relabel"):
         nodes.lefts[depth] = None
         if len(rows) > 1:
-            nodes.joint[tuple(d.block for d in rows)] = None
+            nodes.merged_rows[tuple(d.block for d in rows)] = None
     for side in (rows, columns, summed):
         _lengths(nodes, side, side is summed)
     batch = [d for d in a.dims if d in b.dims and d not in summed]
@@ -105,7 +105,7 @@ def _longest_last(dims: list[Dim]) -> list[Dim]:
     return sorted(dims, key=lambda d: min(d.length or SHORTEST - 1, SHORTEST))
 
 
-def _operand(nodes: Nodes, node: Node, held: bool, depth: tuple[str, ...]) -> Node:
+def _operand(nodes: Nodes, node: TileNode, held: bool, depth: tuple[str, ...]) -> TileNode:
     """A factor as matrix units read it: a loaded block is loaded for them alone.
 
     Triton 3.6 gives a block that other work reads too a buffer less than the product in flight needs, and results are
@@ -131,7 +131,7 @@ def _operand(nodes: Nodes, node: Node, held: bool, depth: tuple[str, ...]) -> No
     return own
 
 
-def _silent(nodes: Nodes, a: Node, b: Node, dim: Dim) -> tuple[Node, Node]:
+def _silent(nodes: Nodes, a: TileNode, b: TileNode, dim: Dim) -> tuple[TileNode, TileNode]:
     """Two factors whose product is 0 wherever a dimension reaches over the end."""
     if dim.within is None:
         return a, b
@@ -145,7 +145,7 @@ def _silent(nodes: Nodes, a: Node, b: Node, dim: Dim) -> tuple[Node, Node]:
     return a, b
 
 
-def _summed(nodes: Nodes, node: Node, kept: Sequence[Dim]) -> Node:
+def _summed(nodes: Nodes, node: TileNode, kept: Sequence[Dim]) -> TileNode:
     for dim in node.dims:
         if dim not in kept:
             node = nodes.reduce("sum", nodes.masked(node, dim, 0.0), dim)

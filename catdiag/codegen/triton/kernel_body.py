@@ -6,25 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from catdiag.category.types import ArrayType
-from catdiag.codegen.triton.array_accesses import Kept, Made, Pull, Stored
-from catdiag.codegen.triton.kernel_builder import Build, Loop, Names, Tile
-from catdiag.codegen.triton.kernel_signature import WIDTHS, Kernel, Shared
+from catdiag.codegen.triton.array_accesses import Made, PartialState, Pull, StoredArray
+from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Names, Tile
+from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
-from catdiag.codegen.triton.tile_expressions import Dim, Node, Scope
-from catdiag.codegen.triton.triton_printer import Printer
+from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
+from catdiag.codegen.triton.triton_printer import TritonPrinter
 from catdiag.schedule.loop_nest import (
     Carry,
-    Cut,
     For,
     Let,
     Load,
+    LoopSpan,
     Make,
+    NestValue,
     Save,
-    Span,
+    Slice,
     Start,
     Statement,
     Unless,
-    Value,
     Within,
 )
 from catdiag.util.errors import TypeMismatch
@@ -33,20 +33,20 @@ from catdiag.util.errors import TypeMismatch
 class Writing:
     """Writes one kernel."""
 
-    def __init__(self, shared: Shared, env: Mapping[Value, Pull], spans: Sequence[Span]) -> None:
+    def __init__(self, shared: ModuleContext, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> None:
         self.shared = shared
         self.own = Names(set(shared.names.taken))
         self.k = Build(self.own, env, shared.sizes, shared.dtypes)
-        self.printer = Printer(self.own.fresh, self._element, self._precision)
+        self.printer = TritonPrinter(self.own.fresh, self._element, self._precision)
         self.printer.twins, self.printer.lefts = self.k.nodes.twins, self.k.nodes.lefts
         self.all_spans = tuple(spans)
         self.padded: dict[str, str] = {}
-        self.exact: dict[str, Span] = {}
-        self.loops: dict[str, Span] = {}
+        self.exact: dict[str, LoopSpan] = {}
+        self.loops: dict[str, LoopSpan] = {}
         self.start_lines: list[str] = []
         self.reverse: set[str] = set()
-        self.uneven: set[str] = set()
-        self.parts: Span | None = None
+        self.imbalance: set[str] = set()
+        self.parts: LoopSpan | None = None
         self.bounds = ("", "")
         self.phases = 0
         self.pad = self._padding(spans)
@@ -55,7 +55,7 @@ class Writing:
 
     # -- the grid ------------------------------------------------------------------------------------------
 
-    def _grid(self, span: Span) -> None:
+    def _grid(self, span: LoopSpan) -> None:
         k, nodes = self.k, self.k.nodes
         axis = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
         start = self.own.fresh(axis + "0") if self._tile(span) != 1 else self.own.fresh(axis + "_at")
@@ -72,15 +72,15 @@ class Writing:
             span, place, whole, k.root, single, block, exact, length=self._tile(span) if block == span.symbol else 0
         )
 
-    def _padding(self, spans: Sequence[Span]) -> set[str]:
+    def _padding(self, spans: Sequence[LoopSpan]) -> set[str]:
         """Tiles whose blocks have to be longer than they are: blocks are powers of two."""
         tiles = self.shared.tiles
         return {s.symbol for s in spans if tiles.get(s.symbol, 1) > 1 and not _power(tiles[s.symbol])}
 
-    def _tile(self, span: Span) -> int:
+    def _tile(self, span: LoopSpan) -> int:
         return self.shared.tiles.get(span.symbol, 0)
 
-    def _worked(self, a: Node, b: Node) -> tuple[str, list[str | None], Stored | None]:
+    def _worked(self, a: TileNode, b: TileNode) -> tuple[str, list[str | None], StoredArray | None]:
         """The type that a product of matrices is in, those that its factors have if they are as they were loaded, and
         the array that says it where one of them is not."""
         arrays = [_array(x) for x in (a, b)]
@@ -95,17 +95,17 @@ class Writing:
             return "fp16", kinds, None
         return self._kind(known), kinds, known
 
-    def _kind(self, array: Stored) -> str:
+    def _kind(self, array: StoredArray) -> str:
         """The type of an array's elements."""
         return self.shared.dtypes.get(array.name, self.shared.dtype)
 
-    def _element(self, a: Node, b: Node) -> tuple[str | None, str | None]:
+    def _element(self, a: TileNode, b: TileNode) -> tuple[str | None, str | None]:
         """The types in which the factors of a product of matrices are handed over; None where they have it already."""
         kind, (first, second), known = self._worked(a, b)
         own = "tl." + WIDTHS[kind] if known is None else f"{known.name}.dtype.element_ty"
         return None if first == kind else own, None if second == kind else own
 
-    def _precision(self, a: Node, b: Node) -> str:
+    def _precision(self, a: TileNode, b: TileNode) -> str:
         """How exactly numbers of 32 bits are multiplied: as they are, unless they were declared to be cut off."""
         return ', input_precision="tf32x3"' if self._worked(a, b)[0] == "fp32" else ""
 
@@ -117,7 +117,7 @@ class Writing:
             match s:
                 case Let():
                     self.k.let(s)
-                case Cut(target, source, spans):
+                case Slice(target, source, spans):
                     self.k.part(target, source, spans)
                 case Within(symbol, size, inner):
                     before = self.k.local.get(symbol)
@@ -129,7 +129,7 @@ class Writing:
                         self.k.local[symbol] = before
                 case Start(states, values):
                     self._start(states, values)
-                case For(how="blocks"):
+                case For(kind="blocks"):
                     self._loop(s)
                 case Unless(live):
                     self._unless(live)
@@ -145,7 +145,7 @@ class Writing:
                         "split loops after that"
                     )
 
-    def _start(self, states: Sequence[Value], values: Sequence[Value]) -> None:
+    def _start(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
         k = self.k
         for state, value in zip(states, values, strict=True):
             node = k.nodes.real(k.tile(value)) if state.ty.element in ("real", "extended") else k.tile(value)
@@ -168,7 +168,7 @@ class Writing:
     def _dims(self, ty: ArrayType) -> tuple[Dim, ...]:
         return tuple(d for a in ty.axes if (d := self.k.dim(a)) is not None)
 
-    def _state(self, state: Value, name: str, dims: Sequence[Dim], scope: Scope) -> Node:
+    def _state(self, state: NestValue, name: str, dims: Sequence[Dim], scope: Scope) -> TileNode:
         """The value of a state in a scope."""
         element = {"int": "int", "bool": "bool"}.get(state.ty.element, "real")
         node = self.k.nodes.make("symbol", (), dims, element, (name, False), scope, heavy=True)
@@ -185,7 +185,7 @@ class Writing:
         carry = next(s for s in reversed(loop.body) if isinstance(s, Carry))
         low, high = self._ends(loop, span)
         scope = Scope(outside, outside.depth + 2)
-        context = Loop(span.symbol, "phase" if not k.loops else self.own.fresh("phase"))
+        context = KernelLoop(span.symbol, "phase" if not k.loops else self.own.fresh("phase"))
         first = self.own.fresh((span.axis if span.axis.isidentifier() else "i") + "0")
         place = nodes.symbol(first, scope=scope)
         axis = first[:-1] if first.endswith("0") else first
@@ -215,7 +215,7 @@ class Writing:
             self._state(state, names[state], dims[state], outside)
         self._head(span, context, exact, low, high, first, scope)
 
-    def merged(self, loop: For, kept: Mapping[Value, Stored], span: Span) -> None:
+    def merged(self, loop: For, kept: Mapping[NestValue, StoredArray], span: LoopSpan) -> None:
         """The states of the parts of a loop, merged one after the other."""
         k, nodes, p = self.k, self.k.nodes, self.printer
         outside, scope = k.scope, Scope(k.scope, k.scope.depth + 1)
@@ -224,11 +224,11 @@ class Writing:
         for state in carry.states:
             self._state(state, names[state], self._dims(state.ty), scope)
         part = nodes.symbol(self.own.fresh("part_at"), scope=scope)
-        for value in loop.kept:
+        for value in loop.partial_states:
             starts = {
                 a.name: k.tiles[a.size].start for a in value.ty.axes if isinstance(a.size, str) and a.size in k.tiles
             }
-            k.env[value] = Kept(value.ty, kept[value], part, starts)
+            k.env[value] = PartialState(value.ty, kept[value], part, starts)
         k.scope = scope
         self.body(loop.body)
         k.scope = outside
@@ -238,7 +238,7 @@ class Writing:
         p.write(outside, f"for {part.data[0]} in tl.range(0, tl.cdiv({whole}, chunk)):")
         outside.lines += scope.lines
 
-    def _ends(self, loop: For, span: Span) -> tuple[Node, Node]:
+    def _ends(self, loop: For, span: LoopSpan) -> tuple[TileNode, TileNode]:
         """The positions between which blocks are run."""
         k, nodes = self.k, self.k.nodes
         zero, whole = nodes.const(0, "int"), k.size(span.size)
@@ -247,10 +247,10 @@ class Writing:
             part, chunk = nodes.symbol("part"), nodes.symbol("chunk", positive=True)
             low = nodes.op("mul", part, chunk)
             high = nodes.op("min", nodes.op("add", low, chunk), whole)
-        if not loop.extent:
+        if not loop.bounds:
             return low, high
         found = []
-        for value, upper in zip(loop.extent, (False, True), strict=True):
+        for value, upper in zip(loop.bounds, (False, True), strict=True):
             node = k.tile(value)
             end = edge(nodes, node, upper)
             if end is None:
@@ -260,7 +260,7 @@ class Writing:
             found.append(end)
         for span_, tile in ((s, k.tiles[s.symbol]) for s in self.all_spans):
             if grows(found[1], tile.start) or grows(found[0], tile.start):
-                self.uneven.add(span_.symbol)
+                self.imbalance.add(span_.symbol)
             if grows(found[1], tile.start) > 0 and not grows(found[0], tile.start) > 0:
                 self.reverse.add(span_.symbol)
         block = nodes.symbol(span.symbol, positive=True)
@@ -268,7 +268,9 @@ class Writing:
         start = start if start.value == 0 else nodes.op("mul", nodes.op("floordiv", start, block), block)
         return start, nodes.op("min", high, found[1])
 
-    def _head(self, span: Span, context: Loop, exact: str, low: Node, high: Node, first: str, scope: Scope) -> None:
+    def _head(
+        self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
+    ) -> None:
         """The loop: its range in up to three phases, those at the edge of masks or arrays apart."""
         outside = self.k.scope
         inner = self._phases(span, context, exact, low, high)
@@ -276,25 +278,25 @@ class Writing:
         self.printer.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}):")
         outside.lines += scope.lines
 
-    def _phases(self, span: Span, context: Loop, exact: str, low: Node, high: Node) -> Scope:
+    def _phases(self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode) -> Scope:
         """The lines that say from where to where blocks are run in each phase, and where the loop stands then."""
         k, nodes, p = self.k, self.k.nodes, self.printer
         outside = k.scope
         block = nodes.symbol(span.symbol, positive=True)
 
-        def whole_blocks(end: Node) -> Node:
+        def whole_blocks(end: TileNode) -> TileNode:
             """Where the last whole block ends."""
             return nodes.op("mul", nodes.op("floordiv", nodes.op("max", end, nodes.const(0, "int")), block), block)
 
-        ends = [k.size(span.size), *context.whole.upper]
+        ends = [k.size(span.size), *context.unmasked.upper]
         top = high
         for end in ends:
             top = nodes.op("min", top, end)
         inner_end = nodes.op("max", whole_blocks(top), low) if low.value != 0 else whole_blocks(top)
         inner_start = low
-        if context.whole.lower:
+        if context.unmasked.lower:
             begin = low
-            for bound in context.whole.lower:
+            for bound in context.unmasked.lower:
                 up = summed(nodes, affine(bound).plus(affine(block)).plus(affine(nodes.const(-1, "int"))))
                 begin = nodes.op("max", begin, whole_blocks(up))
             inner_start = nodes.op("min", begin, nodes.op("max", high, low))
@@ -307,8 +309,10 @@ class Writing:
             if not text.isidentifier() and not text.isdigit():
                 text = p.name(node, wanted)
             texts.append(text)
-        phases = [(texts[0], texts[1]), (texts[1], texts[2]), (texts[2], texts[3])][0 if context.whole.lower else 1 :]
-        masks = bool(context.whole.lower or context.whole.upper)
+        phases = [(texts[0], texts[1]), (texts[1], texts[2]), (texts[2], texts[3])][
+            0 if context.unmasked.lower else 1 :
+        ]
+        masks = bool(context.unmasked.lower or context.unmasked.upper)
         ranged = low.value != 0 or high is not k.size(span.size)
         number = str(len(phases)) if masks or ranged else f"1 if {exact} else 2"
         self.phases += len(phases) if masks or ranged else 1
@@ -327,7 +331,7 @@ class Writing:
             p.write(inner, f"    {stop} = {b}")
         return inner
 
-    def _unless(self, live: Value) -> None:
+    def _unless(self, live: NestValue) -> None:
         """The rest of a turn happens only where some entry holds."""
         k, p = self.k, self.printer
         node = k.tile(live)
@@ -339,20 +343,20 @@ class Writing:
             p.write(k.scope, f"if {text[0]}:", "unless a mask empties the block")
             k.scope.depth += 1
 
-    def _carry(self, states: Sequence[Value], values: Sequence[Value]) -> None:
+    def _carry(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
         """The states after a turn."""
         made = self._after(states, values)
         self.printer.count(made)
         self.printer.accumulate(made)
         self._assign(states, made)
 
-    def _after(self, states: Sequence[Value], values: Sequence[Value]) -> list[Node]:
+    def _after(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> list[TileNode]:
         """What states are after a turn."""
         tiles = [self.k.tile(value) for value in values]
         real = ("real", "extended")
         return [self.k.nodes.real(n) if s.ty.element in real else n for s, n in zip(states, tiles, strict=True)]
 
-    def _assign(self, states: Sequence[Value], made: Sequence[Node]) -> None:
+    def _assign(self, states: Sequence[NestValue], made: Sequence[TileNode]) -> None:
         """The lines by which states become what they are after a turn."""
         k, p = self.k, self.printer
         old = {s: state_of(k.env[s]) for s in states}
@@ -396,7 +400,7 @@ class Writing:
 
     # -- stores ------------------------------------------------------------------------------------------------
 
-    def save(self, target: Value, value: Value, spans: Sequence[Span]) -> None:
+    def save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan]) -> None:
         """A tile goes to its place in an array of slow memory."""
         k = self.k
         array = self.shared.saved[target]
@@ -410,7 +414,7 @@ class Writing:
             places[axis.name] = at if start is None else k.nodes.op("add", start, at)
         self.store(array, node, places)
 
-    def store(self, array: Stored, node: Node, places: Mapping[str, Node]) -> None:
+    def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode]) -> None:
         """A tile to the entries of an array at an index."""
         k, p = self.k, self.printer
         k.arrays[array] = None
@@ -434,11 +438,11 @@ class Writing:
 
     # -- the whole ---------------------------------------------------------------------------------------------
 
-    def done(self, name: str, note: str, place: int, chunk: Span | None = None) -> Kernel:
+    def done(self, name: str, note: str, place: int, chunk: LoopSpan | None = None) -> KernelSpec:
         """The kernel."""
         k = self.k
         boxes = [b for b in k.boxes.values() if b.looped]
-        return Kernel(
+        return KernelSpec(
             name,
             tuple(k.root.lines),
             note,
@@ -461,11 +465,11 @@ class Writing:
             tuple(k.nodes.sides),
             tuple(k.nodes.rows),
             tuple(sorted(self.reverse)),
-            tuple(sorted(self.uneven)),
+            tuple(sorted(self.imbalance)),
             frozenset(p for p in self.printer.helpers),
             self.phases,
             frozenset(k.nodes.short) - frozenset(k.nodes.filled),
-            tuple(k.nodes.joint),
+            tuple(k.nodes.merged_rows),
             tuple(k.reaches),
             {array: tuple(places) for array, places in k.reads.items()},
             {array: tuple(places) for array, places in k.writes.items()},
@@ -473,14 +477,14 @@ class Writing:
         )
 
 
-def state_of(pull: Pull) -> Node:
+def state_of(pull: Pull) -> TileNode:
     """The name that a state goes by."""
     if not isinstance(pull, Made):
         raise TypeMismatch("a loop carries what is no state")
     return pull.node
 
 
-def _reads(node: Node, state: Node, printer: Printer) -> bool:
+def _reads(node: TileNode, state: TileNode, printer: TritonPrinter) -> bool:
     """Whether what is still to be written of a node reads a state."""
     stack, seen = [node], set()
     while stack:
@@ -494,7 +498,7 @@ def _reads(node: Node, state: Node, printer: Printer) -> bool:
     return False
 
 
-def _array(node: Node) -> Stored | None:
+def _array(node: TileNode) -> StoredArray | None:
     """The array that a tile was loaded from, if it still has that array's type."""
     while node.kind in ("relabel", "guard", "spread"):
         node = node.args[1] if node.kind == "guard" else node.args[0]

@@ -9,11 +9,21 @@ from typing import Any
 from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
 from catdiag.category.types import ArrayType, Axis, Size, size_symbols
-from catdiag.codegen.triton.array_accesses import At, Made, Mapped, Part, Positions, Pull, Scalar, Stored, viewed
+from catdiag.codegen.triton.array_accesses import (
+    ArrayPart,
+    At,
+    Made,
+    Mapped,
+    Positions,
+    Pull,
+    Scalar,
+    StoredArray,
+    viewed,
+)
 from catdiag.codegen.triton.dot import SHORTEST, contracted
-from catdiag.codegen.triton.mask_ranges import Whole, reach, solved
-from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Fill, Node, Nodes, Scope
-from catdiag.schedule.loop_nest import Let, Span, Value
+from catdiag.codegen.triton.mask_ranges import UnmaskedRange, reach, solved
+from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Fill, Nodes, Scope, TileNode
+from catdiag.schedule.loop_nest import Let, LoopSpan, NestValue
 from catdiag.util.errors import TypeMismatch
 
 SINGLE = (2 - 2.0**-23) * 2.0**127
@@ -29,29 +39,29 @@ class Tile:
     `single` says that a tile is one entry; `step` is how many entries are one tile (a block may be longer).
     """
 
-    span: Span
-    start: Node
-    whole: Node
+    span: LoopSpan
+    start: TileNode
+    whole: TileNode
     scope: Scope
     single: bool = False
     block: str = ""
     exact: str = ""
-    loop: Loop | None = None
+    loop: KernelLoop | None = None
     length: int = 0
 
 
 @dataclass(eq=False)
-class Loop:
+class KernelLoop:
     """A loop over blocks, and where along it conditions hold of whole blocks; `phase` is the variable that says it."""
 
     symbol: str
     phase: str = "phase"
-    whole: Whole = field(default_factory=Whole)
+    unmasked: UnmaskedRange = field(default_factory=UnmaskedRange)
 
     @property
     def exact(self) -> str:
         """The constant that says that a block is whole and no mask cuts it."""
-        return f"{self.phase} == 1" if self.whole.lower else f"{self.phase} == 0"
+        return f"{self.phase} == 1" if self.unmasked.lower else f"{self.phase} == 0"
 
 
 @dataclass(eq=False)
@@ -59,7 +69,7 @@ class Boxes:
     """Boxes of an array of slow memory: `name` is that of the descriptor by which the copy engine reads them."""
 
     name: str
-    array: Stored
+    array: StoredArray
     shape: tuple[str, ...]
     looped: bool = False
     """Whether it pays: loops read them, or products of matrices in loops."""
@@ -84,39 +94,41 @@ class Names:
 class Build:
     """The nodes of one kernel, made from the statements of a program."""
 
-    def __init__(self, names: Names, env: Mapping[Value, Pull], given: Mapping[str, str], dtypes: Mapping[str, str]):
+    def __init__(
+        self, names: Names, env: Mapping[NestValue, Pull], given: Mapping[str, str], dtypes: Mapping[str, str]
+    ):
         self.names = names
         self.given = given
         self.dtypes = dtypes
         self.root = Scope()
         self.nodes = Nodes(self.root, [n for n, kind in dtypes.items() if kind == "fp8"])
-        self.env: dict[Value, Pull] = dict(env)
-        self.memo: dict[Any, Node] = {}
+        self.env: dict[NestValue, Pull] = dict(env)
+        self.memo: dict[Any, TileNode] = {}
         self.dims: dict[tuple[str, Size], Dim] = {}
         self.tiles: dict[str, Tile] = {}
-        self.local: dict[str, Node] = {}
+        self.local: dict[str, TileNode] = {}
         self.loops: list[Tile] = []
-        self.arrays: dict[Stored, None] = {}
-        self.stored: dict[Stored, None] = {}
-        self.strides: dict[tuple[Stored, str], str] = {}
-        self.scalars: dict[Stored, str] = {}
+        self.arrays: dict[StoredArray, None] = {}
+        self.stored: dict[StoredArray, None] = {}
+        self.strides: dict[tuple[StoredArray, str], str] = {}
+        self.scalars: dict[StoredArray, str] = {}
         self.sizes: dict[str, str] = {}
         self.constants: dict[str, None] = {}
         self.blocks: dict[str, Size] = {}
-        self.boxes: dict[tuple[Stored, tuple[str, ...]], Boxes] = {}
-        self.reads: dict[Stored, dict[tuple[Node, ...], None]] = {}
-        self.writes: dict[Stored, dict[tuple[Node, ...], None]] = {}
+        self.boxes: dict[tuple[StoredArray, tuple[str, ...]], Boxes] = {}
+        self.reads: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
+        self.writes: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
         """The places of arrays that are read and written, by the indices of their axes."""
-        self.reaches: dict[tuple[tuple[Stored, str, str], ...], None] = {}
+        self.reaches: dict[tuple[tuple[StoredArray, str, str], ...], None] = {}
         """How far the entries of tiles are from where these begin: the sum of these many strides of an array's axes."""
         self.scope = self.root
 
     # -- sizes and dimensions ------------------------------------------------------------------------------
 
-    def size(self, size: Size) -> Node:
+    def size(self, size: Size) -> TileNode:
         """A size as a number of the kernel; of a block, how many entries it has in the array."""
 
-        def leaf(v: Any) -> Node:
+        def leaf(v: Any) -> TileNode:
             if isinstance(v, int):
                 return self.nodes.const(v, "int")
             if v in self.local:
@@ -127,7 +139,7 @@ class Build:
 
         return read_off(size, leaf, lambda op, a, b: self.nodes.op("add" if op == "+" else "mul", a, b))
 
-    def _length(self, tile: Tile) -> Node:
+    def _length(self, tile: Tile) -> TileNode:
         if tile.single:
             return self.nodes.const(1, "int")
         rest = self.nodes.op("sub", tile.whole, tile.start)
@@ -184,7 +196,7 @@ class Build:
         dim.exact = f"{sized(size, self.sizes)} == {name}"
         return dim
 
-    def index(self, ty: ArrayType) -> dict[str, Node]:
+    def index(self, ty: ArrayType) -> dict[str, TileNode]:
         """The positions of the entries of a tile."""
         found = {}
         for axis in ty.axes:
@@ -194,7 +206,7 @@ class Build:
 
     # -- values ----------------------------------------------------------------------------------------------
 
-    def at(self, value: Pull, index: At, guard: Node | None) -> Node:
+    def at(self, value: Pull, index: At, guard: TileNode | None) -> TileNode:
         """The entries of a value, computed once."""
         key = (value, tuple(sorted((n, id(i)) for n, i in index.items())), guard)
         found = self.memo.get(key)
@@ -202,15 +214,15 @@ class Build:
             found = self.memo[key] = value.compute(self, index, guard)
         return found
 
-    def tile(self, value: Value) -> Node:
+    def tile(self, value: NestValue) -> TileNode:
         """The tile of a value of the program."""
         return self.at(self.env[value], self.index(value.ty), None)
 
-    def replace(self, value: Value, node: Node) -> None:
+    def replace(self, value: NestValue, node: TileNode) -> None:
         """Lets a node stand for the tile of a value: it differs outside of the array only."""
         self.memo[(self.env[value], tuple(sorted((n, id(i)) for n, i in self.index(value.ty).items())), None)] = node
 
-    def load(self, array: Stored, index: At, guard: Node | None) -> Node:
+    def load(self, array: StoredArray, index: At, guard: TileNode | None) -> TileNode:
         """Entries of an array of slow memory; what lies outside of it is 0."""
         ty = array.ty
         if not ty.axes and not array.temporary:
@@ -249,10 +261,10 @@ class Build:
         node.wanted = f"{array.name}_tile"
         return node
 
-    def boxed(self, array: Stored, index: At) -> tuple[tuple[Dim | None, ...], tuple[Node, ...]] | None:
+    def boxed(self, array: StoredArray, index: At) -> tuple[tuple[Dim | None, ...], tuple[TileNode, ...]] | None:
         """The dimensions of a box of an array and where it starts, if that is what is read; None if it is not."""
         dims: list[Dim | None] = []
-        starts: list[Node] = []
+        starts: list[TileNode] = []
         for axis in array.ty.axes:
             start, own = self.nodes.const(0, "int"), None
             for sign, term in _terms(index[axis.name]):
@@ -268,7 +280,7 @@ class Build:
             return None
         return tuple(dims), tuple(starts)
 
-    def blocks_of(self, array: Stored, dims: tuple[Dim | None, ...]) -> Boxes:
+    def blocks_of(self, array: StoredArray, dims: tuple[Dim | None, ...]) -> Boxes:
         """The boxes of an array of some lengths, which a tensor descriptor is of."""
         looped = any(d is not None and d.loop is not None for d in dims)
         shape = tuple("1" if d is None else d.block for d in dims)
@@ -279,12 +291,12 @@ class Build:
         found.looped |= looped
         return found
 
-    def offsets(self, array: Stored, index: At) -> tuple[Node, Node, list[Dim]]:
+    def offsets(self, array: StoredArray, index: At) -> tuple[TileNode, TileNode, list[Dim]]:
         """Where entries are, in elements: the part that a whole tile shares, the other part, and its dimensions."""
         nodes = self.nodes
         scalar, tiled = nodes.const(0, "int"), nodes.const(0, "int")
         dims: list[Dim] = []
-        far: list[tuple[Stored, str, str]] = []
+        far: list[tuple[StoredArray, str, str]] = []
         for axis in array.ty.axes:
             stride = self.stride(array, axis.name)
             shared, own = nodes.const(0, "int"), nodes.const(0, "int")
@@ -312,14 +324,14 @@ class Build:
             self.reaches[tuple(far)] = None
         return scalar, tiled, dims
 
-    def stride(self, array: Stored, axis: str) -> Node:
+    def stride(self, array: StoredArray, axis: str) -> TileNode:
         """The stride of an array along an axis."""
         key = (array, axis)
         if key not in self.strides:
             self.strides[key] = self.names.fresh(f"{array.name}_{axis if axis.isidentifier() else len(self.strides)}")
         return self.nodes.symbol(self.strides[key])
 
-    def where(self, args: Sequence[Node]) -> Node:
+    def where(self, args: Sequence[TileNode]) -> TileNode:
         """A choice; one that is known of whole blocks of a loop is made at the edges only."""
         condition, first, second = args
         nodes = self.nodes
@@ -334,7 +346,7 @@ class Build:
                 whole = solved(nodes, holds, dim, tile.start, tile.whole)
                 if whole is None:
                     continue
-                for mine, new in ((tile.loop.whole.lower, whole.lower), (tile.loop.whole.upper, whole.upper)):
+                for mine, new in ((tile.loop.unmasked.lower, whole.lower), (tile.loop.unmasked.upper, whole.upper)):
                     mine += [n for n in new if n not in mine]
                 real = any(a.element in ("real", "raw") for a in (first, second))
                 pair = [nodes.real(a) for a in (kept, other)] if real else [kept, other]
@@ -367,13 +379,13 @@ class Build:
             dim = None if axis is None else self.dim(axis)
             self.nodes.note = note
             if dim is not None and dim not in node.dims:
-                node = self._spread(node, dim)
+                node = self._broadcast(node, dim)
             if dim is not None:
                 masked = self.nodes.masked(node, dim, NEUTRAL[op.monoid])
                 if masked is not node:
                     self.replace(let.args[0], masked)
                 node = self.nodes.reduce(op.monoid, masked, dim)
-            self.env[target] = self.made(ty, node, box.name)
+            self.env[target] = self.as_array(ty, node, box.name)
         elif isinstance(op, Einsum):
             nodes = [self.tile(a) for a in let.args]
             self.nodes.note = note
@@ -381,25 +393,25 @@ class Build:
             gone = dict.fromkeys(a for v in let.args for a in v.ty.axes if a.name not in ty.names)
             for lost in (d for a in gone if (d := self.dim(a)) is not None):
                 if not any(lost in n.dims for n in nodes):
-                    nodes[0] = self._spread(nodes[0], lost)
-            self.env[target] = self.made(ty, contracted(self.nodes, nodes, dims), box.name)
+                    nodes[0] = self._broadcast(nodes[0], lost)
+            self.env[target] = self.as_array(ty, contracted(self.nodes, nodes, dims), box.name)
         else:
             raise _refused(box, "it is a box that is known by its name only")
 
-    def _spread(self, node: Node, dim: Dim) -> Node:
+    def _broadcast(self, node: TileNode, dim: Dim) -> TileNode:
         """A tile repeated along a dimension."""
         dims = (*node.dims, dim)
         fills: dict[Dim, Fill] = {**node.fills, dim: node.value if node.value is not None else None}
         return self.nodes.make("spread", (node,), dims, node.element, fills=fills)
 
-    def made(self, ty: ArrayType, node: Node, name: str) -> Made:
+    def as_array(self, ty: ArrayType, node: TileNode, name: str) -> Made:
         """A tile as an array."""
         return Made(ty, node, tuple(self.dim(a) for a in ty.axes), name)
 
-    def part(self, target: Value, source: Value, spans: Sequence[Span]) -> None:
+    def part(self, target: NestValue, source: NestValue, spans: Sequence[LoopSpan]) -> None:
         """The part of an array that loops are at."""
         starts = {s.axis: self.tiles[s.symbol].start for s in spans}
-        self.env[target] = Part(target.ty, self.env[source], starts)
+        self.env[target] = ArrayPart(target.ty, self.env[source], starts)
 
 
 def noted(box: Box) -> str:
@@ -425,7 +437,7 @@ def sized(size: Size, sizes: Mapping[str, str]) -> str:
     return read_off(size, leaf, lambda op, a, b: f"({a} {op} {b})")
 
 
-def _terms(node: Node, sign: str = "add") -> list[tuple[str, Node]]:
+def _terms(node: TileNode, sign: str = "add") -> list[tuple[str, TileNode]]:
     """An integer as terms that are added or taken away."""
     if node.kind in ("add", "sub"):
         other = {"add": "sub", "sub": "add"}[sign] if node.kind == "sub" else sign
@@ -433,9 +445,9 @@ def _terms(node: Node, sign: str = "add") -> list[tuple[str, Node]]:
     return [] if node.value == 0 else [(sign, node)]
 
 
-def _trusts(place: Node) -> bool:
+def _trusts(place: TileNode) -> bool:
     """Whether an index is read from an array."""
-    seen: set[Node] = set()
+    seen: set[TileNode] = set()
     stack = [place]
     while stack:
         node = stack.pop()

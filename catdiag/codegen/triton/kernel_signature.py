@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.ops import Map
-from catdiag.codegen.triton.array_accesses import Stored
+from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes, Names
-from catdiag.codegen.triton.tile_expressions import Node
-from catdiag.schedule.full_precision import Origin, given, made
-from catdiag.schedule.loop_nest import Carry, Cut, Let, Program, Save, Span, Start, Value, statements
+from catdiag.codegen.triton.tile_expressions import TileNode
+from catdiag.schedule.full_precision import Origin, input_origin, output_origins
+from catdiag.schedule.loop_nest import Carry, Let, LoopNest, LoopSpan, NestValue, Save, Slice, Start, statements
 
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
           "tf32": "float32"}  # fmt: skip
 
 
-def kinds(program: Program, dtype: str = "bf16") -> dict[Value, str]:
+def saved_types(program: LoopNest, dtype: str = "bf16") -> dict[NestValue, str]:
     """The types in which arrays are saved of which a cast says which, or that are statistics: these in fp32, or wider.
 
     >>> import catdiag as cd
     >>> from catdiag.schedule.loop_nest import lower
     >>> wide = cd.algorithm("q x -> q")(lambda a: cd.exp(cd.cast(cd.sum(a, "x"), "fp32")))
-    >>> list(kinds(lower(wide.fuse(saved="cast:fp32 [q]").diagram)).values())
+    >>> list(saved_types(lower(wide.fuse(saved="cast:fp32 [q]").diagram)).values())
     ['fp32']
     """
-    cast: dict[Value, str] = {}
-    found: dict[Value, str] = {}
+    cast: dict[NestValue, str] = {}
+    found: dict[NestValue, str] = {}
     told = _statistics(program)
     for _, s in statements(program.body):
         if isinstance(s, Let) and isinstance(s.box.op, Map) and s.box.op.fn.startswith("cast:"):
@@ -41,26 +41,26 @@ def kinds(program: Program, dtype: str = "bf16") -> dict[Value, str]:
     return found
 
 
-def _statistics(program: Program) -> set[Value]:
+def _statistics(program: LoopNest) -> set[NestValue]:
     """The values that are statistics, by the rule of `catdiag.schedule.full_precision`."""
-    other: set[Value] = set()  # states that are none
+    other: set[NestValue] = set()  # states that are none
     while True:
-        found: dict[Value, Origin] = {}
+        found: dict[NestValue, Origin] = {}
         before = len(other)
 
-        def of(value: Value, found: dict[Value, Origin] = found) -> Origin:
-            return found.get(value) or given(value.ty)
+        def of(value: NestValue, found: dict[NestValue, Origin] = found) -> Origin:
+            return found.get(value) or input_origin(value.ty)
 
         for _, s in statements(program.body):
             match s:
                 case Let(targets, box, args):
-                    found.update(zip(targets, made(box, [of(a) for a in args]), strict=True))
-                case Cut(target, source):
+                    found.update(zip(targets, output_origins(box, [of(a) for a in args]), strict=True))
+                case Slice(target, source):
                     found[target] = of(source)
                 case Start(states):
                     found.update(
                         {
-                            v: Origin(given(v.ty).of, v not in other and v.ty.element in ("real", "extended"))
+                            v: Origin(input_origin(v.ty).of, v not in other and v.ty.element in ("real", "extended"))
                             for v in states
                         }
                     )
@@ -73,30 +73,30 @@ def _statistics(program: Program) -> set[Value]:
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class KernelSpec:
     """A kernel as text, and what a launch has to hand it."""
 
     name: str
     lines: tuple[str, ...]
     note: str
-    arrays: tuple[Stored, ...]
-    strides: Mapping[tuple[Stored, str], str]
-    scalars: Mapping[Stored, str]
+    arrays: tuple[StoredArray, ...]
+    strides: Mapping[tuple[StoredArray, str], str]
+    scalars: Mapping[StoredArray, str]
     sizes: Mapping[str, str]
     constants: tuple[str, ...]
     blocks: Mapping[str, Any]
-    spans: tuple[Span, ...]
+    spans: tuple[LoopSpan, ...]
     """The tiles of the grid, but for those that are one entry."""
-    single: tuple[Span, ...]
-    loops: tuple[Span, ...]
+    single: tuple[LoopSpan, ...]
+    loops: tuple[LoopSpan, ...]
     padded: Mapping[str, str]
     """Tiles whose blocks are longer than they are: the name of the block's length."""
-    exact: Mapping[str, Span]
+    exact: Mapping[str, LoopSpan]
     """Constants that say that an axis is cut into whole tiles."""
     boxes: tuple[Boxes, ...] = ()
-    parts: Span | None = None
+    parts: LoopSpan | None = None
     """The axis that a program runs a part of."""
-    chunk: Span | None = None
+    chunk: LoopSpan | None = None
     """The axis that is cut into parts, by this kernel or the one before."""
     place: int = 0
     """Which of the groups it is of: their numbers of warps and buffers are given one by one."""
@@ -108,25 +108,25 @@ class Kernel:
     """Of each product by matrix units the lengths of blocks that its rows go over."""
     order: tuple[str, ...] = ()
     """Tiles whose loops are the longer, the further on they are."""
-    uneven: tuple[str, ...] = ()
+    imbalance: tuple[str, ...] = ()
     """Tiles that loops start or end by."""
     helpers: frozenset[str] = frozenset()
     phases: int = 0
     """Ranges that its loops are run in, where axes are cut into whole blocks: those at the edges of masks apart."""
     short: frozenset[str] = frozenset()
     """Blocks of whole axes that are the next power of two, also where that is less than matrix units take."""
-    joint: tuple[tuple[str, ...], ...] = ()
+    merged_rows: tuple[tuple[str, ...], ...] = ()
     """The lengths of dimensions that are rows of one matrix together, where a product takes what another has made."""
-    reaches: tuple[tuple[tuple[Stored, str, str], ...], ...] = ()
+    reaches: tuple[tuple[tuple[StoredArray, str, str], ...], ...] = ()
     """How far entries of tiles are from where these begin: sums of so many strides of arrays along axes."""
-    reads: Mapping[Stored, tuple[tuple[Node, ...], ...]] = field(default_factory=dict)
-    writes: Mapping[Stored, tuple[tuple[Node, ...], ...]] = field(default_factory=dict)
+    reads: Mapping[StoredArray, tuple[tuple[TileNode, ...], ...]] = field(default_factory=dict)
+    writes: Mapping[StoredArray, tuple[tuple[TileNode, ...], ...]] = field(default_factory=dict)
     """The places of each array that it reads and writes, by the indices of the axes."""
-    rounded_apart: bool = False
+    separately_rounded: bool = False
     """Whether products and differences have to be rounded one after the other: huge numbers, multiplied, are equal."""
 
 
-def widened(kernel: Kernel, read: Collection[str] | None = None) -> list[str]:
+def widened(kernel: KernelSpec, read: Collection[str] | None = None) -> list[str]:
     """The lines that let offsets in tiles be numbers of 64 bits where those of 32 are too short, which a launch says:
     strides are converted, those of the names that are `read` (all if None)."""
     far = dict.fromkeys(kernel.strides[array, axis] for sums in kernel.reaches for array, axis, _ in sums)
@@ -138,7 +138,7 @@ def widened(kernel: Kernel, read: Collection[str] | None = None) -> list[str]:
 
 
 @dataclass
-class Shared:
+class ModuleContext:
     """What the kernels of a module have in common."""
 
     names: Names
@@ -147,6 +147,6 @@ class Shared:
     dtype: str
     sizes: dict[str, str] = field(default_factory=dict)
     """What sizes are called: where an input has the name of an axis, the size has another."""
-    saved: dict[Value, Stored] = field(default_factory=dict)
+    saved: dict[NestValue, StoredArray] = field(default_factory=dict)
     factors: set[str] = field(default_factory=set)
     """The inputs in whose type products are that read no array as it is."""

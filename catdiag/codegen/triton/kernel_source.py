@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catdiag.codegen.triton.kernel_builder import sized
-from catdiag.codegen.triton.kernel_signature import Kernel, widened
+from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import head_of, spans_of
-from catdiag.schedule.loop_nest import Span
+from catdiag.schedule.loop_nest import LoopSpan
 
 _TOGETHER = 8
 """Tiles of an axis that run together with as many of another, since they share what they load."""
@@ -22,7 +22,7 @@ def indented(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def kernel_text(kernel: Kernel) -> list[str]:
+def kernel_text(kernel: KernelSpec) -> list[str]:
     """The source of a kernel."""
     head = head_of(kernel)
     lines = ["@triton.jit", f"def {kernel.name}("]
@@ -40,13 +40,13 @@ def kernel_text(kernel: Kernel) -> list[str]:
     return [*lines, *kernel.lines]
 
 
-def grid_text(kernel: Kernel) -> list[str]:
+def grid_text(kernel: KernelSpec) -> list[str]:
     """Which tile a program instance is at: the last axis of the grid runs fastest."""
     spans = spans_of(kernel)
     if not spans and kernel.parts is None:
         return []
     lines = ["    pid = tl.program_id(0)"]
-    where: list[tuple[str, str, Span | None]] = []
+    where: list[tuple[str, str, LoopSpan | None]] = []
     for span in spans:
         base = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
         size = sized(span.size, kernel.sizes)
@@ -82,9 +82,9 @@ def grid_text(kernel: Kernel) -> list[str]:
     return lines
 
 
-def _near(kernel: Kernel, spans: Sequence[Span]) -> bool:
+def _near(kernel: KernelSpec, spans: Sequence[LoopSpan]) -> bool:
     """Whether the two fastest axes of the grid are both cut into tiles, in any order."""
     last = spans[-2:]
     return len(last) == 2 and kernel.parts is None and all(
-        s not in kernel.single and s.symbol not in kernel.order and s.symbol not in kernel.uneven for s in last
+        s not in kernel.single and s.symbol not in kernel.order and s.symbol not in kernel.imbalance for s in last
     )  # fmt: skip

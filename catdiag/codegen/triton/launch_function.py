@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.index_maps import read_off
 from catdiag.category.types import ArrayType, Size, size_symbols
-from catdiag.codegen.triton.array_accesses import Stored
+from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes, Names
-from catdiag.codegen.triton.kernel_signature import WIDTHS, Kernel
+from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
-from catdiag.schedule.loop_nest import Span
+from catdiag.schedule.loop_nest import LoopSpan
 
 if TYPE_CHECKING:
-    from catdiag.codegen.gluon.warp_specialization import Apart
+    from catdiag.codegen.gluon.warp_specialization import WarpSpecialized
 
 _OWN = {"num_warps", "num_stages", "held", "compiled", "specialized", "device", "chunk", "groups", "out", "_",
         "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
@@ -28,24 +28,24 @@ LONGEST = 2**31 - 2**24
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
+class OutputBuffer:
     """An array that the launch makes: a result, or what one kernel hands to another; `parts` is a first axis."""
 
-    array: Stored
+    array: StoredArray
     dtype: str
     parts: str = ""
     result: bool = False
 
 
 @dataclass
-class Launch:
+class LaunchWriter:
     """Writes the launch function."""
 
     entry: str
-    inputs: Sequence[Stored]
-    outputs: Sequence[Stored]
-    rooms: Sequence[Room]
-    kernels: Sequence[Kernel]
+    inputs: Sequence[StoredArray]
+    outputs: Sequence[StoredArray]
+    rooms: Sequence[OutputBuffer]
+    kernels: Sequence[KernelSpec]
     tiles: Mapping[str, int]
     stages: int | tuple[int, ...]
     warps: int | tuple[int, ...]
@@ -53,20 +53,20 @@ class Launch:
     dtype: str
     about: str
     sizes: dict[str, str]
-    aparts: Mapping[str, Apart] = field(default_factory=dict)
+    specialized_kernels: Mapping[str, WarpSpecialized] = field(default_factory=dict)
     """Other forms of kernels by their names: those in which loads are apart."""
 
     def __post_init__(self) -> None:
         from catdiag.codegen.gluon.gluon_source import merged
 
         self.lines: list[str] = []
-        self.merged = {name: merged(apart) for name, apart in self.aparts.items()}
+        self.merged = {name: merged(apart) for name, apart in self.specialized_kernels.items()}
         every = [*self.kernels, *self.merged.values()]
         arrays = [*self.inputs, *(r.array for r in self.rooms)]
         own = {*self.sizes.values(), *self.tiles, *(a.name for a in arrays), *(k.name for k in every)}
         self.names = Names(own | {b.name for k in every for b in k.boxes} | _OWN)
         self.boxed = {b.array for k in self.kernels if k.rows for b in k.boxes}
-        self.strides: dict[tuple[Stored, str], str] = {}
+        self.strides: dict[tuple[StoredArray, str], str] = {}
         self.lengths: dict[str, str] = {}
 
     def size(self, size: Size) -> str:
@@ -123,7 +123,7 @@ class Launch:
         keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
         if any("_held" in k.helpers for k in self.kernels):
             keywords.append("held=False")
-        if self.aparts:
+        if self.specialized_kernels:
             keywords.append("specialized=True")
         keywords.append("out=None")
         if not tensors:
@@ -135,7 +135,7 @@ class Launch:
             self.write(f"{self.sizes[symbol]} = {text}")
         for array in tensors:
             self.write(f'_expect("{array.name}", {array.name}, {self.shape(array.ty)}, "{" ".join(array.ty.names)}")')
-        self._asked()
+        self._tile_checks()
         made = {r.array.name: r for r in self.rooms if r.result}
         # A kernel saves results in an order of its own; what is taken and given is in that of the diagram.
         results = [made[a.name] for a in self.outputs]
@@ -147,7 +147,7 @@ class Launch:
         for room in self.rooms:
             if not room.result:
                 self.write(f"{room.array.name} = {self._empty(room, device)}")
-        self._counted()
+        self._overflow_checks()
         for kernel in self.kernels:
             self._aligned(kernel)
         self._named()
@@ -159,7 +159,7 @@ class Launch:
         listed = ", ".join([*arguments, "*", *keywords])
         return "\n".join([f"def {self.entry}({listed}):", *self.lines])
 
-    def _results(self, results: Sequence[Room], ends: Sequence[str], again: Sequence[int], device: str) -> None:
+    def _results(self, results: Sequence[OutputBuffer], ends: Sequence[str], again: Sequence[int], device: str) -> None:
         """Room for results: new tensors, or those that are given, which are checked."""
         several = len(results) > 1
         made = ", ".join(self._empty(r, device) for r in results)
@@ -184,7 +184,7 @@ class Launch:
         groups = (f"[{', '.join(written)}]", f"[{', '.join(read)}]", f"{{{', '.join(listed)}}}".replace("'", '"'))
         self._call("    _writable", [where, *groups])
 
-    def _safe(self, result: Stored, given: Stored) -> str:
+    def _safe(self, result: StoredArray, given: StoredArray) -> str:
         """What a result may share with an input: "any" memory where all of that has been read before any is written,
         "all" where each program writes just the entries that it alone has read before; else nothing."""
         first = next((n for n, k in enumerate(self.kernels) if result in k.writes), len(self.kernels))
@@ -195,7 +195,7 @@ class Launch:
         alone = later == [kernel] and sum(len(places) for places in kernel.writes.values()) == 1
         return "all" if alone and set(kernel.reads[given]) == set(kernel.writes[result]) else ""
 
-    def _asked(self) -> None:
+    def _tile_checks(self) -> None:
         """Checks of tiles, warps and buffers."""
         free = {*(s for k in self.kernels for s in k.padded), *(k.parts.symbol for k in self.kernels if k.parts)}
         summed = dict.fromkeys(s for k in self.kernels for s in k.summed)
@@ -207,7 +207,7 @@ class Launch:
             if tiles:
                 self.write(f"{check}({', '.join(f'{t}={t}' for t in tiles)})")
         places = {k.place: "" for k in self.kernels}
-        places.update({k.place: ", 12" for k in self.kernels if k.name in self.aparts})
+        places.update({k.place: ", 12" for k in self.kernels if k.name in self.specialized_kernels})
         if len(self.kernels) > 1:
             for name in ("num_warps", "num_stages"):
                 self.write(f'{name} = _each("{name}", {name}, {1 + max(places)})')
@@ -215,7 +215,7 @@ class Launch:
             at = f"[{place}]" if len(self.kernels) > 1 else ""
             self.write(f"_runs(num_warps{at}, num_stages{at}{further})")
 
-    def _counted(self) -> None:
+    def _overflow_checks(self) -> None:
         """A check that 32 bits hold all positions along axes, where blocks reach over their ends too, and programs."""
         counts: dict[str, str] = {}
         for array in (*self.inputs, *(r.array for r in self.rooms if not r.parts)):
@@ -235,13 +235,13 @@ class Launch:
             self.write(f"if {most} >= {LONGEST}:")
             self._call("    _long", [f'("{name}", {c})' for c, name in given.items()])
 
-    def _programs(self, kernel: Kernel) -> str:
+    def _programs(self, kernel: KernelSpec) -> str:
         """How many programs of a kernel there are."""
         grid = [self._count(kernel, span) for span in spans_of(kernel)]
         grid += [kernel.parts.symbol] if kernel.parts is not None else []
         return " * ".join(_factor(g) for g in grid) or "1"
 
-    def _empty(self, room: Room, device: str) -> str:
+    def _empty(self, room: OutputBuffer, device: str) -> str:
         sizes = [room.parts] if room.parts else []
         sizes += [self.size(a.size) for a in room.array.ty.axes[len(sizes) :]]
         shape = f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
@@ -250,7 +250,7 @@ class Launch:
             return f"_room({shape}, {dtype}, {device})"
         return f"torch.empty({shape}, dtype={dtype}, device={device})"
 
-    def _aligned(self, kernel: Kernel) -> None:
+    def _aligned(self, kernel: KernelSpec) -> None:
         """Inputs of products, with how often a launch reads each: once for each tile of the axes that it lacks."""
         arrays = list(dict.fromkeys(b.array for b in kernel.boxes if b.array in self.inputs)) if kernel.rows else []
         if not arrays:
@@ -264,14 +264,14 @@ class Launch:
         names = ", ".join(a.name for a in arrays) + "," * (len(arrays) == 1)
         self.write(f"{names} = _aligned({', '.join(given)})")
 
-    def _count(self, kernel: Kernel, span: Span) -> str:
+    def _count(self, kernel: KernelSpec, span: LoopSpan) -> str:
         """How many tiles of a span the grid has."""
         whole = self.size(span.size)
         return whole if span in kernel.single else f"_tiles({whole}, {span.symbol})"
 
     def _named(self) -> None:
         """Strides, and lengths of blocks, by names: each is asked for once, whatever number of kernels takes it."""
-        wanted: dict[Stored, dict[str, None]] = {}
+        wanted: dict[StoredArray, dict[str, None]] = {}
         every = [*self.kernels, *self.merged.values()]
         for kernel in every:
             for array, axis in kernel.strides:
@@ -292,29 +292,29 @@ class Launch:
                     self.lengths[text] = self.names.fresh(name)
                     self.write(f"{self.lengths[text]} = {text}")
 
-    def _length(self, kernel: Kernel, name: str, size: str) -> str:
+    def _length(self, kernel: KernelSpec, name: str, size: str) -> str:
         """The length of a block that holds an axis: where a product needs no more, that is all of it."""
         filled = name in kernel.sides and name not in kernel.short
         return f"{'_block' if filled else '_power'}({size})"
 
-    def _launched(self, kernel: Kernel) -> None:
+    def _launched(self, kernel: KernelSpec) -> None:
         if kernel.parts is not None:
             symbol = kernel.parts.symbol
             loops = [s for s in kernel.loops if s.axis == kernel.parts.axis]
             block = loops[0].symbol if loops else "1"
             self.write(f"chunk = max(1, _tiles(_tiles({self.size(kernel.parts.size)}, {symbol}), {block})) * {block}")
         count = self._programs(kernel)
-        apart = self.aparts.get(kernel.name)
+        apart = self.specialized_kernels.get(kernel.name)
         if apart is None:
             self._plain(kernel, count)
             return
-        self._apart(apart, kernel, count)
+        self._specialized_launch(apart, kernel, count)
         outer, self.lines = self.lines, []
         known = dict(self._constants(kernel))
         self._plain(kernel, count, ", ".join(known.get(block, block) for block in apart.tiles))
         self.lines = [*outer, "    else:", *("    " + line for line in self.lines)]
 
-    def _plain(self, kernel: Kernel, count: str, fallback: str = "") -> None:
+    def _plain(self, kernel: KernelSpec, count: str, fallback: str = "") -> None:
         """The launch of a kernel in Triton. As a `fallback`, of products with these columns, numbers of warps and
         buffers are those of another form: here warps are a power of two, and buffers as many as there is room for."""
         arguments = [a.name for a in kernel.arrays]
@@ -335,7 +335,7 @@ class Launch:
         warps, stages = (f"{name}[{kernel.place}]" if several else name for name in ("num_warps", "num_stages"))
         warps = f"_warps({warps}, [{fallback}])" if fallback else warps
         # Where rows of several axes are fewer than 16 a warp, Triton 3.6 ends the process while it compiles.
-        joint = [" * ".join(rows) for rows in kernel.joint if all(s in self.tiles or s.isdigit() for s in rows)]
+        joint = [" * ".join(rows) for rows in kernel.merged_rows if all(s in self.tiles or s.isdigit() for s in rows)]
         if joint:
             warps = f"min({', '.join([warps, *(f'max(4, {rows} // 16)' for rows in joint)])})"
         arguments.append(f"num_warps={warps}")
@@ -352,7 +352,7 @@ class Launch:
         else:
             self._call(run, arguments)
 
-    def _numbers(self, kernel: Kernel) -> list[str]:
+    def _numbers(self, kernel: KernelSpec) -> list[str]:
         """Strides, scalars and sizes that a kernel is handed."""
         found = [self.strides[key] for key in kernel.strides]
         found += [s.name for s in kernel.scalars]
@@ -372,7 +372,7 @@ class Launch:
         self.write(f"{indent}    {line}")
         self.write(f"{indent}){then}")
 
-    def _apart(self, apart: Apart, plain: Kernel, count: str) -> None:
+    def _specialized_launch(self, apart: WarpSpecialized, plain: KernelSpec, count: str) -> None:
         """The launch of a kernel whose loads are apart, where chip, tiles and tensors allow it."""
         kernel, row = self.merged[plain.name], apart.row.symbol
         known = dict(self._constants(kernel))
@@ -404,15 +404,15 @@ class Launch:
         self._call(f"{kernel.name}[({count},)]", arguments)
         self.lines = [*outer, *("    " + line for line in self.lines)]
 
-    def _shared(self, apart: Apart, known: Mapping[str, str], at: str) -> str:
+    def _shared(self, apart: WarpSpecialized, known: Mapping[str, str], at: str) -> str:
         """The bytes of shared memory that the rings of a kernel take: elements of two bytes, and barriers of eight."""
         blocks = {r: " * ".join(known.get(b, b) for b in r.boxes.shape if b != "1") for r in apart.rings}
-        turns, rows = (" + ".join(text for r, text in blocks.items() if r.rows is of) for of in (False, True))
+        iterations, rows = (" + ".join(text for r, text in blocks.items() if r.rows is of) for of in (False, True))
         count = sum(not r.rows for r in apart.rings)
-        each = f"num_stages{at} * ({turns} + {8 * count})"
+        each = f"num_stages{at} * ({iterations} + {8 * count})"
         return f"2 * ({each}{f' + {rows} + {4 * (len(blocks) - count)}' if rows else ''})"
 
-    def _wide(self, kernel: Kernel) -> list[str]:
+    def _wide(self, kernel: KernelSpec) -> list[str]:
         """The constant that says that an entry may be so far from where its tile begins that 32 bits do not hold it."""
         known = dict(self._constants(kernel))
 
@@ -440,16 +440,16 @@ class Launch:
         first = next((a.name for a in self.inputs if a.ty.axes), "")
         return f'{first}.device.type != "cpu"' if first else 'str(device) != "cpu"'
 
-    def _boxes(self, kernel: Kernel) -> None:
+    def _boxes(self, kernel: KernelSpec) -> None:
         """Descriptors of the boxes that are loaded, None where the tensor, the box or the chip allows none."""
         for box in kernel.boxes:
             self.write(f"{box.name} = _copied({box.array.name}, {self._shape_of(kernel, box)})")
 
-    def _shape_of(self, kernel: Kernel, boxes: Boxes) -> str:
+    def _shape_of(self, kernel: KernelSpec, boxes: Boxes) -> str:
         known = dict(self._constants(kernel))
         return f"[{', '.join(known.get(b, b) for b in boxes.shape)}]"
 
-    def _constants(self, kernel: Kernel) -> list[tuple[str, str]]:
+    def _constants(self, kernel: KernelSpec) -> list[tuple[str, str]]:
         found = [(kernel.sizes.get(s, s), self.sizes[s]) for s in kernel.constants]
         for name, size in kernel.blocks.items():
             found.append((name, self.lengths[self._length(kernel, name, self.size(size))]))
@@ -468,12 +468,12 @@ class Launch:
         return found
 
 
-def _rounding(kernel: Kernel) -> list[str]:
+def _rounding(kernel: KernelSpec) -> list[str]:
     """The option by which the assembler makes no product and difference one instruction."""
-    return ["enable_fp_fusion=False"] if kernel.rounded_apart else []
+    return ["enable_fp_fusion=False"] if kernel.separately_rounded else []
 
 
-def torch_type(array: Stored, dtypes: Mapping[str, str], dtype: str) -> str:
+def torch_type(array: StoredArray, dtypes: Mapping[str, str], dtype: str) -> str:
     """The torch type of an array's elements, without "torch."."""
     if array.ty.element in _KINDS:
         return _KINDS[array.ty.element].removeprefix("torch.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from catdiag.codegen.triton.kernel_signature import Kernel
-from catdiag.schedule.loop_nest import Span
+from catdiag.codegen.triton.kernel_signature import KernelSpec
+from catdiag.schedule.loop_nest import LoopSpan
 
 
-def constants_of(kernel: Kernel) -> list[str]:
+def constants_of(kernel: KernelSpec) -> list[str]:
     """The names of a kernel's constants."""
     names = [kernel.sizes.get(s, s) for s in kernel.constants]
     names += [*kernel.blocks, *(s.symbol for s in (*kernel.spans, *kernel.loops))]
@@ -14,7 +14,7 @@ def constants_of(kernel: Kernel) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def head_of(kernel: Kernel) -> list[str]:
+def head_of(kernel: KernelSpec) -> list[str]:
     """The parameters of a kernel."""
     names = [*(a.name for a in kernel.arrays), *(b.name for b in kernel.boxes)]
     names += list(kernel.strides.values())
@@ -30,7 +30,7 @@ def head_of(kernel: Kernel) -> list[str]:
     return [*names, *(f"{c}: tl.constexpr" for c in constants)]
 
 
-def spans_of(kernel: Kernel) -> tuple[Span, ...]:
+def spans_of(kernel: KernelSpec) -> tuple[LoopSpan, ...]:
     """The tiles of the grid, the slowest first: those with loops of their own length, then those that are one entry."""
-    own = [s for s in kernel.spans if s.symbol in kernel.uneven]
+    own = [s for s in kernel.spans if s.symbol in kernel.imbalance]
     return (*own, *kernel.single, *(s for s in kernel.spans if s not in own))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from catdiag.codegen.triton.tile_expressions import Dim, Node, Nodes
+from catdiag.codegen.triton.tile_expressions import Dim, Nodes, TileNode
 
 
 @dataclass
@@ -16,7 +16,7 @@ class Affine:
     """A sum of multiples of nodes and a constant."""
 
     constant: int = 0
-    terms: dict[Node, int] = field(default_factory=dict)
+    terms: dict[TileNode, int] = field(default_factory=dict)
 
     def plus(self, other: Affine, factor: int = 1) -> Affine:
         """The sum with a multiple of another one."""
@@ -26,7 +26,7 @@ class Affine:
         return Affine(self.constant + factor * other.constant, {n: c for n, c in terms.items() if c})
 
 
-def affine(node: Node) -> Affine:
+def affine(node: TileNode) -> Affine:
     """An integer node as a sum, as far as additions and constant factors go."""
     value = node.value
     if value is not None:
@@ -42,9 +42,9 @@ def affine(node: Node) -> Affine:
     return Affine(0, {node: 1})
 
 
-def summed(nodes: Nodes, form: Affine) -> Node:
+def summed(nodes: Nodes, form: Affine) -> TileNode:
     """The node of a sum."""
-    made: Node | None = None
+    made: TileNode | None = None
     for node, n in sorted(form.terms.items(), key=lambda t: t[1] < 0):
         part = nodes.op("mul", node, nodes.const(abs(n), "int"))
         if made is None:
@@ -57,7 +57,7 @@ def summed(nodes: Nodes, form: Affine) -> Node:
     return nodes.op("add" if form.constant >= 0 else "sub", made, constant)
 
 
-def edge(nodes: Nodes, node: Node, upper: bool) -> Node | None:
+def edge(nodes: Nodes, node: TileNode, upper: bool) -> TileNode | None:
     """A scalar that no entry of an integer tile is above (`upper`) or below; None where none is plain."""
     if not node.dims:
         return node
@@ -86,7 +86,7 @@ def edge(nodes: Nodes, node: Node, upper: bool) -> Node | None:
     return None
 
 
-def reach(node: Node) -> str | None:
+def reach(node: TileNode) -> str | None:
     """What no entry of an integer is further from 0 than, as an expression of blocks, tiles and sizes; None where that
     is not plain, as of what arrays give."""
     value = node.value
@@ -109,27 +109,27 @@ def reach(node: Node) -> str | None:
     return known[0] if positive or node.kind in ("neg", "abs", "relabel", "long") else None
 
 
-def _block(nodes: Nodes, dim: Dim) -> Node:
+def _block(nodes: Nodes, dim: Dim) -> TileNode:
     if dim.block.isdigit():
         return nodes.const(int(dim.block), "int")
     return nodes.symbol(dim.block, positive=True)
 
 
 @dataclass
-class Whole:
+class UnmaskedRange:
     """Positions of a loop's axis between which conditions hold for all entries: `lower` ≤ x < `upper`."""
 
-    lower: list[Node] = field(default_factory=list)
-    upper: list[Node] = field(default_factory=list)
+    lower: list[TileNode] = field(default_factory=list)
+    upper: list[TileNode] = field(default_factory=list)
 
 
-def solved(nodes: Nodes, condition: Node, dim: Dim, start: Node, size: Node) -> Whole | None:
+def solved(nodes: Nodes, condition: TileNode, dim: Dim, start: TileNode, size: TileNode) -> UnmaskedRange | None:
     """Where along a loop's axis a condition holds for all entries of the other dimensions; None if that is not plain.
 
     The position along the axis is `start` plus an index along `dim`.
     """
-    found = Whole()
-    todo: list[tuple[Node, bool]] = [(condition, True)]
+    found = UnmaskedRange()
+    todo: list[tuple[TileNode, bool]] = [(condition, True)]
     while todo:
         node, holds = todo.pop()
         if node.kind == "not":
@@ -147,7 +147,7 @@ def solved(nodes: Nodes, condition: Node, dim: Dim, start: Node, size: Node) -> 
 
 
 def _compared(
-    nodes: Nodes, form: Affine, strict: bool, dim: Dim, start: Node, size: Node, found: Whole
+    nodes: Nodes, form: Affine, strict: bool, dim: Dim, start: TileNode, size: TileNode, found: UnmaskedRange
 ) -> bool:  # fmt: skip
     """Adds where a sum is at least 0 (or 1, if `strict`); says whether that is plain."""
     rest = Affine(form.constant - (1 if strict else 0))
@@ -175,12 +175,12 @@ def _compared(
     return True
 
 
-def grows(node: Node, start: Node) -> int:
+def grows(node: TileNode, start: TileNode) -> int:
     """1 or -1 if an integer plainly grows or falls with a scalar, else 0."""
     return _slope(node, start) or 0
 
 
-def _slope(node: Node, start: Node) -> int | None:
+def _slope(node: TileNode, start: TileNode) -> int | None:
     """The sign of how an integer changes with a scalar, 0 if it does not; None if that is not plain."""
     if node is start:
         return 1

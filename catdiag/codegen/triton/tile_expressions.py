@@ -57,7 +57,7 @@ class Dim:
     block: str
     scope: Scope
     exact: str = ""
-    within: Node | None = None
+    within: TileNode | None = None
     loop: Any = None
     length: int = 0
     """How long a block is by default, 0 for at least 16."""
@@ -69,14 +69,14 @@ class Dim:
 
 
 @dataclass(eq=False)
-class Node:
+class TileNode:
     """An expression: what it is of which other ones.
 
     `element` is "real", "int", "bool", or "raw" for what was loaded and has the type of its array.
     """
 
     kind: str
-    args: tuple[Node, ...]
+    args: tuple[TileNode, ...]
     dims: tuple[Dim, ...]
     scope: Scope
     element: str
@@ -104,12 +104,12 @@ class Nodes:
         self.root = root
         self.bytes = frozenset(narrow)
         """The arrays whose elements are numbers of 8 bits."""
-        self.known: dict[Hashable, Node] = {}
+        self.known: dict[Hashable, TileNode] = {}
         self.note = ""
-        self.twins: dict[Node, Node] = {}
+        self.twins: dict[TileNode, TileNode] = {}
         self.lefts: dict[tuple[str, ...], None] = {}
         """What products of matrices in loops sum over whose rows were computed: the lengths of the blocks."""
-        self.joint: dict[tuple[str, ...], None] = {}
+        self.merged_rows: dict[tuple[str, ...], None] = {}
         """The lengths of dimensions that are rows of one matrix together, of products in loops whose rows were
         computed."""
         self.huge = False
@@ -129,34 +129,34 @@ class Nodes:
     # -- leaves ------------------------------------------------------------------------------------------
 
     def make(
-        self, kind: str, args: Sequence[Node], dims: Sequence[Dim], element: str, data: Any = None,
+        self, kind: str, args: Sequence[TileNode], dims: Sequence[Dim], element: str, data: Any = None,
         scope: Scope | None = None, fills: dict[Dim, Fill] | None = None, heavy: bool = False,
-    ) -> Node:  # fmt: skip
+    ) -> TileNode:  # fmt: skip
         """The node of these parts: the one that is there, if there is one."""
         where = deepest([scope or self.root, *(a.scope for a in args)])
         key = (kind, tuple(map(id, args)), tuple(map(id, dims)), element, data, id(where))
         found = self.known.get(key)
         if found is None:
             heavy = heavy or any(a.heavy for a in args)
-            found = Node(kind, tuple(args), tuple(dims), where, element, data, fills or {}, heavy, self.note)
+            found = TileNode(kind, tuple(args), tuple(dims), where, element, data, fills or {}, heavy, self.note)
             self.known[key] = found
         return found
 
-    def const(self, value: float | int, element: str = "real") -> Node:
+    def const(self, value: float | int, element: str = "real") -> TileNode:
         """A number; a truth value is 0 or 1."""
         return self.make("const", (), (), element, float(value) if element in ("real", "raw") else int(value))
 
-    def symbol(self, text: str, element: str = "int", scope: Scope | None = None, positive: bool = False) -> Node:
+    def symbol(self, text: str, element: str = "int", scope: Scope | None = None, positive: bool = False) -> TileNode:
         """A scalar that the kernel has a name for."""
         return self.make("symbol", (), (), element, (text, positive), scope)
 
-    def arange(self, dim: Dim) -> Node:
+    def arange(self, dim: Dim) -> TileNode:
         """The positions along a dimension, from 0."""
         return self.make("arange", (), (dim,), "int", None, dim.scope)
 
     # -- functions -----------------------------------------------------------------------------------------
 
-    def op(self, fn: str, *args: Node) -> Node:
+    def op(self, fn: str, *args: TileNode) -> TileNode:
         """A scalar function of nodes, simplified."""
         if fn in ("add", "sub", "mul", "div", "max", "min", "where", "neg", "abs"):
             joined = args[1:] if fn == "where" else args
@@ -168,7 +168,7 @@ class Nodes:
         found = self._simpler(fn, args)
         return self.raw_op(fn, args) if found is None else found
 
-    def raw_op(self, fn: str, args: Sequence[Node]) -> Node:
+    def raw_op(self, fn: str, args: Sequence[TileNode]) -> TileNode:
         """A scalar function of nodes as it is."""
         element = "bool" if fn in ("eq", "ne", "lt", "le", "and", "or", "not") else args[-1].element
         dims = self.joined(args)
@@ -176,13 +176,13 @@ class Nodes:
         fills: dict[Dim, Fill] = {d: fill_of(fn, [_filled(a, d) for a in args]) for d in dims if d.ragged}
         return self.make(fn, args, dims, element, fills=fills)
 
-    def _seen(self, fn: str, args: Sequence[Node], dims: Sequence[Dim]) -> None:
+    def _seen(self, fn: str, args: Sequence[TileNode], dims: Sequence[Dim]) -> None:
         """Notes numbers that a program masks tiles with as if they were infinite, such as -1e30."""
         if fn in ("where", "add", "sub", "mul") and dims and any(a.element in ("real", "raw") for a in args):
             values = [abs(float(a.value)) for a in args if a.value is not None]
             self.huge = self.huge or any(HUGE <= v < INFINITE for v in values)
 
-    def joined(self, args: Sequence[Node]) -> tuple[Dim, ...]:
+    def joined(self, args: Sequence[TileNode]) -> tuple[Dim, ...]:
         """The dimensions of what is made of some nodes entry by entry, in the order of what was computed."""
         first = max(args, key=lambda a: (len(a.dims), a.heavy))
         dims = dict.fromkeys([*first.dims, *(d for a in args for d in a.dims)])
@@ -190,7 +190,7 @@ class Nodes:
             return tuple(sorted(dims, key=lambda d: d.loop is not None))
         return tuple(dims)
 
-    def real(self, node: Node) -> Node:
+    def real(self, node: TileNode) -> TileNode:
         """A node as a number in single precision; sums of integers are converted term by term."""
         if node.element == "real":
             return node
@@ -200,7 +200,7 @@ class Nodes:
             return self.op(node.kind, *(self.real(a) for a in node.args))
         return self.make("float", (node,), node.dims, "real", fills=dict(node.fills))
 
-    def scaled(self, node: Node, factor: Node) -> Node:
+    def scaled(self, node: TileNode, factor: TileNode) -> TileNode:
         """A node times a positive scalar, which later steps may take in."""
         if factor.value == 1:
             return node
@@ -213,7 +213,7 @@ class Nodes:
         fills = {d: _times_positive(_filled(node, d)) for d in node.dims if d.ragged}
         return self.make("scaled", (node, factor), node.dims, "real", fills=fills)
 
-    def _simpler(self, fn: str, args: Sequence[Node]) -> Node | None:
+    def _simpler(self, fn: str, args: Sequence[TileNode]) -> TileNode | None:
         values = [a.value for a in args]
         if all(v is not None for v in values):
             return self._folded(fn, args, [v for v in values if v is not None])
@@ -269,7 +269,7 @@ class Nodes:
             return self.scaled(self.op("neg", a.args[0]), a.args[1])
         return None
 
-    def _exp(self, a: Node) -> Node:
+    def _exp(self, a: TileNode) -> TileNode:
         """The exponential as a power of two: the factor goes to what has fewest entries.
 
         A difference of the like is taken before that: of two equal numbers it is 0, also where the compiler rounds a
@@ -278,14 +278,14 @@ class Nodes:
         may be what arrays give; products of matrices alone are taken to be smaller.
         """
         log2e = self.const(LOG2E)
-        if a.kind in ("sub", "add") and (self.huge or _given(a)):
+        if a.kind in ("sub", "add") and (self.huge or _reads_array(a)):
             self.apart = self.apart or any(len(p.dims) > 1 and p.kind in ("scaled", "mul") for p in a.args)
             return self.raw_op("exp2", [self.scaled(a, log2e)])
         if a.kind in ("sub", "add") and any(set(p.dims) != set(a.dims) for p in a.args):
             return self.raw_op("exp2", [self.raw_op(a.kind, [self.scaled(p, log2e) for p in a.args])])
         return self.raw_op("exp2", [self.scaled(a, log2e)])
 
-    def _folded(self, fn: str, args: Sequence[Node], values: Sequence[float | int]) -> Node | None:
+    def _folded(self, fn: str, args: Sequence[TileNode], values: Sequence[float | int]) -> TileNode | None:
         if fn == "floordiv" and values[1] <= 0:
             return None
         found = fill_of(fn, list(values)) if fn != "floordiv" else values[0] // values[1]
@@ -297,7 +297,7 @@ class Nodes:
 
     # -- masks ---------------------------------------------------------------------------------------------
 
-    def guarded(self, condition: Node, node: Node, other: Node, exact: str, loop: Any = None) -> Node:
+    def guarded(self, condition: TileNode, node: TileNode, other: TileNode, exact: str, loop: Any = None) -> TileNode:
         """`other` where a condition fails, which it may only where `exact`, a constant of the kernel, is false."""
         if node.kind == "scaled" and other.value in (0.0, INFINITE, -INFINITE):
             return self.scaled(self.guarded(condition, node.args[0], other, exact, loop), node.args[1])
@@ -311,12 +311,12 @@ class Nodes:
         fills: dict[Dim, Fill] = {d: fill_of("where", [_filled(x, d) for x in args]) for d in dims if d.ragged}
         return self.make("guard", args, dims, node.element, (exact, loop), fills=fills)
 
-    def _of_bytes(self, node: Node) -> bool:
+    def _of_bytes(self, node: TileNode) -> bool:
         while node.kind in ("relabel", "guard", "spread"):
             node = node.args[1] if node.kind == "guard" else node.args[0]
         return node.kind == "load" and getattr(node.data[0], "name", "") in self.bytes
 
-    def masked(self, node: Node, dim: Dim, neutral: float) -> Node:
+    def masked(self, node: TileNode, dim: Dim, neutral: float) -> TileNode:
         """The node with a neutral element where the array ends along a dimension."""
         if node.element == "int" and math.isinf(neutral):
             neutral = float(LARGEST if neutral > 0 else -LARGEST)
@@ -332,7 +332,7 @@ class Nodes:
 
     # -- reductions ------------------------------------------------------------------------------------------
 
-    def reduce(self, monoid: str, node: Node, dim: Dim) -> Node:
+    def reduce(self, monoid: str, node: TileNode, dim: Dim) -> TileNode:
         """A monoid over one dimension, whose entries outside of the array are neutral already."""
         if node.kind == "scaled" and monoid in ("max", "min", "sum"):
             return self.scaled(self.reduce(monoid, node.args[0], dim), node.args[1])
@@ -350,9 +350,9 @@ class Nodes:
         return self.make("reduce", (node,), dims, element, (monoid, dim), fills=fills, heavy=True)
 
 
-def _given(node: Node) -> bool:
+def _reads_array(node: TileNode) -> bool:
     """Whether entries of an array are in a tile, otherwise than by products of matrices and reductions."""
-    stack, seen = [node], set[Node]()
+    stack, seen = [node], set[TileNode]()
     while stack:
         item = stack.pop()
         if item.kind == "load" and item.dims and item.element not in ("int", "bool"):
@@ -363,13 +363,13 @@ def _given(node: Node) -> bool:
     return False
 
 
-def _filled(node: Node, dim: Dim) -> Fill:
+def _filled(node: TileNode, dim: Dim) -> Fill:
     if dim in node.dims:
         return node.fills.get(dim)
     return node.value if node.value is not None else FINITE
 
 
-def _smaller(total: Node, factor: Node) -> bool:
+def _smaller(total: TileNode, factor: TileNode) -> bool:
     """Whether products with the terms of a sum have fewer dimensions than the product with the sum has."""
     return all(len({*p.dims, *factor.dims}) < len({*total.dims, *factor.dims}) for p in total.args)
 
@@ -381,7 +381,7 @@ def _times_positive(fill: Fill) -> Fill:
     return fill if fill == 0 or math.isinf(fill) else FINITE
 
 
-def natural(node: Node) -> bool:
+def natural(node: TileNode) -> bool:
     """Whether an integer is plainly not negative."""
     if node.value is not None:
         return node.value >= 0
@@ -392,7 +392,7 @@ def natural(node: Node) -> bool:
     return node.kind in ("add", "mul", "min", "floordiv", "long", "relabel") and all(map(natural, node.args))
 
 
-def _positive(node: Node) -> bool:
+def _positive(node: TileNode) -> bool:
     """Whether a scalar is certainly above 0."""
     if node.kind == "const":
         return bool(0 < node.data < INFINITE)

@@ -11,19 +11,31 @@ from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import ArrayType, Axis, size_symbols
 from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
 from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, agree, helpers_of, merged, source
-from catdiag.codegen.gluon.producer_warp import apart
-from catdiag.codegen.gluon.warp_specialization import Apart, in_gluon
-from catdiag.codegen.triton.array_accesses import Made, Pull, Stored
+from catdiag.codegen.gluon.producer_warp import specialize_warps
+from catdiag.codegen.gluon.warp_specialization import WarpSpecialized, in_gluon
+from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_builder import Names
-from catdiag.codegen.triton.kernel_signature import WIDTHS, Kernel, Shared, kinds
+from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, saved_types
 from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_text
 from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
-from catdiag.codegen.triton.launch_function import Launch, Room, torch_type
-from catdiag.codegen.triton.tile_expressions import Node
+from catdiag.codegen.triton.launch_function import LaunchWriter, OutputBuffer, torch_type
+from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.codegen.triton.triton_printer import HELPERS
 from catdiag.schedule.contractions import deciding
-from catdiag.schedule.loop_nest import For, Let, Make, Program, Save, Span, Start, Statement, Value, lower, statements
+from catdiag.schedule.loop_nest import (
+    For,
+    Let,
+    LoopNest,
+    LoopSpan,
+    Make,
+    NestValue,
+    Save,
+    Start,
+    Statement,
+    lower,
+    statements,
+)
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
 
 _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
@@ -38,7 +50,7 @@ _PARTITIONS = {"barrier", "slot", "w"}
 
 
 @dataclass(frozen=True)
-class Argument:
+class EntryArgument:
     """An input or a result: its name, the diagram's type (no axes: a number), and torch's name of its elements."""
 
     name: str
@@ -57,8 +69,8 @@ class Module:
     text: str = field(repr=False)
     entry: str
     kernels: tuple[str, ...]
-    inputs: tuple[Argument, ...]
-    outputs: tuple[Argument, ...]
+    inputs: tuple[EntryArgument, ...]
+    outputs: tuple[EntryArgument, ...]
     tiles: Mapping[str, int]
     stages: int | tuple[int, ...]
     warps: int | tuple[int, ...]
@@ -109,13 +121,13 @@ def module(
     dtype and for numbers of warps that Triton does not take.
     """
     diagram = diagram_of(diagram)
-    return _Modular(lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized).made()
+    return _Modular(lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized).build()
 
 
 class _Modular:
     def __init__(
         self,
-        program: Program,
+        program: LoopNest,
         factors: Sequence[str],
         tiles: dict[str, int],
         dtype: str | Mapping[str, str],
@@ -124,7 +136,7 @@ class _Modular:
         specialized: bool | Sequence[bool],
     ) -> None:
         self.program, self.factors = program, factors
-        groups = max(1, sum(isinstance(s, For) and s.how == "tiles" for s in program.body))
+        groups = max(1, sum(isinstance(s, For) and s.kind == "tiles" for s in program.body))
         self.stages, self.warps = (_each(n, w, groups) for n, w in ((stages, "stages"), (warps, "warps")))
         self.place = 0
         names = {v.name for v in program.inputs}
@@ -158,15 +170,15 @@ class _Modular:
         title = re.match(r"[A-Za-z_]\w*", program.title)
         own = Names(set(_WORDS))
         self.entry = own.fresh(title.group() if title else "program")
-        self.shared = Shared(own, self.tiles, self.dtypes, self.dtype)
-        self.kernels: list[Kernel] = []
+        self.shared = ModuleContext(own, self.tiles, self.dtypes, self.dtype)
+        self.kernels: list[KernelSpec] = []
         self.specialized = [specialized] * groups if isinstance(specialized, bool) else list(specialized)
-        self.aparts: dict[str, Apart] = {}
-        self.rooms: list[Room] = []
-        self.kinds = kinds(program, self.dtype)
+        self.specialized_kernels: dict[str, WarpSpecialized] = {}
+        self.rooms: list[OutputBuffer] = []
+        self.saved_types = saved_types(program, self.dtype)
 
-    def _symbols(self) -> dict[str, Span]:
-        found: dict[str, Span] = {}
+    def _symbols(self) -> dict[str, LoopSpan]:
+        found: dict[str, LoopSpan] = {}
         for _, s in statements(self.program.body):
             if isinstance(s, For):
                 for span in s.spans:
@@ -175,10 +187,10 @@ class _Modular:
 
     # -- the module ------------------------------------------------------------------------------------------
 
-    def made(self) -> Module:
+    def build(self) -> Module:
         program, names = self.program, self.shared.names
         names.taken |= set(self.symbols)
-        env: dict[Value, Pull] = {}
+        env: dict[NestValue, Pull] = {}
         inputs = []
         names.taken |= {value.name for value in program.inputs}
         for value in program.inputs:
@@ -191,7 +203,7 @@ class _Modular:
                 self.dtypes[name] = self.dtypes[value.name]
             if value.name in self.factors:
                 self.shared.factors.add(name)
-            array = Stored(value.ty, name)
+            array = StoredArray(value.ty, name)
             inputs.append(array)
             env[value] = array
         sizes = self._sizes()
@@ -201,41 +213,41 @@ class _Modular:
         outputs = []
         for value in program.outputs:
             pull = self.shared.saved.get(value) or env[value]
-            if not isinstance(pull, Stored):
+            if not isinstance(pull, StoredArray):
                 raise TypeMismatch("a result is not saved by any kernel")
             outputs.append(pull)
         self._runs()
-        shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._kept(t))
+        shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._is_argument(t))
         keywords = {t: self.tiles[t] for t in shown}
-        launch = Launch(self.entry, inputs, outputs, self.rooms, self.kernels, keywords, self.stages, self.warps,
-                        self.dtypes, self.dtype, self._about(), sizes, self.aparts)  # fmt: skip
+        launch = LaunchWriter(self.entry, inputs, outputs, self.rooms, self.kernels, keywords, self.stages, self.warps,
+                        self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels)  # fmt: skip
         text = self._text(launch)
         return Module(
             text,
             self.entry,
             tuple(k.name for k in self.kernels),
             tuple(
-                Argument(v.name, a.ty, torch_type(a, self.dtypes, self.dtype))
+                EntryArgument(v.name, a.ty, torch_type(a, self.dtypes, self.dtype))
                 for v, a in zip(program.inputs, inputs, strict=True)
             ),
-            tuple(Argument(a.name, a.ty, self._stored_as(a)) for a in outputs),
+            tuple(EntryArgument(a.name, a.ty, self._stored_as(a)) for a in outputs),
             keywords,
             self.stages,
             self.warps,
             self.dtype,
-            tuple(a.name for a in self.aparts.values()),
-            tuple(a.row.symbol for a in self.aparts.values()),
-            tuple(a.compute.phases for a in self.aparts.values()),
+            tuple(a.name for a in self.specialized_kernels.values()),
+            tuple(a.row.symbol for a in self.specialized_kernels.values()),
+            tuple(a.compute.phases for a in self.specialized_kernels.values()),
             {k.name: k.place for k in self.kernels}
-            | {a.name: k.place for k in self.kernels for n, a in self.aparts.items() if n == k.name},
-            tuple((a.names["groups"], a.names["stages"]) for a in self.aparts.values()),
+            | {a.name: k.place for k in self.kernels for n, a in self.specialized_kernels.items() if n == k.name},
+            tuple((a.names["groups"], a.names["stages"]) for a in self.specialized_kernels.values()),
         )
 
     def _runs(self) -> None:
         """Refuses numbers of warps with which the launch function would refuse to run as it is written."""
         for kernel in self.kernels:
             warps = self.warps if isinstance(self.warps, int) else self.warps[kernel.place]
-            further = (12,) if kernel.name in self.aparts else ()
+            further = (12,) if kernel.name in self.specialized_kernels else ()
             if warps not in (1, 2, 4, 8, 16, 32, *further):
                 more = "" if further else " (12 where warps load and compute apart, a form that this kernel lacks)"
                 raise CatdiagError(f"{kernel.name} is to run with {warps} warps: expected 1, 2, 4, 8, 16 or 32{more}")
@@ -244,12 +256,12 @@ class _Modular:
         """Whether a name that an input has is that of something else in the module: of an option, a tile, a library."""
         return name in self.symbols or (name in _WORDS and (any(self.specialized) or name not in _PARTITIONS))
 
-    def _kept(self, symbol: str) -> bool:
+    def _is_argument(self, symbol: str) -> bool:
         """Whether a tile stays an argument although it is 1: blocks of loops and parts do."""
-        return any(isinstance(s, For) and s.how != "tiles" and any(p.symbol == symbol for p in s.spans)
+        return any(isinstance(s, For) and s.kind != "tiles" and any(p.symbol == symbol for p in s.spans)
                    for _, s in statements(self.program.body))  # fmt: skip
 
-    def _stored_as(self, array: Stored) -> str:
+    def _stored_as(self, array: StoredArray) -> str:
         return next((r.dtype for r in self.rooms if r.array is array), torch_type(array, self.dtypes, self.dtype))
 
     def _sizes(self) -> dict[str, str]:
@@ -272,11 +284,11 @@ class _Modular:
 
     # -- kernels -----------------------------------------------------------------------------------------------
 
-    def _top(self, env: dict[Value, Pull]) -> None:
+    def _top(self, env: dict[NestValue, Pull]) -> None:
         """Each group is a kernel, and so is what stands between two of them."""
         loose: list[Statement] = []
         for s in self.program.body:
-            if isinstance(s, For) and s.how == "tiles":
+            if isinstance(s, For) and s.kind == "tiles":
                 self._loose(loose, env)
                 loose = []
                 self._group(s, env)
@@ -292,14 +304,14 @@ class _Modular:
             if value in self.shared.saved:
                 env[value] = self.shared.saved[value]
 
-    def _loose(self, body: Sequence[Statement], env: dict[Value, Pull]) -> None:
+    def _loose(self, body: Sequence[Statement], env: dict[NestValue, Pull]) -> None:
         """Statements outside of groups: views and numbers stay what they are, the rest is a kernel of one program."""
         if not body:
             return
         for s in body:
             if isinstance(s, Save):
                 self._room(s.target)
-        split = next((s for s in body if isinstance(s, For) and s.how == "parts"), None)
+        split = next((s for s in body if isinstance(s, For) and s.kind == "parts"), None)
         writing = self._writing(env, ())
         if split is None:
             self._run(writing, body, "what is not in groups")
@@ -318,28 +330,28 @@ class _Modular:
             if not isinstance(pull, Made):
                 env.setdefault(value, pull)
 
-    def _room(self, value: Value) -> None:
+    def _room(self, value: NestValue) -> None:
         if value in self.shared.saved:
             return
         result = value in self.program.outputs
         name = self.shared.names.fresh(value.name or "t") if value.name != "out" else "out"
-        array = Stored(value.ty, name, temporary=True)
+        array = StoredArray(value.ty, name, temporary=True)
         self.shared.saved[value] = array
         # A result goes by its own name, whatever the array is called where an input has that name.
         named = self.dtypes.get(value.name if result else name)
-        kind = named or (self.result_dtype if result else self.kinds.get(value, self.result_dtype))
+        kind = named or (self.result_dtype if result else self.saved_types.get(value, self.result_dtype))
         dtype = {"int": "int64", "bool": "bool"}.get(value.ty.element, WIDTHS[kind])
         self.dtypes[name] = kind
-        self.rooms.append(Room(array, dtype, result=result))
+        self.rooms.append(OutputBuffer(array, dtype, result=result))
 
-    def _writing(self, env: Mapping[Value, Pull], spans: Sequence[Span]) -> Writing:
+    def _writing(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> Writing:
         return Writing(self.shared, {**env, **self.shared.saved}, spans)
 
     def _name(self) -> str:
         return self.shared.names.fresh(f"_{self.entry}")
 
-    def _group(self, group: For, env: dict[Value, Pull]) -> None:
-        split = next((s for s in group.body if isinstance(s, For) and s.how == "parts"), None)
+    def _group(self, group: For, env: dict[NestValue, Pull]) -> None:
+        split = next((s for s in group.body if isinstance(s, For) and s.kind == "parts"), None)
         spans = group.spans
         if split is None:
             self._run(self._writing(env, spans), group.body, _tiled(spans))
@@ -355,23 +367,23 @@ class _Modular:
         if any("tl.store" in line for line in writing.k.root.lines):
             self.kernels.append(writing.done(self._name(), note, self.place))
 
-    def _specialize(self, env: Mapping[Value, Pull], spans: Sequence[Span], body: Sequence[Statement]) -> None:
+    def _specialize(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan], body: Sequence[Statement]) -> None:
         """The second form of the last kernel, if it has one."""
         kernel = self.kernels[-1]
-        found = apart(self.shared, {**env, **self.shared.saved}, spans, body, kernel)
+        found = specialize_warps(self.shared, {**env, **self.shared.saved}, spans, body, kernel)
         if found is not None and agree(found):
-            self.aparts[kernel.name] = found
+            self.specialized_kernels[kernel.name] = found
 
-    def _parts(self, group: For, split: For, env: dict[Value, Pull]) -> Writing:
+    def _parts(self, group: For, split: For, env: dict[NestValue, Pull]) -> Writing:
         """A loop in parts: one kernel leaves the states of the parts, a second one merges them and is given back."""
         (span,) = split.spans
         at = group.body.index(split)
         first = self._writing(env, group.spans)
         first.parts = span
         first.body([*group.body[:at], *split.body])
-        kept: dict[Value, Stored] = {}
+        kept: dict[NestValue, StoredArray] = {}
         starts = {s.symbol: s for s in group.spans}
-        for value in split.kept:
+        for value in split.partial_states:
             axes = tuple(
                 Axis(a.name, starts[a.size].size) if isinstance(a.size, str) and a.size in starts else a
                 for a in value.ty.axes
@@ -379,11 +391,11 @@ class _Modular:
             part = self._part_axis(value.ty)
             name = self.shared.names.fresh(f"{value.name or 'state'}_parts")
             ty = ArrayType((Axis(part, span.symbol), *axes), value.ty.element)
-            array = Stored(ty, name, temporary=True, parts=True)
+            array = StoredArray(ty, name, temporary=True, parts=True)
             kept[value] = array
             dtype = {"int": "int32", "bool": "bool"}.get(value.ty.element, "float32")
             self.dtypes[array.name] = "fp32"
-            self.rooms.append(Room(array, dtype, parts=span.symbol))
+            self.rooms.append(OutputBuffer(array, dtype, parts=span.symbol))
             first.store(
                 array, first.k.tile(value), {part: first.k.nodes.symbol("part"), **self._global(first, value.ty)}
             )
@@ -394,7 +406,7 @@ class _Modular:
         # What is made before the loop and read after the merge is made again.
         second.body([s for s in group.body[:at] if not isinstance(s, (Save, For))])
         for s in group.body[at + 1 :]:
-            if isinstance(s, For) and s.how == "merge":
+            if isinstance(s, For) and s.kind == "merge":
                 second.merged(s, kept, span)
             else:
                 second.body([s])
@@ -411,7 +423,7 @@ class _Modular:
             name += "_"
         return name
 
-    def _global(self, writing: Writing, ty: ArrayType) -> dict[str, Node]:
+    def _global(self, writing: Writing, ty: ArrayType) -> dict[str, TileNode]:
         found = {}
         index = writing.k.index(ty)
         for axis in ty.axes:
@@ -429,7 +441,7 @@ class _Modular:
         title = " ".join(self.program.title.replace("\\", "/").replace('"', "'").split())
         return f"{title}: {types} -> {ends}."
 
-    def _text(self, launch: Launch) -> str:
+    def _text(self, launch: LaunchWriter) -> str:
         helpers = sorted({h for k in self.kernels for h in k.helpers})
         boxes = any(k.boxes for k in self.kernels)
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
@@ -437,13 +449,13 @@ class _Modular:
         lines += ["import functools", "import math", ""] if boxes else []
         lines += ["import torch", "import triton", "import triton.language as tl"]
         lines += [DESCRIPTOR, "", ""] if boxes else ["", ""]
-        if self.aparts:
+        if self.specialized_kernels:
             lines[-1:] = [*IMPORTS.splitlines(), "", ""]
         for helper in helpers:
             lines += [HELPERS[helper], ""]
         for kernel in self.kernels:
             lines += [*kernel_text(kernel), "", ""]
-        if self.aparts:
+        if self.specialized_kernels:
             lines += ["if gluon is not None:", *indented(self._gluon()), "", ""]
         lines += [*checks("fp8" in self.dtypes.values()).splitlines(), "", ""]
         if self.program.outputs:
@@ -452,7 +464,7 @@ class _Modular:
             lines += [*REGISTERS.splitlines(), "", ""]
         if boxes:
             lines += [*BOXED.splitlines(), "", ""]
-        if self.aparts:
+        if self.specialized_kernels:
             lines += [*GROUPS.splitlines(), "", ""]
         lines += [launch.text(), ""]
         return "\n".join(lines)
@@ -460,15 +472,15 @@ class _Modular:
     def _gluon(self) -> list[str]:
         """The kernels whose loads are apart."""
         lines = ["", *DOWN.splitlines()]
-        texts = dict.fromkeys(t for a in self.aparts.values() for t in helpers_of(a))
+        texts = dict.fromkeys(t for a in self.specialized_kernels.values() for t in helpers_of(a))
         for text in texts:
             lines += ["", *text.splitlines()]
-        for found in self.aparts.values():
+        for found in self.specialized_kernels.values():
             lines += ["", *source(found, [in_gluon(line) for line in grid_text(merged(found))])]
         return lines
 
 
-def _states(program: Program) -> list[str]:
+def _states(program: LoopNest) -> list[str]:
     """The names of the states of loops: they have single precision, whatever is said of them."""
     return [v.name for _, s in statements(program.body) if isinstance(s, Start) for v in s.states]
 
@@ -482,8 +494,8 @@ def _each(given: int | Sequence[int], what: str, groups: int) -> int | tuple[int
     return given[0] if groups == 1 else tuple(given)
 
 
-def _tiled(spans: Sequence[Span]) -> str:
+def _tiled(spans: Sequence[LoopSpan]) -> str:
     return "One tile of " + " and ".join(s.axis for s in spans) if spans else "One program"
 
 
-__all__ = ["Argument", "Module", "module"]
+__all__ = ["EntryArgument", "Module", "module"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from catdiag.codegen.source_writer import ATOM, Text
-from catdiag.codegen.triton.tile_expressions import Dim, Node, Scope, natural
+from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode, natural
 from catdiag.util.errors import TypeMismatch
 
 CALL, SIGN, TIMES, PLUS, AND, OR, COMPARE = 8, 7, 6, 5, 4, 3, 2
@@ -83,28 +83,28 @@ def _floor(a, b):
 }
 
 
-class Printer:
+class TritonPrinter:
     """Writes nodes into the lines of their scopes."""
 
     def __init__(
         self,
         fresh: Callable[[str], str],
-        element: Callable[[Node, Node], tuple[str | None, str | None]],
-        precision: Callable[[Node, Node], str] = lambda a, b: "",
+        element: Callable[[TileNode, TileNode], tuple[str | None, str | None]],
+        precision: Callable[[TileNode, TileNode], str] = lambda a, b: "",
     ) -> None:
         self.fresh = fresh
         self.element = element
         self.precision = precision
-        self.names: dict[Node, str] = {}
-        self.uses: dict[Node, int] = {}
-        self.counted: set[Node] = set()
+        self.names: dict[TileNode, str] = {}
+        self.uses: dict[TileNode, int] = {}
+        self.counted: set[TileNode] = set()
         self.helpers: set[str] = set()
-        self.twins: dict[Node, Node] = {}
+        self.twins: dict[TileNode, TileNode] = {}
         self.lefts: dict[tuple[str, ...], None] = {}
 
     # -- where things stand ------------------------------------------------------------------------------
 
-    def count(self, roots: Iterable[Node]) -> None:
+    def count(self, roots: Iterable[TileNode]) -> None:
         """Counts how often nodes are used, before they are written."""
         stack = list(roots)
         for root in stack:
@@ -118,9 +118,9 @@ class Printer:
                 self.uses[arg] = self.uses.get(arg, 0) + 1
                 stack.append(arg)
 
-    def ref(self, node: Node, scope: Scope, bare: bool = False) -> Text:
+    def ref(self, node: TileNode, scope: Scope, bare: bool = False) -> Text:
         """A node as it is read in a scope: by its name, or written out, as it is in any case if `bare`."""
-        stack: list[tuple[Node, Scope, bool]] = [(node, scope, False)]
+        stack: list[tuple[TileNode, Scope, bool]] = [(node, scope, False)]
         while stack:  # names what is deep inside first, so that expressions never nest far
             item, where, ready = stack.pop()
             if item in self.names or item.kind in ("const", "symbol"):
@@ -133,7 +133,7 @@ class Printer:
             stack += [(a, item.scope, False) for a in reversed(item.args)]
         return self.plain(node)
 
-    def _named(self, node: Node, where: Scope) -> bool:
+    def _named(self, node: TileNode, where: Scope) -> bool:
         if node.kind == "guard":
             return True
         if node.wanted and node.kind != "load":
@@ -148,18 +148,18 @@ class Printer:
             return True
         return len(self.text(node)[0]) > _LONGEST
 
-    def _worth(self, node: Node) -> bool:
+    def _worth(self, node: TileNode) -> bool:
         return node.kind not in ("arange", "long") or self.uses.get(node, 0) > 1
 
-    def _absorbed(self, dot: Node) -> bool:
+    def _absorbed(self, dot: TileNode) -> bool:
         return self.uses.get(dot, 0) == 1 and dot in self.accumulated
 
-    accumulated: frozenset[Node] = frozenset()
+    accumulated: frozenset[TileNode] = frozenset()
 
-    def accumulate(self, roots: Iterable[Node]) -> None:
+    def accumulate(self, roots: Iterable[TileNode]) -> None:
         """Finds the sums that a product of matrices can begin with."""
         found = set(self.accumulated)
-        seen: set[Node] = set()
+        seen: set[TileNode] = set()
         stack = list(roots)
         while stack:
             node = stack.pop()
@@ -174,17 +174,17 @@ class Printer:
                         break
         self.accumulated = frozenset(found)
 
-    def plain(self, node: Node) -> Text:
+    def plain(self, node: TileNode) -> Text:
         """The name of a node, or its text."""
         name = self.names.get(node)
         return (name, ATOM) if name is not None else self.text(node)
 
-    def name(self, node: Node, wanted: str = "") -> str:
+    def name(self, node: TileNode, wanted: str = "") -> str:
         """Gives a node a name, and writes what it is."""
         if node.kind == "guard":
             return self._guard(node, wanted)
         boxed = node.kind == "load" and node.data[4] is not None and node.data[4].looped
-        if boxed and not self._again(node):
+        if boxed and not self._also_operand(node):
             return self._boxed(node, wanted)
         text = self.text(node)[0]
         name = self.fresh(wanted or node.wanted or _base(node))
@@ -192,7 +192,7 @@ class Printer:
         self.names[node] = name
         return name
 
-    def _boxed(self, node: Node, wanted: str) -> str:
+    def _boxed(self, node: TileNode, wanted: str) -> str:
         """A load by a tensor descriptor where that is possible, which the launch says."""
         boxes, count = node.data[4], node.data[3]
         starts = node.args[2 + count :]
@@ -212,7 +212,7 @@ class Printer:
         self.names[node] = name
         return name
 
-    def _guard(self, node: Node, wanted: str) -> str:
+    def _guard(self, node: TileNode, wanted: str) -> str:
         condition, value, other = node.args
         exact = _exact(*node.data)
         name = self.fresh(wanted or node.wanted or "t")
@@ -237,7 +237,7 @@ class Printer:
 
     # -- texts -------------------------------------------------------------------------------------------
 
-    def text(self, node: Node) -> Text:
+    def text(self, node: TileNode) -> Text:
         """A node as an expression."""
         kind = node.kind
         if kind == "const":
@@ -287,7 +287,7 @@ class Printer:
             return self._dot(node, None)
         raise TypeMismatch(f"{kind} has no form in Triton")
 
-    def _floordiv(self, node: Node) -> Text:
+    def _floordiv(self, node: TileNode) -> Text:
         a, b = (self.aligned(x, node.dims) for x in node.args)
         divisor = node.args[1].value
         sure = (divisor is not None and divisor > 0) or (node.args[1].kind == "symbol" and node.args[1].data[1])
@@ -296,11 +296,11 @@ class Printer:
         self.helpers.add("_floor")
         return f"_floor({a[0]}, {b[0]})", ATOM
 
-    def _reduce(self, node: Node) -> Text:
+    def _reduce(self, node: TileNode) -> Text:
         (arg,) = node.args
         return self._reduced(node, arg.dims.index(node.data[1]))
 
-    def _reduced(self, node: Node, axis: int) -> Text:
+    def _reduced(self, node: TileNode, axis: int) -> Text:
         monoid, (arg,) = node.data[0], node.args
         text = self.plain(arg)
         if monoid == "prod":
@@ -311,7 +311,7 @@ class Printer:
             return f"{function}({bracketed(text, CALL)}.to(tl.int32), {axis}) != 0", COMPARE
         return f"tl.{monoid}({text[0]}, {axis})", ATOM
 
-    def _load(self, node: Node) -> str:
+    def _load(self, node: TileNode) -> str:
         array, exact, guarded, count = node.data[:4]
         scalar, tiled, *rest = node.args
         conditions = rest[:count]
@@ -323,7 +323,7 @@ class Printer:
         if node.dims and not tiled.dims:
             place = f"{place} + tl.zeros({_shape(node.dims)}, tl.int32)"
         narrow = ".to(tl.int32)" if node.element == "int" else ""
-        if self._again(node):
+        if self._also_operand(node):
             inside = f", mask={self._all(conditions, node.dims)}, other=0.0" if conditions else ""
             return f'tl.load({place}{inside}, eviction_policy="evict_last"){narrow}'
         if not conditions:
@@ -335,18 +335,18 @@ class Printer:
         self.helpers.add("_load")
         return f"_load({place}, {inside}, {' and '.join(tests)}){narrow}"
 
-    def _again(self, node: Node) -> bool:
+    def _also_operand(self, node: TileNode) -> bool:
         """Whether a block is loaded for a product of matrices too, and must not be one with that."""
         twin = self.twins.get(node)
         return twin is not None and twin in self.uses
 
-    def _all(self, conditions: Sequence[Node], dims: Sequence[Dim]) -> str:
+    def _all(self, conditions: Sequence[TileNode], dims: Sequence[Dim]) -> str:
         own = {d for c in conditions for d in c.dims}
         shown = tuple(d for d in dims if d in own)
         texts = [bracketed(self.aligned(c, dims), AND + 1) for c in conditions]
-        return self.joint(texts, tuple(dims), shown)
+        return self.conjunction(texts, tuple(dims), shown)
 
-    def joint(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
+    def conjunction(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
         """Conditions of a tile as one, over all of its dimensions."""
         joined = " & ".join(texts)
         return joined if len(shown) == len(dims) else f"tl.broadcast_to({joined}, {_shape(dims)})"
@@ -360,7 +360,7 @@ class Printer:
 
     # -- products of matrices --------------------------------------------------------------------------------
 
-    def _dot(self, node: Node, acc: Node | None) -> Text:
+    def _dot(self, node: TileNode, acc: TileNode | None) -> Text:
         batch, rows, columns, summed = node.data
         a, b = node.args
         kinds = self.element(a, b)
@@ -377,7 +377,7 @@ class Printer:
         return f"tl.reshape({made[0]}, {_shape(node.dims)})", ATOM
 
     def _matrix(
-        self, node: Node, batch: Sequence[Dim], first: Sequence[Dim], second: Sequence[Dim], kind: str | None
+        self, node: TileNode, batch: Sequence[Dim], first: Sequence[Dim], second: Sequence[Dim], kind: str | None
     ) -> str:
         order, turned = (*batch, *first, *second), (*batch, *second, *first)
         flat = _flat(batch, first, second)
@@ -406,7 +406,7 @@ class Printer:
             return f"tl.trans({text[0]})", ATOM
         return f"tl.permute({text[0]}, ({', '.join(str(list(dims).index(d)) for d in order)}))", ATOM
 
-    def aligned(self, node: Node, dims: Sequence[Dim]) -> Text:
+    def aligned(self, node: TileNode, dims: Sequence[Dim]) -> Text:
         """A node that broadcasts by position against others over `dims`."""
         text = self.plain(node)
         if not node.dims:
@@ -443,14 +443,14 @@ def bracketed(text: Text, level: int) -> str:
     return text[0] if text[1] >= level else f"({text[0]})"
 
 
-def _base(node: Node) -> str:
+def _base(node: TileNode) -> str:
     if node.kind in ("arange", "add", "sub") and len(node.dims) == 1 and node.element == "int":
         axis = re.sub(r"\W+", "_", node.dims[0].axis).strip("_") or "i"
         return f"{axis}_at" if axis.isidentifier() else f"i{axis}_at"
     return "t"
 
 
-def _number(node: Node) -> Text:
+def _number(node: TileNode) -> Text:
     value: Any = node.data
     if node.element == "bool":
         return f"tl.full([], {int(value)}, tl.int1)", ATOM

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Graph, Node, inline
-from catdiag.category.integer_polynomial import ZERO, Amount
-from catdiag.category.ops import Box, Fold
+from catdiag.category.integer_polynomial import ZERO, IntPolynomial
+from catdiag.category.ops import Box, FoldOp
 from catdiag.category.types import ArrayType, show_size
 from catdiag.codegen.pseudocode import compares
-from catdiag.draw.listing.program_lines import Held, Line, Told, Turning, Variable
-from catdiag.draw.listing.symbol_table import LONGEST, Book, truth
+from catdiag.draw.listing.program_lines import KernelListing, ListingLine, LiveArrays, LoopHead, Variable
+from catdiag.draw.listing.symbol_table import LONGEST, SymbolTable, truth
 from catdiag.rewrite.formula import ATOM, Text, bracketed
 from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.live_ranges import Lives, elementwise, is_view, postponed
-from catdiag.schedule.liveness import Buffer, Kernel, Loop, Walk, Within
+from catdiag.schedule.live_ranges import LiveRanges, elementwise, is_view, postponed
+from catdiag.schedule.liveness import Buffer, LivenessWalk, Loop, LoweredKernel, Within
 from catdiag.schedule.loop_bounds import Bound
-from catdiag.schedule.placement import Places
+from catdiag.schedule.placement import Placement
 
 
 @dataclass
-class Frame:
+class TraceFrame:
     """A graph during the walk: the position, and for each wire its formula and its variables."""
 
     graph: Graph
     free: Sequence[bool]
-    found: Lives
+    live_ranges: LiveRanges
     texts: list[Text]
     behind: list[tuple[int, ...]]
     states: tuple[str, ...] = ()
@@ -36,12 +36,12 @@ class Frame:
     def __post_init__(self) -> None:
         self.ends: dict[int, list[int]] = {}
         for k, w in enumerate(self.graph.outputs):
-            self.ends.setdefault(self.found.root[w], []).append(k)
+            self.ends.setdefault(self.live_ranges.root[w], []).append(k)
         self.read: dict[int, list[Box]] = {}
         for node in self.graph.nodes:
             for w in () if is_view(node.box) else node.inputs:
-                self.read.setdefault(self.found.root[w], []).append(node.box)
-        self.ways: dict[int, set[int]] = {}
+                self.read.setdefault(self.live_ranges.root[w], []).append(node.box)
+        self.save_names: dict[int, set[int]] = {}
 
     def outputs(self, wire: int) -> list[int]:
         """The outputs of the graph that a wire is."""
@@ -49,15 +49,15 @@ class Frame:
 
     def towards(self, k: int) -> set[int]:
         """The wires from which scalar functions alone compute an output, including the output."""
-        if k not in self.ways:
-            found = {self.found.root[self.graph.outputs[k]]}
+        if k not in self.save_names:
+            found = {self.live_ranges.root[self.graph.outputs[k]]}
             first = len(self.graph.dom) + sum(len(node.box.cod) for node in self.graph.nodes)
             for node in reversed(self.graph.nodes):
                 first -= len(node.box.cod)
                 if first in found and elementwise(node.box):
-                    found.update(self.found.root[w] for w in node.inputs)
-            self.ways[k] = found
-        return self.ways[k]
+                    found.update(self.live_ranges.root[w] for w in node.inputs)
+            self.save_names[k] = found
+        return self.save_names[k]
 
     def readers(self, wire: int) -> list[Box]:
         """The boxes that read a wire or a view of it, once for each read, without the views."""
@@ -65,14 +65,14 @@ class Frame:
 
 
 @dataclass
-class Begun:
+class OpenLoop:
     """A loop that has begun: its operands, and the names and variables of its states.
 
     `stage` is "start" before its first iteration, "inside" during its iterations, and "end" after them.
     """
 
     box: Box
-    op: Fold
+    op: FoldOp
     args: list[Text]
     behind: list[tuple[int, ...]]
     inputs: Sequence[Buffer | None]
@@ -81,7 +81,7 @@ class Begun:
     stage: str = "start"
     states: list[int] = field(default_factory=list)
     streamed: list[int] = field(default_factory=list)
-    full: tuple[Held, ...] = ()
+    full: tuple[LiveArrays, ...] = ()
     nested: bool = False
 
     def sources(self) -> list[Buffer]:
@@ -89,7 +89,7 @@ class Begun:
         left = postponed(self.box, [id(b) for b in self.inputs]) if self.nested else [False] * len(self.inputs)
         found = zip(self.inputs, left, strict=True)
         return list(
-            dict.fromkeys(b for b, late in found if b is not None and b.streamed_only and (b.window or not late))
+            dict.fromkeys(b for b, late in found if b is not None and b.streamed_only and (b.region or not late))
         )
 
     def block(self, source: Buffer) -> ArrayType:
@@ -98,37 +98,37 @@ class Begun:
         return self.op.step.dom[len(self.box.cod) + k]
 
 
-class Watched(Walk):
+class TracingWalk(LivenessWalk):
     """A walk that records its moments; `mates` are the walks of the same kernel, this one the last."""
 
     def __init__(
         self,
-        book: Book,
-        told: Told,
-        mates: list[Watched],
-        kernel: Kernel,
+        symbols: SymbolTable,
+        kernel_listing: KernelListing,
+        mates: list[TracingWalk],
+        kernel: LoweredKernel,
         widths: Widths,
-        places: Places,
+        places: Placement,
         within: Within | None,
     ) -> None:
         super().__init__(kernel, widths, places)
-        self.book, self.told, self.mates, self.within = book, told, mates, within
+        self.symbols, self.lines, self.mates, self.within = symbols, kernel_listing, mates, within
         self.where: dict[Buffer, int] = {}
         self.known: dict[int | str, int] = {}
-        self.frames: list[Frame] = []
-        self.turning: list[Begun] = []
+        self.frames: list[TraceFrame] = []
+        self.open_loops: list[OpenLoop] = []
         self.over: Buffer | None = None
         self.fresh: list[Buffer] = []
         self.due: list[tuple[str, int, Text, Buffer | None]] = []
-        self.notes: list[tuple[Held, ...]] = []
-        self.first = len(told.lines)
+        self.notes: list[tuple[LiveArrays, ...]] = []
+        self.first = len(kernel_listing.lines)
         self.made: dict[int, tuple[Text, tuple[int, ...]]] = {}
 
     # -- variables ---------------------------------------------------------------------------------------
 
     def _variable(self, ty: ArrayType, element: str, name: str, slow: bool = False) -> int:
-        self.told.variables.append(Variable(ty, element, name, slow))
-        return len(self.told.variables) - 1
+        self.lines.variables.append(Variable(ty, element, name, slow))
+        return len(self.lines.variables) - 1
 
     def _operand(self, buffer: Buffer, ty: ArrayType) -> int:
         """The variable of an array of slow memory, or of another level that has a walk of its own."""
@@ -137,15 +137,15 @@ class Watched(Walk):
         for walk in reversed(self.mates):
             if key in walk.known:
                 return walk.known[key]
-        name = self.book.texts[buffer.wire][0] if slow else buffer.name
-        found = self._variable(ty, self.book.element(ty, buffer.name, buffer.width), name, slow)
+        name = self.symbols.texts[buffer.wire][0] if slow else buffer.name
+        found = self._variable(ty, self.symbols.element(ty, buffer.name, buffer.width), name, slow)
         self.known[key] = found
         self.known.setdefault(buffer.name, found)
         return found
 
-    def _snapshot(self, extra: Sequence[tuple[Buffer, int]] = ()) -> tuple[Held, ...]:
+    def _snapshot(self, extra: Sequence[tuple[Buffer, int]] = ()) -> tuple[LiveArrays, ...]:
         """The current allocations; streamed arrays of a loop count from its first iteration on."""
-        loop = self.turning[-1] if self.turning else None
+        loop = self.open_loops[-1] if self.open_loops else None
         waiting = set(loop.streamed) if loop is not None and loop.stage == "start" else set()
         present = (b for b in self.present if b.role != "streamed" or self.where[b] not in waiting)
         pairs = [*((b, self.where[b]) for b in present), *extra]
@@ -153,11 +153,11 @@ class Watched(Walk):
 
     def _line(
         self, kind: str, text: str, reads: Sequence[int] = (), writes: Sequence[int] = (), names: Sequence[str] = ()
-    ) -> Line:
-        loops = tuple(loop.number for loop in self.turning if loop.stage == "inside")
+    ) -> ListingLine:
+        loops = tuple(loop.number for loop in self.open_loops if loop.stage == "inside")
         once = tuple(dict.fromkeys(reads))
-        line = Line(kind, text, loops, once, tuple(writes), self._snapshot(), tuple(names))
-        self.told.lines.append(line)
+        line = ListingLine(kind, text, loops, once, tuple(writes), self._snapshot(), tuple(names))
+        self.lines.lines.append(line)
         return line
 
     # -- liveness ------------------------------------------------------------------------------------------
@@ -165,21 +165,21 @@ class Watched(Walk):
     def add(self, buffer: Buffer) -> None:
         super().add(buffer)
         if buffer not in self.where:
-            self.where[buffer] = self._placed(buffer)
+            self.where[buffer] = self._array_index(buffer)
 
-    def _placed(self, buffer: Buffer) -> int:
-        loop = self.turning[-1] if self.turning else None
+    def _array_index(self, buffer: Buffer) -> int:
+        loop = self.open_loops[-1] if self.open_loops else None
         if loop is not None and loop.stage == "start" and buffer.role == "streamed":
             source = loop.sources()[len(loop.streamed)]
             found = self._operand(source, loop.block(source))
-            self.told.variables[found].type = loop.block(source)
-            self.told.variables[found].stages = buffer.stages
+            self.lines.variables[found].type = loop.block(source)
+            self.lines.variables[found].stages = buffer.stages
             loop.streamed.append(found)
             return found
         if loop is not None and loop.stage == "start":
             k = len(loop.states)
             ty = loop.op.step.dom[k]
-            element = self.book.element(ty, buffer.name, buffer.width)
+            element = self.symbols.element(ty, buffer.name, buffer.width)
             loop.states.append(self._variable(ty, element, loop.names[k]))
             return loop.states[k]
         if loop is not None and loop.stage == "end":
@@ -193,7 +193,7 @@ class Watched(Walk):
             over, self.over = self.over, None
             return self.where[over]
         box = self.frames[-1].graph.nodes[self.frames[-1].place].box
-        return self._variable(box.cod[k], self.book.element(box.cod[k], "", buffer.width, box), "")
+        return self._variable(box.cod[k], self.symbols.element(box.cod[k], "", buffer.width, box), "")
 
     def leave(self, buffer: Buffer, place: str) -> bool:
         gone = super().leave(buffer, place)
@@ -206,26 +206,26 @@ class Watched(Walk):
         if not new:
             return
         variable = self.where[buffer]
-        name = self.told.variables[variable].name
-        last = self.told.lines[-1] if len(self.told.lines) > self.first else None
+        name = self.lines.variables[variable].name
+        last = self.lines.lines[-1] if len(self.lines.lines) > self.first else None
         if last is not None and last.kind == "load" and last.loops == self._loops():
             last.text, last.writes = f"{last.text}, {name}", (*last.writes, variable)
-            last.names, last.held = (*last.names, name), self._snapshot()
+            last.names, last.live = (*last.names, name), self._snapshot()
         else:
             self._line("load", f"load {name}", (), [variable], [name])
 
     def _loops(self) -> tuple[int, ...]:
-        return tuple(loop.number for loop in self.turning if loop.stage == "inside")
+        return tuple(loop.number for loop in self.open_loops if loop.stage == "inside")
 
     def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
         super().note(at, extra)
-        loop = self.turning[-1] if self.turning else None
+        loop = self.open_loops[-1] if self.open_loops else None
         if loop is not None and loop.stage == "start":
             self._begin(loop)
         elif loop is not None and loop.stage == "end":
             called = [*loop.op.components, *(f"state {k}" for k in range(len(loop.op.components), len(loop.states)))]
             states = [loop.states[called.index(b.name)] for b in extra]
-            self._carried(loop).held = self._snapshot(list(zip(extra, states, strict=True)))
+            self._state_line(loop).live = self._snapshot(list(zip(extra, states, strict=True)))
         elif self.frames:
             self._let(self.frames[-1])
         else:
@@ -253,29 +253,29 @@ class Watched(Walk):
 
     def _sources(self) -> list[Text]:
         """The formulas of the inputs of a kernel, or of a part of one."""
-        texts = [self.book.texts[w] for w in self.kernel.reads]
+        texts = [self.symbols.texts[w] for w in self.kernel.reads]
         if self.within is not None:
             whole, outside, _ = self.within
             before = self._before()
             for node in whole.nodes:
                 first = len(texts)
-                text = self.book.say(node.box, [texts[w] for w in node.inputs])
+                text = self.symbols.say(node.box, [texts[w] for w in node.inputs])
                 texts += [before[first + k][0] if first + k in before else text for k in range(len(node.box.cod))]
             texts = [texts[w] for w in outside]
         return texts
 
     def sequence(
-        self, graph: Graph, wires: list[Buffer | None], found: Lives, free: Sequence[bool], loops: tuple[Loop, ...]
+        self, graph: Graph, wires: list[Buffer | None], found: LiveRanges, free: Sequence[bool], loops: tuple[Loop, ...]
     ) -> list[Buffer | None]:
-        loop = self.turning[-1] if self.turning else None
+        loop = self.open_loops[-1] if self.open_loops else None
         if loop is not None:
             texts: list[Text] = [*((name, ATOM) for name in loop.names), *loop.args]
             behind = [*((v,) for v in loop.states), *loop.behind]
-            frame = Frame(graph, free, found, texts, behind, loop.names)
+            frame = TraceFrame(graph, free, found, texts, behind, loop.names)
             self._open(loop)
         else:
             behind = [() if b is None else (self.where[b],) for b in wires]
-            frame = Frame(graph, free, found, self._sources(), behind)
+            frame = TraceFrame(graph, free, found, self._sources(), behind)
         self.frames.append(frame)
         made = super().sequence(graph, wires, found, free, loops)
         self._saves()
@@ -297,14 +297,14 @@ class Watched(Walk):
         frame.place, self.fresh = place, []
         node = frame.graph.nodes[place]
         frame.args = [frame.texts[w] for w in node.inputs]
-        if isinstance(node.box.op, Fold):
+        if isinstance(node.box.op, FoldOp):
             return
-        text = self.book.say(node.box, frame.args)
+        text = self.symbols.say(node.box, frame.args)
         behind = tuple(dict.fromkeys(v for w in node.inputs for v in frame.behind[w]))
         frame.texts += [text] * len(node.box.cod)
         frame.behind += [behind] * len(node.box.cod)
 
-    def _let(self, frame: Frame) -> None:
+    def _let(self, frame: TraceFrame) -> None:
         """Adds a line for the result of a box, or extends the line before, whose result only this box reads."""
         box = frame.graph.nodes[frame.place].box
         first = len(frame.texts) - len(box.cod)
@@ -314,46 +314,49 @@ class Watched(Walk):
         held = self._snapshot()
         if before is not None:
             put = [before.formula if text[0] == before.names[0] else text for text in frame.args]
-            formula = self.book.say(box, put)
+            formula = self.symbols.say(box, put)
             reads = (*before.reads, *(v for v in reads if v not in made))
-            if not all(_most(held, before.held, place) for place in self.places.names):
-                held = before.held
-            self.told.lines.pop()
-            self.book.release(before.names[0])
+            if not all(_most(held, before.live, place) for place in self.places.names):
+                held = before.live
+            self.lines.lines.pop()
+            self.symbols.release(before.names[0])
         names: list[str] = []
         for k, variable in enumerate(made):
             names.append(self._called(frame, first + k, variable))
-            if not self.told.variables[variable].name:
-                self.told.variables[variable].name = names[-1]
+            if not self.lines.variables[variable].name:
+                self.lines.variables[variable].name = names[-1]
             if before is not None:  # the overwritten array is not listed
-                held_as = self.told.variables[variable]
-                held_as.type, held_as.element = box.cod[k], self.book.element(box.cod[k], "", self.fresh[k].width, box)
+                held_as = self.lines.variables[variable]
+                held_as.type, held_as.element = (
+                    box.cod[k],
+                    self.symbols.element(box.cod[k], "", self.fresh[k].width, box),
+                )
             frame.texts[first + k], frame.behind[first + k] = (names[-1], ATOM), (variable,)
             self._leaving(frame, first + k, self.fresh[k])
         right = f"({formula[0]})" if formula[1] < 2 and compares(formula[0]) else formula[0]
         line = self._line("let", f"{', '.join(names)} = {right}", reads, made, names)
-        line.formula, line.held = formula, held
+        line.formula, line.live = formula, held
         readers = frame.readers(first)
-        line.joins = len(names) == len(readers) == 1 and elementwise(readers[0]) and not frame.outputs(first)
+        line.merges = len(names) == len(readers) == 1 and elementwise(readers[0]) and not frame.outputs(first)
         self.fresh = []
 
-    def _joined(self, made: Sequence[int], args: Sequence[Text]) -> Line | None:
+    def _joined(self, made: Sequence[int], args: Sequence[Text]) -> ListingLine | None:
         """The line before, if this line overwrites its result, and its memory is comparable with this line's."""
-        before = self.told.lines[-1] if len(self.told.lines) > self.first else None
-        if before is None or not before.joins or before.loops != self._loops() or before.writes != tuple(made):
+        before = self.lines.lines[-1] if len(self.lines.lines) > self.first else None
+        if before is None or not before.merges or before.loops != self._loops() or before.writes != tuple(made):
             return None
         if (before.names[0], ATOM) not in args or len(before.formula[0]) + sum(len(a[0]) for a in args) > LONGEST:
             return None
         held, names = self._snapshot(), self.places.names
-        either = all(_most(held, before.held, p) for p in names) or all(_most(before.held, held, p) for p in names)
+        either = all(_most(held, before.live, p) for p in names) or all(_most(before.live, held, p) for p in names)
         return before if either else None
 
-    def _called(self, frame: Frame, wire: int, variable: int) -> str:
+    def _called(self, frame: TraceFrame, wire: int, variable: int) -> str:
         """The name of a computed array: of a result, of a state of the loop, or t1, t2, …"""
-        ends = [name for w in self._flat(frame, wire) for name in self.book.ends.get(w, ())]
+        ends = [name for w in self._flat(frame, wire) for name in self.symbols.ends.get(w, ())]
         if ends:
             return ends[0]
-        loop = self.turning[-1] if self.turning else None
+        loop = self.open_loops[-1] if self.open_loops else None
         if loop is not None:
             outputs = frame.outputs(wire)
             k = loop.states.index(variable) if variable in loop.states else -1
@@ -361,14 +364,14 @@ class Watched(Walk):
                 return loop.names[k]
             if outputs:
                 return loop.names[outputs[0]] + "′"
-        return self.book.name()
+        return self.symbols.name()
 
     # -- loops --------------------------------------------------------------------------------------------------
 
     def fold(
         self,
         box: Box,
-        op: Fold,
+        op: FoldOp,
         inputs: Sequence[Buffer | None],
         known: Sequence[Bound | None],
         loops: tuple[Loop, ...],
@@ -377,11 +380,11 @@ class Watched(Walk):
         behind = [frame.behind[w] for w in frame.graph.nodes[frame.place].inputs]
         several = len(op.components) == len(box.cod)
         names = op.components if several else tuple(f"state{k}" for k in range(len(box.cod)))
-        loop = Begun(box, op, frame.args, behind, inputs, tuple(map(self.book.name, names)))
+        loop = OpenLoop(box, op, frame.args, behind, inputs, tuple(map(self.symbols.name, names)))
         loop.nested = self.places.nested
-        self.turning.append(loop)
+        self.open_loops.append(loop)
         results = super().fold(box, op, inputs, known, loops)
-        self.turning.pop()
+        self.open_loops.pop()
         first = len(frame.texts)
         frame.texts += [(name, ATOM) for name in loop.names]
         frame.behind += [(v,) for v in loop.states]
@@ -390,50 +393,50 @@ class Watched(Walk):
         self.fresh = []
         return results
 
-    def _begin(self, loop: Begun) -> None:
+    def _begin(self, loop: OpenLoop) -> None:
         """The initial values of the states, and the head of the loop."""
         op = loop.op
-        units = self.book.texts_of(op.unit, (), {op.block: 0})
+        units = self.symbols.texts_of(op.unit, (), {op.block: 0})
         pairs = [f"{name} = {truth(text[0])}" for name, text in zip(loop.names, units, strict=True)]
         line = self._line("start", f"start: {', '.join(pairs)}", (), loop.states, loop.names)
         streamed = ((b, self.where[b]) for b in self.present if self.where[b] in loop.streamed and b.role == "streamed")
         loop.full = self._snapshot(list(streamed))
         if not loop.streamed:
-            line.held = loop.full
-        loop.number = len(self.told.loops)
-        if self.book.parted is not None and op.block in self.book.single:
-            head = f"for each part of {show_size(self.book.parted.whole)} in order:"
+            line.live = loop.full
+        loop.number = len(self.lines.loops)
+        if self.symbols.split_loop is not None and op.block in self.symbols.single:
+            head = f"for each part of {show_size(self.symbols.split_loop.axis_size)} in order:"
         else:
             head = f"for each block of {op.axis} ({op.block} at a time){self._range(loop)}:"
-        self.told.loops.append(Turning(head, self._loops(), tuple(loop.states)))
+        self.lines.loops.append(LoopHead(head, self._loops(), tuple(loop.states)))
 
-    def _range(self, loop: Begun) -> str:
+    def _range(self, loop: OpenLoop) -> str:
         """The range of blocks that run, for a loop that skips some."""
         op = loop.op
-        if op.extent is None:
+        if op.bounds is None:
             return ""
         size = next((a.size for ty in (*loop.box.dom, *loop.box.cod) for a in ty.axes if a.name == op.axis), op.axis)
-        types = inline(op.extent).cod
+        types = inline(op.bounds).cod
         low, high = (
             f"{word}_{','.join(ty.names)} {bracketed(text, 3)}" if ty.axes else text[0]
             for word, text, ty in zip(
-                ("min", "max"), self.book.texts_of(op.extent, loop.args, {op.block: size}), types, strict=True
+                ("min", "max"), self.symbols.texts_of(op.bounds, loop.args, {op.block: size}), types, strict=True
             )
         )
         return f" that meets the range from {low} to {high}"
 
-    def _open(self, loop: Begun) -> None:
+    def _open(self, loop: OpenLoop) -> None:
         """The first lines of an iteration: its blocks are loaded, and its mask test is evaluated."""
         loop.stage = "inside"
-        names = [self.told.variables[v].name for v in loop.streamed]
+        names = [self.lines.variables[v].name for v in loop.streamed]
         if names:
-            self._line("load", f"load {', '.join(names)}", (), loop.streamed, names).held = loop.full
-        if loop.op.asked is not None:
-            (live,) = self.book.texts_of(loop.op.asked, loop.args, {})
+            self._line("load", f"load {', '.join(names)}", (), loop.streamed, names).live = loop.full
+        if loop.op.block_test is not None:
+            (live,) = self.symbols.texts_of(loop.op.block_test, loop.args, {})
             reads = [v for found in loop.behind for v in found]
-            self._line("unless", f"next block, unless somewhere {live[0]}", reads).held = loop.full
+            self._line("unless", f"next block, unless somewhere {live[0]}", reads).live = loop.full
 
-    def _close(self, loop: Begun, frame: Frame) -> None:
+    def _close(self, loop: OpenLoop, frame: TraceFrame) -> None:
         """The new states replace those of this iteration."""
         moved = [k for k, w in enumerate(frame.graph.outputs) if frame.behind[w] != (loop.states[k],)]
         texts = [frame.texts[frame.graph.outputs[k]][0] for k in moved]
@@ -444,8 +447,8 @@ class Watched(Walk):
             self._line("carry", f"{left} = {right}", reads, states, [loop.names[k] for k in moved])
         loop.stage, self.fresh = "end", []
 
-    def _carried(self, loop: Begun) -> Line:
-        last = self.told.lines[-1]
+    def _state_line(self, loop: OpenLoop) -> ListingLine:
+        last = self.lines.lines[-1]
         if last.kind != "carry":
             last = self._line("carry", f"next {', '.join(loop.names)}")
             last.loops = (*self._loops(), loop.number)
@@ -453,9 +456,9 @@ class Watched(Walk):
 
     # -- saves ----------------------------------------------------------------------------------------------------
 
-    def _flat(self, frame: Frame, wire: int) -> list[int]:
+    def _flat(self, frame: TraceFrame, wire: int) -> list[int]:
         """The wires of the flat diagram as which the kernel saves an array."""
-        if self.turning and self.turning[-1].stage == "inside":
+        if self.open_loops and self.open_loops[-1].stage == "inside":
             return []
         if self.within is None:
             return [w for k, w in self.kernel.leaves if k in frame.outputs(wire)]
@@ -463,12 +466,12 @@ class Watched(Walk):
         inside = {ends[k] for k in frame.outputs(wire)}
         return [w for k, w in self.kernel.leaves if _root(whole, whole.outputs[k]) in inside]
 
-    def _leaving(self, frame: Frame, wire: int, buffer: Buffer | None) -> None:
+    def _leaving(self, frame: TraceFrame, wire: int, buffer: Buffer | None) -> None:
         """Schedules a result to be saved once its box is done."""
         text = frame.texts[wire]
         for w in self._flat(frame, wire):
-            names = self.book.ends.get(w) or [text[0] if text[1] == ATOM else self.book.name()]
-            self.book.texts[w] = (names[0], ATOM)
+            names = self.symbols.ends.get(w) or [text[0] if text[1] == ATOM else self.symbols.name()]
+            self.symbols.texts[w] = (names[0], ATOM)
             behind = frame.behind[wire][0] if frame.behind[wire] else -1
             self.due += [(name, behind, text, buffer) for name in names]
 
@@ -480,22 +483,22 @@ class Watched(Walk):
             line = self._line("save", said, [variable] if variable >= 0 else [])
             line.names = (name,)
             waiting = dict.fromkeys((b, v) for _, v, _, b in due[k:] if b is not None and b not in self.present)
-            line.held = self._snapshot(list(waiting))
+            line.live = self._snapshot(list(waiting))
 
-    def _end(self, frame: Frame, made: Sequence[Buffer | None]) -> None:
+    def _end(self, frame: TraceFrame, made: Sequence[Buffer | None]) -> None:
         """Saves outputs that no box of the kernel makes: inputs, and rematerialized arrays."""
         graph = frame.graph
-        for w in dict.fromkeys(frame.found.root[w] for w in graph.outputs):
+        for w in dict.fromkeys(frame.live_ranges.root[w] for w in graph.outputs):
             if w < len(graph.dom) or frame.free[w]:
                 self._leaving(frame, w, None)
 
 
-def _most(one: Sequence[Held], other: Sequence[Held], place: str) -> bool:
+def _most(one: Sequence[LiveArrays], other: Sequence[LiveArrays], place: str) -> bool:
     """Whether one set of allocations dominates the other, at a place."""
     return _total(one, place).dominates(_total(other, place))
 
 
-def _total(held: Sequence[Held], place: str) -> Amount:
+def _total(held: Sequence[LiveArrays], place: str) -> IntPolynomial:
     return sum((amount for _, p, amount in held if p == place), ZERO)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from catdiag.category.integer_polynomial import ZERO, Amount
+from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.types import ArrayType
-from catdiag.draw.listing.program_lines import Held, Line, Told, Variable
-from catdiag.schedule.placement import Places
+from catdiag.draw.listing.program_lines import KernelListing, ListingLine, LiveArrays, Variable
+from catdiag.schedule.placement import Placement
 
 _FEWEST = 3  # the fewest lines that are folded
 
 
-def folded(told: Told, places: Places, most: int) -> Told:
+def folded(kernel_listing: KernelListing, places: Placement, most: int) -> KernelListing:
     """A kernel of at most `most` lines, if folding achieves that: the longest runs of computing lines come first.
 
     A folded line shows the memory of that one of its lines that has the most at every place. Variables that are live in
@@ -22,18 +22,18 @@ def folded(told: Told, places: Places, most: int) -> Told:
 
     >>> import catdiag as cd
     >>> from catdiag.schedule.placement import two
-    >>> from catdiag.draw.listing.listing_builder import tell
+    >>> from catdiag.draw.listing.listing_builder import listing_of
     >>> def steps(a, b):
     ...     for _ in range(9):
     ...         a, b = b * a, a + b
     ...     return a
-    >>> told = tell(cd.algorithm("q, q -> q")(steps), None, two()).kernels[0]
+    >>> told = listing_of(cd.algorithm("q, q -> q")(steps), None, two()).kernels[0]
     >>> [line.text for line in folded(told, two(), 8).lines]
     ['load b, a', 't1 = b·a', '14 lines: t2 to t15', 'out = (t13 + t14)·t15', 'save out']
     """
-    lines = told.lines
+    lines = kernel_listing.lines
     if len(lines) <= most:
-        return told
+        return kernel_listing
     peaks = {place: _peaks(lines, place) for place in places.names}
     stays = [line.kind != "let" or after.kind == "save" for line, after in pairwise([*lines, lines[-1]])]
     for n, line in enumerate(lines):
@@ -52,19 +52,19 @@ def folded(told: Told, places: Places, most: int) -> Told:
         if left > most:
             chosen.append(run)
             left -= run[1] - run[0] - 1
-    return _short(told, sorted(chosen))
+    return _short(kernel_listing, sorted(chosen))
 
 
-def _peaks(lines: list[Line], place: str) -> set[Amount]:
+def _peaks(lines: list[ListingLine], place: str) -> set[IntPolynomial]:
     """The totals of a place that no other total dominates."""
-    kept: list[Amount] = []
+    kept: list[IntPolynomial] = []
     for total in dict.fromkeys(line.total(place) for line in lines):
         if not any(k.dominates(total) for k in kept):
             kept = [k for k in kept if not total.dominates(k)] + [total]
     return set(kept)
 
 
-def _covered(lines: list[Line], start: int, end: int, places: Places) -> list[tuple[int, int, int]]:
+def _covered(lines: list[ListingLine], start: int, end: int, places: Placement) -> list[tuple[int, int, int]]:
     """Ranges of lines, each with a line that has at least the memory of any other at every place."""
     todo, found = [(start, end)], list[tuple[int, int, int]]()
     while todo:
@@ -81,23 +81,23 @@ def _covered(lines: list[Line], start: int, end: int, places: Places) -> list[tu
     return found
 
 
-def _short(told: Told, runs: list[tuple[int, int, int]]) -> Told:
+def _short(kernel_listing: KernelListing, runs: list[tuple[int, int, int]]) -> KernelListing:
     """The kernel with each of these ranges as one line."""
     hidden = {n for start, end, _ in runs for n in range(start, end)}
-    seen = {v for n, line in enumerate(told.lines) if n not in hidden for v, _, _ in line.held}
-    inside = sorted({v for n in hidden for v, _, _ in told.lines[n].held} - seen)
-    variables = list(told.variables)
+    seen = {v for n, line in enumerate(kernel_listing.lines) if n not in hidden for v, _, _ in line.live}
+    inside = sorted({v for n in hidden for v, _, _ in kernel_listing.lines[n].live} - seen)
+    variables = list(kernel_listing.variables)
     if inside:
         variables.append(Variable(ArrayType(), "", f"{len(inside)} more"))
-    lines: list[Line] = []
+    lines: list[ListingLine] = []
     at = 0
     for start, end, full in runs:
-        lines += told.lines[at:start]
+        lines += kernel_listing.lines[at:start]
         at = end
-        part = told.lines[start:end]
-        held: list[Held] = [h for h in told.lines[full].held if h[0] in seen]
-        rest: dict[str, Amount] = {}
-        for v, place, amount in told.lines[full].held:
+        part = kernel_listing.lines[start:end]
+        held: list[LiveArrays] = [h for h in kernel_listing.lines[full].live if h[0] in seen]
+        rest: dict[str, IntPolynomial] = {}
+        for v, place, amount in kernel_listing.lines[full].live:
             if v not in seen:
                 rest[place] = rest.get(place, ZERO) + amount
         held += [(len(variables) - 1, place, amount) for place, amount in rest.items()]
@@ -107,9 +107,9 @@ def _short(told: Told, runs: list[tuple[int, int, int]]) -> Told:
         names = [*last.values(), *([variables[-1].name] if rest else [])]
         writes = [*last, *([len(variables) - 1] if rest else [])]
         text = f"{end - start} lines: {_first(part[0])} to {_first(part[-1])}"
-        lines.append(Line("let", text, part[0].loops, reads, tuple(writes), tuple(held), tuple(names)))
-    return replace(told, variables=variables, lines=[*lines, *told.lines[at:]])
+        lines.append(ListingLine("let", text, part[0].loops, reads, tuple(writes), tuple(held), tuple(names)))
+    return replace(kernel_listing, variables=variables, lines=[*lines, *kernel_listing.lines[at:]])
 
 
-def _first(line: Line) -> str:
+def _first(line: ListingLine) -> str:
     return line.names[0] if line.names else line.text

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from catdiag.category.integer_polynomial import Amount
-from catdiag.draw.listing.program_lines import Told
+from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.draw.listing.program_lines import KernelListing
 from catdiag.draw.listing.size_text import Wording
-from catdiag.draw.scene import Curve, Frame, Item, Label, LabelRole, Rule, Shape, Spot
+from catdiag.draw.scene import Curve, Frame, Item, Label, LabelRole, Point2D, Shape, StraightLine
 from catdiag.draw.text_width import text_width
 
 ROW, FURTHER, HEAD = 17.0, 12.0, 13.0
@@ -22,11 +22,11 @@ _DOT = 5.0
 _CHART = 90.0  # the width of the longest bar of a total
 
 
-_SEVERAL = re.compile(r"_(\w+(?:,\w+)+)")  # what is below a sign is all of `k,c`
+_SUBSCRIPTS = re.compile(r"_(\w+(?:,\w+)+)")  # what is below a sign is all of `k,c`
 
 
 @dataclass(frozen=True)
-class Looks:
+class PanelStyle:
     """The levels of a picture: the look and the name of each place, and of the slow memory."""
 
     places: Mapping[str, int]
@@ -43,7 +43,7 @@ class Panel:
 
 
 @dataclass
-class _Row:
+class _PanelRow:
     """A row of the table: a line of the program or the head of a loop, as lines of text, with its depth in loops."""
 
     texts: list[str]
@@ -59,7 +59,7 @@ class _Row:
 
 
 @dataclass
-class _Column:
+class _PanelColumn:
     """A column: a variable, or several of one shape with disjoint live ranges.
 
     `names` are the variables in it, with the line from which on each is in it. The texts are those above the bars.
@@ -68,15 +68,15 @@ class _Column:
     variables: list[int]
     places: tuple[str, ...]
     element: str
-    slow: str
-    held: dict[str, str]
+    in_slow_memory: str
+    live: dict[str, str]
     bytes: dict[str, str]
     names: list[tuple[int, str, int]] = field(default_factory=list)
     alive: set[int] = field(default_factory=set)
     x: float = 0.0
     width: float = 0.0
 
-    def bar(self, place: str) -> Spot:
+    def bar(self, place: str) -> Point2D:
         """The position and the width of the bar of a level."""
         each = (self.width - 6) / len(self.places)
         return self.x + 3 + each * self.places.index(place), each
@@ -88,7 +88,7 @@ class _Column:
     @property
     def shape(self) -> object:
         """What variables must have in common to share a column."""
-        return self.places, self.element, self.held
+        return self.places, self.element, self.live
 
 
 def wrapped(text: str, width: float, role: LabelRole = "body", after: str = "") -> list[str]:
@@ -113,23 +113,23 @@ class Table:
 
     def __init__(
         self,
-        told: Told,
+        kernel_listing: KernelListing,
         wording: Wording,
-        looks: Looks,
+        style: PanelStyle,
         head: str,
-        peaks: Mapping[str, Sequence[Amount]],
+        peaks: Mapping[str, Sequence[IntPolynomial]],
         top: float,
         totals: bool = True,
     ) -> None:
-        self.told, self.wording, self.looks, self.head, self.peaks = told, wording, looks, head, peaks
+        self.listing, self.wording, self.style, self.head, self.peaks = kernel_listing, wording, style, head, peaks
         self.behind: list[Item] = []
         self.items: list[Item] = []
-        self.shown = [p for p in looks.places if any(line.total(p) for line in told.lines)]
+        self.shown = [p for p in style.places if any(line.total(p) for line in kernel_listing.lines)]
         self.columns = self._columns()
         self.heads = self._heads()
         self.rows = self._rows()
         self.totals = {place: self._totals(place) for place in self.shown if totals}
-        self.at: dict[int, _Row] = {row.line: row for row in self.rows if row.line >= 0}
+        self.at: dict[int, _PanelRow] = {row.line: row for row in self.rows if row.line >= 0}
         self.first = top + HEAD * len(self.heads) + 15
         self.end = self._down()
         self.left = max([_EDGE + 4, *(self._x(row.depth) + _widest(row.texts) for row in self.rows)])
@@ -143,57 +143,60 @@ class Table:
 
     # -- rows and columns -------------------------------------------------------------------------------------
 
-    def _rows(self) -> list[_Row]:
-        rows: list[_Row] = []
+    def _rows(self) -> list[_PanelRow]:
+        rows: list[_PanelRow] = []
         if self.head:
-            rows.append(_Row(wrapped(self.head, _TEXT + 2 * _INDENT, after=" and"), 0))
+            rows.append(_PanelRow(wrapped(self.head, _TEXT + 2 * _INDENT, after=" and"), 0))
         first = int(bool(self.head))
         opened: set[int] = set()
-        for number, line in enumerate(self.told.lines):
+        for number, line in enumerate(self.listing.lines):
             for depth, loop in enumerate(line.loops):
                 if loop not in opened:
                     opened.add(loop)
-                    rows.append(_Row(wrapped(_signs(self.told.loops[loop].head), _TEXT), first + depth, loop=loop))
+                    rows.append(
+                        _PanelRow(wrapped(_signs(self.listing.loops[loop].head), _TEXT), first + depth, loop=loop)
+                    )
             depth = first + len(line.loops)
             after = "," if line.kind == "start" else ""
             texts = wrapped(_signs(line.text), _TEXT - _INDENT * depth, after=after)
-            rows.append(_Row(texts, depth, number))
+            rows.append(_PanelRow(texts, depth, number))
         return rows
 
-    def _columns(self) -> list[_Column]:
+    def _columns(self) -> list[_PanelColumn]:
         """The variables: those from slow memory first, each kind in the order in which they become live."""
-        most: dict[tuple[int, str], Amount] = {}
-        for line in self.told.lines:
-            for variable, place, amount in line.held:
+        most: dict[tuple[int, str], IntPolynomial] = {}
+        for line in self.listing.lines:
+            for variable, place, amount in line.live:
                 if (variable, place) not in most or amount.dominates(most[variable, place]):
                     most[variable, place] = amount
-        found: dict[int, _Column] = {}
+        found: dict[int, _PanelColumn] = {}
         wording = self.wording
         for variable in dict.fromkeys(
-            v for line in self.told.lines for v in (*line.writes, *(h[0] for h in line.held))
+            v for line in self.listing.lines for v in (*line.writes, *(h[0] for h in line.live))
         ):
-            held = tuple(p for p in self.looks.places if (variable, p) in most)
+            held = tuple(p for p in self.style.places if (variable, p) in most)
             if not held:
                 continue
-            of = self.told.variables[variable]
-            texts = {p: _signs(wording.held(of.type, most[variable, p], p, of.stages.get(p, 1))) for p in held}
+            of = self.listing.variables[variable]
+            texts = {p: _signs(wording.allocated(of.type, most[variable, p], p, of.stages.get(p, 1))) for p in held}
             numbers = {p: wording.number(wording.value(most[variable, p], p)) for p in held if wording.values}
-            slow = wording.whole(of.type, self.told.kernel) if of.slow else ""
-            found[variable] = _Column([variable], held, of.element, slow, texts, numbers)
-        for number, line in enumerate(self.told.lines):
-            for variable in {v for v, _, _ in line.held}:
+            slow = wording.untiled(of.type, self.listing.kernel) if of.slow else ""
+            found[variable] = _PanelColumn([variable], held, of.element, slow, texts, numbers)
+        for number, line in enumerate(self.listing.lines):
+            for variable in {v for v, _, _ in line.live}:
                 found[variable].alive.add(number)
             for variable, name in zip(line.writes, line.names, strict=False):
                 column = found.get(variable)
                 if column is not None and (not column.names or column.names[-1][1] != name):
                     column.names.append((number, name, variable))
-        states = {v for loop in self.told.loops for v in loop.states}
-        columns = [c for c in found.values() if c.slow]
+        states = {v for loop in self.listing.loops for v in loop.states}
+        columns = [c for c in found.values() if c.in_slow_memory]
         for variable, column in found.items():
-            if column.slow:
+            if column.in_slow_memory:
                 continue
             shared = next(
-                (c for c in columns if variable not in states and not c.slow and _after(c, column, states)), None
+                (c for c in columns if variable not in states and not c.in_slow_memory and _after(c, column, states)),
+                None,
             )
             if shared is None:
                 columns.append(column)
@@ -207,10 +210,10 @@ class Table:
         """The lines above the columns: the meaning of each, and a text for each column."""
         columns = self.columns
         heads = [("", [c.names[0][1] if c.names else "" for c in columns]), ("type", [c.element for c in columns])]
-        if any(c.slow for c in columns):
-            heads.append((f"in {self.looks.slow[1]}", [c.slow for c in columns]))
+        if any(c.in_slow_memory for c in columns):
+            heads.append((f"in {self.style.slow[1]}", [c.in_slow_memory for c in columns]))
         for place in self.shown:
-            heads.append((f"in {place}", [c.held.get(place, "") for c in columns]))
+            heads.append((f"in {place}", [c.live.get(place, "") for c in columns]))
             if self.wording.values:
                 heads.append((f"{self.wording.unit} in {place}", [c.bytes.get(place, "") for c in columns]))
         return heads
@@ -218,16 +221,16 @@ class Table:
     def _totals(self, place: str) -> dict[int, list[str]]:
         """The memory allocated at a place, for the lines at which it changes."""
         found: dict[int, list[str]] = {}
-        before: Amount | None = None
-        for number, line in enumerate(self.told.lines):
+        before: IntPolynomial | None = None
+        for number, line in enumerate(self.listing.lines):
             total = line.total(place)
             if self.wording.values is not None:
                 found[number] = [self.wording.number(self.wording.value(total, place))]
             elif total != before:
                 most = total in self.peaks[place]
-                name = "M" if len(self.looks.places) == 1 else f"M_{{{place}}}"
+                name = "M" if len(self.style.places) == 1 else f"M_{{{place}}}"
                 sign = f"{name} {'=' if len(self.peaks[place]) == 1 else '≥'} " if most else ""
-                found[number] = wrapped(_signs(sign + self.wording.amount(total, place)), _TOTAL)
+                found[number] = wrapped(_signs(sign + self.wording.polynomial(total, place)), _TOTAL)
             before = total
         return found
 
@@ -242,7 +245,7 @@ class Table:
         inside: tuple[int, ...] = ()
         for k, row in enumerate(self.rows):
             after = next((r for r in self.rows[k:] if r.line >= 0), None)
-            loops = self.told.lines[after.line].loops if after is not None else ()
+            loops = self.listing.lines[after.line].loops if after is not None else ()
             closed = len(inside) - len([a for a, b in zip(inside, loops, strict=False) if a == b])
             y += 5.0 * max(closed, 0) + (3.0 if row.loop >= 0 else 0.0)
             row.top = y
@@ -252,7 +255,7 @@ class Table:
             inside = loops if row.line >= 0 else inside[: len(loops)]
         return y + 5.0 * len(inside) + 3.0
 
-    def _width(self, column: _Column) -> float:
+    def _width(self, column: _PanelColumn) -> float:
         place = self.columns.index(column)
         names = max((text_width(name, "array") for _, name, _ in column.names), default=0.0)
         above = max(text_width(texts[place], "array" if k == 0 else "axis") for k, (_, texts) in enumerate(self.heads))
@@ -272,14 +275,14 @@ class Table:
         right = self.right + 2 * _GAP + 6
         for place in self.shown:
             self._most(place, right - 5)
-            right = self._held(place, right) + _GAP if place in self.totals else right + 7
+            right = self._live_column(place, right) + _GAP if place in self.totals else right + 7
         return Panel((*self.behind, *self.items), right, foot)
 
     def _above(self) -> None:
         y = self.top
         for k, (caption, texts) in enumerate(self.heads):
             y += HEAD
-            level = next((look for place, look in self.looks.places.items() if caption.endswith(f"in {place}")), 0)
+            level = next((look for place, look in self.style.places.items() if caption.endswith(f"in {place}")), 0)
             self.items.append(Label(self.left, y - 3, caption, "level", "end", level))
             for column, text in zip(self.columns, texts, strict=True):
                 if text:
@@ -295,19 +298,19 @@ class Table:
         for row in self.rows:
             if row.loop < 0:
                 continue
-            inside = [self.at[n] for n, line in enumerate(self.told.lines) if row.loop in line.loops]
-            ending = self.told.lines[inside[-1].line].loops  # loops that end at this line have their own edges there
-            deeper = len(ending) - len(self.told.loops[row.loop].inside) - 1
+            inside = [self.at[n] for n, line in enumerate(self.listing.lines) if row.loop in line.loops]
+            ending = self.listing.lines[inside[-1].line].loops  # loops that end at this line have their own edges there
+            deeper = len(ending) - len(self.listing.loops[row.loop].inside) - 1
             bottom = inside[-1].top + inside[-1].height + 2 + 5.0 * deeper
             x = self._x(row.depth) - 6
             width = self.right + 4 + 4 * (most - row.depth - 1) - x
             self.behind.append(Frame("fold", x, row.top - 1, width, bottom - row.top + 1))
-            states = [v for v in self.told.loops[row.loop].states if any(v in c.variables for c in self.columns)]
+            states = [v for v in self.listing.loops[row.loop].states if any(v in c.variables for c in self.columns)]
             if states:
                 top, low = row.top + row.height - 2, inside[-1].middle
                 a, b = x + 6, x + 13
                 way = ((b, low), (a + 2, low), (a, low - 2), (a, low - 7))
-                level = self.looks.places[self._home(states[0])]
+                level = self.style.places[self._home(states[0])]
                 self.items.append(
                     Curve((*way, *_straight(way[3], (a, top))[1:]), "state", level, True, title="the next iteration")
                 )
@@ -317,29 +320,29 @@ class Table:
 
     def _bars(self) -> float:
         """The columns: bars over live ranges, loads and saves, and reads and writes."""
-        lines = self.told.lines
+        lines = self.listing.lines
         low = self.end + 4
         for column in self.columns:
             saved: dict[str, int] = {}
             for place, variable in product(column.places, column.variables):
                 x, width = column.bar(place)
-                level = self.looks.places[place]
-                alive = [n for n, ln in enumerate(lines) if any(h[:2] == (variable, place) for h in ln.held)]
+                level = self.style.places[place]
+                alive = [n for n, ln in enumerate(lines) if any(h[:2] == (variable, place) for h in ln.live)]
                 runs = _runs(alive)
                 for k, (first, last) in enumerate(runs):
                     top, bottom = self.at[first].top + 1.5, self.at[last].top + self.at[last].height - 1.5
                     name = next((name for n, name, v in column.names if v == variable), "")
-                    title = f"{name} {column.held[place]} in {place}".strip()
+                    title = f"{name} {column.live[place]} in {place}".strip()
                     self.items.append(Shape("bar", x, top, width, bottom - top, level, title=title))
                     if place == column.places[-1]:
                         self._names(column, variable, x, width, first, last)
                     if place != column.places[0]:
                         continue
-                    if column.slow and lines[first].kind == "load":
+                    if column.in_slow_memory and lines[first].kind == "load":
                         start = self._under(runs[k - 1][1]) if k else self.first - 8
                         way = _straight((x + width / 2, start), (x + width / 2, top))
-                        said = f"load from {self.looks.slow[1]}"
-                        self.behind.append(Curve(way, "axis", self.looks.slow[0], True, title=said))
+                        said = f"load from {self.style.slow[1]}"
+                        self.behind.append(Curve(way, "axis", self.style.slow[0], True, title=said))
                     for n in range(first, last + 1):
                         if lines[n].kind == "save" and variable in lines[n].reads:
                             saved[lines[n].names[0]] = last
@@ -348,9 +351,9 @@ class Table:
                 last = max(saved.values())
                 start = self._under(last)
                 way = _straight((x + width / 2, start), (x + width / 2, self.end + 10), True)
-                self.behind.append(Curve(way, "axis", self.looks.slow[0], True, title=f"save to {self.looks.slow[1]}"))
-                of = self.told.variables[column.variables[-1]]
-                below = [", ".join(saved), self.wording.whole(of.type, self.told.kernel)]
+                self.behind.append(Curve(way, "axis", self.style.slow[0], True, title=f"save to {self.style.slow[1]}"))
+                of = self.listing.variables[column.variables[-1]]
+                below = [", ".join(saved), self.wording.untiled(of.type, self.listing.kernel)]
                 self.items.append(Label(column.middle, self.end + 22, below[0], "array"))
                 self.items.append(Label(column.middle, self.end + 34, below[1], "axis"))
                 low = self.end + 38
@@ -360,7 +363,7 @@ class Table:
     def _under(self, line: int) -> float:
         return self.at[line].top + self.at[line].height - 1.5
 
-    def _names(self, column: _Column, variable: int, x: float, width: float, first: int, last: int) -> None:
+    def _names(self, column: _PanelColumn, variable: int, x: float, width: float, first: int, last: int) -> None:
         """The names in a bar, at its start and where they change."""
         own = [(n, name) for n, name, v in column.names if v == variable]
         named = [(first, name) for _, name in [(n, name) for n, name in own if n <= first][-1:]]
@@ -368,21 +371,21 @@ class Table:
         for n, name in named:
             row = self.at[n]
             if n > first:
-                self.items.append(Rule(x, row.top, x + width, row.top, "solid"))
+                self.items.append(StraightLine(x, row.top, x + width, row.top, "solid"))
             self.items.append(Label(x + (width + _DOT + 3) / 2, row.middle + 4, name, "array", "middle"))
 
     def _touched(self) -> None:
         """Dots where lines read and write, with guide lines to them."""
         by = {v: c for c in self.columns for v in c.variables}
-        for n, line in enumerate(self.told.lines):
-            held = {v for v, _, _ in line.held}
+        for n, line in enumerate(self.listing.lines):
+            held = {v for v, _, _ in line.live}
             row, far = self.at[n], 0.0
             for variable in dict.fromkeys((*line.writes, *line.reads)):
                 if variable not in held:
                     continue
                 column = by[variable]
                 wrote = variable in line.writes
-                place = max((p for v, p, _ in line.held if v == variable), key=column.places.index)
+                place = max((p for v, p, _ in line.live if v == variable), key=column.places.index)
                 x = column.bar(place)[0] + 4
                 self.items.append(Shape("dot" if wrote else "ring", x, row.middle - _DOT / 2, _DOT, _DOT))
                 far = max(far, x)
@@ -392,8 +395,8 @@ class Table:
 
     def _most(self, place: str, x: float) -> None:
         """Marks the lines at the peak of a place."""
-        wording, level = self.wording, self.looks.places[place]
-        totals = [line.total(place) for line in self.told.lines]
+        wording, level = self.wording, self.style.places[place]
+        totals = [line.total(place) for line in self.listing.lines]
         full: list[object] = list(self.peaks[place])
         held: list[object] = list(totals)
         if wording.values is not None:
@@ -403,13 +406,13 @@ class Table:
             way = _straight((x, self.at[first].top + 2), (x, self._under(last) - 0.5))
             self.items.append(Curve(way, "axis", level, title=f"the peak of {place}"))
 
-    def _held(self, place: str, x: float) -> float:
+    def _live_column(self, place: str, x: float) -> float:
         """The memory allocated at a place, by line."""
-        level = self.looks.places[place]
+        level = self.style.places[place]
         found, values = self.totals[place], self.wording.values
         widest = max(_widest(texts, "number" if values else "note") for texts in found.values())
         caption = f"held in {place}, {self.wording.unit}" if values is None else f"held in {place}"
-        numbers = [self.wording.value(line.total(place), place) for line in self.told.lines] if values else []
+        numbers = [self.wording.value(line.total(place), place) for line in self.listing.lines] if values else []
         most = max((self.wording.value(a, place) for a in self.peaks[place]), default=0) if values else 0
         width = max(widest + (_CHART + 6 if values else 0) + 8, text_width(caption, "level"))
         self.items.append(Label(x, self.top + HEAD * len(self.heads) - 3, caption, "level", "start", level))
@@ -426,7 +429,7 @@ class Table:
         return x + width
 
 
-def _after(column: _Column, other: _Column, states: set[int]) -> bool:
+def _after(column: _PanelColumn, other: _PanelColumn, states: set[int]) -> bool:
     """Whether variables of the other column can follow in this one, after its own."""
     apart = max(column.alive) + 1 < min(other.alive)
     return apart and column.shape == other.shape and not states & set(column.variables)
@@ -434,7 +437,7 @@ def _after(column: _Column, other: _Column, states: set[int]) -> bool:
 
 def _signs(text: str) -> str:
     """A formula with printed signs."""
-    return _SEVERAL.sub(r"_{\1}", text.replace("-", "−").replace("*", "·"))
+    return _SUBSCRIPTS.sub(r"_{\1}", text.replace("-", "−").replace("*", "·"))
 
 
 def _widest(texts: Sequence[str], role: LabelRole = "body") -> float:
@@ -456,7 +459,7 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _straight(a: Spot, b: Spot, whole: bool = True) -> tuple[Spot, ...]:
+def _straight(a: Point2D, b: Point2D, whole: bool = True) -> tuple[Point2D, ...]:
     """The places of a straight curve."""
     third = ((b[0] - a[0]) / 3, (b[1] - a[1]) / 3)
     return (a, (a[0] + third[0], a[1] + third[1]), (b[0] - third[0], b[1] - third[1]), b)

@@ -9,66 +9,68 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catdiag.category.diagram import Diagram
-from catdiag.draw.listing.allocation_trace import Watched
-from catdiag.draw.listing.program_lines import Line, Story, Told
-from catdiag.draw.listing.symbol_table import Book
+from catdiag.draw.listing.allocation_trace import TracingWalk
+from catdiag.draw.listing.program_lines import KernelListing, ListingLine, ProgramListing
+from catdiag.draw.listing.symbol_table import SymbolTable
 from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.footprint import in_place
+from catdiag.schedule.footprint import with_access_regions
 from catdiag.schedule.kernel_analysis import Dtype, measure
-from catdiag.schedule.liveness import Kernel, Walk, Within
-from catdiag.schedule.placement import Places
+from catdiag.schedule.liveness import LivenessWalk, LoweredKernel, Within
+from catdiag.schedule.placement import Placement
 from catdiag.schedule.split_k import is_split, two_kernels
 
 
-def tell(diagram: Diagram, dtype: Dtype, places: Places, fused: bool = True) -> Story:
+def listing_of(diagram: Diagram, dtype: Dtype, places: Placement, fused: bool = True) -> ProgramListing:
     """The lines of a program for this placement of arrays. Raises CatdiagError as `io` does.
 
     >>> import catdiag as cd
     >>> from catdiag.schedule.placement import two
     >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.einsum("x, x ->", A, B))
-    >>> for line in tell(dot.stream("x").diagram, None, two()).kernels[0].lines:
+    >>> for line in listing_of(dot.stream("x").diagram, None, two()).kernels[0].lines:
     ...     print("    " * len(line.loops) + line.text, "|", line.total("level"))
     start: sum1 = 0 | 1
         load A, B | 2*s_x + 1
         sum1 = sum1 + Σ_x A·B | 2*s_x + 1
     save out = sum1 | 1
     """
-    parted = two_kernels(diagram) if is_split(diagram) else None
-    book = Book(in_place(diagram if parted is None else parted.diagram), dtype, parted)
-    walks: dict[int, list[Watched]] = {}
-    told: dict[int, Told] = {}
+    split_loop = two_kernels(diagram) if is_split(diagram) else None
+    symbols = SymbolTable(with_access_regions(diagram if split_loop is None else split_loop.diagram), dtype, split_loop)
+    walks: dict[int, list[TracingWalk]] = {}
+    kernel_listing: dict[int, KernelListing] = {}
 
-    def walk(kernel: Kernel, widths: Widths, held: Places, within: Within | None) -> Walk:
-        mine, mates = told.setdefault(id(kernel), Told(kernel)), walks.setdefault(id(kernel), [])
-        mates.append(Watched(book, mine, mates, kernel, widths, held, within))
+    def walk(kernel: LoweredKernel, widths: Widths, held: Placement, within: Within | None) -> LivenessWalk:
+        mine, mates = kernel_listing.setdefault(id(kernel), KernelListing(kernel)), walks.setdefault(id(kernel), [])
+        mates.append(TracingWalk(symbols, mine, mates, kernel, widths, held, within))
         return mates[-1]
 
     account = measure(diagram, dtype, fused=fused, places=places, walks=walk)
-    kernels = tuple(told.get(id(kernel)) or Told(kernel) for kernel in account.kernels)
+    kernels = tuple(kernel_listing.get(id(kernel)) or KernelListing(kernel) for kernel in account.kernels)
     for kernel in kernels:
         if places.phased:
-            _phases(book, walks[id(kernel.kernel)], kernel)
-    return Story(account, kernels, places, book.flat)
+            _phases(symbols, walks[id(kernel.kernel)], kernel)
+    return ProgramListing(account, kernels, places, symbols.flat)
 
 
-def _phases(book: Book, walks: Sequence[Watched], told: Told) -> None:
+def _phases(symbols: SymbolTable, walks: Sequence[TracingWalk], kernel_listing: KernelListing) -> None:
     """Adds to the lines of each phase the allocations of the levels above, and inputs that are copied at the end."""
     below = [walk for walk in walks if walk.within is not None]
     above = next(walk for walk in walks if walk.within is None and len(walk.notes) == len(below))
     for number, walk in enumerate(below):
-        end = below[number + 1].first if number + 1 < len(below) else len(told.lines)
+        end = below[number + 1].first if number + 1 < len(below) else len(kernel_listing.lines)
         place = walks.index(walk) + 1
         aside = walks[place].notes if place < len(walks) and walks[place] is not above else []
         more = [*above.notes[number], *(held for note in aside[:1] for held in note)]
-        for line in told.lines[walk.first : end]:
-            line.held = (*line.held, *more)
-    saved = {name for line in told.lines if line.kind == "save" for name in line.names}
-    leaving = [book.ends.get(w) or [book.texts[w][0]] for _, w in told.kernel.leaves]
+        for line in kernel_listing.lines[walk.first : end]:
+            line.live = (*line.live, *more)
+    saved = {name for line in kernel_listing.lines if line.kind == "save" for name in line.names}
+    leaving = [symbols.ends.get(w) or [symbols.texts[w][0]] for _, w in kernel_listing.kernel.leaves]
     left = [names for names in leaving if names[0] not in saved]
     for walk, names in zip(walks[walks.index(above) + 1 :], left, strict=False):
         for held in walk.notes[:1]:
             variable = held[0][0]
-            source = told.variables[variable].name
-            told.lines.append(Line("load", f"load {source}", (), (), (variable,), held, (source,)))
+            source = kernel_listing.variables[variable].name
+            kernel_listing.lines.append(ListingLine("load", f"load {source}", (), (), (variable,), held, (source,)))
             for name in names:
-                told.lines.append(Line("save", f"save {name} = {source}", (), (variable,), (), held, (name,)))
+                kernel_listing.lines.append(
+                    ListingLine("save", f"save {name} = {source}", (), (variable,), (), held, (name,))
+                )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.chip import hardware as chips
 from catdiag.draw.listing.kernel_table import wrapped
-from catdiag.draw.scene import Curve, Frame, Item, Label, Rule, Scene, Shape, Spot
+from catdiag.draw.scene import Curve, Frame, Item, Label, Point2D, Scene, Shape, StraightLine
 from catdiag.draw.text_width import text_width
 from catdiag.planner.plan import Plan
 from catdiag.util.errors import CatdiagError
@@ -30,19 +30,20 @@ _MOST = 1000  # the most bars in a picture
 
 
 @dataclass(frozen=True)
-class Span:
-    """A step on a pipeline, in clocks from the start of the picture; its warpgroup (`actor`) and iteration (`turn`)."""
+class BusySpan:
+    """A step on a pipeline, in clocks from the start of the picture; its warpgroup (`actor`) and iteration
+    (`iteration`)."""
 
     pipeline: str
-    what: str
+    operation: str
     actor: int
-    turn: int
+    iteration: int
     start: float
     end: float
 
 
 @dataclass(frozen=True)
-class Turns:
+class PipelineChart:
     """The data of the picture: `length` clocks of a schedule that repeats after each `period`.
 
     `busy` is the share of the period in which each pipeline works. `loads` are, for each edge, the clocks of a period
@@ -53,7 +54,7 @@ class Turns:
     period: float
     length: float
     actors: int
-    spans: tuple[Span, ...]
+    spans: tuple[BusySpan, ...]
     busy: Mapping[str, float]
     loads: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -70,8 +71,8 @@ class Turns:
         return {**self.busy, **{name: clocks / self.period for name, (clocks, _) in self.loads.items()}}
 
 
-def pipeline_picture(of: Plan | Configuration, *, turns: int = 2, chip: Hardware | str | None = None) -> Scene:
-    """The pipelines of a core in `turns` periods of the loop of a plan or a configuration.
+def pipeline_picture(of: Plan | Configuration, *, iterations: int = 2, chip: Hardware | str | None = None) -> Scene:
+    """The pipelines of a core in `iterations` periods of the loop of a plan or a configuration.
 
     Rows are the pipelines, and the edge over which blocks reach shared memory; widths are clocks of one core (SM). The
     chip of a plan is looked up by its name, unless given. Raises CatdiagError where there is no schedule of iterations
@@ -83,16 +84,16 @@ def pipeline_picture(of: Plan | Configuration, *, turns: int = 2, chip: Hardware
     >>> [item.text for item in scene.items if getattr(item, "role", "") == "title"]
     ['matrix units', 'L2 to SMEM']
     """
-    if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
-        raise CatdiagError(f"turns is {turns!r}: expected the number of periods to draw, 1 or more")
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
+        raise CatdiagError(f"turns is {iterations!r}: expected the number of periods to draw, 1 or more")
 
-    return _drawn(_planned(of, turns, chip) if isinstance(of, Plan) else _configured(of, turns))
+    return _drawn(_planned(of, iterations, chip) if isinstance(of, Plan) else _configured(of, iterations))
 
 
 # -- data of plans and configurations ------------------------------------------------------------------------------
 
 
-def _planned(plan: Plan, turns: int, given: Hardware | str | None) -> Turns:
+def _planned(plan: Plan, iterations: int, given: Hardware | str | None) -> PipelineChart:
     found = plan.schedule
     if found is None:
         raise CatdiagError(
@@ -100,17 +101,17 @@ def _planned(plan: Plan, turns: int, given: Hardware | str | None) -> Turns:
             ".stream('x').group('q')"
         )
     chip = _chip(plan, given)
-    first, begun = min(((busy.start, busy.turn) for busy in found.window), default=(0.0, 0))
-    length = turns * found.period
-    spans: list[Span] = []
-    for k in range(-1, turns + 1):
+    first, begun = min(((busy.start, busy.iteration) for busy in found.window), default=(0.0, 0))
+    length = iterations * found.period
+    spans: list[BusySpan] = []
+    for k in range(-1, iterations + 1):
         shift = k * found.period - first
         spans += [
-            Span(
+            BusySpan(
                 b.pipeline,
-                b.what if b.what != b.pipeline else "",
+                b.operation if b.operation != b.pipeline else "",
                 b.actor,
-                b.turn - begun + k,
+                b.iteration - begun + k,
                 b.start + shift,
                 b.end + shift,
             )
@@ -128,7 +129,7 @@ def _planned(plan: Plan, turns: int, given: Hardware | str | None) -> Turns:
         size = groups * sum(held for _, held in streamed)
         clocks = size * chip.sms / edge.bytes_per_s * chip.clock_hz
         what = ", ".join(name for name, _ in streamed) + (f" of {groups} groups" if groups > 1 else "")
-        loads, note = _beside(f"{edge.upper} to SMEM", clocks, f"{what}: {_bytes(size)}", plan.stages)
+        loads, note = _load_spans(f"{edge.upper} to SMEM", clocks, f"{what}: {_bytes(size)}", plan.stages)
         notes += note
     elif edge is not None:
         notes.append("loads of an iteration are left out: they are not allocated at the peak of shared memory")
@@ -140,11 +141,11 @@ def _planned(plan: Plan, turns: int, given: Hardware | str | None) -> Turns:
         notes.append(f"not drawn, because it is known for the whole run only: busy {words} of it")
     tiles = ", ".join(f"{name} = {value}" for name, value in plan.tiles.items())
     busy = {name: 1.0 - idle for name, idle in found.slack.items()}
-    title = f"{plan.hardware}, {plan.dtype}, {tiles}: {_several(found.actors, 'warpgroup')} for each {plan.core}"
-    return Turns(title, found.period, length, found.actors, tuple(spans), busy, loads, tuple(notes))
+    title = f"{plan.hardware}, {plan.dtype}, {tiles}: {_count_text(found.actors, 'warpgroup')} for each {plan.core}"
+    return PipelineChart(title, found.period, length, found.actors, tuple(spans), busy, loads, tuple(notes))
 
 
-def _beside(edge: str, clocks: float, what: str, stages: int) -> tuple[dict[str, tuple[float, str]], list[str]]:
+def _load_spans(edge: str, clocks: float, what: str, stages: int) -> tuple[dict[str, tuple[float, str]], list[str]]:
     """The loads of an iteration, which overlap with it if there are two or more buffers (prefetch); else a note."""
     if stages > 1:
         return ({edge: (clocks, what)} if clocks else {}), []
@@ -165,34 +166,34 @@ def _chip(plan: Plan, given: Hardware | str | None) -> Hardware | None:
     return chip if known else None
 
 
-def _configured(found: Configuration, turns: int) -> Turns:
+def _configured(found: Configuration, iterations: int) -> PipelineChart:
     from catdiag.planner.warpgroup_timeline import timeline
 
-    total = 3 * turns + 9
+    total = 3 * iterations + 9
     made = timeline(found, total)
     early = total // 3
-    first = float(min(slot.start for slot in made.slots if slot.turn == early))
+    first = float(min(slot.start for slot in made.slots if slot.iteration == early))
     period = float(made.period)
     names = {
         "ahead": [c.name for c in found.clocks if c.pipeline == "tensor" and c.ahead],
         "products": [c.name for c in found.clocks if c.pipeline == "tensor" and not c.ahead],
     }
     spans = tuple(
-        Span(
+        BusySpan(
             slot.pipeline,
             ", ".join(names.get(slot.step, ())),
             slot.warpgroup,
-            slot.turn - early,
+            slot.iteration - early,
             float(slot.start) - first,
             float(slot.end) - first,
         )
         for slot in made.slots
-        if slot.end > first and float(slot.start) < first + turns * period
+        if slot.end > first and float(slot.start) < first + iterations * period
     )
     clocks = found.transfer_s * float(found.chip.clock_hz)
-    streamed = ", ".join(p.name for p in found.columns.streamed_places())
-    copies = min((p.copies for p in found.columns.streamed_places()), default=1)
-    loads, note = _beside("HBM to SMEM", clocks, f"{streamed or 'a block'}: {_bytes(found.block_bytes)}", copies)
+    streamed = ", ".join(p.name for p in found.columns.streamed_arrays())
+    copies = min((p.copies for p in found.columns.streamed_arrays()), default=1)
+    loads, note = _load_spans("HBM to SMEM", clocks, f"{streamed or 'a block'}: {_bytes(found.block_bytes)}", copies)
     rows = found.rows
     beside = [
         f"{_WORDS[name]} {float(found.pipeline(name) * rows):,.0f}"
@@ -206,22 +207,22 @@ def _configured(found: Configuration, turns: int) -> Turns:
             f"{', '.join(beside)} clocks"
         )
     sizes = ", ".join(f"{name} = {value}" for name, value in found.values.items())
-    title = f"{found.chip.name}, {sizes}: {_several(found.warpgroups, 'warpgroup')}"
-    return Turns(title, period, turns * period, found.warpgroups, spans, made.busy, loads, tuple(notes))
+    title = f"{found.chip.name}, {sizes}: {_count_text(found.warpgroups, 'warpgroup')}"
+    return PipelineChart(title, period, iterations * period, found.warpgroups, spans, made.busy, loads, tuple(notes))
 
 
 def _bytes(size: int) -> str:
     return f"{size / 1024:g} KiB" if size % 64 == 0 and size >= 1024 else f"{size:,} B"
 
 
-def _several(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _drawn(found: Turns) -> Scene:
+def _drawn(found: PipelineChart) -> Scene:
     if len(found.spans) > _MOST:
         raise CatdiagError(
             f"the picture would have {len(found.spans)} bars: expected at most {_MOST}; draw fewer periods"
@@ -270,22 +271,22 @@ def _drawn(found: Turns) -> Scene:
     )
 
 
-def _bars(found: Turns, name: str) -> Iterator[Span]:
+def _bars(found: PipelineChart, name: str) -> Iterator[BusySpan]:
     """The spans of a row, cut where the picture ends."""
     if name in found.loads:
         clocks, what = found.loads[name]
         periods = round(found.length / found.period)
         for k in range(periods):
             start = k * found.period
-            yield Span(name, what, -1, k, start, start + min(clocks, found.period))
+            yield BusySpan(name, what, -1, k, start, start + min(clocks, found.period))
         return
     for span in sorted((s for s in found.spans if s.pipeline == name), key=lambda s: s.start):
         start, end = max(span.start, 0.0), min(span.end, found.length)
         if end > start:
-            yield Span(span.pipeline, span.what, span.actor, span.turn, start, end)
+            yield BusySpan(span.pipeline, span.operation, span.actor, span.iteration, start, end)
 
 
-def _slack(bars: Sequence[Span], left: float, y: float, scale: float, length: float) -> Iterator[Item]:
+def _slack(bars: Sequence[BusySpan], left: float, y: float, scale: float, length: float) -> Iterator[Item]:
     """The gaps between the bars of a row."""
     at = 0.0
     for start, end in [*((b.start, b.end) for b in bars), (length, length)]:
@@ -295,16 +296,25 @@ def _slack(bars: Sequence[Span], left: float, y: float, scale: float, length: fl
         at = max(at, end)
 
 
-def _bar(span: Span, found: Turns, left: float, y: float, scale: float, level: int) -> Iterator[Item]:
+def _bar(span: BusySpan, found: PipelineChart, left: float, y: float, scale: float, level: int) -> Iterator[Item]:
     x, width = left + span.start * scale, (span.end - span.start) * scale
-    who = f"warpgroup {span.actor + 1}, {_turn(span.turn)}" if span.actor >= 0 else "for a later iteration"
-    title = f"{span.what or _WORDS[span.pipeline]}, {who}: {span.end - span.start:,.0f} clocks"
+    who = (
+        f"warpgroup {span.actor + 1}, {_iteration_label(span.iteration)}"
+        if span.actor >= 0
+        else "for a later iteration"
+    )
+    title = f"{span.operation or _WORDS[span.pipeline]}, {who}: {span.end - span.start:,.0f} clocks"
     yield Shape("bar", x, y, width, _ROW, level, title=title)
-    number, turn = span.actor + 1, _turn(span.turn)
-    choices = [[span.what, who], [span.what, f"{number}, {turn}"], [f"warpgroup {number}", turn], [str(number)]]
+    number, turn = span.actor + 1, _iteration_label(span.iteration)
+    choices = [
+        [span.operation, who],
+        [span.operation, f"{number}, {turn}"],
+        [f"warpgroup {number}", turn],
+        [str(number)],
+    ]
     if span.actor < 0:
-        choices = [[span.what, who], [span.what]]
-    elif not span.what:
+        choices = [[span.operation, who], [span.operation]]
+    elif not span.operation:
         choices = [[who], *choices[2:]]
     for texts in choices:
         if all(text_width(text, "note") <= width - 4 for text in texts):
@@ -314,13 +324,13 @@ def _bar(span: Span, found: Turns, left: float, y: float, scale: float, level: i
             return
 
 
-def _turn(number: int) -> str:
+def _iteration_label(number: int) -> str:
     return "iteration n" if number == 0 else f"iteration n{'+' if number > 0 else '-'}{abs(number)}"
 
 
-def _clocks(found: Turns, left: float, top: float, bottom: float, scale: float) -> Iterator[Item]:
+def _clocks(found: PipelineChart, left: float, top: float, bottom: float, scale: float) -> Iterator[Item]:
     """The axis of clocks, with the end of each period."""
-    yield Rule(left, bottom, left + _WIDTH, bottom, "solid")
+    yield StraightLine(left, bottom, left + _WIDTH, bottom, "solid")
     for k in range(round(found.length / found.period) + 1):
         x = left + k * found.period * scale
         yield Curve(_line((x, top), (x, bottom + 4)), "thin")
@@ -329,11 +339,13 @@ def _clocks(found: Turns, left: float, top: float, bottom: float, scale: float) 
     yield Label(left - 12, bottom + 14, "clocks", "note", "end")
 
 
-def _path(found: Turns, left: float, middles: Mapping[str, float], scale: float) -> Iterator[Item]:
+def _path(found: PipelineChart, left: float, middles: Mapping[str, float], scale: float) -> Iterator[Item]:
     """The path of the first warpgroup from pipeline to pipeline."""
     own = sorted((s for s in found.spans if s.actor == 0), key=lambda s: (s.start, s.end))
     for one in own:
-        after = next((s for s in own if s.start >= one.end - 1e-9 and s.turn == one.turn and s is not one), None)
+        after = next(
+            (s for s in own if s.start >= one.end - 1e-9 and s.iteration == one.iteration and s is not one), None
+        )
         if after is None or after.pipeline == one.pipeline or after.start > found.length or one.end < 0:
             continue
         x, to = left + one.end * scale, left + after.start * scale
@@ -343,12 +355,12 @@ def _path(found: Turns, left: float, middles: Mapping[str, float], scale: float)
         yield Curve((a, (a[0], (a[1] + b[1]) / 2), (b[0], (a[1] + b[1]) / 2), b), "thin", title="warpgroup 1 continues")
 
 
-def _line(a: Spot, b: Spot) -> tuple[Spot, ...]:
+def _line(a: Point2D, b: Point2D) -> tuple[Point2D, ...]:
     third = ((b[0] - a[0]) / 3, (b[1] - a[1]) / 3)
     return (a, (a[0] + third[0], a[1] + third[1]), (b[0] - third[0], b[1] - third[1]), b)
 
 
-def _described(found: Turns, names: Mapping[str, str], shares: Mapping[str, float]) -> str:
+def _described(found: PipelineChart, names: Mapping[str, str], shares: Mapping[str, float]) -> str:
     """The description for screen readers."""
     said = [f"{found.title}. Each warpgroup ends an iteration every {found.period:,.0f} clocks."]
     said += [f"{names[name]}: busy {100 * share:.0f}% of that." for name, share in shares.items()]

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.integer_polynomial import ZERO, Amount
+from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.types import ArrayType
 from catdiag.rewrite.formula import Text
 from catdiag.schedule.kernel_analysis import Account
-from catdiag.schedule.liveness import Kernel
-from catdiag.schedule.placement import Places
+from catdiag.schedule.liveness import LoweredKernel
+from catdiag.schedule.placement import Placement
 
-Held = tuple[int, str, Amount]
+LiveArrays = tuple[int, str, IntPolynomial]
 """A variable, the place where it is allocated, and its size there."""
 
 
@@ -33,11 +33,11 @@ class Variable:
 
 
 @dataclass
-class Line:
+class ListingLine:
     """A line of the program: its text, its loops, the variables that it reads and writes, and the allocations then.
 
     `kind` is "load", "save", "start", "let", "carry" or "unless". `names` are the names of the written variables from
-    here on. For the result of a box, `formula` is the right side, and `joins` says that a single scalar function reads
+    here on. For the result of a box, `formula` is the right side, and `merges` says that a single scalar function reads
     it, once.
     """
 
@@ -46,18 +46,18 @@ class Line:
     loops: tuple[int, ...]
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
-    held: tuple[Held, ...] = ()
+    live: tuple[LiveArrays, ...] = ()
     names: tuple[str, ...] = ()
     formula: Text = ("", 0)
-    joins: bool = False
+    merges: bool = False
 
-    def total(self, place: str) -> Amount:
+    def total(self, place: str) -> IntPolynomial:
         """All that is allocated at a place."""
-        return sum((amount for _, p, amount in self.held if p == place), ZERO)
+        return sum((amount for _, p, amount in self.live if p == place), ZERO)
 
 
 @dataclass
-class Turning:
+class LoopHead:
     """A loop: its head, the loops around it, and its states."""
 
     head: str
@@ -66,20 +66,20 @@ class Turning:
 
 
 @dataclass
-class Told:
+class KernelListing:
     """A kernel line by line."""
 
-    kernel: Kernel
+    kernel: LoweredKernel
     variables: list[Variable] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
-    loops: list[Turning] = field(default_factory=list)
+    lines: list[ListingLine] = field(default_factory=list)
+    loops: list[LoopHead] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Story:
+class ProgramListing:
     """A program line by line, kernel by kernel, as counted."""
 
     account: Account
-    kernels: tuple[Told, ...]
-    places: Places
+    kernels: tuple[KernelListing, ...]
+    places: Placement
     diagram: Diagram

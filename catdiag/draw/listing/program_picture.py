@@ -16,19 +16,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hierarchy import CACHE, Hierarchy
 from catdiag.cost.traffic import frontier
 from catdiag.cost.traffic_by_level import Names, chain_of, places_of
 from catdiag.draw.listing.folding import folded
-from catdiag.draw.listing.kernel_table import Looks, Table, wrapped
-from catdiag.draw.listing.listing_builder import tell
-from catdiag.draw.listing.program_lines import Story
+from catdiag.draw.listing.kernel_table import PanelStyle, Table, wrapped
+from catdiag.draw.listing.listing_builder import listing_of
+from catdiag.draw.listing.program_lines import ProgramListing
 from catdiag.draw.listing.size_text import Wording, shown
 from catdiag.draw.memory_levels import placement as looks_of
 from catdiag.draw.scene import Item, Label, Scene
 from catdiag.schedule.kernel_analysis import Dtype
-from catdiag.schedule.liveness import Kernel
+from catdiag.schedule.liveness import LoweredKernel
 
 if TYPE_CHECKING:
     pass
@@ -70,28 +70,28 @@ def program_picture(
     places = places_of(chain[:-1] if units else chain, placement or {}, stages)
     if units:
         places = replace(places, names=(*places.names, units), matrix=units)
-    story = tell(diagram, dtype, places, fused)
+    listing = listing_of(diagram, dtype, places, fused)
     values = None if sizes is None and tiles is None else {**(sizes or {}), **(tiles or {})}
-    wording = Wording(story.account, places, values, "values" if dtype is None else "bytes")
-    looks = looks_of(chain).names
-    seen = Looks({name: look for look, name in looks[1:]}, looks[0])
-    peaks = {place: [m.total for m in frontier(story.account, place)] for place in places.names}
+    wording = Wording(listing.account, places, values, "values" if dtype is None else "bytes")
+    style = looks_of(chain).names
+    seen = PanelStyle({name: look for look, name in style[1:]}, style[0])
+    peaks = {place: [m.total for m in frontier(listing.account, place)] for place in places.names}
     items: list[Item] = []
     title = f"{diagram.title}: " if diagram.title else ""
     width, y = 0.0, 8.0
-    if not any(told.lines for told in story.kernels):
+    if not any(kernel_listing.lines for kernel_listing in listing.kernels):
         items.append(Label(8, y + 12, "nothing is computed or moved: each result is an input", "note", "start"))
         width, y = 280.0, y + 24
-    for number, told in enumerate(story.kernels, 1):
-        if len(story.kernels) > 1:
-            items.append(Label(8, y + 10, f"kernel {number} of {len(story.kernels)}", "title", "start"))
+    for number, kernel_listing in enumerate(listing.kernels, 1):
+        if len(listing.kernels) > 1:
+            items.append(Label(8, y + 10, f"kernel {number} of {len(listing.kernels)}", "title", "start"))
             y += 14
-        short = told if lines is None else folded(told, places, lines)
-        panel = Table(short, wording, seen, head(story, told.kernel), peaks, y, totals).panel()
+        short = kernel_listing if lines is None else folded(kernel_listing, places, lines)
+        panel = Table(short, wording, seen, head(listing, kernel_listing.kernel), peaks, y, totals).panel()
         items += panel.items
         width, y = max(width, panel.right), panel.bottom + 14
     if not totals:
-        for place, said in most(story, wording, peaks):
+        for place, said in most(listing, wording, peaks):
             for k, text in enumerate(wrapped(said, width - 30, "level")):
                 items.append(Label(16 if k else 8, y + 4, text, "level", "start", seen.places[place]))
                 y += 13
@@ -101,44 +101,46 @@ def program_picture(
         y - 6,
         tuple(items),
         f"{title}live arrays of the program, line by line",
-        _described(story, wording, peaks),
-        dict(looks),
+        _described(listing, wording, peaks),
+        dict(style),
     )
 
 
-def head(story: Story, kernel: Kernel) -> str:
+def head(listing: ProgramListing, kernel: LoweredKernel) -> str:
     """How a kernel runs: once for each tile, if it is grouped."""
-    parted = story.account.parted
+    split_loop = listing.account.split_loop
     each = [
         f"each tile of {axis} ({symbol} at a time)"
         for symbol, axis in kernel.axes.items()
-        if parted is None or symbol not in parted.single
+        if split_loop is None or symbol not in split_loop.single
     ]
-    if parted is not None and any(symbol in parted.single for symbol in kernel.axes):
-        each.append(f"each of {parted.parts} parts of {shown(parted.whole)}")
+    if split_loop is not None and any(symbol in split_loop.single for symbol in kernel.axes):
+        each.append(f"each of {split_loop.parts} parts of {shown(split_loop.axis_size)}")
     return f"for {' and '.join(each)}, in parallel:" if each else ""
 
 
-def _described(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amount]]) -> str:
+def _described(listing: ProgramListing, wording: Wording, peaks: Mapping[str, Sequence[IntPolynomial]]) -> str:
     """The description for screen readers: the lines, and the peak of each level."""
     said: list[str] = []
-    for told in story.kernels:
-        said.append(head(story, told.kernel) or "in one kernel:")
+    for kernel_listing in listing.kernels:
+        said.append(head(listing, kernel_listing.kernel) or "in one kernel:")
         opened: set[int] = set()
-        for line in told.lines:
-            said += [told.loops[loop].head for loop in line.loops if loop not in opened]
+        for line in kernel_listing.lines:
+            said += [kernel_listing.loops[loop].head for loop in line.loops if loop not in opened]
             opened.update(line.loops)
             said.append(line.text + ";")
-    said += [f"{text}." for _, text in most(story, wording, peaks)]
+    said += [f"{text}." for _, text in most(listing, wording, peaks)]
     return " ".join(said)
 
 
-def most(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amount]]) -> list[tuple[str, str]]:
+def most(
+    listing: ProgramListing, wording: Wording, peaks: Mapping[str, Sequence[IntPolynomial]]
+) -> list[tuple[str, str]]:
     """The peak of each level, in words."""
     said: list[tuple[str, str]] = []
-    for place in story.places.names:
+    for place in listing.places.names:
         if peaks[place]:
-            formulas = " or ".join(wording.amount(total, place) for total in peaks[place])
+            formulas = " or ".join(wording.polynomial(total, place) for total in peaks[place])
             verb = "hold" if place.endswith("s") else "holds"
             number = ""
             if wording.values is not None:

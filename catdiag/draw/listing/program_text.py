@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hierarchy import CACHE, Hierarchy
 from catdiag.cost.traffic import frontier
 from catdiag.cost.traffic_by_level import Names, chain_of, places_of
-from catdiag.draw.listing.listing_builder import tell
-from catdiag.draw.listing.program_lines import Line, Told
+from catdiag.draw.listing.listing_builder import listing_of
+from catdiag.draw.listing.program_lines import KernelListing, ListingLine
 from catdiag.draw.listing.program_picture import head, most
 from catdiag.draw.listing.size_text import Wording
 from catdiag.schedule.kernel_analysis import Dtype
@@ -74,25 +74,30 @@ def expanded(
     diagram = diagram_of(of)
     chain = [level.name for level in chain_of(levels) if level.kind != CACHE]
     places = places_of(chain, PLACEMENT if placement is None and tuple(chain) == LEVELS else placement or {}, stages)
-    story = tell(diagram, dtype, places)
+    listing = listing_of(diagram, dtype, places)
     values = None
     if sizes is not None or tiles is not None:
         # Sizes may be given for scalar inputs too, which no count here depends on.
-        known = {*story.account.sizes, *story.account.inner}
+        known = {*listing.account.sizes, *listing.account.inner}
         values = {**{name: n for name, n in (sizes or {}).items() if name in known}, **(tiles or {})}
-    wording = Wording(story.account, places, values, "values" if dtype is None else "bytes")
+    wording = Wording(listing.account, places, values, "values" if dtype is None else "bytes")
     named = {**(values or {}), **{n: 0 for own in wording.names.values() for n in own.values()}}
     said = "".join(f", {name}={wording.values[name]}" for name in named if wording.values is not None)
     lines = [f"{diagram.title or 'program'}{said}"]
-    for number, told in enumerate(story.kernels, 1):
-        if len(story.kernels) > 1:
-            lines += ["", f"kernel {number} of {len(story.kernels)}"]
-        lines += ["", *_variables(told, wording), "", *_program(told, wording, head(story, told.kernel))]
-    peaks = {place: [moment.total for moment in frontier(story.account, place)] for place in places.names}
-    return "\n".join([*lines, "", *(text for _, text in most(story, wording, peaks))])
+    for number, kernel_listing in enumerate(listing.kernels, 1):
+        if len(listing.kernels) > 1:
+            lines += ["", f"kernel {number} of {len(listing.kernels)}"]
+        lines += [
+            "",
+            *_variables(kernel_listing, wording),
+            "",
+            *_program(kernel_listing, wording, head(listing, kernel_listing.kernel)),
+        ]
+    peaks = {place: [moment.total for moment in frontier(listing.account, place)] for place in places.names}
+    return "\n".join([*lines, "", *(text for _, text in most(listing, wording, peaks))])
 
 
-def _variables(told: Told, wording: Wording) -> list[str]:
+def _variables(kernel_listing: KernelListing, wording: Wording) -> list[str]:
     """A row for each name at each level: the first two columns are words, and so are those without numbers."""
     numbers = wording.values is not None
     counted = wording.unit == "bytes"
@@ -100,7 +105,7 @@ def _variables(told: Told, wording: Wording) -> list[str]:
     rows = [["variable", "at", "size", "type", *counts, ""]]
     names: dict[int, str] = {}
     seen: set[str] = set()
-    for line in told.lines:
+    for line in kernel_listing.lines:
         # One line may start or load the states of several parts of a loop.
         for name, variable in zip(line.names, line.writes, strict=False):
             if name in seen:
@@ -108,7 +113,7 @@ def _variables(told: Told, wording: Wording) -> list[str]:
             seen.add(name)
             before = names.get(variable)
             names[variable] = name
-            rows += _rows(told, line, name, variable, before, wording)
+            rows += _rows(kernel_listing, line, name, variable, before, wording)
     right = set(range(4, 4 + len(counts))) if numbers else set()
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return [
@@ -119,32 +124,34 @@ def _variables(told: Told, wording: Wording) -> list[str]:
     ]
 
 
-def _rows(told: Told, line: Line, name: str, number: int, before: str | None, wording: Wording) -> list[list[str]]:
-    variable, rows = told.variables[number], []
-    for place, amount in {place: amount for v, place, amount in line.held if v == number}.items():
+def _rows(
+    kernel_listing: KernelListing, line: ListingLine, name: str, number: int, before: str | None, wording: Wording
+) -> list[list[str]]:
+    variable, rows = kernel_listing.variables[number], []
+    for place, amount in {place: amount for v, place, amount in line.live if v == number}.items():
         stages = variable.stages.get(place, 1)
-        row = [name, place, wording.held(variable.type, amount, place, stages), variable.element]
+        row = [name, place, wording.allocated(variable.type, amount, place, stages), variable.element]
         if wording.values is not None:
-            elements = Amount.elements(variable.type.axes).times(stages)
+            elements = IntPolynomial.elements(variable.type.axes).scaled(stages)
             row.append(f"{wording.value(elements if wording.unit == 'bytes' else amount, place):,}")
         if wording.unit == "bytes":
-            formula = wording.amount(amount, place)
+            formula = wording.polynomial(amount, place)
             row.append(f"{wording.value(amount, place):,}" if wording.values is not None else formula)
-        whole = f"of {wording.whole(variable.type, told.kernel)}" if variable.slow else ""
+        whole = f"of {wording.untiled(variable.type, kernel_listing.kernel)}" if variable.slow else ""
         rows.append([*row, f"in the place of {before}" if before is not None else whole])
     return rows
 
 
-def _program(told: Told, wording: Wording, first: str) -> list[str]:
+def _program(kernel_listing: KernelListing, wording: Wording, first: str) -> list[str]:
     """The lines of a kernel, with the memory allocated at each level beside them where there are sizes."""
     places = wording.places.names
     depth = 1 if first else 0
-    texts: list[tuple[str, Line | None]] = [(first, None)] if first else []
+    texts: list[tuple[str, ListingLine | None]] = [(first, None)] if first else []
     opened: set[int] = set()
-    for line in told.lines:
+    for line in kernel_listing.lines:
         for k, loop in enumerate(line.loops):
             if loop not in opened:
-                texts.append(("    " * (depth + k) + told.loops[loop].head, None))
+                texts.append(("    " * (depth + k) + kernel_listing.loops[loop].head, None))
                 opened.add(loop)
         texts.append(("    " * (depth + len(line.loops)) + line.text, line))
     if wording.values is None:

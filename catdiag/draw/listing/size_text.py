@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from catdiag.category.index_maps import read_off
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.types import ArrayType, Size, show_size
 from catdiag.cost.traffic_by_level import level_symbol
 from catdiag.schedule.kernel_analysis import Account
-from catdiag.schedule.liveness import Kernel
-from catdiag.schedule.placement import Places
+from catdiag.schedule.liveness import LoweredKernel
+from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError, SizeError
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -25,10 +25,10 @@ class Wording:
     integers.
     """
 
-    def __init__(self, account: Account, places: Places, values: Mapping[str, int] | None, unit: str) -> None:
+    def __init__(self, account: Account, places: Placement, values: Mapping[str, int] | None, unit: str) -> None:
         self.account, self.places, self.unit = account, places, unit
-        parted = account.parted
-        self.single = parted.single if parted is not None else ()
+        split_loop = account.split_loop
+        self.single = split_loop.single if split_loop is not None else ()
         tiles = dict.fromkeys(t for k in account.kernels for t in k.tiles)
         blocks = dict.fromkeys(block for k in account.kernels for block, _ in k.loops)
         taken = {*account.sizes, *account.inner, *tiles, *blocks}
@@ -48,13 +48,13 @@ class Wording:
         self.values = None if values is None else self._checked(values)
 
     def _checked(self, given: Mapping[str, int]) -> dict[str, int]:
-        account, parted = self.account, self.account.parted
+        account, split_loop = self.account, self.account.split_loop
         values = dict(given)
         for above, below in pairwise(self.names.values()):
             values.update({name: values[above[base]] for base, name in below.items()
                            if name not in values and above.get(base) in values})  # fmt: skip
-        hidden = {*self.single, *([parted.length] if parted is not None else [])}
-        needed = {*account.sizes, *account.inner, *([parted.parts] if parted is not None else [])}
+        hidden = {*self.single, *([split_loop.length] if split_loop is not None else [])}
+        needed = {*account.sizes, *account.inner, *([split_loop.parts] if split_loop is not None else [])}
         needed.update(s for k in account.kernels for whole in k.tiles.values() for s in whole.symbols())
         needed -= hidden | {base for own in self.names.values() for base in own}
         needed.update(name for own in self.names.values() for name in own.values())
@@ -66,17 +66,19 @@ class Wording:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise SizeError(f"{name} is {value!r}: expected a positive whole number")
         found = dict(values)
-        if parted is not None:
+        if split_loop is not None:
             found.update(dict.fromkeys(self.single, 1))
-            found[parted.length] = -(-int(Amount.of(parted.whole).value(values)) // values[parted.parts])
+            found[split_loop.length] = -(
+                -int(IntPolynomial.of(split_loop.axis_size).value(values)) // values[split_loop.parts]
+            )
         return found
 
     # -- words ------------------------------------------------------------------------------------------------
 
     def _symbol(self, name: str, place: str) -> str:
-        parted = self.account.parted
-        if parted is not None and name == parted.length:
-            return f"{shown(parted.whole)}/{parted.parts}"
+        split_loop = self.account.split_loop
+        if split_loop is not None and name == split_loop.length:
+            return f"{shown(split_loop.axis_size)}/{split_loop.parts}"
         return self.names.get(place, {}).get(name, name)
 
     def axes(self, ty: ArrayType, place: str) -> str:
@@ -89,33 +91,35 @@ class Wording:
             return op, left, right
 
         sizes: list[Size] = [read_off(a.size, named, joined) for a in ty.axes if a.size not in self.single]
-        if self.account.parted is not None:
+        if self.account.split_loop is not None:
             sizes = [s for s in sizes if s != 1]
         return " × ".join(f"({shown(s)})" if len(sizes) > 1 and _is_sum(s) else shown(s) for s in sizes) or "1"
 
-    def whole(self, ty: ArrayType, kernel: Kernel) -> str:
+    def untiled(self, ty: ArrayType, kernel: LoweredKernel) -> str:
         """The sizes of the whole array, of which a kernel reads tiles and blocks."""
-        wholes, parted = {**kernel.tiles, **dict(kernel.loops)}, self.account.parted
+        wholes, split_loop = {**kernel.tiles, **dict(kernel.loops)}, self.account.split_loop
         sizes: list[str] = []
-        cut = parted is not None and any(Amount.of(parted.length) == wholes.get(str(a.size)) for a in ty.axes)
+        cut = split_loop is not None and any(
+            IntPolynomial.of(split_loop.length) == wholes.get(str(a.size)) for a in ty.axes
+        )
         for axis in ty.axes:
-            if parted is not None and axis.name == parted.parts:  # with what is in a part, it is the whole axis
-                sizes += [] if cut else [parted.parts]
+            if split_loop is not None and axis.name == split_loop.parts:  # with what is in a part, it is the whole axis
+                sizes += [] if cut else [split_loop.parts]
                 continue
-            if parted is not None and cut and Amount.of(parted.length) == wholes.get(str(axis.size)):
-                sizes.append(shown(parted.whole))
+            if split_loop is not None and cut and IntPolynomial.of(split_loop.length) == wholes.get(str(axis.size)):
+                sizes.append(shown(split_loop.axis_size))
                 continue
-            local, total = Amount.of(axis.size), Amount()
+            local, total = IntPolynomial.of(axis.size), IntPolynomial()
             for monomial, coefficient in local.terms.items():
-                product = Amount({(): coefficient})
+                product = IntPolynomial({(): coefficient})
                 for name in monomial:
-                    product = product * wholes.get(name, Amount.of(name))
+                    product = product * wholes.get(name, IntPolynomial.of(name))
                 total = total + product
-            text = self.amount(total, "")
+            text = self.polynomial(total, "")
             sizes.append(f"({text})" if len(ty.axes) > 1 and " + " in text else text)
         return " × ".join(sizes) or "1"
 
-    def amount(self, amount: Amount, place: str) -> str:
+    def polynomial(self, amount: IntPolynomial, place: str) -> str:
         """An amount as a formula in the sizes of a level."""
         parts: list[str] = []
         for monomial, coefficient in sorted(
@@ -127,21 +131,21 @@ class Wording:
             parts.append(("-" if coefficient < 0 else "") + "·".join([*head, *factors]))
         return " + ".join(parts).replace("+ -", "- ") or "0"
 
-    def held(self, ty: ArrayType, amount: Amount, place: str, stages: int) -> str:
+    def allocated(self, ty: ArrayType, amount: IntPolynomial, place: str, stages: int) -> str:
         """The allocated part of an array: its axes, the number of buffers if several, or the size of a bounding box.
 
         The last is for an array of which an access region is allocated.
         """
-        elements = Amount.elements(ty.axes)
+        elements = IntPolynomial.elements(ty.axes)
         ratio = next((amount.terms.get(m, 0) // c for m, c in elements.terms.items()), 0)
-        if not ratio or elements.times(ratio) != amount:
-            return self.amount(amount, place) + (" B" if self.unit == "bytes" else "")
+        if not ratio or elements.scaled(ratio) != amount:
+            return self.polynomial(amount, place) + (" B" if self.unit == "bytes" else "")
         text = self.axes(ty, place)
         return text if stages == 1 else f"{stages} of {text}"
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
-    def value(self, amount: Amount, place: str) -> int:
+    def value(self, amount: IntPolynomial, place: str) -> int:
         """The value of an amount at the given sizes. Raises CatdiagError without sizes."""
         if self.values is None:
             raise CatdiagError("no sizes are given: expected some")

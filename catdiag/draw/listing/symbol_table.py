@@ -11,25 +11,25 @@ from catdiag.category.ops import Box, Map, Reduce, SizeOf
 from catdiag.category.types import BYTES, ArrayType, Size
 from catdiag.rewrite.formula import ATOM, Text, say
 from catdiag.schedule.kernel_analysis import Dtype, output_names
-from catdiag.schedule.live_ranges import lives, spots
-from catdiag.schedule.split_k import Parted
+from catdiag.schedule.live_ranges import live_ranges, rematerialized
+from catdiag.schedule.split_k import SplitLoop
 
 LONGEST = 60
 """Longer lines, in letters, are not joined with the line before."""
-_SAID = 300  # longer formulas, in letters, are cut
+_MAX_FORMULA = 300  # longer formulas, in letters, are cut
 
 
-class Book:
+class SymbolTable:
     """The symbol table of all kernels: unique names, and formulas."""
 
-    def __init__(self, flat: Diagram, dtype: Dtype, parted: Parted | None) -> None:
-        self.flat, self.dtype, self.parted = flat, dtype, parted
-        self.single = parted.single if parted is not None else ()
-        self.counted: dict[str, int] = {}
+    def __init__(self, flat: Diagram, dtype: Dtype, split_loop: SplitLoop | None) -> None:
+        self.flat, self.dtype, self.split_loop = flat, dtype, split_loop
+        self.single = split_loop.single if split_loop is not None else ()
+        self.name_counts: dict[str, int] = {}
         self.taken: set[str] = {*flat.input_names}
         graph = flat.graph
-        free = spots(graph, [False] * len(graph.dom))
-        root = lives(graph, free, 0, False).root
+        free = rematerialized(graph, [False] * len(graph.dom))
+        root = live_ranges(graph, free, 0, False).root
         self.ends: dict[int, list[str]] = {}
         for w, name in zip(graph.outputs, output_names(flat), strict=True):
             self.ends.setdefault(root[w], []).append(name)
@@ -43,19 +43,19 @@ class Book:
 
     def name(self, wanted: str = "") -> str:
         """A name that nothing else has."""
-        k = self.counted.get(wanted, 0) + 1
+        k = self.name_counts.get(wanted, 0) + 1
         name = f"t{k}" if not wanted else wanted if k == 1 else f"{wanted}_{k}"
         while name in self.taken:
             k += 1
             name = f"{wanted}_{k}" if wanted else f"t{k}"
-        self.counted[wanted] = k
+        self.name_counts[wanted] = k
         self.taken.add(name)
         return name
 
     def release(self, name: str) -> None:
         """Withdraws the name given last."""
-        if name == f"t{self.counted.get('', 0)}":
-            self.counted[""] -= 1
+        if name == f"t{self.name_counts.get('', 0)}":
+            self.name_counts[""] -= 1
             self.taken.discard(name)
 
     def say(self, box: Box, args: Sequence[Text]) -> Text:
@@ -66,7 +66,7 @@ class Book:
             return args[0]
         text = say(box, args)
         # The text of a rematerialized array that is read twice per step would double at every step.
-        return text if len(text[0]) <= _SAID else (text[0][:LONGEST] + "…", ATOM)
+        return text if len(text[0]) <= _MAX_FORMULA else (text[0][:LONGEST] + "…", ATOM)
 
     def texts_of(self, diagram: Diagram, args: Sequence[Text], wholes: Mapping[str, Size]) -> list[Text]:
         """The formulas of a diagram's outputs, with blocks of these sizes."""

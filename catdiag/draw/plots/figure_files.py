@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from catdiag.draw.plots.plot_style import CAPTION, SHADES, TITLE, shades, styled
 from catdiag.draw.svg_writer import SANS, escaped
-from catdiag.draw.theme import COLOURS, DARK, LIGHT, Theme
+from catdiag.draw.theme import COLORS, DARK, LIGHT, Theme
 from catdiag.util.errors import CatdiagError
 from catdiag.util.files import write_whole
 
@@ -42,7 +42,7 @@ def svg(figure: Figure, theme: Theme = "auto") -> str:
     style = ""
     if theme == "auto":
         text, style = _followed(text)
-    words = {part: escaped(" ".join(_said(figure, part))) for part in (TITLE, CAPTION)}
+    words = {part: escaped(" ".join(_texts_of(figure, part))) for part in (TITLE, CAPTION)}
     salt = "p" + hashlib.sha256((text + words[CAPTION]).encode()).hexdigest()[:10]
 
     def renamed(tag: re.Match[str]) -> str:
@@ -92,7 +92,7 @@ def _lowered(text: str) -> str:
 _DARK: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         **{light: (f"s{k}", dark) for k, (light, dark) in enumerate(zip(shades(SHADES), shades(SHADES, dark=True)))},
-        **{LIGHT[name]: (name, DARK[name]) for name in reversed(COLOURS)},
+        **{LIGHT[name]: (name, DARK[name]) for name in reversed(COLORS)},
     }
 )
 """For each color on a light background its name, and its color on a dark background."""
@@ -107,18 +107,18 @@ def _followed(text: str) -> tuple[str, str]:
 
     def marked(tag: re.Match[str]) -> str:
         names = []
-        for what, colour in re.findall(r'\b(fill|stroke)(?:: |=")(#[0-9a-f]{6})', tag[0]):
-            if colour in _DARK:
-                used[what, colour] = None
-                names.append(f"{what[0]}-{_DARK[colour][0]}")
+        for what, color in re.findall(r'\b(fill|stroke)(?:: |=")(#[0-9a-f]{6})', tag[0]):
+            if color in _DARK:
+                used[what, color] = None
+                names.append(f"{what[0]}-{_DARK[color][0]}")
         return f'{tag[1]} class="{" ".join(names)}"{tag[2]}' if names else tag[0]
 
     text = re.sub(r"(<[\w:]+)((?:\s[^>]*)?>)", marked, text)
 
     def rules(dark: bool) -> Iterator[str]:
-        for what, colour in used:
-            name, other = _DARK[colour]
-            value = f"var(--catdiag-{name},{other if dark else colour})"
+        for what, color in used:
+            name, other = _DARK[color]
+            value = f"var(--catdiag-{name},{other if dark else color})"
             yield f"#_ .{what[0]}-{name}{{{what}:{value} !important}}"
 
     lines = ["<style>", "#_{max-width:100%;height:auto}", *rules(False)]
@@ -126,7 +126,7 @@ def _followed(text: str) -> tuple[str, str]:
     return text, "\n".join(lines) + "\n"
 
 
-def _said(figure: Figure, part: str) -> list[str]:
+def _texts_of(figure: Figure, part: str) -> list[str]:
     from matplotlib.text import Text
 
     texts = [found.get_text() for found in figure.findobj(Text) if found.get_gid() == part]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.ops import Fold, Group
+from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.chip import hardware
 from catdiag.rewrite.derivation import source_of as begun
 from catdiag.util.errors import CatdiagError, SizeError
@@ -70,7 +70,7 @@ def chip_of(plan: Plan, chip: Hardware | str | None) -> Hardware:
 def source_of(derivation: Any) -> Any:
     """The diagram that a derivation started from; None for a diagram that has groups or loops already."""
     source = begun(derivation)
-    return None if any(isinstance(box.op, (Fold, Group)) for box in source.boxes) else source
+    return None if any(isinstance(box.op, (FoldOp, GroupOp)) for box in source.boxes) else source
 
 
 def name_of(derivation: Any) -> str:

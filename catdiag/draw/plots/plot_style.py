@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from catdiag.draw.scene import spans
-from catdiag.draw.theme import LEVEL_COLOURS, LIGHT
+from catdiag.draw.theme import LEVEL_COLORS, LIGHT
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ INK, SOFT, FAINT, PAPER, PALE = (LIGHT[name] for name in ("ink", "soft", "faint"
 """The colors of lines and letters, of notes, of the background marks, of the paper, and of pale fills."""
 BAND, MORE = LIGHT["fold"], LIGHT["bar1"]
 """The backgrounds of every other band, and of added traffic."""
-LEVELS = tuple(LIGHT[name] for name in LEVEL_COLOURS)
+LEVELS = tuple(LIGHT[name] for name in LEVEL_COLORS)
 """The colors of levels of memory, as in diagrams: slow memory, shared memory, registers, matrix units."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES: tuple[Any, ...] = ("solid", (0, (6, 1.6)), (0, (3, 1.4)), (0, (6, 1.6, 1.2, 1.6)), (0, (1.2, 1.2)))
@@ -270,9 +270,9 @@ def label_right(ax: Axes, labels: Sequence[tuple[float, str, str]]) -> None:
     points = 72 / figure_of(ax).dpi
     heights = [(float(ax.transData.transform((1, y))[1]) - low) * points for y, _, _ in labels]
     order = sorted(range(len(labels)), key=lambda k: heights[k])
-    spread = apart([heights[k] for k in order], SMALL * 1.3, (high - low) * points)
+    spread = spaced([heights[k] for k in order], SMALL * 1.3, (high - low) * points)
     for k, place in zip(order, spread):
-        _, text, colour = labels[k]
+        _, text, color = labels[k]
         ax.annotate(
             written(text),
             (1, heights[k] / ((high - low) * points)),
@@ -281,16 +281,16 @@ def label_right(ax: Axes, labels: Sequence[tuple[float, str, str]]) -> None:
             textcoords="offset points",
             va="center",
             fontsize=SMALL,
-            color=colour,
+            color=color,
             annotation_clip=False,
             arrowprops={"arrowstyle": "-", "lw": 0.4, "color": SOFT, "shrinkA": 1, "shrinkB": 1, "relpos": (0, 0.5)},
         )
 
 
-def apart(heights: Sequence[float], least: float, top: float) -> list[float]:
+def spaced(heights: Sequence[float], least: float, top: float) -> list[float]:
     """Heights in order, moved as little as possible to be at least `least` apart, within 0 and `top` if there is room.
 
-    >>> apart([10.0, 12.0, 50.0], 8.0, 100.0)
+    >>> spaced([10.0, 12.0, 50.0], 8.0, 100.0)
     [7.0, 15.0, 50.0]
     """
     clusters: list[list[float]] = []  # each: the mean wanted height of its labels, and their number
@@ -362,7 +362,7 @@ def text_width(text: str, size: float) -> float:
     return float(width)
 
 
-def _pieces(word: str, size: float, width: float) -> list[str]:
+def _hyphenated(word: str, size: float, width: float) -> list[str]:
     """A word, broken where it is wider than a line."""
     if len(word) < 40 or text_width(word, size) <= width:
         return [word]
@@ -382,7 +382,7 @@ def wrapped(text: str, size: float, width: float) -> list[str]:
     """A text in lines of at most `width` points, broken between words."""
     lines: list[str] = []
     line = ""
-    for word in (part for whole in text.split(" ") for part in _pieces(whole, size, width)):
+    for word in (part for whole in text.split(" ") for part in _hyphenated(whole, size, width)):
         longer = f"{line} {word}" if line else word
         if line and text_width(longer, size) > width:
             lines.append(line)

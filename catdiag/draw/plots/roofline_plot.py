@@ -31,7 +31,7 @@ from catdiag.draw.plots.plot_style import (
     quantity,
     styled,
 )
-from catdiag.draw.plots.unfused_plan import textbook
+from catdiag.draw.plots.unfused_plan import unfused_schedule
 from catdiag.planner.fit import fit
 from catdiag.rewrite.derivation import derivation_of
 from catdiag.schedule.kernel_analysis import measure, worked_in
@@ -78,7 +78,7 @@ class Ceiling:
 
 
 @dataclass(frozen=True)
-class Row:
+class RooflineRow:
     """A program: its rate (work per second), and its intensity (work per byte) at each edge whose bytes are known.
 
     `how` states the source of the rate.
@@ -100,7 +100,7 @@ class Roofline:
     unit: str
     roofs: tuple[Roof, ...]
     ceilings: tuple[Ceiling, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[RooflineRow, ...]
     caption: tuple[str, ...]
 
 
@@ -120,14 +120,14 @@ def roofline_of(
         work, unit = _operations(source if source is not None else derivation, plan), "operation"
     if not work:
         raise CatdiagError(f"{name_of(derivation)} does no operations: a roofline needs some")
-    names = {level.name: level.called or level.name for level in plan.levels}
+    names = {level.name: level.vendor_name or level.name for level in plan.levels}
     roofs = tuple(
         Roof(names.get(e.upper, e.upper), names.get(e.lower, e.lower), e.bytes_per_s, e.upper == "SMEM")
         for e in plan.edges
         if e.bytes_moved
     )
     chosen = {roof.name: work / e.bytes_moved for roof, e in zip(roofs, (e for e in plan.edges if e.bytes_moved))}
-    rows = [Row("the plan", work / plan.time_s, chosen, f"predicted, at {listed(plan.tiles)}")]
+    rows = [RooflineRow("the plan", work / plan.time_s, chosen, f"predicted, at {listed(plan.tiles)}")]
     fewest = _fewest(plan, derivation, hardware, work, names)
     rows += [fewest] if fewest is not None else []
     notes = _left_out(plan, hardware)
@@ -151,9 +151,9 @@ def _operations(diagram: Any, plan: Plan) -> int:
     return int(sum(at(formula, {**plan.sizes, **plan.tiles}) for formula in found.work.values()))
 
 
-def _fewest(plan: Plan, derivation: Any, chip: Hardware, work: int, names: Mapping[str, str]) -> Row | None:
+def _fewest(plan: Plan, derivation: Any, chip: Hardware, work: int, names: Mapping[str, str]) -> RooflineRow | None:
     """The tiles of least traffic, where they are not the plan's, with points at every edge if they can be planned."""
-    least = plan.least_traffic
+    least = plan.minimum_traffic
     if least.bytes_moved >= plan.bytes_moved:
         return None
     how = f"the tiles of least traffic, {listed(least.tiles)}, predicted"
@@ -165,31 +165,34 @@ def _fewest(plan: Plan, derivation: Any, chip: Hardware, work: int, names: Mappi
                 for e in found.edges
                 if e.bytes_moved
             }
-            return Row("fewest bytes", work / found.time_s, there, how)
+            return RooflineRow("fewest bytes", work / found.time_s, there, how)
     edge = next(e for e in plan.edges if e.lower == "SMEM")
     there = {Roof(names.get(e.upper, e.upper), names.get(e.lower, e.lower), 0).name: e.bytes_moved for e in (edge,)}
     rate = work / (plan.time_s * least.time_ratio)
-    return Row("fewest bytes", rate, dict.fromkeys(there, work / least.bytes_moved), how)
+    return RooflineRow("fewest bytes", rate, dict.fromkeys(there, work / least.bytes_moved), how)
 
 
 def _unfused(
     source: Diagram, plan: Plan, chip: Hardware, work: int, roofs: Sequence[Roof], ask: Any
-) -> tuple[Row, ...]:
+) -> tuple[RooflineRow, ...]:
     """Each stage of the program as a planned kernel of its own; each box, at best, where stages cannot be planned."""
     dtype = dtype_of(plan)
     try:
-        book = textbook(source, chip, plan.sizes, dtype, ask)
+        symbols = unfused_schedule(source, chip, plan.sizes, dtype, ask)
     except CatdiagError:
         return (_at_best(source, plan, chip, work, roofs[0].name),)
-    if len(book.stages) == 1:
+    if len(symbols.stages) == 1:
         return ()
     edges = [e for e in plan.edges if e.bytes_moved]
-    crossed = {roof.name: book.crossing(e.upper, e.lower) for roof, e in zip(roofs, edges)}
-    how = f"predicted, {len(book.stages)} stages of the program, each a kernel of its own with the tiles planned for it"
-    return (Row("unfused", work / book.time_s, {name: work / c for name, c in crossed.items() if c}, how),)
+    crossed = {roof.name: symbols.crossing(e.upper, e.lower) for roof, e in zip(roofs, edges)}
+    how = (
+        f"predicted, {len(symbols.stages)} stages of the program, each a kernel of its own with the tiles "
+        f"planned for it"
+    )
+    return (RooflineRow("unfused", work / symbols.time_s, {name: work / c for name, c in crossed.items() if c}, how),)
 
 
-def _at_best(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) -> Row:
+def _at_best(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) -> RooflineRow:
     """Each box as a kernel of its own, which takes at least the time of its bytes, and of each of its pipelines."""
     dtype = dtype_of(plan)
     rates = {
@@ -200,13 +203,13 @@ def _at_best(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) 
     rates["tensor"] = rates["tensor"] or 2 * rates["alu"]
     seconds, total = 0.0, 0
     for kernel in measure(source, dtype, fused=False).kernels:
-        crossed = sum(int(t.amount.value(plan.sizes)) for t in kernel.transfers)
+        crossed = sum(int(t.size.value(plan.sizes)) for t in kernel.transfers)
         spent = [crossed / (chip.hbm_bytes_per_s * chip.sustained["hbm"])]
         for pipeline, rate in rates.items():
             spent.append(sum(int(a.value(plan.sizes)) for (p, _), a in kernel.work.items() if p == pipeline) / rate)
         seconds, total = seconds + max(spent), total + crossed
     how = "each box is a kernel of its own and moves each of its arrays once, at the rate that this roofline allows"
-    return Row("unfused, at best", work / seconds, {edge: work / total}, how)
+    return RooflineRow("unfused, at best", work / seconds, {edge: work / total}, how)
 
 
 def _ceilings(plan: Plan, chip: Hardware, work: int, unit: str) -> tuple[Ceiling, ...]:
@@ -214,7 +217,7 @@ def _ceilings(plan: Plan, chip: Hardware, work: int, unit: str) -> tuple[Ceiling
     rate = work / plan.time_s
     alus = chip.alu_per_clock * chip.clock_hz * chip.sms
     if unit == "FLOP":
-        peak = rate / plan.utilisation
+        peak = rate / plan.utilization
         if plan.parts_s.get("tensor"):
             found.append(Ceiling("matrix units", peak, "chip"))
             found.append(Ceiling("matrix units, sustained", peak * chip.sustained["tensor"], "chip"))
@@ -289,7 +292,7 @@ def _draw(ax: Axes, shown: Roofline) -> None:
         ax.plot(
             ends,
             [end * roof.bytes_per_s for end in ends],
-            color=_colour(place, shown),
+            color=_color(place, shown),
             linestyle=DASHES[place],
             marker=MARKERS[place],
             markevery=[],
@@ -320,8 +323,8 @@ def _draw(ax: Axes, shown: Roofline) -> None:
                     linestyle="none",
                     marker=MARKERS[place],
                     markersize=(8.5, 6.0, 4.5, 3.5)[place],  # where points coincide, all are seen
-                    markerfacecolor=fill or _colour(place, shown),
-                    markeredgecolor=_colour(place, shown),
+                    markerfacecolor=fill or _color(place, shown),
+                    markeredgecolor=_color(place, shown),
                     markeredgewidth=1.1,
                     zorder=4,
                     clip_on=False,
@@ -338,7 +341,7 @@ def _draw(ax: Axes, shown: Roofline) -> None:
     key(ax)
 
 
-def _colour(place: int, shown: Roofline) -> str:
+def _color(place: int, shown: Roofline) -> str:
     """The color of an edge: that of slow memory, of SMEM for the edge that fills it, of matrix units for reads."""
     roof = shown.roofs[place]
     return LEVELS[3] if roof.inner else LEVELS[0] if place == 0 else LEVELS[1]

@@ -32,7 +32,7 @@ from catdiag.draw.plots.plot_style import (
 from catdiag.planner.explanation import best_plan
 from catdiag.planner.fit import searching
 from catdiag.planner.plan import TRITON
-from catdiag.planner.time_model import loading, peak, registers_per_thread
+from catdiag.planner.time_model import peak, producer_registers, registers_per_thread
 from catdiag.schedule.liveness import LEVEL
 from catdiag.schedule.placement import MATRIX
 from catdiag.util.errors import CatdiagError
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from catdiag.chip.hardware import Hardware
     from catdiag.planner.plan import Plan
-    from catdiag.planner.tile_search import Search
+    from catdiag.planner.tile_search import TileSearch
     from catdiag.rewrite.derivation import Derivation
-    from catdiag.schedule.liveness import Kernel
+    from catdiag.schedule.liveness import LoweredKernel
 
 _HEIGHT, _LOW = 3.6, 1.7
 _MOST = 12_000
@@ -60,8 +60,8 @@ class Landscape:
 
     `values` are the sizes of each of the `tiles`. `seconds` is the predicted time (infinite where nothing fits),
     `moved` the least bytes that cross the edge to shared memory, `exceeded` the memory that is too small for every
-    choice of the rest ("" where one fits): arrays with one axis per tile. `chosen` and `least` are the plan's tiles and
-    those of least traffic. `places` are the memories that may be exceeded, in the chip's terms.
+    choice of the rest ("" where one fits): arrays with one axis per tile. `chosen` and `minimum_traffic` are the plan's
+    tiles and those of least traffic. `places` are the memories that may be exceeded, in the chip's terms.
     """
 
     title: str
@@ -72,7 +72,7 @@ class Landscape:
     moved: Any
     exceeded: Any
     chosen: tuple[int, ...]
-    least: tuple[int, ...]
+    minimum_traffic: tuple[int, ...]
     plan: Plan
     places: tuple[str, ...]
     caption: tuple[str, ...]
@@ -101,7 +101,7 @@ def landscape_of(
     plan = best_plan(search) if asked is None or asked.backend == TRITON else asked
     all_options = search.options()
     for name, values in all_options.items():
-        all_options[name] = sorted({*values, plan.tiles[name], plan.least_traffic.tiles[name]})
+        all_options[name] = sorted({*values, plan.tiles[name], plan.minimum_traffic.tiles[name]})
     names = _names(all_options, tiles, search, plan)
     others = {name: _thinned(values) for name, values in all_options.items() if name not in names}
     shape = tuple(len(all_options[name]) for name in names)
@@ -112,7 +112,7 @@ def landscape_of(
             break
         others[longest] = others[longest][::2]
     for name in others:
-        others[name] = sorted({*others[name], plan.tiles[name], plan.least_traffic.tiles[name]})
+        others[name] = sorted({*others[name], plan.tiles[name], plan.minimum_traffic.tiles[name]})
     every = {**{n: all_options[n] for n in names}, **others}
     mesh = np.meshgrid(*(np.array(v, dtype=np.int64) for v in every.values()), indexing="ij")
     grid = {name: axis.ravel() for name, axis in zip(every, mesh)}
@@ -139,7 +139,7 @@ def landscape_of(
         moved=moved,
         exceeded=exceeded,
         chosen=tuple(plan.tiles[n] for n in names),
-        least=tuple(plan.least_traffic.tiles[n] for n in names),
+        minimum_traffic=tuple(plan.minimum_traffic.tiles[n] for n in names),
         plan=plan,
         places=_places(search.chip),
         caption=caption,
@@ -147,7 +147,7 @@ def landscape_of(
 
 
 def _names(
-    options: Mapping[str, Sequence[int]], asked: Sequence[str] | None, search: Search, plan: Plan
+    options: Mapping[str, Sequence[int]], asked: Sequence[str] | None, search: TileSearch, plan: Plan
 ) -> tuple[str, ...]:
     """The tiles to plot: those asked for, or the two on which the plan's time depends most."""
     if asked is not None:
@@ -162,11 +162,11 @@ def _names(
     free = [name for name, values in options.items() if len(values) > 1]
     if not free:
         raise CatdiagError(f"there is no tile to choose on {plan.hardware} at these sizes: nothing to plot")
-    ranked = sorted(free, key=lambda name: -_spread(name, options[name], search, plan))
+    ranked = sorted(free, key=lambda name: -_time_range(name, options[name], search, plan))
     return tuple(name for name in free if name in ranked[:2])
 
 
-def _spread(name: str, values: Sequence[int], search: Search, plan: Plan) -> float:
+def _time_range(name: str, values: Sequence[int], search: TileSearch, plan: Plan) -> float:
     """The ratio of the worst to the best time over the sizes of a tile that fit with the plan's other tiles."""
     import numpy as np
 
@@ -182,7 +182,7 @@ def _thinned(values: Sequence[int]) -> list[int]:
     return [v for v in values if not v & (v - 1) or v in (values[0], values[-1])]
 
 
-def _exceeded(search: Search, grid: Mapping[str, Any], full: tuple[int, ...], rest: tuple[int, ...]) -> Any:
+def _exceeded(search: TileSearch, grid: Mapping[str, Any], full: tuple[int, ...], rest: tuple[int, ...]) -> Any:
     """The memory that is too small even at the smallest choice of the rest, where no choice fits."""
     import numpy as np
 
@@ -212,10 +212,12 @@ def _places(chip: Hardware) -> tuple[str, ...]:
     return smem, registers, f"{smem} and {registers}", matrix
 
 
-def _registers_fit(kernel: Kernel, chip: Hardware, values: Mapping[str, Any], warps: int, producers: int) -> Any:
+def _registers_fit(kernel: LoweredKernel, chip: Hardware, values: Mapping[str, Any], warps: int, producers: int) -> Any:
     each, threads = registers_per_thread(kernel, chip, values, warps, producers), chip.warp * warps
     taken = -(-each // chip.register_step) * chip.register_step
-    return (each <= chip.registers_per_thread) & (taken * threads + loading(chip, producers) <= chip.registers_per_sm)
+    return (each <= chip.registers_per_thread) & (
+        taken * threads + producer_registers(chip, producers) <= chip.registers_per_sm
+    )
 
 
 def _caption(plan: Plan, others: Mapping[str, Sequence[int]], quickest: float, asked: Plan | None) -> tuple[str, ...]:
@@ -230,9 +232,9 @@ def _caption(plan: Plan, others: Mapping[str, Sequence[int]], quickest: float, a
     lines.append("Times and what fits are those of the ideal model, which knows no compiler.")
     if asked is not None and asked.backend == TRITON:
         lines.append(f"What is written for Triton has tiles {listed(asked.tiles)}.")
-    least = plan.least_traffic
+    least = plan.minimum_traffic
     if least.bytes_moved < plan.bytes_moved:
-        lines.append(f"Fewest bytes: {least.why}.")
+        lines.append(f"Fewest bytes: {least.reason}.")
     return tuple(lines)
 
 
@@ -282,7 +284,7 @@ def _draw(ax: Axes, shown: Landscape) -> None:
     from matplotlib.patheffects import withStroke
 
     (xs, ys), best = shown.values, float(np.min(shown.seconds))
-    colours, norm = shades(SHADES), BoundaryNorm([best * step for step in STEPS], SHADES, extend="max")
+    colors, norm = shades(SHADES), BoundaryNorm([best * step for step in STEPS], SHADES, extend="max")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set_xlim(_edges(xs)[0], _edges(xs)[-1])
@@ -291,8 +293,8 @@ def _draw(ax: Axes, shown: Landscape) -> None:
     for shade in reversed(range(SHADES)):
         there = np.isfinite(shown.seconds) & (np.digitize(shown.seconds / best, STEPS) <= shade + 1)
         if there.any():
-            ax.add_collection(_cells(_edges(xs), _edges(ys), there, facecolor=colours[shade], gid=f"time {shade}"))
-    handles = _points(ax, shown, shown.chosen[1], shown.least[1])
+            ax.add_collection(_cells(_edges(xs), _edges(ys), there, facecolor=colors[shade], gid=f"time {shade}"))
+    handles = _points(ax, shown, shown.chosen[1], shown.minimum_traffic[1])
     for what, hatch in _hatches(shown):
         ax.add_collection(_cells(_edges(xs), _edges(ys), shown.exceeded == what, hatch=hatch, edgecolor=SOFT))
         handles.append(_patch(what, hatch))
@@ -309,7 +311,7 @@ def _draw(ax: Axes, shown: Landscape) -> None:
     dress(ax)
     bar = ax.inset_axes((1.03, 0, 0.028, 1))
     scale = figure_of(ax).colorbar(
-        ScalarMappable(norm, ListedColormap(colours)), cax=bar, ticks=[best * step for step in STEPS], extend="max"
+        ScalarMappable(norm, ListedColormap(colors)), cax=bar, ticks=[best * step for step in STEPS], extend="max"
     )
     bar.set_yticklabels([f"{step:g}×" + (f"  {quantity(best, 's')}" if step == 1 else "") for step in STEPS])
     bar.tick_params(labelsize=SMALL, length=2, width=0.5)
@@ -327,7 +329,7 @@ def _points(ax: Axes, shown: Landscape, chosen: float, least: float) -> list[Any
     handles: list[Any] = []
     for point, height, marker, name in (
         (shown.chosen, chosen, "D", "the plan"),
-        (shown.least, least, "v", "fewest bytes"),
+        (shown.minimum_traffic, least, "v", "fewest bytes"),
     ):
         handles += ax.plot(
             [point[0]],
@@ -414,7 +416,7 @@ def _draw_lines(axes: Sequence[Axes], shown: Landscape) -> None:
         inside = [(x, float(y)) for x, y, time in zip(xs, ys, shown.seconds) if not np.isinf(time)]
         line = ax.plot(*zip(*inside), color=INK, lw=1.2, marker="o", markersize=2.6)
         line[0].set_gid("time" if unit == "s" else "moved")
-        here = [float(ys[xs.index(point[0])]) for point in (shown.chosen, shown.least)]
+        here = [float(ys[xs.index(point[0])]) for point in (shown.chosen, shown.minimum_traffic)]
         handles = _points(ax, shown, *here)
         for what, hatch in _hatches(shown):
             for k in np.flatnonzero(shown.exceeded == what):

@@ -69,18 +69,18 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Whole:
+class IntegerPoint:
     """The best integer tiles found for a capacity, their transfers, and a lower bound over all integer tiles."""
 
     capacity: int
     transfers: int
-    least: int
+    lower_bound: int
     tiles: Mapping[str, int]
 
     @property
     def proved(self) -> bool:
         """Whether no integer tiles move less."""
-        return self.least >= self.transfers
+        return self.lower_bound >= self.transfers
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Capacities:
     curve: tuple[tuple[int, float], ...]
     bracketed: tuple[tuple[int, float], ...]
     bands: tuple[Band, ...]
-    whole: tuple[Whole, ...]
+    integer_points: tuple[IntegerPoint, ...]
     bound: tuple[tuple[int, float], ...]
     floor: float | None
     marks: tuple[tuple[str, int], ...]
@@ -133,7 +133,7 @@ def capacities(
     known = {**sizes, **blocks}
     notes = ["H* is over real tiles, with blocks of one; integer tiles and ceilings can only move more."]
     curve, bracketed, bands = _curve(counted, known, least, low, high, notes)
-    whole = _whole(counted, sizes, [m for _, m in marks], least, min(high, 2 * most), notes)
+    whole = _integer_points(counted, sizes, [m for _, m in marks], least, min(high, 2 * most), notes)
     grid = sorted(m for m, _ in (*curve, *bracketed)) or [m for m in _grid(low, high) if m >= least]
     if bound is None:
         notes.append("No lower bound: transfers were given as formulas; give the derivation, or bound=.")
@@ -236,7 +236,7 @@ def _curve(
         if binds is None:
             bracket = optimum.bracket({**known, str(room_of): m})
             if bracket is not None:
-                bracketed.append((m, float(bracket.least)))
+                bracketed.append((m, float(bracket.lower)))
         elif binds.feasible:
             curve.append((m, float(at(binds.value, {**known, str(room_of): m}))))
     if bracketed:
@@ -258,25 +258,25 @@ def _words(regime: Regime | None) -> str:
     return found.replace("M full", "memory full").replace("nothing to choose", "everything fits")
 
 
-def _whole(
+def _integer_points(
     counted: IO, sizes: Mapping[str, int], marks: Sequence[int], least: int, high: int, notes: list[str]
-) -> tuple[Whole, ...]:
-    from catdiag.optimum.integer import whole
+) -> tuple[IntegerPoint, ...]:
+    from catdiag.optimum.integer import integer_optimum
 
     bounds = {**counted.groups, **counted.streams}
     formulas = (counted.transfers, counted.memory, *bounds.values())
     free = {s for formula in formulas for s in formula.free_symbols} - set(bounds)
     known = {s: sizes[s.name] for s in free}
-    found: list[Whole] = []
+    found: list[IntegerPoint] = []
     for capacity in sorted({*_grid(least, max(high, 2 * least), _SAMPLED), *(m for m in marks if m >= least)}):
         try:
-            best = whole(counted.transfers, [(counted.memory, capacity)], bounds, known, boxes=_BOXES)
+            best = integer_optimum(counted.transfers, [(counted.memory, capacity)], bounds, known, boxes=_BOXES)
         except ValueError:  # interval arithmetic does not cover the formula
             notes.append("Integer tiles are not searched: the formula of the transfers cannot be bounded on intervals.")
             return ()
         if best is not None:
             tiles = {str(tile): size for tile, size in best.tiles.items()}
-            found.append(Whole(capacity, int(best.transfers), int(best.least), tiles))
+            found.append(IntegerPoint(capacity, int(best.transfers), int(best.lower_bound), tiles))
     if not all(w.proved for w in found):
         notes.append("Hollow squares: best integer tiles found, with a bar down to their lower bound.")
     return tuple(found)
@@ -319,7 +319,7 @@ def _draw(ax: Axes, shown: Capacities) -> None:
     ax.set_xscale("log", base=2 if data else 10)
     ax.set_yscale("log")
     ys = [h for series in (shown.curve, shown.bracketed, shown.bound) for _, h in series]
-    ys += [float(w.transfers) for w in shown.whole] + ([shown.floor] if shown.floor else [])
+    ys += [float(w.transfers) for w in shown.integer_points] + ([shown.floor] if shown.floor else [])
     ax.set_xlim(low, high)
     ax.set_ylim(min(ys) / 2.5, max(ys) * 2)
     dress(ax)
@@ -350,7 +350,7 @@ def _draw(ax: Axes, shown: Capacities) -> None:
             gid="floor",
         )
     for proved, name in ((True, "best integer tiles"), (False, "integer tiles found")):
-        some = [w for w in shown.whole if w.proved == proved]
+        some = [w for w in shown.integer_points if w.proved == proved]
         if some:
             ax.plot(
                 [w.capacity for w in some],
@@ -365,7 +365,7 @@ def _draw(ax: Axes, shown: Capacities) -> None:
                 gid=name,
             )
         if some and not proved:
-            ends = [w.least for w in some], [w.transfers for w in some]
+            ends = [w.lower_bound for w in some], [w.transfers for w in some]
             ax.vlines([w.capacity for w in some], *ends, color=LEVELS[1], lw=0.8, zorder=3.5)
     for place, (name, capacity) in enumerate(shown.marks):
         if low <= capacity <= high:

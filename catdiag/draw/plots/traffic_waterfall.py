@@ -29,9 +29,9 @@ from catdiag.draw.plots.plot_style import (
     styled,
     written,
 )
-from catdiag.draw.plots.unfused_plan import Moved, moved, outer, textbook
+from catdiag.draw.plots.unfused_plan import Moved, moved, outer, unfused_schedule
 from catdiag.planner.fit import fit
-from catdiag.planner.plan import several
+from catdiag.planner.plan import plural
 from catdiag.schedule.kernel_analysis import measure
 from catdiag.util.errors import CatdiagError
 
@@ -55,7 +55,7 @@ _ROWS = 16
 
 
 @dataclass(frozen=True)
-class Change:
+class TransferChange:
     """The traffic of an array unfused and fused: pairs of loads and of saves."""
 
     array: str
@@ -79,11 +79,11 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Edge:
+class EdgeTransfers:
     """An edge: the traffic of each array across it, in program order; the totals are the sums."""
 
     name: str
-    changes: tuple[Change, ...]
+    changes: tuple[TransferChange, ...]
 
     @property
     def before(self) -> int:
@@ -108,7 +108,7 @@ class Waterfall:
     title: str
     subtitle: str
     unit: str
-    edges: tuple[Edge, ...]
+    edges: tuple[EdgeTransfers, ...]
     floor: int
     caption: tuple[str, ...]
 
@@ -139,9 +139,9 @@ def waterfall_of(
             f"no size was given for the tile {missing[0]!r}: give tiles= for {', '.join(names)}, or a plan=, or a chip="
         )
     fused = moved(after.traffic, {**sizes, **chosen})
-    edges: tuple[Edge, ...]
+    edges: tuple[EdgeTransfers, ...]
     if plan is None or dtype is None:
-        edges = (Edge("slow memory → on chip", _changes(_counted(source, dtype, sizes), fused)),)
+        edges = (EdgeTransfers("slow memory → on chip", _changes(_unfused_transfers(source, dtype, sizes), fused)),)
         notes = [_WHOLE]
     else:
         edges, notes = _planned(derivation, source, plan, chip, dtype, fused)
@@ -154,35 +154,35 @@ def waterfall_of(
 
 def _planned(
     derivation: Any, source: Diagram, plan: Plan, chip: Hardware | str | None, dtype: Dtype, fused: Moved
-) -> tuple[tuple[Edge, ...], list[str]]:
+) -> tuple[tuple[EdgeTransfers, ...], list[str]]:
     """The edges of a plan: unfused kernels are planned too, or counted where they cannot be planned."""
     hardware = chip_of(plan, chip)
-    called = {level.name: level.called or level.name for level in plan.levels}
+    called = {level.name: level.vendor_name or level.name for level in plan.levels}
     top, last = plan.edges[0], next(e for e in plan.edges if e.lower == "SMEM")
     inner_name, outer_name = (f"{called[e.upper]} → {called[e.lower]}" for e in (last, top))
     notes: list[str] = []
     try:
-        book = textbook(source, hardware, plan.sizes, dtype, getattr(derivation, "ask", None))
+        symbols = unfused_schedule(source, hardware, plan.sizes, dtype, getattr(derivation, "ask", None))
     except CatdiagError as error:
-        whole = _counted(source, dtype, plan.sizes)
+        whole = _unfused_transfers(source, dtype, plan.sizes)
         first: tuple[Moved | None, Moved] = whole, whole
         notes += [_WHOLE, f"It is not planned: {error.message}."]
     else:
-        first = book.outer, book.inner
-        count = several(len(book.stages), "stage")
+        first = symbols.outer, symbols.inner
+        count = plural(len(symbols.stages), "stage")
         notes.append(f"Unfused: {count} of the program, each a kernel of its own with the tiles planned for it.")
-    edges = [Edge(inner_name, _changes(first[1], fused))]
+    edges = [EdgeTransfers(inner_name, _changes(first[1], fused))]
     if top is not last:
         there = outer(derivation, plan, hardware, dtype)
         if there is None or first[0] is None:
             notes.append(f"Left out: {outer_name}, whose traffic is not counted by array.")
         else:
-            edges = [Edge(outer_name, _changes(first[0], there)), *edges]
+            edges = [EdgeTransfers(outer_name, _changes(first[0], there)), *edges]
             notes.append(f"{outer_name}: each tile is fetched once per wave of groups, in launch order.")
     return tuple(edges), notes
 
 
-def _counted(source: Diagram, dtype: Dtype, sizes: Mapping[str, int]) -> Moved:
+def _unfused_transfers(source: Diagram, dtype: Dtype, sizes: Mapping[str, int]) -> Moved:
     """The traffic of each array where each box is a kernel of its own; arrays with the same name are numbered."""
     account = measure(source, dtype, fused=False)
     moved = [t for kernel in account.kernels for t in kernel.transfers]
@@ -200,16 +200,16 @@ def _counted(source: Diagram, dtype: Dtype, sizes: Mapping[str, int]) -> Moved:
             place = several.index(t.wire)
         name = t.array if place == 0 else f"{t.array} ({place + 1})"
         there = found.setdefault(name, {"load": 0, "save": 0})
-        there[t.direction] += int(t.amount.value(sizes))
+        there[t.direction] += int(t.size.value(sizes))
     return found
 
 
-def _changes(before: Moved, after: Moved) -> tuple[Change, ...]:
+def _changes(before: Moved, after: Moved) -> tuple[TransferChange, ...]:
     nothing = {"load": 0, "save": 0}
     found = []
     for name in dict.fromkeys((*before, *after)):
         one, two = before.get(name, nothing), after.get(name, nothing)
-        found.append(Change(name, (one["load"], two["load"]), (one["save"], two["save"])))
+        found.append(TransferChange(name, (one["load"], two["load"]), (one["save"], two["save"])))
     return tuple(found)
 
 
@@ -243,7 +243,7 @@ def waterfall(
         return finish(figure, axes, heights, shown.title, shown.subtitle, shown.caption, True)
 
 
-def _rows(edge: Edge) -> list[Change]:
+def _rows(edge: EdgeTransfers) -> list[TransferChange]:
     """The arrays whose traffic changes, those with the largest savings first; small ones together."""
     changed = sorted((c for c in edge.changes if c.more), key=lambda c: (c.more, c.array))
     small = 0.004 * max(edge.before, edge.after)
@@ -253,11 +253,11 @@ def _rows(edge: Edge) -> list[Change]:
         return changed
     loads = sum(c.loads[0] for c in rest), sum(c.loads[1] for c in rest)
     saves = sum(c.saves[0] for c in rest), sum(c.saves[1] for c in rest)
-    others = Change(f"{len(rest)} others", loads, saves)
+    others = TransferChange(f"{len(rest)} others", loads, saves)
     return [*(c for c in changed if c not in rest), others]
 
 
-def _draw(ax: Axes, edge: Edge, rows: Sequence[Change], floor: int, unit: str) -> None:
+def _draw(ax: Axes, edge: EdgeTransfers, rows: Sequence[TransferChange], floor: int, unit: str) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     count, level = len(rows) + 2, edge.before
@@ -272,14 +272,14 @@ def _draw(ax: Axes, edge: Edge, rows: Sequence[Change], floor: int, unit: str) -
                 _bar(ax, place, left, now - was, f"{change.array} {kind}", hatch=_HATCH[kind], **look)
                 left += now - was
         said = f"{'−' if change.more < 0 else '+'}{quantity(abs(change.more), unit)}"
-        _beside(ax, max(level, left), place, said, SOFT)
+        _annotate(ax, max(level, left), place, said, SOFT)
         level = left
     _link(ax, level, count - 1)
     _bar(ax, count - 1, 0, edge.after, "fused", facecolor=LEVELS[1])
-    _beside(ax, edge.before, 0, quantity(edge.before, unit), INK)
+    _annotate(ax, edge.before, 0, quantity(edge.before, unit), INK)
     ratio = edge.ratio
     times = "as much" if ratio == 1 else f"{ratio:.3g} times less" if ratio > 1 else f"{1 / ratio:.3g} times as much"
-    _beside(ax, edge.after, count - 1, f"{quantity(edge.after, unit)}, {times}", INK)
+    _annotate(ax, edge.after, count - 1, f"{quantity(edge.after, unit)}, {times}", INK)
     ax.plot([floor] * 2, [-0.6, count - 0.5], color=LEVELS[3], lw=1.0, linestyle=DASHES[1], gid="floor", zorder=4)
     ax.set_yticks(range(count), ["unfused", *(written(shortened(c.array)) for c in rows), "fused"])
     ax.set_ylim(count - 0.5, -0.6)
@@ -299,8 +299,8 @@ def _link(ax: Axes, level: float, place: int) -> None:
     ax.plot([level, level], [place - 0.69, place - 0.31], color=SOFT, lw=0.5)
 
 
-def _beside(ax: Axes, x: float, place: int, text: str, colour: str) -> None:
-    ax.annotate(text, (x, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=SMALL, color=colour)
+def _annotate(ax: Axes, x: float, place: int, text: str, color: str) -> None:
+    ax.annotate(text, (x, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=SMALL, color=color)
 
 
 def _key(ax: Axes) -> None:

@@ -11,7 +11,7 @@ from catdiag.cost.traffic import io
 from catdiag.cost.traffic_by_level import levels_io
 from catdiag.draw.plots.plot_numbers import Dtype, at
 from catdiag.planner.fit import fit
-from catdiag.planner.graph_segments import Row
+from catdiag.planner.graph_segments import StageSequence
 from catdiag.schedule.kernel_analysis import measure, output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError
@@ -41,7 +41,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Textbook:
+class UnfusedSchedule:
     """All kernels, which run one after the other."""
 
     stages: tuple[Stage, ...]
@@ -79,7 +79,9 @@ def _together(parts: Any) -> Moved:
     return found
 
 
-def textbook(source: Diagram, chip: Hardware, sizes: Mapping[str, int], dtype: Dtype, ask: Any = None) -> Textbook:
+def unfused_schedule(
+    source: Diagram, chip: Hardware, sizes: Mapping[str, int], dtype: Dtype, ask: Any = None
+) -> UnfusedSchedule:
     """The kernels of a diagram without derivation, each with the schedule and tiles of least predicted time.
 
     Schedules are those that `fusions` tries, each proved. Raises CatdiagError where a kernel has none that fits, and
@@ -87,21 +89,23 @@ def textbook(source: Diagram, chip: Hardware, sizes: Mapping[str, int], dtype: D
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x, x d -> q d")(lambda A, B: cd.einsum("q x, x d -> q d", cd.softmax(A, "x"), B))
-    >>> found = textbook(f, cd.hardware.get("H100"), {"q": 512, "x": 256, "d": 64}, "bf16")
+    >>> found = unfused_schedule(f, cd.hardware.get("H100"), {"q": 512, "x": 256, "d": 64}, "bf16")
     >>> [stage.schedule for stage in found.stages], found.inner["softmax [q x]"]["save"]
     (['group q', 'stream x, group q d'], 262144)
     """
     if not isinstance(dtype, str):
         raise CatdiagError("saved arrays need an element type too: expected one dtype for all arrays, such as 'bf16'")
-    row = Row(source)
+    row = StageSequence(source)
     if not row.stages:
         raise CatdiagError(f"{source.title or 'the diagram'} computes nothing: expected at least one box for a kernel")
     labels = _labels(row)
     with Z3() if ask is None else nullcontext(ask) as solver:
-        return Textbook(tuple(_stage(row, k, chip, sizes, dtype, labels, solver) for k in range(len(row.stages))))
+        return UnfusedSchedule(
+            tuple(_stage(row, k, chip, sizes, dtype, labels, solver) for k in range(len(row.stages)))
+        )
 
 
-def _labels(row: Row) -> dict[int, str]:
+def _labels(row: StageSequence) -> dict[int, str]:
     """The names of wires: outputs as in `io`, and arrays with the same name numbered."""
     found: dict[int, str] = {}
     for name, w in zip(output_names(row.diagram), row.graph.outputs):
@@ -115,21 +119,27 @@ def _labels(row: Row) -> dict[int, str]:
     return found
 
 
-def _wires(row: Row, k: int) -> tuple[int, ...]:
+def _wires(row: StageSequence, k: int) -> tuple[int, ...]:
     segment = row.segment(k, k + 1)
     return (*segment.reads, *segment.makes)
 
 
 def _stage(
-    row: Row, k: int, chip: Hardware, sizes: Mapping[str, int], dtype: str, labels: Mapping[int, str], ask: Any
+    row: StageSequence,
+    k: int,
+    chip: Hardware,
+    sizes: Mapping[str, int],
+    dtype: str,
+    labels: Mapping[int, str],
+    ask: Any,
 ) -> Stage:
-    from catdiag.planner.kernel_schedules import Kernel
+    from catdiag.planner.kernel_schedules import KernelSchedules
 
     segment = row.segment(k, k + 1)
     piece = segment.diagram
     best: tuple[Plan, Schedule] | None = None
     refused: CatdiagError | None = None
-    for schedule in Kernel(k, k + 1, piece, {"dtype": dtype}, ask).schedules:
+    for schedule in KernelSchedules(k, k + 1, piece, {"dtype": dtype}, ask).schedules:
         account = measure(schedule.draft)
         needed = {name: sizes[name] for name in (*account.sizes, *account.scalars) if name in sizes}
         try:

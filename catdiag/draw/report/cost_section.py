@@ -14,7 +14,7 @@ from catdiag.util.errors import CatdiagError
 if TYPE_CHECKING:
     from catdiag.bounds.lower_bound import LowerBound
     from catdiag.cost.level_formulas import LevelsIO
-    from catdiag.cost.traffic import IO, Resident, Traffic
+    from catdiag.cost.traffic import IO, LiveArray, Traffic
     from catdiag.optimum.minimize import Optimum
     from catdiag.optimum.regimes import Regime, Regimes
 
@@ -73,7 +73,7 @@ def of_io(io: IO) -> Html:
     parts.append(displayed(tag("mi", "M"), io.memory))
     if io.accumulators == "registers":
         parts.append(displayed(tag("msub", tag("mi", "M"), tag("mtext", "registers")), io.registers))
-    parts += [_traffic(io.traffic, io.unit), _residents(io.residents, io.unit)]
+    parts += [_traffic(io.traffic, io.unit), _live_arrays(io.live_arrays, io.unit)]
     work = [(escaped(_PIPES.get(pipe, pipe)), formula(expr)) for pipe, expr in io.work.items() if expr != 0]
     if work:
         parts.append(_table(["pipeline", "scalar operations"], work, "Work"))
@@ -94,8 +94,8 @@ def _traffic(traffic: Iterable[Traffic], unit: str) -> Html:
     return _table(["array", "", unit], rows, "Transfers by array")
 
 
-def _residents(residents: Iterable[Resident], unit: str) -> Html:
-    rows = [(plain(r.array), escaped(r.role), formula(r.values)) for r in residents]
+def _live_arrays(live_arrays: Iterable[LiveArray], unit: str) -> Html:
+    rows = [(plain(r.array), escaped(r.role), formula(r.values)) for r in live_arrays]
     return _table(["array", "role", unit], rows, "Arrays allocated at the peak of memory")
 
 
@@ -116,10 +116,10 @@ def of_levels(io: LevelsIO) -> Html:
             body.append(displayed(_h(upper, "→", lower, above="relaxed"), edge.relaxed))
         if lower in io.memory:
             body.append(displayed(tag("msub", tag("mi", "M"), tag("mtext", lower)), io.memory[lower]))
-        held = io.residents.get(lower)
+        held = io.live_arrays.get(lower)
         further = [_traffic(edge.traffic, io.unit)] if edge.traffic else []
         if held:
-            further.append(_residents(held, io.unit))
+            further.append(_live_arrays(held, io.unit))
         if lower in io.children:
             side = tag("p", f"Tiles of {lower} in one tile of the level above: ", formula(io.children[lower]))
             further.append(side)
@@ -198,8 +198,8 @@ _TILE = re.compile(r"\b(M_*|[A-Za-z]\d*_\w+)\b")
 
 def _binding(regime: Regime) -> Html:
     """What binds, in words, with tiles and memories typeset."""
-    if regime.least is not None:
-        return joined([escaped("nothing fits below "), formula(regime.least)])
+    if regime.minimum is not None:
+        return joined([escaped("nothing fits below "), formula(regime.minimum)])
     parts = _TILE.split(regime.binding)
     return joined([math(name(part)) if k % 2 else escaped(part) for k, part in enumerate(parts)])
 
@@ -217,7 +217,7 @@ def of_bound(bound: LowerBound) -> Html:
     return joined(parts)
 
 
-def of_ratio(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], room: Room | None) -> Html:
+def of_ratio(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], room: MemoryText | None) -> Html:
     """The ratio of the least transfers to the bound; with sizes and a room, as a number too."""
     try:
         ratio = bound.ratio(optimum)
@@ -229,7 +229,7 @@ def of_ratio(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], room
     return joined(parts)
 
 
-def _ratio_at(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], room: Room) -> Html:
+def _ratio_at(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], room: MemoryText) -> Html:
     known = {str(s): s for c in (optimum.leading, *optimum.leading_conditions) for s in c.free_symbols}
     numbers = {**sizes, str(bound.capacity): room.values}
     put = {known[n]: value for n, value in numbers.items() if n in known}
@@ -243,7 +243,7 @@ def _ratio_at(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], roo
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryText:
     """The number of values that a memory holds, and the name of the memory."""
 
     values: int

@@ -39,7 +39,7 @@ class NotRead(Exception):
 
 
 @dataclass
-class _Part:
+class _TextPart:
     """A formula: its markup, its markup without outer brackets (`inner`), and the lines of a case distinction."""
 
     html: Html
@@ -53,13 +53,13 @@ class _Part:
 
 
 @dataclass
-class _Open:
+class _OpenBracket:
     """An open bracket: the function or array before it, and the arguments before the last comma."""
 
     bracket: str
-    head: _Part | None
+    head: _TextPart | None
     called: str = ""
-    args: list[_Part] = field(default_factory=list)
+    args: list[_TextPart] = field(default_factory=list)
 
 
 def of_text(text: str) -> Html:
@@ -106,7 +106,7 @@ def defined_as(left: str, right: str) -> Html:
 
 def read(text: str) -> Html:
     """The markup of a text. Raises NotRead."""
-    return tag("mrow", _Reader().read(text).html)
+    return tag("mrow", _FormulaParser().read(text).html)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -122,16 +122,16 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         at = found.end()
 
 
-class _Reader:
+class _FormulaParser:
     """A precedence parser with two stacks: operands, and operators and brackets that wait for operands."""
 
     def __init__(self) -> None:
-        self.parts: list[_Part] = []
-        self.waiting: list[tuple[str, int] | _Open] = []
+        self.parts: list[_TextPart] = []
+        self.waiting: list[tuple[str, int] | _OpenBracket] = []
         self.complete = False
         """Whether the last token ended an operand."""
 
-    def read(self, text: str) -> _Part:
+    def read(self, text: str) -> _TextPart:
         for kind, word in _tokens(text):
             if kind in ("big", "bound"):
                 self._operand()
@@ -139,13 +139,13 @@ class _Reader:
                 self.complete = False
             elif kind == "num":
                 self._operand()
-                self._put(_Part(number(word)))
+                self._put(_TextPart(number(word)))
             elif kind == "name":
                 self._operand()
-                self._put(_Part(tag("mtext", word) if word in ("true", "false") else name(word)))
+                self._put(_TextPart(tag("mtext", word) if word in ("true", "false") else name(word)))
             elif word == "∞":
                 self._operand()
-                self._put(_Part(tag("mi", "∞")))
+                self._put(_TextPart(tag("mi", "∞")))
             else:
                 self._sign(word)
         self._close_to(None)
@@ -156,11 +156,11 @@ class _Reader:
     def _operand(self) -> None:
         """Before an operand: two adjacent operands inside the brackets of an index are separated by a space."""
         if self.complete:
-            if not any(isinstance(w, _Open) and w.bracket == "[" for w in self.waiting):
+            if not any(isinstance(w, _OpenBracket) and w.bracket == "[" for w in self.waiting):
                 raise NotRead
             self._binary(" ")
 
-    def _put(self, part: _Part) -> None:
+    def _put(self, part: _TextPart) -> None:
         self.parts.append(part)
         self.complete = True
 
@@ -181,16 +181,18 @@ class _Reader:
             raise NotRead
 
     def _opening(self, word: str) -> None:
-        head: _Part | None = None
+        head: _TextPart | None = None
         if self.complete:
             # A call or an index binds to what is before it: `f(x)`, `A[i]`.
             if word == "(" and self.parts and not self.parts[-1].html.startswith(("<mi", "<msub", "<msup")):
-                self._binary(" ") if any(isinstance(w, _Open) and w.bracket == "[" for w in self.waiting) else None
+                self._binary(" ") if any(
+                    isinstance(w, _OpenBracket) and w.bracket == "[" for w in self.waiting
+                ) else None
                 if self.complete:
                     raise NotRead
             else:
                 head = self._pop()
-        self.waiting.append(_Open(word, head))
+        self.waiting.append(_OpenBracket(word, head))
         self.complete = False
 
     def _closing(self, word: str) -> None:
@@ -206,32 +208,32 @@ class _Reader:
 
     def _binary(self, word: str) -> None:
         level = _BINARY[word]
-        while self.waiting and not isinstance(self.waiting[-1], _Open) and self.waiting[-1][1] >= level:
+        while self.waiting and not isinstance(self.waiting[-1], _OpenBracket) and self.waiting[-1][1] >= level:
             self._reduce()
         self.waiting.append((word, level))
         self.complete = False
 
-    def _pop(self) -> _Part:
+    def _pop(self) -> _TextPart:
         if not self.complete or not self.parts:
             raise NotRead
         self.complete = False
         return self.parts.pop()
 
-    def _close_to(self, bracket: str | None) -> _Open:
+    def _close_to(self, bracket: str | None) -> _OpenBracket:
         """Reduces all complete operators, down to the last open bracket."""
-        while self.waiting and not isinstance(self.waiting[-1], _Open):
+        while self.waiting and not isinstance(self.waiting[-1], _OpenBracket):
             self._reduce()
         if bracket is None:
             if self.waiting:
                 raise NotRead
-            return _Open("", None)
-        if not self.waiting or not isinstance(opened := self.waiting[-1], _Open):
+            return _OpenBracket("", None)
+        if not self.waiting or not isinstance(opened := self.waiting[-1], _OpenBracket):
             raise NotRead
         return opened
 
     def _reduce(self) -> None:
         found = self.waiting.pop()
-        if isinstance(found, _Open) or not self.parts or not self.complete:
+        if isinstance(found, _OpenBracket) or not self.parts or not self.complete:
             raise NotRead
         word = found[0]
         right = self.parts.pop()
@@ -246,13 +248,13 @@ class _Reader:
         self.parts.append(part)
 
 
-def _prefixed(word: str, body: _Part) -> _Part:
+def _prefixed(word: str, body: _TextPart) -> _TextPart:
     if word == "√":
-        return _Part(tag("msqrt", body.free))
-    return _Part(joined([sign(_SAID.get(word, word)), body.html]))
+        return _TextPart(tag("msqrt", body.free))
+    return _TextPart(joined([sign(_SAID.get(word, word)), body.html]))
 
 
-def _big(word: str, body: _Part) -> _Part:
+def _big(word: str, body: _TextPart) -> _TextPart:
     head, _, axes = word.partition("_")
     if axes.startswith("{"):
         index, _, bound = axes[1:-1].partition("<")
@@ -260,7 +262,7 @@ def _big(word: str, body: _Part) -> _Part:
     else:
         below = [_axis(axis) for axis in axes.split(",")]
         under = below[0] if len(below) == 1 else tag("mrow", joined(below, sign(",")))
-    return _Part(
+    return _TextPart(
         tag("mrow", tag("munder", sign(_BIGGER.get(head, head), movablelimits="false"), under), body.html),
     )
 
@@ -273,44 +275,44 @@ def _axis(text: str) -> Html:
     return fenced(joined([name(part) for part in parts], tag("mspace", width="0.2em")))
 
 
-def _between(word: str, left: _Part, right: _Part) -> _Part:
+def _between(word: str, left: _TextPart, right: _TextPart) -> _TextPart:
     if word == "/":
-        return _Part(tag("mfrac", left.free, right.free))
+        return _TextPart(tag("mfrac", left.free, right.free))
     if word == "//":
-        return _Part(fenced(tag("mfrac", left.free, right.free), "⌊", "⌋"))
-    first, second = _held(left), _held(right)
+        return _TextPart(fenced(tag("mfrac", left.free, right.free), "⌊", "⌋"))
+    first, second = _bracketed(left), _bracketed(right)
     if word == " ":
-        return _Part(joined([first, tag("mspace", width="0.3em"), second]))
+        return _TextPart(joined([first, tag("mspace", width="0.3em"), second]))
     if word == "of":
-        return _Part(joined([first, tag("mtext", "\u00a0of\u00a0"), second]))
-    return _Part(joined([first, sign(_SAID.get(word, word)), second]))
+        return _TextPart(joined([first, tag("mtext", "\u00a0of\u00a0"), second]))
+    return _TextPart(joined([first, sign(_SAID.get(word, word)), second]))
 
 
-def _held(part: _Part) -> Html:
+def _bracketed(part: _TextPart) -> Html:
     """A case distinction has brackets inside a larger formula."""
     return part.html if part.cases is None else fenced(part.html)
 
 
-def _closed(opened: _Open) -> _Part:
+def _closed(opened: _OpenBracket) -> _TextPart:
     inside = joined([a.html for a in opened.args], sign(",", separator="true"))
     if opened.bracket == "[":
         if opened.head is None:
             raise NotRead
-        return _Part(tag("mrow", opened.head.html, fenced(inside, "[", "]")))
+        return _TextPart(tag("mrow", opened.head.html, fenced(inside, "[", "]")))
     if opened.head is None:
         if len(opened.args) != 1:
             raise NotRead
-        return _Part(fenced(inside), inside)
+        return _TextPart(fenced(inside), inside)
     if opened.head.html == name("where") and len(opened.args) == 3:
         condition, first, other = opened.args
         return _cases([(first.html, condition.html), *(other.cases or [(other.html, Html(""))])])
     if opened.head.html == name("sqrt") and len(opened.args) == 1:
-        return _Part(tag("msqrt", opened.args[0].free))
+        return _TextPart(tag("msqrt", opened.args[0].free))
     called = Html(opened.head.html.replace(' class="w"', "", 1))
-    return _Part(tag("mrow", called, sign("\u2061"), fenced(inside)))
+    return _TextPart(tag("mrow", called, sign("\u2061"), fenced(inside)))
 
 
-def _cases(lines: list[tuple[Html, Html]]) -> _Part:
+def _cases(lines: list[tuple[Html, Html]]) -> _TextPart:
     """A case distinction with a line per case: three for `where(c, a, where(d, b, e))`."""
     rows = [
         tag("mtr", tag("mtd", value), tag("mtd", tag("mtext", "if\u00a0"), when) if when else
@@ -318,4 +320,4 @@ def _cases(lines: list[tuple[Html, Html]]) -> _Part:
         for value, when in lines
     ]  # fmt: skip
     body = tag("mrow", sign("{", fence="true"), tag("mtable", *rows, class_="cases"))
-    return _Part(body, cases=lines)
+    return _TextPart(body, cases=lines)

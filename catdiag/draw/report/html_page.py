@@ -17,7 +17,7 @@ from catdiag.draw.report import cost_section, plan_section, plot_section, proof_
 from catdiag.draw.report.html import Html, escaped, joined, listed, tag
 from catdiag.draw.report.mathml import of_expr, plain
 from catdiag.draw.report.picture_section import Pictures
-from catdiag.draw.report.report_data import gathered
+from catdiag.draw.report.report_data import report_data
 from catdiag.draw.report.state_section import WORDS, state
 from catdiag.draw.report.step_section import before_and_after, step_card
 from catdiag.draw.report.stylesheet import of_pages
@@ -27,7 +27,7 @@ from catdiag.util.errors import require
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
     from catdiag.chip.hardware import Hardware
-    from catdiag.draw.report.report_data import Facts
+    from catdiag.draw.report.report_data import ReportData
     from catdiag.rewrite.derivation import Derivation
 
 
@@ -50,12 +50,12 @@ def page_of(
     theorems: bool = False,
     times: bool = False,
 ) -> str:
-    """The page of a derivation: see `gathered` for the options and errors, and `page` for `times`."""
+    """The page of a derivation: see `report_data` for the options and errors, and `page` for `times`."""
     require(isinstance(times, bool), "times", times, "True or False")
-    return page(gathered(derivation, on, sizes, dtype, theorems), times)
+    return page(report_data(derivation, on, sizes, dtype, theorems), times)
 
 
-def page(facts: Facts, times: bool = False) -> str:
+def page(facts: ReportData, times: bool = False) -> str:
     """The page as text.
 
     Without `times` the same facts give the same bytes; with it, the page says how long each proof took.
@@ -100,7 +100,7 @@ def type_of(diagram: Diagram) -> str:
     return f"{ins or '1'} → {', '.join(map(str, diagram.cod)) or '1'}"
 
 
-def _header(facts: Facts) -> Html:
+def _header(facts: ReportData) -> Html:
     derivation = facts.derivation
     return tag(
         "header",
@@ -120,7 +120,7 @@ def _header(facts: Facts) -> Html:
     )
 
 
-def _in_short(facts: Facts) -> Iterator[Html]:
+def _in_short(facts: ReportData) -> Iterator[Html]:
     """The summary of the page: terms with a line each."""
     derivation, io, optimum, plan = facts.derivation, facts.io, facts.optimum, facts.plan
     steps = ", then ".join(step.name for step in derivation.steps)
@@ -155,7 +155,7 @@ def _section(section: Section) -> Html:
     return tag("section", head, section.body, aria_labelledby=section.anchor)
 
 
-def _sections(facts: Facts, times: bool) -> Iterator[Section]:
+def _sections(facts: ReportData, times: bool) -> Iterator[Section]:
     derivation, pictures = facts.derivation, Pictures()
     yield Section("derivation", "Derivation", "", _derivation(facts, pictures, times))
     theorem = joined(
@@ -190,7 +190,7 @@ def _sections(facts: Facts, times: bool) -> Iterator[Section]:
         yield Section("plan", "Plan", "predicted", body)
 
 
-def _derivation(facts: Facts, pictures: Pictures, times: bool) -> Html:
+def _derivation(facts: ReportData, pictures: Pictures, times: bool) -> Html:
     last = len(facts.derivation.steps)
     cards = [
         step_card(step, number, pictures.step(before, step.diagram, number == 1, number == last), times)
@@ -200,12 +200,12 @@ def _derivation(facts: Facts, pictures: Pictures, times: bool) -> Html:
     return joined([*cards, *notes])
 
 
-def _loops(facts: Facts, pictures: Pictures) -> Html:
+def _loops(facts: ReportData, pictures: Pictures) -> Html:
     code = tag("pre", pseudocode(facts.derivation.diagram), class_="scroll")
     return joined([code, pictures.program(facts.counted)])
 
 
-def _costs(facts: Facts) -> Iterator[Section]:
+def _costs(facts: ReportData) -> Iterator[Section]:
     io = facts.io
     if isinstance(io, str):
         yield Section("io", "Transfers and memory", "", tag("p", io))
@@ -218,16 +218,16 @@ def _costs(facts: Facts) -> Iterator[Section]:
     if not isinstance(facts.levels, str):
         unit = tag("p", f"In {facts.levels.unit}.")
         yield Section("levels", "Level by level", "computed", joined([unit, cost_section.of_levels(facts.levels)]))
-    yield from _least(facts)
+    yield from _optimum_sections(facts)
 
 
-def _of_what(facts: Facts) -> list[Html]:
+def _of_what(facts: ReportData) -> list[Html]:
     if facts.counted is facts.derivation:
         return []
     return [tag("p", "Of ", plain(facts.counted.diagram.title), ": split loops and skipped blocks are not counted.")]
 
 
-def _least(facts: Facts) -> Iterator[Section]:
+def _optimum_sections(facts: ReportData) -> Iterator[Section]:
     from catdiag.optimum.certificate_text import proof_in_words
 
     optimum, bound, io = facts.optimum, facts.bound, facts.io
@@ -254,7 +254,7 @@ def _least(facts: Facts) -> Iterator[Section]:
     yield Section("bound", "Lower bound", "computed", joined(parts))
 
 
-def _room(facts: Facts) -> cost_section.Room | None:
+def _room(facts: ReportData) -> cost_section.MemoryText | None:
     """The number of values that the shared memory of a group holds, on the chip of the plan."""
     if facts.plan is None or isinstance(facts.plan, str):
         return None
@@ -262,5 +262,5 @@ def _room(facts: Facts) -> cost_section.Room | None:
     if level is None or level.capacity is None:
         return None
     dtype = widest(facts.dtype)
-    words = f"the most that a group may use of {level.called or level.name} on {facts.plan.hardware}, in {dtype}"
-    return cost_section.Room(level.capacity // width(dtype), words)
+    words = f"the most that a group may use of {level.vendor_name or level.name} on {facts.plan.hardware}, in {dtype}"
+    return cost_section.MemoryText(level.capacity // width(dtype), words)

@@ -122,7 +122,7 @@ def bare(expr: Expr) -> Html:
     """A formula without the `math` element around it."""
     import sympy
 
-    return _Printer().of(sympy.sympify(expr, strict=True))
+    return _MathPrinter().of(sympy.sympify(expr, strict=True))
 
 
 def equation(left: str, expr: Expr, block: bool = False) -> Html:
@@ -136,7 +136,7 @@ def at(values: Mapping[Expr, Expr]) -> Html:
     return joined(parts, ", ")
 
 
-class _Printer:
+class _MathPrinter:
     """Expressions as markup, with brackets where the precedence requires them."""
 
     def of(self, expr: Expr) -> Html:

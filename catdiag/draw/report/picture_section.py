@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from catdiag.category.ops import Fold, Group, bodies
+from catdiag.category.ops import FoldOp, GroupOp, bodies
 from catdiag.draw.listing.pipeline_chart import pipeline_picture
 from catdiag.draw.listing.program_picture import program_picture
 from catdiag.draw.report.html import Html, joined, tag
@@ -107,19 +107,19 @@ class Pictures:
         found = changes(before, after)
         marks, opened = gathered(before, found.before)
         if marks or first:
-            shown = self.diagram(before, f"Before. {said(before, marks)}", marks, opened)
+            shown = self.diagram(before, f"Before. {marked_text(before, marks)}", marks, opened)
         else:
             shown = tag("p", "Before: the result of the step above; no box of it was removed.", class_="soft")
         marks, opened = gathered(after, found.after)
-        return joined([shown, self.diagram(after, f"After. {said(after, marks)}", marks, opened, last)])
+        return joined([shown, self.diagram(after, f"After. {marked_text(after, marks)}", marks, opened, last)])
 
 
-def said(diagram: Diagram, marks: Mapping[Address, str]) -> str:
+def marked_text(diagram: Diagram, marks: Mapping[Address, str]) -> str:
     """The marks in words.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x -> x")(lambda a: cd.exp(a) + cd.exp(a))
-    >>> said(f, {(0,): "gone", (1,): "gone", (2,): "into the loop"})
+    >>> marked_text(f, {(0,): "gone", (1,): "gone", (2,): "into the loop"})
     'Gone: exp (twice). Into the loop: add.'
     """
     by_word: dict[str, dict[str, int]] = {}
@@ -137,9 +137,9 @@ def said(diagram: Diagram, marks: Mapping[Address, str]) -> str:
 
 
 def _called(box: Box) -> str:
-    if isinstance(box.op, Fold):
+    if isinstance(box.op, FoldOp):
         return f"the loop over {box.op.axis}"
-    if isinstance(box.op, Group):
+    if isinstance(box.op, GroupOp):
         return f"the tiles of {' '.join(axis for axis, _ in box.op.tiles)}" if box.op.tiles else "a kernel"
     return box.name
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.draw.report.html import Html, escaped, joined, listed, table, tag
 from catdiag.draw.report.mathml import math, name, number, sign
-from catdiag.planner.plan import UNEVEN, WHOLE, WORDS, several
+from catdiag.planner.plan import IMBALANCE, WHOLE, WORDS, plural
 
 if TYPE_CHECKING:
     from catdiag.planner.plan import Plan
@@ -34,10 +34,10 @@ def _table(head: list[str], rows: list[tuple[str, ...]], caption: str, numbers: 
 
 def summary(plan: Plan) -> Html:
     """The tiles, and their predictions."""
-    threads = f"{several(plan.threads, 'thread')} ({several(plan.threads // plan.warp, 'warp')}"
+    threads = f"{plural(plan.threads, 'thread')} ({plural(plan.threads // plan.warp, 'warp')}"
     threads += f", and {plan.producers} producers)" if plan.producers else ")"
-    groups = f"{several(plan.groups, 'group')}, up to {plan.blocks_per_sm} at once on a {plan.core}; "
-    groups += several(plan.waves, "wave")
+    groups = f"{plural(plan.groups, 'group')}, up to {plan.blocks_per_sm} at once on a {plan.core}; "
+    groups += plural(plan.waves, "wave")
     full = "the peak FLOP/s" if plan.flops else "the peak HBM bandwidth"
     rate = f"{plan.flops / plan.time_s / 1e12:,.1f} TFLOP/s, " if plan.flops else ""
     rows: list[tuple[str, ...]] = [
@@ -50,13 +50,13 @@ def summary(plan: Plan) -> Html:
         ("threads of a group", threads),
         ("grid", groups),
         ("predicted time", tag("strong", _micro(plan.time_s))),
-        ("predicted rate", f"{rate}{100 * plan.utilisation:.0f}% of {full}"),
+        ("predicted rate", f"{rate}{100 * plan.utilization:.0f}% of {full}"),
         ("bound by", plan.bound),
     ]
     if plan.objective != "time":
         rows.insert(2, ("asked for", plan.objective))
-    if plan.uneven_s:
-        rows.append(("uneven", f"{UNEVEN} {_micro(plan.uneven_s)}"))
+    if plan.imbalance_s:
+        rows.append(("uneven", f"{IMBALANCE} {_micro(plan.imbalance_s)}"))
     return _table([], rows, f"{plan.hardware}, {plan.dtype}")
 
 
@@ -64,11 +64,11 @@ def levels(plan: Plan) -> Html:
     """The memory used at each level, in bytes."""
     rows: list[tuple[str, ...]] = []
     for level in plan.levels:
-        called = level.name + (f" ({level.called})" if level.called else "")
+        called = level.name + (f" ({level.vendor_name})" if level.vendor_name else "")
         room = "unbounded" if level.capacity is None else f"{level.capacity:,}"
         note = "footprint of a wave" if level.kind == "cache" else ""
-        rows.append((tag("strong", called), f"{level.held:,}", room, note))
-        rows += [(tag("code", array), f"{held:,}", "", role) for array, role, held in level.residents]
+        rows.append((tag("strong", called), f"{level.allocated:,}", room, note))
+        rows += [(tag("code", array), f"{held:,}", "", role) for array, role, held in level.live_arrays]
     return _table(["level, array", "bytes used", "capacity", ""], rows, "Memory used by one group", (1, 2))
 
 
@@ -96,22 +96,22 @@ def choices(plan: Plan) -> Html:
     """The alternatives, and why they were not chosen."""
     rows: list[tuple[str, ...]] = [
         (
-            joined([tiles_of(o.tiles), f"; {several(o.stages, 'buffer')}, {o.threads} threads"]),
+            joined([tiles_of(o.tiles), f"; {plural(o.stages, 'buffer')}, {o.threads} threads"]),
             _micro(o.time_s),
             f"{o.time_ratio:.2f}",
             f"{o.bytes_moved:,}",
-            o.why,
+            o.reason,
         )
         for o in plan.next_best
     ]
-    least = plan.least_traffic
+    least = plan.minimum_traffic
     parts = []
     if rows:
         head = ["tiles", "predicted", "times the chosen", "bytes", "why not"]
         parts.append(_table(head, rows, "The next best that fit", (1, 2, 3)))
     if least.bytes_moved < plan.bytes_moved:
         said = f"{least.bytes_ratio:.2f} times the least traffic, which is {least.bytes_moved:,} bytes at "
-        parts.append(tag("p", "Traffic: ", said, tiles_of(least.tiles), f": {least.why}."))
+        parts.append(tag("p", "Traffic: ", said, tiles_of(least.tiles), f": {least.reason}."))
     else:
         parts.append(tag("p", "No tile that fits moves fewer bytes."))
     limits: list[tuple[str, ...]] = [(name_of(tile), escaped(why)) for tile, why in plan.limits.items() if why != WHOLE]

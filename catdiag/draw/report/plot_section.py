@@ -12,7 +12,7 @@ from catdiag.util.errors import CatdiagError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from catdiag.draw.report.report_data import Facts
+    from catdiag.draw.report.report_data import ReportData
     from catdiag.planner.fit import Plan
 
 
@@ -23,7 +23,7 @@ def installed() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def of_plan(facts: Facts, plan: Plan) -> Html:
+def of_plan(facts: ReportData, plan: Plan) -> Html:
     """The plots of a plan, or a line that says how to get them."""
     if not installed():
         return tag("p", "Plots need matplotlib: pip install 'catdiag[plot]'.", class_="soft")
@@ -44,7 +44,7 @@ def of_plan(facts: Facts, plan: Plan) -> Html:
     )
 
 
-def of_optimum(facts: Facts) -> Html:
+def of_optimum(facts: ReportData) -> Html:
     """The plot of the least transfers against memory, at the known sizes."""
     if not facts.sizes or not installed() or facts.hardware is None:
         return Html("")

@@ -44,10 +44,10 @@ def statement(theorem: Theorem) -> Html:
 def theorem_rows(theorem: Theorem, diagram: Diagram | None = None, times: bool = False) -> Html:
     """A theorem as a table: its statement, its hypotheses, and the axioms and solvers that it rests on."""
     rows: list[tuple[str, Html]] = [("says", statement(theorem))]
-    rows.append(("for all", _several(theorem.hypotheses) if theorem.hypotheses else escaped("sizes")))
+    rows.append(("for all", _listed_texts(theorem.hypotheses) if theorem.hypotheses else escaped("sizes")))
     symbols = _symbols(diagram)
     if symbols:
-        rows.append(("and all", joined([escaped("blocks and tiles of every size: "), _several(symbols)])))
+        rows.append(("and all", joined([escaped("blocks and tiles of every size: "), _listed_texts(symbols)])))
     if theorem.defined:
         rows.append(("where the left side is defined", _lines(theorem.defined)))
     if theorem.conditions:
@@ -85,7 +85,7 @@ def _symbols(diagram: Diagram | None) -> list[str]:
     return list(tile_bounds(diagram))
 
 
-def _several(texts: Iterable[str]) -> Html:
+def _listed_texts(texts: Iterable[str]) -> Html:
     return joined(map(of_text, texts), ", ")
 
 
@@ -183,7 +183,7 @@ def verdict_card(verdict: Verdict) -> Html:
     if verdict.theorem is not None:
         parts.append(theorem_rows(verdict.theorem))
     if verdict.conditions:
-        parts.append(tag("p", "where ", _several(verdict.conditions)))
+        parts.append(tag("p", "where ", _listed_texts(verdict.conditions)))
     if verdict.counterexample is not None:
         parts.append(tag("pre", str(verdict.counterexample)))
     elif verdict.goal:

@@ -35,7 +35,7 @@ _PATIENCE = 2.0
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReportData:
     """A derivation with everything that a page states about it.
 
     `counted` is the form whose costs are counted, the derivation or an earlier form of it; `io` are its transfers and
@@ -66,13 +66,13 @@ class Facts:
         return {**self.sizes, **{name: n for name, n in parts.items() if name.startswith("p_")}}
 
 
-def gathered(
+def report_data(
     derivation: Derivation,
     on: Hardware | str | None = None,
     sizes: Mapping[str, int] | None = None,
     dtype: str = "bf16",
     theorems: bool = False,
-) -> Facts:
+) -> ReportData:
     """The facts of a derivation; with a chip and sizes also a plan, and with `theorems` all claims about loops.
 
     Raises SizeError for a chip without sizes, and for sizes without a chip; CatdiagError where nothing was derived, and
@@ -97,7 +97,7 @@ def gathered(
         except CatdiagError as error:
             plan = error.message
     io = io_of(counted)
-    return Facts(
+    return ReportData(
         derivation=derivation,
         counted=counted,
         io=io,

@@ -68,7 +68,7 @@ def explained(step: Step) -> Html:
     if isinstance(action, Stream) and action.passes > 1:
         parts.append(escaped(f", in {action.passes} passes"))
     found = ""
-    if step.found is not None:
+    if step.formula is not None:
         how = "given, and was proved" if step.premises else "found, and was proved"
         found = f". The state was {how}"
     return joined([*parts, escaped(found + ".")])
@@ -80,7 +80,7 @@ def step_card(step: Step, number: int, picture: Html, times: bool) -> Html:
     time = f", in {step.theorem.seconds:.2f} s" if times else ""
     head = tag("h3", tag("a", f"{number}. {step.name}", href=f"#{anchor}"), " ", status(step.theorem))
     note = [tag("p", escaped(step.note[:1].upper() + step.note[1:] + "."))] if step.note else []
-    note += [tag("p", escaped(f"Beside the loop {step.held}."))] if step.held else []
+    note += [tag("p", escaped(f"Beside the loop {step.retained}."))] if step.retained else []
     premises = [tag("p", "Beside it: ", statement(premise)) for premise in step.premises]
     return tag(
         "div",

@@ -24,7 +24,7 @@ _CLEAR = 3.5
 
 
 @dataclass
-class Leaf:
+class FunctionShape:
     """The geometry of a function.
 
     `enters` are the heights at which wires (input, axis) enter the box, `leaves` those at which results (output, axis)
@@ -41,10 +41,10 @@ class Leaf:
     new: list[str] = field(default_factory=list)
     top: float = 0.0
     bottom: float = 0.0
-    turns: float = 0.0
+    iterations: float = 0.0
 
 
-def leaf_of(cell: Cell, sheet: Sheet, items: bool) -> Leaf:
+def leaf_of(cell: Cell, sheet: Sheet, items: bool) -> FunctionShape:
     """The geometry of a function without a frame; `items` says whether the wires of elements are drawn."""
     ins = [sheet.wires[w].ty for w in cell.inputs]
     outs = [sheet.wires[w].ty for w in cell.outputs]
@@ -61,26 +61,28 @@ def leaf_of(cell: Cell, sheet: Sheet, items: bool) -> Leaf:
     width = max(22.0, text_width(cell.text, "body") + 12)
     if cell.kind in ("reduce", "contract"):
         width += 7
-    leaf = Leaf(0.0, (top, bottom), width, enters, leaves, {}, refs)
+    leaf = FunctionShape(0.0, (top, bottom), width, enters, leaves, {}, refs)
     _lanes(leaf, outs, weaved)
-    _extent(leaf, outs)
+    _set_extent(leaf, outs)
     turn = max((abs(leaf.lanes[n] - (ref + rows(ty)[n])) for ty, ref in zip(outs, refs, strict=True)
                 for n in ty.names if n in leaf.lanes), default=0.0)  # fmt: skip
-    leaf.turns = 8 + 0.5 * turn if turn > 0.01 else 0.0
-    leaf.width = width + 2 * PAD + leaf.turns
+    leaf.iterations = 8 + 0.5 * turn if turn > 0.01 else 0.0
+    leaf.width = width + 2 * PAD + leaf.iterations
     return leaf
 
 
-def _renaming(cell: Cell, ins: Sequence[ArrayType], outs: Sequence[ArrayType], refs: list[float], items: bool) -> Leaf:
+def _renaming(
+    cell: Cell, ins: Sequence[ArrayType], outs: Sequence[ArrayType], refs: list[float], items: bool
+) -> FunctionShape:
     """A renaming or transposition: wires cross over, and rings mark where broadcast axes begin."""
     have = {n for ty in ins for n in ty.names}
-    leaf = Leaf(12.0, None, 0.0, refs=refs)
+    leaf = FunctionShape(12.0, None, 0.0, refs=refs)
     for name, height in rows(outs[0]).items():
         if name and cell.names.get(name, name) not in have:
             leaf.new.append(name)
         if name or items or not outs[0].axes:
             leaf.lanes[name] = height
-    _extent(leaf, outs)
+    _set_extent(leaf, outs)
     if leaf.new:
         leaf.width = 20.0
     return leaf
@@ -140,7 +142,7 @@ def _sides(ty: ArrayType) -> tuple[list[tuple[str, float]], list[tuple[str, floa
     return over, sorted((p for p in named if p[1] > 0), key=lambda p: p[1])
 
 
-def _lanes(leaf: Leaf, outs: Sequence[ArrayType], weaved: frozenset[str] | set[str]) -> None:
+def _lanes(leaf: FunctionShape, outs: Sequence[ArrayType], weaved: frozenset[str] | set[str]) -> None:
     if leaf.body is None:
         return
     top, bottom = leaf.body
@@ -159,7 +161,7 @@ def _lanes(leaf: Leaf, outs: Sequence[ArrayType], weaved: frozenset[str] | set[s
         limit = leaf.lanes[name] + ROW
 
 
-def _extent(leaf: Leaf, outs: Sequence[ArrayType]) -> None:
+def _set_extent(leaf: FunctionShape, outs: Sequence[ArrayType]) -> None:
     edges = [y + d for y in leaf.lanes.values() for d in (-EDGE, EDGE)] + list(leaf.body or ())
     for ty, ref in zip(outs, leaf.refs, strict=True):
         top, bottom = reach(rows(ty))

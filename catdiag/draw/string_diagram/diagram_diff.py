@@ -22,8 +22,8 @@ from catdiag.category.ops import (
     Box,
     Call,
     Const,
-    Fold,
-    Group,
+    FoldOp,
+    GroupOp,
     Index,
     Reindex,
     Rename,
@@ -73,33 +73,33 @@ def changes(before: Diagram, after: Diagram) -> Changes:
     for side in (left, right):
         for frame in side.frames:
             frame.odd = (frame.looped and frame.other is None) or (frame.around is not None and frame.around.odd)
-    _match(left.boxes, right.boxes, lambda b: b.made)
+    _match(left.boxes, right.boxes, lambda b: b.computed)
     _match(left.boxes, right.boxes, lambda b: b.same)
     return Changes(_marks(left, GONE, INTO), _marks(right, NEW, OUT_OF))
 
 
 @dataclass(eq=False)
-class _Frame:
+class _DiffFrame:
     """A loop or a group: numbers for its operation (`same`) and for its axes (`like`), and the frame around it."""
 
     address: Address
     same: int
     like: int
     looped: bool
-    around: _Frame | None
-    other: _Frame | None = None
+    around: _DiffFrame | None
+    other: _DiffFrame | None = None
     odd: bool = False
 
 
 @dataclass(eq=False)
-class _Leaf:
-    """A box: numbers for its operation (`same`), and for its operation with all operands (`made`)."""
+class _DiffLeaf:
+    """A box: numbers for its operation (`same`), and for its operation with all operands (`computed`)."""
 
     address: Address
     same: int
-    made: int
-    around: _Frame | None
-    other: _Leaf | None = None
+    computed: int
+    around: _DiffFrame | None
+    other: _DiffLeaf | None = None
 
     @property
     def odd(self) -> bool:
@@ -107,65 +107,65 @@ class _Leaf:
         return self.around is not None and self.around.odd
 
 
-_T = TypeVar("_T", _Frame, _Leaf)
+_T = TypeVar("_T", _DiffFrame, _DiffLeaf)
 
 
 @dataclass
-class _Side:
-    boxes: list[_Leaf] = field(default_factory=list)
-    frames: list[_Frame] = field(default_factory=list)
+class _DiffSide:
+    boxes: list[_DiffLeaf] = field(default_factory=list)
+    frames: list[_DiffFrame] = field(default_factory=list)
 
 
 @dataclass
-class _Turn:
+class _DiffLoop:
     """A graph that is being read: the place of the next node, and the numbers of its wires."""
 
     graph: Graph
     wires: list[int]
     address: Address
-    around: _Frame | None
+    around: _DiffFrame | None
     folded: Hashable = None
     place: int = 0
 
 
-def _read(diagram: Diagram, keys: dict[Hashable, int]) -> _Side:
+def _read(diagram: Diagram, keys: dict[Hashable, int]) -> _DiffSide:
     """The boxes and frames of a diagram, recursively. `keys` numbers equal things equally on both sides."""
 
     def number(*what: Hashable) -> int:
         return keys.setdefault(what, len(keys))
 
-    side = _Side()
+    side = _DiffSide()
     start = [number("input", k) for k in range(len(diagram.dom))]
-    turns = [_Turn(diagram.graph, start, (), None)]
+    iterations = [_DiffLoop(diagram.graph, start, (), None)]
     while True:
-        turn = turns[-1]
+        turn = iterations[-1]
         if turn.place == len(turn.graph.nodes):
-            turns.pop()
-            if not turns:
+            iterations.pop()
+            if not iterations:
                 return side
             made = [turn.wires[w] for w in turn.graph.outputs]
-            outer = turns[-1]
+            outer = iterations[-1]
             outer.wires += [number("loop", turn.folded, k, m) for k, m in enumerate(made)] if turn.folded else made
             continue
         node, address = turn.graph.nodes[turn.place], (*turn.address, turn.place)
         turn.place += 1
         op, inputs = node.box.op, [turn.wires[w] for w in node.inputs]
-        if isinstance(op, (Fold, Group)):
-            over = (op.axis, op.components) if isinstance(op, Fold) else tuple(axis for axis, _ in op.tiles)
+        if isinstance(op, (FoldOp, GroupOp)):
+            over = (op.axis, op.components) if isinstance(op, FoldOp) else tuple(axis for axis, _ in op.tiles)
             same, like = number("frame", without_bodies(op)), number("over", type(op).__name__, over)
-            frame = _Frame(address, same, like, isinstance(op, Fold), turn.around)
+            frame = _DiffFrame(address, same, like, isinstance(op, FoldOp), turn.around)
             side.frames.append(frame)
-            if isinstance(op, Fold):
+            if isinstance(op, FoldOp):
                 states = [number("state", op.axis, k) for k in range(len(node.box.cod))]
-                turns.append(_Turn(op.step.graph, [*states, *inputs], (*address, 1), frame, op.axis))
+                iterations.append(_DiffLoop(op.step.graph, [*states, *inputs], (*address, 1), frame, op.axis))
             else:
-                turns.append(_Turn(op.body.graph, inputs, (*address, 0), frame))
+                iterations.append(_DiffLoop(op.body.graph, inputs, (*address, 0), frame))
         elif isinstance(op, Call):
-            turns.append(_Turn(op.body.graph, inputs, (*address, 0), turn.around))
+            iterations.append(_DiffLoop(op.body.graph, inputs, (*address, 0), turn.around))
         else:
             same = number("box", *_kind(node.box))
             whole = number("made", same, *inputs)
-            side.boxes.append(_Leaf(address, same, whole, turn.around))
+            side.boxes.append(_DiffLeaf(address, same, whole, turn.around))
             turn.wires += [number("result", whole, k) for k in range(len(node.box.cod))]
 
 
@@ -174,9 +174,9 @@ def _kind(box: Box) -> tuple[Hashable, ...]:
     op = box.op
     does: tuple[Hashable, ...] = (op,)
     if isinstance(op, Reindex):
-        does = (op.kind, op.axis.name, op.place, tuple(a.name for a in op.given()))
+        does = (op.kind, op.axis.name, op.place, tuple(a.name for a in op.added_axes()))
     elif isinstance(op, View):
-        does = (op.name, tuple(a.name for a in op.made), tuple(read.at for read in op.reads))
+        does = (op.name, tuple(a.name for a in op.index_axes), tuple(read.at for read in op.reads))
     ends = (tuple(tuple(sorted(ty.names)) for ty in side) for side in (box.dom, box.cod))
     return (type(op).__name__, *does, *ends)
 
@@ -193,7 +193,7 @@ def _match(left: Sequence[_T], right: Sequence[_T], key: Callable[[_T], int]) ->
             one.other.other = one
 
 
-def _marks(side: _Side, lost: str, moved: str) -> dict[Address, str]:
+def _marks(side: _DiffSide, lost: str, moved: str) -> dict[Address, str]:
     found: dict[Address, str] = {}
     for frame in side.frames:
         if frame.around is not None and frame.around.odd:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.index_maps import View
-from catdiag.category.ops import Fold, Group, bodies
-from catdiag.schedule.access_region import of_inputs
-from catdiag.schedule.footprint import in_place
+from catdiag.category.ops import FoldOp, GroupOp, bodies
+from catdiag.schedule.access_region import input_regions
+from catdiag.schedule.footprint import with_access_regions
 from catdiag.schedule.loop_bounds import known
 from catdiag.util.errors import CatdiagError
 
@@ -24,20 +24,20 @@ def reached(diagram: Diagram) -> dict[int, dict[int, Reached]]:
     >>> reached(find(cd.library.get("conv1d"), ["y"]))
     {1: {0: {'x': 'g_y + k - 1'}}}
     """
-    groups = [n for n, node in enumerate(diagram.graph.nodes) if isinstance(node.box.op, Group)]
+    groups = [n for n, node in enumerate(diagram.graph.nodes) if isinstance(node.box.op, GroupOp)]
     if not any(_views(diagram.graph.nodes[n].box.op) for n in groups):
         return {}
-    graph = in_place(diagram).graph
-    nodes = [node for node in graph.nodes if isinstance(node.box.op, Group)]
+    graph = with_access_regions(diagram).graph
+    nodes = [node for node in graph.nodes if isinstance(node.box.op, GroupOp)]
     if len(nodes) != len(groups):
         return {}
     values = known(graph, [None] * len(graph.dom))
     found: dict[int, dict[int, Reached]] = {}
     for number, node in zip(groups, nodes, strict=True):
         op = node.box.op
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             try:
-                sides = of_inputs(inline(op.body).graph, [values[w] for w in node.inputs], dict(op.tiles))
+                sides = input_regions(inline(op.body).graph, [values[w] for w in node.inputs], dict(op.tiles))
             except CatdiagError:
                 continue
             found[number] = {k: {side.axis: str(side.length) for side in window} for k, window in sides.items()}
@@ -46,10 +46,10 @@ def reached(diagram: Diagram) -> dict[int, dict[int, Reached]]:
 
 def _views(op: object) -> bool:
     """Whether a group has index arithmetic, also in its loops."""
-    if not isinstance(op, Group):
+    if not isinstance(op, GroupOp):
         return False
     inner = [
         op.body,
-        *(b for node in op.body.graph.nodes if isinstance(node.box.op, Fold) for b in bodies(node.box.op)),
+        *(b for node in op.body.graph.nodes if isinstance(node.box.op, FoldOp) for b in bodies(node.box.op)),
     ]
     return any(isinstance(node.box.op, View) for body in inner for node in body.graph.nodes)

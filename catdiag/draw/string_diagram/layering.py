@@ -43,14 +43,14 @@ class Slot:
 
 
 @dataclass(eq=False)
-class Columns:
+class SheetColumns:
     """The columns of a sheet. `holders[w]` are the slots that contain wire w, by column, from its maker on."""
 
     columns: list[list[Slot]]
     holders: dict[int, dict[int, Slot]]
 
 
-def columns_of(sheet: Sheet, fixed: bool) -> Columns:
+def columns_of(sheet: Sheet, fixed: bool) -> SheetColumns:
     """The columns of a sheet, ordered. Inputs stay in order where `fixed`; states and outputs always do."""
     depth = _depths(sheet)
     last = max(depth, default=0) + 1
@@ -78,7 +78,7 @@ def columns_of(sheet: Sheet, fixed: bool) -> Columns:
         columns[last].append(Slot(last, wire=w, output=place))
     _join(sheet, columns, holders)
     _order(columns, sheet, fixed)
-    return Columns(columns, holders)
+    return SheetColumns(columns, holders)
 
 
 def _depths(sheet: Sheet) -> list[int]:
@@ -133,7 +133,7 @@ def _order(columns: list[list[Slot]], sheet: Sheet, fixed: bool) -> None:
             joined = slot.joins() if forward else slot.follows()
             places = [s.index + (p + 0.5) / (_ports(s, sheet, forward) + 1) for s, p, _ in joined]
             keys[id(slot)] = sum(places) / len(places) if places else float(slot.index)
-        held = _kept(column, sheet, fixed)
+        held = _fixed_order(column, sheet, fixed)
         kept = set(map(id, held))
         movable = sorted((s for s in column if id(s) not in kept), key=lambda s: (keys[id(s)], s.index))
         # Fixed slots are the states of a loop, above the rest, or inputs, among which only sources move.
@@ -162,7 +162,7 @@ def _order(columns: list[list[Slot]], sheet: Sheet, fixed: bool) -> None:
         index(column)
 
 
-def _kept(column: list[Slot], sheet: Sheet, fixed: bool) -> list[Slot]:
+def _fixed_order(column: list[Slot], sheet: Sheet, fixed: bool) -> list[Slot]:
     """The slots of a column whose relative order is fixed: inputs, or the states of a loop."""
     if column[0].column:
         return []

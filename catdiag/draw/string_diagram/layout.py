@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import Box, Call, Group
+from catdiag.category.ops import Box, Call, GroupOp
 from catdiag.category.types import ArrayType
-from catdiag.draw.memory_levels import Placement, placement
-from catdiag.draw.scene import Curve, Frame, Label, Rule, Scene, Shape
-from catdiag.draw.string_diagram.box_shapes import Leaf
+from catdiag.draw.memory_levels import RolePlacement, placement
+from catdiag.draw.scene import Curve, Frame, Label, Scene, Shape, StraightLine
+from catdiag.draw.string_diagram.box_shapes import FunctionShape
 from catdiag.draw.string_diagram.layering import Slot
 from catdiag.draw.string_diagram.sheet_geometry import (
     ARCH,
@@ -72,7 +72,7 @@ def layout(
 
 
 class _Painter:
-    def __init__(self, place: Placement, items: bool, marks: Mapping[Address, str]) -> None:
+    def __init__(self, place: RolePlacement, items: bool, marks: Mapping[Address, str]) -> None:
         self.place, self.items, self.marks = place, items, marks
         self.pen = Pen()
 
@@ -91,7 +91,7 @@ class _Painter:
                 self.pen.port(f"in{w}.{row}", left, y + rows(sheet.wires[w].ty)[row])
         todo = [(plan, left, top, "", {w: f"in{w}" for w, _ in names})]
         while todo:
-            todo += _Sheet(self, *todo.pop()).paint()
+            todo += _SheetPainter(self, *todo.pop()).paint()
         used = {item.level for item in self.pen.curves if isinstance(item, Curve)}
         return Scene(
             round(left + plan.width + MARGIN, 2),
@@ -108,7 +108,7 @@ class _Painter:
         return [name for name in rows(ty) if name or self.items or not ty.axes]
 
 
-class _Sheet:
+class _SheetPainter:
     """Paints one sheet at a position. `doors` are the names of the ports at which its inputs enter, by wire."""
 
     def __init__(
@@ -148,26 +148,28 @@ class _Sheet:
         """A column of data: labels in gaps of the wires, and dashed rules between arrays."""
         start, width = (self.x + self.plan.data[number][0], self.plan.data[number][1])
         column = self.plan.columns.columns[number]
-        held = [(w, self.y + y) for slot in column if slot.output < 0 for w, y in self.plan.held(slot)]
+        held = [(w, self.y + y) for slot in column if slot.output < 0 for w, y in self.plan.output_heights(slot)]
         for w, y in held:
             ty = self.sheet.wires[w].ty
             for row in self.painter.drawn(ty):
                 thread = self.threads[w, row]
                 at = y + rows(ty)[row]
-                if row and w in self.plan.labelled[number]:
-                    thread = self._labelled(thread, w, row, start + width / 2, at, f"{self.prefix}w{w}.{row}@{number}")
+                if row and w in self.plan.labeled[number]:
+                    thread = self._labeled(thread, w, row, start + width / 2, at, f"{self.prefix}w{w}.{row}@{number}")
                     self.threads[w, row] = thread
                 thread.to(start + width, at)
         if width > 14:
-            leaving = [(w, self.y + y) for slot in column if slot.output >= 0 for w, y in self.plan.held(slot)]
+            leaving = [
+                (w, self.y + y) for slot in column if slot.output >= 0 for w, y in self.plan.output_heights(slot)
+            ]
             for (w, y), (v, z) in pairwise(held or leaving):
                 low, high = (
                     y + max(rows(self.sheet.wires[w].ty).values()),
                     z + min(rows(self.sheet.wires[v].ty).values()),
                 )
-                self.pen.rule(Rule(start, (low + high) / 2, start + width, (low + high) / 2))
+                self.pen.rule(StraightLine(start, (low + high) / 2, start + width, (low + high) / 2))
 
-    def _labelled(self, thread: Thread, w: int, row: str, middle: float, at: float, name: str) -> Thread:
+    def _labeled(self, thread: Thread, w: int, row: str, middle: float, at: float, name: str) -> Thread:
         """The wire of an axis, with its label in a gap."""
         text = label_of(self.sheet, w, row)
         half = text_width(text) / 2 + 1.5
@@ -182,12 +184,12 @@ class _Sheet:
         joins: dict[int, list[tuple[Slot, int]]] = {}
         for slot in columns[number + 1]:
             for maker, out, k in slot.joins():
-                w = self.plan.held(maker)[out][0]
+                w = self.plan.output_heights(maker)[out][0]
                 joins.setdefault(w, []).append((slot, k))
         for slot in columns[number]:
             if slot.output >= 0:
                 continue
-            for w, _ in self.plan.held(slot):
+            for w, _ in self.plan.output_heights(slot):
                 self._part(w, joins.get(w, []), number)
         for slot in columns[number + 1]:
             if slot.cell >= 0:
@@ -222,9 +224,9 @@ class _Sheet:
                     self.pen.finish(branch, port)
                 elif slot.output >= 0:
                     start, width = self.plan.data[-1]
-                    if row and w in self.plan.labelled[-1]:
+                    if row and w in self.plan.labeled[-1]:
                         port = f"{self.prefix}w{w}.{row}@{slot.output}out"
-                        branch = self._labelled(branch, w, row, self.x + start + width / 2, ay, port)
+                        branch = self._labeled(branch, w, row, self.x + start + width / 2, ay, port)
                     branch.to(self.x + self.plan.width, ay)
                     self.pen.finish(branch, self.pen.port(f"{self.prefix}out{slot.output}.{row}", *branch.at))
                 else:
@@ -237,7 +239,7 @@ class _Sheet:
         if slot.cell < 0:
             return slow if slot.output >= 0 and self.sheet.kernel else level
         cell = self.sheet.cells[slot.cell]
-        if isinstance(cell.box.op, Group):
+        if isinstance(cell.box.op, GroupOp):
             return slow
         if cell.inner is not None or cell.level == slow:
             return level
@@ -288,7 +290,9 @@ class _Sheet:
             tall, hollow = shape.bottom - shape.top, isinstance(shape, Framed)
             self.pen.frame(Frame("mark", edge, y + shape.top, shape.width, tall, cell.level, words[0], hollow))
 
-    def _leaf(self, cell: Cell, number: int, leaf: Leaf, middle: float, column: tuple[float, float], y: float) -> None:
+    def _leaf(
+        self, cell: Cell, number: int, leaf: FunctionShape, middle: float, column: tuple[float, float], y: float
+    ) -> None:
         """A function without a frame, in a column from its left to its right edge."""
         pen, name, (x, far) = self.pen, f"{self.prefix}{number}", column
         left, right = middle - leaf.body_width / 2, middle + leaf.body_width / 2

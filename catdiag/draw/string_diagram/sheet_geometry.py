@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from catdiag.draw.string_diagram.box_shapes import GAP, Leaf, leaf_of
+from catdiag.draw.string_diagram.box_shapes import GAP, FunctionShape, leaf_of
 from catdiag.draw.string_diagram.coordinate_assignment import heights_of
-from catdiag.draw.string_diagram.layering import Columns, Slot, columns_of
+from catdiag.draw.string_diagram.layering import SheetColumns, Slot, columns_of
 from catdiag.draw.string_diagram.sheets import Cell, Sheet, typeset, worded
 from catdiag.draw.string_diagram.wire_bands import reach, rows
 from catdiag.draw.text_width import text_width
@@ -19,7 +19,7 @@ SIDE = 9.0
 """The room between a frame's edge and its inside, at the left and right."""
 BEHIND = 6.0
 """The room behind a group for the edges of its further copies."""
-_AGAIN = 6  # columns after which the label of a wire is repeated
+_RELABEL = 6  # columns after which the label of a wire is repeated
 _STUB = 6.0
 
 
@@ -44,36 +44,36 @@ class SheetPlan:
     """
 
     sheet: Sheet
-    columns: Columns
-    shapes: dict[int, Leaf | Framed]
+    columns: SheetColumns
+    shapes: dict[int, FunctionShape | Framed]
     heights: dict[int, float] = field(default_factory=dict)
     functions: list[tuple[float, float]] = field(default_factory=list)
     middles: list[float] = field(default_factory=list)
     data: list[tuple[float, float]] = field(default_factory=list)
-    labelled: list[set[int]] = field(default_factory=list)
+    labeled: list[set[int]] = field(default_factory=list)
     width: float = 0.0
     top: float = 0.0
     bottom: float = 0.0
     inputs: dict[int, float] = field(default_factory=dict)
     outputs: list[float] = field(default_factory=list)
 
-    def held(self, slot: Slot) -> list[tuple[int, float]]:
+    def output_heights(self, slot: Slot) -> list[tuple[int, float]]:
         """The arrays that a slot passes to the next column, and the heights of their elements' wires."""
         y = self.heights[id(slot)]
         if slot.wire >= 0:
             return [(slot.wire, y)]
         cell, shape = self.sheet.cells[slot.cell], self.shapes[slot.cell]
-        refs = shape.refs if isinstance(shape, Leaf) else shape.plan.outputs
+        refs = shape.refs if isinstance(shape, FunctionShape) else shape.plan.outputs
         return [(w, y + ref) for w, ref in zip(cell.outputs, refs, strict=True)]
 
 
-def spans_of(shape: Leaf | Framed) -> tuple[float, float]:
+def spans_of(shape: FunctionShape | Framed) -> tuple[float, float]:
     """The width of a function around its center, and the room behind it.
 
     Behind it, results turn to their bands, or a group has the edges of its further copies.
     """
-    if isinstance(shape, Leaf):
-        return shape.width - shape.turns, shape.turns
+    if isinstance(shape, FunctionShape):
+        return shape.width - shape.iterations, shape.iterations
     return shape.width, shape.behind
 
 
@@ -103,7 +103,7 @@ def label_of(sheet: Sheet, w: int, name: str) -> str:
 
 def _plan(sheet: Sheet, outer: bool, items: bool, done: dict[int, SheetPlan]) -> SheetPlan:
     columns = columns_of(sheet, outer)
-    shapes: dict[int, Leaf | Framed] = {}
+    shapes: dict[int, FunctionShape | Framed] = {}
     for number, cell in enumerate(sheet.cells):
         if cell.inner is None:
             shapes[number] = leaf_of(cell, sheet, items)
@@ -146,7 +146,7 @@ def _heights(plan: SheetPlan) -> None:
         if slot.wire >= 0:
             return 0.0
         shape = shapes[slot.cell]
-        return shape.refs[out] if isinstance(shape, Leaf) else shape.plan.outputs[out]
+        return shape.refs[out] if isinstance(shape, FunctionShape) else shape.plan.outputs[out]
 
     def entering(slot: Slot, k: int) -> float:
         if slot.wire >= 0:
@@ -185,7 +185,7 @@ def _heights(plan: SheetPlan) -> None:
     plan.outputs = [plan.heights[id(s)] for s in last]
 
 
-def target(leaf: Leaf, cell: Cell, k: int, name: str) -> float | None:
+def target(leaf: FunctionShape, cell: Cell, k: int, name: str) -> float | None:
     """The height, relative to the leaf's line, at which a wire of an input arrives: in a lane, or at the box."""
     if (k, name) in leaf.enters:
         return leaf.enters[k, name]
@@ -208,7 +208,7 @@ def _sort_inputs(plan: SheetPlan, items: bool) -> None:
                 continue
             come: dict[int, float] = {}
             for maker, out, k in slot.joins():
-                come[k] = plan.held(maker)[out][1]
+                come[k] = plan.output_heights(maker)[out][1]
             order = sorted(range(len(cell.inputs)), key=lambda k: (come.get(k, 0.0), k))
             if order == list(range(len(order))):
                 continue
@@ -242,9 +242,11 @@ def _widths(plan: SheetPlan, outer: bool) -> None:
         x += wide + behind
         if any(isinstance(plan.shapes[s.cell], Framed) for s in column if s.cell >= 0):
             x += _STUB
-        new = {w for s in column if s.cell >= 0 or number == 0 for w, _ in plan.held(s) if not last}
-        if new or any(s.wire >= 0 and number - said.get(s.wire, number) >= 2 * _AGAIN for s in column):
-            new |= {s.wire for s in column if s.wire >= 0 and number - said.get(s.wire, number) >= _AGAIN and not last}
+        new = {w for s in column if s.cell >= 0 or number == 0 for w, _ in plan.output_heights(s) if not last}
+        if new or any(s.wire >= 0 and number - said.get(s.wire, number) >= 2 * _RELABEL for s in column):
+            new |= {
+                s.wire for s in column if s.wire >= 0 and number - said.get(s.wire, number) >= _RELABEL and not last
+            }
         if outer and number == len(columns) - (1 if moved else 2):
             new |= {w for w in plan.sheet.outputs if plan.sheet.wires[w].ty.axes}
         texts = [label_of(plan.sheet, w, n) for w in new for n in plan.sheet.wires[w].ty.names]
@@ -252,7 +254,7 @@ def _widths(plan: SheetPlan, outer: bool) -> None:
         if last and not new:
             width = 0.0
         said.update(dict.fromkeys(new, number))
-        plan.labelled.append(new)
+        plan.labeled.append(new)
         plan.data.append((x, width))
         x += width
     plan.width = x
@@ -260,7 +262,9 @@ def _widths(plan: SheetPlan, outer: bool) -> None:
 
 def _moves(plan: SheetPlan, slot: Slot) -> float:
     """How far an array moves up or down to leave."""
-    return max((plan.heights[id(slot)] - plan.held(m)[out][1] for m, out, _ in slot.joins()), key=abs, default=0.0)
+    return max(
+        (plan.heights[id(slot)] - plan.output_heights(m)[out][1] for m, out, _ in slot.joins()), key=abs, default=0.0
+    )
 
 
 def _room(plan: SheetPlan, column: list[Slot]) -> float:
@@ -270,11 +274,11 @@ def _room(plan: SheetPlan, column: list[Slot]) -> float:
         y = plan.heights[id(slot)]
         shape = plan.shapes[slot.cell] if slot.cell >= 0 else None
         for maker, out, k in slot.joins():
-            w, at = plan.held(maker)[out]
+            w, at = plan.output_heights(maker)[out]
             for name, height in rows(plan.sheet.wires[w].ty).items():
                 if shape is None:
                     end: float | None = y + height
-                elif isinstance(shape, Leaf):
+                elif isinstance(shape, FunctionShape):
                     aim = target(shape, plan.sheet.cells[slot.cell], k, name)
                     end = None if aim is None else y + aim
                 else:

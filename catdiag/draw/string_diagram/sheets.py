@@ -17,9 +17,9 @@ from catdiag.category.ops import (
     Call,
     Const,
     Einsum,
-    Fold,
+    FoldOp,
     Generic,
-    Group,
+    GroupOp,
     Index,
     Map,
     Reduce,
@@ -29,7 +29,7 @@ from catdiag.category.ops import (
     View,
 )
 from catdiag.category.types import ArrayType, Axis, Ty, show_size, size_symbols
-from catdiag.draw.memory_levels import Placement
+from catdiag.draw.memory_levels import RolePlacement
 from catdiag.draw.scene import FrameKind, ShapeKind, plain
 from catdiag.draw.string_diagram.held_regions import Reached, reached
 from catdiag.draw.string_diagram.weaved_axes import Weaved
@@ -55,7 +55,7 @@ _LONG = 30  # the most letters of an inlined formula; longer ones are drawn in b
 
 
 @dataclass(eq=False)
-class Wire:
+class SheetWire:
     """An array of a sheet: its type, its level, its maker (-1: an input) and its readers.
 
     `text` is its formula if it is made of constants, sizes and positions only; it is a `ghost` while no reader needs it
@@ -107,7 +107,7 @@ class Sheet:
     inputs of a loop's sheet are its states, which no outer wire feeds.
     """
 
-    wires: list[Wire]
+    wires: list[SheetWire]
     cells: list[Cell]
     inputs: list[int]
     outputs: list[int]
@@ -136,14 +136,14 @@ class _Inside:
     reached: tuple[Reached, ...] = ()
 
 
-def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement, join: bool = False) -> Sheet:
+def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: RolePlacement, join: bool = False) -> Sheet:
     """The sheet of a whole diagram, with the sheets of its groups, loops and opened named diagrams inside.
 
     With `join`, consecutive scalar functions are one cell.
     """
     maker = _Maker(opened, place, join, reached(diagram))
     # Boxes between groups with a loop among them are a kernel too, as `io` counts.
-    kernel = any(isinstance(node.box.op, Fold) for node in diagram.graph.nodes)
+    kernel = any(isinstance(node.box.op, FoldOp) for node in diagram.graph.nodes)
     names = diagram.names if len(diagram.names) == len(diagram.dom) else ("",) * len(diagram.dom)
     start = _Inside(
         diagram, (), (place.slow,) * len(diagram.dom), (None,) * len(diagram.dom), names, frozenset(),
@@ -162,14 +162,14 @@ def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement, 
 
 class _Maker:
     def __init__(
-        self, opened: Callable[[Box], bool], place: Placement, join: bool, held: Mapping[int, Mapping[int, Reached]]
+        self, opened: Callable[[Box], bool], place: RolePlacement, join: bool, held: Mapping[int, Mapping[int, Reached]]
     ) -> None:
-        self.opened, self.place, self.weaved, self.join, self.held = opened, place, Weaved(), join, held
+        self.opened, self.place, self.weaved, self.join, self.retained = opened, place, Weaved(), join, held
 
     def sheet(self, inside: _Inside) -> tuple[Sheet, list[tuple[Cell, _Inside]]]:
         graph = inside.diagram.graph
         wires = [
-            Wire(ty, level, -1, name, text, text is not None)
+            SheetWire(ty, level, -1, name, text, text is not None)
             for ty, level, text, name in zip(graph.dom, inside.levels, inside.texts, inside.names, strict=True)
         ]
         for wire, held in zip(wires, inside.reached, strict=False):
@@ -188,12 +188,12 @@ class _Maker:
             simple = isinstance(op, (Const, SizeOf, Index, Map, Rename))
             text = say(box, spots) if simple and len(spots) == len(texts) and len(box.cod) == 1 else None
             if text is not None and len(typeset(text[0])) <= _LONG:
-                wires.append(Wire(box.cod[0], inside.result, -1, "", text, True))
+                wires.append(SheetWire(box.cod[0], inside.result, -1, "", text, True))
                 hidden[at] = (box, address)
                 continue
             cell = self._cell(sheet, box, node.inputs, address, inside, hidden)
             cell.outputs = list(range(at, at + len(box.cod)))
-            wires.extend(Wire(ty, cell.level, len(sheet.cells)) for ty in box.cod)
+            wires.extend(SheetWire(ty, cell.level, len(sheet.cells)) for ty in box.cod)
             sheet.cells.append(cell)
             if cell.frame is not None:
                 waiting.append((cell, self._inside(cell, box, address, inside, wires)))
@@ -206,7 +206,7 @@ class _Maker:
                 wires[w].readers.append((number, k))
         return sheet, waiting
 
-    def _streamed(self, graph: Graph, wires: list[Wire]) -> None:
+    def _streamed(self, graph: Graph, wires: list[SheetWire]) -> None:
         """Keeps inputs of a group that only loops read, block by block, in slow memory up to the loops.
 
         A view is the same array, as `io` counts.
@@ -221,7 +221,7 @@ class _Maker:
 
     def _made_at(self, box: Box, inside: _Inside, levels: Sequence[int]) -> int:
         """The level of a box's results, given the levels of its operands."""
-        if inside.result == self.place.slow or isinstance(box.op, Group):
+        if inside.result == self.place.slow or isinstance(box.op, GroupOp):
             return self.place.slow
         if is_view(box):
             return levels[0]
@@ -246,7 +246,7 @@ class _Maker:
         op, wires, given = box.op, sheet.wires, list(inputs)
         level = self._made_at(box, inside, [wires[w].level for w in given])
         weaved = self.weaved.axes(box)
-        framed = isinstance(op, (Fold, Group)) or (isinstance(op, Call) and self.opened(box))
+        framed = isinstance(op, (FoldOp, GroupOp)) or (isinstance(op, Call) and self.opened(box))
         if not framed and not isinstance(op, Map):
             for w in given:
                 self._show(sheet, w, hidden, inside)
@@ -269,27 +269,29 @@ class _Maker:
         if isinstance(op, Rename):
             old = {new: before for before, new in op.pairs}
             return Cell(None, "", box, address, level, drawn, [], weaved, names=old)
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             sizes = " and ".join(f"{axis}, {symbol} at a time" for axis, symbol in op.tiles)
             text = f"for each tile of {sizes}, in parallel" if op.tiles else "one kernel"
             return Cell(None, text, box, address, level, given, [], frame="group" if op.tiles else "call")
-        if isinstance(op, Fold):
+        if isinstance(op, FoldOp):
             text = f"for each block of {op.axis}, {op.block} at a time"
             text += f", in {op.parts} parts whose states are merged" if op.parts else ""
-            text += "; blocks that are masked out are skipped" if op.live is not None or op.extent is not None else ""
+            text += (
+                "; blocks that are masked out are skipped" if op.is_live is not None or op.bounds is not None else ""
+            )
             return Cell(None, text, box, address, level, given, [], frame="fold", starts=_starts(op))
         if framed:
             return Cell(None, plain(box.name), box, address, level, given, [], frame="call")
         kind, text, sorts = _look(box)
         return Cell(kind, text, box, address, level, drawn, [], weaved, sorts=sorts)
 
-    def _inside(self, cell: Cell, box: Box, address: Address, around: _Inside, wires: list[Wire]) -> _Inside:
+    def _inside(self, cell: Cell, box: Box, address: Address, around: _Inside, wires: list[SheetWire]) -> _Inside:
         op, place = box.op, self.place
         texts = [wires[w].text for w in cell.inputs]
         names = tuple("" for _ in cell.inputs)
         levels = [wires[w].level for w in cell.inputs]
         held = [wires[w].reached for w in cell.inputs]
-        if isinstance(op, Fold):
+        if isinstance(op, FoldOp):
             states = len(box.cod)
             own = [
                 level if level != place.slow else place.operand if ty.axis(op.axis) is None else place.streamed
@@ -301,11 +303,11 @@ class _Maker:
                 (*labels, *names), around.local | {op.block}, place.temporary, states,
                 reached=(*[Reached()] * states, *held),
             )  # fmt: skip
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             own = [place.operand] * len(levels)  # results of other kernels pass through slow memory
             local = around.local | {symbol for _, symbol in op.tiles}
-            if len(address) == 1 and address[0] in self.held:
-                held = [self.held[address[0]].get(k, {}) for k in range(len(held))]
+            if len(address) == 1 and address[0] in self.retained:
+                held = [self.retained[address[0]].get(k, {}) for k in range(len(held))]
             return _Inside(
                 op.body, (*address, 0), tuple(own), tuple(texts), names, local, place.temporary, group=True,
                 reached=tuple(held),
@@ -415,7 +417,7 @@ def _look(box: Box) -> tuple[ShapeKind, str, bool]:
     return "source", typeset(plain(box.name)), False
 
 
-def _starts(op: Fold) -> tuple[str, ...]:
+def _starts(op: FoldOp) -> tuple[str, ...]:
     """The initial value of each state of a loop, as a formula."""
     graph = op.unit.graph
     texts: list[Text] = []

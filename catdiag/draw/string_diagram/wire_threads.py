@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from catdiag.draw.scene import Curve, CurveKind, Frame, Item, Label, Rule, Shape, Spot
+from catdiag.draw.scene import Curve, CurveKind, Frame, Item, Label, Point2D, Shape, StraightLine
 
 
 @dataclass
 class Thread:
     """A wire that is being drawn, from a port to its current end."""
 
-    places: list[Spot]
+    places: list[Point2D]
     kind: CurveKind
     level: int
     start: str
     title: str = ""
 
     @property
-    def at(self) -> Spot:
+    def at(self) -> Point2D:
         """The current end."""
         return self.places[-1]
 
@@ -47,7 +47,7 @@ class Pen:
     curves: list[Item] = field(default_factory=list)
     shapes: list[Item] = field(default_factory=list)
     labels: list[Item] = field(default_factory=list)
-    ports: dict[str, Spot] = field(default_factory=dict)
+    ports: dict[str, Point2D] = field(default_factory=dict)
 
     def port(self, name: str, x: float, y: float) -> str:
         """A named place at which wires start and end."""
@@ -77,7 +77,7 @@ class Pen:
         """A region, under everything that is drawn later in it."""
         self.frames.append(frame)
 
-    def rule(self, rule: Rule) -> None:
+    def rule(self, rule: StraightLine) -> None:
         """A straight line."""
         self.rules.append(rule)
 

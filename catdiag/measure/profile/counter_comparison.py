@@ -6,7 +6,7 @@ prediction: they *agree* within 2%; a larger gap is *explained* where causes tha
 *unexplained* otherwise. What could not be read is *unavailable*, with the reason, and everything else is still told.
 
 >>> gap = judged("loads", 1000.0, 1110.0, [Cause("sectors", 0.0, 120.0)])
->>> gap.status, gap.ratio, gap.why
+>>> gap.status, gap.ratio, gap.reason
 ('explained', 1.11, ('sectors: up to 120 more',))
 >>> judged("loads", 1000.0, 1300.0, [Cause("sectors", 0.0, 120.0)]).status
 'unexplained'
@@ -27,19 +27,19 @@ from typing import Any
 
 from catdiag.measure.bench import torch_with_gpu, versions
 from catdiag.measure.profile import ncu
-from catdiag.measure.profile.expected_counters import Cause, Point, Predicted
+from catdiag.measure.profile.expected_counters import Cause, ExpectedCounters, ProfilePoint
 from catdiag.util.errors import CatdiagError
 
-NEAR = 0.02
+TOLERANCE = 0.02
 """A larger part than this is a gap."""
-SHARED_NEAR = 1024
+SHARED_TOLERANCE = 1024
 """Bytes within which shared memory has to be right."""
 
 AGREES, EXPLAINED, UNEXPLAINED, UNAVAILABLE, REPORTED = "agrees", "explained", "unexplained", "unavailable", "reported"
 
 
 @dataclass(frozen=True)
-class Line:
+class CounterLine:
     """A counter beside its prediction; `kernel` is empty for what is of all kernels of a point together."""
 
     what: str
@@ -47,7 +47,7 @@ class Line:
     predicted: float | None
     measured: float | None
     status: str
-    why: tuple[str, ...] = ()
+    reason: tuple[str, ...] = ()
     unit: str = "B"
 
     @property
@@ -62,7 +62,7 @@ class Line:
 class Measured:
     """What came of points: for each the readings of its launches, or why there are none."""
 
-    readings: tuple[tuple[ncu.Reading, ...], ...]
+    readings: tuple[tuple[ncu.CounterReading, ...], ...]
     failures: tuple[str, ...]
     about: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,18 +81,18 @@ class Measured:
     def of(data: Mapping[str, Any]) -> Measured:
         """What `as_dict` gave."""
         readings = tuple(
-            tuple(ncu.Reading(r["kernel"], r["order"], r["values"], tuple(r["missing"])) for r in rs)
+            tuple(ncu.CounterReading(r["kernel"], r["order"], r["values"], tuple(r["missing"])) for r in rs)
             for rs in data["readings"]
         )
         return Measured(readings, tuple(data["failures"]), data["about"])
 
     @staticmethod
-    def none(points: Sequence[Point], why: str) -> Measured:
+    def none(points: Sequence[ProfilePoint], why: str) -> Measured:
         """Nothing was read, for one reason."""
         return Measured(tuple(() for _ in points), tuple(why for _ in points))
 
 
-def measure(points: Sequence[Point], *, timeout: float = 280.0, profiler: str = "ncu") -> Measured:
+def measure(points: Sequence[ProfilePoint], *, timeout: float = 280.0, profiler: str = "ncu") -> Measured:
     """Runs each point once under Nsight Compute and reads its counters. Where that cannot be done, says why of each."""
     try:
         torch_with_gpu()
@@ -103,7 +103,7 @@ def measure(points: Sequence[Point], *, timeout: float = 280.0, profiler: str = 
     start = time.monotonic()
     failures = _tried(points, env, timeout)
     sound = [k for k, failure in enumerate(failures) if not failure]
-    readings: list[tuple[ncu.Reading, ...]] = [() for _ in points]
+    readings: list[tuple[ncu.CounterReading, ...]] = [() for _ in points]
     if not sound:
         return Measured(tuple(readings), tuple(failures), about)
     with tempfile.TemporaryDirectory() as folder:
@@ -120,14 +120,14 @@ def measure(points: Sequence[Point], *, timeout: float = 280.0, profiler: str = 
     return Measured(tuple(readings), tuple(failures), about)
 
 
-def _program(points: Sequence[Point], folder: Path) -> tuple[list[str], Path]:
+def _program(points: Sequence[ProfilePoint], folder: Path) -> tuple[list[str], Path]:
     """The program that launches points once each, and the file that says what it did."""
     given, done = folder / "points.json", folder / "done.json"
     given.write_text(json.dumps([p.as_dict() for p in points]), encoding="utf-8")
     return [sys.executable, "-m", "catdiag.measure.profile.profiler_target", str(given), str(done)], done
 
 
-def _tried(points: Sequence[Point], env: Mapping[str, str], timeout: float) -> list[str]:
+def _tried(points: Sequence[ProfilePoint], env: Mapping[str, str], timeout: float) -> list[str]:
     """Runs the points without a profiler, which compiles them, and says of each that cannot be run why.
 
     A kernel that reads where it may not spoils its whole process: what comes after it is tried again in another.
@@ -158,18 +158,18 @@ def _tried(points: Sequence[Point], env: Mapping[str, str], timeout: float) -> l
 
 
 def shared_out(
-    readings: Sequence[ncu.Reading], rows: Sequence[Mapping[str, Any]], count: int
-) -> tuple[tuple[tuple[ncu.Reading, ...], ...], tuple[str, ...]]:
+    readings: Sequence[ncu.CounterReading], rows: Sequence[Mapping[str, Any]], count: int
+) -> tuple[tuple[tuple[ncu.CounterReading, ...], ...], tuple[str, ...]]:
     """Readings in order of launch, given out to the points that launched them; what others launched is passed over.
 
     A point of which a launch was not read has no readings: that some of its bytes are missing would look like a gap.
     """
-    found: list[tuple[ncu.Reading, ...]] = []
+    found: list[tuple[ncu.CounterReading, ...]] = []
     failures: list[str] = []
     at = 0
     for number in range(count):
         row = rows[number] if number < len(rows) else {"launched": [], "failure": "the run ended before it"}
-        own: list[ncu.Reading] = []
+        own: list[ncu.CounterReading] = []
         place = at
         for name in row["launched"]:
             while place < len(readings) and readings[place].kernel != name:
@@ -194,37 +194,37 @@ def shared_out(
 
 def judged(
     what: str, predicted: float, measured: float | None, causes: Sequence[Cause] = (), kernel: str = "", why: str = ""
-) -> Line:
+) -> CounterLine:
     """A counter beside a prediction, and which of the causes a gap needs."""
     if measured is None:
-        return Line(what, kernel, predicted, None, UNAVAILABLE, (why or "the profiler gave no number",))
-    if _near(measured, predicted, predicted):
-        return Line(what, kernel, predicted, measured, AGREES)
+        return CounterLine(what, kernel, predicted, None, UNAVAILABLE, (why or "the profiler gave no number",))
+    if _within_tolerance(measured, predicted, predicted):
+        return CounterLine(what, kernel, predicted, measured, AGREES)
     low, high = predicted + sum(c.low for c in causes), predicted + sum(c.high for c in causes)
-    told = tuple(_told(c) for c in causes)
-    if causes and (_near(measured, low, high) or low <= measured <= high):
-        return Line(what, kernel, predicted, measured, EXPLAINED, told)
+    told = tuple(_described(c) for c in causes)
+    if causes and (_within_tolerance(measured, low, high) or low <= measured <= high):
+        return CounterLine(what, kernel, predicted, measured, EXPLAINED, told)
     rest = measured - (high if measured > high else low)
-    return Line(what, kernel, predicted, measured, UNEXPLAINED, (*told, f"{rest:+,.0f} B left"))
+    return CounterLine(what, kernel, predicted, measured, UNEXPLAINED, (*told, f"{rest:+,.0f} B left"))
 
 
-def _near(measured: float, low: float, high: float) -> bool:
-    return low * (1 - NEAR) <= measured <= high * (1 + NEAR)
+def _within_tolerance(measured: float, low: float, high: float) -> bool:
+    return low * (1 - TOLERANCE) <= measured <= high * (1 + TOLERANCE)
 
 
-def _told(cause: Cause) -> str:
+def _described(cause: Cause) -> str:
     if cause.low == cause.high:
-        return f"{cause.why}: {cause.low:+,.0f}"
+        return f"{cause.reason}: {cause.low:+,.0f}"
     if cause.low >= 0:
-        return f"{cause.why}: up to {cause.high:,.0f} more"
+        return f"{cause.reason}: up to {cause.high:,.0f} more"
     if cause.high <= 0:
-        return f"{cause.why}: up to {-cause.low:,.0f} fewer"
-    return f"{cause.why}: {cause.low:+,.0f} to {cause.high:+,.0f}"
+        return f"{cause.reason}: up to {-cause.low:,.0f} fewer"
+    return f"{cause.reason}: {cause.low:+,.0f} to {cause.high:+,.0f}"
 
 
-def compare(point: Point, readings: Sequence[ncu.Reading], failure: str = "") -> tuple[Line, ...]:
+def compare(point: ProfilePoint, readings: Sequence[ncu.CounterReading], failure: str = "") -> tuple[CounterLine, ...]:
     """Every counter of a point beside its prediction, kernel by kernel, and what of them is of all together."""
-    lines: list[Line] = []
+    lines: list[CounterLine] = []
     by_kernel = {k.kernel: [r for r in readings if r.kernel == k.kernel] for k in point.kernels}
     for kernel in point.kernels:
         own = by_kernel[kernel.kernel]
@@ -243,7 +243,7 @@ def compare(point: Point, readings: Sequence[ncu.Reading], failure: str = "") ->
     return tuple(lines)
 
 
-def _between(point: Point) -> tuple[Cause, ...]:
+def _between(point: ProfilePoint) -> tuple[Cause, ...]:
     """What one kernel of a point saves for another, which may pass by HBM or stay in the cache."""
     if len(point.kernels) < 2:
         return ()
@@ -252,48 +252,48 @@ def _between(point: Point) -> tuple[Cause, ...]:
     return (Cause("what one kernel saves for the next", 0.0, passed),) if passed else ()
 
 
-def _sum(readings: Sequence[ncu.Reading], metric: str) -> float | None:
+def _sum(readings: Sequence[ncu.CounterReading], metric: str) -> float | None:
     found = [r.values.get(metric) for r in readings]
     return None if not found or any(v is None for v in found) else sum(v for v in found if v is not None)
 
 
-def _loads(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:
-    causes, kept = list(kernel.causes), _sum(own, ncu.KEPT)
+def _loads(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: str) -> CounterLine:
+    causes, kept = list(kernel.causes), _sum(own, ncu.L1_HITS)
     if kept:
         causes.append(Cause("found in L1, as the profiler counts", -kept * ncu.SECTOR, 0.0))
     return judged("loads L2 to SM", sum(kernel.loads.values()), _sum(own, ncu.LOADED), causes, kernel.kernel, why)
 
 
-def _saves(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:
+def _saves(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: str) -> CounterLine:
     written = _sum(own, ncu.STORED)
     measured = None if written is None else written * ncu.SECTOR
     return judged("stores SM to L2", sum(kernel.saves.values()), measured, kernel.save_causes, kernel.kernel, why)
 
 
-def _shared(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:
+def _shared(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: str) -> CounterLine:
     """Shared memory by the text against the launch, or the compiler where nothing was launched."""
     what, name = "shared memory of a block", kernel.kernel
     measured = max((r.values[ncu.SHARED] for r in own if ncu.SHARED in r.values), default=None)
     if measured is None and kernel.compiled is not None:
         measured, what = float(kernel.compiled["shared"]), f"{what}, compiled"
     if kernel.shared is None:
-        said = kernel.shared_why or "it is not predicted"
-        return Line(what, name, None, measured, UNAVAILABLE if measured is None else REPORTED, (said,))
+        said = kernel.shared_causes or "it is not predicted"
+        return CounterLine(what, name, None, measured, UNAVAILABLE if measured is None else REPORTED, (said,))
     if measured is None:
-        return Line(what, name, kernel.shared, None, UNAVAILABLE, (why or "the profiler gave no number",))
+        return CounterLine(what, name, kernel.shared, None, UNAVAILABLE, (why or "the profiler gave no number",))
     gap = measured - kernel.shared
-    status = AGREES if abs(gap) <= SHARED_NEAR else UNEXPLAINED
-    return Line(what, name, kernel.shared, measured, status, () if status == AGREES else (f"{gap:+,.0f} B",))
+    status = AGREES if abs(gap) <= SHARED_TOLERANCE else UNEXPLAINED
+    return CounterLine(what, name, kernel.shared, measured, status, () if status == AGREES else (f"{gap:+,.0f} B",))
 
 
-def _reported(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> list[Line]:
+def _reported(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: str) -> list[CounterLine]:
     """Registers, spills, warps and time."""
-    name, made, lines = kernel.kernel, kernel.compiled, list[Line]()
+    name, made, lines = kernel.kernel, kernel.compiled, list[CounterLine]()
     registers = max((r.values[ncu.REGISTERS] for r in own if ncu.REGISTERS in r.values), default=None)
     if registers is None and made is not None:
         registers = float(made["registers"])
     status, said = (REPORTED, ()) if registers is not None else (UNAVAILABLE, (why,))
-    lines.append(Line("registers of a thread", name, None, registers, status, said, ""))
+    lines.append(CounterLine("registers of a thread", name, None, registers, status, said, ""))
     local = [_sum(own, m) for m in (ncu.LOCAL_LOADS, ncu.LOCAL_STORES)]
     if all(v is not None for v in local) and own:
         spilled: float | None = sum(v for v in local if v is not None)
@@ -302,18 +302,18 @@ def _reported(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> list[L
         spilled = None if made is None else float(made["spill_stores"] + made["spill_loads"])
         what = "spills of a thread, compiled"
     if spilled is None:
-        lines.append(Line(what, name, 0.0, None, UNAVAILABLE, (why or "the profiler gave no number",), ""))
+        lines.append(CounterLine(what, name, 0.0, None, UNAVAILABLE, (why or "the profiler gave no number",), ""))
     else:
         told = () if not spilled else ("registers are put aside in memory",)
-        lines.append(Line(what, name, 0.0, spilled, UNEXPLAINED if spilled else AGREES, told, ""))
+        lines.append(CounterLine(what, name, 0.0, spilled, UNEXPLAINED if spilled else AGREES, told, ""))
     asked = _sum(own, ncu.REQUESTED)
     if asked is not None:
         said = ("requests that met on the way counted once",)
-        lines.append(Line("read from L2", name, None, asked * ncu.SECTOR, REPORTED, said))
+        lines.append(CounterLine("read from L2", name, None, asked * ncu.SECTOR, REPORTED, said))
     for metric, what, unit in ((ncu.MOST_WARPS, "warps at most", "%"), (ncu.WARPS, "warps active", "%")):
         values = [r.values[metric] for r in own if metric in r.values]
         if values:
-            lines.append(Line(what, name, None, max(values), REPORTED, (), unit))
+            lines.append(CounterLine(what, name, None, max(values), REPORTED, (), unit))
     return lines
 
 
@@ -336,12 +336,12 @@ def shown(value: float | None, unit: str) -> str:
     return f"{value:,.0f} B"
 
 
-def rows(lines: Sequence[Line]) -> list[tuple[str, str, str, str, str, str]]:
+def rows(lines: Sequence[CounterLine]) -> list[tuple[str, str, str, str, str, str]]:
     """Cells for a table: what, the kernel, predicted, measured, ratio, and what is to be said."""
     found = []
     for line in lines:
         ratio = "" if line.ratio is None else f"{line.ratio:.3f}"
-        said = "; ".join((line.status, *line.why)) if line.status != REPORTED else "; ".join(line.why)
+        said = "; ".join((line.status, *line.reason)) if line.status != REPORTED else "; ".join(line.reason)
         found.append(
             (line.what, line.kernel, shown(line.predicted, line.unit), shown(line.measured, line.unit), ratio, said)
         )

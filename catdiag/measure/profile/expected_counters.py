@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import diagram_of
 from catdiag.category.types import BYTES
 from catdiag.cost.traffic import io
-from catdiag.measure.bench_case import Array, Number, case_of, evaluated
+from catdiag.measure.bench_case import ArraySpec, Number, case_of, evaluated
 from catdiag.measure.profile.ncu import SECTOR
 from catdiag.rewrite.derivation import source_of
 from catdiag.runtime.abstract_interpreter.shared_memory import shared_of_launch, trace_of_launch
-from catdiag.runtime.launch_recorder import dry_launches
-from catdiag.runtime.machine_code import Array as Tensor
+from catdiag.runtime.launch_recorder import record_launches
+from catdiag.runtime.machine_code import ArrayArgument as Tensor
 from catdiag.runtime.machine_code import binaries
 from catdiag.util.errors import CatdiagError, SizeError
 
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
     from catdiag.codegen.triton.triton_module import Module
     from catdiag.cost.traffic import IO
-    from catdiag.runtime.abstract_interpreter.tile_values import Load
-    from catdiag.runtime.machine_code import Launch
+    from catdiag.runtime.abstract_interpreter.tile_values import TracedLoad
+    from catdiag.runtime.machine_code import RecordedLaunch
 
 _SHORT = {
     "bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64", "float8_e4m3fn": "fp8",
@@ -57,13 +57,13 @@ _WHOLE = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 class Cause:
     """Why a counter shows other bytes than the formula: from `low` to `high` more."""
 
-    why: str
+    reason: str
     low: float
     high: float
 
 
 @dataclass(frozen=True)
-class Predicted:
+class ExpectedCounters:
     """A kernel: bytes that come into the SMs by array, their causes, and shared memory; `compiled` is what the compiler
     made of it where it was asked (`shared`, `registers`, `stack`, `spill_stores`, `spill_loads`); `saves` leave."""
 
@@ -71,14 +71,14 @@ class Predicted:
     loads: Mapping[str, float]
     causes: tuple[Cause, ...] = ()
     shared: int | None = None
-    shared_why: str = ""
+    shared_causes: str = ""
     compiled: Mapping[str, int] | None = None
     saves: Mapping[str, float] = field(default_factory=dict)
     save_causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True)
-class Point:
+class ProfilePoint:
     """An operator at sizes and tiles: its module, what that is given, and what is predicted."""
 
     name: str
@@ -88,9 +88,9 @@ class Point:
     options: Mapping[str, int]
     entry: str
     text: str
-    inputs: tuple[Array, ...]
+    inputs: tuple[ArraySpec, ...]
     scalars: Mapping[str, Number]
-    kernels: tuple[Predicted, ...]
+    kernels: tuple[ExpectedCounters, ...]
     read: float
     written: float
     read_causes: tuple[Cause, ...] = ()
@@ -101,19 +101,21 @@ class Point:
         return asdict(self)
 
     @staticmethod
-    def of(data: Mapping[str, Any]) -> Point:
+    def of(data: Mapping[str, Any]) -> ProfilePoint:
         """The point that `as_dict` gave."""
         found = dict(data)
         found["inputs"] = tuple(
-            Array(**{**a, "axes": tuple(a["axes"]), "shape": tuple(a["shape"])}) for a in found["inputs"]
+            ArraySpec(**{**a, "axes": tuple(a["axes"]), "shape": tuple(a["shape"])}) for a in found["inputs"]
         )
         found["kernels"] = tuple(
-            Predicted(**{**k, **{side: tuple(Cause(**c) for c in k[side]) for side in ("causes", "save_causes")}})
+            ExpectedCounters(
+                **{**k, **{side: tuple(Cause(**c) for c in k[side]) for side in ("causes", "save_causes")}}
+            )
             for k in found["kernels"]
         )
         for side in ("read_causes", "written_causes"):
             found[side] = tuple(Cause(**c) for c in found[side])
-        return Point(**found)
+        return ProfilePoint(**found)
 
 
 def point_of(
@@ -130,7 +132,7 @@ def point_of(
     chip: Hardware | str = "H200",
     compile_too: bool = False,
     specialized: bool = False,
-) -> Point:
+) -> ProfilePoint:
     """The point of a derivation (or of a diagram in loops and groups) with tiles by symbol.
 
     `sizes` gives the axes, `scalars` the inputs that are numbers. With `compile_too` the compiler is asked as well, for
@@ -154,7 +156,7 @@ def point_of(
     machine = hardware.get(chip)
     read = float(sum(_bytes(a, code) for a in inputs if a.shape))
     written = float(sum(_result_bytes(code, case.outputs)))
-    return Point(
+    return ProfilePoint(
         name=name or f"{diagram.title}",
         operator=diagram.title,
         sizes=dict(sizes),
@@ -175,7 +177,7 @@ def point_of(
 # -- formulas ------------------------------------------------------------------------------------------------------
 
 
-def _typed(inputs: Sequence[Array], code: Module) -> tuple[Array, ...]:
+def _typed(inputs: Sequence[ArraySpec], code: Module) -> tuple[ArraySpec, ...]:
     """The inputs, of the types that the module takes."""
     from dataclasses import replace
 
@@ -190,16 +192,16 @@ def _dtypes(code: Module) -> dict[str, str]:
     return {name: _SHORT[a.dtype] for name, a in named if a.dtype in _SHORT and a.ty.axes}
 
 
-def _width(array: Array) -> int:
+def _width(array: ArraySpec) -> int:
 
     return _WHOLE.get(array.dtype) or BYTES.get(array.dtype, 4)
 
 
-def _bytes(array: Array, code: Module) -> int:
+def _bytes(array: ArraySpec, code: Module) -> int:
     return math.prod(array.shape) * _width(array)
 
 
-def _result_bytes(code: Module, outputs: Sequence[Array]) -> list[int]:
+def _result_bytes(code: Module, outputs: Sequence[ArraySpec]) -> list[int]:
 
     widths = [_WHOLE.get(a.dtype) or BYTES[_SHORT.get(a.dtype, "fp32")] for a in code.outputs]
     return [math.prod(a.shape) * w for a, w in zip(outputs, widths, strict=True)]
@@ -209,7 +211,7 @@ _Moved = tuple[dict[str, float], dict[str, float], list[Cause]]
 """Of a kernel: loads by array, saves by array, and causes."""
 
 
-def _by_kernel(io: IO, values: Mapping[str, int], inputs: Sequence[Array]) -> list[_Moved]:
+def _by_kernel(io: IO, values: Mapping[str, int], inputs: Sequence[ArraySpec]) -> list[_Moved]:
     """Loads of each kernel by array, and what whole numbers of other widths make of them."""
     found: list[_Moved] = []
     rows = iter(io.traffic)
@@ -245,7 +247,7 @@ def _later(chip: Hardware, read: float, written: float) -> tuple[Cause, ...]:
 
 
 def _fetched(
-    kernels: Sequence[Predicted], launched: Sequence[Launch], chip: Hardware, read: float, written: float
+    kernels: Sequence[ExpectedCounters], launched: Sequence[RecordedLaunch], chip: Hardware, read: float, written: float
 ) -> tuple[Cause, ...]:
     """What HBM may give again since the cache does not hold all: the inputs, for each wave of groups but the first."""
     if not chip.l2_bytes or read + written <= chip.l2_bytes or not launched:
@@ -265,18 +267,18 @@ def _fetched(
 def _kernels(
     code: Module,
     by_kernel: list[_Moved],
-    inputs: Sequence[Array],
+    inputs: Sequence[ArraySpec],
     sizes: Mapping[str, int],
     options: Mapping[str, int],
     scalars: Mapping[str, Number],
     compile_too: bool,
-) -> tuple[tuple[Predicted, ...], tuple[Launch, ...]]:
+) -> tuple[tuple[ExpectedCounters, ...], tuple[RecordedLaunch, ...]]:
     """The kernels in the order of their first launch, and the launches."""
     names = list(code.kernels)
-    launched: tuple[Launch, ...] = ()
+    launched: tuple[RecordedLaunch, ...] = ()
     why = ""
     try:
-        launched = dry_launches(code, sizes, options, scalars)
+        launched = record_launches(code, sizes, options, scalars)
         names = list(dict.fromkeys(launch.kernel for launch in launched))
     except SizeError:
         raise
@@ -292,7 +294,7 @@ def _kernels(
         causes = [cause for moved in by_kernel for cause in moved[2]]
         by_kernel = [(all_loads, all_saves, causes), *(({}, {}, []) for _ in names[1:])]
     compiled = _compiled(code, sizes, options, scalars) if compile_too else {}
-    found: list[Predicted] = []
+    found: list[ExpectedCounters] = []
     for name, (loads, saves, causes) in zip(names, by_kernel):
         launch = next((one for one in launched if one.kernel == name), None)
         shared, said, late = None, why, list[Cause]()
@@ -306,7 +308,7 @@ def _kernels(
                     late = _save_causes(code, launch, saves)
             except CatdiagError as error:
                 said = error.message
-        found.append(Predicted(name, loads, tuple(causes), shared, said, compiled.get(name), saves, tuple(late)))
+        found.append(ExpectedCounters(name, loads, tuple(causes), shared, said, compiled.get(name), saves, tuple(late)))
     return tuple(found), launched
 
 
@@ -328,7 +330,9 @@ def _compiled(
     return found
 
 
-def _causes(code: Module, launch: Launch, loads: Mapping[str, float], inputs: Sequence[Array]) -> list[Cause]:
+def _causes(
+    code: Module, launch: RecordedLaunch, loads: Mapping[str, float], inputs: Sequence[ArraySpec]
+) -> list[Cause]:
     """What the text of a kernel makes of the bytes of each array."""
     found: list[Cause] = []
     trace = trace_of_launch(code.text, launch)
@@ -337,10 +341,10 @@ def _causes(code: Module, launch: Launch, loads: Mapping[str, float], inputs: Se
         of = [load for load in trace.loads if load.array == array]
         if not of or not bytes_:
             continue
-        turns: dict[int | None, int] = {}
+        iterations: dict[int | None, int] = {}
         for load in of:
-            turns[load.loop] = turns.get(load.loop, 0) + 1
-        times = max(turns.values())
+            iterations[load.loop] = iterations.get(load.loop, 0) + 1
+        times = max(iterations.values())
         if times > 1:
             found.append(Cause(f"again: {array} is loaded {times} times in a turn", 0.0, bytes_ * (times - 1)))
         known = shapes.get(array)
@@ -349,7 +353,7 @@ def _causes(code: Module, launch: Launch, loads: Mapping[str, float], inputs: Se
     return found
 
 
-def _save_causes(code: Module, launch: Launch, saves: Mapping[str, float]) -> list[Cause]:
+def _save_causes(code: Module, launch: RecordedLaunch, saves: Mapping[str, float]) -> list[Cause]:
     """A warp stores 32 times what a thread does at once: where that ends within a sector, two stores have it."""
     found: list[Cause] = []
     for store in trace_of_launch(code.text, launch).stores:
@@ -375,7 +379,7 @@ def _of_fragments(saves: Mapping[str, float], code: Module) -> list[Cause]:
     return found
 
 
-def _of_sectors(name: str, loads: Sequence[Load], array: Array, bytes_: float) -> list[Cause]:
+def _of_sectors(name: str, loads: Sequence[TracedLoad], array: ArraySpec, bytes_: float) -> list[Cause]:
     width = _width(array)
     tiles = [load for load in loads if load.shape]
     if any(load.unit is None for load in tiles):

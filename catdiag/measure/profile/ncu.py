@@ -36,7 +36,7 @@ WARPS = "sm__warps_active.avg.pct_of_peak_sustained_active"
 MOST_WARPS = "sm__maximum_warps_per_active_cycle_pct"
 LOCAL_LOADS = "smsp__inst_executed_op_local_ld.sum"
 LOCAL_STORES = "smsp__inst_executed_op_local_st.sum"
-KEPT = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum"
+L1_HITS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum"
 TIME = "gpu__time_duration.sum"
 
 METRICS: Mapping[str, str] = {
@@ -51,7 +51,7 @@ METRICS: Mapping[str, str] = {
     MOST_WARPS: "warps that can be active with this kernel's registers and shared memory, in percent",
     LOCAL_LOADS: "loads of registers that were put aside",
     LOCAL_STORES: "stores of registers that are put aside",
-    KEPT: "sectors of 32 bytes that loads found in L1",
+    L1_HITS: "sectors of 32 bytes that loads found in L1",
     TIME: "nanoseconds",
 }
 """The counters that are read, with what each counts."""
@@ -82,7 +82,7 @@ _UNKNOWN = re.compile(r"Failed to find metric (?:regex:)?\^?([\w.]+)")
 
 
 @dataclass(frozen=True)
-class Reading:
+class CounterReading:
     """The counters of one launch, in bytes, nanoseconds, or as they are; and those that have no number."""
 
     kernel: str
@@ -95,7 +95,7 @@ class Reading:
 class Profile:
     """The readings in order of launch; or, in a sentence, why there are none (`unavailable`)."""
 
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[CounterReading, ...] = ()
     unavailable: str = ""
     left_out: tuple[str, ...] = field(default=())
     """Counters that this version does not have."""
@@ -122,7 +122,7 @@ def number(text: str, unit: str = "") -> float | None:
     return found * _SECONDS.get(first, 1.0)
 
 
-def read(text: str) -> tuple[Reading, ...]:
+def read(text: str) -> tuple[CounterReading, ...]:
     """The launches of which `ncu --csv` printed counters, in their order.
 
     Lines that belong to no table are passed over; a table ends where a line has another number of columns.
@@ -146,7 +146,8 @@ def read(text: str) -> tuple[Reading, ...]:
             else:
                 values[name] = measured
     return tuple(
-        Reading(kernel, order, values, tuple(missing)) for order, (kernel, values, missing) in enumerate(found.values())
+        CounterReading(kernel, order, values, tuple(missing))
+        for order, (kernel, values, missing) in enumerate(found.values())
     )
 
 
@@ -177,10 +178,10 @@ def _plain(name: str) -> str:
     return re.split(r"[(<]", name.strip(), maxsplit=1)[0].split()[-1] if name.strip() else ""
 
 
-def why_not(text: str, status: int) -> str:
+def unavailable_reason(text: str, status: int) -> str:
     """Why a run of `ncu` gave no readings, in a sentence.
 
-    >>> why_not("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", 1)[:43]
+    >>> unavailable_reason("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", 1)[:43]
     "this user may not read the GPU's counters ("
     """
     for sign, cause in _CAUSES:
@@ -243,5 +244,5 @@ def profile(
             asked = [m for m in asked if m not in unknown]
             continue
         if not any(r.values for r in readings):
-            return Profile(unavailable=why_not(said, done.returncode), left_out=tuple(left_out))
+            return Profile(unavailable=unavailable_reason(said, done.returncode), left_out=tuple(left_out))
         return Profile(readings, left_out=tuple(left_out))

@@ -20,13 +20,13 @@ from catdiag.util.files import write_whole
 def main(points: str, done: str, device: str = "cuda") -> int:
     """Runs the points; 0, however many could be run."""
     from catdiag.measure.bench import raised, reason
-    from catdiag.measure.profile.expected_counters import Point
+    from catdiag.measure.profile.expected_counters import ProfilePoint
     from catdiag.runtime.module_cache import imported
 
     torch = _torch()
     said: list[dict[str, Any]] = []
     for data in json.loads(Path(points).read_text(encoding="utf-8")):
-        point = Point.of(data)
+        point = ProfilePoint.of(data)
         row: dict[str, Any] = {"name": point.name, "launched": [], "failure": ""}
         said.append(row)
         try:
@@ -35,7 +35,7 @@ def main(points: str, done: str, device: str = "cuda") -> int:
             function = getattr(module, point.entry)
             out = function(*inputs, **point.options)
             torch.cuda.synchronize()
-            launched = _watched(module)
+            launched = _profiled(module)
             torch.cuda.cudart().cudaProfilerStart()
             function(*inputs, **point.options, out=out)
             torch.cuda.synchronize()
@@ -69,7 +69,7 @@ def _inputs(point: Any, torch: Any, device: str) -> list[Any]:
     return found
 
 
-def _watched(module: ModuleType) -> list[str]:
+def _profiled(module: ModuleType) -> list[str]:
     """The names of the kernels that a module launches from now on, in order."""
     from triton.runtime.jit import KernelInterface
 

@@ -143,7 +143,7 @@ def simplex(
     # Rows are equations of whole numbers, each as good as a positive multiple of it.
     table = []
     for k, (row, b) in enumerate(zip(matrix, wanted, strict=True)):
-        numbers = _whole([-a for a in (*row, b)] if b < 0 else [*row, b])
+        numbers = _integral([-a for a in (*row, b)] if b < 0 else [*row, b])
         table.append([*numbers[:-1], *(int(j == k) for j in range(count)), numbers[-1]])
     basis = [width + k for k in range(count)]
 
@@ -161,7 +161,7 @@ def simplex(
         # The column along which the value grows without end, if there is one.
         shares = [Fraction(value[basis[k]], table[k][basis[k]]) for k in range(count)]
         ends = [*value, Fraction(0)]
-        reduced = _whole([ends[c] - sum(s * row[c] for s, row in zip(shares, table, strict=True) if s) for c in
+        reduced = _integral([ends[c] - sum(s * row[c] for s, row in zip(shares, table, strict=True) if s) for c in
                           range(len(ends))])  # fmt: skip
         for _ in range(50 * (count + columns)):
             enter = next((c for c in range(columns) if reduced[c] > 0), None)
@@ -194,7 +194,7 @@ def simplex(
     return x
 
 
-def _whole(row: Sequence[Fraction]) -> list[int]:
+def _integral(row: Sequence[Fraction]) -> list[int]:
     """A positive multiple of a row of rationals, of whole numbers."""
     n = lcm(*(a.denominator for a in row))
     return _coprime([int(a * n) for a in row])

@@ -19,7 +19,9 @@ Steps = list[list[Any]]
 _MOST = 6
 
 
-def attained(ctx: Context, equation: Term, normal: Callable[[Context], tuple[Term, Steps]]) -> dict[str, Any] | None:
+def prove_attained(
+    ctx: Context, equation: Term, normal: Callable[[Context], tuple[Term, Steps]]
+) -> dict[str, Any] | None:
     """A proof that a maximum is attained at a bound, for the judge; None where none is found.
 
     `equation` is in normal form; `normal` gives that form in a context that knows more, with the steps to it.
@@ -86,7 +88,7 @@ def _proof(
     }
 
 
-class _Walk:
+class _MaximumWalk:
     """Steps from what was to be shown, one after the other."""
 
     def __init__(self, ctx: Context, equation: Term, normal: Callable[[Context], tuple[Term, Steps]]) -> None:
@@ -104,12 +106,12 @@ class _Walk:
 def _reached(ctx: Context, equation: Term, normal: Callable[[Context], tuple[Term, Steps]]) -> Steps:
     if not ctx.entails(equation):
         raise KernelError("two orders do not make an equation")
-    return _Walk(ctx, equation, normal).steps
+    return _MaximumWalk(ctx, equation, normal).steps
 
 
 def _absurd(ctx: Context, equation: Term, above: Term, normal: Callable[[Context], tuple[Term, Steps]]) -> Steps:
     """The equation where a maximum is said to be above a bound of its terms: this never happens."""
-    walk = _Walk(ctx, equation, normal)
+    walk = _MaximumWalk(ctx, equation, normal)
     walk.do("same", [], term_data(fn("or", equation, above)))
     walk.do("decide", [1])
     walk.do("logic", [])
@@ -127,7 +129,7 @@ def _some(
     normal: Callable[[Context], tuple[Term, Steps]],
 ) -> Steps:
     """The equation where a maximum is said to be below a bound that one of its terms reaches."""
-    walk = _Walk(ctx, equation, normal)
+    walk = _MaximumWalk(ctx, equation, normal)
     walk.do("same", [], term_data(fn("or", equation, below, fn("lt", other, least))))
     walk.do("order", [1])
     walk.do("order", [2])

@@ -12,16 +12,16 @@ from catdiag.kernel.context import REAL, Context, arithmetic, negate
 from catdiag.kernel.polynomial import Poly, to_poly
 from catdiag.kernel.terms import MINUS, ONE, KernelError, Term, fn, idx, leaves, open_body, sub, term_data
 from catdiag.prover.lemmas.linear_arithmetic import combination, gap
-from catdiag.prover.proof_trace import Change, Path, Trace
+from catdiag.prover.proof_trace import Change, Path, ProofTrace
 
 _BOUNDS = 4
 """The most bounds that are tried for one comparison."""
 
 
-class Largest(Trace):
+class MaxLemmas(ProofTrace):
     """How comparisons with maxima are rewritten."""
 
-    def beside_maxima(self, ctx: Context, t: Term, path: Path) -> Term:
+    def compare_with_bounds(self, ctx: Context, t: Term, path: Path) -> Term:
         """A comparison that is known with the bound of a maximum which facts speak of; others as they are."""
         for v, maximum in _below(ctx, t):
             bound = _bound(v, maximum)

@@ -17,23 +17,23 @@ def canonical_order(sizes: list[Term], body: Term, names: list[str]) -> tuple[in
     Binders are coloured first: by their range, and by where they stand in the body beside what other colours. Where
     too many remain alike, any order of those is taken.
     """
-    colours = {name: n.key for name, n in zip(names, sizes, strict=True)}
+    colors = {name: n.key for name, n in zip(names, sizes, strict=True)}
     for _ in range(3):
-        colours = {name: _keyed(body, {**colours, name: f"*{colours[name]}"}) for name in names}
-        ranks = {key: k for k, key in enumerate(sorted(set(colours.values())))}
-        colours = {name: f"{sizes[k].key} {ranks[colours[name]]:04}" for k, name in enumerate(names)}
+        colors = {name: _keyed(body, {**colors, name: f"*{colors[name]}"}) for name in names}
+        ranks = {key: k for k, key in enumerate(sorted(set(colors.values())))}
+        colors = {name: f"{sizes[k].key} {ranks[colors[name]]:04}" for k, name in enumerate(names)}
         if len(ranks) == len(names):
             break
-    sorted_ = [colours[name] for name in names]
+    sorted_ = [colors[name] for name in names]
     some = tuple(sorted(range(len(names)), key=lambda k: sorted_[k]))
     return min(_orders(sorted_), key=lambda order: _chain_key(sizes, body, names, order), default=some)
 
 
-def _orders(colours: list[str]) -> Iterator[tuple[int, ...]]:
+def _orders(colors: list[str]) -> Iterator[tuple[int, ...]]:
     """The orders of binders that sort their colours: those of one colour in every order, if these are not too many."""
     groups: dict[str, list[int]] = {}
-    for k, colour in enumerate(colours):
-        groups.setdefault(colour, []).append(k)
+    for k, color in enumerate(colors):
+        groups.setdefault(color, []).append(k)
     if prod(factorial(len(group)) for group in groups.values()) > _MOST_ORDERS:
         return
     for parts in product(*(permutations(groups[key]) for key in sorted(groups))):

@@ -24,8 +24,8 @@ from catdiag.kernel.terms import (
     term_data,
 )
 from catdiag.prover.lemmas.linear_arithmetic import combination, linear
-from catdiag.prover.lemmas.max_bounds import Largest
-from catdiag.prover.proof_trace import Path, Work
+from catdiag.prover.lemmas.max_bounds import MaxLemmas
+from catdiag.prover.proof_trace import Path, WorkBudget
 
 COMPARISONS = ("lt", "le", "eq")
 
@@ -34,10 +34,10 @@ SUM = 40
 """The work of looking for a sum of known comparisons."""
 
 
-class Conditions(Largest):
+class Conditions(MaxLemmas):
     """How conditions are rewritten; `normal` is that of the whole normal form."""
 
-    def __init__(self, work: Work | None = None) -> None:
+    def __init__(self, work: WorkBudget | None = None) -> None:
         super().__init__(work)
         # What was found not to be decided.
         self._open: set[tuple[Context, Term]] = set()
@@ -70,7 +70,7 @@ class Conditions(Largest):
                 return self._unequal(ctx, t, path)
             return t if linear(ctx, t) else self.attempt(ctx, t, path, "decide")
         done = t if self.undecided(ctx, t) else self.attempt(ctx, t, path, "decide")
-        return self.beside_maxima(ctx, t, path) if done is t else done
+        return self.compare_with_bounds(ctx, t, path) if done is t else done
 
     @staticmethod
     def known(ctx: Context, c: Term) -> bool:
@@ -158,7 +158,7 @@ class Conditions(Largest):
         c = body.args[0]
         at = open_body(c, idx("%some"))
         if c.op == "or":
-            t = self.part(ctx, t, path, 1, self._taken_apart)
+            t = self.part(ctx, t, path, 1, self._split_connective)
             return self.normal(ctx, self.step(ctx, t, path, "order"), path)
         if self.says_some(at):
             t = self.step(ctx, t, path, "order", "back")
@@ -187,7 +187,7 @@ class Conditions(Largest):
         t = self.part(ctx, t, path, 0, self.normal)
         return self.step(ctx, t, path, "decide") if t.args[0] in (TRUE, FALSE) else t
 
-    def _taken_apart(self, ctx: Context, t: Term, path: Path) -> Term:
+    def _split_connective(self, ctx: Context, t: Term, path: Path) -> Term:
         t = self.under(ctx, t, path, lambda c, u, p: self.step(c, u, p, "turn", "max"))
         return self.step(ctx, t, path, "part")
 
@@ -195,7 +195,7 @@ class Conditions(Largest):
         """Nested reductions of one monoid with their binders in canonical order."""
         raise NotImplementedError
 
-    def _again_known(self, ctx: Context, t: Term, path: Path) -> Term:
+    def _simplify_known(self, ctx: Context, t: Term, path: Path) -> Term:
         if t.op not in COMPARISONS:
             return t
         return self.decided(ctx, t, path) if self.says_some(t) else self.comparison(ctx, t, path)
@@ -214,7 +214,7 @@ class Conditions(Largest):
         for _ in range(4):
             before = t
             if t.op in ("and", "or"):
-                t = self.parts(ctx, t, path, self._again_known)
+                t = self.parts(ctx, t, path, self._simplify_known)
                 t = self.step(ctx, t, path, "logic")
             if t == before:
                 break

@@ -16,19 +16,19 @@ from catdiag.prover.lemmas.linear_arithmetic import combination
 from catdiag.prover.normal_form.conditions import COMPARISONS, SUM, compares_maxima
 from catdiag.prover.normal_form.guards import RING, is_guard
 from catdiag.prover.normal_form.reduction_terms import Reductions
-from catdiag.prover.proof_trace import Path, Work
+from catdiag.prover.proof_trace import Path, WorkBudget
 
 _SMALL = 6
 """The weight below which a normal form is found anew each time."""
 
 
-class Normaliser(Reductions):
+class Normalizer(Reductions):
     """Rewrites terms to normal form; `.steps` is the trace. `work` bounds what it and others that share it do.
 
     With `cases`, maxima of reals are case distinctions, and so are roots and logarithms of products of unknown signs.
     """
 
-    def __init__(self, work: Work | None = None, cases: bool = False) -> None:
+    def __init__(self, work: WorkBudget | None = None, cases: bool = False) -> None:
         super().__init__(work)
         self.cases = cases
         # What normal forms that are found once are found for.
@@ -128,4 +128,4 @@ class Normaliser(Reductions):
         return t
 
 
-__all__ = ["Normaliser", "Work"]
+__all__ = ["Normalizer", "WorkBudget"]

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from catdiag.kernel.context import Context, negate
 from catdiag.kernel.terms import BOT, FALSE, TRUE, Term, idx, rebuild
 from catdiag.prover.normal_form.guards import is_guard
-from catdiag.prover.normal_form.normalize import Normaliser
-from catdiag.prover.proof_trace import Path, Work
+from catdiag.prover.normal_form.normalize import Normalizer
+from catdiag.prover.proof_trace import Path, WorkBudget
 
 
-class Kept(Normaliser):
+class OpaqueIteNormalizer(Normalizer):
     """A normaliser that keeps case distinctions, those that have one of some shapes (see `shapes`) as they are."""
 
-    def __init__(self, work: Work | None = None, untouched: frozenset[Term] = frozenset()) -> None:
+    def __init__(self, work: WorkBudget | None = None, untouched: frozenset[Term] = frozenset()) -> None:
         super().__init__(work)
         self.untouched, self._shapes = untouched, dict[Term, Term]()
         self.mode = ("kept", untouched)
@@ -86,14 +86,17 @@ class Kept(Normaliser):
         return False
 
 
-class Decided(Kept):
+class DecidedIteNormalizer(OpaqueIteNormalizer):
     """A normaliser that keeps case distinctions but those whose conditions are known to hold, or not to, here.
 
     In the reductions of `there`, which stand on the other side too, none is decided.
     """
 
     def __init__(
-        self, work: Work | None = None, untouched: frozenset[Term] = frozenset(), there: frozenset[Term] = frozenset()
+        self,
+        work: WorkBudget | None = None,
+        untouched: frozenset[Term] = frozenset(),
+        there: frozenset[Term] = frozenset(),
     ) -> None:
         super().__init__(work, untouched)
         self.there, self._inside = there, 0

@@ -188,7 +188,7 @@ class Reductions(Indices):
         before = t
         t = self.under(ctx, t, path, self._draw_in)
         if t != before and _detached(t):
-            t = self.under(ctx, t, path, self._spread)
+            t = self.under(ctx, t, path, self._factor_out)
             return self.reduced(ctx, t, path) if t.op == "big" else self.ring(ctx, t, path)
         return self.binders_in_order(ctx, t, path)
 
@@ -203,11 +203,11 @@ class Reductions(Indices):
                         return self.under(ctx, pushed, path, self._draw_in)
         return self.ring(ctx, t, path) if t.op in RING else t
 
-    def _spread(self, ctx: Context, t: Term, path: Path) -> Term:
+    def _factor_out(self, ctx: Context, t: Term, path: Path) -> Term:
         """Factors pulled out of every sum of a chain again, from the innermost on."""
         if t.op != "big" or t.data != "sum":
             return t
-        t = self.under(ctx, t, path, self._spread)
+        t = self.under(ctx, t, path, self._factor_out)
         pulled = self._pull(ctx, t, path)
         if pulled.op == "big":
             return self.attempt(ctx, pulled, path, "constant")
@@ -252,14 +252,14 @@ class Reductions(Indices):
             for place in range(order.index(wanted), target, -1):
                 t = self.at_depth(ctx, t, path, place - 1, lambda c, u, p: self.step(c, u, p, "swap"))
                 order[place - 1], order[place] = order[place], order[place - 1]
-        return self.at_depth(ctx, t, path, depth, self._again)
+        return self.at_depth(ctx, t, path, depth, self._resorted)
 
-    def _again(self, ctx: Context, t: Term, path: Path) -> Term:
+    def _resorted(self, ctx: Context, t: Term, path: Path) -> Term:
         """A body whose indices have other names now, with what is sorted by names sorted anew."""
         if is_guard(t):
             return self.part(ctx, t, path, 0, lambda c, u, p: self.attempt(c, u, p, "difference"))
         if t.op == "mul":
-            t = self.parts(ctx, t, path, lambda c, u, p: self._again(c, u, p) if is_guard(u) else u)
+            t = self.parts(ctx, t, path, lambda c, u, p: self._resorted(c, u, p) if is_guard(u) else u)
         return self.region(ctx, t, path) if t.op in RING else t
 
     def at_depth(self, ctx: Context, t: Term, path: Path, depth: int, change: Change) -> Term:

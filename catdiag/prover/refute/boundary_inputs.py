@@ -31,7 +31,7 @@ def solved(pair: Comparison, batch: Batch) -> Batch:
     rng = pair.drawer.rng
     rows = np.arange(count)
     for _ in range(_ROUNDS):
-        here = _watched(pair, batch, None)
+        here = _critical_values(pair, batch, None)
         if here is None:
             return batch
         columns = rng.choice(here.shape[1], size=count, p=_weights(here))
@@ -73,7 +73,7 @@ def _flat(pair: Comparison, batch: Batch, cells: list[int]) -> Floats:
     return np.concatenate([floats[batch.arrays[k]].reshape(len(batch.arrays[k]), -1) for k in cells], axis=1)
 
 
-def _watched(pair: Comparison, batch: Batch, wires: list[float_screening.Wire] | None) -> Floats | None:
+def _critical_values(pair: Comparison, batch: Batch, wires: list[float_screening.Wire] | None) -> Floats | None:
     """What both programs turn on, for each input: [input, condition]."""
     meter = float_screening.Meter(pair.meter.budget.left, watch=True)
     wires = wires if wires is not None else batch.wires(pair.declared, pair.pool)
@@ -83,7 +83,9 @@ def _watched(pair: Comparison, batch: Batch, wires: list[float_screening.Wire] |
     pair.meter.budget.left = meter.budget.left
     count = max((len(x) for x, _ in wires), default=1)
     found = [
-        np.broadcast_to(v.reshape(len(v), -1), (count, v[0].size)) for v in meter.watched or () if v.size and v.ndim
+        np.broadcast_to(v.reshape(len(v), -1), (count, v[0].size))
+        for v in meter.critical_values or ()
+        if v.size and v.ndim
     ]
     varying = [v for v in found if v.shape[1]]
     if not varying:
@@ -104,7 +106,7 @@ def _at(
         flat = x.reshape(len(x), -1).copy()
         flat[rows[mine], spots[mine] - starts[j]] += shift
         wires[k] = flat.reshape(x.shape), axes
-    found = _watched(pair, batch, wires)
+    found = _critical_values(pair, batch, wires)
     return np.full(len(rows), np.nan) if found is None else found[rows, columns]
 
 

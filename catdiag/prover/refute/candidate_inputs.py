@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from catdiag.prover.refute.exact_execution import (
     BOTTOM,
-    Array,
     Element,
+    ExactArray,
     MinusInfinity,
     Powers,
     Value,
@@ -27,13 +27,13 @@ Indices: TypeAlias = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Point:
+class TrialPoint:
     """One input of both programs: sizes, lengths of blocks and tiles, functions and arrays."""
 
     sizes: dict[str, int]
     blocks: dict[str, int]
     functions: Mapping[str, Function | Free]
-    arrays: tuple[Array, ...]
+    arrays: tuple[ExactArray, ...]
 
 
 class Pool:
@@ -140,7 +140,7 @@ class Batch:
 
         return {name: made(pool.floats[c]) for name, c in self.functions.items()}
 
-    def point(self, row: int, declared: Sequence[Mapping[str, Any]], pool: Pool) -> Point:
+    def point(self, row: int, declared: Sequence[Mapping[str, Any]], pool: Pool) -> TrialPoint:
         """One of the inputs, exactly."""
         arrays = []
         for places, d in zip(self.arrays, declared, strict=True):
@@ -155,7 +155,7 @@ class Batch:
         for name, c in self.functions.items():
             coefficients = [pool.values[int(k)] for k in c[row]]
             functions[name] = Function(tuple(Fraction(v) for v in coefficients if isinstance(v, Fraction)))
-        return Point(self.sizes, self.blocks, functions, tuple(arrays))
+        return TrialPoint(self.sizes, self.blocks, functions, tuple(arrays))
 
 
 class Drawer:

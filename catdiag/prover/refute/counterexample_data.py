@@ -73,9 +73,9 @@ class Counterexample:
         where = ", ".join(f"{a}={i}" for a, i in self.index.items())
         at = f" at {where}" if where else ""
         if self.undefined is not None:
-            text = f"left gives {said(self.lhs)}{at}, right is not defined: {self.reason}"
+            text = f"left gives {value_text(self.lhs)}{at}, right is not defined: {self.reason}"
         else:
-            text = f"left gives {said(self.lhs)}, right gives {said(self.rhs)}{at}"
+            text = f"left gives {value_text(self.lhs)}, right gives {value_text(self.rhs)}{at}"
         if self.floats and any(
             abs(float(v) - w) > 1e-6 * (1 + abs(w)) for v, w in zip((self.lhs, self.rhs), self.floats)
         ):
@@ -87,7 +87,7 @@ def _text(value: Any) -> str:
     return "[" + ", ".join(map(_text, value)) + "]" if isinstance(value, list) else str(value)
 
 
-def said(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as text: exact where that is short, and as a decimal where it is not rational."""
     if isinstance(value, exact_execution.Powers):
         text = str(value)
@@ -183,4 +183,4 @@ def of_data(data: Any) -> Counterexample:
         raise NotACounterexample(f"what was given is no counterexample: {type(error).__name__}: {error}") from error
 
 
-__all__ = ["Counterexample", "NotACounterexample", "as_data", "of_data", "said"]
+__all__ = ["Counterexample", "NotACounterexample", "as_data", "of_data", "value_text"]

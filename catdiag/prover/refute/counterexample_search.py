@@ -20,7 +20,7 @@ from catdiag.kernel.terms import Term
 from catdiag.prover.assumptions import meeting
 from catdiag.prover.refute import exact_execution, float_screening
 from catdiag.prover.refute.boundary_inputs import solved
-from catdiag.prover.refute.candidate_inputs import Batch, Point
+from catdiag.prover.refute.candidate_inputs import Batch, TrialPoint
 from catdiag.prover.refute.counterexample_data import Counterexample, NotACounterexample
 from catdiag.prover.refute.counterexample_shrink import shrink
 from catdiag.prover.refute.function_interpretations import Free
@@ -38,7 +38,7 @@ _SUSPECTS = 4
 _MISSES = 24
 _FAINT = 1e-13
 _FREE, _EXACTLY = 8, 3000
-_COUNTED, _LOOKED_AT = 2, 4
+_COUNT_WEIGHT, _LOOKED_AT = 2, 4
 
 
 def refute(
@@ -57,7 +57,7 @@ def refute(
     no other. `goal` are terms at which a proof stopped; their numbers are tried. The search is bounded by `tries`
     (batches of inputs) and by a number of scalar `operations`, so that it ends in about a second.
     """
-    search = Search(statement, tries, operations, seed, goal)
+    search = CounterexampleSearch(statement, tries, operations, seed, goal)
     found = _standing(statement, search.find())
     if found is None and partial and search.half is not None:
         found = _standing(statement, search.shrunk(search.half, half=True))
@@ -79,10 +79,10 @@ class Examined:
     """A few inputs on which both programs are defined; that one alone on which they differ, if there is any."""
 
     counterexample: Counterexample | None
-    points: tuple[Point, ...]
+    points: tuple[TrialPoint, ...]
 
 
-class Search(Comparison):
+class CounterexampleSearch(Comparison):
     """A search for inputs of one statement on which its two programs differ."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Search(Comparison):
     ) -> None:
         super().__init__(statement, operations, seed, goal)
         self.tries, self.misses = tries, 0
-        self.half: Point | None = None
+        self.half: TrialPoint | None = None
         """An input on which the left program is defined and the right one is not."""
 
     # -- the walk over sizes ---------------------------------------------------------------------------------
@@ -119,26 +119,26 @@ class Search(Comparison):
             pass
         yield from self._free(shapes)
 
-    def shrunk(self, point: Point, half: bool = False) -> Iterator[Counterexample]:
+    def shrunk(self, point: TrialPoint, half: bool = False) -> Iterator[Counterexample]:
         """The smallest counterexample that is found from one, and that one as it is."""
         for found in (shrink(self, point, half), self.check(point, half)):
             if found is not None:
                 yield found
 
-    def _tried(self, sizes: dict[str, int], k: int) -> Point | None:
+    def _tried(self, sizes: dict[str, int], k: int) -> TrialPoint | None:
         """An input of given sizes on which the programs differ: the k-th attempt, of many inputs or of a few."""
         for count in (BATCH, _FEW):
             batch = self.drawer.draw(sizes, self._blocks(k), count)
             try:
                 point = self.suspect(batch)
                 return self.suspect(solved(self, batch)) if point is None and k % 3 == 2 else point
-            except float_screening.TooLarge:
+            except float_screening.BudgetExceeded:
                 continue
         return None
 
     def examine(self, shapes: Sequence[dict[str, int]], count: int) -> Examined:
         """What a few inputs of given sizes show; the plainest of those on which both programs are defined."""
-        points: list[Point] = []
+        points: list[TrialPoint] = []
         batch: Batch | None = None
         try:
             for k, sizes in enumerate(shapes):
@@ -151,7 +151,7 @@ class Search(Comparison):
                     return Examined(self.check(found), (found,))
                 order = np.flatnonzero(whole & ~apart)
                 # Numbers counted up are looked at first: they are told apart more easily than zeros and ones.
-                chosen = sorted(order.tolist(), key=lambda row: (row != _COUNTED, row))[:_LOOKED_AT]
+                chosen = sorted(order.tolist(), key=lambda row: (row != _COUNT_WEIGHT, row))[:_LOOKED_AT]
                 points += [batch.point(row, self.declared, self.pool) for row in chosen]
                 for point in points[:1]:
                     if self.check(point, operations=_EXACTLY) is not None:
@@ -195,7 +195,7 @@ class Search(Comparison):
 
     # -- floats ----------------------------------------------------------------------------------------------
 
-    def suspect(self, batch: Batch, seen: tuple[Flags, Flags, Flags] | None = None) -> Point | None:
+    def suspect(self, batch: Batch, seen: tuple[Flags, Flags, Flags] | None = None) -> TrialPoint | None:
         """An input of a batch on which the programs differ, if exact numbers say so."""
         apart, half, _ = seen or self.differing(batch)
         for point in self._plainest(batch, apart):
@@ -206,7 +206,7 @@ class Search(Comparison):
             self.half = next((p for p in self._plainest(batch, half) if self.check(p, half=True) is not None), None)
         return None
 
-    def _plainest(self, batch: Batch, flags: Flags) -> Iterator[Point]:
+    def _plainest(self, batch: Batch, flags: Flags) -> Iterator[TrialPoint]:
         rows = np.flatnonzero(flags)
         if len(rows):
             costs = self.pool.costs()
@@ -215,4 +215,4 @@ class Search(Comparison):
                 yield batch.point(int(row), self.declared, self.pool)
 
 
-__all__ = ["Examined", "Search", "refute"]
+__all__ = ["CounterexampleSearch", "Examined", "refute"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from catdiag.prover.assumptions import holds
 from catdiag.prover.refute import exact_execution
-from catdiag.prover.refute.candidate_inputs import Batch, Indices, Point, cost
+from catdiag.prover.refute.candidate_inputs import Batch, Indices, TrialPoint, cost
 from catdiag.prover.refute.counterexample_data import Counterexample
 from catdiag.prover.refute.function_interpretations import Function
 from catdiag.prover.refute.program_comparison import Comparison
@@ -20,7 +20,7 @@ _ROUNDS = 12
 _CELLS = 96
 
 
-def shrink(pair: Comparison, point: Point, half: bool = False) -> Counterexample | None:
+def shrink(pair: Comparison, point: TrialPoint, half: bool = False) -> Counterexample | None:
     """The smallest counterexample that is found from one; exact numbers confirm it. `half`: see `Comparison.check`."""
     best = pair.check(point, half)
     batch = _batch(pair, point)
@@ -35,7 +35,7 @@ def shrink(pair: Comparison, point: Point, half: bool = False) -> Counterexample
     return best
 
 
-def _batch(pair: Comparison, point: Point) -> Batch:
+def _batch(pair: Comparison, point: TrialPoint) -> Batch:
     """One input as a batch."""
     arrays = []
     for a in point.arrays:

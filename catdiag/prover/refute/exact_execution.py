@@ -40,7 +40,7 @@ from catdiag.prover.refute.exact_reals import (
 )
 
 _TRANSCENDENTAL = {"exp", "log", "sqrt", "tanh", "sigmoid", "div"}
-_HARD = 20
+_EXPENSIVE = 20
 
 
 class Exhausted(Exception):
@@ -68,13 +68,13 @@ class Budget:
 class NoValue:
     """Why an element has no value: `undefined` by the program, or too close to tell; and at which index."""
 
-    why: str
+    reason: str
     at: tuple[tuple[str, int], ...] = ()
     undefined: bool = True
 
     def __str__(self) -> str:
         where = ", ".join(f"{axis}={k}" for axis, k in self.at)
-        return self.why + (f" at {where}" if where else "")
+        return self.reason + (f" at {where}" if where else "")
 
 
 Element: TypeAlias = Value | NoValue
@@ -115,7 +115,7 @@ def scalar(name: str, args: Sequence[Value], functions: Functions, bits: int = B
 def _quotient(a: Value, b: Value) -> Value:
     """⌊a/b⌋. Raises Undefined for −∞, and for a divisor that is not positive."""
     if isinstance(a, MinusInfinity):
-        raise Undefined(f"{a.why} is divided and rounded down")
+        raise Undefined(f"{a.reason} is divided and rounded down")
     if isinstance(b, MinusInfinity) or not compare("lt", Fraction(0), b):
         raise Undefined(f"a quotient rounded down by {b}, which is not positive")
     low, high = (end // 1 for end in bounds(mul(a, inv(b))))
@@ -154,7 +154,7 @@ def _first(found: Sequence[Element]) -> NoValue | None:
 
 
 @dataclass(frozen=True)
-class Array:
+class ExactArray:
     """Elements at every index of named axes."""
 
     axes: tuple[str, ...]
@@ -165,7 +165,7 @@ class Array:
         """The element at an index given by axis name."""
         return self.values[tuple(index[a] for a in self.axes)]
 
-    def slice(self, axis: str, start: int, stop: int) -> Array:
+    def slice(self, axis: str, start: int, stop: int) -> ExactArray:
         """The part of an axis from start to stop; the array itself if it lacks the axis."""
         if axis not in self.axes:
             return self
@@ -176,12 +176,12 @@ class Array:
         )
 
 
-def build(axes: Sequence[str], shape: Sequence[int], value: Callable[[tuple[int, ...]], Element]) -> Array:
+def build(axes: Sequence[str], shape: Sequence[int], value: Callable[[tuple[int, ...]], Element]) -> ExactArray:
     """An array from a function of its index."""
-    return Array(tuple(axes), tuple(shape), {i: value(i) for i in product(*map(range, shape))})
+    return ExactArray(tuple(axes), tuple(shape), {i: value(i) for i in product(*map(range, shape))})
 
 
-def _extents(args: Sequence[Array]) -> dict[str, int]:
+def _extents(args: Sequence[ExactArray]) -> dict[str, int]:
     """The extent of every axis of arrays. Raises IllTyped where two of them disagree."""
     found: dict[str, int] = {}
     for array in args:
@@ -191,7 +191,7 @@ def _extents(args: Sequence[Array]) -> dict[str, int]:
     return found
 
 
-def pointwise(args: Sequence[Array], work: Callable[[Sequence[Value]], Value]) -> Array:
+def pointwise(args: Sequence[ExactArray], work: Callable[[Sequence[Value]], Value]) -> ExactArray:
     """A function of the elements of arrays at every index of all their axes."""
     extent = _extents(args)
     names = tuple(extent)
@@ -207,7 +207,7 @@ def pointwise(args: Sequence[Array], work: Callable[[Sequence[Value]], Value]) -
     return build(names, tuple(extent.values()), element)
 
 
-def _where(args: Sequence[Array]) -> Array:
+def _where(args: Sequence[ExactArray]) -> ExactArray:
     """`where`, which needs the branch that it takes and no other."""
     extent = _extents(args)
     names = tuple(extent)
@@ -223,7 +223,7 @@ def _where(args: Sequence[Array]) -> Array:
     return build(names, tuple(extent.values()), element)
 
 
-def index_value(expr: Any, sizes: Mapping[str, int], here: Mapping[str, int], args: Sequence[Array]) -> int:
+def index_value(expr: Any, sizes: Mapping[str, int], here: Mapping[str, int], args: Sequence[ExactArray]) -> int:
     """The number that an index expression of a view is. Raises Undefined and Unclear for a read that has none."""
     if isinstance(expr, int):
         return expr
@@ -244,7 +244,7 @@ def index_value(expr: Any, sizes: Mapping[str, int], here: Mapping[str, int], ar
     return a + b if expr[0] == "+" else a * b if expr[0] == "*" else a // b
 
 
-def _view(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str, int]) -> Array:
+def _view(node: Mapping[str, Any], args: Sequence[ExactArray], sizes: Mapping[str, int]) -> ExactArray:
     """Reads of arrays at index expressions: at each index the first read whose conditions hold."""
     extent = {str(name): size_value(s, sizes) for name, s in node["axes"]}
     for array, read in zip(args, node["reads"], strict=False):
@@ -326,12 +326,12 @@ def symbols_of(program: Mapping[str, Any]) -> set[str]:
 
 def run(
     program: Mapping[str, Any],
-    inputs: Sequence[Array],
+    inputs: Sequence[ExactArray],
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
     functions: Functions,
     budget: Budget | None = None,
-) -> list[Array]:
+) -> list[ExactArray]:
     """The outputs of a core program. `blocks` gives the sizes of blocks and tiles by their local names (default 1).
 
     Elements without a value are `NoValue`: −∞ too, in an output of reals. Raises Exhausted where the budget does not
@@ -346,7 +346,7 @@ def run(
     for node in program["nodes"]:
         wires.extend(_node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, budget))
 
-    def output(array: Array, element: str) -> Array:
+    def output(array: ExactArray, element: str) -> ExactArray:
         if element in ("extended", "bool"):
             return array
         return build(array.axes, array.shape, lambda i: _real(array, i))
@@ -354,25 +354,25 @@ def run(
     return [output(wires[w], element) for w, element in program["outputs"]]
 
 
-def _real(array: Array, i: tuple[int, ...]) -> Element:
+def _real(array: ExactArray, i: tuple[int, ...]) -> Element:
     v = array.values[i]
     if isinstance(v, MinusInfinity):
-        return NoValue(f"{v.why} where a real is needed", tuple(zip(array.axes, i, strict=True)))
+        return NoValue(f"{v.reason} where a real is needed", tuple(zip(array.axes, i, strict=True)))
     return v
 
 
 def _node(
     node: Mapping[str, Any],
-    args: Sequence[Array],
+    args: Sequence[ExactArray],
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
     functions: Functions,
     budget: Budget,
-) -> list[Array]:
+) -> list[ExactArray]:
     op = node["op"]
     extent = {} if op == "view" else _extents(args)
     if op == "map":
-        budget.spend(prod(extent.values()) * (_HARD if node["fn"] in _TRANSCENDENTAL else 1))
+        budget.spend(prod(extent.values()) * (_EXPENSIVE if node["fn"] in _TRANSCENDENTAL else 1))
         if node["fn"] == "where":
             return [_where(args)]
         return [pointwise(args, lambda values: scalar(node["fn"], values, functions, budget.bits))]
@@ -427,14 +427,45 @@ def _node(
             for i, v in out.values.items():
                 parts[k][tuple(p + offset.get(a, 0) for a, p in zip(out.axes, i, strict=True))] = v
     return [
-        Array(names, tuple(sizes_of[a] for a in names), part)
+        ExactArray(names, tuple(sizes_of[a] for a in names), part)
         for part, (names, sizes_of) in zip(parts, shapes, strict=True)
     ]
 
 
 __all__ = [
-    "BITS", "BOTTOM", "EMPTY", "Array", "Budget", "Element", "Exhausted", "Function", "Functions", "IllTyped",
-    "Interval", "MinusInfinity", "NoValue", "Powers", "Unclear", "Undefined", "Value", "add", "bounds", "build",
-    "compare", "different", "exp", "index_value", "inv", "locals_of", "log", "maximum", "mul", "neg", "reduction",
-    "run", "scalar", "size_value", "sqrt",
+    "BITS",
+    "BOTTOM",
+    "EMPTY",
+    "Budget",
+    "Element",
+    "ExactArray",
+    "Exhausted",
+    "Function",
+    "Functions",
+    "IllTyped",
+    "Interval",
+    "MinusInfinity",
+    "NoValue",
+    "Powers",
+    "Unclear",
+    "Undefined",
+    "Value",
+    "add",
+    "bounds",
+    "build",
+    "compare",
+    "different",
+    "exp",
+    "index_value",
+    "inv",
+    "locals_of",
+    "log",
+    "maximum",
+    "mul",
+    "neg",
+    "reduction",
+    "run",
+    "scalar",
+    "size_value",
+    "sqrt",
 ]  # fmt: skip

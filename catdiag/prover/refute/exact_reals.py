@@ -46,9 +46,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class MinusInfinity:
-    """−∞; `why` says what it came from."""
+    """−∞; `reason` says what it came from."""
 
-    why: str = "-inf"
+    reason: str = "-inf"
 
     def __repr__(self) -> str:
         return "-inf"
@@ -127,7 +127,7 @@ def bounds(x: Value, bits: int = BITS) -> tuple[Fraction, Fraction]:
     if isinstance(x, Powers):
         return _quotient_bounds(x, bits)
     if isinstance(x, MinusInfinity):
-        raise Undefined(f"{x.why} where a real is needed")
+        raise Undefined(f"{x.reason} where a real is needed")
     value = Fraction(x)
     return value, value
 
@@ -140,7 +140,7 @@ def _sum_bounds(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
     return low, high
 
 
-def _apart(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
+def _nonzero_bounds(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
     """An enclosure, narrowed until it leaves out zero."""
     while True:
         low, high = _sum_bounds(terms, bits)
@@ -155,7 +155,7 @@ def _quotient_bounds(x: Powers, bits: int) -> tuple[Fraction, Fraction]:
     a, b = _sum_bounds(x.top, bits)
     if x.bottom == _ONE:
         return a, b
-    c, d = _apart(x.bottom, bits)
+    c, d = _nonzero_bounds(x.bottom, bits)
     ends = (a / c, a / d, b / c, b / d)
     return min(ends), max(ends)
 
@@ -321,7 +321,7 @@ def mul(x: Value, y: Value) -> Value:
 def neg(x: Value) -> Value:
     """−x. Raises Undefined for −∞."""
     if isinstance(x, MinusInfinity):
-        raise Undefined(f"{x.why} is subtracted")
+        raise Undefined(f"{x.reason} is subtracted")
     return mul(Fraction(-1), x)
 
 
@@ -365,7 +365,7 @@ def _shortened(x: Fraction, up: bool = False) -> Fraction:
 
 def log(x: Value, bits: int = BITS) -> Value:
     """The natural logarithm; r for e^r. Raises Undefined at 0 and below."""
-    a, b = _apart_from_zero(x, bits)
+    a, b = _narrow_from_zero(x, bits)
     if b <= 0:
         raise Undefined("logarithm of a number that is not positive")
     if a <= 0:
@@ -378,7 +378,7 @@ def log(x: Value, bits: int = BITS) -> Value:
     return _make(_log_bounds(a, bits)[0], _log_bounds(b, bits)[1])
 
 
-def _apart_from_zero(x: Value, bits: int) -> tuple[Fraction, Fraction]:
+def _narrow_from_zero(x: Value, bits: int) -> tuple[Fraction, Fraction]:
     while isinstance(x, Powers):
         low, high = bounds(x, bits)
         if low > 0 or high < 0:
@@ -391,7 +391,7 @@ def _apart_from_zero(x: Value, bits: int) -> tuple[Fraction, Fraction]:
 
 def sqrt(x: Value, bits: int = BITS) -> Value:
     """The square root; exact for squares of rationals, and for e^r of such. Raises Undefined below 0."""
-    a, b = _apart_from_zero(x, bits)
+    a, b = _narrow_from_zero(x, bits)
     if b < 0:
         raise Undefined("square root of a negative number")
     if a < 0:
@@ -430,7 +430,7 @@ def compare(op: str, x: Value, y: Value) -> bool:
     if isinstance(x, Powers) or isinstance(y, Powers):
         gap = add(y, neg(x))
         if isinstance(gap, (Fraction, Powers)):
-            a, b = _apart_from_zero(gap, BITS)
+            a, b = _narrow_from_zero(gap, BITS)
             return (a == 0 if a == b else False) if op == "eq" else a > 0 or (op == "le" and a == b == 0)
     (a, b), (c, d) = bounds(x), bounds(y)
     if a == b and c == d:

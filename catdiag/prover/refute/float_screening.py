@@ -28,30 +28,30 @@ _NODE = 5000
 _LARGEST = 4_000_000
 
 
-class TooLarge(Exhausted):
+class BudgetExceeded(Exhausted):
     """One array alone takes too much memory."""
 
 
 class Meter:
     """Counts work; and collects what programs turn on, if asked to.
 
-    `watched` gets differences of what is compared, divisors, and arguments of roots and logarithms.
+    `critical_values` gets differences of what is compared, divisors, and arguments of roots and logarithms.
     """
 
     def __init__(self, operations: int, watch: bool = False) -> None:
         self.budget = Budget(operations)
-        self.watched: list[Floats] | None = [] if watch else None
+        self.critical_values: list[Floats] | None = [] if watch else None
 
     def spend(self, scalars: int) -> None:
         """Counts a node. Raises Exhausted where nothing is left, TooLarge where it alone takes too much memory."""
         if scalars > _LARGEST:
-            raise TooLarge
+            raise BudgetExceeded
         self.budget.spend(_NODE + scalars)
 
     def watch(self, values: Floats) -> None:
         """Keeps values whose zeros matter."""
-        if self.watched is not None:
-            self.watched.append(values)
+        if self.critical_values is not None:
+            self.critical_values.append(values)
 
 
 def outputs(
@@ -109,14 +109,14 @@ def _truth(x: Floats) -> Floats:
     return np.where(np.isnan(x), _NAN, (x != 0).astype(np.float64))
 
 
-def _said(holds: Any, *args: Floats) -> Floats:
+def _truth_value(holds: Any, *args: Floats) -> Floats:
     missing = np.isnan(args[0])
     for a in args[1:]:
         missing = missing | np.isnan(a)
     return np.where(missing, _NAN, holds)
 
 
-def _near(a: Floats, b: Floats) -> Any:
+def _nearly_equal(a: Floats, b: Floats) -> Any:
     """Whether two numbers may be one but for rounding."""
     gap = np.abs(a - b)
     return (a == b) | ((gap <= 1e-13 * np.maximum(np.abs(a), np.abs(b))) & np.isfinite(gap))
@@ -137,13 +137,13 @@ _SCALARS: dict[str, Callable[..., Floats]] = {
     "abs": lambda a: np.abs(_real(a)),
     "max": lambda *args: reduce(np.maximum, args),
     "min": lambda a, b: np.minimum(_real(a), _real(b)),
-    "eq": lambda a, b: _said(_near(a, b), a, b),
-    "ne": lambda a, b: _said(~_near(a, b), a, b),
-    "lt": lambda a, b: _said((a < b) & ~_near(a, b), a, b),
-    "le": lambda a, b: _said((a <= b) | _near(a, b), a, b),
-    "and": lambda a, b: _said((a != 0) & (b != 0), a, b),
-    "or": lambda a, b: _said((a != 0) | (b != 0), a, b),
-    "not": lambda a: _said(a == 0, a),
+    "eq": lambda a, b: _truth_value(_nearly_equal(a, b), a, b),
+    "ne": lambda a, b: _truth_value(~_nearly_equal(a, b), a, b),
+    "lt": lambda a, b: _truth_value((a < b) & ~_nearly_equal(a, b), a, b),
+    "le": lambda a, b: _truth_value((a <= b) | _nearly_equal(a, b), a, b),
+    "and": lambda a, b: _truth_value((a != 0) & (b != 0), a, b),
+    "or": lambda a, b: _truth_value((a != 0) | (b != 0), a, b),
+    "not": lambda a: _truth_value(a == 0, a),
     "where": lambda c, a, b: np.where(np.isnan(c), _NAN, np.where(c != 0, a, b)),
 }
 _COMPARED = {"eq", "ne", "lt", "le", "max", "min"}

@@ -15,7 +15,7 @@ from catdiag.kernel.terms import Term
 from catdiag.prover.assumptions import symbols_of
 from catdiag.prover.identifiers import name_of
 from catdiag.prover.refute import exact_execution, float_screening
-from catdiag.prover.refute.candidate_inputs import Batch, Drawer, Point, Pool
+from catdiag.prover.refute.candidate_inputs import Batch, Drawer, Pool, TrialPoint
 from catdiag.prover.refute.counterexample_data import Counterexample
 from catdiag.prover.refute.function_interpretations import Free
 
@@ -92,7 +92,7 @@ class Comparison:
 
     # -- exact numbers ---------------------------------------------------------------------------------------
 
-    def check(self, point: Point, half: bool = False, operations: int = 200_000) -> Counterexample | None:
+    def check(self, point: TrialPoint, half: bool = False, operations: int = 200_000) -> Counterexample | None:
         """The counterexample that a point is, by exact numbers. With `half`, one on which only the left is defined."""
         for bits in (exact_execution.BITS, 4 * exact_execution.BITS):
             budget = exact_execution.Budget(operations, bits)
@@ -113,11 +113,13 @@ class Comparison:
         return None
 
     @staticmethod
-    def _run(program: Mapping[str, Any], point: Point, budget: exact_execution.Budget) -> list[exact_execution.Array]:
+    def _run(
+        program: Mapping[str, Any], point: TrialPoint, budget: exact_execution.Budget
+    ) -> list[exact_execution.ExactArray]:
         return exact_execution.run(program, point.arrays, point.sizes, point.blocks, point.functions, budget)
 
     def _difference(
-        self, point: Point, left: Sequence[exact_execution.Array], right: Sequence[exact_execution.Array]
+        self, point: TrialPoint, left: Sequence[exact_execution.ExactArray], right: Sequence[exact_execution.ExactArray]
     ) -> Counterexample | None:
         for number, (a, b) in enumerate(zip(left, right, strict=True)):
             for i, x in a.values.items():
@@ -132,7 +134,7 @@ class Comparison:
         return None
 
     def _undefined(
-        self, point: Point, left: Sequence[exact_execution.Array], right: Sequence[exact_execution.Array]
+        self, point: TrialPoint, left: Sequence[exact_execution.ExactArray], right: Sequence[exact_execution.ExactArray]
     ) -> Counterexample | None:
         for number, (a, b) in enumerate(zip(left, right, strict=True)):
             for i, x in a.values.items():
@@ -143,7 +145,7 @@ class Comparison:
         return None
 
     def _made(
-        self, point: Point, x: Any, y: Any, index: dict[str, int], number: int, reason: str | None = None
+        self, point: TrialPoint, x: Any, y: Any, index: dict[str, int], number: int, reason: str | None = None
     ) -> Counterexample:
         # Statements have identifiers; what is said has the names of the user.
         names = [name_of(str(d["name"])) for d in self.declared]
@@ -169,7 +171,7 @@ def by_name(found: Mapping[str, int]) -> dict[str, int]:
     return {name_of(name): n for name, n in found.items()}
 
 
-def nested(array: exact_execution.Array) -> Any:
+def nested(array: exact_execution.ExactArray) -> Any:
     """The elements of an array as nested lists."""
 
     def part(prefix: tuple[int, ...]) -> Any:

@@ -28,7 +28,7 @@ from catdiag.kernel.witness import told
 from catdiag.prover.identifiers import by_identifier
 from catdiag.prover.refute import exact_execution
 from catdiag.prover.refute.counterexample_data import Counterexample, NotACounterexample
-from catdiag.prover.refute.exact_execution import Array, MinusInfinity, NoValue, Powers, Value
+from catdiag.prover.refute.exact_execution import ExactArray, MinusInfinity, NoValue, Powers, Value
 
 _HEAVY = 20_000
 """The most symbols of an output of a program that the kernel is asked about."""
@@ -101,7 +101,7 @@ def _check_sizes(statement: Mapping[str, Any], sizes: Mapping[str, int], blocks:
             raise NotACounterexample(f"the sizes {dict(sizes)} do not meet an assumption: {x} and {y} for {op}")
 
 
-def _array(declared: Mapping[str, Any], name: str, nested: Any, sizes: Mapping[str, int]) -> Array:
+def _array(declared: Mapping[str, Any], name: str, nested: Any, sizes: Mapping[str, int]) -> ExactArray:
     """An input's elements, of the extents that the sizes say and of its sort."""
     element, shape = declared["element"], [_size(size, sizes) for _, size in declared["axes"]]
 
@@ -138,7 +138,9 @@ def _of_sort(x: Any, element: str) -> bool:
 # -- exact numbers --------------------------------------------------------------------------------------------
 
 
-def _run(program: Mapping[str, Any], arrays: Sequence[Array], found: Counterexample, bits: int) -> list[Array]:
+def _run(
+    program: Mapping[str, Any], arrays: Sequence[ExactArray], found: Counterexample, bits: int
+) -> list[ExactArray]:
     try:
         return exact_execution.run(
             program, arrays, found.sizes, found.blocks, found.functions, exact_execution.Budget(10**9, bits)
@@ -147,14 +149,14 @@ def _run(program: Mapping[str, Any], arrays: Sequence[Array], found: Counterexam
         raise NotACounterexample(f"a program is not one of these sizes: {error}") from error
 
 
-def _missing(outputs: Sequence[Array]) -> Iterator[Any]:
+def _missing(outputs: Sequence[ExactArray]) -> Iterator[Any]:
     return (v for array in outputs for v in array.values.values() if isinstance(v, NoValue))
 
 
 # -- the kernel's reading -------------------------------------------------------------------------------------
 
 
-class _Loop(Exception):
+class _LoopRun(Exception):
     """A program has a loop or a group, of which the kernel knows what it means and not what it does."""
 
 
@@ -168,7 +170,7 @@ def _ask_kernel(statement: Mapping[str, Any], found: Counterexample) -> None:
         arrays = _plain(found.arrays)
         inputs = inputs_of(statement["left"], sizes)
         (left, owed_left), (right, owed_right) = (_read(statement[s], inputs, sizes) for s in ("left", "right"))
-    except (_Loop, KernelError, RecursionError, TypeError):
+    except (_LoopRun, KernelError, RecursionError, TypeError):
         return
     known = (found.sizes, arrays, functions)
     if told(owed_left, *known) is False:
@@ -191,7 +193,7 @@ def _read(program: Mapping[str, Any], inputs: Sequence[Wire], sizes: Sizes) -> t
 
     def accept(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes) -> None:
         if node["op"] != "view":
-            raise _Loop
+            raise _LoopRun
         made, duties = view(node, args, sizes)
         ctx = Context(_unasked, dict(made.axes))
         for guards, index, n in duties:

@@ -16,10 +16,10 @@ from catdiag.category.diagram import Diagram, HasDiagram, check, diagram_of, inl
 from catdiag.category.ops import Generic, Map
 from catdiag.prover.api import Undecided, in_time, prove
 from catdiag.rewrite.derivation import Derivation, derivation_of, titled
-from catdiag.rewrite.matching.rule_application import Attempt, Equation, Match, disjoint, names_of
+from catdiag.rewrite.matching.rule_application import Equation, Match, RuleApplication, disjoint, names_of
 from catdiag.rewrite.matching.rule_theorem import proved
 from catdiag.rewrite.matching.subgraph_search import Wiring
-from catdiag.rewrite.steps import Rule as RuleStep
+from catdiag.rewrite.steps import ApplyRule as RuleStep
 from catdiag.util.errors import CatdiagError, MatchUndecided, NoMatch, SignatureError
 
 
@@ -50,7 +50,7 @@ class Rule(Equation):
 
         Raises MatchUndecided where the search takes too much work.
         """
-        with Attempt(self, diagram_of(diagram), assume) as attempt:
+        with RuleApplication(self, diagram_of(diagram), assume) as attempt:
             return attempt.matches()
 
     def explain(self, diagram: Diagram | HasDiagram, assume: Sequence[str] = ()) -> str:
@@ -61,7 +61,7 @@ class Rule(Equation):
         >>> print(twice.explain(cd.algorithm("x", name="f")(lambda A: A * A)))
         twice does not match f: no box of the diagram is add (...) of the rule
         """
-        with Attempt(self, diagram_of(diagram), assume) as attempt:
+        with RuleApplication(self, diagram_of(diagram), assume) as attempt:
             found = attempt.matches()
             if not found:
                 return attempt.reason()
@@ -104,10 +104,10 @@ class Rule(Equation):
         assume = (*start.assume, *(a for a in assume if a not in start.assume))
         now, rewrites = start.diagram, 0
         # Of what a loop or group was made of, nothing is known to be in the source.
-        known = start.stayed[1] if start.stayed is not None and start.stayed[0] is now else None
+        known = start.unchanged[1] if start.unchanged is not None and start.unchanged[0] is now else None
         origins, traced = known, known is not None or not start.steps
         while True:
-            attempt = Attempt(self, now, assume, start.ask)
+            attempt = RuleApplication(self, now, assume, start.ask)
             found = attempt.matches()
             if not found and not rewrites:
                 raise NoMatch(attempt.reason())
@@ -132,8 +132,8 @@ class Rule(Equation):
                 break
         made = titled(now, f"{start.diagram.title or 'it'}, {self.title}")
         check(made)
-        stayed = origins if traced else None
-        work = partial(proved, start.ask, start.source, made, assume, stayed, self.title)
+        unchanged = origins if traced else None
+        work = partial(proved, start.ask, start.source, made, assume, unchanged, self.title)
         theorem = in_time(limit, f"the proof that {made.title or 'it'} means what it meant", work)
         return start.then(
             RuleStep(self.title),
@@ -141,7 +141,7 @@ class Rule(Equation):
             theorem,
             ungrouped=start.ungrouped if start.groups else made,
             assume=assume,
-            stayed=None if stayed is None else (made, stayed),
+            unchanged=None if unchanged is None else (made, unchanged),
         )
 
 

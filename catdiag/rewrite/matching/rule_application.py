@@ -12,7 +12,15 @@ from catdiag.category.types import Size, show_size, size_symbols
 from catdiag.kernel.checker import condition
 from catdiag.prover.api import Theorem, parse_assumption
 from catdiag.rewrite.matching.splice import Cyclic, Origins, Patch, Trail, opened, patch, spliced
-from catdiag.rewrite.matching.subgraph_search import Nearest, Occurrence, Search, Variables, Wiring, named, only_layout
+from catdiag.rewrite.matching.subgraph_search import (
+    Nearest,
+    Occurrence,
+    PatternSearch,
+    Variables,
+    Wiring,
+    named,
+    only_layout,
+)
 from catdiag.rewrite.matching.unify import Clash, Fitted, fits, polynomial, put_sizes
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import MatchUndecided
@@ -78,7 +86,7 @@ def _boxes(diagram: Diagram) -> tuple[list[Trail], list[Box]]:
     return trails, [node.box for node in graph.nodes]
 
 
-class Attempt:
+class RuleApplication:
     """A rule being matched against a diagram."""
 
     def __init__(self, rule: Equation, diagram: Diagram, assume: Sequence[str], ask: Z3 | None = None) -> None:
@@ -94,13 +102,13 @@ class Attempt:
         self.site = Wiring(graph, through=through)
         functions, boxes = (names_of(inline(rule.lhs), kind) & set(rule.variables) for kind in (Map, Generic))
         self.variables = Variables(frozenset(functions), frozenset(boxes))
-        self.search = Search(self.lhs, self.site, self.variables)
+        self.search = PatternSearch(self.lhs, self.site, self.variables)
         self.symbols = {s for ty in set(self.site.types) for a in ty.axes for s in size_symbols(a.size)}
         self.hypotheses = [["le", 1, s] for s in sorted(self.symbols)] + [parse_assumption(a) for a in assume]
         types = {t for node in graph.nodes for t in (*node.box.dom, *node.box.cod)} | set(diagram.dom)
         self.taken = {n for t in types for a in t.axes for n in (a.name, *size_symbols(a.size))}
 
-    def __enter__(self) -> Attempt:
+    def __enter__(self) -> RuleApplication:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -167,7 +175,7 @@ class Attempt:
         text = f"{self.rule.title} does not match {self.where}"
         if absent is not None:
             return f"{text}: no box of the diagram is {named(self.lhs.boxes[absent])} of the rule"
-        loose = self._loosely() if near.found < len(self.lhs.boxes) else None
+        loose = self._loosely() if near.matched < len(self.lhs.boxes) else None
         near = loose or near
         lines = [f"{text}: {near.reason or 'nothing of its form is there'}"]
         for k, place in enumerate(near.places):
@@ -178,15 +186,15 @@ class Attempt:
     def _loosely(self) -> Nearest | None:
         """What would be an occurrence but for what is around it, and what that is; one where the axes fit, if any."""
         found: Nearest | None = None
-        search = Search(self.lhs, self.site, self.variables, strict=False)
+        search = PatternSearch(self.lhs, self.site, self.variables, strict=False)
         try:
             for occurrence in search.occurrences():
-                found = found or Nearest(0, occurrence.places, search.why_apart(occurrence))
+                found = found or Nearest(0, occurrence.places, search.why_not_strict(occurrence))
                 try:
                     next(fits(self.lhs, self.site, occurrence, self.variables), None)
                 except Clash:
                     continue
-                return Nearest(0, occurrence.places, search.why_apart(occurrence))
+                return Nearest(0, occurrence.places, search.why_not_strict(occurrence))
         except MatchUndecided:
             pass
         return found

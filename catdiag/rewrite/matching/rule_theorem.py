@@ -10,7 +10,7 @@ from catdiag.category.types import ArrayType
 from catdiag.kernel.checker import condition
 from catdiag.kernel.terms import FALSE, KernelError
 from catdiag.prover.api import AssumptionError, Theorem, Undecided, certify_equation, parse_assumption
-from catdiag.prover.proof_search import Open
+from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.matching.splice import Origins, opened
 from catdiag.rewrite.matching.subgraph_search import Wiring
 from catdiag.solvers.z3 import Z3
@@ -18,9 +18,9 @@ from catdiag.solvers.z3 import Z3
 Pairs = list[tuple[int, int]]
 """Arrays of two diagrams that are equal, by their wires."""
 
-WHOLE = 1000
+WHOLE_LIMIT = 1000
 """How large the terms of a diagram may be, in boxes, each counted as often as it is used, to be proved whole first."""
-PIECE = 200
+PIECE_LIMIT = 200
 """How large the terms between cuts may be, counted so: a diagram of larger ones is cut at arrays that stay."""
 
 
@@ -41,13 +41,13 @@ def proved(
         raise AssumptionError(f"no sizes meet the assumptions {', '.join(assume)}")
     small = is_small(source, after)
     cuts = [] if origins is None else _staying(source, after, origins)
-    ways: Sequence[Pairs] = ([], cuts) if small else (cuts, [])
+    options: Sequence[Pairs] = ([], cuts) if small else (cuts, [])
     said = f"{title} holds, and {source.title or 'the diagram'} was rewritten by it"
-    return proved_through(ask, source, after, assume, ways if cuts else ([],), said)
+    return proved_through(ask, source, after, assume, options if cuts else ([],), said)
 
 
 def proved_through(
-    ask: Z3, source: Diagram, after: Diagram, assume: Sequence[str], ways: Sequence[Pairs], said: str
+    ask: Z3, source: Diagram, after: Diagram, assume: Sequence[str], options: Sequence[Pairs], said: str
 ) -> Theorem:
     """The theorem that two diagrams mean the same, cut through arrays of both, by their wires in the inlined forms: in
     the first of several ways in which it is proved, without new conditions if there is one.
@@ -55,10 +55,10 @@ def proved_through(
     `said` is what is known, in words. Raises Undecided where no proof is found.
     """
     goal, conditional = "", None
-    for through in ways:
+    for through in options:
         try:
             theorem = certify_equation(ask, source, after, assume, through)
-        except (Open, KernelError) as error:
+        except (OpenGoal, KernelError) as error:
             goal = goal or getattr(error, "goal", str(error))
             continue
         if not theorem.conditional:
@@ -71,7 +71,7 @@ def proved_through(
 
 def is_small(*diagrams: Diagram) -> bool:
     """Whether diagrams are small enough to be proved equal whole first."""
-    return max(map(_weight, diagrams)) <= WHOLE
+    return max(map(_weight, diagrams)) <= WHOLE_LIMIT
 
 
 def _weight(diagram: Diagram) -> int:
@@ -106,13 +106,13 @@ def _staying(source: Diagram, after: Diagram, origins: Origins) -> Pairs:
             weight[w] = 1 + sum(weight[v] for v in node.inputs)
             old = origins.wires.get((trail, k))
             # Of integers it is known that they are, which an array of its own would not show.
-            if old is None or now.types[w].element == "int" or not _alike(before[old], now.types[w]):
+            if old is None or now.types[w].element == "int" or not _same_type(before[old], now.types[w]):
                 continue
-            if generic or new[place] or w in read or weight[w] > PIECE:
+            if generic or new[place] or w in read or weight[w] > PIECE_LIMIT:
                 pairs.append((old, w))
                 weight[w] = 1
     return pairs
 
 
-def _alike(a: ArrayType, b: ArrayType) -> bool:
+def _same_type(a: ArrayType, b: ArrayType) -> bool:
     return a.axes == b.axes and (a.element == "bool") == (b.element == "bool")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 
-from catdiag.category.diagram import Diagram, Graph, Node, live
-from catdiag.category.functor import spread
-from catdiag.category.ops import NESTING, Box, Call, Const, Fold, Generic, Group, Map, Reduce, Rename, bodies
+from catdiag.category.diagram import Diagram, Graph, Node, reachable
+from catdiag.category.functor import broadcast
+from catdiag.category.ops import NESTING, Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce, Rename, bodies
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, union
 from catdiag.rewrite.matching.subgraph_search import Wiring, only_layout
 from catdiag.rewrite.matching.unify import Clash, Fitted
@@ -110,13 +110,13 @@ def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[st
                 chosen.add(name)
     for axis_name, block in _blocks(rhs):
         unifier.sizes[block] = local_size(block.split("_")[0], unifier.name(axis_name), taken)
-    _apart(rhs, unifier.name)
+    _require_distinct_axes(rhs, unifier.name)
     try:
         made = unifier.diagram(rhs)
         marks: dict[str, tuple[bool, ...]] = {}
         for name, axis in reversed(weaved.items()):  # each comes in front of those before it
             has = [k for k, axes in enumerate(fitted.weaved) if any(a.name == name for a in axes)]
-            made, marks[name] = spread(made, axis, has)
+            made, marks[name] = broadcast(made, axis, has)
     except AxisError as error:
         raise Clash(f"the right side does not have its types here: {error.message}") from error
     replaces: list[tuple[int, int]] = []
@@ -146,15 +146,15 @@ def _blocks(diagram: Diagram) -> list[tuple[str, str]]:
     stack = [diagram]
     while stack:
         for b in stack.pop().boxes:
-            if isinstance(b.op, Fold):
+            if isinstance(b.op, FoldOp):
                 found.append((b.op.axis, b.op.block))
-            elif isinstance(b.op, Group):
+            elif isinstance(b.op, GroupOp):
                 found.extend(b.op.tiles)
             stack += bodies(b.op)
     return found
 
 
-def _apart(rhs: Diagram, name: Callable[[str], str]) -> None:
+def _require_distinct_axes(rhs: Diagram, name: Callable[[str], str]) -> None:
     """Raises Clash where two axes of the rule are one here, and meet in a box of its right side."""
     for b in rhs.boxes:
         here: dict[str, str] = {}
@@ -218,7 +218,7 @@ def _typed(made: Diagram, given: Sequence[ArrayType | None], wanted: Sequence[Ar
         moved = not only_layout(box) or dom != cod
         names.append(put(Box(box.op, dom, cod, box.line), *wires) if moved else wires[0])
     outputs = [cast(names[w], ty) for w, ty in zip(source.outputs, wanted, strict=True) if ty is not None]
-    return live(Graph(Ty(*inputs), tuple(nodes), tuple(outputs)))
+    return reachable(Graph(Ty(*inputs), tuple(nodes), tuple(outputs)))
 
 
 def _laid_out(box: Box, dom: Ty, ty: ArrayType) -> ArrayType:

@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Graph
-from catdiag.category.ops import Box, Call, Const, Fold, Generic, Group, Map, Reduce, Reindex, Rename, View
+from catdiag.category.ops import Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce, Reindex, Rename, View
 from catdiag.util.errors import MatchUndecided
 
 WORK = 2_000_000
@@ -50,12 +50,12 @@ def kind(box: Box) -> Hashable:
         return (op, wires)
     if isinstance(op, Reduce):
         return (Reduce, op.monoid, wires)
-    if isinstance(op, (Call, Fold, Group)):
+    if isinstance(op, (Call, FoldOp, GroupOp)):
         return (type(op), box.name, wires)
     if isinstance(op, Reindex):
         return (Reindex, op.kind, op.place, wires)
     if isinstance(op, View):
-        return (View, len(op.made), *((len(r.at), len(r.where)) for r in op.reads), wires)
+        return (View, len(op.index_axes), *((len(r.at), len(r.where)) for r in op.reads), wires)
     return (type(op), wires)
 
 
@@ -112,7 +112,7 @@ class Wiring:
 
 
 @dataclass(frozen=True)
-class Step:
+class SearchStep:
     """How the search comes to a box of the pattern: by itself, or along a wire from one that was found.
 
     `by` is "any", "maker" (it makes what input `position` of box `other` reads), "reader" (its input `position` reads
@@ -138,18 +138,18 @@ class Occurrence:
 class Nearest:
     """The partial occurrence that came furthest, and why it ended there."""
 
-    found: int = -1
+    matched: int = -1
     places: tuple[int, ...] = ()
     reason: str = ""
 
     def note(self, found: int, places: Sequence[int], reason: str) -> None:
         """Keeps the attempt if it came further than those before."""
-        if found > self.found:
-            self.found, self.places, self.reason = found, tuple(places), reason
+        if found > self.matched:
+            self.matched, self.places, self.reason = found, tuple(places), reason
 
 
 @dataclass
-class Search:
+class PatternSearch:
     """All occurrences of a pattern in a diagram; not `strict`, those too of which wires inside are read elsewhere, or
     that paths leave and enter again.
     """
@@ -182,7 +182,7 @@ class Search:
             else:
                 self.candidates.append(index.get(kind(box), []))
         # None: every box is one.
-        self.kinds = [
+        self.op_kinds = [
             frozenset(self.candidates[k]) if len(self.candidates[k]) < len(self.site.boxes) else None
             for k in range(len(self.pattern.boxes))
         ]
@@ -200,32 +200,32 @@ class Search:
         """The first box of the pattern that no box of the diagram is like, if there is one."""
         return next((k for k, found in enumerate(self.candidates) if not found), None)
 
-    def plan(self) -> list[Step]:
+    def plan(self) -> list[SearchStep]:
         """The order in which boxes are looked for: along wires, makers before readers; each part from its rarest."""
         pattern = self.pattern
         left = set(range(len(pattern.boxes)))
-        steps: list[Step] = []
+        steps: list[SearchStep] = []
         inputs: set[int] = set()
         rank = {"maker": 0, "reader": 1, "input": 2}
 
-        def ways(k: int) -> Iterator[Step]:
+        def options(k: int) -> Iterator[SearchStep]:
             for port, w in enumerate(pattern.outs(k)):
                 for reader, position in pattern.readers[pattern.same[w]]:
                     if reader not in left:
-                        yield Step(k, "maker", reader, position, port)
+                        yield SearchStep(k, "maker", reader, position, port)
             for position, w in enumerate(pattern.reads[k]):
                 maker, port = pattern.maker[w]
                 if maker >= 0 and maker not in left and not pattern.source[maker]:
-                    yield Step(k, "reader", maker, position, port)
+                    yield SearchStep(k, "reader", maker, position, port)
                 elif maker < 0 and w in inputs:
-                    yield Step(k, "input", w, position)
+                    yield SearchStep(k, "input", w, position)
 
         while left:
-            known = [min(found, key=lambda s: rank[s.by]) for k in sorted(left) if (found := list(ways(k)))]
+            known = [min(found, key=lambda s: rank[s.by]) for k in sorted(left) if (found := list(options(k)))]
             if known:
                 step = min(known, key=lambda s: (rank[s.by], len(self.candidates[s.box]), s.box))
             else:
-                step = Step(min(left, key=lambda k: (pattern.source[k], len(self.candidates[k]), k)))
+                step = SearchStep(min(left, key=lambda k: (pattern.source[k], len(self.candidates[k]), k)))
             steps.append(step)
             left.discard(step.box)
             inputs.update(w for w in pattern.reads[step.box] if pattern.maker[w][0] < 0)
@@ -279,13 +279,13 @@ class Search:
                 continue
             if self.settled and self._boxes(places) in self.settled:
                 continue
-            reason = self._enters_again(used) if self.strict else ""
+            reason = self._reentrant_path(used) if self.strict else ""
             if reason:
                 self.nearest.note(len(steps), places, reason)
                 continue
             yield Occurrence(tuple(places), tuple(inputs))
 
-    def _tries(self, step: Step, places: Sequence[int], inputs: Sequence[int]) -> Iterator[int]:
+    def _tries(self, step: SearchStep, places: Sequence[int], inputs: Sequence[int]) -> Iterator[int]:
         if step.by == "any":
             return iter(self.candidates[step.box])
         if step.by == "maker":
@@ -324,7 +324,7 @@ class Search:
         """Why a box cannot be at a place ("" where it can); inputs of the pattern that it reads are bound."""
         pattern, site = self.pattern, self.site
         box, here = pattern.boxes[k], site.boxes[place]
-        allowed = self.kinds[k]
+        allowed = self.op_kinds[k]
         if allowed is not None and place not in allowed:
             return f"{named(box)} of the rule would be {named(here)}"
         if not pattern.source[k] and place in used:
@@ -365,13 +365,13 @@ class Search:
                 )
         return ""
 
-    def why_apart(self, found: Occurrence) -> str:
+    def why_not_strict(self, found: Occurrence) -> str:
         """Why an occurrence that is not strict is none; "" where it is one."""
         escapes = (self._escapes(k, place) for k, place in enumerate(found.places))
         used = {place: k for k, place in enumerate(found.places) if not self.pattern.source[k]}
-        return next(filter(None, escapes), "") or self._enters_again(used)
+        return next(filter(None, escapes), "") or self._reentrant_path(used)
 
-    def _enters_again(self, used: dict[int, int]) -> str:
+    def _reentrant_path(self, used: dict[int, int]) -> str:
         """A path that leaves the occurrence and enters it again, in words; "" where there is none."""
         if len(used) < 2:
             return ""

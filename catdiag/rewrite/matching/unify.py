@@ -17,9 +17,9 @@ from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.index_maps import Cond, Expr, Read, View, read_off
 from catdiag.category.ops import (
     Box,
-    Fold,
+    FoldOp,
     Generic,
-    Group,
+    GroupOp,
     Index,
     Map,
     Op,
@@ -168,9 +168,9 @@ class Unifier:
             return Index(self.name(op.axis))
         if isinstance(op, SizeOf):
             return SizeOf(put_sizes(op.size, self.sizes))
-        if isinstance(op, Fold):
+        if isinstance(op, FoldOp):
             op = replace(op, axis=self.name(op.axis), block=self._local(op.block))
-        elif isinstance(op, Group):
+        elif isinstance(op, GroupOp):
             op = replace(op, tiles=tuple((self.name(a), self._local(local)) for a, local in op.tiles))
         elif isinstance(op, Generic):
             return self.ops.get(f"box:{op.name}", op)
@@ -202,7 +202,7 @@ class Unifier:
             return tuple((c[0], put(c[1]), put(c[2])) for c in conditions)
 
         reads = tuple(Read(tuple((self.name(n), put(e)) for n, e in r.at), all_put(r.where)) for r in op.reads)
-        return View(tuple(self.put(a) for a in op.made), reads, all_put(op.fits))
+        return View(tuple(self.put(a) for a in op.index_axes), reads, all_put(op.fits))
 
     def diagram(self, diagram: Diagram) -> Diagram:
         """A diagram of the pattern as what it is at the occurrence."""
@@ -302,7 +302,7 @@ def _operations(unifier: Unifier, box: Box, here: Box, variables: Variables) -> 
     elif isinstance(op, Reindex) and isinstance(own, Reindex):
         unifier.axis(op.axis, own.axis)
     elif isinstance(op, View) and isinstance(own, View):
-        for wanted, given in zip(op.made, own.made, strict=True):
+        for wanted, given in zip(op.index_axes, own.index_axes, strict=True):
             unifier.axis(wanted, given)
 
 
@@ -436,13 +436,13 @@ def _same_op(op: Op, own: Op, weaved: set[str]) -> bool:
     if isinstance(op, SizeOf) and isinstance(own, SizeOf):
         return same_size(op.size, own.size)
     if isinstance(op, View) and isinstance(own, View):
-        return bool(_read_alike(op) == _read_alike(own))
-    if isinstance(op, (Fold, Group)) and weaved:
+        return bool(_view_meaning(op) == _view_meaning(own))
+    if isinstance(op, (FoldOp, GroupOp)) and weaved:
         return False
     return op == own
 
 
-def _read_alike(op: View) -> Any:
+def _view_meaning(op: View) -> Any:
     """What a view means, as data: the same for expressions that differ by arithmetic only."""
 
     def leaf(v: Any) -> frozenset[Any]:
@@ -465,21 +465,21 @@ def _read_alike(op: View) -> Any:
         return read_off(e, leaf, join)
 
     reads = [({n: plain(e) for n, e in r.at}, [(sign, plain(a), plain(b)) for sign, a, b in r.where]) for r in op.reads]
-    return reads, [(a.name, plain(a.size)) for a in op.made]
+    return reads, [(a.name, plain(a.size)) for a in op.index_axes]
 
 
 def _speaks_of(op: Op) -> set[str]:
     """The axes that an operation names."""
-    if isinstance(op, (Reduce, Index, Fold)):
+    if isinstance(op, (Reduce, Index, FoldOp)):
         return {op.axis}
     if isinstance(op, Rename):
         return {name for pair in op.pairs for name in pair}
-    if isinstance(op, Group):
+    if isinstance(op, GroupOp):
         return {name for name, _ in op.tiles}
     if isinstance(op, Reindex):
         return {a.name for a in (op.axis, *op.axis.parts)}
     if isinstance(op, View):
-        return {a.name for a in op.made} | {n for r in op.reads for n, _ in r.at}
+        return {a.name for a in op.index_axes} | {n for r in op.reads for n, _ in r.at}
     return set()
 
 

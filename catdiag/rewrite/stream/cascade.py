@@ -15,9 +15,9 @@ from catdiag.category.ops import (
     Box,
     Const,
     Einsum,
-    Fold,
+    FoldOp,
     Generic,
-    Group,
+    GroupOp,
     Index,
     Map,
     Reduce,
@@ -27,16 +27,16 @@ from catdiag.category.ops import (
     View,
 )
 from catdiag.category.types import Axis
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.hoisting import Distribution
-from catdiag.rewrite.stream.separable_form import Form, Refused, Term, times
+from catdiag.rewrite.stream.separable_form import Form, NotSeparable, SeparableTerm, times
 from catdiag.util.errors import NotStreamable
 
 
 class Cascade(Distribution):
-    """What `analyse` finds: the new graph, the components, and the wires of the diagram's outputs."""
+    """What `analyze` finds: the new graph, the components, and the wires of the diagram's outputs."""
 
-    def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
+    def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis, mode)
         self.outside: set[int] = set()
         self.outputs: tuple[int, ...] = ()
@@ -70,7 +70,7 @@ class Cascade(Distribution):
                     if not patient:
                         raise
                     self.refusals.append(error)
-            made = self.terms.add(node.box, [self.image[w] for w in node.inputs])
+            made = self.graph.add(node.box, [self.image[w] for w in node.inputs])
             self.image[first:] = range(made, made + len(node.box.cod))
             self.postponed.update(range(first, len(self.image)))
 
@@ -83,12 +83,12 @@ class Cascade(Distribution):
         if any(w in self.products for w in inputs) and not any(map(self.has_axis, inputs)):
             self.image.append(self._of_products(node.box, inputs))
             return
-        first = self.terms.add(node.box, inputs)
+        first = self.graph.add(node.box, inputs)
         wires = range(first, first + len(node.box.cod))
-        mixed = [w for w in wires if self.has_axis(w) and self.terms.late[w]]
+        mixed = [w for w in wires if self.has_axis(w) and self.graph.late[w]]
         takes = any(self.has_axis(w) for w in inputs)
         if not self._is_weaved(node.box) and (takes or any(map(self.has_axis, wires))):
-            if any(self.terms.late[w] for w in wires):
+            if any(self.graph.late[w] for w in wires):
                 self._refuse_mixer(node)
             self.outside.update(wires)
         if self._is_view(node.box, inputs):
@@ -97,7 +97,7 @@ class Cascade(Distribution):
         if mixed and mixed[0] not in self.forms:
             form = self._form(node, mixed[0])
             self.forms[mixed[0]] = form
-            if not isinstance(form, Refused) and len(form) == 1 and self.is_selection(form[0]):
+            if not isinstance(form, NotSeparable) and len(form) == 1 and self.is_selection(form[0]):
                 self.image[-1] = self.emit(form)
 
     def _of_products(self, box: Box, inputs: list[int]) -> int:
@@ -105,7 +105,7 @@ class Cascade(Distribution):
 
         `exp(a)·s / (exp(a)·l)` is s/l, and `log(exp(a)·s)` is a + log s, so that what overflows is not made.
         """
-        terms, op = self.terms, box.op
+        terms, op = self.graph, box.op
         forms = [self.atom(w) for w in inputs]
         fn = op.fn if isinstance(op, Map) else ""
         found: Form | None = None
@@ -126,34 +126,34 @@ class Cascade(Distribution):
     def _logarithm_of(self, form: Form) -> Form:
         """The logarithm of a product, exponentials that were moved out of the loop as summands."""
         (t,) = form
-        outer: list[Term] = []
+        outer: list[SeparableTerm] = []
         rest = t.monomial
         for w, p in t.monomial:
-            node = self.terms.node(w)
+            node = self.graph.node(w)
             if w in self.factors_moved and node is not None:
-                inside = node.inputs[0] if self.terms.made_by(w) == "exp" else self.terms.map("log", w)
-                outer.append(Term(Fraction(p), ((inside, 1),)))
+                inside = node.inputs[0] if self.graph.function_of(w) == "exp" else self.graph.map("log", w)
+                outer.append(SeparableTerm(Fraction(p), ((inside, 1),)))
                 rest = times(rest, ((w, p),), -1)
-        below = self.terms.map("log", self.emit((Term(t.coefficient, rest),)))
-        return (*outer, Term(Fraction(1), ((below, 1),)))
+        below = self.graph.map("log", self.emit((SeparableTerm(t.coefficient, rest),)))
+        return (*outer, SeparableTerm(Fraction(1), ((below, 1),)))
 
-    def kept(self, diagram: Diagram) -> NotStreamable:
+    def refuse_retained_axis(self, diagram: Diagram) -> NotStreamable:
         """The refusal of a result that keeps the axis."""
         place = next(k for k, ty in enumerate(diagram.cod) if self.axis in ty.names)
         wire = self.image[diagram.graph.outputs[place]]
-        known = f" (it depends on {self._depends(wire)})" if self.terms.late[wire] else ""
+        known = f" (it depends on {self._depends(wire)})" if self.graph.late[wire] else ""
         return NotStreamable(
             f"cannot stream axis {self.axis!r}: the result {diagram.cod[place]} keeps it{known}, and a stream ends in "
             f"statistics that are free of its axis; reduce the result over {self.axis!r}, or group it instead"
         )
 
-    def analyse(self, diagram: Diagram) -> None:
+    def analyze(self, diagram: Diagram) -> None:
         """Reads a flat diagram; raises NotStreamable."""
         self.read(diagram)
         if any(self.axis in ty.names for ty in diagram.cod):
-            raise self.kept(diagram)
+            raise self.refuse_retained_axis(diagram)
         self.outputs = tuple(self.image[w] for w in diagram.graph.outputs)
-        needed = set(self.terms.cone(self.outputs))
+        needed = set(self.graph.cone(self.outputs))
         while True:
             more = [
                 s
@@ -162,7 +162,7 @@ class Cascade(Distribution):
                 for s in (*c.scales(), *c.guards, *c.on, c.fallen)
                 if s is not None
             ]
-            wider = set(self.terms.cone([*needed, *more]))
+            wider = set(self.graph.cone([*needed, *more]))
             if wider == needed:
                 break
             needed = wider
@@ -196,14 +196,14 @@ class Cascade(Distribution):
         """
         op = box.op
         read = inputs[: len(op.reads)] if isinstance(op, View) else inputs
-        given = all(self.terms.node(w) is None or w in self.outside for w in read)
-        given = given and not any(self.terms.late[w] for w in inputs)
+        given = all(self.graph.node(w) is None or w in self.outside for w in read)
+        given = given and not any(self.graph.late[w] for w in inputs)
         known = isinstance(op, Reindex) and op.kind in ("split", "merge")
         return given and (known or (isinstance(op, View) and op.trusts_inputs()))
 
     def _refuse_mixer(self, node: Node) -> None:
         box = node.box
-        if isinstance(box.op, (Fold, Group)):
+        if isinstance(box.op, (FoldOp, GroupOp)):
             why = "it runs in a loop or in groups already"
         elif isinstance(box.op, View):
             why = "its positions along the axis are computed"
@@ -211,7 +211,7 @@ class Cascade(Distribution):
             why = "nothing is known of what it does along the axis"
         else:
             why = "it needs the whole axis"
-        late = next(w for w in node.inputs if self.terms.late[self.image[w]])
+        late = next(w for w in node.inputs if self.graph.late[self.image[w]])
         raise NotStreamable(
             f"cannot stream axis {self.axis!r}: {box.name} reads it, {why}, and its input depends on "
             f"{self._depends(self.image[late])}, which is known only at the end of the axis",
@@ -220,14 +220,14 @@ class Cascade(Distribution):
 
     def _depends(self, wire: int) -> str:
         """The reductions over the axis that a wire depends on, as the user wrote them."""
-        boxes = dict.fromkeys(self.origin[w] for w in self.terms.cone([wire]) if w in self.origin)
+        boxes = dict.fromkeys(self.origin[w] for w in self.graph.cone([wire]) if w in self.origin)
         return ", ".join(f"{b.name}" + (f" ({b.line})" if b.line else "") for b in boxes) or "a reduction over it"
 
-    def _form(self, node: Node, wire: int) -> Form | Refused:
+    def _form(self, node: Node, wire: int) -> Form | NotSeparable:
         try:
             forms = [self.form_of(self.image[w]) for w in node.inputs]
             return self.rule(node, forms, wire)
-        except Refused as refused:
+        except NotSeparable as refused:
             return refused
 
     def _moved(self, node: Node) -> int | None:
@@ -238,10 +238,10 @@ class Cascade(Distribution):
         known = dict(self.components)
         try:
             wire = self.moved_out(op.monoid, self.image[node.inputs[0]], node.box)
-        except Refused:
+        except NotSeparable:
             self.components = known
             return None
-        wire = self.terms.cast(wire, node.box.cod[0])
+        wire = self.graph.cast(wire, node.box.cod[0])
         self.origin.setdefault(wire, node.box)
         return wire
 
@@ -255,7 +255,7 @@ class Cascade(Distribution):
                 form = self.extremum(op, forms[0], box)
             else:
                 form = self.pure(box, forms[0])
-        except Refused as refused:
+        except NotSeparable as refused:
             moved = self._moved(node)
             if moved is not None:
                 return moved
@@ -265,10 +265,10 @@ class Cascade(Distribution):
             raise NotStreamable(
                 f"cannot stream axis {self.axis!r}: the elements of {box.name} are not a sum of products of a part "
                 f"free of {self.axis!r} and a part known block by block. At {refused.box.name}{at} they depend on "
-                f"{self._depends(wire)}, known only at the end of the axis, and no repair is known: {refused.why}",
+                f"{self._depends(wire)}, known only at the end of the axis, and no repair is known: {refused.reason}",
                 box.line,
             ) from None
-        wire = self.terms.cast(self.emit(form), box.cod[0])
+        wire = self.graph.cast(self.emit(form), box.cod[0])
         if len(form) == 1 and any(w in self.factors_moved for w, _ in form[0].monomial):
             self.products[wire] = form
         self.origin.setdefault(wire, box)

@@ -18,9 +18,9 @@ from fractions import Fraction
 
 from catdiag.category.ops import Box, Map, Reduce, Rename, View
 from catdiag.category.types import ArrayType, Axis, Ty
-from catdiag.rewrite.hash_consed_graph import Terms
-from catdiag.rewrite.stream.exponential_repair import LOW, Stabiliser
-from catdiag.rewrite.stream.separable_form import Form, Monomial, Scale, Term, merge_scales, times
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.stream.exponential_repair import LOW, Stabilizer
+from catdiag.rewrite.stream.separable_form import Form, Monomial, Scale, SeparableTerm, merge_scales, times
 
 SMALL = Fraction(1, 10**30)
 """What stands for smaller divisors: so small that the elements which are divided by it lose nothing in fp32."""
@@ -30,10 +30,10 @@ _ARITHMETIC = frozenset(
 )
 
 
-class Scaling(Stabiliser):
+class Scaling(Stabilizer):
     """Forms in which elements may be divided by statistics."""
 
-    def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
+    def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis, mode)
         self.scaled = True  # whether elements keep the maxima that they are divided by
         self.divided: dict[int, Box] = {}  # by which box something is divided by a statistic made of maxima
@@ -42,7 +42,7 @@ class Scaling(Stabiliser):
 
     def is_divisor(self, wire: int, sums: bool = False) -> bool:
         """Whether a wire is a statistic that arithmetic makes of a maximum over the axis, or of a sum of magnitudes."""
-        terms = self.terms
+        terms = self.graph
         if not terms.late[wire] or self.has_axis(wire):
             return False
         cone = terms.cone([wire], self.components)
@@ -62,26 +62,26 @@ class Scaling(Stabiliser):
 
     def _adds_sizes(self, wire: int) -> bool:
         """Whether a sum is one of absolute values."""
-        node = self.terms.node(wire)
-        return node is not None and self.terms.made_by(node.inputs[0]) == "abs"
+        node = self.graph.node(wire)
+        return node is not None and self.graph.function_of(node.inputs[0]) == "abs"
 
     def is_inverse(self, wire: int) -> bool:
         """Whether a wire is an early number by such a statistic, or that times one, or a choice of such."""
-        node, fn = self.terms.node(wire), self.terms.made_by(wire)
-        if node is None or not self.terms.late[wire] or wire in self.ratios:
+        node, fn = self.graph.node(wire), self.graph.function_of(wire)
+        if node is None or not self.graph.late[wire] or wire in self.ratios:
             return False
-        late = [w for w in node.inputs if self.terms.late[w]]
+        late = [w for w in node.inputs if self.graph.late[w]]
         if fn == "where":
-            return bool(late) and all(self.is_inverse(w) for w in node.inputs[1:] if self.terms.late[w])
-        if fn == "div" and not self.terms.late[node.inputs[0]]:
+            return bool(late) and all(self.is_inverse(w) for w in node.inputs[1:] if self.graph.late[w])
+        if fn == "div" and not self.graph.late[node.inputs[0]]:
             return self.is_divisor(node.inputs[1])
         return fn in ("mul", "div") and len(late) == 1 and late[0] == node.inputs[0] and self.is_inverse(late[0])
 
-    def divisors(self, t: Term) -> Monomial:
+    def divisors(self, t: SeparableTerm) -> Monomial:
         """The powers of statistics made of maxima that divide a term."""
         return tuple((w, p) for w, p in t.monomial if (self.is_divisor(w) if p < 0 else self.is_inverse(w)))
 
-    def kept_inside(self, form: Form, box: Box) -> Form:
+    def defer_inside(self, form: Form, box: Box) -> Form:
         """A form whose elements are divided by the maxima that it is divided by."""
         for t in form:
             for w, _ in self.divisors(t):
@@ -94,7 +94,7 @@ class Scaling(Stabiliser):
             return form
         return (self.with_factor(t, found, box.line),)
 
-    def kept_in_products(self, forms: Sequence[Form], box: Box) -> list[Form]:
+    def defer_in_products(self, forms: Sequence[Form], box: Box) -> list[Form]:
         """Forms that are multiplied: where two are elements that are divided by sums of magnitudes, they keep these.
 
         What is added up once is not larger than such a sum, but a product of two such may be more than any number.
@@ -113,9 +113,9 @@ class Scaling(Stabiliser):
         kept = zip(forms, found, strict=True)
         return [(self.with_factor(form[0], powers, box.line),) if powers else form for form, powers in kept]
 
-    def with_factor(self, t: Term, factor: Monomial, line: str | None) -> Term:
+    def with_factor(self, t: SeparableTerm, factor: Monomial, line: str | None) -> SeparableTerm:
         """A term with powers of statistics taken into its element, each as the number that stands for it."""
-        terms, element = self.terms, t.element
+        terms, element = self.graph, t.element
         assert element is not None
         scale, outside = self.scale(element), times(t.monomial, factor, -1)
         for w, p in factor:
@@ -131,11 +131,11 @@ class Scaling(Stabiliser):
                 self.ratios.add(ratio)
                 outside = times(outside, ((ratio, abs(p)),))
         self.set_scale(element, scale)
-        return Term(t.coefficient, outside, element, t.bound)
+        return SeparableTerm(t.coefficient, outside, element, t.bound)
 
     def steady(self, wire: int) -> int:
         """What stands for a statistic: a positive number on every list, and its absolute value unless that is tiny."""
-        terms, small = self.terms, self.terms.const(SMALL)
+        terms, small = self.graph, self.graph.const(SMALL)
         if terms.positive[wire]:
             return wire
         if all(map(self._not_negative, self._maxima([wire]))):
@@ -147,17 +147,17 @@ class Scaling(Stabiliser):
 
     def _above(self, wire: int, low: int) -> int:
         """A statistic with maxima that are at least a number."""
-        safe = {w: self._real(self.terms.map("max", w, low)) for w in self._maxima([wire])}
-        return self._chosen(self.terms.substitute(wire, safe, self.components))
+        safe = {w: self._real(self.graph.map("max", w, low)) for w in self._maxima([wire])}
+        return self._chosen(self.graph.substitute(wire, safe, self.components))
 
     def _chosen(self, wire: int) -> int:
         """A wire without choices that depend on whether a positive number is 0, or below."""
-        terms, change = self.terms, dict[int, int]()
+        terms, change = self.graph, dict[int, int]()
         for w in terms.cone([wire], self.components):
             node = terms.node(w)
-            if node is None or not terms.late[w] or w in self.components or terms.made_by(w) != "where":
+            if node is None or not terms.late[w] or w in self.components or terms.function_of(w) != "where":
                 continue
-            test, fn = terms.node(node.inputs[0]), terms.made_by(node.inputs[0])
+            test, fn = terms.node(node.inputs[0]), terms.function_of(node.inputs[0])
             if test is None or fn not in ("eq", "ne", "lt", "le"):
                 continue
             for number, other in (test.inputs, test.inputs[::-1]):
@@ -169,7 +169,7 @@ class Scaling(Stabiliser):
 
     def _real(self, wire: int) -> int:
         """A maximum of a wire and a number as a real number."""
-        terms, node = self.terms, self.terms.node(wire)
+        terms, node = self.graph, self.graph.node(wire)
         assert node is not None
         real = terms.add(Box(node.box.op, node.box.dom, Ty(ArrayType(terms.types[wire].axes))), node.inputs)
         self.safe.add(real)
@@ -177,9 +177,9 @@ class Scaling(Stabiliser):
 
     def _not_negative(self, wire: int) -> bool:
         """Whether an array is, by its form, of numbers that are not below 0."""
-        terms, known = self.terms, dict[int, bool]()
+        terms, known = self.graph, dict[int, bool]()
         for w in terms.cone([wire]):
-            node, fn, value = terms.node(w), terms.made_by(w), terms.const_value(w)
+            node, fn, value = terms.node(w), terms.function_of(w), terms.const_value(w)
             if node is None or terms.positive[w] or value is not None:
                 known[w] = terms.positive[w] or value == 0
                 continue
@@ -198,7 +198,7 @@ class Scaling(Stabiliser):
         half = Fraction(1, 2) if fn == "sqrt" else Fraction(1)
         factor: Monomial = ()
         for w, p in scale.factor:
-            root = w if fn == "abs" and self.terms.positive[w] else self.terms.map(fn, w)
+            root = w if fn == "abs" and self.graph.positive[w] else self.graph.map(fn, w)
             factor = times(factor, ((root, p),))
         return Scale(tuple((half * c, m) for c, m in scale.terms), scale.guards, factor)
 
@@ -206,19 +206,21 @@ class Scaling(Stabiliser):
         """Notes maxima of the program that its loop lacks, by the boxes that divide by them or subtract them."""
         self.dropped += [box for box in dict.fromkeys(boxes) if box not in self.dropped]
 
-    def _contract_term(self, parts: list[Term], gone: list[Axis], output: Sequence[str], line: str | None) -> Term:
+    def _contract_term(
+        self, parts: list[SeparableTerm], gone: list[Axis], output: Sequence[str], line: str | None
+    ) -> SeparableTerm:
         if self.axis in {a.name for a in gone}:
             together: Monomial = ()
             for t in parts:
                 together = times(together, t.monomial)
             loaded = any(t.element is not None and self.has_axis(t.element) for t in parts)
-            left = [w for w, _ in self.divisors(Term(Fraction(1), together))] if loaded else []
+            left = [w for w, _ in self.divisors(SeparableTerm(Fraction(1), together))] if loaded else []
             left += [w for w, p in together if loaded and p < -1 and self.is_divisor(w, sums=True) and w not in left]
             self.note_dropped(box for w in left if (box := self.divided.get(w, self.here)) is not None)
         return super()._contract_term(parts, gone, output, line)
 
     def scale_of(self, elements: Form, statistics: Form, bare: Form, line: str | None) -> tuple[Form, Form, bool]:
-        """What is subtracted in an exponential: see `Stabiliser.scale_of`."""
+        """What is subtracted in an exponential: see `Stabilizer.scale_of`."""
         found = super().scale_of(elements, statistics, bare, line)
         if not found[0] and self.here is not None and self._maxima(w for t in found[1] for w, _ in t.monomial):
             self.note_dropped([self.here])

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from catdiag.category.ops import Box, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.category.types import ArrayType, Axis, Ty
-from catdiag.rewrite.hash_consed_graph import Terms
-from catdiag.rewrite.stream.separable_form import Algebra, Form, Monomial, Scale, Term, collect, scaled, times
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.stream.separable_form import Algebra, Form, Monomial, Scale, SeparableTerm, collect, scaled, times
 
 MODES = ("plain", "guarded", "shifted", "whole", "greatest", "none", "raised")
 """How exponentials are stabilised, in order of preference.
@@ -32,7 +32,7 @@ the user wrote them they are undefined there, and a number for minus infinity is
 # other maxima m, as the exponential of minus infinity is; with 0 it would overflow where all of x is below −700. Where
 # nothing but the maximum is subtracted, it is the least number of double precision, and in another type that type's own
 # (`catdiag.category.ops.clamped`): it stands for no other maximum m, and exp(LEAST − m) never overflows.
-LOW, LEAST = Fraction(-(10**30)), Fraction(-(2**1024 - 2**971))
+LOW, LOWEST = Fraction(-(10**30)), Fraction(-(2**1024 - 2**971))
 
 _UNGUARDED = ("plain", "greatest")
 
@@ -66,10 +66,10 @@ class Component:
         return (*(() if self.scale is None else (self.scale,)), *(w for w, _ in self.factor))
 
 
-class Stabiliser(Algebra):
+class Stabilizer(Algebra):
     """Forms together with the components of the state, on which scales depend."""
 
-    def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
+    def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis.name)
         self.mode = mode
         self.streamed = axis
@@ -82,14 +82,16 @@ class Stabiliser(Algebra):
         # Whether the greatest element is subtracted where the program subtracts something else.
         self.greatest = False
 
-    def stabilised(
+    def stabilized(
         self, elements: Form, kept: Form, moved: Form, guarded: bool, direct: int | None, line: str | None = None
     ) -> Form:
         """The exponential of `elements − kept − moved`, of which `kept` is the scale; `direct` is its wire, if any."""
-        terms = self.terms
+        terms = self.graph
         if not kept:
             return (
-                Term(Fraction(1), self._moved_factor(moved, line), terms.map("exp", self.emit(elements), line=line)),
+                SeparableTerm(
+                    Fraction(1), self._moved_factor(moved, line), terms.map("exp", self.emit(elements), line=line)
+                ),
             )
         scale = tuple(map(self._absorb, kept)) if self.mode in _UNGUARDED else kept
         element = direct
@@ -101,25 +103,28 @@ class Stabiliser(Algebra):
             # A multiple of unknown sign could be as high as it should be low.
             falls = all(t.coefficient > 0 and len(t.monomial) == 1 and self._is_maximum(t.monomial[0]) for t in scale)
             alone = not moved and len(scale) == 1 and scale[0].coefficient <= 1
-            lowest = LEAST if alone and self.mode == "raised" else LOW
+            lowest = LOWEST if alone and self.mode == "raised" else LOW
             low = lowest if falls else Fraction(0)
             safe = {w: self._safe(w, low) for w in maxima}
             change = {w: terms.substitute(w, safe, self.components) for t in scale for w, _ in t.monomial}
             scale, moved = (
-                tuple(Term(t.coefficient, tuple(sorted((change.get(w, w), p) for w, p in t.monomial))) for t in form)
+                tuple(
+                    SeparableTerm(t.coefficient, tuple(sorted((change.get(w, w), p) for w, p in t.monomial)))
+                    for t in form
+                )
                 for form in (scale, moved)
             )
             element = terms.substitute(element, safe, self.components)
             guards = tuple(maxima) if self.mode not in ("shifted", "raised") else ()
         self.set_scale(element, Scale(tuple((t.coefficient, t.monomial) for t in scale), guards))
         self.exponents[element] = (*elements, *scaled(scale, Fraction(-1)))
-        return (Term(Fraction(1), self._moved_factor(moved, line), element),)
+        return (SeparableTerm(Fraction(1), self._moved_factor(moved, line), element),)
 
     def _moved_factor(self, moved: Form, line: str | None) -> Monomial:
         """exp(−moved), a factor outside of the loop."""
         if not moved:
             return ()
-        wire = self.terms.map("exp", self.emit(scaled(moved, Fraction(-1))), line=line)
+        wire = self.graph.map("exp", self.emit(scaled(moved, Fraction(-1))), line=line)
         if self.mode != "none":
             self.factors_moved.add(wire)
         return ((wire, 1),)
@@ -140,23 +145,25 @@ class Stabiliser(Algebra):
         if not unbounded and not hidden:
             return kept, moved, guarded
         self.greatest = True
-        names = {n for t in statistics for w, _ in t.monomial for n in self.terms.names(w)}
+        names = {n for t in statistics for w, _ in t.monomial for n in self.graph.names(w)}
         top = self.emit(elements)
-        for name in self.terms.names(top):
+        for name in self.graph.names(top):
             if name not in names and name != self.axis:
-                top = self.terms.reduce("max", name, top, line)
+                top = self.graph.reduce("max", name, top, line)
         greatest = (
-            Term(Fraction(1), ((self.component(self.terms.reduce("max", self.axis, top, line), "max", line), 1),)),
+            SeparableTerm(
+                Fraction(1), ((self.component(self.graph.reduce("max", self.axis, top, line), "max", line), 1),)
+            ),
         )
         return greatest, collect((*statistics, *scaled(greatest, Fraction(-1)))), self.mode not in _UNGUARDED
 
-    def _has_factor(self, t: Term) -> bool:
+    def _has_factor(self, t: SeparableTerm) -> bool:
         """Whether a summand of a scale is a product that is no maximum, and undefined where a maximum is −∞."""
         bare = self._absorb(t)
         product = bare.coefficient != 1 or len(bare.monomial) != 1
         if self.mode == "greatest":
             product = product or not self._is_maximum(bare.monomial[0])
-        return product and self._falls([w for w, _ in bare.monomial if self.terms.late[w]], empty=True)
+        return product and self._falls([w for w, _ in bare.monomial if self.graph.late[w]], empty=True)
 
     def split(self, statistics: Form) -> tuple[Form, Form, bool]:
         """The summands of a scale: those kept in the loop, those moved out of it, and whether a guard is needed."""
@@ -164,7 +171,7 @@ class Stabiliser(Algebra):
             return (), statistics, False
         kept, moved, guarded = [], [], self.mode not in _UNGUARDED
         for t in statistics:
-            late = [(w, p) for w, p in t.monomial if self.terms.late[w]]
+            late = [(w, p) for w, p in t.monomial if self.graph.late[w]]
             if self.mode != "whole" and (any(p < 0 for _, p in late) or not self._total(w for w, _ in late)):
                 moved.append(t)
                 continue
@@ -183,17 +190,17 @@ class Stabiliser(Algebra):
         """
         change = {w: self._stood_for(w) for t in statistics for w, _ in t.monomial}
         return tuple(
-            Term(t.coefficient, tuple(sorted((change[w], p) for w, p in t.monomial)), t.element, t.bound)
+            SeparableTerm(t.coefficient, tuple(sorted((change[w], p) for w, p in t.monomial)), t.element, t.bound)
             for t in statistics
         )
 
     def _stood_for(self, wire: int) -> int:
         """Of `where(m = -∞, number, m)`, m a maximum of the state, m; any other wire."""
-        terms, node = self.terms, self.terms.node(wire)
-        if node is None or terms.made_by(wire) != "where" or terms.const_value(node.inputs[1]) is None:
+        terms, node = self.graph, self.graph.node(wire)
+        if node is None or terms.function_of(wire) != "where" or terms.const_value(node.inputs[1]) is None:
             return wire
         test, top = terms.node(node.inputs[0]), node.inputs[2]
-        if test is None or terms.made_by(node.inputs[0]) != "eq" or test.inputs[0] != top:
+        if test is None or terms.function_of(node.inputs[0]) != "eq" or test.inputs[0] != top:
             return wire
         return top if terms.is_bottom(test.inputs[1]) and self._is_maximum((top, 1)) else wire
 
@@ -203,7 +210,7 @@ class Stabiliser(Algebra):
         while todo:
             t = todo.pop(0)
             if t.bound:
-                todo.insert(0, Term(Fraction(1), ((self.emit((t,)), 1),)))
+                todo.insert(0, SeparableTerm(Fraction(1), ((self.emit((t,)), 1),)))
                 continue
             place = next((k for k, (w, p) in enumerate(t.monomial) if p == 1 and self._is_sum(w)), None)
             if place is None:
@@ -212,24 +219,24 @@ class Stabiliser(Algebra):
             wire = t.monomial[place][0]
             rest = times(t.monomial, ((wire, 1),), -1)
             for s in reversed(self._summands(wire)):
-                todo.insert(0, Term(t.coefficient * s.coefficient, times(rest, s.monomial)))
+                todo.insert(0, SeparableTerm(t.coefficient * s.coefficient, times(rest, s.monomial)))
         return collect(found)
 
     def _is_sum(self, wire: int) -> bool:
-        node = self.terms.node(wire)
-        if node is None or not self.terms.late[wire]:
+        node = self.graph.node(wire)
+        if node is None or not self.graph.late[wire]:
             return False
-        fn = self.terms.made_by(wire)
+        fn = self.graph.function_of(wire)
         if fn in ("mul", "div"):
-            return sum(self.terms.late[w] for w in node.inputs) == 1 and (
-                fn == "mul" or self.terms.late[node.inputs[0]]
+            return sum(self.graph.late[w] for w in node.inputs) == 1 and (
+                fn == "mul" or self.graph.late[node.inputs[0]]
             )
         return fn in ("add", "sub", "neg")
 
     def _summands(self, wire: int) -> Form:
-        node = self.terms.node(wire)
+        node = self.graph.node(wire)
         assert node is not None
-        fn = self.terms.made_by(wire)
+        fn = self.graph.function_of(wire)
         parts = [self.atom(w) for w in node.inputs]
         if fn == "neg":
             return scaled(parts[0], Fraction(-1))
@@ -239,9 +246,9 @@ class Stabiliser(Algebra):
             return self.divide(parts[0], parts[1]) or ()
         return (*parts[0], *scaled(parts[1], Fraction(1 if fn == "add" else -1)))
 
-    def _absorb(self, t: Term) -> Term:
+    def _absorb(self, t: SeparableTerm) -> SeparableTerm:
         """An early factor of a scale taken into its component: `β·max_x S` is `max_x β·S` for β > 0."""
-        late = [(w, p) for w, p in t.monomial if self.terms.late[w]]
+        late = [(w, p) for w, p in t.monomial if self.graph.late[w]]
         if len(late) != 1 or late[0][1] != 1 or t.bound:
             return t
         component = self.components.get(late[0][0])
@@ -250,19 +257,19 @@ class Stabiliser(Algebra):
             return t
         if component.monoid == "sum" and all(self._closed(w) for w, _ in factors):
             return t
-        node = self.terms.node(component.wire)
+        node = self.graph.node(component.wire)
         if node is None or not isinstance(node.box.op, Reduce):
             return t
-        positive = t.coefficient > 0 and all(self.terms.positive[w] for w, _ in factors)
+        positive = t.coefficient > 0 and all(self.graph.positive[w] for w, _ in factors)
         if not (component.monoid == "sum" or (component.monoid == "max" and positive)):
             return t
-        element = self.emit((Term(t.coefficient, factors, node.inputs[0]),))
-        made = self.terms.reduce(component.monoid, self.axis, element, component.line)
-        return Term(Fraction(1), ((self.component(made, component.monoid, component.line), 1),))
+        element = self.emit((SeparableTerm(t.coefficient, factors, node.inputs[0]),))
+        made = self.graph.reduce(component.monoid, self.axis, element, component.line)
+        return SeparableTerm(Fraction(1), ((self.component(made, component.monoid, component.line), 1),))
 
     def _maxima(self, wires: Iterable[int]) -> list[int]:
         """The components that are maxima among those which wires are made of."""
-        cone = self.terms.cone(wires, self.components)
+        cone = self.graph.cone(wires, self.components)
         return [w for w in cone if w in self.components and self.components[w].monoid == "max"]
 
     def _is_maximum(self, factor: tuple[int, int]) -> bool:
@@ -271,16 +278,16 @@ class Stabiliser(Algebra):
 
     def _total(self, wires: Iterable[int]) -> bool:
         """Whether statistics are defined whatever the components are."""
-        for w in self.terms.cone(wires, self.components):
-            node = self.terms.node(w)
-            if w in self.components or node is None or not self.terms.late[w]:
+        for w in self.graph.cone(wires, self.components):
+            node = self.graph.node(w)
+            if w in self.components or node is None or not self.graph.late[w]:
                 continue
             op = node.box.op
             if isinstance(op, Map):
                 if (
                     op.fn not in _TOTAL
                     and not op.fn.startswith("cast:")
-                    and not (op.fn == "div" and not self.terms.late[node.inputs[1]])
+                    and not (op.fn == "div" and not self.graph.late[node.inputs[1]])
                 ):
                     return False
             elif not isinstance(op, (Einsum, Rename, Reindex, View, Reduce)):
@@ -289,7 +296,7 @@ class Stabiliser(Algebra):
 
     def _safe(self, wire: int, low: Fraction = Fraction(0)) -> int:
         """A maximum with another number for minus infinity, a real number on every list."""
-        terms, ty = self.terms, self.terms.types[wire]
+        terms, ty = self.graph, self.graph.types[wire]
         if low < 0 and self.mode == "raised":
             # It grows with the maximum, so that no repair is an exponential of more than 0.
             made = terms.map("max", wire, terms.const(low))
@@ -307,10 +314,10 @@ class Stabiliser(Algebra):
 
     def _falls(self, wires: Sequence[int], empty: bool = False) -> bool:
         """Whether one of these wires may be minus infinity, on lists that are not empty or on all."""
-        terms = self.terms
+        terms = self.graph
         low: dict[int, bool] = {}
         for w in terms.cone(wires):
-            node, fn, extended = terms.node(w), terms.made_by(w), terms.types[w].element == "extended"
+            node, fn, extended = terms.node(w), terms.function_of(w), terms.types[w].element == "extended"
             if node is None or not node.inputs:
                 low[w] = extended
             elif empty and w in self.components:
@@ -325,7 +332,7 @@ class Stabiliser(Algebra):
     def component(self, wire: int, monoid: str, line: str | None) -> int:
         """The wire, which is a part of the loop's state from here on."""
         if wire not in self.components:
-            self.terms.mark(wire)
+            self.graph.mark(wire)
             self.components[wire] = Component(wire, monoid, line)
             if self.here is not None:
                 self.origin.setdefault(wire, self.here)
@@ -342,16 +349,16 @@ class Stabiliser(Algebra):
         component.guards, component.factor = scale.guards, scale.factor
         again = self.repeatable if scale.factor else self._closed
         carried: dict[int, int] = {}
-        for w in self.terms.cone(component.scales(), self.components):
-            node = self.terms.node(w)
-            if node is None or w in self.components or not self.terms.late[w]:
+        for w in self.graph.cone(component.scales(), self.components):
+            node = self.graph.node(w)
+            if node is None or w in self.components or not self.graph.late[w]:
                 continue
             for i in node.inputs:
-                if i not in carried and not self.terms.late[i] and not again(i):
-                    carried[i] = self._carried(i)
+                if i not in carried and not self.graph.late[i] and not again(i):
+                    carried[i] = self._carried_maximum(i)
         if carried:
             safe = {w: self._safe(made) for w, made in carried.items()}
-            change = {w: self.terms.substitute(w, safe, self.components) for w in component.scales()}
+            change = {w: self.graph.substitute(w, safe, self.components) for w in component.scales()}
             component.factor = tuple((change[w], p) for w, p in component.factor)
             if component.scale is not None:
                 component.scale = change[component.scale]
@@ -363,15 +370,15 @@ class Stabiliser(Algebra):
 
     def repeatable(self, wire: int) -> bool:
         """Whether constants and sizes alone make an early wire, so that a merge can make it again."""
-        return all(self.terms.node(w) is not None for w in self.terms.cone([wire])) and not self.terms.late[wire]
+        return all(self.graph.node(w) is not None for w in self.graph.cone([wire])) and not self.graph.late[wire]
 
     def _closed(self, wire: int) -> bool:
         """Whether constants alone make an early wire, so that a merge can make it again."""
-        ops = [node.box.op if (node := self.terms.node(w)) is not None else None for w in self.terms.cone([wire])]
+        ops = [node.box.op if (node := self.graph.node(w)) is not None else None for w in self.graph.cone([wire])]
         return not any(op is None or isinstance(op, (SizeOf, Index)) for op in ops)
 
-    def _carried(self, wire: int) -> int:
+    def _carried_maximum(self, wire: int) -> int:
         """An array that the repair needs and that is no statistic, kept in the state as its maximum over the axis."""
-        ty = self.terms.types[wire]
-        repeated = self.terms.cast(wire, ArrayType((*ty.axes, self.streamed), ty.element))
-        return self.component(self.terms.reduce("max", self.axis, repeated), "max", None)
+        ty = self.graph.types[wire]
+        repeated = self.graph.cast(wire, ArrayType((*ty.axes, self.streamed), ty.element))
+        return self.component(self.graph.reduce("max", self.axis, repeated), "max", None)

@@ -1,6 +1,6 @@
 """Streaming: a diagram that reduces an axis, as a loop over blocks of it with a small state.
 
-`candidates` turns the components that `cascade` finds into one `Fold` box. For a component
+`candidates` turns the components that `cascade` finds into one `FoldOp` box. For a component
 `A = ⊕_x b` with scale μ, a function of earlier components, the loop body is
 
     A ← exp(μ(old) − μ(new))·A ⊕ (⊕ over the block of b, with the new statistics)
@@ -19,19 +19,19 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.category.ops import Box, Const, Fold, Group, SizeOf, View, bodies, const_box, map_box, reduce_box
+from catdiag.category.ops import Box, Const, FoldOp, GroupOp, SizeOf, View, bodies, const_box, map_box, reduce_box
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols
 from catdiag.rewrite.canonicalize import last_over, reads_first, seen_only
 from catdiag.rewrite.casts import is_cast
 from catdiag.rewrite.formula import describe
-from catdiag.rewrite.graph_builder import Emitter, NotInScope, element_type, localised
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.graph_builder import GraphBuilder, NotInScope, element_type, localised
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade, reduces
 from catdiag.rewrite.stream.exponential_repair import FALLING, MODES, Component
 from catdiag.util.errors import AxisError, NotStreamable
 
 if TYPE_CHECKING:
-    from catdiag.rewrite.formula import Found
+    from catdiag.rewrite.formula import FoldFormula
 
 
 def local_size(prefix: str, axis: str, taken: Collection[str] = ()) -> str:
@@ -65,9 +65,9 @@ def sizes_in(diagram: Diagram) -> set[str]:
             op = box.op
             if isinstance(op, SizeOf):
                 found |= size_symbols(op.size)
-            elif isinstance(op, Fold):
+            elif isinstance(op, FoldOp):
                 found.update({op.block, op.parts or op.block})
-            elif isinstance(op, Group):
+            elif isinstance(op, GroupOp):
                 found.update(local for _, local in op.tiles)
             todo.extend(bodies(op))
     return found
@@ -75,14 +75,14 @@ def sizes_in(diagram: Diagram) -> set[str]:
 
 @dataclass(frozen=True)
 class Streamed:
-    """A diagram with one axis streamed: boxes before, one `Fold`, boxes after; `mode` is how it is stabilised.
+    """A diagram with one axis streamed: boxes before, one `FoldOp`, boxes after; `mode` is how it is stabilised.
 
     `dropped` are boxes of the program that subtract or divide by a maximum which the loop lacks.
     """
 
     diagram: Diagram
-    fold: Fold
-    found: Found
+    fold: FoldOp
+    formula: FoldFormula
     mode: str = ""
     dropped: tuple[Box, ...] = ()
 
@@ -92,7 +92,7 @@ def find(diagram: Diagram, axis: str) -> Streamed:
 
     >>> from catdiag.category.ops import reduce_box
     >>> from catdiag.category.diagram import of_box
-    >>> print(find(of_box(reduce_box("sum", "x", ArrayType((Axis("x"),)))), "x").found)
+    >>> print(find(of_box(reduce_box("sum", "x", ArrayType((Axis("x"),)))), "x").formula)
     sum1 = Σ_x in0
       empty: 0
       step: sum1 + Σ_x in0
@@ -153,7 +153,7 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
                 continue
             cascade = cascades[mode]
             try:
-                made = _Loop(cascade, flat, taken).streamed()
+                made = _LoopBuilder(cascade, flat, taken).streamed()
             except NotInScope as error:
                 name = flat.input_names[error.wire] if error.wire < len(flat.input_names) else "an input"
                 refused = refused or NotStreamable(
@@ -176,10 +176,10 @@ def _cascades(diagram: Diagram, axis: Axis, plain: bool, casts: bool, scaled: bo
     Without `scaled`, what elements are divided by is moved out of the loop.
     """
     for mode in MODES:
-        cascade = Cascade(Terms(diagram.dom), axis, mode)
+        cascade = Cascade(HashConsedGraph(diagram.dom), axis, mode)
         cascade.plain, cascade.casts, cascade.scaled = plain, casts, scaled
         try:
-            cascade.analyse(diagram)
+            cascade.analyze(diagram)
         except NotStreamable:
             if mode == MODES[0]:
                 raise
@@ -196,7 +196,7 @@ def divisions(diagram: Diagram, axis: str) -> tuple[Box, ...]:
     ['div']
     """
     flat = inline(diagram)
-    cascade = Cascade(Terms(flat.dom), axis_of(flat, axis))
+    cascade = Cascade(HashConsedGraph(flat.dom), axis_of(flat, axis))
     cascade.read(flat, patient=True)
     return tuple(dict.fromkeys(cascade.divided.values()))
 
@@ -219,7 +219,7 @@ def _group_around(diagram: Diagram, axis: str) -> Node | None:
     """The group box of a diagram that has one whole axis inside."""
     for node in diagram.graph.nodes:
         op = node.box.op
-        if isinstance(op, Group):
+        if isinstance(op, GroupOp):
             if axis in dict(op.tiles):
                 raise NotStreamable(f"cannot stream axis {axis!r}: the diagram runs in groups of it", node.box.line)
             if any(t.axis(axis) is not None for t in op.body.graph.wire_types()):
@@ -228,13 +228,13 @@ def _group_around(diagram: Diagram, axis: str) -> Node | None:
 
 
 def _body(node: Node) -> Diagram:
-    assert isinstance(node.box.op, Group)
+    assert isinstance(node.box.op, GroupOp)
     return node.box.op.body
 
 
 def _in_group(diagram: Diagram, node: Node, inner: Streamed) -> Streamed:
     op = node.box.op
-    assert isinstance(op, Group)
+    assert isinstance(op, GroupOp)
     box = Box(replace(op, body=inner.diagram), node.box.dom, node.box.cod, node.box.line)
     graph = diagram.graph
     nodes = tuple(Node(box, n.inputs) if n is node else n for n in graph.nodes)
@@ -249,7 +249,7 @@ def _fold_around(diagram: Diagram, axis: str) -> int | None:
     """The place of the loop over another axis whose turns reduce over one."""
     for place, node in enumerate(diagram.graph.nodes):
         op = node.box.op
-        if isinstance(op, Fold) and op.axis != axis and any(reduces(box, axis) for box in inline(op.step).boxes):
+        if isinstance(op, FoldOp) and op.axis != axis and any(reduces(box, axis) for box in inline(op.step).boxes):
             return place
     return None
 
@@ -259,9 +259,9 @@ def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str], pl
     graph = diagram.graph
     node = graph.nodes[place]
     op = node.box.op
-    assert isinstance(op, Fold)
+    assert isinstance(op, FoldOp)
     for other in graph.nodes:
-        if other is not node and (reduces(other.box, axis) or isinstance(other.box.op, Fold)):
+        if other is not node and (reduces(other.box, axis) or isinstance(other.box.op, FoldOp)):
             why = "it is reduced over there too" if reduces(other.box, axis) else "that is a loop as well"
             raise NotStreamable(
                 f"cannot stream axis {axis!r} inside the loop over {op.axis!r}: beside it is {other.box.name}, and "
@@ -278,12 +278,12 @@ def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str], pl
 # -- bodies ---------------------------------------------------------------------------------------
 
 
-class _Loop:
+class _LoopBuilder:
     """The loop of a cascade: its inputs, its four bodies, and the diagram around it."""
 
     def __init__(self, cascade: Cascade, diagram: Diagram, taken: Collection[str] = ()) -> None:
         self.cascade, self.source = cascade, diagram
-        self.terms = cascade.terms
+        self.graph = cascade.graph
         self.axis = cascade.axis
         self.block = local_size("s", cascade.axis, sizes_in(diagram))
         self.local = replace(cascade.streamed, size=self.block, kind="name", parts=())
@@ -292,29 +292,29 @@ class _Loop:
         self.states = [self._state_type(c) for c in self.components]
         self.positions = self._positions()
         fallen = [c.fallen for c in self.components if c.sticky and c.fallen is not None]
-        factors = cascade.terms.cone(w for c in self.components for w, _ in c.factor)
+        factors = cascade.graph.cone(w for c in self.components for w, _ in c.factor)
         again = [w for w in factors if cascade.repeatable(w)]
-        self.repeated = {*cascade.terms.cone((*fallen, *again)), cascade.truth(False), cascade.truth(True)}
+        self.repeated = {*cascade.graph.cone((*fallen, *again)), cascade.truth(False), cascade.truth(True)}
         self.inputs = self._boundary()
 
     def _positions(self) -> set[int]:
         """What index arrays of the loop are made of, if of sizes and positions only: in range where it is computed."""
         found: set[int] = set()
-        for w in range(len(self.terms.types)):
-            node = self.terms.node(w)
+        for w in range(len(self.graph.types)):
+            node = self.graph.node(w)
             if node is not None and isinstance(node.box.op, View) and w not in self.cascade.outside:
                 for index in node.inputs[len(node.box.op.reads) :]:
-                    cone = self.terms.cone([index])
-                    found |= set(cone) if all(self.terms.node(v) is not None for v in cone) else set()
+                    cone = self.graph.cone([index])
+                    found |= set(cone) if all(self.graph.node(v) is not None for v in cone) else set()
         return found
 
     def _state_type(self, c: Component) -> ArrayType:
-        ty = self.terms.types[c.wire]
+        ty = self.graph.types[c.wire]
         return ArrayType(ty.axes, "extended" if c.monoid == "max" else ty.element)
 
     def _outside(self, wire: int) -> bool:
         """Whether a wire is made before the loop: an input, or early and not of the axis, or needing all of it."""
-        terms = self.terms
+        terms = self.graph
         if terms.node(wire) is None or wire in self.cascade.outside:
             return True
         if terms.late[wire] or self.cascade.has_axis(wire) or terms.is_const(wire) or wire in self.repeated:
@@ -325,7 +325,7 @@ class _Loop:
         components = {c.wire for c in self.components}
         found: set[int] = set()
         for c in self.components:
-            node = self.terms.node(c.wire)
+            node = self.graph.node(c.wire)
             assert node is not None
             todo = [*node.inputs, *c.on, *c.scales()]
             seen: set[int] = set()
@@ -334,7 +334,7 @@ class _Loop:
                 if w in seen or w in components:
                     continue
                 seen.add(w)
-                inner = self.terms.node(w)
+                inner = self.graph.node(w)
                 if self._outside(w):
                     found.add(w)
                 elif inner is not None:
@@ -343,122 +343,128 @@ class _Loop:
 
     # -- the four bodies ------------------------------------------------------------------------
 
-    def _emitter(self, dom: Sequence[ArrayType]) -> Emitter:
-        return Emitter(self.terms, [localised(t, self.local) for t in dom], self.local, self.cascade.safe)
+    def _emitter(self, dom: Sequence[ArrayType]) -> GraphBuilder:
+        return GraphBuilder(self.graph, [localised(t, self.local) for t in dom], self.local, self.cascade.safe)
 
     def unit(self) -> Diagram:
         """The state of the empty list."""
-        emitter = self._emitter([])
+        builder = self._emitter([])
         outputs = []
         for c, ty in zip(self.components, self.states, strict=True):
             if c.monoid in ("any", "all"):
-                ends = [emitter.add(const_box(Fraction(k)), ()) for k in (0, 1)]
-                wire = emitter.map("lt", *(ends if c.monoid == "all" else ends[::-1]))
+                ends = [builder.add(const_box(Fraction(k)), ()) for k in (0, 1)]
+                wire = builder.map("lt", *(ends if c.monoid == "all" else ends[::-1]))
             else:
-                wire = emitter.add(Box(Const(unit_of(c.monoid)), Ty(), Ty(ArrayType((), ty.element))), ())
-            outputs.append(emitter.cast(wire, ty))
-        return emitter.diagram(outputs, ())
+                wire = builder.add(Box(Const(unit_of(c.monoid)), Ty(), Ty(ArrayType((), ty.element))), ())
+            outputs.append(builder.cast(wire, ty))
+        return builder.diagram(outputs, ())
 
     def state(self) -> Diagram:
         """Each component of a list, with the statistics of that list."""
-        emitter = self._emitter([self.terms.types[w] for w in self.inputs])
+        builder = self._emitter([self.graph.types[w] for w in self.inputs])
         env = {w: k for k, w in enumerate(self.inputs)}
-        outputs = [emitter.emit(c.wire, env, ty) for c, ty in zip(self.components, self.states, strict=True)]
-        return emitter.diagram(outputs, self.input_names())
+        outputs = [builder.emit(c.wire, env, ty) for c, ty in zip(self.components, self.states, strict=True)]
+        return builder.diagram(outputs, self.input_names())
 
     def step(self) -> Diagram:
         """One turn of the loop: the new maxima, the elements at the new statistics, then the accumulators."""
         count = len(self.states)
-        emitter = self._emitter([*self.states, *(self.terms.types[w] for w in self.inputs)])
+        builder = self._emitter([*self.states, *(self.graph.types[w] for w in self.inputs)])
         streamed = {w: count + k for k, w in enumerate(self.inputs)}
         old = {**{c.wire: k for k, c in enumerate(self.components)}, **streamed}
         new = dict(streamed)
         outputs = []
         for k, c in enumerate(self.components):
-            before = self._repaired(emitter, c, k, dict(old), new)
-            node = self.terms.node(c.wire)
+            before = self._repaired(builder, c, k, dict(old), new)
+            node = self.graph.node(c.wire)
             assert node is not None
-            inputs = [emitter.emit(i, new) for i in node.inputs]
+            inputs = [builder.emit(i, new) for i in node.inputs]
             ty = self.states[k]
-            dom = Ty(*(emitter.types[i] for i in inputs))
+            dom = Ty(*(builder.types[i] for i in inputs))
             element = element_type(node.box, list(dom)) if c.monoid == "max" else ty.element
-            block = emitter.add(Box(node.box.op, dom, Ty(ArrayType(ty.axes, element)), node.box.line), inputs)
-            new[c.wire] = self._combined(emitter, c, before, block, ty)
+            block = builder.add(Box(node.box.op, dom, Ty(ArrayType(ty.axes, element)), node.box.line), inputs)
+            new[c.wire] = self._combined(builder, c, before, block, ty)
             outputs.append(new[c.wire])
-        return emitter.diagram(outputs, (*self.names, *self.input_names()))
+        return builder.diagram(outputs, (*self.names, *self.input_names()))
 
     def merge(self) -> Diagram:
         """The state of two neighbouring lists put together."""
         count = len(self.states)
-        emitter = self._emitter([*self.states, *self.states])
+        builder = self._emitter([*self.states, *self.states])
         left = {c.wire: k for k, c in enumerate(self.components)}
         right = {c.wire: count + k for k, c in enumerate(self.components)}
         new: dict[int, int] = {}
         outputs = []
         for k, c in enumerate(self.components):
-            parts = [self._repaired(emitter, c, side[c.wire], dict(side), new) for side in (left, right)]
-            new[c.wire] = self._combined(emitter, c, parts[0], parts[1], self.states[k])
+            parts = [self._repaired(builder, c, side[c.wire], dict(side), new) for side in (left, right)]
+            new[c.wire] = self._combined(builder, c, parts[0], parts[1], self.states[k])
             outputs.append(new[c.wire])
-        return emitter.diagram(outputs, (*self.names, *(f"{n}′" for n in self.names)))
+        return builder.diagram(outputs, (*self.names, *(f"{n}′" for n in self.names)))
 
-    def _repaired(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
-        return self._rescaled(emitter, c, self._kept(emitter, c, value, old, new), old, new)
+    def _repaired(
+        self, builder: GraphBuilder, c: Component, value: int, old: dict[int, int], new: dict[int, int]
+    ) -> int:
+        return self._rescaled(builder, c, self._selected(builder, c, value, old, new), old, new)
 
-    def _kept(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
+    def _selected(
+        self, builder: GraphBuilder, c: Component, value: int, old: dict[int, int], new: dict[int, int]
+    ) -> int:
         """An accumulator of selections: what it was where no statistic has changed, else what they fall to."""
         if not c.on:
             return value
         kept: int | None = None
         for w in c.on:
-            same = emitter.map("eq", emitter.emit(w, dict(old)), emitter.emit(w, new))
-            kept = same if kept is None else emitter.map("and", kept, same)
+            same = builder.map("eq", builder.emit(w, dict(old)), builder.emit(w, new))
+            kept = same if kept is None else builder.map("and", kept, same)
         assert kept is not None
         if c.sticky:
-            kept = emitter.map("or", kept, emitter.map("eq", value, emitter.add(const_box(None), ())))
+            kept = builder.map("or", kept, builder.map("eq", value, builder.add(const_box(None), ())))
         if c.monoid in ("any", "all"):
             if c.fallen is None:
-                return emitter.map("and" if c.monoid == "any" else "or", value,
-                                   kept if c.monoid == "any" else emitter.map("not", kept))  # fmt: skip
-            other = emitter.map("and", emitter.map("not", kept), emitter.emit(c.fallen, dict(old)))
-            return emitter.map("or", emitter.map("and", kept, value), other)
-        return emitter.map("where", kept, value, self._fallen(emitter, c, old))
+                return builder.map("and" if c.monoid == "any" else "or", value,
+                                   kept if c.monoid == "any" else builder.map("not", kept))  # fmt: skip
+            other = builder.map("and", builder.map("not", kept), builder.emit(c.fallen, dict(old)))
+            return builder.map("or", builder.map("and", kept, value), other)
+        return builder.map("where", kept, value, self._fallen(builder, c, old))
 
-    def _fallen(self, emitter: Emitter, c: Component, old: dict[int, int]) -> int:
+    def _fallen(self, builder: GraphBuilder, c: Component, old: dict[int, int]) -> int:
         if c.fallen is not None:
-            return emitter.emit(c.fallen, dict(old))
-        return emitter.add(const_box(unit_of(c.monoid)), ())
+            return builder.emit(c.fallen, dict(old))
+        return builder.add(const_box(unit_of(c.monoid)), ())
 
-    def _rescaled(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
+    def _rescaled(
+        self, builder: GraphBuilder, c: Component, value: int, old: dict[int, int], new: dict[int, int]
+    ) -> int:
         for w, p in c.factor:
             # Factor by factor: powers of one that is very small are not made.
-            sides = [emitter.emit(w, env) for env in ((old, new) if p < 0 else (new, old))]
+            sides = [builder.emit(w, env) for env in ((old, new) if p < 0 else (new, old))]
             for _ in range(abs(p)):
-                value = emitter.map("mul", value, emitter.map("div", *sides))
+                value = builder.map("mul", value, builder.map("div", *sides))
         if c.scale is None:
             return value
-        change = emitter.map("sub", emitter.emit(c.scale, old), emitter.emit(c.scale, new))
-        rho = emitter.map("exp", change)
+        change = builder.map("sub", builder.emit(c.scale, old), builder.emit(c.scale, new))
+        rho = builder.map("exp", change)
         if c.guards:
             # Where all of these are minus infinity nothing is accumulated yet; elsewhere exp(μ − μ′) is right.
-            bottom = emitter.add(const_box(None), ())
+            bottom = builder.add(const_box(None), ())
             guard: int | None = None
             for w in c.guards:
-                empty = emitter.map("eq", emitter.emit(w, old), bottom)
-                for name in emitter.types[empty].names:
-                    if name not in emitter.types[value].names:
-                        empty = emitter.add(reduce_box("all", name, emitter.types[empty]), (empty,))
-                guard = empty if guard is None else emitter.map("and", guard, empty)
+                empty = builder.map("eq", builder.emit(w, old), bottom)
+                for name in builder.types[empty].names:
+                    if name not in builder.types[value].names:
+                        empty = builder.add(reduce_box("all", name, builder.types[empty]), (empty,))
+                guard = empty if guard is None else builder.map("and", guard, empty)
             assert guard is not None
-            rho = emitter.map("where", guard, emitter.add(const_box(Fraction(0)), ()), rho)
-        return emitter.map("mul", value, rho)
+            rho = builder.map("where", guard, builder.add(const_box(Fraction(0)), ()), rho)
+        return builder.map("mul", value, rho)
 
-    def _combined(self, emitter: Emitter, c: Component, left: int, right: int, ty: ArrayType) -> int:
+    def _combined(self, builder: GraphBuilder, c: Component, left: int, right: int, ty: ArrayType) -> int:
         fn = {"sum": "add", "prod": "mul", "max": "max", "any": "or", "all": "and"}[c.monoid]
-        dom = Ty(emitter.types[left], emitter.types[right])
+        dom = Ty(builder.types[left], builder.types[right])
         made = map_box(fn, list(dom))
         if made.cod[0].names == ty.names:
-            return emitter.add(Box(made.op, dom, Ty(ty)), (left, right))
-        return emitter.cast(emitter.add(made, (left, right)), ty)
+            return builder.add(Box(made.op, dom, Ty(ty)), (left, right))
+        return builder.cast(builder.add(made, (left, right)), ty)
 
     # -- the diagram around it ------------------------------------------------------------------
 
@@ -468,7 +474,7 @@ class _Loop:
         taken = {*given, *self.names}
         found = []
         for w in self.inputs:
-            node = self.terms.node(w)
+            node = self.graph.node(w)
             if node is None:
                 found.append(given[w])
                 continue
@@ -483,20 +489,20 @@ class _Loop:
 
     def streamed(self) -> Streamed:
         """The whole: boxes before, the loop, boxes after."""
-        fold = Fold(self.axis, self.block, self.unit(), self.step(), self.merge(), self.state(), self.names)
-        terms = self.terms
-        emitter = Emitter(terms, terms.dom.arrays)
+        fold = FoldOp(self.axis, self.block, self.unit(), self.step(), self.merge(), self.state(), self.names)
+        terms = self.graph
+        builder = GraphBuilder(terms, terms.dom.arrays)
         env = {w: w for w in range(len(terms.dom))}
-        before = [emitter.emit(w, env) for w in self.inputs]
-        dom = Ty(*(emitter.types[w] for w in before))
-        first = emitter.add(Box(fold, dom, Ty(*self.states)), before)
+        before = [builder.emit(w, env) for w in self.inputs]
+        dom = Ty(*(builder.types[w] for w in before))
+        first = builder.add(Box(fold, dom, Ty(*self.states)), before)
         for k, c in enumerate(self.components):
             ty = terms.types[c.wire]
-            env[c.wire] = emitter.cast(first + k, ty)
+            env[c.wire] = builder.cast(first + k, ty)
         outputs = [
-            emitter.cast(emitter.emit(w, env), ty) for w, ty in zip(self.cascade.outputs, self.source.cod, strict=True)
+            builder.cast(builder.emit(w, env), ty) for w, ty in zip(self.cascade.outputs, self.source.cod, strict=True)
         ]
-        made = emitter.diagram(outputs, self.source.names)
+        made = builder.diagram(outputs, self.source.names)
         made.title = self.source.title
         found = describe(self.cascade, self.components, self.names, self.source.input_names)
         return Streamed(made, fold, found, self.cascade.mode, tuple(self.cascade.dropped))
@@ -520,7 +526,7 @@ def component_names(components: Sequence[Component], taken: Sequence[str]) -> tu
 
 def _in_order(cascade: Cascade) -> list[Component]:
     """The components, each after those that its elements and its repair are made of; else in order of the wires."""
-    terms, components = cascade.terms, cascade.components
+    terms, components = cascade.graph, cascade.components
     reads: dict[int, set[int]] = {}
     for w, c in components.items():
         node = terms.node(w)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from catdiag.category.ops import Box, Map, Reduce, Rename, reduce_box
 from catdiag.category.types import ArrayType
-from catdiag.rewrite.stream.separable_form import Refused
+from catdiag.rewrite.stream.separable_form import NotSeparable
 from catdiag.rewrite.stream.separation_rules import Rules
 
 _DEEPEST = 24  # operations that are moved out of one reduction
@@ -32,12 +32,12 @@ class Distribution(Rules):
 
     def moved_out(self, monoid: str, wire: int, box: Box, depth: int = _DEEPEST) -> int:
         """⊕_x of a wire, with operations by statistics moved out. Raises Refused where nothing can be."""
-        terms = self.terms
+        terms = self.graph
         if not self.has_axis(wire):
             return self._of_constant(monoid, wire, box)
         try:
             return self._with_form(monoid, wire, box)
-        except Refused as refused:
+        except NotSeparable as refused:
             node = terms.node(wire)
             if node is None or depth == 0 or not isinstance(node.box.op, (Map, Rename)):
                 raise
@@ -71,14 +71,14 @@ class Distribution(Rules):
 
     def _inside(self, monoid: str, fn: str, place: int, inside: int, others: list[int]) -> str | None:
         """The monoid over which an argument of a function is reduced, where the function comes out; else None."""
-        positive = all(self.terms.positive[w] for w in others)
+        positive = all(self.graph.positive[w] for w in others)
         if monoid in ("max", "min"):
             if fn in ("mul", "div") and positive and (fn == "mul" or place == 0):
                 return monoid
             if fn == "neg" or (fn == "sub" and place == 1):
                 return _DUAL[monoid]
             # A bound from each side at once is more than is proved.
-            if fn in ("max", "min") and self.terms.made_by(inside) not in ("max", "min"):
+            if fn in ("max", "min") and self.graph.function_of(inside) not in ("max", "min"):
                 return monoid
             return monoid if fn in _RISING else None
         if monoid in ("any", "all"):
@@ -92,7 +92,7 @@ class Distribution(Rules):
         return "sum" if (monoid, fn) == ("prod", "exp") else None
 
     def _of_constant(self, monoid: str, wire: int, box: Box) -> int:
-        terms = self.terms
+        terms = self.graph
         if monoid in _DUAL:
             return wire
         value = terms.const_value(wire)
@@ -103,13 +103,13 @@ class Distribution(Rules):
             return terms.map("mul", size, wire)
         if terms.positive[wire]:
             return terms.map("exp", terms.map("mul", size, terms.map("log", wire)))
-        raise Refused(box, "a product over an axis of a factor that may be negative is no power of it")
+        raise NotSeparable(box, "a product over an axis of a factor that may be negative is no power of it")
 
     def _with_form(self, monoid: str, wire: int, box: Box) -> int:
         """⊕_x of a wire that has a form."""
-        terms = self.terms
+        terms = self.graph
         if wire not in self.forms and terms.late[wire] and not self.selected(wire, []):
-            raise Refused(box, "it is no sum of products")
+            raise NotSeparable(box, "it is no sum of products")
         form = self.form_of(wire)
         ty = terms.types[wire]
         made = reduce_box(monoid, self.axis, ty, box.line)

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, product
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
-from catdiag.category.ops import Fold, Group
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.types import Ty
-from catdiag.rewrite.formula import Found, Printer
+from catdiag.rewrite.formula import FoldFormula, FormulaPrinter
 from catdiag.rewrite.group import find
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade
 from catdiag.rewrite.stream.fold_search import Streamed, axis_of, candidates
-from catdiag.rewrite.stream.whole_axis_arrays import allocated_whole
+from catdiag.rewrite.stream.whole_axis_arrays import whole_arrays
 from catdiag.util.errors import NotGroupable, NotStreamable
 
 MOST = 4
@@ -41,14 +41,14 @@ def plans(diagram: Diagram, axis: str, passes: int, plain: bool = False) -> tupl
     reason, and AxisError for an unknown axis.
     """
     flat = inline(diagram)
-    if any(isinstance(box.op, Group) for box in flat.boxes):
+    if any(isinstance(box.op, GroupOp) for box in flat.boxes):
         raise NotStreamable(f"cannot stream axis {axis!r} in several passes: the diagram runs in groups already")
     stages = _stages(flat, axis, passes, plain)
     forms: list[list[Streamed]] = []
     taken: set[str] = set()
     for stage in stages[:-1]:
         found = list(candidates(stage, axis, taken, plain))
-        taken.update(c.name for c in found[0].found.components)
+        taken.update(c.name for c in found[0].formula.components)
         forms.append(found)
     last = stages[-1]
     if any(axis in ty.names for ty in last.cod):
@@ -94,7 +94,7 @@ def in_blocks(diagram: Diagram, axis: str, passes: int) -> Diagram:
     Raises NotStreamable where there is none, or where an array is on chip along all of the axis, naming it.
     """
     streamed = forms(diagram, axis, passes)[1][0].diagram
-    held = allocated_whole(streamed, diagram, axis)
+    held = whole_arrays(streamed, diagram, axis)
     if held.itself:
         raise NotStreamable(f"cannot stream axis {axis!r} in blocks: {held}")
     return streamed
@@ -131,11 +131,11 @@ def _stages(flat: Diagram, axis: str, passes: int, plain: bool) -> list[Diagram]
     stages: list[Diagram] = []
     rest = flat
     while True:
-        cascade = Cascade(Terms(rest.dom), axis_of(flat, axis))
+        cascade = Cascade(HashConsedGraph(rest.dom), axis_of(flat, axis))
         cascade.plain, cascade.casts = plain, False  # what can be known when does not depend on types
         cascade.read(rest, patient=True)
         keeps = any(axis in ty.names for ty in rest.cod)
-        late = [cascade.terms.late[w] for w in cascade.image]
+        late = [cascade.graph.late[w] for w in cascade.image]
         if not any(late):
             if not stages and cascade.refusals:
                 raise cascade.refusals[0]
@@ -145,7 +145,7 @@ def _stages(flat: Diagram, axis: str, passes: int, plain: bool) -> list[Diagram]
         if not cascade.postponed and not keeps:
             return [*stages, rest]
         if len(stages) + 2 > passes:
-            raise cascade.refusals[0] if cascade.refusals else cascade.kept(rest)
+            raise cascade.refusals[0] if cascade.refusals else cascade.refuse_retained_axis(rest)
         types = rest.graph.wire_types()
         known = {k for k, here in enumerate(late) if here and k not in cascade.postponed and axis not in types[k].names}
         cuts = _frontier(rest, known)
@@ -187,7 +187,7 @@ def _part(diagram: Diagram, outputs: Sequence[int]) -> Diagram:
     """The part of a diagram that makes some of its wires."""
     graph = diagram.graph
     types = graph.wire_types()
-    made = live(Graph(graph.dom, graph.nodes, tuple(outputs)))
+    made = reachable(Graph(graph.dom, graph.nodes, tuple(outputs)))
     return of_graph(made, Ty(*(types[w] for w in outputs)), diagram.input_names, diagram.title)
 
 
@@ -212,11 +212,11 @@ def _after(diagram: Diagram, cuts: Sequence[int], before: Diagram) -> Diagram:
             k += 1
             name = f"{base}{k}"
         names.append(name)
-    made = live(Graph(graph.dom @ before.cod, tuple(nodes), tuple(number[w] for w in graph.outputs)))
+    made = reachable(Graph(graph.dom @ before.cod, tuple(nodes), tuple(number[w] for w in graph.outputs)))
     return of_graph(made, diagram.cod, tuple(names), diagram.title)
 
 
-def _mapped(diagram: Diagram, axis: str, fold: Fold) -> Streamed:
+def _mapped(diagram: Diagram, axis: str, fold: FoldOp) -> Streamed:
     """The last pass: the results that keep the axis, made tile by tile."""
     graph = diagram.graph
     places = [k for k, ty in enumerate(diagram.cod) if axis in ty.names]
@@ -239,16 +239,16 @@ def _mapped(diagram: Diagram, axis: str, fold: Fold) -> Streamed:
     outputs |= dict(zip(rest, moved, strict=True))
     whole = Graph(graph.dom, tuple(nodes), tuple(outputs[k] for k in range(len(diagram.cod))))
     made = of_graph(whole, diagram.cod, diagram.input_names, diagram.title)
-    return Streamed(made, fold, Found((), _formulas(diagram)))
+    return Streamed(made, fold, FoldFormula((), _formulas(diagram)))
 
 
 def _formulas(diagram: Diagram) -> tuple[str, ...]:
-    terms = Terms(diagram.dom)
+    terms = HashConsedGraph(diagram.dom)
     image = list(range(len(diagram.dom)))
     for node in diagram.graph.nodes:
         first = terms.add(node.box, [image[w] for w in node.inputs])
         image.extend(range(first, first + len(node.box.cod)))
-    printer = Printer(terms, dict(enumerate(diagram.input_names)))
+    printer = FormulaPrinter(terms, dict(enumerate(diagram.input_names)))
     return tuple(printer.text(image[w]) for w in diagram.graph.outputs)
 
 
@@ -258,13 +258,13 @@ def _joined(source: Diagram, stages: Sequence[Diagram], parts: Sequence[Streamed
     for part in reversed(parts[:-1]):
         made = _then(part.diagram, made)
     made = of_graph(made.graph, source.cod, source.names, source.title)
-    found = parts[-1].found
-    components = [c for part in parts for c in part.found.components]
-    shared = [pair for part in parts for pair in part.found.shared]
+    found = parts[-1].formula
+    components = [c for part in parts for c in part.formula.components]
+    shared = [pair for part in parts for pair in part.formula.shared]
     count = len(source.dom)
     for part, after in zip(parts[:-1], stages[1:], strict=True):
         names = after.input_names[count:]
-        shared += zip(names, part.found.finish, strict=True)
+        shared += zip(names, part.formula.finish, strict=True)
         count += len(names)
     joined = replace(found, components=tuple(components), shared=tuple(shared))
     dropped = tuple(box for part in parts for box in part.dropped)
@@ -280,5 +280,5 @@ def _then(first: Diagram, second: Diagram) -> Diagram:
     shift = total - len(after.dom)
     nodes = [Node(n.box, tuple(number.get(w, w + shift) for w in n.inputs)) for n in after.nodes]
     outputs = tuple(number.get(w, w + shift) for w in after.outputs)
-    graph = live(Graph(before.dom, (*before.nodes, *nodes), outputs))
+    graph = reachable(Graph(before.dom, (*before.nodes, *nodes), outputs))
     return of_graph(graph, second.cod, first.names, first.title)

@@ -28,16 +28,16 @@ from itertools import product
 from catdiag.category.diagram import Node
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename
 from catdiag.category.types import ArrayType, Axis, Ty
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.divisor_repair import Scaling
-from catdiag.rewrite.stream.separable_form import Form, Refused, Term, collect, scaled
+from catdiag.rewrite.stream.separable_form import Form, NotSeparable, SeparableTerm, collect, scaled
 
 COMPARISONS = ("eq", "ne", "lt", "le")
 _SEVERAL = 3  # arguments with statistics of their own of one function
 
 
 @dataclass(frozen=True)
-class Fall:
+class SelectedUnit:
     """What an array is once one of the statistics `on` has changed: the wire `value`, free of statistics."""
 
     on: tuple[int, ...]
@@ -47,28 +47,28 @@ class Fall:
 class Selection(Scaling):
     """Forms in which elements may be selections."""
 
-    def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
+    def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis, mode)
-        self._fallen: dict[int, Fall] = {}
+        self._fallen: dict[int, SelectedUnit] = {}
         # Without selections, and with nothing moved out of reductions: what remains is proved most surely.
         self.plain = False
 
     # -- what a wire falls to ------------------------------------------------------------------------
 
-    def fall(self, wire: int) -> Fall | None:
+    def fall(self, wire: int) -> SelectedUnit | None:
         """What an array is once statistics have changed; None where that is not known."""
-        found: dict[int, Fall | None] = dict(self._fallen)
-        for w in self.terms.cone([wire], found):
+        found: dict[int, SelectedUnit | None] = dict(self._fallen)
+        for w in self.graph.cone([wire], found):
             if w not in found:
                 made = found[w] = self._fall_of(w, found)
                 if made is not None:  # what has no fall yet may get one
                     self._fallen[w] = made
         return found[wire]
 
-    def _fall_of(self, wire: int, known: Mapping[int, Fall | None]) -> Fall | None:
-        terms, node = self.terms, self.terms.node(wire)
+    def _fall_of(self, wire: int, known: Mapping[int, SelectedUnit | None]) -> SelectedUnit | None:
+        terms, node = self.graph, self.graph.node(wire)
         if not terms.late[wire] or wire in self.exponents or self.scale(wire).factor:
-            return Fall((), wire)
+            return SelectedUnit((), wire)
         if not self.has_axis(wire) or node is None or len(node.box.cod) != 1:
             return None
         found = [known[i] for i in node.inputs]
@@ -76,20 +76,20 @@ class Selection(Scaling):
         if len(falls) < len(found):
             return None
         if not any(f.on for f in falls):
-            return Fall((), wire)
+            return SelectedUnit((), wire)
         op = node.box.op
         if isinstance(op, Map):
             return self._pointwise(node, falls)
         if isinstance(op, Rename):
             on = tuple(sorted({terms.rename(s, dict(op.pairs)) for f in falls for s in f.on}))
-            return Fall(on, self._with(node, [f.value for f in falls]))
+            return SelectedUnit(on, self._with(node, [f.value for f in falls]))
         if isinstance(op, (Reduce, Einsum)):
             left = set(node.box.cod[0].names)
             if all(set(terms.names(s)) <= left for f in falls for s in f.on):
                 return self._pointwise(node, falls)
         return None
 
-    def _pointwise(self, node: Node, falls: Sequence[Fall]) -> Fall | None:
+    def _pointwise(self, node: Node, falls: Sequence[SelectedUnit]) -> SelectedUnit | None:
         """What a function of several arrays falls to, if it is one value whichever of their statistics changed."""
         groups = list(dict.fromkeys(f.on for f in falls if f.on))
         if len(groups) > _SEVERAL:
@@ -100,14 +100,14 @@ class Selection(Scaling):
                 gone = {on for on, yes in zip(groups, changed, strict=True) if yes}
                 inputs = [f.value if f.on in gone else i for f, i in zip(falls, node.inputs, strict=True)]
                 values.add(self._with(node, inputs))
-        fixed = [self.fall(w) for w in values if self.terms.late[w]]
+        fixed = [self.fall(w) for w in values if self.graph.late[w]]
         if len(values) > 1 or any(f is None or f.on for f in fixed):
             return None
-        return Fall(tuple(sorted({s for on in groups for s in on})), values.pop())
+        return SelectedUnit(tuple(sorted({s for on in groups for s in on})), values.pop())
 
     def _with(self, node: Node, inputs: Sequence[int]) -> int:
         """The box on other inputs, computed where constants tell what it gives."""
-        terms, op = self.terms, node.box.op
+        terms, op = self.graph, node.box.op
         if isinstance(op, Map):
             known = self._known(op.fn, inputs)
             if known is not None:
@@ -126,8 +126,8 @@ class Selection(Scaling):
 
     def truth(self, value: bool) -> int:
         """A truth value."""
-        ends = [self.terms.const(k) for k in (0, 1)]
-        return self.terms.map("lt", *(ends if value else ends[::-1]))
+        ends = [self.graph.const(k) for k in (0, 1)]
+        return self.graph.map("lt", *(ends if value else ends[::-1]))
 
     def truth_of(self, wire: int) -> bool | None:
         """The truth value that a wire is; None for another wire."""
@@ -135,7 +135,7 @@ class Selection(Scaling):
 
     def _known(self, fn: str, inputs: Sequence[int]) -> int | None:
         """What a scalar function gives, where constants among its arguments tell."""
-        terms = self.terms
+        terms = self.graph
         truths = [self.truth_of(w) for w in inputs]
         if fn in ("and", "or"):
             for k in (0, 1):
@@ -198,58 +198,58 @@ class Selection(Scaling):
         if len(statistics) != 1 or len(statistics[0].monomial) != 1 or statistics[0].bound:
             return None
         ((top, power),) = statistics[0].monomial
-        component, node = self.components.get(top), self.terms.node(top)
+        component, node = self.components.get(top), self.graph.node(top)
         if component is None or component.monoid != "max" or component.on or power != 1 or node is None:
             return None
         turned = statistics[0].coefficient > 0
         below = self.emit(scaled(parts[0], Fraction(-1) / statistics[0].coefficient))
-        if below != node.inputs[0] or self.terms.late[below]:
+        if below != node.inputs[0] or self.graph.late[below]:
             return None
         if fn in ("eq", "ne"):
-            made, value = self.terms.map(fn, below, top), fn == "ne"
+            made, value = self.graph.map(fn, below, top), fn == "ne"
         else:
             # B − s < 0 says B ≠ s; with the sign turned, s − B < 0 never holds, and s − B ≤ 0 says B = s.
             strict = fn == "lt"
             if turned == strict:
-                return self.terms.map("le", below, below) if not turned else self.terms.map("lt", below, below)
-            made = self.terms.map("eq" if turned else "ne", below, top)
+                return self.graph.map("le", below, below) if not turned else self.graph.map("lt", below, below)
+            made = self.graph.map("eq" if turned else "ne", below, top)
             value = not turned
-        self._fallen[made] = Fall((top,), self.truth(value))
+        self._fallen[made] = SelectedUnit((top,), self.truth(value))
         return made
 
     def selected(self, wire: int, forms: Sequence[Form]) -> bool:
         """Whether a wire is a selection, made of arrays without a scale."""
         plain = not any(t.element in self.scales for form in forms for t in form)
-        if not plain or not self.has_axis(wire) or not self.terms.late[wire]:
+        if not plain or not self.has_axis(wire) or not self.graph.late[wire]:
             return False
         found = self.fall(wire)
         return found is not None and bool(found.on)
 
-    def is_selection(self, t: Term) -> bool:
+    def is_selection(self, t: SeparableTerm) -> bool:
         """Whether a term is a selection times numbers free of statistics."""
-        late = self.terms.late
+        late = self.graph.late
         return t.element is not None and not any(late[w] for w, _ in t.monomial) and self.selected(t.element, [(t,)])
 
     # -- components ----------------------------------------------------------------------------------
 
-    def turning_axes(self, element: int) -> set[str]:
+    def mixing_axes(self, element: int) -> set[str]:
         """The names of the axes of the statistics with which an element changes beside its scale."""
-        found = self.fall(element) if self.terms.late[element] else None
-        return set() if found is None else {n for s in found.on for n in self.terms.names(s)}
+        found = self.fall(element) if self.graph.late[element] else None
+        return set() if found is None else {n for s in found.on for n in self.graph.names(s)}
 
     def component(self, wire: int, monoid: str, line: str | None) -> int:
         """The wire as a part of the state, with the repair that a selection asks for; raises Refused."""
         known = wire in self.components
-        node = self.terms.node(wire)
+        node = self.graph.node(wire)
         if known or node is None:
             return super().component(wire, monoid, line)
         found = [self.fall(i) for i in node.inputs]
         falls = [f for f in found if f is not None]
         if len(falls) < len(found):
-            raise Refused(node.box, "the elements change with the statistics in a way that has no repair")
+            raise NotSeparable(node.box, "the elements change with the statistics in a way that has no repair")
         on = tuple(sorted({s for f in falls for s in f.on}))
-        if any(not set(self.terms.names(s)) <= set(self.terms.names(wire)) for s in on):
-            raise Refused(node.box, "its elements are selected by statistics of several rows that it adds up")
+        if any(not set(self.graph.names(s)) <= set(self.graph.names(wire)) for s in on):
+            raise NotSeparable(node.box, "its elements are selected by statistics of several rows that it adds up")
         fallen = self._inputs_fallen(node, monoid, falls) if on else ()
         super().component(wire, monoid, line)
         self.components[wire].on = on
@@ -262,24 +262,24 @@ class Selection(Scaling):
         component.fallen = super().component(self._with(node, fallen), monoid, line)
         return wire
 
-    def _inputs_fallen(self, node: Node, monoid: str, falls: Sequence[Fall]) -> tuple[int, ...]:
+    def _inputs_fallen(self, node: Node, monoid: str, falls: Sequence[SelectedUnit]) -> tuple[int, ...]:
         """What the elements of a reduction, factors of a contraction, fall to; nothing if that is the unit."""
-        terms = self.terms
+        terms = self.graph
         if len(falls) == 1:
             return () if self._is_unit(monoid, falls[0].value) else (falls[0].value,)
         groups = list(dict.fromkeys(f.on for f in falls if f.on))
         if all(any(terms.const_value(f.value) == 0 for f in falls if f.on == on) for on in groups):
             return ()
         if len(groups) > 1:
-            raise Refused(node.box, "a product of selections has no repair unless each falls to 0")
+            raise NotSeparable(node.box, "a product of selections has no repair unless each falls to 0")
         return tuple(f.value for f in falls)
 
     def _finite(self, node: Node) -> bool:
         """Whether elements are above minus infinity, so that a maximum at minus infinity tells an empty list."""
-        return self.terms.types[node.inputs[0]].element != "extended"
+        return self.graph.types[node.inputs[0]].element != "extended"
 
     def _is_unit(self, monoid: str, wire: int) -> bool:
-        terms = self.terms
+        terms = self.graph
         if monoid in ("any", "all"):
             return self.truth_of(wire) == (monoid == "all")
         if monoid == "max":

@@ -2,8 +2,8 @@
 
 Streaming an axis asks of each array `t(e; r)`, made of elements e and of statistics r of the whole
 axis, for a form `Σ_d c_d(r) ⊗ b_d(e)`: then the `b_d` are accumulated and the `c_d` applied at the end.
-A form here is a tuple of `Term`s over the wires of a `Terms` graph. The rules are the multilinearity of
-products and contractions, `exp(b + c) = exp(b)·exp(c)`, and that `max` and `min` commute with adding (derived here).
+A form here is a tuple of `SeparableTerm`s over the wires of a `HashConsedGraph` graph. The rules are the multilinearity
+of products and contractions, `exp(b + c) = exp(b)·exp(c)`, and that `max` and `min` commute with adding (derived here).
 
 An exponential is not taken apart but kept as the user's own box, with its *scale* μ(r): it is
 `exp(b − μ)`, and an accumulator of it is repaired by `exp(μ(r) − μ(r′))` when r changes to r′. That is
@@ -20,7 +20,7 @@ from fractions import Fraction
 
 from catdiag.category.ops import Box
 from catdiag.category.types import ArrayType, Axis
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 MOST_TERMS = 1024
 """Forms with more terms are refused: as many accumulators would be no state to keep on chip."""
@@ -31,7 +31,7 @@ Monomial = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Term:
+class SeparableTerm:
     """`coefficient · Π monomial · element`, summed over the axes in `bound`. An element of None is 1."""
 
     coefficient: Fraction
@@ -40,7 +40,7 @@ class Term:
     bound: tuple[Axis, ...] = ()
 
 
-Form = tuple[Term, ...]
+Form = tuple[SeparableTerm, ...]
 """The sum of the terms, broadcast to the type of the array that it stands for."""
 
 
@@ -60,12 +60,12 @@ class Scale:
         return bool(self.terms or self.factor)
 
 
-class Refused(Exception):
+class NotSeparable(Exception):
     """An array has no separable form: the box at which it is lost, and why."""
 
     def __init__(self, box: Box, why: str) -> None:
         super().__init__(why)
-        self.box, self.why = box, why
+        self.box, self.reason = box, why
 
 
 def times(left: Monomial, right: Monomial, sign: int = 1) -> Monomial:
@@ -80,18 +80,18 @@ def times(left: Monomial, right: Monomial, sign: int = 1) -> Monomial:
     return tuple(sorted((w, p) for w, p in powers.items() if p))
 
 
-def collect(terms: Iterable[Term]) -> Form:
+def collect(terms: Iterable[SeparableTerm]) -> Form:
     """Like terms put together, those that cancel dropped."""
     found: dict[tuple[Monomial, int | None, tuple[Axis, ...]], Fraction] = {}
     for t in terms:
         key = (t.monomial, t.element, t.bound)
         found[key] = found.get(key, Fraction(0)) + t.coefficient
-    return tuple(Term(c, *key) for key, c in found.items() if c)
+    return tuple(SeparableTerm(c, *key) for key, c in found.items() if c)
 
 
 def scaled(form: Form, by: Fraction) -> Form:
     """A form times a rational."""
-    return tuple(Term(by * t.coefficient, t.monomial, t.element, t.bound) for t in form)
+    return tuple(SeparableTerm(by * t.coefficient, t.monomial, t.element, t.bound) for t in form)
 
 
 def merge_scales(left: Scale, right: Scale, sign: int = 1) -> Scale:
@@ -105,10 +105,10 @@ def merge_scales(left: Scale, right: Scale, sign: int = 1) -> Scale:
 
 
 class Algebra(ABC):
-    """The arithmetic of forms over one `Terms` graph, for one streamed axis."""
+    """The arithmetic of forms over one `HashConsedGraph` graph, for one streamed axis."""
 
-    def __init__(self, terms: Terms, axis: str) -> None:
-        self.terms = terms
+    def __init__(self, terms: HashConsedGraph, axis: str) -> None:
+        self.graph = terms
         self.axis = axis
         self.here: Box | None = None
         self.scales: dict[int, Scale] = {}
@@ -119,43 +119,43 @@ class Algebra(ABC):
 
     def has_axis(self, wire: int) -> bool:
         """Whether a wire carries the streamed axis."""
-        return self.axis in self.terms.names(wire)
+        return self.axis in self.graph.names(wire)
 
     def atom(self, wire: int) -> Form:
         """The form of a wire that needs no rule: an element, a number, or free of the axis."""
         if self.has_axis(wire):
-            return (Term(Fraction(1), (), wire),)
-        value = self.terms.const_value(wire)
+            return (SeparableTerm(Fraction(1), (), wire),)
+        value = self.graph.const_value(wire)
         if value is not None:
-            return (Term(value),) if value else ()
-        return (Term(Fraction(1), ((wire, 1),)),)
+            return (SeparableTerm(value),) if value else ()
+        return (SeparableTerm(Fraction(1), ((wire, 1),)),)
 
     def is_early(self, form: Form) -> bool:
         """Whether nothing in a form depends on a reduction over the axis."""
-        late = self.terms.late
+        late = self.graph.late
         return not any(late[w] for t in form for w, _ in t.monomial) and not any(
             t.element is not None and late[t.element] for t in form
         )
 
-    def outer_axes(self, t: Term) -> set[str]:
+    def outer_axes(self, t: SeparableTerm) -> set[str]:
         """The names of the axes that the statistics of a term carry, those of its element's repair included."""
-        names = {n for w, _ in t.monomial for n in self.terms.names(w)}
+        names = {n for w, _ in t.monomial for n in self.graph.names(w)}
         if t.element is not None:
-            names |= self.scale_axes(self.scales.get(t.element, Scale())) | self.turning_axes(t.element)
+            names |= self.scale_axes(self.scales.get(t.element, Scale())) | self.mixing_axes(t.element)
         return names
 
-    def turning_axes(self, element: int) -> set[str]:
+    def mixing_axes(self, element: int) -> set[str]:
         """The names of the axes of the statistics with which an element changes beside its scale."""
         return set()
 
     def scale_axes(self, scale: Scale) -> set[str]:
         """The names of the axes that a scale carries."""
         monomials = (*(m for _, m in scale.terms), scale.factor)
-        return {n for m in monomials for w, _ in m for n in self.terms.names(w)}
+        return {n for m in monomials for w, _ in m for n in self.graph.names(w)}
 
-    def term_axes(self, t: Term) -> set[str]:
+    def term_axes(self, t: SeparableTerm) -> set[str]:
         """The names of all axes in a term, bound ones too."""
-        element = set(self.terms.names(t.element)) if t.element is not None else set()
+        element = set(self.graph.names(t.element)) if t.element is not None else set()
         return self.outer_axes(t) | element | {a.name for a in t.bound}
 
     # -- products -------------------------------------------------------------------------------
@@ -165,12 +165,12 @@ class Algebra(ABC):
         todo = [wire]
         while todo:
             w = todo[-1]
-            node = self.terms.node(w)
+            node = self.graph.node(w)
             if w in self._factors:
                 todo.pop()
                 continue
             found: tuple[int, ...] = (w,)
-            if node is not None and self.terms.made_by(w) == "mul" and all(map(self.has_axis, node.inputs)):
+            if node is not None and self.graph.function_of(w) == "mul" and all(map(self.has_axis, node.inputs)):
                 missing = [i for i in node.inputs if i not in self._factors]
                 if missing:
                     todo.extend(missing)
@@ -188,7 +188,7 @@ class Algebra(ABC):
             return left if right is None else right
         key = tuple(sorted(self.factors(left) + self.factors(right)))
         if key not in self._products:
-            made = self.terms.map("mul", left, right)
+            made = self.graph.map("mul", left, right)
             if len(key) <= MOST_FACTORS:
                 self._factors[made] = key
             self._products[key] = made
@@ -211,10 +211,10 @@ class Algebra(ABC):
         found = []
         for s in left:
             for t in right:
-                s1, t1 = self.apart(s, t)
+                s1, t1 = self.with_distinct_binders(s, t)
                 element = self.product(s1.element, t1.element)
                 monomial = times(s1.monomial, t1.monomial)
-                found.append(Term(s1.coefficient * t1.coefficient, monomial, element, s1.bound + t1.bound))
+                found.append(SeparableTerm(s1.coefficient * t1.coefficient, monomial, element, s1.bound + t1.bound))
         return collect(found)
 
     def invert(self, form: Form) -> Form | None:
@@ -224,10 +224,10 @@ class Algebra(ABC):
         t = form[0]
         element = t.element
         if element is not None:
-            made = self.terms.map("div", self.terms.const(1), element)
+            made = self.graph.map("div", self.graph.const(1), element)
             self.set_scale(made, merge_scales(Scale(), self.scale(element), -1))
             element = made
-        return (Term(1 / t.coefficient, times((), t.monomial, -1), element),)
+        return (SeparableTerm(1 / t.coefficient, times((), t.monomial, -1), element),)
 
     def divide(self, left: Form, right: Form) -> Form | None:
         """The quotient of two forms; None if the divisor has not exactly one term."""
@@ -237,15 +237,15 @@ class Algebra(ABC):
         below = right[0].element
         if below is None:
             return self.multiply(left, inverse)
-        found: list[Term] = []
+        found: list[SeparableTerm] = []
         for t in left:
-            if t.element is None or set(self.terms.names(below)) & {a.name for a in t.bound}:
+            if t.element is None or set(self.graph.names(below)) & {a.name for a in t.bound}:
                 found.extend(self.multiply((t,), inverse))
                 continue
-            element = self.terms.map("div", t.element, below)
+            element = self.graph.map("div", t.element, below)
             self.set_scale(element, merge_scales(self.scale(t.element), self.scale(below), -1))
             monomial = times(t.monomial, inverse[0].monomial)
-            found.append(Term(t.coefficient * inverse[0].coefficient, monomial, element, t.bound))
+            found.append(SeparableTerm(t.coefficient * inverse[0].coefficient, monomial, element, t.bound))
         return collect(found)
 
     def _limit(self, forms: Sequence[Form]) -> None:
@@ -253,11 +253,11 @@ class Algebra(ABC):
         for form in forms:
             count *= len(form)
         if count > MOST_TERMS and self.here is not None:
-            raise Refused(self.here, f"multiplied out it has {count} terms, more than {MOST_TERMS}")
+            raise NotSeparable(self.here, f"multiplied out it has {count} terms, more than {MOST_TERMS}")
 
     # -- bound axes -----------------------------------------------------------------------------
 
-    def apart(self, s: Term, t: Term) -> tuple[Term, Term]:
+    def with_distinct_binders(self, s: SeparableTerm, t: SeparableTerm) -> tuple[SeparableTerm, SeparableTerm]:
         """Two terms of which neither binds an axis that the other has."""
         for axis in s.bound:
             if axis.name in self.term_axes(t):
@@ -267,35 +267,35 @@ class Algebra(ABC):
                 t = self.rebind(t, axis, self.term_axes(s) | self.term_axes(t))
         return s, t
 
-    def rebind(self, t: Term, axis: Axis, taken: set[str]) -> Term:
+    def rebind(self, t: SeparableTerm, axis: Axis, taken: set[str]) -> SeparableTerm:
         """A term with another name for one of its bound axes."""
         k = 1
         while f"{axis.name}_{k}" in taken:
             k += 1
         fresh = Axis(f"{axis.name}_{k}", axis.size)
         renamed = self.rename(t, {axis.name: fresh.name})
-        return Term(
+        return SeparableTerm(
             renamed.coefficient, renamed.monomial, renamed.element, tuple(fresh if a == axis else a for a in t.bound)
         )
 
-    def rename(self, t: Term, pairs: dict[str, str]) -> Term:
+    def rename(self, t: SeparableTerm, pairs: dict[str, str]) -> SeparableTerm:
         """A term with other names for its axes; the bound ones are left to the caller."""
         monomial: Monomial = ()
         for w, p in t.monomial:
-            monomial = times(monomial, ((self.terms.rename(w, pairs), p),))
+            monomial = times(monomial, ((self.graph.rename(w, pairs), p),))
         element = t.element
         if element is not None:
-            made = self.terms.rename(element, pairs)
+            made = self.graph.rename(element, pairs)
             if made != element:
                 old = self.scale(element)
 
                 def of(m: Monomial) -> Monomial:
-                    return tuple(sorted((self.terms.rename(w, pairs), p) for w, p in m))
+                    return tuple(sorted((self.graph.rename(w, pairs), p) for w, p in m))
 
-                guards = tuple(self.terms.rename(w, pairs) for w in old.guards)
+                guards = tuple(self.graph.rename(w, pairs) for w in old.guards)
                 self.set_scale(made, Scale(tuple((c, of(m)) for c, m in old.terms), guards, of(old.factor)))
             element = made
-        return Term(t.coefficient, monomial, element, t.bound)
+        return SeparableTerm(t.coefficient, monomial, element, t.bound)
 
     def renamed(self, pairs: dict[str, str], form: Form) -> Form:
         """A form under new names of axes; axes that are summed over step aside where they share one."""
@@ -313,21 +313,21 @@ class Algebra(ABC):
         """A wire that carries a form, on the axes that occur in it."""
         total: int | None = None
         for t in sorted(form, key=lambda t: t.coefficient < 0):
-            wire = self.emit_term(Term(abs(t.coefficient), t.monomial, t.element, t.bound))
+            wire = self.emit_term(SeparableTerm(abs(t.coefficient), t.monomial, t.element, t.bound))
             if total is None:
                 total = wire if t.coefficient > 0 else self.negated(wire)
             else:
-                total = self.terms.map("add" if t.coefficient > 0 else "sub", total, wire)
-        return self.terms.const(0) if total is None else total
+                total = self.graph.map("add" if t.coefficient > 0 else "sub", total, wire)
+        return self.graph.const(0) if total is None else total
 
     def negated(self, wire: int) -> int:
         """Minus a wire, a constant for a constant."""
-        value = self.terms.const_value(wire)
-        return self.terms.map("neg", wire) if value is None else self.terms.const(-value)
+        value = self.graph.const_value(wire)
+        return self.graph.map("neg", wire) if value is None else self.graph.const(-value)
 
-    def emit_term(self, t: Term) -> int:
+    def emit_term(self, t: SeparableTerm) -> int:
         """A wire that carries one term."""
-        terms = self.terms
+        terms = self.graph
         value = t.element
         above = [w for w, p in t.monomial for _ in range(p)]
         below = [w for w, p in t.monomial for _ in range(-p)]
@@ -350,7 +350,7 @@ class Algebra(ABC):
 
     def emit_scale(self, scale: Scale) -> int:
         """A wire that carries μ."""
-        return self.emit(tuple(Term(c, m) for c, m in scale.terms))
+        return self.emit(tuple(SeparableTerm(c, m) for c, m in scale.terms))
 
     # -- contractions ---------------------------------------------------------------------------
 
@@ -365,12 +365,12 @@ class Algebra(ABC):
         self._limit(forms)
         axes = {a.name: a for ty in types for a in ty.axes}
         gone = [a for a in axes.values() if a.name not in output]
-        found: list[Term] = []
+        found: list[SeparableTerm] = []
         for combination in _combinations(forms):
-            parts: list[Term] = []
+            parts: list[SeparableTerm] = []
             for t in combination:
                 for k in range(len(parts)):
-                    parts[k], t = self.apart(parts[k], t)
+                    parts[k], t = self.with_distinct_binders(parts[k], t)
                 for axis in t.bound:
                     if axis.name in axes:
                         t = self.rebind(t, axis, self.term_axes(t) | set(axes))
@@ -378,8 +378,10 @@ class Algebra(ABC):
             found.append(self._contract_term(parts, gone, output, line))
         return collect(found)
 
-    def _contract_term(self, parts: list[Term], gone: list[Axis], output: Sequence[str], line: str | None) -> Term:
-        terms = self.terms
+    def _contract_term(
+        self, parts: list[SeparableTerm], gone: list[Axis], output: Sequence[str], line: str | None
+    ) -> SeparableTerm:
+        terms = self.graph
         coefficient, scale = Fraction(1), Scale()
         monomial: Monomial = ()
         elements: list[int] = []
@@ -415,7 +417,7 @@ class Algebra(ABC):
         elif element is not None:
             wire = self.close(element, scale, line)
             element, monomial = None, times(monomial, ((wire, 1),))
-        return Term(coefficient, monomial, element, tuple(bound))
+        return SeparableTerm(coefficient, monomial, element, tuple(bound))
 
     def _closes(self, summed: list[str]) -> bool:
         return self.axis in summed
@@ -425,8 +427,8 @@ class Algebra(ABC):
         """What is done with a reduction over the streamed axis itself."""
 
 
-def _combinations(forms: Sequence[Form]) -> Iterable[tuple[Term, ...]]:
-    found: list[tuple[Term, ...]] = [()]
+def _combinations(forms: Sequence[Form]) -> Iterable[tuple[SeparableTerm, ...]]:
+    found: list[tuple[SeparableTerm, ...]] = [()]
     for form in forms:
         found = [(*head, t) for head in found for t in form]
     return found

@@ -8,9 +8,9 @@ from fractions import Fraction
 from catdiag.category.diagram import Node
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename
 from catdiag.category.types import Axis
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.selection_repair import COMPARISONS, Selection
-from catdiag.rewrite.stream.separable_form import Form, Monomial, Refused, Term, collect, scaled, times
+from catdiag.rewrite.stream.separable_form import Form, Monomial, NotSeparable, SeparableTerm, collect, scaled, times
 
 _DEEPEST = 32  # nested choices in one exponent
 _REASONS = {
@@ -23,16 +23,16 @@ _REASONS = {
 class Rules(Selection):
     """Forms of the wires of a graph, box by box."""
 
-    def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
+    def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis, mode)
         self.image: list[int] = list(range(len(terms.dom)))
-        self.forms: dict[int, Form | Refused] = {}
+        self.forms: dict[int, Form | NotSeparable] = {}
         self.casts = True  # whether casts of what depends on statistics are kept
 
     def form_of(self, wire: int) -> Form:
         """The form of a wire that carries one of the diagram's; raises Refused."""
         form = self.forms.get(wire)
-        if isinstance(form, Refused):
+        if isinstance(form, NotSeparable):
             raise form
         return self.atom(wire) if form is None else form
 
@@ -54,9 +54,9 @@ class Rules(Selection):
             return self.renamed(dict(op.pairs), forms[0])
         if all(map(self.is_early, forms)):
             dom = [self.emit(f) for f in forms]
-            fitted = [self.terms.cast(w, t) for w, t in zip(dom, box.dom, strict=True)]
-            return self.atom(self.terms.add(box, fitted))
-        raise Refused(box, f"{box.name} neither adds nor multiplies")
+            fitted = [self.graph.cast(w, t) for w, t in zip(dom, box.dom, strict=True)]
+            return self.atom(self.graph.add(box, fitted))
+        raise NotSeparable(box, f"{box.name} neither adds nor multiplies")
 
     def cast(self, fn: str, form: Form, line: str | None) -> Form:
         """A form in another type: of one product, which some loop makes, the product is cast.
@@ -70,45 +70,45 @@ class Rules(Selection):
         if not self.casts or element is None or form[0].bound:
             return form
         (t,) = form
-        taken = tuple((w, p) for w, p in t.monomial if self.terms.late[w] and w not in self.ratios)
+        taken = tuple((w, p) for w, p in t.monomial if self.graph.late[w] and w not in self.ratios)
         if taken and not self.scale(element).terms:
             if not self.scaled:
                 return form
             t = self.with_factor(t, taken, line)
-        t, late = self._scaled_inside(t, tuple((w, p) for w, p in t.monomial if self.terms.late[w]))
+        t, late = self._scaled_inside(t, tuple((w, p) for w, p in t.monomial if self.graph.late[w]))
         assert t.element is not None
-        made = self.terms.map(fn, t.element, line=line)
+        made = self.graph.map(fn, t.element, line=line)
         self.set_scale(made, self.scale(t.element))
         if t.element in self.exponents:
             self.exponents[made] = self.exponents[t.element]
-        return (Term(Fraction(1), late, made),)
+        return (SeparableTerm(Fraction(1), late, made),)
 
-    def _scaled_inside(self, t: Term, late: Monomial) -> tuple[Term, Monomial]:
+    def _scaled_inside(self, t: SeparableTerm, late: Monomial) -> tuple[SeparableTerm, Monomial]:
         """A term with the number and the early arrays that multiply its element taken into it, and what is left."""
-        early: Form = (Term(t.coefficient, times(t.monomial, late, -1)),)
-        if early == (Term(Fraction(1)),):
+        early: Form = (SeparableTerm(t.coefficient, times(t.monomial, late, -1)),)
+        if early == (SeparableTerm(Fraction(1)),):
             return t, late
         assert t.element is not None
-        made = self.terms.map("mul", t.element, self.emit(early))
+        made = self.graph.map("mul", t.element, self.emit(early))
         self.set_scale(made, self.scale(t.element))
-        return Term(Fraction(1), late, made), late
+        return SeparableTerm(Fraction(1), late, made), late
 
     def _map(self, fn: str, forms: list[Form], images: list[int], direct: int, box: Box) -> Form:
         if all(map(self.is_early, forms)):
-            return self.atom(self.terms.map(fn, *map(self.emit, forms), line=box.line))
+            return self.atom(self.graph.map(fn, *map(self.emit, forms), line=box.line))
         f = forms[0]
         if fn in ("add", "sub"):
             return collect((*f, *scaled(forms[1], Fraction(1 if fn == "add" else -1))))
         if fn == "neg":
             return scaled(f, Fraction(-1))
         if fn == "mul":
-            return self.kept_inside(self.multiply(*self.kept_in_products(forms, box)), box)
+            return self.defer_inside(self.multiply(*self.defer_in_products(forms, box)), box)
         found: Form | None = self.compared(fn, f, forms[1]) if fn in COMPARISONS else None
         if found is not None or self.selected(direct, forms):
             return self.atom(direct) if found is None else found
         if fn == "div":
             found = self.divide(f, forms[1])
-            found = None if found is None else self.kept_inside(found, box)
+            found = None if found is None else self.defer_inside(found, box)
         elif fn == "exp":
             return self._exp(f, images[0], direct, box)
         elif fn == "log":
@@ -120,13 +120,13 @@ class Rules(Selection):
         elif fn in ("max", "min"):
             found = self._binary(fn, f, forms[1])
         if found is None:
-            raise Refused(box, _REASONS.get(fn, f"{fn} of a sum of both is not a sum of products of them"))
+            raise NotSeparable(box, _REASONS.get(fn, f"{fn} of a sum of both is not a sum of products of them"))
         return found
 
     def additive(self, form: Form) -> tuple[Form, Form] | None:
         """A form as B + C, B of elements and early numbers, C of statistics; None if some term mixes the two."""
-        early: list[Term] = []
-        late: list[Term] = []
+        early: list[SeparableTerm] = []
+        late: list[SeparableTerm] = []
         for t in form:
             if self.is_early((t,)) or self.is_selection(t):
                 early.append(t)
@@ -140,38 +140,38 @@ class Rules(Selection):
         """exp of elements plus statistics; of a choice, the choice of the exponentials."""
         parts = self.additive(form)
         if parts is None:
-            node = self.terms.node(exponent)
-            choice = node is not None and self.terms.made_by(exponent) == "where"
-            if node is not None and choice and not self.terms.late[node.inputs[0]] and depth < _DEEPEST:
+            node = self.graph.node(exponent)
+            choice = node is not None and self.graph.function_of(exponent) == "where"
+            if node is not None and choice and not self.graph.late[node.inputs[0]] and depth < _DEEPEST:
                 branches: list[Form] = []
                 for wire in node.inputs[1:]:
-                    if self.terms.is_bottom(wire):
+                    if self.graph.is_bottom(wire):
                         branches.append(())
                         continue
-                    branch, made = self.form_of(wire), self.terms.map("exp", wire)
+                    branch, made = self.form_of(wire), self.graph.map("exp", wire)
                     if self.is_early(branch):
-                        branches.append(self.atom(self.terms.map("exp", self.emit(branch))))
+                        branches.append(self.atom(self.graph.map("exp", self.emit(branch))))
                     else:
                         branches.append(self._exp(branch, wire, made, box, depth + 1))
                 chosen = self._where(node.inputs[0], branches[0], branches[1])
                 if chosen is not None:
                     return chosen
-            raise Refused(box, "a statistic multiplies the elements in its exponent")
+            raise NotSeparable(box, "a statistic multiplies the elements in its exponent")
         elements, statistics = parts
-        if any(t.element is not None and self.terms.late[t.element] for t in elements):
-            raise Refused(box, "a selection is in its exponent")
+        if any(t.element is not None and self.graph.late[t.element] for t in elements):
+            raise NotSeparable(box, "a selection is in its exponent")
         if not any(t.element is not None and self.has_axis(t.element) for t in elements):
-            return ((Term(Fraction(1), ((self.terms.map("exp", self.emit(form)), 1),))),)
+            return ((SeparableTerm(Fraction(1), ((self.graph.map("exp", self.emit(form)), 1),))),)
         scale = self.expand(scaled(statistics, Fraction(-1)))
         bare = self.stood_for(scale)
         kept, moved, guarded = self.scale_of(elements, scale, bare, box.line)
-        return self.stabilised(elements, kept, moved, guarded, direct if bare == scale else None, box.line)
+        return self.stabilized(elements, kept, moved, guarded, direct if bare == scale else None, box.line)
 
     def logarithm(self, form: Form) -> Form | None:
         """The logarithm of a form that is a product of positive factors, as a form; None for others."""
         element = form[0].element if len(form) == 1 else None
         if element is not None and not all(
-            self.terms.positive[w] or w in self.exponents for w in self.factors(element)
+            self.graph.positive[w] or w in self.exponents for w in self.factors(element)
         ):
             return None
         return self._log(form)
@@ -182,20 +182,22 @@ class Rules(Selection):
         t = form[0]
         pieces: list[Form] = []
         if t.coefficient != 1:
-            pieces.append(((Term(Fraction(1), ((self.terms.map("log", self.terms.const(t.coefficient)), 1),))),))
+            pieces.append(
+                ((SeparableTerm(Fraction(1), ((self.graph.map("log", self.graph.const(t.coefficient)), 1),))),)
+            )
         todo = list(t.monomial)
         while todo:
             w, p = todo.pop(0)
-            if not self.terms.positive[w]:
+            if not self.graph.positive[w]:
                 return None
-            node, fn = self.terms.node(w), self.terms.made_by(w)
+            node, fn = self.graph.node(w), self.graph.function_of(w)
             if node is not None and fn == "exp":
                 pieces.append(scaled(self.atom(node.inputs[0]), Fraction(p)))
                 continue
-            if node is not None and fn in ("mul", "div") and self.terms.late[w]:
+            if node is not None and fn in ("mul", "div") and self.graph.late[w]:
                 todo[:0] = [(node.inputs[0], p), (node.inputs[1], p if fn == "mul" else -p)]
                 continue
-            pieces.append((Term(Fraction(p), ((self.terms.map("log", w), 1),)),))
+            pieces.append((SeparableTerm(Fraction(p), ((self.graph.map("log", w), 1),)),))
         if t.element is not None:
             inside = self._log_element(t.element)
             if inside is None:
@@ -205,25 +207,25 @@ class Rules(Selection):
 
     def _log_element(self, element: int) -> Form | None:
         factors = self.factors(element)
-        if len(factors) > 1 and not all(self.terms.positive[w] for w in factors):
+        if len(factors) > 1 and not all(self.graph.positive[w] for w in factors):
             return None
-        found: list[Term] = []
+        found: list[SeparableTerm] = []
         todo = [(w, 1) for w in factors]
         while todo:
             w, sign = todo.pop(0)
-            node, fn = self.terms.node(w), self.terms.made_by(w)
-            if self.terms.const_value(w) == 1:
+            node, fn = self.graph.node(w), self.graph.function_of(w)
+            if self.graph.const_value(w) == 1:
                 continue
             if w in self.exponents:
                 found.extend(scaled(self.exponents[w], Fraction(sign)))
-            elif node is not None and fn == "exp" and not self.terms.late[w]:
+            elif node is not None and fn == "exp" and not self.graph.late[w]:
                 found.extend(scaled(self.atom(node.inputs[0]), Fraction(sign)))
-            elif node is not None and fn in ("mul", "div") and all(self.terms.positive[i] for i in node.inputs):
+            elif node is not None and fn in ("mul", "div") and all(self.graph.positive[i] for i in node.inputs):
                 todo[:0] = [(node.inputs[0], sign), (node.inputs[1], sign if fn == "mul" else -sign)]
-            elif self.terms.late[w]:
+            elif self.graph.late[w]:
                 return None
             else:
-                found.extend(scaled(self.atom(self.terms.map("log", w)), Fraction(sign)))
+                found.extend(scaled(self.atom(self.graph.map("log", w)), Fraction(sign)))
         return tuple(found)
 
     def _root(self, fn: str, form: Form) -> Form | None:
@@ -231,22 +233,22 @@ class Rules(Selection):
         if len(form) != 1 or form[0].bound:
             return None
         t = form[0]
-        if fn == "sqrt" and (t.coefficient <= 0 or not all(self.terms.positive[w] for w, _ in t.monomial)):
+        if fn == "sqrt" and (t.coefficient <= 0 or not all(self.graph.positive[w] for w, _ in t.monomial)):
             return None
-        monomial = tuple(sorted((self.terms.map(fn, w), p) for w, p in t.monomial))
+        monomial = tuple(sorted((self.graph.map(fn, w), p) for w, p in t.monomial))
         coefficient = abs(t.coefficient)
         if fn == "sqrt" and coefficient != 1:
-            monomial = times(monomial, ((self.terms.map("sqrt", self.terms.const(coefficient)), 1),))
+            monomial = times(monomial, ((self.graph.map("sqrt", self.graph.const(coefficient)), 1),))
             coefficient = Fraction(1)
         element = t.element
         if element is not None:
-            made = self.terms.map(fn, element)
+            made = self.graph.map(fn, element)
             self.set_scale(made, self.of_power(fn, self.scale(element)))
             element = made
-        return (Term(coefficient, monomial, element),)
+        return (SeparableTerm(coefficient, monomial, element),)
 
     def _where(self, mask: int, yes: Form, no: Form) -> Form | None:
-        terms = self.terms
+        terms = self.graph
         if terms.late[mask] and self.has_axis(mask) and self.fall(mask) is None:
             return None
         bottoms = [
@@ -274,10 +276,10 @@ class Rules(Selection):
                 if self.has_axis(mask):
                     element = pick(terms.const(1) if t.element is None else t.element, first)
                     self.set_scale(element, self.scale(t.element))
-                    found.append(Term(t.coefficient, t.monomial, element, t.bound))
+                    found.append(SeparableTerm(t.coefficient, t.monomial, element, t.bound))
                 else:
-                    outer = self.emit_term(Term(Fraction(1), t.monomial))
-                    found.append(Term(t.coefficient, ((pick(outer, first), 1),), t.element, t.bound))
+                    outer = self.emit_term(SeparableTerm(Fraction(1), t.monomial))
+                    found.append(SeparableTerm(t.coefficient, ((pick(outer, first), 1),), t.element, t.bound))
         return collect(found)
 
     def _binary(self, fn: str, left: Form, right: Form) -> Form | None:
@@ -285,7 +287,7 @@ class Rules(Selection):
         parts = self.additive(left), self.additive(right)
         if parts[0] is None or parts[1] is None or set(parts[0][1]) != set(parts[1][1]):
             return None
-        inside = self.terms.map(fn, self.emit(parts[0][0]), self.emit(parts[1][0]))
+        inside = self.graph.map(fn, self.emit(parts[0][0]), self.emit(parts[1][0]))
         return (*self.atom(inside), *parts[0][1])
 
     def extremum(self, op: Reduce, form: Form, box: Box) -> Form:
@@ -296,31 +298,35 @@ class Rules(Selection):
             inner, outer = parts
             if not any(op.axis in self.term_axes(t) for t in outer):
                 wire = self.emit(inner)
-                made = self.atom(reduce(wire) if op.axis in self.terms.names(wire) else wire) if inner else ()
+                made = self.atom(reduce(wire) if op.axis in self.graph.names(wire) else wire) if inner else ()
                 return collect((*made, *outer))
         elif len(form) == 1 and form[0].coefficient > 0 and not form[0].bound and form[0].element is not None:
             t, element = form[0], form[0].element
-            free = not any(op.axis in self.terms.names(w) for w, _ in t.monomial)
-            outer = (Term(t.coefficient, t.monomial),)
-            if free and all(self.terms.positive[w] for w, _ in t.monomial):
+            free = not any(op.axis in self.graph.names(w) for w, _ in t.monomial)
+            outer = (SeparableTerm(t.coefficient, t.monomial),)
+            if free and all(self.graph.positive[w] for w, _ in t.monomial):
                 if element not in self.scales:
                     return self.multiply(self.atom(reduce(element)), outer)
-                stabilised = element in self.exponents or self.terms.made_by(element) == "exp"
-                inside = self._log_element(element) if stabilised else None
+                stabilized = element in self.exponents or self.graph.function_of(element) == "exp"
+                inside = self._log_element(element) if stabilized else None
                 if inside is not None and op.axis == self.axis:
                     top = self.emit(self.extremum(op, inside, box))
-                    return self.multiply(self.atom(self.terms.map("exp", top)), outer)
+                    return self.multiply(self.atom(self.graph.map("exp", top)), outer)
         factor = self._common(form, op.axis)
         if factor:
-            one = Term(Fraction(1), factor)
-            rest = collect(Term(t.coefficient, times(t.monomial, factor, -1), t.element, t.bound) for t in form)
+            one = SeparableTerm(Fraction(1), factor)
+            rest = collect(
+                SeparableTerm(t.coefficient, times(t.monomial, factor, -1), t.element, t.bound) for t in form
+            )
             return self.multiply(self.extremum(op, rest, box), (one,))
-        raise Refused(box, f"{op.monoid} commutes with adding statistics, and with positive factors, to nothing else")
+        raise NotSeparable(
+            box, f"{op.monoid} commutes with adding statistics, and with positive factors, to nothing else"
+        )
 
     def _common(self, form: Form, axis: str) -> Monomial:
         """What is late in all terms with elements, if it is positive, free of the axis, and the same in all."""
         late = {
-            tuple((w, p) for w, p in t.monomial if self.terms.late[w])
+            tuple((w, p) for w, p in t.monomial if self.graph.late[w])
             for t in form
             if t.element is not None and self.has_axis(t.element)
         }
@@ -329,19 +335,19 @@ class Rules(Selection):
         (factor,) = late
         # What a root or an absolute value divides is defined, so that it is not 0.
         positive = all(
-            self.terms.positive[w] or (p < 0 and self.terms.made_by(w) in ("sqrt", "abs")) for w, p in factor
+            self.graph.positive[w] or (p < 0 and self.graph.function_of(w) in ("sqrt", "abs")) for w, p in factor
         )
-        return factor if positive and not any(axis in self.terms.names(w) for w, _ in factor) else ()
+        return factor if positive and not any(axis in self.graph.names(w) for w, _ in factor) else ()
 
     def _reduce_over(self, op: Reduce, box: Box) -> Callable[[int], int]:
         def reduce(wire: int) -> int:
             if op.axis != self.axis:
-                return self.terms.reduce(op.monoid, op.axis, wire, box.line)
+                return self.graph.reduce(op.monoid, op.axis, wire, box.line)
             if op.monoid == "max":
-                return self.component(self.terms.reduce("max", op.axis, wire, box.line), "max", box.line)
-            below = self.terms.map("neg", wire)
-            made = self.component(self.terms.reduce("max", op.axis, below, box.line), "max", box.line)
-            return self.terms.map("neg", made)
+                return self.component(self.graph.reduce("max", op.axis, wire, box.line), "max", box.line)
+            below = self.graph.map("neg", wire)
+            made = self.component(self.graph.reduce("max", op.axis, below, box.line), "max", box.line)
+            return self.graph.map("neg", made)
 
         return reduce
 
@@ -350,6 +356,6 @@ class Rules(Selection):
         op = box.op
         assert isinstance(op, Reduce)
         if any(t.element in self.scales or not (self.is_early((t,)) or self.is_selection(t)) for t in form):
-            raise Refused(box, f"{op.monoid} does not distribute over what statistics do to its elements")
-        wire = self.terms.cast(self.emit(form), box.dom[0])
-        return self.atom(self.component(self.terms.add(box, (wire,)), op.monoid, box.line))
+            raise NotSeparable(box, f"{op.monoid} does not distribute over what statistics do to its elements")
+        wire = self.graph.cast(self.emit(form), box.dom[0])
+        return self.atom(self.component(self.graph.add(box, (wire,)), op.monoid, box.line))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import Fold as FoldBox
+from catdiag.category.ops import FoldOp as FoldBox
 from catdiag.prover.api import Theorem
 from catdiag.prover.export import program
 from catdiag.rewrite.derivation import Derivation, NotProved, Step, titled
@@ -18,7 +18,7 @@ from catdiag.rewrite.stream.fold_search import Streamed, divisions
 from catdiag.rewrite.stream.multi_pass import forms, plainer
 from catdiag.rewrite.stream.user_fold import Fold
 from catdiag.rewrite.stream.user_fold_stream import stream_by
-from catdiag.rewrite.stream.whole_axis_arrays import allocated_whole
+from catdiag.rewrite.stream.whole_axis_arrays import whole_arrays
 from catdiag.util.errors import NotStreamable
 
 
@@ -34,7 +34,7 @@ def stream(derivation: Derivation, axis: str, by: Fold | None = None, passes: in
 
     >>> from catdiag.frontend import builder as build
     >>> dot = build.algorithm("x, x ->")(lambda A, B: build.sum(A * B, "x"))
-    >>> print(stream(Derivation.start(dot), "x").steps[0].found.components[0].name)
+    >>> print(stream(Derivation.start(dot), "x").steps[0].formula.components[0].name)
     sum1
     """
     if isinstance(passes, (bool, type)) or not hasattr(passes, "__index__") or hasattr(passes, "shape"):
@@ -59,8 +59,8 @@ def stream(derivation: Derivation, axis: str, by: Fold | None = None, passes: in
             f"proved: {'; '.join(reasons)}{more}"
         )
     streamed, theorem, form = chosen
-    held = allocated_whole(streamed, base, axis)
-    step = Step(Stream(axis, count), streamed, theorem, form.found, dropped=form.dropped, held=held)
+    held = whole_arrays(streamed, base, axis)
+    step = Step(Stream(axis, count), streamed, theorem, form.formula, dropped=form.dropped, retained=held)
     return _regrouped(derivation, step)
 
 
@@ -108,9 +108,9 @@ def _stream_by(derivation: Derivation, axis: str, fold: Fold) -> Derivation:
     streamed = titled(made.diagram, title)
     # Whether a fold that is given keeps what the source divides by is not looked at.
     dropped = divisions(source, axis)
-    held = allocated_whole(streamed, source, axis)
-    step = Step(Stream(axis), streamed, made.theorem, made.found, (made.element,), dropped=dropped, held=held)
-    return _regrouped(replace(derivation, stayed=None), step)
+    held = whole_arrays(streamed, source, axis)
+    step = Step(Stream(axis), streamed, made.theorem, made.formula, (made.element,), dropped=dropped, retained=held)
+    return _regrouped(replace(derivation, unchanged=None), step)
 
 
 def split(derivation: Derivation, axis: str, parts: str | None = None) -> Derivation:
@@ -129,4 +129,4 @@ def split(derivation: Derivation, axis: str, parts: str | None = None) -> Deriva
     same = derivation.steps and program(made) == program(derivation.diagram)
     made = titled(made, f"{prefix}.split({axis!r}{'' if parts is None else f', {parts!r}'})")
     theorem = derivation.theorem if same else derivation.prove(made)
-    return derivation.then(Split(axis, parts), made, theorem, ungrouped=ungrouped, stayed=None)
+    return derivation.then(Split(axis, parts), made, theorem, ungrouped=ungrouped, unchanged=None)

@@ -1,6 +1,6 @@
 """Folds that a user brings: a unit, what one element is, how two states merge, and how the result is read off.
 
-`Fold` is what one writes; `given_parts.typed` traces its parts for a diagram and an axis, and `Given.loop` puts the
+`Fold` is what one writes; `given_parts.typed` traces its parts for a diagram and an axis, and `UserFold.loop` puts the
 loop together, whose turn merges the state with that of the block at hand. That the loop means what the diagram does is
 proved elsewhere, as for a loop that is found.
 """
@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.category import ops
-from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.ops import (
     Box,
     Const,
@@ -29,9 +29,9 @@ from catdiag.category.ops import (
     size_box,
 )
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
-from catdiag.rewrite.graph_builder import Emitter, localised
+from catdiag.rewrite.graph_builder import GraphBuilder, localised
 from catdiag.rewrite.group import resize
-from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.list_states import resized
 from catdiag.util.errors import AxisError, TypeMismatch, user_line
 
@@ -101,12 +101,12 @@ def _is_part(part: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Given:
+class UserFold:
     """The parts of a fold as diagrams, for one diagram and one axis of it.
 
     `inputs` are the types of the diagram's inputs (and of the positions, last); `element` takes them with the axis
-    taken off, `states` are the types of the components, `whole` those on lists that are not empty. `state[k]` is what
-    component k is of a list, its inputs' axis being of the size `block`, or None.
+    taken off, `states` are the types of the components, `nonempty_states` those on lists that are not empty. `state[k]`
+    is what component k is of a list, its inputs' axis being of the size `block`, or None.
     """
 
     source: Diagram
@@ -115,7 +115,7 @@ class Given:
     block: str
     names: tuple[str, ...]
     states: tuple[ArrayType, ...]
-    whole: tuple[ArrayType, ...]
+    nonempty_states: tuple[ArrayType, ...]
     unit: Diagram
     element: Diagram
     merge: Diagram
@@ -141,58 +141,60 @@ class Given:
         local = self.axis
         if length != local.size:
             local = replace(local, size=length, kind="name", parts=())
-        emitter = writer([localised(t, local) for t in self.inputs])
-        units = use(emitter, self.unit, ()) if total else []
+        builder = writer([localised(t, local) for t in self.inputs])
+        units = use(builder, self.unit, ()) if total else []
         outputs = []
         for k, (state, ty) in enumerate(zip(self.state, self.states, strict=True)):
             assert state is not None, "every state is known"
             state = of_length(state, self.axis.name, self.block, length)
-            wire = emitter.cast(use(emitter, state, range(len(self.inputs)))[0], ty)
+            wire = builder.cast(use(builder, state, range(len(self.inputs)))[0], ty)
             bottom = Const(None) in [b.op for b in inline(self.unit).boxes] and self.states[k].element == "extended"
-            if total and (_partial(state, self.axis.name, length) or (_ends(state, self.axis.name) and not bottom)):
-                empty = emitter.map("lt", emitter.add(const_box(Fraction(0)), ()), emitter.add(size_box(length), ()))
-                wire = emitter.cast(emitter.map("where", empty, wire, units[k]), ty)
+            if total and (
+                _undefined_when_empty(state, self.axis.name, length) or (_ends(state, self.axis.name) and not bottom)
+            ):
+                empty = builder.map("lt", builder.add(const_box(Fraction(0)), ()), builder.add(size_box(length), ()))
+                wire = builder.cast(builder.map("where", empty, wire, units[k]), ty)
             outputs.append(wire)
-        return emitter.diagram(outputs, (*self.source.input_names, f"index_{self.axis.name}"))
+        return builder.diagram(outputs, (*self.source.input_names, f"index_{self.axis.name}"))
 
-    def loop(self) -> tuple[Diagram, ops.Fold]:
+    def loop(self) -> tuple[Diagram, ops.FoldOp]:
         """The diagram with the loop, and its Fold box. Every state must be known."""
         state, block = self.of_list(self.block, total=True), self.of_list(self.block)
         read = {*state.graph.outputs, *(w for n in state.graph.nodes for w in n.inputs)}
         used = [w for w in range(len(self.inputs)) if w in read]
         state, block = _only(state, used), _only(block, used)
-        emitter = writer([*self.states, *state.dom])
-        here = use(emitter, block, range(len(self.states), len(emitter.dom)))
-        step = emitter.diagram(use(emitter, self.merge, [*range(len(self.states)), *here]), (*self.names, *state.names))
-        box = ops.Fold(self.axis.name, self.block, self.unit, step, self.merge, state, self.names)
-        emitter = writer(list(self.source.dom))
-        wires = [w if w < len(self.source.dom) else emitter.add(index_box(self.axis), ()) for w in used]
-        first = emitter.add(Box(box, Ty(*(emitter.types[w] for w in wires)), Ty(*self.states), self.fold.line), wires)
-        results = self.finished(emitter, range(first, first + len(self.states)))
-        made = emitter.diagram(results, self.source.names)
+        builder = writer([*self.states, *state.dom])
+        here = use(builder, block, range(len(self.states), len(builder.dom)))
+        step = builder.diagram(use(builder, self.merge, [*range(len(self.states)), *here]), (*self.names, *state.names))
+        box = ops.FoldOp(self.axis.name, self.block, self.unit, step, self.merge, state, self.names)
+        builder = writer(list(self.source.dom))
+        wires = [w if w < len(self.source.dom) else builder.add(index_box(self.axis), ()) for w in used]
+        first = builder.add(Box(box, Ty(*(builder.types[w] for w in wires)), Ty(*self.states), self.fold.line), wires)
+        results = self.finished(builder, range(first, first + len(self.states)))
+        made = builder.diagram(results, self.source.names)
         made.title = self.source.title
         return made, box
 
-    def finished(self, emitter: Emitter, states: Sequence[int]) -> list[int]:
+    def finished(self, builder: GraphBuilder, states: Sequence[int]) -> list[int]:
         """The results, from the state of the whole list and the inputs, which are the first wires."""
         inputs = [w for w, ty in enumerate(self.source.dom) if ty.axis(self.axis.name) is None]
-        return use(emitter, self.finish, [*states, *inputs])
+        return use(builder, self.finish, [*states, *inputs])
 
 
 # -- diagrams put together ------------------------------------------------------------------------
 
 
-def writer(dom: Sequence[ArrayType]) -> Emitter:
+def writer(dom: Sequence[ArrayType]) -> GraphBuilder:
     """A diagram under construction over inputs of these types."""
-    return Emitter(Terms(Ty()), dom)
+    return GraphBuilder(HashConsedGraph(Ty()), dom)
 
 
-def use(emitter: Emitter, diagram: Diagram, wires: Sequence[int]) -> list[int]:
+def use(builder: GraphBuilder, diagram: Diagram, wires: Sequence[int]) -> list[int]:
     """The outputs of a diagram put to work on wires of the same axes; named boxes are opened."""
     graph = inline(diagram).graph
-    env = [emitter.cast(w, ty) for w, ty in zip(wires, diagram.dom, strict=True)]
+    env = [builder.cast(w, ty) for w, ty in zip(wires, diagram.dom, strict=True)]
     for node in graph.nodes:
-        first = emitter.add(node.box, [env[w] for w in node.inputs])
+        first = builder.add(node.box, [env[w] for w in node.inputs])
         env.extend(range(first, first + len(node.box.cod)))
     return [env[w] for w in graph.outputs]
 
@@ -213,7 +215,7 @@ def of_length(diagram: Diagram, axis: str, block: Size, length: Size) -> Diagram
     nodes = tuple(Node(size_box(length) if n.box.op == SizeOf(block) else n.box, n.inputs) for n in flat.graph.nodes)
     made = of_graph(Graph(flat.dom, nodes, flat.graph.outputs), flat.cod, flat.names)
     copies = _copies(flat, axis)
-    _require_apart(flat, copies)
+    _require_distinct(flat, copies)
     for name in copies:
         made = resize(made, name, length)
     return made
@@ -228,7 +230,7 @@ def _copies(flat: Diagram, axis: str) -> list[str]:
     return found
 
 
-def _require_apart(flat: Diagram, copies: Sequence[str]) -> None:
+def _require_distinct(flat: Diagram, copies: Sequence[str]) -> None:
     """Raises AxisError where copies of an axis are not told by their names, or not read index by index."""
     axis, *others = copies
     inputs = next((name for name in others if any(ty.axis(name) is not None for ty in flat.dom)), None)
@@ -242,7 +244,7 @@ def _require_apart(flat: Diagram, copies: Sequence[str]) -> None:
         )
 
 
-def _partial(state: Diagram, axis: str, length: Size) -> bool:
+def _undefined_when_empty(state: Diagram, axis: str, length: Size) -> bool:
     """Whether a state may be undefined of the empty list: it divides by what is known of the list, say."""
     late = [False] * len(state.dom)
     for node in state.graph.nodes:
@@ -305,7 +307,7 @@ def with_positions(diagram: Diagram, axis: str) -> Diagram:
         relative = isinstance(box.op, Map) and box.op.fn in _RELATIVE and all(w in here for w in node.inputs)
         first = put(box, *((here if relative else names)[w] for w in node.inputs))
         names.extend(range(first, first + len(box.cod)))
-    graph = live(Graph(flat.dom, tuple(nodes), tuple(names[w] for w in flat.graph.outputs)))
+    graph = reachable(Graph(flat.dom, tuple(nodes), tuple(names[w] for w in flat.graph.outputs)))
     return of_graph(graph, flat.cod, flat.names)
 
 

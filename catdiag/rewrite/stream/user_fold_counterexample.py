@@ -19,9 +19,9 @@ from catdiag.category.ops import const_box, index_box, reindex_box
 from catdiag.category.types import Axis
 from catdiag.prover.api import statement_of
 from catdiag.prover.export import size_data
-from catdiag.prover.refute.counterexample_data import Counterexample, said
-from catdiag.rewrite.graph_builder import Emitter
-from catdiag.rewrite.stream.user_fold import Given, use, writer
+from catdiag.prover.refute.counterexample_data import Counterexample, value_text
+from catdiag.rewrite.graph_builder import GraphBuilder
+from catdiag.rewrite.stream.user_fold import UserFold, use, writer
 
 FEW, MANY = 6, 60
 """Batches of inputs that are tried for each split, at first and in the end."""
@@ -36,7 +36,7 @@ class FoldCounterexample(Counterexample):
     """
 
     split: str = ""
-    textbook: str = "the textbook form"
+    reference_name: str = "the textbook form"
     merging: str = "merging"
     blocks_of: tuple[int, ...] = ()
 
@@ -45,10 +45,10 @@ class FoldCounterexample(Counterexample):
         """What the two give, as text."""
         where = ", ".join(f"{a}={i}" for a, i in self.index.items())
         at = f" at {where}" if where else ""
-        first = f"{self.split}\n{self.textbook} gives {said(self.lhs)}"
+        first = f"{self.split}\n{self.reference_name} gives {value_text(self.lhs)}"
         if self.undefined is not None:
             return f"{first}{at}, {self.merging} is not defined: {self.reason}"
-        return f"{first}, {self.merging} gives {said(self.rhs)}{at}"
+        return f"{first}, {self.merging} gives {value_text(self.rhs)}{at}"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Trial:
     right: Diagram
     length: int
     split: str
-    textbook: str = "the textbook form"
+    reference_name: str = "the textbook form"
     merging: str = "merging"
     blocks: tuple[int, ...] = ()
     undefined: bool = True
@@ -71,37 +71,39 @@ class Trial:
 _SPLITS: tuple[tuple[int, ...], ...] = ((1,), (0, 1), (1, 1), (1, 2), (2, 1), (2, 2), (1, 1, 2), (1, 0), (2, 0))
 
 
-def trials(given: Given, states: bool = True) -> Iterator[Trial]:
+def trials(given: UserFold, states: bool = True) -> Iterator[Trial]:
     """The lists on which a fold is tried, the shortest first; then those of `states`, if they are known."""
     for split in _SPLITS:
         length = sum(split)
-        emitter = writer(list(given.source.dom))
-        blocks = [_folded(emitter, given, range(sum(split[:k]), sum(split[: k + 1]))) for k in range(len(split))]
+        builder = writer(list(given.source.dom))
+        blocks = [_folded(builder, given, range(sum(split[:k]), sum(split[: k + 1]))) for k in range(len(split))]
         state = blocks[0]
         for other in blocks[1:]:
-            state = use(emitter, given.merge, [*state, *other])
-        right = emitter.diagram(given.finished(emitter, state), given.source.names)
+            state = use(builder, given.merge, [*state, *other])
+        right = builder.diagram(given.finished(builder, state), given.source.names)
         yield Trial(given.source, right, length, _words(length, split), blocks=split, undefined=split[-1] > 0)
     if given.missing or not states:
         return
     named = "the state of the whole list by state="
     for split in _SPLITS[:6]:
         length = sum(split)
-        emitter = writer(list(given.source.dom))
-        left = emitter.diagram(_state(emitter, given, 0, length), given.source.names)
-        emitter = writer(list(given.source.dom))
+        builder = writer(list(given.source.dom))
+        left = builder.diagram(_state(builder, given, 0, length), given.source.names)
+        builder = writer(list(given.source.dom))
         if split == (1,):
-            right = emitter.diagram(_folded(emitter, given, range(1)), given.source.names)
+            right = builder.diagram(_folded(builder, given, range(1)), given.source.names)
             yield Trial(left, right, 1, "a list of one element", named, "element", split)
             continue
-        first = use(emitter, given.unit, ()) if split[0] == 0 else _state(emitter, given, 0, split[0])
-        second = _state(emitter, given, split[0], split[1])
-        right = emitter.diagram(use(emitter, given.merge, [*first, *second]), given.source.names)
+        first = use(builder, given.unit, ()) if split[0] == 0 else _state(builder, given, 0, split[0])
+        second = _state(builder, given, split[0], split[1])
+        right = builder.diagram(use(builder, given.merge, [*first, *second]), given.source.names)
         words = f"a list of {length} in blocks of {split[0]} and {split[1]}, their states as state= says"
         yield Trial(left, right, length, words, named, "merging", split)
 
 
-def false_fold(given: Given, tries: int, assume: Sequence[str] = (), states: bool = True) -> FoldCounterexample | None:
+def false_fold(
+    given: UserFold, tries: int, assume: Sequence[str] = (), states: bool = True
+) -> FoldCounterexample | None:
     """A list on which a fold goes wrong, replayed; None where none was found in so many batches for each split.
 
     `assume` are assumptions about sizes; with `states`, what the fold says that its states are is tried too.
@@ -126,7 +128,7 @@ def refuted(
                 if not partial:
                     late.append((trial, statement))
                 continue
-            return _told(found, trial)
+            return _fold_counterexample(found, trial)
     return None
 
 
@@ -136,45 +138,45 @@ def _statement(axis: Axis, trial: Trial, assume: Sequence[str]) -> dict[str, Any
     return {**statement, "assume": [*statement["assume"], length]}
 
 
-def _told(found: Counterexample, trial: Trial) -> FoldCounterexample:
+def _fold_counterexample(found: Counterexample, trial: Trial) -> FoldCounterexample:
     known = {f.name: getattr(found, f.name) for f in fields(Counterexample)}
     return FoldCounterexample(
-        **known, split=trial.split, textbook=trial.textbook, merging=trial.merging, blocks_of=trial.blocks
+        **known, split=trial.split, reference_name=trial.reference_name, merging=trial.merging, blocks_of=trial.blocks
     )
 
 
 # -- lists, element by element ----------------------------------------------------------------------
 
 
-def read_part(emitter: Emitter, wire: int, axis: Axis, start: Expr, length: int | None) -> int:
+def read_part(builder: GraphBuilder, wire: int, axis: Axis, start: Expr, length: int | None) -> int:
     """Elements of an array from a place on: so many, or one without the axis. The array itself if it lacks the axis."""
-    ty = emitter.types[wire]
+    ty = builder.types[wire]
     if ty.axis(axis.name) is None:
         return wire
     made = () if length is None else (Axis(axis.name, length),)
     at = start if length is None else plus(("i", axis.name), start)
-    return emitter.add(reindex_box(View(made, (Read(((axis.name, at),)),)), [ty]), (wire,))
+    return builder.add(reindex_box(View(made, (Read(((axis.name, at),)),)), [ty]), (wire,))
 
 
-def _folded(emitter: Emitter, given: Given, places: Sequence[int]) -> list[int]:
+def _folded(builder: GraphBuilder, given: UserFold, places: Sequence[int]) -> list[int]:
     """The state of a block, folded element by element; of none, the unit."""
     if not places:
-        return use(emitter, given.unit, ())
+        return use(builder, given.unit, ())
     found: list[int] = []
     for place in places:
-        inputs = [read_part(emitter, w, given.axis, place, None) for w in range(len(given.source.dom))]
-        position = emitter.add(const_box(Fraction(place), "int"), ())
-        wires = use(emitter, given.element, [*inputs, position])
-        state = [emitter.cast(w, ty) for w, ty in zip(wires, given.states, strict=True)]
-        found = use(emitter, given.merge, [*found, *state]) if found else state
+        inputs = [read_part(builder, w, given.axis, place, None) for w in range(len(given.source.dom))]
+        position = builder.add(const_box(Fraction(place), "int"), ())
+        wires = use(builder, given.element, [*inputs, position])
+        state = [builder.cast(w, ty) for w, ty in zip(wires, given.states, strict=True)]
+        found = use(builder, given.merge, [*found, *state]) if found else state
     return found
 
 
-def _state(emitter: Emitter, given: Given, start: int, length: int) -> list[int]:
+def _state(builder: GraphBuilder, given: UserFold, start: int, length: int) -> list[int]:
     """The state of a part of the list, as `state=` says."""
-    positions = emitter.add(index_box(given.axis), ())
+    positions = builder.add(index_box(given.axis), ())
     wires = [*range(len(given.source.dom)), positions]
-    return use(emitter, given.of_list(length), [read_part(emitter, w, given.axis, start, length) for w in wires])
+    return use(builder, given.of_list(length), [read_part(builder, w, given.axis, start, length) for w in wires])
 
 
 def _words(length: int, split: Sequence[int]) -> str:

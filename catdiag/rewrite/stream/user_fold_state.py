@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram, Graph, inline, live, of_graph
-from catdiag.category.ops import Const, Fold, Map, Rename, SizeOf, const_box, reduce_box, size_box
+from catdiag.category.diagram import Diagram, Graph, inline, of_graph, reachable
+from catdiag.category.ops import Const, FoldOp, Map, Rename, SizeOf, const_box, reduce_box, size_box
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, size_value
 from catdiag.rewrite.stream.fold_search import candidates
-from catdiag.rewrite.stream.user_fold import Given, of_length, use, with_positions, writer
+from catdiag.rewrite.stream.user_fold import UserFold, of_length, use, with_positions, writer
 from catdiag.util.errors import AxisError, NotStreamable
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def monoid_of(merge: Diagram, k: int) -> str | None:
     return _MONOIDS.get(node.box.op.fn)
 
 
-def with_states(given: Given) -> Given:
+def with_states(given: UserFold) -> UserFold:
     """The fold with every state known.
 
     Raises NotStreamable, naming the component, where one was not found.
@@ -65,7 +65,7 @@ def with_states(given: Given) -> Given:
         if monoid is not None:
             found[k] = _of_elements(given, k, monoid)
     if None in found:
-        matcher = _Matcher(given, [s for s in found if s is not None])
+        matcher = _StateMatcher(given, [s for s in found if s is not None])
         for k in [k for k, s in enumerate(found) if s is None]:
             found[k] = matcher.match(k)
     missing = next((k for k, s in enumerate(found) if s is None), None)
@@ -79,33 +79,33 @@ def with_states(given: Given) -> Given:
     return replace(given, state=tuple(found))
 
 
-def _local(given: Given) -> Axis:
+def _local(given: UserFold) -> Axis:
     return replace(given.axis, size=given.block, kind="name", parts=())
 
 
-def _of_elements(given: Given, k: int, monoid: str) -> Diagram:
+def _of_elements(given: UserFold, k: int, monoid: str) -> Diagram:
     """A monoid of the elements' component."""
     local = _local(given)
     names = [w for w, ty in enumerate(given.inputs) if ty.axis(local.name) is not None]
     graph = given.element.graph
-    one = of_graph(live(Graph(graph.dom, graph.nodes, (graph.outputs[k],))), Ty(given.element.cod[k]))
+    one = of_graph(reachable(Graph(graph.dom, graph.nodes, (graph.outputs[k],))), Ty(given.element.cod[k]))
     mapped = inline(one).weave(local, names)
-    emitter = writer([_fitted(ty, local) for ty in given.inputs])
+    builder = writer([_fitted(ty, local) for ty in given.inputs])
     if monoid == "sum" and not _reads(one) and all(isinstance(b.op, (Const, Rename)) for b in inline(one).boxes):
         # A sum of a constant is a multiple of the length.
-        (wire,) = use(emitter, one, range(len(given.inputs)))
-        length = emitter.add(size_box(given.block), ())
+        (wire,) = use(builder, one, range(len(given.inputs)))
+        length = builder.add(size_box(given.block), ())
         plain = [b.op for b in inline(one).boxes if isinstance(b.op, Const)] == [Const(Fraction(1))]
-        return emitter.diagram(
-            [emitter.cast(length, emitter.types[wire]) if plain else emitter.map("mul", wire, length)], ()
+        return builder.diagram(
+            [builder.cast(length, builder.types[wire]) if plain else builder.map("mul", wire, length)], ()
         )
-    (wire,) = use(emitter, mapped, range(len(given.inputs)))
-    return emitter.diagram([emitter.add(reduce_box(monoid, local.name, emitter.types[wire]), (wire,))], ())
+    (wire,) = use(builder, mapped, range(len(given.inputs)))
+    return builder.diagram([builder.add(reduce_box(monoid, local.name, builder.types[wire]), (wire,))], ())
 
 
 def _reads(diagram: Diagram) -> bool:
     """Whether a diagram reads any input."""
-    graph = live(inline(diagram).graph)
+    graph = reachable(inline(diagram).graph)
     read = {*graph.outputs, *(w for n in graph.nodes for w in n.inputs)}
     return any(w < len(graph.dom) for w in read)
 
@@ -117,7 +117,7 @@ def _fitted(ty: ArrayType, local: Axis) -> ArrayType:
 # -- what the diagram computes of a list ------------------------------------------------------------
 
 
-def _statistics(given: Given) -> Iterator[Diagram]:
+def _statistics(given: UserFold) -> Iterator[Diagram]:
     """What the diagram and its cascade compute of a list, of the length `given.block`: each free of the axis."""
     seen: list[Diagram] = []
     name = given.axis.name
@@ -131,27 +131,27 @@ def _statistics(given: Given) -> Iterator[Diagram]:
         for wire in range(len(flat.dom), len(types)):
             if types[wire].axis(name) is not None or not late[wire]:
                 continue
-            made = of_graph(live(Graph(flat.dom, flat.nodes, (wire,))), Ty(types[wire]))
+            made = of_graph(reachable(Graph(flat.dom, flat.nodes, (wire,))), Ty(types[wire]))
             if made not in seen:
                 seen.append(made)
                 yield made
 
 
-def _of_list(diagram: Diagram, given: Given) -> Diagram:
+def _of_list(diagram: Diagram, given: UserFold) -> Diagram:
     """A diagram of the inputs as one of a list, whose positions are the last input."""
-    emitter = writer([*diagram.dom, ArrayType((given.axis,), "int")])
-    wires = use(emitter, diagram, range(len(diagram.dom)))
-    made = with_positions(emitter.diagram(wires, ()), given.axis.name)
+    builder = writer([*diagram.dom, ArrayType((given.axis,), "int")])
+    wires = use(builder, diagram, range(len(diagram.dom)))
+    made = with_positions(builder.diagram(wires, ()), given.axis.name)
     return of_length(made, given.axis.name, given.axis.size, given.block)
 
 
-def _of_source(given: Given) -> Iterator[Diagram]:
+def _of_source(given: UserFold) -> Iterator[Diagram]:
     """The diagram itself, of a list; none where it joins the axis with another, so that it is of no shorter list."""
     with suppress(AxisError):
         yield _of_list(given.source, given)
 
 
-def _cascades(given: Given) -> Iterator[Diagram]:
+def _cascades(given: UserFold) -> Iterator[Diagram]:
     """The components that streaming finds for the diagram itself, of a list."""
     try:
         # Statistics are told apart by numbers, and a maximum that is raised is mostly what it is otherwise.
@@ -159,13 +159,13 @@ def _cascades(given: Given) -> Iterator[Diagram]:
             graph = streamed.diagram.graph
             for place, node in enumerate(graph.nodes):
                 op = node.box.op
-                if not isinstance(op, Fold) or op.axis != given.axis.name:
+                if not isinstance(op, FoldOp) or op.axis != given.axis.name:
                     continue
                 before = _of_list(of_graph(Graph(graph.dom, graph.nodes[:place], node.inputs)), given)
-                emitter = writer(list(before.dom))
-                inputs = use(emitter, before, range(len(before.dom)))
+                builder = writer(list(before.dom))
+                inputs = use(builder, before, range(len(before.dom)))
                 state = of_length(op.state, given.axis.name, op.block, given.block)
-                yield emitter.diagram(use(emitter, state, inputs), ())
+                yield builder.diagram(use(builder, state, inputs), ())
     except (NotStreamable, AxisError):
         return
 
@@ -184,24 +184,24 @@ class _Samples:
 
 
 @dataclass
-class _Column:
+class _SampleColumn:
     """A product of statistics (or of the logarithm of one, or of the inverse of one), and its numbers on the lists."""
 
     parts: tuple[tuple[Diagram, str], ...]
     values: Any
 
 
-class _Matcher:
+class _StateMatcher:
     """Statistics of lists, and the numbers that they are of a few lists."""
 
-    def __init__(self, given: Given, known: Sequence[Diagram]) -> None:
+    def __init__(self, given: UserFold, known: Sequence[Diagram]) -> None:
         self.given = given
         self.samples = _samples(given)
         self.pool: list[Diagram] = [*known, self._length(), *_statistics(given)]
 
     def _length(self) -> Diagram:
-        emitter = writer([_fitted(ty, _local(self.given)) for ty in self.given.inputs])
-        return emitter.diagram([emitter.add(size_box(self.given.block), ())], ())
+        builder = writer([_fitted(ty, _local(self.given)) for ty in self.given.inputs])
+        return builder.diagram([builder.add(size_box(self.given.block), ())], ())
 
     def match(self, k: int) -> Diagram | None:
         """What component k is of a list, as far as a few lists tell."""
@@ -211,24 +211,26 @@ class _Matcher:
         wanted = np.concatenate([np.ravel(states[k]) for states in self.samples.states])
         if np.any(np.isnan(wanted)):
             return None
-        columns: list[_Column] = []
+        columns: list[_SampleColumn] = []
         for diagram in self.pool:
             values = self._values(diagram, ty)
             if values is None:
                 continue
             if np.allclose(values, wanted, rtol=1e-9, atol=1e-12):
-                return self._combined([(Fraction(1), _Column(((diagram, ""),), values))], ty)
+                return self._combined([(Fraction(1), _SampleColumn(((diagram, ""),), values))], ty)
             if np.all(np.isfinite(values)) and not any(np.allclose(values, c.values, rtol=1e-9) for c in columns):
-                columns.append(_Column(((diagram, ""),), values))
+                columns.append(_SampleColumn(((diagram, ""),), values))
         if not np.all(np.isfinite(wanted)):
             return None
         plain = columns[:_POOL]
         columns = list(plain)
-        columns += [_Column(((c.parts[0][0], "log"),), np.log(c.values)) for c in plain if np.all(c.values > 0)]
-        columns += [_Column((*a.parts, *b.parts), a.values * b.values) for i, a in enumerate(plain) for b in plain[i:]]
+        columns += [_SampleColumn(((c.parts[0][0], "log"),), np.log(c.values)) for c in plain if np.all(c.values > 0)]
+        columns += [
+            _SampleColumn((*a.parts, *b.parts), a.values * b.values) for i, a in enumerate(plain) for b in plain[i:]
+        ]
         lengths = self._values(self._length(), ty)
         inverse = (self._length(), "inverse")
-        columns += [_Column((*c.parts, inverse), c.values / lengths) for c in columns]
+        columns += [_SampleColumn((*c.parts, inverse), c.values / lengths) for c in columns]
         scale = float(np.max(np.abs(wanted))) or 1.0
         for c in columns:
             factor = _rational(c.values @ wanted, c.values @ c.values)
@@ -236,7 +238,7 @@ class _Matcher:
                 return self._combined([(factor, c)], ty)
         return self._pair(columns, wanted, scale, ty)
 
-    def _pair(self, columns: list[_Column], wanted: Any, scale: float, ty: ArrayType) -> Diagram | None:
+    def _pair(self, columns: list[_SampleColumn], wanted: Any, scale: float, ty: ArrayType) -> Diagram | None:
         """A combination of two statistics: the first for which the numbers are rational and fit."""
         import numpy as np
 
@@ -268,37 +270,37 @@ class _Matcher:
 
         if not set(diagram.cod[0].names) <= set(ty.names) or diagram.cod[0].element == "bool":
             return None
-        emitter = writer(list(diagram.dom))
-        wires = use(emitter, diagram, range(len(diagram.dom)))
+        builder = writer(list(diagram.dom))
+        wires = use(builder, diagram, range(len(diagram.dom)))
         cast = ArrayType(ty.axes, diagram.cod[0].element)
-        fitted = emitter.diagram([emitter.cast(wires[0], cast)], ())
+        fitted = builder.diagram([builder.cast(wires[0], cast)], ())
         found = []
         for arrays, sizes in zip(self.samples.arrays, self.samples.sizes, strict=True):
             found.append(np.ravel(run(fitted, arrays, functions=self.samples.functions, sizes=sizes)).astype(float))
         values = np.concatenate(found)
         return None if np.any(np.isnan(values)) or not np.any(values) else values
 
-    def _combined(self, terms: Sequence[tuple[Fraction, _Column]], ty: ArrayType) -> Diagram:
+    def _combined(self, terms: Sequence[tuple[Fraction, _SampleColumn]], ty: ArrayType) -> Diagram:
         """A sum of multiples of products of statistics, their logarithms and inverses."""
         inputs = [_fitted(t, _local(self.given)) for t in self.given.inputs]
-        emitter = writer(inputs)
+        builder = writer(inputs)
         total: int | None = None
         for factor, column in terms:
             wire: int | None = None
             for part, how in column.parts:
-                (made,) = use(emitter, part, range(len(inputs)))
+                (made,) = use(builder, part, range(len(inputs)))
                 if how == "log":
-                    made = emitter.map("log", made)
+                    made = builder.map("log", made)
                 if how == "inverse" and wire is not None:
-                    wire = emitter.map("div", wire, made)
+                    wire = builder.map("div", wire, made)
                 else:
-                    wire = made if wire is None else emitter.map("mul", wire, made)
+                    wire = made if wire is None else builder.map("mul", wire, made)
             assert wire is not None, "a product has a factor"
             if factor != 1:
-                wire = emitter.map("mul", emitter.add(const_box(factor), ()), wire)
-            total = wire if total is None else emitter.map("add", total, wire)
+                wire = builder.map("mul", builder.add(const_box(factor), ()), wire)
+            total = wire if total is None else builder.map("add", total, wire)
         assert total is not None
-        return emitter.diagram([emitter.cast(total, ArrayType(ty.axes, emitter.types[total].element))], ())
+        return builder.diagram([builder.cast(total, ArrayType(ty.axes, builder.types[total].element))], ())
 
 
 def _rational(a: Any, b: Any) -> Fraction | None:
@@ -309,12 +311,12 @@ def _rational(a: Any, b: Any) -> Fraction | None:
     return found if abs(float(found) - a / b) < 1e-6 * (1 + abs(a / b)) else None
 
 
-def _samples(given: Given) -> _Samples:
+def _samples(given: UserFold) -> _Samples:
     """A few lists, folded element by element."""
     import numpy as np
 
     from catdiag.execute.interpreter import conform, run
-    from catdiag.execute.named_arrays import Named
+    from catdiag.execute.named_arrays import NamedArray
 
     rng = np.random.default_rng(0)
     axis, functions = given.axis, _functions(given)
@@ -337,24 +339,24 @@ def _samples(given: Given) -> _Samples:
                 a if ty.axis(axis.name) is None else np.take(a, place, axis=ty.names.index(axis.name))
                 for a, ty in zip(arrays, given.inputs, strict=True)
             ]
-            element = _several(run(given.element, one, functions=functions, sizes=sizes))
+            element = _as_tuple(run(given.element, one, functions=functions, sizes=sizes))
             here = [
-                conform(Named(np.asarray(v), ty.names), state_ty, sizes)
+                conform(NamedArray(np.asarray(v), ty.names), state_ty, sizes)
                 for v, ty, state_ty in zip(element, given.element.cod, given.states, strict=True)
             ]
             merged = run(given.merge, [*state, *here], functions=functions, sizes=sizes) if state else tuple(here)
-            state = _several(merged)
+            state = _as_tuple(merged)
         found.arrays.append(arrays)
         found.sizes.append(sizes)
         found.states.append(list(state))
     return found
 
 
-def _several(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _functions(given: Given) -> dict[str, Callable[..., Any]]:
+def _functions(given: UserFold) -> dict[str, Callable[..., Any]]:
     """Some functions for those that are uninterpreted: what a state is of a list is to hold for any."""
     import numpy as np
 

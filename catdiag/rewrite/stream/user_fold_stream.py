@@ -11,9 +11,9 @@ from catdiag.category.index_maps import Read, View
 from catdiag.category.ops import reindex_box
 from catdiag.category.types import show_size
 from catdiag.prover.api import Refuted, Undecided, how_false
-from catdiag.rewrite.formula import ComponentFound, Found, Printer
-from catdiag.rewrite.hash_consed_graph import Terms
-from catdiag.rewrite.stream.user_fold import Fold, Given, use, writer
+from catdiag.rewrite.formula import ComponentFormula, FoldFormula, FormulaPrinter
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.stream.user_fold import Fold, UserFold, use, writer
 from catdiag.rewrite.stream.user_fold_counterexample import FEW, MANY, false_fold
 from catdiag.rewrite.stream.user_fold_state import monoid_of, with_states
 from catdiag.rewrite.stream.user_fold_tracing import require_streamed, typed
@@ -33,7 +33,7 @@ class GivenStream:
     diagram: Diagram
     theorem: Theorem
     element: Theorem
-    found: Found
+    formula: FoldFormula
 
 
 def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], prove: Prove) -> GivenStream:
@@ -46,7 +46,7 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
     title = f"{source.title or 'the diagram'} by the fold over {axis!r}"
     given = typed(fold, source, require_streamed(source, axis))
 
-    def refute(here: Given, tries: int, states: bool = True) -> None:
+    def refute(here: UserFold, tries: int, states: bool = True) -> None:
         found = false_fold(here, tries, assume, states)
         if found is not None:
             raise Refuted(how_false(title, found), found)
@@ -81,20 +81,20 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
     raise Undecided(f"{title} is undecided", goal)
 
 
-def _of_one(given: Given) -> tuple[Diagram, Diagram]:
+def _of_one(given: UserFold) -> tuple[Diagram, Diagram]:
     """The state of a list of one element, and what `element` makes of it."""
     left = given.of_list(1)
-    emitter = writer(list(left.dom))
+    builder = writer(list(left.dom))
     wires = []
     for w, ty in enumerate(left.dom):
         view = View((), (Read(((given.axis.name, 0),)),))
-        wires.append(w if ty.axis(given.axis.name) is None else emitter.add(reindex_box(view, [ty]), (w,)))
-    made = use(emitter, given.element, wires)
-    cast = [emitter.cast(w, ty) for w, ty in zip(made, given.states, strict=True)]
-    return left, emitter.diagram(cast, left.names)
+        wires.append(w if ty.axis(given.axis.name) is None else builder.add(reindex_box(view, [ty]), (w,)))
+    made = use(builder, given.element, wires)
+    cast = [builder.cast(w, ty) for w, ty in zip(made, given.states, strict=True)]
+    return left, builder.diagram(cast, left.names)
 
 
-def described(given: Given) -> Found:
+def described(given: UserFold) -> FoldFormula:
     """The formulas of a fold: of each component, and of the results."""
     k = len(given.names)
     primed = [f"{n}′" for n in given.names]
@@ -107,18 +107,20 @@ def described(given: Given) -> Found:
     resident = [n for n, ty in zip(inputs, given.source.dom, strict=False) if ty.axis(given.axis.name) is None]
     results = _formulas(given.finish, (*given.names, *resident))
     parts = [
-        ComponentFound(given.names[j], monoid_of(given.merge, j) or "", units[j], states[j], None, blocks[j], merges[j])
+        ComponentFormula(
+            given.names[j], monoid_of(given.merge, j) or "", units[j], states[j], None, blocks[j], merges[j]
+        )
         for j in range(k)
     ]
-    return Found(tuple(parts), tuple(results))
+    return FoldFormula(tuple(parts), tuple(results))
 
 
 def _formulas(diagram: Diagram, names: Sequence[str]) -> list[str]:
-    terms = Terms(diagram.dom)
+    terms = HashConsedGraph(diagram.dom)
     env = list(range(len(diagram.dom)))
     graph = inline(diagram).graph
     for node in graph.nodes:
         first = terms.add(node.box, [env[w] for w in node.inputs])
         env.extend(range(first, first + len(node.box.cod)))
-    printer = Printer(terms, dict(enumerate(names)))
+    printer = FormulaPrinter(terms, dict(enumerate(names)))
     return [printer.text(env[w]) for w in graph.outputs]

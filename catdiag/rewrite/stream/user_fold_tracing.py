@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from catdiag.category.diagram import Diagram, Graph, live, of_graph
+from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
 from catdiag.category.types import ArrayType, Axis, Ty, union
 from catdiag.frontend.builder import program
 from catdiag.frontend.diagram_calls import apply
 from catdiag.frontend.tracing import Traced, running
 from catdiag.rewrite.graph_builder import localised
 from catdiag.rewrite.stream.fold_search import local_size, sizes_in
-from catdiag.rewrite.stream.user_fold import Fold, Given, Part, of_length, use, with_positions, writer
+from catdiag.rewrite.stream.user_fold import Fold, Part, UserFold, of_length, use, with_positions, writer
 from catdiag.util.errors import AxisError, CatdiagError, NotStreamable, SignatureError, TypeMismatch
 
 _WIDER = ("int", "real", "extended")
 
 
-def typed(fold: Fold, source: Diagram, axis: Axis) -> Given:
+def typed(fold: Fold, source: Diagram, axis: Axis) -> UserFold:
     """The parts of a fold traced for the inputs of a diagram.
 
     Raises TypeMismatch, AxisError or SignatureError, naming the part, what was expected and the line, where they do
@@ -28,7 +28,7 @@ def typed(fold: Fold, source: Diagram, axis: Axis) -> Given:
     """
     if not isinstance(fold, Fold):
         raise TypeMismatch(f"by={fold!r}: expected a cd.Fold(unit, element, merge, finish, state=…)")
-    parts = Parts(fold, source, axis)
+    parts = FoldParts(fold, source, axis)
     unit, element = parts.unit(), parts.element()
     if len(unit.cod) != len(element.cod):
         raise TypeMismatch(
@@ -57,7 +57,7 @@ def typed(fold: Fold, source: Diagram, axis: Axis) -> Given:
     finish = parts.finish(whole)
     block = local_size("s", axis.name, sizes_in(source))
     names = parts.names(len(states))
-    return Given(
+    return UserFold(
         source,
         fold,
         axis,
@@ -73,7 +73,7 @@ def typed(fold: Fold, source: Diagram, axis: Axis) -> Given:
     )
 
 
-class Parts:
+class FoldParts:
     """The parts of one fold, traced one by one."""
 
     def __init__(self, fold: Fold, source: Diagram, axis: Axis) -> None:
@@ -244,7 +244,7 @@ class Parts:
             )
         graph = whole.graph
         outputs = zip(graph.outputs, whole.cod, strict=True)
-        return tuple(of_graph(live(Graph(graph.dom, graph.nodes, (w,))), Ty(ty)) for w, ty in outputs)
+        return tuple(of_graph(reachable(Graph(graph.dom, graph.nodes, (w,))), Ty(ty)) for w, ty in outputs)
 
     def names(self, count: int) -> tuple[str, ...]:
         """Names of the components: those that finish has for them, else `s1`, `s2`, …"""
@@ -315,9 +315,9 @@ def _join(types: Sequence[ArrayType], what: str, line: str | None) -> ArrayType:
 
 def _cast(diagram: Diagram, types: Sequence[ArrayType]) -> Diagram:
     """The diagram with its outputs in these types."""
-    emitter = writer(list(diagram.dom))
-    wires = use(emitter, diagram, range(len(diagram.dom)))
-    return emitter.diagram([emitter.cast(w, ty) for w, ty in zip(wires, types, strict=True)], diagram.names)
+    builder = writer(list(diagram.dom))
+    wires = use(builder, diagram, range(len(diagram.dom)))
+    return builder.diagram([builder.cast(w, ty) for w, ty in zip(wires, types, strict=True)], diagram.names)
 
 
 def _named(diagram: Diagram, names: tuple[str, ...]) -> Diagram:

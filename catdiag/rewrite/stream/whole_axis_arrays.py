@@ -11,23 +11,23 @@ from __future__ import annotations
 from functools import partial
 
 from catdiag.category.diagram import Diagram, inline
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.types import Axis, size_symbols
 from catdiag.rewrite.group import find, groupable
-from catdiag.rewrite.steps import Held
+from catdiag.rewrite.steps import WholeArrays
 from catdiag.rewrite.stream.fold_search import axis_of
 from catdiag.schedule.element_widths import Widths
 from catdiag.schedule.kernel_analysis import measure
-from catdiag.schedule.liveness import Buffer, Kernel, Walk, Within
-from catdiag.schedule.placement import Places
+from catdiag.schedule.liveness import Buffer, LivenessWalk, LoweredKernel, Within
+from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError
 
 
-class _Watch(Walk):
+class _Watch(LivenessWalk):
     """A walk that tells which arrays are live at some time."""
 
     def __init__(
-        self, seen: list[Buffer], kernel: Kernel, widths: Widths, places: Places, within: Within | None = None
+        self, seen: list[Buffer], kernel: LoweredKernel, widths: Widths, places: Placement, within: Within | None = None
     ) -> None:
         super().__init__(kernel, widths, places, within)
         self.found = seen
@@ -37,15 +37,15 @@ class _Watch(Walk):
         super().add(buffer)
 
 
-def allocated_whole(streamed: Diagram, source: Diagram, axis: str) -> Held:
+def whole_arrays(streamed: Diagram, source: Diagram, axis: str) -> WholeArrays:
     """The arrays that a streamed form of a diagram holds along all of the axis, however the results are grouped.
 
     >>> import catdiag as cd
     >>> later = cd.algorithm("x ->", name="later")(lambda a: cd.sum(a * cd.reverse(a, "x"), "x"))
-    >>> print(allocated_whole(later.stream("x").diagram, later, "x"))
+    >>> print(whole_arrays(later.stream("x").diagram, later, "x"))
     a, view[x → x] [x] are on chip along all of axis 'x', and memory grows with it
     >>> attention = cd.library.get("attention")
-    >>> bool(allocated_whole(attention.stream("x").diagram, attention, "x"))
+    >>> bool(whole_arrays(attention.stream("x").diagram, attention, "x"))
     False
     """
     seen: list[Buffer] = []
@@ -53,19 +53,19 @@ def allocated_whole(streamed: Diagram, source: Diagram, axis: str) -> Held:
         names = groupable(streamed)
         measure(find(streamed, names) if names else streamed, walks=partial(_Watch, seen))
     except CatdiagError:  # what is not counted is not known to be held
-        return Held(axis)
+        return WholeArrays(axis)
     whole = axis_of(inline(source), axis)
     found: dict[str, str] = {}
     for buffer in seen:
         own = next((a.name for a in buffer.axes if _is_whole(a, whole)), None)
         # Of what is read in place, what lies around a tile: all of the axis where that is what its amount says.
-        part = buffer.window and not size_symbols(whole.size) <= set(buffer.amount.symbols())
+        part = buffer.region and not size_symbols(whole.size) <= set(buffer.size.symbols())
         if own is not None and buffer.role != "streamed" and not part:
             found[buffer.name] = axis if axis in (own, found.get(buffer.name)) else own
-    return Held(axis, tuple(found.items()))
+    return WholeArrays(axis, tuple(found.items()))
 
 
 def _is_whole(own: Axis, axis: Axis) -> bool:
     """Whether an axis on chip is all of another, or one of its size: the same under another name."""
-    same = Amount.of(own.size) == Amount.of(axis.size)
+    same = IntPolynomial.of(own.size) == IntPolynomial.of(axis.size)
     return same and (own.name == axis.name or bool(size_symbols(axis.size)))

@@ -28,11 +28,11 @@ from catdiag.runtime.abstract_interpreter.tile_values import (
     MOST,
     UNKNOWN,
     WIDTHS,
-    Loop,
-    Named,
+    NamedValue,
     Pointer,
-    Trace,
-    Value,
+    TileTrace,
+    TileValue,
+    TracedLoop,
     dtype_of,
     power,
     side,
@@ -52,7 +52,7 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wgmma: bool = True) -> Trace:
+def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wgmma: bool = True) -> TileTrace:
     """What one program of a kernel does, given its arguments by name: `Pointer`s, and numbers where they are known.
 
     An integer argument counts as known where it is 1, as Triton specialises it, or of a `tl.constexpr` parameter; of
@@ -69,13 +69,13 @@ def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wg
     if kernel not in functions:
         raise CatdiagError(f"the text defines no kernel {kernel!r}: it has {', '.join(functions) or 'none'}")
     constants = {
-        target.id: Value(known=node.value.value, by=power(node.value.value))
+        target.id: TileValue(known=node.value.value, by=power(node.value.value))
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    reader = _Reader(functions, constants, warps, wgmma)
+    reader = _AbstractInterpreter(functions, constants, warps, wgmma)
     definition = functions[kernel]
     given: dict[str, Any] = {}
     defaults = dict(zip((a.arg for a in definition.args.args[::-1]), definition.args.defaults[::-1]))
@@ -87,7 +87,7 @@ def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wg
         elif name in defaults:
             given[name] = reader.expression(defaults[name], {})
         else:
-            given[name] = Value(by=DIVIDED)
+            given[name] = TileValue(by=DIVIDED)
     reader.block(definition.body, given)
     return reader.trace
 
@@ -96,25 +96,25 @@ DIVIDED = 16
 """Triton tells apart integers that this divides, and takes pointers to begin at so many bytes."""
 
 
-def _argument(name: str, value: object, constant: bool) -> Value:
+def _argument(name: str, value: object, constant: bool) -> TileValue:
     if isinstance(value, Pointer):
         kind = dtype_of(value.dtype)
         by = max(1, DIVIDED // WIDTHS[kind])
-        return Value(dtype=kind, array=value.array or name, pointer=not value.block, block=value.block, by=by)
+        return TileValue(dtype=kind, array=value.array or name, pointer=not value.block, block=value.block, by=by)
     if isinstance(value, float) and not constant:
-        return Value(dtype="fp32")
+        return TileValue(dtype="fp32")
     if constant or value is None or value is True or value == 1:
-        return Value(known=value, by=power(value))
-    return Value(by=DIVIDED if not isinstance(value, int) or value % DIVIDED == 0 else 1)
+        return TileValue(known=value, by=power(value))
+    return TileValue(by=DIVIDED if not isinstance(value, int) or value % DIVIDED == 0 else 1)
 
 
 def _a_tensor_and_none(a: Any, b: Any) -> bool:
     """Whether one of two values is None and the other a tensor or its descriptor, so that they are not the same."""
     pairs = ((a, b), (b, a))
-    return any(getattr(x, "known", x) is None and isinstance(y, Value) and bool(y.array) for x, y in pairs)
+    return any(getattr(x, "known", x) is None and isinstance(y, TileValue) and bool(y.array) for x, y in pairs)
 
 
-class _Reader(Calls):
+class _AbstractInterpreter(Calls):
     """Executes statements on tiles without elements."""
 
     # -- statements ----------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class _Reader(Calls):
             self.looped(node.body, env, None)
         elif isinstance(node, ast.If):
             asked = self.expression(node.test, env)
-            if isinstance(asked, Value) and asked.known is not UNKNOWN:
+            if isinstance(asked, TileValue) and asked.known is not UNKNOWN:
                 self.block(node.body if asked.known else node.orelse, env)
             else:
                 other = dict(env)
@@ -173,23 +173,23 @@ class _Reader(Calls):
         if name.endswith("static_range"):
             bounds = [self.integer(argument, env) for argument in call.args]
             for number in range(*bounds):
-                self.assign(node.target, Value(known=number, by=power(number)), env)
+                self.assign(node.target, TileValue(known=number, by=power(number)), env)
                 self.block(node.body, env)
             return
         stages = None
         for keyword in call.keywords:
             found = self.expression(keyword.value, env)
-            if keyword.arg == "num_stages" and isinstance(found, Value) and found.known is not UNKNOWN:
+            if keyword.arg == "num_stages" and isinstance(found, TileValue) and found.known is not UNKNOWN:
                 stages = found.known
         bounds = [self.expression(argument, env) for argument in call.args]
-        steps = [v.by for v in (*bounds[:1], *bounds[2:]) if isinstance(v, Value)] if len(bounds) > 1 else [1]
-        self.assign(node.target, Value(by=min(steps)), env)
+        steps = [v.by for v in (*bounds[:1], *bounds[2:]) if isinstance(v, TileValue)] if len(bounds) > 1 else [1]
+        self.assign(node.target, TileValue(by=min(steps)), env)
         self.looped(node.body, env, stages)
 
     def looped(self, body: Sequence[ast.stmt], env: dict[str, Any], stages: int | None) -> None:
         """A loop: its body first to see the layouts of what it carries, then in earnest."""
         carried = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        trace, self.trace = self.trace, Trace(time=self.trace.time)
+        trace, self.trace = self.trace, TileTrace(time=self.trace.time)
         trial = dict(env)
         self.trace.loads = [replace(load) for load in trace.loads]
         loop, self.loop = self.loop, -1
@@ -197,11 +197,11 @@ class _Reader(Calls):
         self.trace, self.loop = trace, loop
         for name in carried & set(env):
             before, after = env[name], trial[name]
-            if isinstance(before, Value) and isinstance(after, Value):
+            if isinstance(before, TileValue) and isinstance(after, TileValue):
                 known = UNKNOWN if before.shape or before.known != after.known else before.known
                 by = min(before.by, after.by)
                 env[name] = replace(before, loads=frozenset(), direct=None, layout=after.layout, known=known, by=by)
-        made = Loop(len(self.trace.loops), self.loop, self.now(), 0, stages)
+        made = TracedLoop(len(self.trace.loops), self.loop, self.now(), 0, stages)
         for other in self.trace.loops:
             if other.number == self.loop:
                 other.holds = True
@@ -215,11 +215,11 @@ class _Reader(Calls):
     def expression(self, node: ast.AST, env: dict[str, Any]) -> Any:
         if isinstance(node, ast.Constant):
             kind = "fp32" if isinstance(node.value, float) else "int32"
-            return Value(known=node.value, dtype=kind, by=power(node.value))
+            return TileValue(known=node.value, dtype=kind, by=power(node.value))
         if isinstance(node, ast.Name):
             if node.id in env:
                 return env[node.id]
-            return self.constants.get(node.id, Named(node.id))
+            return self.constants.get(node.id, NamedValue(node.id))
         if isinstance(node, (ast.Tuple, ast.List)):
             return tuple(self.expression(part, env) for part in node.elts)
         if isinstance(node, ast.Attribute):
@@ -236,54 +236,54 @@ class _Reader(Calls):
             for op, part in zip(node.ops, node.comparators, strict=True):
                 other = self.expression(part, env)
                 if isinstance(op, (ast.Is, ast.IsNot)) and _a_tensor_and_none(value, other):
-                    value = Value(known=isinstance(op, ast.IsNot))
+                    value = TileValue(known=isinstance(op, ast.IsNot))
                     continue
                 found = self.binary(node, _COMPARED.get(type(op)), value, other)
-                value = replace(found, dtype="bool", grain=_alike(found, value, other)) if found.shape else found
+                value = replace(found, dtype="bool", grain=_constancy(found, value, other)) if found.shape else found
             return value
         if isinstance(node, ast.BoolOp):
             parts = [self.expression(part, env) for part in node.values]
-            if all(isinstance(p, Value) and p.known is not UNKNOWN for p in parts):
+            if all(isinstance(p, TileValue) and p.known is not UNKNOWN for p in parts):
                 join = all if isinstance(node.op, ast.And) else any
-                return Value(known=join(p.known for p in parts))
+                return TileValue(known=join(p.known for p in parts))
             return self.elementwise(node, parts, "bool")
         if isinstance(node, ast.IfExp):
             asked = self.expression(node.test, env)
-            if isinstance(asked, Value) and asked.known is not UNKNOWN:
+            if isinstance(asked, TileValue) and asked.known is not UNKNOWN:
                 return self.expression(node.body if asked.known else node.orelse, env)
             self.expression(node.orelse, env)
             return self.expression(node.body, env)
         if isinstance(node, ast.Call):
             return self.call(node, env)
         if isinstance(node, (ast.Lambda, ast.JoinedStr)):
-            return Value()
+            return TileValue()
         raise self.fail(node, "this expression is not understood")
 
     def attribute(self, node: ast.Attribute, env: dict[str, Any]) -> Any:
         base = self.expression(node.value, env)
-        if isinstance(base, Value):
+        if isinstance(base, TileValue):
             if node.attr == "T":
                 return self.transposed(base, (*range(len(base.shape) - 2), len(base.shape) - 1, len(base.shape) - 2))
             if node.attr in ("dtype", "element_ty", "type"):
-                return Named("dtype:" + base.dtype)
+                return NamedValue("dtype:" + base.dtype)
             if node.attr == "shape":
-                return tuple(Value(known=n) for n in base.shape)
+                return tuple(TileValue(known=n) for n in base.shape)
             if node.attr == "value":
                 return base
-            return Named(node.attr, base)
-        if isinstance(base, Named):
+            return NamedValue(node.attr, base)
+        if isinstance(base, NamedValue):
             if base.name.startswith("dtype:"):
                 bits = 8 * WIDTHS[base.name.removeprefix("dtype:")]
                 sizes = {"primitive_bitwidth": bits, "itemsize": bits // 8}
-                return Value(known=sizes[node.attr], by=bits) if node.attr in sizes else base
-            return Named(f"{base.name}.{node.attr}", base.of)
+                return TileValue(known=sizes[node.attr], by=bits) if node.attr in sizes else base
+            return NamedValue(f"{base.name}.{node.attr}", base.of)
         raise self.fail(node, "an attribute that is not understood")
 
     def subscript(self, node: ast.Subscript, env: dict[str, Any]) -> Any:
         base = self.expression(node.value, env)
         if isinstance(base, tuple):
             return base[self.integer(node.slice, env)]
-        if not isinstance(base, Value):
+        if not isinstance(base, TileValue):
             raise self.fail(node, "a subscript that is not understood")
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         shape: list[int] = []
@@ -305,25 +305,25 @@ class _Reader(Calls):
 
     def unary(self, node: ast.UnaryOp, env: dict[str, Any]) -> Any:
         value = self.expression(node.operand, env)
-        if not isinstance(value, Value):
+        if not isinstance(value, TileValue):
             raise self.fail(node, "an operand that is not understood")
         if value.known is not UNKNOWN:
             if isinstance(node.op, ast.Not):
-                return Value(known=not value.known)
+                return TileValue(known=not value.known)
             return replace(value, known=-value.known if isinstance(node.op, ast.USub) else value.known)
         return self.elementwise(node, [value], value.dtype)
 
-    def binary(self, node: ast.AST, op: Callable[[Any, Any], Any] | None, left: Any, right: Any) -> Value:
-        if not isinstance(left, Value) or not isinstance(right, Value):
-            if isinstance(left, Named) and isinstance(right, Named) and op in (operator.eq, operator.ne):
-                return Value(known=op(left.name, right.name))
+    def binary(self, node: ast.AST, op: Callable[[Any, Any], Any] | None, left: Any, right: Any) -> TileValue:
+        if not isinstance(left, TileValue) or not isinstance(right, TileValue):
+            if isinstance(left, NamedValue) and isinstance(right, NamedValue) and op in (operator.eq, operator.ne):
+                return TileValue(known=op(left.name, right.name))
             raise self.fail(node, "operands that are not understood")
         if op is not None and left.known is not UNKNOWN and right.known is not UNKNOWN:
             try:
                 known = op(left.known, right.known)
             except (TypeError, ZeroDivisionError) as error:
                 raise self.fail(node, str(error)) from error
-            return Value(known=known, dtype=wider(left, right), by=power(known))
+            return TileValue(known=known, dtype=wider(left, right), by=power(known))
         if op is operator.add and bool(left.fresh) != bool(right.fresh):
             return self.added(left, right) if left.fresh else self.added(right, left)
         found = self.elementwise(node, [left, right], wider(left, right))
@@ -344,14 +344,14 @@ def _loaded(target: ast.expr) -> ast.expr:
     return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
 
 
-def _each(value: Value) -> int:
+def _each(value: TileValue) -> int:
     """What divides every entry of a tile."""
     return 1 if value.unit is not None else value.by
 
 
-def _alike(found: Value, left: Value, right: Any) -> tuple[int, ...]:
+def _constancy(found: TileValue, left: TileValue, right: Any) -> tuple[int, ...]:
     """Along each axis of a comparison, how many neighbours compare alike."""
-    if not isinstance(right, Value):
+    if not isinstance(right, TileValue):
         return ()
     grain = [MOST if n == 1 else 1 for n in found.shape]
     for value, other in ((left, right), (right, left)):
@@ -367,10 +367,10 @@ def _alike(found: Value, left: Value, right: Any) -> tuple[int, ...]:
     return tuple(grain)
 
 
-def _both(shape: tuple[int, ...], left: Value, right: Value) -> tuple[int, ...]:
+def _both(shape: tuple[int, ...], left: TileValue, right: TileValue) -> tuple[int, ...]:
     """Along each axis of two conditions together."""
 
-    def of(value: Value, axis: int) -> int:
+    def of(value: TileValue, axis: int) -> int:
         own = axis - len(shape) + len(value.shape)
         if own < 0 or value.shape[own] == 1:
             return MOST

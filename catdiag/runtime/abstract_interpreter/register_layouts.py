@@ -22,7 +22,7 @@ Step = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Layout:
+class RegisterLayout:
     """The steps of the registers of a thread, and how many warps lie along each axis of the tile.
 
     `matrix` is 3 or 2 for results of matrix units (of four warps together, or of each), 0 otherwise.
@@ -43,7 +43,7 @@ def _steps(axis: int, rank: int, first: int, end: int) -> list[Step]:
     return found
 
 
-def blocked_layout(shape: Shape, contiguous: int, vector: int, warps: int) -> Layout:
+def blocked_layout(shape: Shape, contiguous: int, vector: int, warps: int) -> RegisterLayout:
     """The layout of coalesced loads and stores: `vector` neighbours a thread along the contiguous axis, lanes and then
     warps along it as far as they are needed, the others along the axes that follow.
 
@@ -71,10 +71,10 @@ def blocked_layout(shape: Shape, contiguous: int, vector: int, warps: int) -> La
         along[order[-1]] = warps
     for axis in range(rank):
         registers += _steps(axis, rank, reach[axis], shape[axis])
-    return Layout(frozenset(registers), tuple(along), 0, contiguous)
+    return RegisterLayout(frozenset(registers), tuple(along), 0, contiguous)
 
 
-def product_layout(shape: Shape, warps: int, version: int) -> Layout:
+def product_layout(shape: Shape, warps: int, version: int) -> RegisterLayout:
     """The layout of the result of a matrix product of `shape` rows and columns.
 
     Version 3 (wgmma): four warps hold 64 rows; version 2 (mma): each holds pieces of 16 by 8.
@@ -87,27 +87,27 @@ def product_layout(shape: Shape, warps: int, version: int) -> Layout:
         registers = [(0, 1), (8, 0), *_steps(1, 2, 8, width)]
     else:
         down, across = 1, 1
-        pieces = [-(-rows // 16), -(-columns // 8)]
+        instructions = [-(-rows // 16), -(-columns // 8)]
         while down * across < warps:
-            if pieces[0] >= pieces[1]:
-                down, pieces[0] = 2 * down, max(1, pieces[0] // 2)
+            if instructions[0] >= instructions[1]:
+                down, instructions[0] = 2 * down, max(1, instructions[0] // 2)
             else:
-                across, pieces[1] = 2 * across, max(1, pieces[1] // 2)
+                across, instructions[1] = 2 * across, max(1, instructions[1] // 2)
         width = 8
         registers = [(0, 1), (8, 0)]
     registers += _steps(0, 2, 16 * down, rows) + _steps(1, 2, width * across, columns)
     lead = (0,) * (len(shape) - 2)
-    return Layout(frozenset((*lead, *step) for step in registers), (*(1 for _ in lead), down, across), version)
+    return RegisterLayout(frozenset((*lead, *step) for step in registers), (*(1 for _ in lead), down, across), version)
 
 
-def conversion_bytes(shape: Shape, width: int, source: Layout, target: Layout) -> int:
+def conversion_bytes(shape: Shape, width: int, source: RegisterLayout, target: RegisterLayout) -> int:
     """Shared memory to change the layout of a tile of values of `width` bytes."""
     common = len(source.registers & target.registers)
     spent = 1 if width == 2 else 2
     return max(math.prod(shape) * width >> max(0, common - spent), 0)
 
 
-def reduction_bytes(shape: Shape, axis: int, width: int, layout: Layout) -> int:
+def reduction_bytes(shape: Shape, axis: int, width: int, layout: RegisterLayout) -> int:
     """Shared memory to reduce a tile along an axis: a value from each warp along it, of each line."""
     along = layout.warps[axis] if axis < len(layout.warps) else 1
     return math.prod(shape) // max(shape[axis], 1) * along * max(width, 4) if along > 1 else 0

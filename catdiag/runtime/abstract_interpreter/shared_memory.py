@@ -50,18 +50,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.runtime.abstract_interpreter.kernel_reader import read
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import amount_of
-from catdiag.runtime.abstract_interpreter.tile_values import WIDTHS, Dot, Load, Loop, Pointer, Trace, Value, dtype_of
-from catdiag.runtime.machine_code import Array
+from catdiag.runtime.abstract_interpreter.tile_values import (
+    WIDTHS,
+    Dot,
+    Pointer,
+    TileTrace,
+    TileValue,
+    TracedLoad,
+    TracedLoop,
+    dtype_of,
+)
+from catdiag.runtime.machine_code import ArrayArgument
 from catdiag.util.errors import CatdiagError
 from catdiag.util.python_syntax import parse
 
 if TYPE_CHECKING:
-    from catdiag.runtime.machine_code import Launch
+    from catdiag.runtime.machine_code import RecordedLaunch
 
-__all__ = ["Buffer", "Pointer", "Shared", "shared_memory", "shared_of_launch", "trace_of_launch"]
+__all__ = ["Pointer", "SharedBuffer", "SharedMemory", "shared_memory", "shared_of_launch", "trace_of_launch"]
 
 _ALLOCATES = "allocate_shared_memory"
 WARPS, STAGES = 4, 3
@@ -69,7 +78,7 @@ WARPS, STAGES = 4, 3
 
 
 @dataclass(frozen=True)
-class Buffer:
+class SharedBuffer:
     """Room in shared memory: for what, how many bytes in all, and from when to when."""
 
     what: str
@@ -79,12 +88,12 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedMemory:
     """The most bytes that are taken at a time, and the buffers that are there then."""
 
     bytes: int
-    buffers: tuple[Buffer, ...]
-    totals: tuple[Amount, ...] = ()
+    buffers: tuple[SharedBuffer, ...]
+    totals: tuple[IntPolynomial, ...] = ()
     """What is taken from moment to moment, as polynomials of the tiles that were given as
     `catdiag.runtime.abstract_interpreter.symbolic_lengths`."""
 
@@ -94,7 +103,7 @@ class Shared:
 
 def shared_memory(
     text: str, kernel: str, arguments: Mapping[str, object], warps: int = WARPS, stages: int = STAGES
-) -> Shared:
+) -> SharedMemory:
     """The shared memory of one block of a kernel, in bytes (what Triton calls `metadata.shared`).
 
     `text` is Python's text of the module, `arguments` gives the kernel's by name: `Pointer("bf16")` for a tensor, the
@@ -104,7 +113,7 @@ def shared_memory(
     return taken(read(text, kernel, arguments, warps), stages)
 
 
-def shared_of_launch(text: str, launch: Launch, wgmma: bool = True) -> Shared:
+def shared_of_launch(text: str, launch: RecordedLaunch, wgmma: bool = True) -> SharedMemory:
     """The shared memory of one block of a launch that `catdiag.runtime.machine_code.launches` recorded.
 
     Without `wgmma`, the chip has no products by four warps together. Raises CatdiagError as `shared_memory` does.
@@ -116,7 +125,7 @@ def shared_of_launch(text: str, launch: Launch, wgmma: bool = True) -> Shared:
     return taken(trace_of_launch(text, launch, wgmma), stages if isinstance(stages, int) else STAGES)
 
 
-def _allocated(text: str, launch: Launch) -> Shared | None:
+def _allocated(text: str, launch: RecordedLaunch) -> SharedMemory | None:
     """What a kernel in Gluon allocates, by its text; None for one that is not in Gluon."""
     functions = (n for n in ast.walk(parse(text)) if isinstance(n, ast.FunctionDef))
     found = next((n for n in functions if n.name == launch.kernel), None)
@@ -124,9 +133,9 @@ def _allocated(text: str, launch: Launch) -> Shared | None:
         return None
     known = {n: v for n, v in launch.arguments.items() if isinstance(v, int)}
     kinds = {
-        n: v.dtype if isinstance(v, (Array, Pointer)) else str(_described(v).dtype)
+        n: v.dtype if isinstance(v, (ArrayArgument, Pointer)) else str(_described(v).dtype)
         for n, v in launch.arguments.items()
-        if isinstance(v, (Array, Pointer)) or hasattr(v, "block_shape")
+        if isinstance(v, (ArrayArgument, Pointer)) or hasattr(v, "block_shape")
     }
     buffers = []
     for node in ast.walk(found):
@@ -138,9 +147,9 @@ def _allocated(text: str, launch: Launch) -> Shared | None:
             lengths = [_length(n, known) for n in shape.elts]
             array = ast.unparse(kind).split(".")[0]
             width = 8 if array == "gl" else WIDTHS[dtype_of(kinds[array])]
-            buffers.append(Buffer(ast.unparse(node.targets[0]), math.prod(lengths) * width, 0, 0))
+            buffers.append(SharedBuffer(ast.unparse(node.targets[0]), math.prod(lengths) * width, 0, 0))
     total = sum(b.bytes for b in buffers)
-    return Shared(int(total), tuple(buffers), (amount_of(total),))
+    return SharedMemory(int(total), tuple(buffers), (amount_of(total),))
 
 
 def _length(node: ast.expr, known: Mapping[str, int]) -> int:
@@ -155,10 +164,10 @@ def _length(node: ast.expr, known: Mapping[str, int]) -> int:
     raise CatdiagError(f"{ast.unparse(node)} is no length that is known of the launch")
 
 
-def trace_of_launch(text: str, launch: Launch, wgmma: bool = True) -> Trace:
+def trace_of_launch(text: str, launch: RecordedLaunch, wgmma: bool = True) -> TileTrace:
     """What one program of a recorded launch does. Raises CatdiagError as `shared_memory` does."""
     arguments = {
-        name: Pointer(value.dtype) if isinstance(value, Array) else _described(value)
+        name: Pointer(value.dtype) if isinstance(value, ArrayArgument) else _described(value)
         for name, value in launch.arguments.items()
     }
     warps = launch.options.get("num_warps")
@@ -171,28 +180,28 @@ def _described(value: Any) -> Any:
     return value if base is None or block is None else Pointer(str(base.dtype).removeprefix("torch."), tuple(block))
 
 
-def taken(trace: Trace, stages: int) -> Shared:
+def taken(trace: TileTrace, stages: int) -> SharedMemory:
     """The shared memory of what was read, with so many stages in loops that do not say how many."""
     buffers = _Buffers(trace, stages).all()
-    best: tuple[int, list[Buffer]] = (0, [])
-    totals: dict[Amount, None] = {}
+    best: tuple[int, list[SharedBuffer]] = (0, [])
+    totals: dict[IntPolynomial, None] = {}
     for moment in sorted({b.start for b in buffers}):
         held = [b for b in buffers if b.start <= moment <= b.end]
         size = sum(b.bytes for b in held)
         totals[amount_of(size)] = None
         if size > best[0]:
             best = size, held
-    return Shared(int(best[0]), tuple(best[1]), tuple(totals))
+    return SharedMemory(int(best[0]), tuple(best[1]), tuple(totals))
 
 
 class _Buffers:
     """Which buffers there are."""
 
-    def __init__(self, trace: Trace, stages: int) -> None:
+    def __init__(self, trace: TileTrace, stages: int) -> None:
         self.trace, self.stages = trace, stages
-        self.found: dict[tuple[object, ...], Buffer] = {}
+        self.buffers: dict[tuple[object, ...], SharedBuffer] = {}
 
-    def all(self) -> list[Buffer]:
+    def all(self) -> list[SharedBuffer]:
         copies = self.staged()
         for number, (count, what) in copies.items():
             load = self.trace.loads[number]
@@ -205,13 +214,13 @@ class _Buffers:
         for place, moment in enumerate(self.trace.scratch):
             if moment.bytes and (moment.unless is None or moment.unless not in copies):
                 self.put(("scratch", place), moment.what, moment.bytes, moment.time, moment.time)
-        return list(self.found.values())
+        return list(self.buffers.values())
 
     def put(self, key: tuple[object, ...], what: str, size: int, start: int, end: int) -> None:
-        known = self.found.get(key)
+        known = self.buffers.get(key)
         if known is not None:
             start, end, size = min(start, known.start), max(end, known.end), max(size, known.bytes)
-        self.found[key] = Buffer(what, size, start, end)
+        self.buffers[key] = SharedBuffer(what, size, start, end)
 
     # -- loops that run ahead ------------------------------------------------------------------
 
@@ -223,7 +232,7 @@ class _Buffers:
             dots = [d for d in self.trace.dots if d.loop == loop.number]
             if loop.holds or not dots or stages < 2:
                 continue
-            read_by: dict[int, list[tuple[Dot, Value, bool]]] = {}
+            read_by: dict[int, list[tuple[Dot, TileValue, bool]]] = {}
             for dot in dots:
                 for value, first in ((dot.left, True), (dot.right, False)):
                     for number in value.loads:
@@ -234,19 +243,21 @@ class _Buffers:
             ahead = (stages - 1) // (1 + max(deep.values(), default=0))
             for number, readers in sorted(read_by.items()):
                 load = self.trace.loads[number]
-                only = not load.others and all(v.direct == number and d.version == 3 for d, v, _ in self.near(readers))
+                only = not load.others and all(
+                    v.direct == number and d.version == 3 for d, v, _ in self.direct_readers(readers)
+                )
                 count = ahead + (1 if only else 0)
                 if ahead:
                     found[number] = (count, load.array)
         return found
 
     @staticmethod
-    def near(readers: list[tuple[Dot, Value, bool]]) -> list[tuple[Dot, Value, bool]]:
+    def direct_readers(readers: list[tuple[Dot, TileValue, bool]]) -> list[tuple[Dot, TileValue, bool]]:
         """The products that read a load, without those that read what was made of its products."""
         return [(d, v, f) for d, v, f in readers if not v.matrix] or readers
 
     @staticmethod
-    def ahead(load: Load, readers: list[tuple[Dot, Value, bool]]) -> bool:
+    def ahead(load: TracedLoad, readers: list[tuple[Dot, TileValue, bool]]) -> bool:
         """Whether a load can be copied without passing through registers."""
         if load.described:
             return True
@@ -254,7 +265,7 @@ class _Buffers:
             return False
         return not any(v.direct == load.number and _turned(d, v, f, load) for d, v, f in readers)
 
-    def depths(self, numbers: set[int], loop: Loop) -> dict[int, int]:
+    def depths(self, numbers: set[int], loop: TracedLoop) -> dict[int, int]:
         """How many loads that run ahead each waits for, which say where it reads."""
         found: dict[int, int] = {}
         for number in sorted(numbers):
@@ -264,9 +275,9 @@ class _Buffers:
 
     # -- factors of products -----------------------------------------------------------------------
 
-    def factor(self, dot: Dot, value: Value, first: bool, copies: Mapping[int, tuple[int, str]]) -> None:
+    def factor(self, dot: Dot, value: TileValue, first: bool, copies: Mapping[int, tuple[int, str]]) -> None:
         """The buffer from which a product reads a factor, where it has none yet."""
-        inside = self.outermost(dot, value.born)
+        inside = self.outermost(dot, value.defined_at)
         end = dot.time if inside is None else inside.end
         if value.direct is not None:
             load = self.trace.loads[value.direct]
@@ -282,12 +293,18 @@ class _Buffers:
         if (first and dot.version == 3 and value.matrix == 3) or (loaded and (first or dot.version != 3)):
             return
         if first and value.held and inside is not None:
-            self.put(("made", value.born, value.shape), "a factor on its way in", value.bytes, value.born, value.born)
+            self.put(
+                ("made", value.defined_at, value.shape),
+                "a factor on its way in",
+                value.bytes,
+                value.defined_at,
+                value.defined_at,
+            )
             return
         what, size = "a factor that was made on chip", value.bytes * _widened(dot, value)
-        self.put(("made", value.born, value.shape), what, size, value.born if inside else dot.time, end)
+        self.put(("made", value.defined_at, value.shape), what, size, value.defined_at if inside else dot.time, end)
 
-    def outermost(self, dot: Dot, born: int) -> Loop | None:
+    def outermost(self, dot: Dot, born: int) -> TracedLoop | None:
         """The outermost loop around a product that began after a factor was made."""
         found, number = None, dot.loop
         while number is not None:
@@ -298,19 +315,19 @@ class _Buffers:
         return found
 
 
-def _widened(dot: Dot, value: Value) -> int:
+def _widened(dot: Dot, value: TileValue) -> int:
     """Single warps have no products of 8-bit numbers with a point: these are made 16 bits wide."""
     return 2 if dot.version == 2 and value.dtype == "fp8" else 1
 
 
-def _bytes(load: Load) -> int:
+def _bytes(load: TracedLoad) -> int:
     size = WIDTHS[load.dtype]
     for n in load.shape:
         size *= n
     return size
 
 
-def _turned(dot: Dot, value: Value, first: bool, load: Load) -> bool:
+def _turned(dot: Dot, value: TileValue, first: bool, load: TracedLoad) -> bool:
     """Whether wgmma cannot read a tile of 8-bit values as it lies: the summed axis must be the one of neighbours."""
     if dot.version != 3 or WIDTHS[load.dtype] != 1 or load.unit is None:
         return False

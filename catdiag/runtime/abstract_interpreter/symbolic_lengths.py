@@ -15,16 +15,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from catdiag.category.integer_polynomial import Amount
+from catdiag.category.integer_polynomial import IntPolynomial
 
 
 class Length(int):
     """A whole number, and the polynomial of tiles whose value it is."""
 
-    amount: Amount
+    amount: IntPolynomial
 
     @staticmethod
-    def made(value: int, amount: Amount) -> Length:
+    def made(value: int, amount: IntPolynomial) -> Length:
         """A number as a polynomial."""
         found = Length(value)
         found.amount = amount
@@ -33,7 +33,7 @@ class Length(int):
     @staticmethod
     def of(value: int, symbol: str) -> Length:
         """The length of a tile."""
-        return Length.made(value, Amount.of(symbol))
+        return Length.made(value, IntPolynomial.of(symbol))
 
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, int):
@@ -58,12 +58,12 @@ class Length(int):
     __radd__, __rmul__ = __add__, __mul__
 
 
-def amount_of(number: int) -> Amount:
+def amount_of(number: int) -> IntPolynomial:
     """The polynomial that a number is; of a plain one, the number."""
-    return number.amount if isinstance(number, Length) else Amount.of(int(number))
+    return number.amount if isinstance(number, Length) else IntPolynomial.of(int(number))
 
 
-def _quotient(amount: Amount, divisor: Amount) -> Amount | None:
+def _quotient(amount: IntPolynomial, divisor: IntPolynomial) -> IntPolynomial | None:
     """The quotient where it leaves nothing, by a single term; else None."""
     if len(divisor.terms) != 1:
         return None
@@ -78,4 +78,4 @@ def _quotient(amount: Amount, divisor: Amount) -> Amount | None:
         if coefficient % factor:
             return None
         found[tuple(left)] = coefficient // factor
-    return Amount(found)
+    return IntPolynomial(found)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from catdiag.runtime.abstract_interpreter.register_layouts import (
-    Layout,
+    RegisterLayout,
     blocked_layout,
     conversion_bytes,
     product_layout,
@@ -19,13 +19,13 @@ from catdiag.runtime.abstract_interpreter.tile_values import (
     UNKNOWN,
     WIDTHS,
     Dot,
-    Load,
-    Named,
+    NamedValue,
     Scratch,
     Shape,
-    Stored,
-    Trace,
-    Value,
+    TileTrace,
+    TileValue,
+    TracedLoad,
+    TracedStore,
     broadcast,
     dtype_of,
     power,
@@ -49,10 +49,10 @@ class Calls:
     """Functions of tiles; what reads expressions and statements is made of it."""
 
     def __init__(
-        self, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, Value], warps: int, wgmma: bool
+        self, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, TileValue], warps: int, wgmma: bool
     ) -> None:
         self.functions, self.constants, self.warps, self.wgmma = functions, constants, warps, wgmma
-        self.trace = Trace()
+        self.trace = TileTrace()
         self.loop: int | None = None
 
     def expression(self, node: ast.AST, env: dict[str, Any]) -> Any:
@@ -75,7 +75,7 @@ class Calls:
     def integer(self, node: ast.AST, env: dict[str, Any]) -> int:
         """A length that must be known."""
         value = self.expression(node, env)
-        if isinstance(value, Value) and isinstance(value.known, int):
+        if isinstance(value, TileValue) and isinstance(value.known, int):
             return int(value.known)
         raise self.fail(node, "a length that is not known: expected a constant, or a tl.constexpr that is given")
 
@@ -87,7 +87,7 @@ class Calls:
             return tuple(int(v.known) for v in value)
         return (self.integer(node, env),)
 
-    def added(self, product: Value, other: Value) -> Value:
+    def added(self, product: TileValue, other: TileValue) -> TileValue:
         """A product's result and something else: that is what the product's sum then starts from."""
         full = len(other.shape) > 1 and other.shape == product.shape and not other.matrix
         if full and other.layout is not None and product.layout is not None and other.loads:
@@ -95,11 +95,11 @@ class Calls:
             self.trace.scratch.append(Scratch(product.fresh, size, "what a sum starts from"))
         for number in other.loads if other.direct is None else (other.direct,):
             self.trace.loads[number].others = True
-        return replace(product, fresh=0, born=self.now())
+        return replace(product, fresh=0, defined_at=self.now())
 
-    def elementwise(self, node: ast.AST, values: Sequence[Any], dtype: str) -> Value:
+    def elementwise(self, node: ast.AST, values: Sequence[Any], dtype: str) -> TileValue:
         """A scalar function of tiles, broadcast against each other."""
-        parts = [v for v in values if isinstance(v, Value)]
+        parts = [v for v in values if isinstance(v, TileValue)]
         shape: Shape = ()
         for part in parts:
             try:
@@ -111,15 +111,17 @@ class Calls:
         if pointer is not None:
             unit = side(shape, *parts)
             loads = frozenset[int]().union(*(p.loads for p in parts))
-            return Value(shape, pointer.dtype, array=pointer.array, pointer=True, unit=unit, loads=loads, born=time)
+            return TileValue(
+                shape, pointer.dtype, array=pointer.array, pointer=True, unit=unit, loads=loads, defined_at=time
+            )
         for part in parts:
             if part.direct is not None:
                 self.trace.loads[part.direct].others = True
         layout = self.joined(parts, shape, time)
         loads = frozenset[int]().union(*(p.loads for p in parts))
-        return Value(shape, dtype, loads=loads, layout=layout, born=time)
+        return TileValue(shape, dtype, loads=loads, layout=layout, defined_at=time)
 
-    def joined(self, parts: Sequence[Value], shape: Shape, time: int) -> Layout | None:
+    def joined(self, parts: Sequence[TileValue], shape: Shape, time: int) -> RegisterLayout | None:
         """The layout of a scalar function of tiles: a product's result's, else that of what was loaded."""
         laid = [p for p in parts if p.layout is not None and p.layout.registers and len(p.shape) == len(shape)]
         if not laid:
@@ -141,7 +143,7 @@ class Calls:
 
     def call(self, node: ast.Call, env: dict[str, Any]) -> Any:
         target = self.expression(node.func, env)
-        if not isinstance(target, Named):
+        if not isinstance(target, NamedValue):
             raise self.fail(node, "a call that is not understood")
         name = target.name.split(".")[-1]
         if target.of is not None:
@@ -151,12 +153,12 @@ class Calls:
         keywords = {k.arg: k.value for k in node.keywords if k.arg}
         if name == "arange":
             first, end = (self.integer(a, env) for a in node.args[:2])
-            return Value((end - first,), unit=0, born=self.now(), by=power(first))
+            return TileValue((end - first,), unit=0, defined_at=self.now(), by=power(first))
         if name in ("zeros", "full", "empty"):
             at = 1 if name == "zeros" else 2
             dtype = keywords.get("dtype", node.args[at] if len(node.args) > at else None)
             kind = self.dtype(dtype, env) if dtype is not None else "fp32"
-            return Value(self.shape(keywords.get("shape", node.args[0] if node.args else node), env), kind)
+            return TileValue(self.shape(keywords.get("shape", node.args[0] if node.args else node), env), kind)
         if name == "range":
             raise self.fail(node, "a range outside a loop")
         values = [self.expression(a, env) for a in node.args]
@@ -168,58 +170,58 @@ class Calls:
         if name in _SAME:
             return first
         if name == "program_id" or name == "num_programs":
-            return Value()
-        if name == "load" and isinstance(first, Value):
+            return TileValue()
+        if name == "load" and isinstance(first, TileValue):
             mask = named.get("mask", values[1] if len(values) > 1 else None)
             return self.loaded(first, first.shape, first.unit, False, mask)
-        if name in ("store", "atomic_add", "atomic_max", "atomic_min") and isinstance(first, Value):
+        if name in ("store", "atomic_add", "atomic_max", "atomic_min") and isinstance(first, TileValue):
             mask = named.get("mask", values[2] if len(values) > 2 else None)
             self.stored(first, values[1] if len(values) > 1 else named["value"], mask)
-            return Value(first.shape, first.dtype)
+            return TileValue(first.shape, first.dtype)
         if name == "dot":
             return self.dot(node, values, named)
-        if name in ("trans", "permute") and isinstance(first, Value):
+        if name in ("trans", "permute") and isinstance(first, TileValue):
             rank = len(first.shape)
             given = values[1:] or [named[k] for k in ("dims", "order") if k in named]
             given = list(given[0]) if given and isinstance(given[0], tuple) else given
             order = tuple(v.known for v in given) if given else (*range(rank - 2), rank - 1, rank - 2)
             return self.transposed(first, order)
-        if name in ("reshape", "view", "broadcast_to", "expand_dims", "ravel") and isinstance(first, Value):
+        if name in ("reshape", "view", "broadcast_to", "expand_dims", "ravel") and isinstance(first, TileValue):
             return self.reshaped(node, name, first, [*values[1:], *named.values()])
-        if name in _REDUCTIONS and isinstance(first, Value) and first.shape:
+        if name in _REDUCTIONS and isinstance(first, TileValue) and first.shape:
             axis = named.get("axis", values[1] if len(values) > 1 else None)
             keep = named.get("keep_dims")
             scan = name in ("cumsum", "cumprod", "associative_scan")
-            at = axis.known if isinstance(axis, Value) else None
-            return self.reduced([first], at, scan, keep is not None)
+            at = axis.known if isinstance(axis, TileValue) else None
+            return self.reduction([first], at, scan, keep is not None)
         if name in _REDUCTIONS and isinstance(first, tuple):
             axis = named.get("axis", values[1] if len(values) > 1 else None)
-            at = axis.known if isinstance(axis, Value) else None
-            found = self.reduced([v for v in first if isinstance(v, Value)], at, name.endswith("scan"), False)
+            at = axis.known if isinstance(axis, TileValue) else None
+            found = self.reduction([v for v in first if isinstance(v, TileValue)], at, name.endswith("scan"), False)
             return tuple(replace(found, dtype=v.dtype) for v in first)
         if name == "cast":
             return self.cast(values[0], values[1] if len(values) > 1 else named["dtype"])
-        if name == "make_tensor_descriptor" and isinstance(first, Value):
+        if name == "make_tensor_descriptor" and isinstance(first, TileValue):
             block = named.get("block_shape", values[3] if len(values) > 3 else ())
-            return Value(dtype=first.dtype, array=first.array, block=tuple(v.known for v in block))
-        if name in ("load_tensor_descriptor", "store_tensor_descriptor") and isinstance(first, Value):
+            return TileValue(dtype=first.dtype, array=first.array, block=tuple(v.known for v in block))
+        if name in ("load_tensor_descriptor", "store_tensor_descriptor") and isinstance(first, TileValue):
             return self.described(first, name.split("_")[0], values[1:])
         if name in ("cdiv", "next_power_of_2", "min", "max", "minimum", "maximum", "int", "float", "len"):
-            known = [v.known for v in values if isinstance(v, Value)]
+            known = [v.known for v in values if isinstance(v, TileValue)]
             if len(known) == len(values) and UNKNOWN not in known:
-                return Value(known=_folded(name, known))
+                return TileValue(known=_folded(name, known))
         if name == "inline_asm_elementwise":
             given = values[2] if len(values) > 2 else named["args"]
             kind = values[3] if len(values) > 3 else named["dtype"]
             parts = list(given) if isinstance(given, tuple) else [given]
             return replace(self.elementwise(node, parts, self.named_type(kind)), held=True)
         if name == "where":
-            parts = [v for v in values[1:] if isinstance(v, Value)]
+            parts = [v for v in values[1:] if isinstance(v, TileValue)]
             return self.elementwise(node, values, wider(*parts) if parts else "fp32")
-        parts = [v for v in (*values, *named.values()) if isinstance(v, Value)]
+        parts = [v for v in (*values, *named.values()) if isinstance(v, TileValue)]
         return self.elementwise(node, parts, wider(*parts) if parts else "int32")
 
-    def method(self, node: ast.Call, of: Value, name: str, env: dict[str, Any]) -> Any:
+    def method(self, node: ast.Call, of: TileValue, name: str, env: dict[str, Any]) -> Any:
         if name == "to":
             return self.cast(of, self.expression(node.args[0], env))
         values = [self.expression(a, env) for a in node.args]
@@ -240,56 +242,58 @@ class Calls:
             self.block(function.body, inner)
         except Returned as returned:
             return returned.value
-        return Value()
+        return TileValue()
 
     def dtype(self, node: ast.AST, env: dict[str, Any]) -> str:
         return self.named_type(self.expression(node, env))
 
     def named_type(self, given: Any) -> str:
-        if isinstance(given, Named):
+        if isinstance(given, NamedValue):
             return dtype_of(given.name.removeprefix("dtype:").split(".")[-1])
-        if isinstance(given, Value) and isinstance(given.known, str):
+        if isinstance(given, TileValue) and isinstance(given.known, str):
             return dtype_of(given.known)
-        return given.dtype if isinstance(given, Value) else "fp32"
+        return given.dtype if isinstance(given, TileValue) else "fp32"
 
-    def cast(self, value: Value, given: Any) -> Value:
+    def cast(self, value: TileValue, given: Any) -> TileValue:
         kind = self.named_type(given)
         if kind == value.dtype:
             return value
         if value.direct is not None:
             self.trace.loads[value.direct].others = True
         unit = value.unit if value.dtype.startswith("int") and kind.startswith("int") else None
-        return replace(value, dtype=kind, direct=None, unit=unit, fresh=0, born=self.now())
+        return replace(value, dtype=kind, direct=None, unit=unit, fresh=0, defined_at=self.now())
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def together(self, at: Value, mask: Any = None) -> int:
+    def together(self, at: TileValue, mask: Any = None) -> int:
         """How many neighbours a thread moves at once: as many as 16 bytes hold, begin together and are asked alike."""
         if at.unit is None or not at.shape:
             return 1
         most = min(max(1, 16 // WIDTHS[at.dtype]), at.shape[at.unit], at.by)
-        if isinstance(mask, Value) and mask.shape:
+        if isinstance(mask, TileValue) and mask.shape:
             own = at.unit - len(at.shape) + len(mask.shape)
             if own >= 0 and mask.shape[own] > 1:
                 most = min(most, mask.grain[own] if mask.grain else 1)
         return max(1, min(most, max(1, math.prod(at.shape) // (32 * self.warps)) if len(at.shape) > 1 else 2))
 
-    def loaded(self, at: Value, shape: Shape, unit: int | None, described: bool, mask: Any = None) -> Value:
+    def loaded(self, at: TileValue, shape: Shape, unit: int | None, described: bool, mask: Any = None) -> TileValue:
         """A tile that comes from memory."""
         number, time = len(self.trace.loads), self.now()
         vector = self.together(replace(at, shape=shape, unit=unit), mask)
-        load = Load(number, time, self.loop, at.array, shape, at.dtype, unit, at.loads, described, vector)
+        load = TracedLoad(number, time, self.loop, at.array, shape, at.dtype, unit, at.loads, described, vector)
         self.trace.loads.append(load)
         layout = None
         if shape:
             side = len(shape) - 1 if unit is None else unit
             layout = blocked_layout(shape, side, vector, self.warps)
-        return Value(shape, at.dtype, loads=frozenset({number}) | at.loads, direct=number, layout=layout, born=time)
+        return TileValue(
+            shape, at.dtype, loads=frozenset({number}) | at.loads, direct=number, layout=layout, defined_at=time
+        )
 
-    def stored(self, at: Value, value: Any, mask: Any = None) -> None:
+    def stored(self, at: TileValue, value: Any, mask: Any = None) -> None:
         """A tile that goes to memory: a product's result changes its layout first."""
-        self.trace.stores.append(Stored(at.array, at.shape, at.unit, self.together(at, mask)))
-        if not isinstance(value, Value) or len(value.shape) < 2 or value.layout is None or not value.matrix:
+        self.trace.stores.append(TracedStore(at.array, at.shape, at.unit, self.together(at, mask)))
+        if not isinstance(value, TileValue) or len(value.shape) < 2 or value.layout is None or not value.matrix:
             self.now()
             return
         side = len(at.shape) - 1 if at.unit is None else at.unit
@@ -298,15 +302,15 @@ class Calls:
         size = conversion_bytes(value.shape, width, value.layout, target)
         self.trace.scratch.append(Scratch(self.now(), size, f"{at.array} on its way out"))
 
-    def described(self, of: Value, what: str, values: Sequence[Any]) -> Value:
+    def described(self, of: TileValue, what: str, values: Sequence[Any]) -> TileValue:
         """A load or a store by a tensor descriptor."""
         if what == "load":
             return self.loaded(of, of.block, len(of.block) - 1, True)
         size = math.prod(of.block) * WIDTHS[of.dtype]
         self.trace.scratch.append(Scratch(self.now(), size, f"{of.array} on its way out"))
-        return Value()
+        return TileValue()
 
-    def transposed(self, value: Value, order: Sequence[int]) -> Value:
+    def transposed(self, value: TileValue, order: Sequence[int]) -> TileValue:
         shape = tuple(value.shape[axis] for axis in order)
         unit = None if value.unit is None else list(order).index(value.unit)
         turned = tuple(order) != tuple(range(len(order)))
@@ -316,12 +320,12 @@ class Calls:
         if value.layout is not None and not value.matrix:
             steps = frozenset(tuple(step[a] for a in order) for step in value.layout.registers)
             warps = tuple(value.layout.warps[a] for a in order)
-            layout = Layout(steps, warps, 0, list(order).index(value.layout.contiguous))
+            layout = RegisterLayout(steps, warps, 0, list(order).index(value.layout.contiguous))
         return replace(value, shape=shape, unit=unit, layout=layout, swapped=not value.swapped, fresh=0)
 
-    def reshaped(self, node: ast.Call, name: str, value: Value, given: list[Any]) -> Value:
+    def reshaped(self, node: ast.Call, name: str, value: TileValue, given: list[Any]) -> TileValue:
         flat = list(given[0]) if given and isinstance(given[0], tuple) else given
-        numbers = [v.known for v in flat if isinstance(v, Value) and isinstance(v.known, int)]
+        numbers = [v.known for v in flat if isinstance(v, TileValue) and isinstance(v.known, int)]
         if name == "expand_dims":
             at = numbers[0] % (len(value.shape) + 1)
             shape = (*value.shape[:at], 1, *value.shape[at:])
@@ -339,9 +343,9 @@ class Calls:
                 layout = blocked_layout(shape, len(shape) - 1, vector, self.warps)
                 return replace(value, shape=shape, unit=None, layout=layout, fresh=0)
             self.trace.loads[value.direct].others = True
-        return replace(value, shape=shape, unit=None, direct=None, layout=None, fresh=0, born=self.now())
+        return replace(value, shape=shape, unit=None, direct=None, layout=None, fresh=0, defined_at=self.now())
 
-    def reduced(self, values: Sequence[Value], axis: int | None, scan: bool, keep: bool) -> Value:
+    def reduction(self, values: Sequence[TileValue], axis: int | None, scan: bool, keep: bool) -> TileValue:
         value = values[0]
         time = self.now()
         for v in values:
@@ -353,17 +357,17 @@ class Calls:
             if size:
                 self.trace.scratch.append(Scratch(time, size, "a reduction across warps"))
         if scan:
-            return replace(value, direct=None, born=time)
+            return replace(value, direct=None, defined_at=time)
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keep or a not in axes)
-        return Value(shape, value.dtype, loads=value.loads, born=time)
+        return TileValue(shape, value.dtype, loads=value.loads, defined_at=time)
 
-    def dot(self, node: ast.Call, values: list[Any], named: dict[str, Any]) -> Value:
+    def dot(self, node: ast.Call, values: list[Any], named: dict[str, Any]) -> TileValue:
         left, right = values[0], values[1]
-        if not isinstance(left, Value) or not isinstance(right, Value) or left.shape[-1:] != right.shape[-2:-1]:
+        if not isinstance(left, TileValue) or not isinstance(right, TileValue) or left.shape[-1:] != right.shape[-2:-1]:
             raise self.fail(node, "factors that do not match")
         shape = (*left.shape[:-1], right.shape[-1])
         precision = named.get("input_precision")
-        exact = isinstance(precision, Value) and precision.known == "ieee" and left.dtype == "fp32"
+        exact = isinstance(precision, TileValue) and precision.known == "ieee" and left.dtype == "fp32"
         out = named.get("out_dtype")
         version = 0 if exact or "fp64" in (left.dtype, right.dtype) else 2
         if self.wgmma and version and len(shape) == 2 and shape[0] % 64 == 0 and shape[1] >= 16 and self.warps % 4 == 0:
@@ -374,7 +378,7 @@ class Calls:
         integer = left.dtype in ("int8", "uint8")
         kind = "int32" if integer else "fp32" if out is None else self.named_type(out)
         fresh = 0 if len(values) > 2 or "acc" in named else time
-        return Value(shape, kind, loads=left.loads | right.loads, layout=layout, born=time, fresh=fresh)
+        return TileValue(shape, kind, loads=left.loads | right.loads, layout=layout, defined_at=time, fresh=fresh)
 
 
 def _folded(name: str, known: list[Any]) -> Any:

@@ -7,19 +7,19 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from catdiag.runtime.abstract_interpreter.register_layouts import Layout
+from catdiag.runtime.abstract_interpreter.register_layouts import RegisterLayout
 from catdiag.util.errors import CatdiagError
 
 Shape = tuple[int, ...]
 
 
-class Unknown(enum.Enum):
+class UnknownValue(enum.Enum):
     """The value of what only a run decides."""
 
     UNKNOWN = "unknown"
 
 
-UNKNOWN = Unknown.UNKNOWN
+UNKNOWN = UnknownValue.UNKNOWN
 
 WIDTHS = {
     "fp64": 8, "int64": 8, "fp32": 4, "tf32": 4, "int32": 4, "uint32": 4, "bf16": 2, "fp16": 2, "int16": 2,
@@ -53,7 +53,7 @@ class Pointer:
 
 
 @dataclass(frozen=True)
-class Value:
+class TileValue:
     """What is known of a value: a tile, a number, a pointer, or the name of something."""
 
     shape: Shape = ()
@@ -63,8 +63,8 @@ class Value:
     unit: int | None = None
     loads: frozenset[int] = frozenset()
     direct: int | None = None
-    layout: Layout | None = None
-    born: int = 0
+    layout: RegisterLayout | None = None
+    defined_at: int = 0
     block: Shape = ()
     pointer: bool = False
     swapped: bool = False
@@ -92,7 +92,7 @@ class Value:
 
 
 @dataclass
-class Load:
+class TracedLoad:
     """A tile that is loaded: at what time, in which loop; `vector` neighbours are loaded at once.
     `others`: whether anything but products reads it."""
 
@@ -110,7 +110,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Stored:
+class TracedStore:
     """A tile that is stored: `vector` neighbours along the axis `unit` at once by a thread."""
 
     array: str
@@ -125,8 +125,8 @@ class Dot:
 
     time: int
     loop: int | None
-    left: Value
-    right: Value
+    left: TileValue
+    right: TileValue
     version: int
 
 
@@ -141,7 +141,7 @@ class Scratch:
 
 
 @dataclass
-class Loop:
+class TracedLoop:
     """A loop: the one that it lies in, its times, how many stages it is run in, and whether another lies in it."""
 
     number: int
@@ -153,23 +153,23 @@ class Loop:
 
 
 @dataclass
-class Trace:
+class TileTrace:
     """What a kernel does, in order of time."""
 
-    loads: list[Load] = field(default_factory=list)
-    stores: list[Stored] = field(default_factory=list)
+    loads: list[TracedLoad] = field(default_factory=list)
+    stores: list[TracedStore] = field(default_factory=list)
     dots: list[Dot] = field(default_factory=list)
     scratch: list[Scratch] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
+    loops: list[TracedLoop] = field(default_factory=list)
     time: int = 0
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedValue:
     """A dotted name of something outside the kernel, or a method of a value."""
 
     name: str
-    of: Value | None = None
+    of: TileValue | None = None
 
 
 RANK = {"bool": 0, "int8": 1, "uint8": 1, "int16": 2, "int32": 3, "uint32": 3, "int64": 4, "fp8": 5, "bf16": 6,
@@ -200,13 +200,13 @@ def broadcast(a: Shape, b: Shape) -> Shape:
     return tuple(max(m, n) for m, n in zip(a, b, strict=True))
 
 
-def wider(*values: Value) -> str:
+def wider(*values: TileValue) -> str:
     """The type of a result: that of the widest tile, where there is one; numbers adapt."""
     tiles = [v.dtype for v in values if v.shape] or [v.dtype for v in values]
     return max(tiles, key=lambda name: RANK[name])
 
 
-def side(shape: Shape, *values: Value) -> int | None:
+def side(shape: Shape, *values: TileValue) -> int | None:
     """The axis along which a sum of positions steps by one."""
     sides = [v.unit + len(shape) - len(v.shape) for v in values if v.unit is not None]
     return sides[0] if len(sides) == 1 else None

@@ -17,26 +17,27 @@ if TYPE_CHECKING:
 _SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17)
 
 
-def hard_sizes_for(
+def adversarial_sizes(
     diagram: Diagram | HasDiagram, blocks: Mapping[str, int] | None = None
 ) -> SearchStrategy[dict[str, int]]:
     """Sizes for a diagram's inputs: 1, primes, and with `blocks` one more and one less than a block and its multiples.
 
     Shrinks to 1. Raises SizeError for a block of a size that no input has.
     """
-    from catdiag.testing.input_generators import checked_sizes, near_blocks, symbols_of
+    from catdiag.testing.input_generators import checked_sizes, sizes_near_blocks, symbols_of
 
     st = strategies_of()
     symbols = symbols_of(diagram_of(diagram))
     lengths = {s: found[0] for s, found in checked_sizes(symbols, "blocks", blocks or {}).items()}
-    pools = {s: sorted(near_blocks(lengths[s])) if s in lengths else list(_SMALL) for s in symbols}
+    pools = {s: sorted(sizes_near_blocks(lengths[s])) if s in lengths else list(_SMALL) for s in symbols}
     return st.fixed_dictionaries({s: st.sampled_from(pool) for s, pool in pools.items()})  # type: ignore[no-any-return]
 
 
-def hard_arrays_for(
+def adversarial_arrays(
     diagram: Diagram | HasDiagram, sizes: Mapping[str, int] | None = None, dtype: Any = "float64"
 ) -> SearchStrategy[tuple[np.ndarray, ...]]:
-    """Arrays of a floating type for the inputs of a diagram, of the kinds of `catdiag.testing.input_generators.KINDS`.
+    """Arrays of a floating type for the inputs of a diagram, of the kinds of
+    `catdiag.testing.input_generators.ARRAY_KINDS`.
 
     These include large numbers, ties, zeros of both signs, subnormal numbers, and rising and falling ones; minus
     infinity where an input is extended; and integers in range where they select positions. A program need not be
@@ -44,25 +45,25 @@ def hard_arrays_for(
 
     >>> import catdiag as cd
     >>> from hypothesis import find
-    >>> (a,) = find(hard_arrays_for(cd.library.get("softmax"), dtype="fp16"), lambda arrays: arrays[0].max() > 50)
+    >>> (a,) = find(adversarial_arrays(cd.library.get("softmax"), dtype="fp16"), lambda arrays: arrays[0].max() > 50)
     >>> a.size <= 2, a.dtype
     (True, dtype('float16'))
     """
     import numpy as np
 
     from catdiag.testing.float_formats import format_of
-    from catdiag.testing.input_generators import KINDS, array, index_ends
+    from catdiag.testing.input_generators import ARRAY_KINDS, array, index_ends
 
     st, diagram = strategies_of(), diagram_of(diagram)
     form = format_of(dtype)
     if sizes is None:
-        return hard_sizes_for(diagram).flatmap(lambda n: hard_arrays_for(diagram, n, dtype))
+        return adversarial_sizes(diagram).flatmap(lambda n: adversarial_arrays(diagram, n, dtype))
     ends = index_ends(diagram, sizes)
 
     def drawn(draw: Callable[[Any], Any]) -> tuple[Any, ...]:
         made = []
         for k, ty in enumerate(diagram.dom):
-            kind = draw(st.sampled_from(list(KINDS))) if ty.element in ("real", "extended") else "plain"
+            kind = draw(st.sampled_from(list(ARRAY_KINDS))) if ty.element in ("real", "extended") else "plain"
             rng = np.random.default_rng(draw(st.integers(0, 2**16)))
             made.append(array(kind, rng, ty, sizes, form, (0, ends.get(k, draw(st.integers(1, 9))))))
         return tuple(made)

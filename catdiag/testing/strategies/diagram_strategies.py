@@ -40,9 +40,9 @@ def diagrams(
     They also read at index arithmetic, and use constants, positions and sizes. At the arrays of `arrays_for` every
     value is defined and at most a million, and no function is near an edge of its domain, so that two ways of computing
     agree up to rounding. `dom` (or `inputs`, a tuple) fixes the input types, `cod` the output types. All of the named
-    kinds of `boxes` occur (`catdiag.testing.strategies.op_strategies.KINDS`); those of uninterpreted functions ("apply"
-    f, "generic" g) run only with values for these, and values may then be larger. With `streamable`, an axis, the
-    program streams along it: it has reductions over the axis that have repairs, and one output.
+    kinds of `boxes` occur (`catdiag.testing.strategies.op_strategies.BOX_KINDS`); those of uninterpreted functions
+    ("apply" f, "generic" g) run only with values for these, and values may then be larger. With `streamable`, an axis,
+    the program streams along it: it has reductions over the axis that have repairs, and one output.
 
     >>> from hypothesis import find
     >>> from catdiag.category.types import ArrayType, Axis

@@ -13,7 +13,7 @@ from catdiag.testing.strategies import (
     kernel_programs,
     type_strategies,
 )
-from catdiag.testing.strategies.op_strategies import all_boxes, boxes, kind_of, objects, said_of
+from catdiag.testing.strategies.op_strategies import all_boxes, boxes, kind_name, kind_of, objects
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def table(title: str, counts: Counter[str]) -> str:
     return "\n".join([f"{title}, of {whole} examples", *(f"  {said:<{width}}  {n / whole:6.0%}" for n, said in items)])
 
 
-def _counted(many: int) -> str:
+def _count_range(many: int) -> str:
     """A number as one of a few ranges."""
     low = next(low for low in (64, 32, 16, 8, 4, 2, 1, 0) if many >= low)
     return f"{low}" if low < 2 else f"{low} to {2 * low - 1}" if low < 64 else "64 and more"
@@ -76,7 +76,7 @@ def tables(examples: int = 200, only: str | None = None) -> Iterable[str]:
         found = all_boxes(f)
         return [
             *(f"box: {kind_of(b)}" for b in found),
-            f"boxes: {_counted(len(found))}",
+            f"boxes: {_count_range(len(found))}",
             f"inputs: {len(f.dom)}",
             f"outputs: {len(f.cod)}",
         ]
@@ -88,7 +88,7 @@ def tables(examples: int = 200, only: str | None = None) -> Iterable[str]:
             lambda ty: [ty.element, f"axes: {len(ty.axes)}"],
         ),
         "objects": (objects(), lambda ty: [f"wires: {len(ty)}"]),
-        "boxes": (boxes(), lambda f: [said_of(b) for b in f.boxes]),
+        "boxes": (boxes(), lambda f: [kind_name(b) for b in f.boxes]),
         "diagrams": (diagram_strategies.diagrams(), of_programs),
         "streamable": (diagram_strategies.diagrams(streamable="x"), of_programs),
         "einsums": (kernel_programs.einsums(), of_programs),

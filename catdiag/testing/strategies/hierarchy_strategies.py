@@ -43,7 +43,7 @@ def hierarchies(max_levels: int = 4, caches: bool = True, branches: bool = True)
             speed *= draw(st.integers(1, 8))
         if branches and count > 2 and draw(st.booleans()):
             start = draw(st.integers(0, count - 3))
-            edges.append(Edge(names[start], names[start + 2], speed, both_ways=draw(st.booleans())))
+            edges.append(Edge(names[start], names[start + 2], speed, bidirectional=draw(st.booleans())))
         return Hierarchy("drawn", tuple(levels), tuple(edges))
 
     return st.composite(hierarchy)()  # type: ignore[no-any-return]

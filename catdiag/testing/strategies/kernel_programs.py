@@ -42,7 +42,7 @@ def einsums(max_operands: int = 4, names: tuple[str, ...] = _NAMES) -> SearchStr
         with building(trace):
             operands = list(trace.inputs)
             while len(operands) < count:
-                operands.append(_again(draw, st, draw(st.sampled_from(trace.inputs))))
+                operands.append(_repeated(draw, st, draw(st.sampled_from(trace.inputs))))
             union = list(dict.fromkeys(n for a in operands for n in a.axes))
             kept = draw(st.lists(st.sampled_from(union), unique=True, max_size=3)) if union else []
             result = trace.einsum(draw(st.permutations(operands)), tuple(kept))
@@ -51,7 +51,7 @@ def einsums(max_operands: int = 4, names: tuple[str, ...] = _NAMES) -> SearchStr
     return st.composite(program)()  # type: ignore[no-any-return]
 
 
-def _again(draw: Any, st: Any, array: Traced) -> Traced:
+def _repeated(draw: Any, st: Any, array: Traced) -> Traced:
     """The same array again: as it is, or with axes renamed."""
     # One name must have one size, so that each axis has a single new name.
     chosen = draw(st.lists(st.sampled_from(array.axes), unique=True)) if array.axes else []

@@ -30,7 +30,7 @@ from catdiag.util.errors import CatdiagError
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-KINDS = (
+BOX_KINDS = (
     "map", "apply", "cast", "reduce", "einsum", "rename", "reindex", "view", "index", "size", "const", "call",
     "generic", "fold", "group",
 )  # fmt: skip
@@ -45,18 +45,18 @@ def kind_of(box: Box) -> str:
     >>> kind_of(map_box("cast:bf16", [ArrayType()])), kind_of(map_box("exp", [ArrayType()]))
     ('cast', 'map')
     """
-    name = type(box.op).__name__.lower()
+    name = type(box.op).__name__.lower().removesuffix("op")
     if name == "map":
         start = str(getattr(box.op, "fn", "")).split(":")[0]
         return start if start in ("apply", "cast") else "map"
     return "size" if name == "sizeof" else name
 
 
-def said_of(box: Box) -> str:
+def kind_name(box: Box) -> str:
     """The kind of a box with its function, monoid or kind of reindexing.
 
     >>> from catdiag.category.ops import map_box
-    >>> said_of(map_box("exp", [ArrayType()]))
+    >>> kind_name(map_box("exp", [ArrayType()]))
     'map exp'
     """
     kind = kind_of(box)
@@ -87,13 +87,13 @@ def checked_kinds(kinds: Collection[str]) -> list[str]:
     if isinstance(kinds, str):
         raise CatdiagError(f"kinds of boxes are given as a list: [{kinds!r}]")
     for kind in kinds:
-        if kind not in KINDS:
-            raise CatdiagError(f"no boxes are {kind!r}: expected some of {', '.join(KINDS)}")
+        if kind not in BOX_KINDS:
+            raise CatdiagError(f"no boxes are {kind!r}: expected some of {', '.join(BOX_KINDS)}")
     return list(kinds)
 
 
-def boxes(kinds: Collection[str] = KINDS) -> SearchStrategy[Diagram]:
-    """Diagrams of one box, of any of the given kinds (all of `KINDS`), on arrays of reals, integers or booleans.
+def boxes(kinds: Collection[str] = BOX_KINDS) -> SearchStrategy[Diagram]:
+    """Diagrams of one box, of any of the given kinds (all of `BOX_KINDS`), on arrays of reals, integers or booleans.
 
     Loops and groups are those from streaming and grouping a small program. Shrinks to few axes. Raises CatdiagError for
     an unknown kind.
@@ -112,7 +112,7 @@ def _array(draw: Any, st: Any, least: int = 0, element: str = "real") -> ArrayTy
     return ArrayType(tuple(map(Axis, names)), element)
 
 
-def _made(inputs: list[ArrayType], program: Callable[..., Any]) -> Diagram:
+def _single_box(inputs: list[ArrayType], program: Callable[..., Any]) -> Diagram:
     """The diagram of a program that makes a single box."""
     return builder.program(inputs, program, tuple(f"a{k}" for k in range(len(inputs))))
 
@@ -130,17 +130,17 @@ def _map(draw: Any, st: Any) -> Diagram:
 def _apply(draw: Any, st: Any) -> Diagram:
     types = [_array(draw, st) for _ in range(draw(st.integers(1, 3)))]
     name = draw(st.sampled_from("fgh"))
-    return _made(types, lambda *arrays: elementwise.apply(name, *arrays))
+    return _single_box(types, lambda *arrays: elementwise.apply(name, *arrays))
 
 
 def _cast(draw: Any, st: Any) -> Diagram:
-    return _made([_array(draw, st)], lambda a: elementwise.cast(a, draw(st.sampled_from(sorted(BYTES)))))
+    return _single_box([_array(draw, st)], lambda a: elementwise.cast(a, draw(st.sampled_from(sorted(BYTES)))))
 
 
 def _reduce(draw: Any, st: Any) -> Diagram:
     monoid = draw(st.sampled_from(MONOIDS))
     ty = _array(draw, st, 1, "bool" if monoid in ("any", "all") else "real")
-    return _made([ty], lambda a: getattr(builder, monoid)(a, draw(st.sampled_from(ty.names))))
+    return _single_box([ty], lambda a: getattr(builder, monoid)(a, draw(st.sampled_from(ty.names))))
 
 
 def _einsum(draw: Any, st: Any) -> Diagram:
@@ -148,7 +148,7 @@ def _einsum(draw: Any, st: Any) -> Diagram:
     names = list(dict.fromkeys(n for ty in types for n in ty.names))
     kept = draw(st.lists(st.sampled_from(names), unique=True)) if names else []
     pattern = ", ".join(" ".join(ty.names) for ty in types) + " -> " + " ".join(kept)
-    return _made(types, lambda *arrays: builder.einsum(pattern, *arrays))
+    return _single_box(types, lambda *arrays: builder.einsum(pattern, *arrays))
 
 
 def _rename(draw: Any, st: Any) -> Diagram:
@@ -184,7 +184,7 @@ def _view(draw: Any, st: Any) -> Diagram:
         "shift": lambda a: indexing.shift(a, axis, step),
         "window": lambda a: indexing.window(a, axis, f"{axis}_2 w=2"),
     }
-    return _only(_made([ty], programs[draw(st.sampled_from(sorted(programs)))]), "view")
+    return _only(_single_box([ty], programs[draw(st.sampled_from(sorted(programs)))]), "view")
 
 
 def _index(draw: Any, st: Any) -> Diagram:
@@ -222,14 +222,14 @@ _STREAMED: dict[str, Callable[[Any, str], Any]] = {
 def _fold(draw: Any, st: Any) -> Diagram:
     program = _STREAMED[draw(st.sampled_from(sorted(_STREAMED)))]
     ty = _array(draw, st, 1)
-    found = fold_search.find(_made([ty], lambda a: program(a, ty.names[0])), ty.names[0]).diagram
+    found = fold_search.find(_single_box([ty], lambda a: program(a, ty.names[0])), ty.names[0]).diagram
     return _only(found, "fold")
 
 
 def _group(draw: Any, st: Any) -> Diagram:
     ty = _array(draw, st, 1)
     fn = draw(st.sampled_from([elementwise.exp, elementwise.tanh]))
-    return _only(group.find(_made([ty], fn), [draw(st.sampled_from(ty.names))]), "group")
+    return _only(group.find(_single_box([ty], fn), [draw(st.sampled_from(ty.names))]), "group")
 
 
 def _only(diagram: Diagram, kind: str) -> Diagram:
