@@ -1,15 +1,18 @@
-"""Rewrites of diagrams, each with its theorem.
+"""Rewrites of diagrams, each with its theorem: tiling, streaming, fusion and algebraic transformations.
 
-- `derivation`: a diagram rewritten step by step, every step proved; `steps`: what a step did; `compose`: derivations
-  one after the other and beside each other; `advice`: what a theorem about real numbers does not say;
-- `stream/`: the loop over blocks of an axis with a small state; `group`: tiles of axes (`group_by_level`,
-  `group_renaming`, `group_views`); `split`: loops in parts; `skip`: blocks that a mask empties (`skip_support`,
-  `skip_counterexample`);
-- `distribute`: sums of polynomials, distributed (`distribute_products`, `deferred_scaling`); `contraction_order`: sums
-  of products, two at a time; `fuse`: what stays on chip; `stabilize`: maxima subtracted in exponentials; `casts`;
-- `matching/`: a user's own rules, found and applied;
-- `claims`: equations about the states of parts of a list (`list_states`), of which `stability` and `loop_laws` are
-  made; `theorem_decorator`: equations that a user claims;
-- `hash_consed_graph`, `graph_builder`, `canonicalize`: the graph that rewrites grow; `formula`: what was found, in
-  formulas for people.
+- `derivation`: a diagram rewritten step by step, every step proved; `steps`: the record of each kind of step;
+  `compose`: derivations in sequence and in parallel; `advice`: numerical warnings, which a theorem about real numbers
+  does not give.
+- `stream/`: a loop over blocks of an axis with a small state (online algorithms); `split`: the loop in parallel parts
+  (split-K); `skip`: blocks that a mask makes irrelevant are skipped (`skip_support`, `skip_counterexample`).
+- `group`: tiling of axes into independent groups (`group_by_level`, `group_renaming`, `group_views`); `fuse`: which
+  intermediate arrays stay on chip, and which kernels follow.
+- `distribute`: products distributed over sums, such as squared distances as matrix products (`distribute_products`,
+  `deferred_scaling`); `contraction_order`: the cheapest order of a chain of contractions; `stabilize`: maxima
+  subtracted in exponentials (safe softmax); `casts`: which of the casts that the source has are kept.
+- `matching/`: a user's own rewrite rules: search, unification, replacement.
+- `claims`: properties of a derived loop, put as equations about the states of parts of a list (`list_states`);
+  `stability` and `loop_laws` state such properties; `theorem_decorator`: equations that a user claims.
+- `hash_consed_graph`, `graph_builder`, `canonicalize`: the graphs that rewrites build; `formula`: a found state printed
+  as formulas.
 """

@@ -1,4 +1,6 @@
-"""What to do about what a derivation's theorem, which is about real numbers, does not say."""
+"""Advice on what a derivation's theorem leaves open: it is about real numbers, and says nothing of overflow or
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,17 @@ _PATIENCE = 10.0
 
 
 def stability_of(derivation: Derivation, limit: float | None = None) -> Stability:
-    """What is proved of each exponential that the derived diagram runs: that its argument is at most 0, on every
-    state that is reached and every block; and the maxima that it no longer subtracts or divides by. `limit` is the time
-    in seconds for each of them.
+    """The overflow analysis of the derived diagram: for each exponential whether its argument is proved to be at most
+    0, on every reachable state and every block; and the maxima that the source subtracts or divides by and the derived
+    diagram does not. `limit` is the time per exponential, in seconds.
     """
     return replace(stability(derivation.diagram, derivation.claims(limit)), dropped=derivation.dropped)
 
 
 def advice(derivation: Derivation, found: Stability) -> tuple[str, ...]:
-    """What to do about exponentials that are not bounded, a line for each that the user wrote, the maxima and the
-    casts that are in no derived loop, and what steps do in floating point. `found` is what is proved of the
-    exponentials of the derivation.
+    """Advice, one text per item: exponentials without a proved bound (once per source line), maxima that were dropped,
+    casts that no derived loop makes, and the notes of the steps on floating point. `found` is the overflow analysis of
+    the derivation, as `stability_of` gives it.
     """
     left_out = (
         *lost_maxima(derivation.dropped),

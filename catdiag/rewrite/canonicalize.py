@@ -1,4 +1,6 @@
-"""Small rewrites of flat diagrams that make the search for a stream easier."""
+"""Canonicalization: small rewrites of flat diagrams that bring more of them into the reach of the
+search for a stream.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 
 def last_over(diagram: Diagram, axis: str) -> Diagram:
-    """The diagram with `⊕_y ⊕_x` as `⊕_x ⊕_y`, so that the state of a stream over x does not carry y.
+    """The diagram with `⊕_y ⊕_x` as `⊕_x ⊕_y`, so that the state of a stream over x does not carry the axis y.
 
     >>> from catdiag.category.ops import reduce_box
     >>> from catdiag.category.diagram import of_box
@@ -53,10 +55,11 @@ def last_over(diagram: Diagram, axis: str) -> Diagram:
 
 
 def reads_first(diagram: Diagram, axis: str) -> Diagram:
-    """The diagram with `f(a, r)` read elsewhere along the axis as `f` of `a` read there, and of r if it lacks the axis.
+    """The diagram with reads along the axis moved towards the inputs: `f(a, r)` read at computed positions becomes `f`
+    of `a` read there and of `r`, which is read there too unless it does not have the axis.
 
-    What is known only at the end of the axis is then read nowhere along it, and of what scalar functions and products
-    make, no more is made than is read.
+    After this no statistic of the whole axis is read at computed positions, and scalar functions and products compute
+    only the elements that are read.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x, int[t]")(lambda a, at: cd.gather(a - cd.max(a, "x"), "x", at))
@@ -77,7 +80,7 @@ def reads_first(diagram: Diagram, axis: str) -> Diagram:
 
 
 class _ReadOrder:
-    """A graph under construction, in which views go before what makes the arrays that they read."""
+    """A graph under construction in which each view is moved in front of the boxes that make the array it reads."""
 
     def __init__(self, types: list[ArrayType]) -> None:
         self.types = types
@@ -93,7 +96,9 @@ class _ReadOrder:
         return first
 
     def read(self, box: Box, inputs: tuple[int, ...], axis: str) -> int | None:
-        """What a view reads along an axis of an array that is made, made of what is read."""
+        """What a view reads along the axis, computed from reads of the operands; None where the view stays
+        where it is.
+        """
         op = box.op
         if not isinstance(op, View) or len(op.reads) != 1 or op.reads[0].where:
             return None
@@ -126,14 +131,14 @@ class _ReadOrder:
         return found if same else self.add(Box(Rename(), Ty(self.types[found]), box.cod, box.line), (found,))
 
     def _opens(self, wire: int, taken: set[str]) -> bool:
-        """Whether a wire is made by a scalar function, or by a product that sums over none of the names taken."""
+        """Whether a scalar function makes the wire, or a contraction that sums over none of the names in `taken`."""
         node = self.makers.get(wire)
         if node is None or not isinstance(node.box.op, (Map, Einsum)):
             return False
         return not taken & {n for t in node.box.dom for n in t.names if n not in node.box.cod[0].names}
 
     def _made(self, box: Box, inputs: tuple[int, ...]) -> int:
-        """A scalar function or a product of other inputs than it had."""
+        """The same scalar function or contraction on other inputs."""
         types = [self.types[w] for w in inputs]
         if isinstance(box.op, Map):
             return self.add(map_box(box.op.fn, types, box.line), inputs)
@@ -143,10 +148,11 @@ class _ReadOrder:
 
 
 def masks_inside(flat: Diagram, above: Collection[int]) -> tuple[HashConsedGraph, list[int], set[int]]:
-    """A flat diagram as terms with masks inside of exponentials: its outputs, and those of the exponentials `above`.
+    """A flat diagram as a hash-consed graph with masks moved inside exponentials. Gives the graph, the outputs, and the
+    wires of the exponentials in `above`.
 
-    `where(c, exp(s), 0)` and `exp(s)·where(c, 1, 0)` are read as `exp(where(c, s, -∞))`: what is left out has no part
-    in the maximum.
+    `where(c, exp(s), 0)` and `exp(s)·where(c, 1, 0)` become `exp(where(c, s, -∞))`, so that masked elements do not take
+    part in the maximum of the exponents.
     """
     terms = HashConsedGraph(flat.dom)
     now = list(range(len(flat.dom)))
@@ -166,7 +172,9 @@ def masks_inside(flat: Diagram, above: Collection[int]) -> tuple[HashConsedGraph
 
 
 def _masked(terms: HashConsedGraph, node: Node, wires: Sequence[int], chosen: set[int]) -> int | None:
-    """The exponential of a masked exponent, for one that is masked itself."""
+    """A masked exponential (a `where` or a product with a mask) as the exponential of a masked exponent; None for
+    another node.
+    """
 
     def made(condition: int, wire: int, kept: int) -> int:
         maker = terms.node(wire)
@@ -190,7 +198,7 @@ def _masked(terms: HashConsedGraph, node: Node, wires: Sequence[int], chosen: se
 
 
 def canonical_graph(terms: HashConsedGraph, outputs: Sequence[int], flat: Diagram) -> Diagram:
-    """The diagram of wires of terms."""
+    """The diagram of wires of a hash-consed graph, with the types and names of `flat`."""
     now = {w: w for w in range(len(flat.dom))}
     nodes: list[Node] = []
     count = len(flat.dom)
@@ -207,7 +215,7 @@ def canonical_graph(terms: HashConsedGraph, outputs: Sequence[int], flat: Diagra
 
 
 def seen_only(flat: Diagram) -> Diagram | None:
-    """A flat diagram with the masks of exponentials inside of them; None where it has none.
+    """A flat diagram with its masks moved inside the exponentials; None where it has no masked exponential.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x, bool[x] ->")(lambda a, m: cd.sum(cd.where(m, cd.exp(a), 0), "x"))

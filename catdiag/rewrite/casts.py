@@ -1,4 +1,4 @@
-"""Casts in what was derived: which of those that a program has are there, and which are not."""
+"""Casts: which casts of a program are still in the derived diagram, and which were dropped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 
 def is_cast(box: Box) -> bool:
-    """Whether a box keeps numbers in another type.
+    """Whether a box casts its input to another element type.
 
     >>> import catdiag as cd
     >>> half = cd.algorithm("x")(lambda a: cd.cast(a, "fp16") / 2)
@@ -21,10 +21,10 @@ def is_cast(box: Box) -> bool:
 
 
 def dropped(source: Diagram, derived: Diagram) -> list[Box]:
-    """The casts of the source on which its results depend and which nothing in the derived diagram makes.
+    """The casts of the source that its results depend on and that the derived diagram does not have.
 
-    A cast is told by its type and the line on which it is written, and of one type on one line there have to be as many
-    as the source makes of different arrays.
+    Casts are identified by element type and source line. For each pair the derived diagram must have as many distinct
+    casts as the source has.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x, x -> q")(lambda S, V: cd.sum(cd.cast(cd.softmax(S, "x"), "fp8") * V, "x"))
@@ -53,7 +53,7 @@ def dropped(source: Diagram, derived: Diagram) -> list[Box]:
 
 
 def advice(source: Diagram, derived: Diagram) -> list[str]:
-    """A text for each cast that `dropped` finds: what follows for costs, and what to do.
+    """A text for each dropped cast: what it means for the costs, and what to do.
 
     >>> import catdiag as cd
     >>> spread = cd.algorithm("x ->")(lambda a: cd.sum(cd.cast((a - cd.mean(a, "x")) ** 2, "fp16"), "x"))

@@ -1,4 +1,4 @@
-"""Claims about what a loop computes, as equations with the constant true: proved, conditional, refuted or undecided."""
+"""Claims about loops, each an equation with the constant true: proved, conditional, refuted or undecided."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict(AsHTML):
-    """How a claim ended: `.verdict` is "proved", "conditional", "refuted", "undecided" or "interrupted".
+    """The outcome of a claim: `.verdict` is "proved", "conditional", "refuted", "undecided" or "interrupted".
 
-    `.theorem` is the kernel's where there is one, `.lemmas` those that it is put together with, `.conditions` what it
-    needs, `.counterexample` has exact arrays where it was refuted, and `.goal` says where the proof stopped.
+    `.theorem` is the kernel's theorem, where there is one. `.lemmas` are the theorems that it is composed of,
+    `.conditions` the hypotheses that it needs. `.counterexample` has exact arrays where the claim was refuted. `.goal`
+    is the goal at which the proof stopped.
     """
 
     verdict: str
@@ -35,7 +36,7 @@ class Verdict(AsHTML):
     counterexample: Counterexample | None = field(default=None, compare=False)
     goal: str = ""
     large: bool = False
-    """Whether the proof stopped at a goal that is too large, so that more would not help."""
+    """Whether the proof stopped at a goal that is too large, so that a longer search would not help."""
 
     @property
     def proved(self) -> bool:
@@ -45,9 +46,10 @@ class Verdict(AsHTML):
 
 @dataclass(frozen=True)
 class Form:
-    """One way to put a claim, as a wire of truth values: proved, it gives the claim, on conditions if there are any.
+    """A sufficient form of a claim: a wire of truth values. If it is true everywhere (under its conditions, if there
+    are any), the claim holds.
 
-    `lemmas` are equations that say so, where the wire does not say the claim itself.
+    `lemmas` are the equations by which the form implies the claim, where the wire is not the claim itself.
     """
 
     wire: int
@@ -56,7 +58,7 @@ class Form:
 
 
 class Claims:
-    """Claims put to the kernel, one after the other, with one solver."""
+    """Proves claims, one after the other, with one solver and one time limit."""
 
     def __init__(self, ask: Z3, assume: Sequence[str] = (), limit: float | None = None) -> None:
         self.ask, self.assume, self.limit = ask, tuple(assume), limit
@@ -74,11 +76,12 @@ class Claims:
         granted: bool = False,
         further: bool = True,
     ) -> Verdict:
-        """The verdict on a claim, which the wire `literal` says and each of the forms is another way to put.
+        """The verdict on a claim. The wire `literal` is the claim; each of `forms` is a sufficient form that is tried
+        first.
 
-        The wires `beside` are ones whose definedness is taken for granted where it is needed for the claim to be
-        defined, or from the start if it is `granted`. `assume` are the assumptions about sizes, if not the ones given
-        at first. With `further`, what is not found at once is looked for.
+        `beside` are wires whose definedness may be assumed: where the claim would otherwise be undefined, or always if
+        `granted`. `assume` are assumptions about sizes (None: those given to the constructor). With `further`, a proof
+        search follows where normal forms do not decide.
         """
         from catdiag.prover.api import Interrupted, in_time
 
@@ -92,7 +95,9 @@ class Claims:
     def equation(
         self, left: Diagram, right: Diagram, assume: Sequence[str] | None = None, refuted: bool = True
     ) -> Verdict:
-        """The verdict on an equation of diagrams; a false one is looked for a counterexample if `refuted`."""
+        """The verdict on an equation of diagrams. With `refuted`, a counterexample is searched for where no proof is
+        found.
+        """
         from catdiag.prover.api import Interrupted, in_time
 
         assumed = self.assume if assume is None else tuple(assume)
@@ -151,7 +156,7 @@ class Claims:
         return Verdict("undecided", goal=goal, large=large)
 
     def _with_lemma(self, found: Verdict, form: Form) -> Verdict | None:
-        """A form that was proved, with its lemmas; None where one was not proved."""
+        """The verdict on a proved form, with the theorems of its lemmas; None where a lemma was not proved."""
         lemmas = []
         for pair in form.lemmas:
             lemma = self.lemma(*pair)
@@ -165,13 +170,13 @@ class Claims:
     def refuted(
         self, assembly: Assembly, names: tuple[str, ...], wire: int, title: str, assume: Sequence[str]
     ) -> Counterexample | None:
-        """Exact arrays on which a wire of truth values is false, if any are found at once."""
+        """Exact arrays on which a wire of truth values is false, where a short search finds some."""
         true = assembly.diagram([truth(assembly, wire)], names, "true")
         found = self._refuted(true, assembly.diagram([wire], names, title), tuple(assume), 6)
         return None if found is None else found.counterexample
 
     def lemma(self, left: Diagram, right: Diagram) -> Theorem | None:
-        """The theorem of an equation about arbitrary arrays, which is proved once; None where it is not."""
+        """The theorem of an equation about arbitrary arrays, proved once and cached; None where it is not proved."""
         known = next((t for pair, t in self._lemmas if pair == (left, right)), None)
         if known is None:
             found = self._attempt(left, right, (), True)
@@ -204,7 +209,7 @@ class Claims:
 
 
 def truth(assembly: Assembly, like: int) -> int:
-    """A wire that is true everywhere, of the type of another."""
+    """A wire that is true everywhere, with the axes of the wire `like`."""
     true = assembly.map("lt", assembly.number(0), assembly.number(1))
     ty = assembly.types[like]
     return assembly.add(Box(Rename(), Ty(assembly.types[true]), Ty(ArrayType(ty.axes, "bool"))), (true,))

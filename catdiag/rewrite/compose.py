@@ -1,8 +1,8 @@
-"""Derivations composed: one after the other, beside each other, and mapped over a further axis.
+"""Derivations composed: in sequence, in parallel, and mapped over a further axis.
 
-What was derived from each part stands for it in the whole. That the whole then means what the sources mean together
-follows from the theorems of the parts by congruence: the equation is cut at the arrays that pass between them, and as
-always it is the kernel that says so.
+The composed derivation has each part's derived diagram in place of that part's source. That the whole means what the
+composed sources mean follows from the parts' theorems by congruence: the equation is cut at the arrays that pass
+between the parts, and the kernel checks every piece.
 
 >>> from catdiag.frontend import builder as build
 >>> total = build.algorithm("q x -> q", name="total")(lambda a: build.sum(a, "x"))
@@ -30,7 +30,9 @@ Pairs = list[tuple[int, int]]
 
 
 def then(first: Derivation, second: Derivation) -> Derivation:
-    """One derivation after the other. Raises TypeMismatch where they do not fit, Undecided where it is not proved."""
+    """Sequential composition of two derivations. Raises TypeMismatch where the types do not match, Undecided where the
+    equation is not proved.
+    """
     source, diagram = first.source >> second.source, first.diagram >> second.diagram
     left, right = inline(first.source).graph, inline(first.diagram).graph
     inputs = len(source.dom)
@@ -42,15 +44,16 @@ def then(first: Derivation, second: Derivation) -> Derivation:
 
 
 def beside(first: Derivation, second: Derivation) -> Derivation:
-    """Two derivations beside each other. Raises Undecided where it is not proved."""
+    """Parallel composition of two derivations. Raises Undecided where the equation is not proved."""
     source, diagram = first.source @ second.source, first.diagram @ second.diagram
     return _composed((first, second), source, diagram, Compose(parallel=True), [], "@")
 
 
 def weave(derivation: Derivation, axis: Axis, inputs: Sequence[int | str] | str | None = None) -> Derivation:
-    """The source and what was derived from it mapped over one more axis, put in front on all outputs and the given
-    inputs (all, if None). Raises AxisError as `catdiag.category.functor.weave` does, Undecided where it is not
-    proved."""
+    """A derivation mapped over one more axis: both its source and its derived diagram. The axis comes first in all
+    outputs and in the given inputs (None: all inputs). Raises AxisError as `catdiag.category.functor.weave` does,
+    Undecided where the equation is not proved.
+    """
     source = weaved(derivation.source, axis, inputs)
     if not derivation.steps:
         return replace(Derivation.start(source, derivation.ask), assume=derivation.assume)
@@ -70,7 +73,9 @@ def _composed(
 
 
 def _whole(begun: Derivation, diagram: Diagram) -> Theorem | None:
-    """The theorem without a cut, which says most, where the diagrams are small and normal forms prove it."""
+    """The theorem of the uncut equation, which has the fewest conditions; None where the diagrams are large or normal
+    forms do not prove it.
+    """
     if not is_small(begun.source, diagram):
         return None
     try:

@@ -1,7 +1,9 @@
-"""Sums of products of several arrays, two arrays at a time, in the order that multiplies least.
+"""Contraction order: sums of products of three or more arrays as contractions of two arrays each, with the fewest
+multiplications.
 
-`Σ_b,c A[a b] · B[b c] · C[c d]` as it stands multiplies a·b·c·d times; as (A·B)·C it is two products of matrices, a·b·c
-and a·c·d. Which order is best depends on the sizes. That all mean the same is proved elsewhere, as of any rewrite.
+`Σ_b,c A[a b] · B[b c] · C[c d]` as one box multiplies a·b·c·d times. As (A·B)·C it is two matrix products of a·b·c and
+a·c·d multiplications. The best order depends on the sizes. It is found by dynamic programming over the subsets of the
+factors. The equation of the result is proved elsewhere, as for any rewrite.
 
 >>> import catdiag as cd
 >>> chain = cd.algorithm("a b, b c, c d -> a d")(lambda A, B, C: cd.einsum("a b, b c, c d -> a d", A, B, C))
@@ -21,11 +23,12 @@ from catdiag.category.ops import Box, Einsum, einsum_box
 from catdiag.category.types import ArrayType, size_value
 
 MOST = 8
-"""Arrays of a product at most: all orders of them are looked at."""
+"""The most factors of one product: the search goes over all subsets of them."""
 
 
 def pairwise(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:
-    """The diagram with each sum of products of three arrays or more as products of two; itself where there is none.
+    """The diagram with each contraction of three or more arrays as contractions of two; the same diagram where there is
+    none.
 
     Named boxes, loops and groups are left as they are. Raises SizeError for an axis of such a product without a size.
     """
@@ -55,7 +58,7 @@ def _has_many_factors(box: Box) -> bool:
 def _paired(
     box: Box, wires: Sequence[int], first: int, sizes: Mapping[str, int]
 ) -> Iterator[tuple[Box, tuple[int, int]]]:
-    """The boxes of the best order, each with its wires; what they make is numbered from `first` on."""
+    """The boxes of the best order, each with its input wires; the wires that they make are numbered from `first` on."""
     known = {a.name: size_value(a.size, sizes) for ty in box.dom for a in ty.axes}
     made: dict[int, tuple[ArrayType, int]] = {1 << k: (ty, wires[k]) for k, ty in enumerate(box.dom)}
     for left, right in _order([frozenset(ty.names) for ty in box.dom], frozenset(box.cod[0].names), known):
@@ -69,13 +72,13 @@ def _paired(
 
 
 def _remaining_axes(box: Box, taken: int, names: Sequence[str]) -> list[str]:
-    """The axes that what is left still asks for, of those of some arrays."""
+    """Those axes of the factors in `taken` (a bit set) that the other factors or the result still need."""
     rest = {n for k, ty in enumerate(box.dom) if not taken >> k & 1 for n in ty.names} | set(box.cod[0].names)
     return [n for n in dict.fromkeys(names) if n in rest]
 
 
 def _order(arrays: Sequence[frozenset[str]], result: frozenset[str], sizes: Mapping[str, int]) -> list[tuple[int, int]]:
-    """The pairs to multiply, as sets of arrays in bits, in order: of all orders one that multiplies least."""
+    """The pairs of factors (as bit sets) to contract, in order: one order with the fewest multiplications."""
     count = len(arrays)
     everything = (1 << count) - 1
 
@@ -85,7 +88,7 @@ def _order(arrays: Sequence[frozenset[str]], result: frozenset[str], sizes: Mapp
         return own if taken & (taken - 1) == 0 else own & rest
 
     kept = [axes(taken) for taken in range(everything + 1)]
-    # By number of bits, so that the parts of a set come before it; the first of those that are as good is taken.
+    # By number of bits, so that subsets come first; of equally good splits the first is taken.
     best: dict[int, tuple[int, int]] = {1 << k: (0, 0) for k in range(count)}
     for taken in sorted(range(1, everything + 1), key=lambda t: (t.bit_count(), t)):
         if taken in best:

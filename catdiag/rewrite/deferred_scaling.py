@@ -1,13 +1,16 @@
-"""Sums carried on as their terms: what multiplies them goes into the terms, and what no maximum sees is left out.
+"""Deferred scaling: an array that is a sum is kept as its list of terms, so that factors and shared summands act on
+small terms.
 
-Of an array that is a sum `R[q] + C[x] + P[q x]` it is known which of its terms lack an axis. Then (derived here)
+Of an array that is a sum `R[q] + C[x] + P[q x]` it is known which terms do not depend on which axis. Then (derived
+here)
 
     (R + C + P)/s = R/s + C/s + P/s                    s with so few axes that small terms stay small
     max_x (R + C + P) = R + max_x (C + P)               R free of x; min likewise
     (R + C + P) − max_x (R + C + P) = C + P − max_x (C + P)
 
-so that of what all terms of an exponential's exponent share, nothing is computed entry by entry. Comparisons lose what
-both sides have: rounded, an entry is equal to its maximum where both are computed alike.
+A summand that all exponents of a softmax share is therefore never computed elementwise. A comparison drops the summands
+that both of its sides have: in floating point an entry then equals its own maximum, since both are computed in the same
+way.
 """
 
 from __future__ import annotations
@@ -24,18 +27,18 @@ _MOST = 16
 
 
 class DeferredScaling(Algebra):
-    """Wires that are known as sums of products of others."""
+    """Tracks the wires that are known as sums of products of other wires."""
 
     def __init__(self, terms: HashConsedGraph) -> None:
         super().__init__(terms, "")
         self.sums: dict[int, Form] = {}
 
     def close(self, wire: int, scale: Scale, line: str | None) -> int:
-        """No axis is streamed here."""
+        """Never called: no axis is streamed here."""
         raise AssertionError
 
     def carry(self, box: Box, inputs: list[int]) -> int | None:
-        """What a box makes of sums, as a sum; None where it makes none."""
+        """The wire of a box's result, tracked as a sum of terms; None where the result is not kept as a sum."""
         if not any(w in self.sums for w in inputs):
             return None
         if isinstance(box.op, Map) and box.op.fn in COMPARISONS:
@@ -44,7 +47,7 @@ class DeferredScaling(Algebra):
             return None
         form = self._deferred(box, inputs)
         if form is not None and isinstance(box.op, Reduce):
-            # What is not carried on compares it with entries as they are.
+            # Boxes that do not take sums apart compare the maximum with the entries as computed.
             wire = self.graph.add(box, inputs)
             self.sums[wire] = form
             return wire
@@ -53,17 +56,20 @@ class DeferredScaling(Algebra):
         return self.put(form, box.cod[0], box.line)
 
     def output(self, wire: int, ty: ArrayType) -> int:
-        """A wire for an output."""
+        """The wire of an output of the diagram."""
         form = self.sums.get(wire)
         return wire if form is None else self.put(form, ty, None)
 
     def put(self, form: Form, ty: ArrayType, line: str | None) -> int:
-        """The wire of a sum, known as such."""
+        """A wire that computes a sum of terms, tracked as such."""
         wire = self.graph.cast(self._written(form, line), ty)
         self.sums[wire] = form
         return wire
 
     def _deferred(self, box: Box, inputs: list[int]) -> Form | None:
+        """The result of a box as a sum of terms; None where the box gives no such sum, or would make small
+        terms large.
+        """
         op, forms = box.op, [self.sums.get(w) or self.atom(w) for w in inputs]
         if isinstance(op, Rename):
             return self.renamed(dict(op.pairs), forms[0])
@@ -82,7 +88,9 @@ class DeferredScaling(Algebra):
         return self.multiply(*forms) if op.fn == "mul" else self.divide(*forms)
 
     def _compared(self, box: Box, inputs: list[int]) -> int | None:
-        """A comparison of two sums without what both have."""
+        """A comparison of two sums without their common summands; None where there are none, or one side would be
+        empty.
+        """
         one, other = (self.sums.get(w, ()) for w in inputs)
         left, right = tuple(t for t in one if t not in other), tuple(t for t in other if t not in one)
         if len(left) == len(one) or not left or not right:
@@ -92,12 +100,13 @@ class DeferredScaling(Algebra):
         return self.graph.cast(self.graph.map(box.op.fn, *wires, line=box.line), box.cod[0])
 
     def _stays(self, form: Form, wire: int, factor: int) -> bool:
-        """Whether no term that is smaller than the sum becomes as large with a factor."""
+        """Whether no term that is smaller than the whole sum becomes as large as it when multiplied by `factor`."""
         whole, more = set(self.graph.names(wire)), set(self.graph.names(factor))
         names = [self.outer_axes(t) for t in form]
         return not whole <= more and all(whole <= mine or not whole <= mine | more for mine in names)
 
     def _extremum(self, op: Reduce, form: Form, line: str | None) -> Form | None:
+        """max or min over an axis, with the summands that do not depend on the axis outside."""
         rest = tuple(t for t in form if op.axis in self.outer_axes(t))
         free = tuple(t for t in form if t not in rest)
         if not rest or not free:
@@ -106,7 +115,9 @@ class DeferredScaling(Algebra):
         return collect((*self.atom(made), *free))
 
     def _written(self, form: Form, line: str | None) -> int:
-        """A wire for a sum: the largest terms first, but what is added before what is subtracted from nothing."""
+        """A wire that computes a sum. Larger terms come first; if the first would be negative, positive terms come
+        first.
+        """
         terms = self.graph
         total: int | None = None
         order = sorted(form, key=lambda t: (-len(self.outer_axes(t)), t.coefficient < 0))
@@ -121,6 +132,9 @@ class DeferredScaling(Algebra):
         return terms.const(0) if total is None else total
 
     def _term(self, t: SeparableTerm, line: str | None) -> int:
+        """A wire that computes one term: the factors from small to large, so that the largest array is
+        multiplied once.
+        """
         terms = self.graph
         powers = [w for w, p in t.monomial for _ in range(p)]
         powers.sort(key=lambda w: len(terms.names(w)))

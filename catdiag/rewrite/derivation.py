@@ -1,9 +1,9 @@
-"""Derivations: a diagram, rewritten step by step, with the theorem that it still means the same.
+"""Derivations: a diagram rewritten step by step, with the theorem that the result means the same as the source.
 
-A derivation never holds a bare diagram: each rewrite is proved when it is made, against the diagram that the
-derivation began with, and what the kernel does not accept is not taken. The rewrites are functions of derivations:
-`streaming.stream` and `split`, `group.group`, `skip.skip`, `expand.distribute`, `stabilise.stabilize`, `fuse.fuse`,
-`compose.then` and `beside`, and the rules of `rule`.
+Every rewrite is proved when it is made, against the source of the derivation. A rewrite that the kernel does not accept
+raises an error and leaves no derivation. The rewrites are functions from derivations to derivations:
+`stream.streaming.stream` and `split`, `group.group`, `skip.skip`, `distribute.distribute`, `stabilize.stabilize`,
+`fuse.fuse`, `compose.then` and `beside`, and the user's rules in `matching.rule`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """One rewrite: what it did, the diagram it led to, the theorem `source = diagram`, and what a stream found.
+    """One rewrite: its `action`, the diagram after it, the theorem `source = diagram`, and for a stream its `formula`.
 
-    `part` is the source where the step is one of a part of what the derivation began with, and None where it is of the
-    whole. `premises` are theorems beside it: of a fold that was given, that one element's state is what `element`
-    gives. `note` is what the theorem, which is about real numbers, does not say, `dropped` are the boxes that subtract
-    or divide by a maximum which the diagram no longer has, and `retained` are the arrays that are on chip along all of
-    the axis that is streamed.
+    - `premises`: further theorems. For a fold that the user gave: the state of a list of one element is `element`.
+    - `note`: a warning about floating point, since the theorem is about real numbers.
+    - `dropped`: boxes of the source that subtract or divide by a maximum which the new diagram does not have.
+    - `retained`: arrays that are on chip along the whole streamed axis.
+    - `part`: the source of the part that the step rewrites, where the derivation is a composition; None for the whole.
     """
 
     action: Action
@@ -51,12 +51,12 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The rewrite in words, after the part that it is of."""
+        """The rewrite in words, preceded by the name of the part that it applies to."""
         return str(self.action) if self.part is None else f"{self.part.title or 'part'}: {self.action}"
 
     @property
     def description(self) -> str:
-        """Its name, and what a stream holds along all of its axis."""
+        """The name, and the arrays that a stream keeps on chip along its whole axis."""
         return f"{self.name}, but {self.retained}" if self.retained else self.name
 
     def __str__(self) -> str:
@@ -67,8 +67,8 @@ class Step:
 class Derivation(AsHTML):
     """A diagram derived from `source` by proved rewrites.
 
-    `.diagram` is where it stands, `.steps` how it got there, `.theorem` says that both mean the same, under the
-    assumptions about sizes `.assume`.
+    `.diagram` is the current diagram, `.steps` are the rewrites that led to it, and `.theorem` says that source and
+    diagram mean the same under the assumptions about sizes in `.assume`.
     """
 
     source: Diagram
@@ -77,20 +77,20 @@ class Derivation(AsHTML):
     ungrouped: Diagram | None = None
     groups: tuple[str, ...] = ()
     assume: tuple[str, ...] = ()
-    # The diagram as a rule left it, and what of it was in the source.
+    # The diagram as the last user rule left it, and which of its boxes come from the source.
     unchanged: tuple[Diagram, Origins] | None = field(default=None, repr=False, compare=False)
     ask: Z3 = field(repr=False, compare=False, kw_only=True)
 
     @staticmethod
     def start(source: Diagram, ask: Z3 | None = None) -> Derivation:
-        """The derivation of no steps."""
+        """The derivation without steps."""
         return Derivation(source, source, ungrouped=source, ask=ask or Z3())
 
     @property
     def theorem(self) -> Theorem:
         """The theorem that the source and the derived diagram mean the same, for all sizes, blocks and tiles.
 
-        Of no steps it is that the source means what it means.
+        A derivation without steps gives reflexivity.
         """
         return self.steps[-1].theorem if self.steps else self._reflexive
 
@@ -100,12 +100,14 @@ class Derivation(AsHTML):
 
     @property
     def base(self) -> Diagram:
-        """What a loop is made of: the diagram before its groups, where that is known."""
+        """The diagram that a loop is derived from: the diagram before grouping, where that is known."""
         return self.ungrouped if self.ungrouped is not None else self.diagram
 
     @property
     def operations(self) -> Diagram:
-        """The diagram whose scalar operations the kernels do: the last one before they were made."""
+        """The diagram with the scalar operations that the kernels do: the last one before a step that only forms
+        kernels.
+        """
         last = len(self.steps)
         while last and makes_kernels(self.steps[last - 1].action):
             last -= 1
@@ -117,14 +119,15 @@ class Derivation(AsHTML):
         return tuple(dict.fromkeys(box for step in self.steps for box in step.dropped))
 
     def claims(self, limit: float | None = None) -> Claims:
-        """What puts claims about the diagram to the kernel, each with so many seconds."""
+        """A prover of claims about the diagram, with `limit` seconds for each claim (None: no limit)."""
         check_limit(limit)
         return Claims(self.ask, self.assume, limit)
 
     def prove(self, diagram: Diagram, further: bool = True, source: Diagram | None = None) -> Theorem:
-        """The theorem that the source, or another one, means what a diagram means, which needs nothing new.
+        """The theorem that the source (or another one, if given) means the same as `diagram`, without new conditions.
 
-        With `further`, more is tried than normal forms. Raises NotProved.
+        With `further`, a proof search follows where normal forms do not decide. Raises NotProved; Interrupted where the
+        time is up.
         """
         earlier = self.theorem.certificate if self.steps else None
         try:
@@ -142,7 +145,7 @@ class Derivation(AsHTML):
         return theorem
 
     def then(self, action: Action, diagram: Diagram, theorem: Theorem, **changes: Any) -> Derivation:
-        """With one more step, of no loop; other fields of the record change as they are given."""
+        """The derivation with one more step, which makes no loop. `changes` replaces further fields of the record."""
         return replace(self, diagram=diagram, steps=(*self.steps, Step(action, diagram, theorem)), **changes)
 
     def __str__(self) -> str:
@@ -152,7 +155,7 @@ class Derivation(AsHTML):
 
 
 class NotProved(Exception):
-    """The equation of a rewrite was not proved; `final` where a longer search ends no differently."""
+    """The equation of a rewrite was not proved. `final`: a longer search would end in the same way."""
 
     def __init__(self, reason: str, final: bool = False) -> None:
         super().__init__(reason)
@@ -160,16 +163,18 @@ class NotProved(Exception):
 
 
 def titled(diagram: Diagram, title: str) -> Diagram:
-    """A diagram under a title."""
+    """The diagram with another title."""
     return of_graph(diagram.graph, diagram.cod, diagram.names, title)
 
 
 def derivation_of(subject: Derivation | Diagram | HasDiagram, ask: Z3 | None = None) -> Derivation:
-    """A derivation itself, that of what has one, or that of no steps for a diagram."""
+    """The derivation of `subject`: itself, its attribute `.derivation`, or the derivation without steps
+    for a diagram.
+    """
     found = getattr(subject, "derivation", subject)
     return found if isinstance(found, Derivation) else Derivation.start(diagram_of(subject), ask)
 
 
 def source_of(subject: Derivation | Diagram | HasDiagram) -> Diagram:
-    """What something was derived from; a diagram itself."""
+    """The source of a derivation or program; a diagram itself."""
     return diagram_of(getattr(subject, "source", subject), "the source")

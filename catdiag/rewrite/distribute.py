@@ -1,22 +1,21 @@
-"""Sums of polynomials multiplied out: Σ_d (a − b)² = Σ_d a² + Σ_d b² − 2·Σ_d a·b.
+"""Products distributed over sums: Σ_d (a − b)² = Σ_d a² + Σ_d b² − 2·Σ_d a·b, squared distances as a matrix product.
 
-A sum over an axis of what is made of arrays by adding, subtracting, multiplying, dividing and nested sums is a
-polynomial in these arrays. Where they live on different axes, the array of its values is larger than each of them:
-q·x·d entries for Σ_d (a[q d] − b[x d])². Multiplied out (distributivity; A3 and A7 of the kernel), each term is a
-product of which the factors can be put on sides (`catdiag.rewrite.distribute_products`), so that it is a product of
-matrices, or a sum over one array alone.
+Let the summand be made of arrays by adding, subtracting, multiplying, dividing and nested sums. Then it is a polynomial
+in these arrays. If they have different axes, the summand is larger than each of them: q·x·d entries for Σ_d (a[q d] −
+b[x d])². After distribution (distributivity; A3 and A7 of the kernel) each term is a product whose factors can be
+assigned to two sides (`catdiag.rewrite.distribute_products`): a matrix product, or a sum over one array alone.
 
-What is *opened*: a scalar function that makes a larger array than each that it takes, and what is made of such arrays
-by further such functions, down from the sum. What is not opened is a factor as it stands, so that `a − c` of two arrays
-on the same axes stays one difference. Where nothing is larger than what it is made of, and the axis is asked for by
-name, that is opened which lacks the axis: Σ_d (a[q d] − m[q])² = Σ_d a² − 2·m·Σ_d a + n·m², n the size of d.
+Which boxes are expanded: scalar functions whose result is larger than each operand, and the scalar functions that
+follow them up to the sum. Every other array is a factor of its own, so that a difference `a − c` of arrays on the same
+axes stays a difference. If nothing is larger than its operands, and the user names the axis, then sums are expanded of
+which a summand does not depend on the axis: Σ_d (a[q d] − m[q])² = Σ_d a² − 2·m·Σ_d a + n·m², n the size of d.
 
-What multiplies such a sum, and what is common to its terms under a maximum, goes on with its terms
+Factors of such a sum, and summands that its terms share under a maximum, are deferred
 (`catdiag.rewrite.deferred_scaling`).
 
-It is an equation of real numbers. In floating point the terms may be far larger than their sum: of two points at a
-distance δ whose coordinates are of size r, the squared distance has an error of about ε·r² instead of ε·δ². Rounded,
-it can come out below 0: a root is then taken of the larger of it and 0, which is the same where the program is defined.
+The equation is one of real numbers. In floating point the terms may be far larger than their sum: for two points at a
+distance δ with coordinates of size r, the squared distance has an error of about ε·r² instead of ε·δ². After rounding
+it can be below 0. A root is therefore taken of its maximum with 0, which is the same wherever the program is defined.
 """
 
 from __future__ import annotations
@@ -40,15 +39,14 @@ _OPENED = ("add", "sub", "neg", "mul", "div")
 
 
 CANCELS = (
-    "in floating point the terms that were multiplied out cancel: "
-    "where their sum is far smaller than they are, it has few digits"
+    "in floating point the distributed terms cancel: where their sum is far smaller than the terms, it has few digits"
 )
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """A diagram with sums multiplied out; the roots that are taken of the larger of something and 0 now, and whether
-    there are terms that cancel.
+    """A diagram with products distributed over its sums. `roots` are the square roots that are now taken of a maximum
+    with 0; `cancels` says whether there are terms that cancel.
     """
 
     diagram: Diagram
@@ -57,21 +55,21 @@ class Expanded:
 
 
 def distribute(derivation: Derivation, axes: str | Iterable[str] | None = None) -> Derivation:
-    """With products distributed over sums along the named axes: `Σ (a - b)²` as `Σ a² + Σ b² - 2·Σ a·b`, whose terms
-    are sums over one array, and products of matrices. With no axes, all sums that are smaller so.
+    """With products distributed over sums along the named axes: `Σ (a - b)²` becomes `Σ a² + Σ b² - 2·Σ a·b`, whose
+    terms are sums over one array and matrix products. With no axes, every sum for which that is smaller.
 
-    What is summed is made of arrays by adding, subtracting, multiplying, dividing and nested sums, of which some
-    step makes a larger array than each that it takes; what comes before that stays as it is, so that a difference
-    `a - c` of arrays on the same axes is not taken apart. Where an axis is named and no step is so, what lacks the
-    axis is taken out of its sum: `Σ (a - m)²` as `Σ a² - 2·m·Σ a + n·m²`.
+    The summand is made of arrays by adding, subtracting, multiplying, dividing and nested sums. One of these must make
+    a larger array than each of its operands. What comes before is left as it is: a difference `a - c` of arrays on the
+    same axes is not expanded. Where an axis is named and there is no such step, factors that do not depend on the axis
+    are moved out of the sum: `Σ (a - m)²` becomes `Σ a² - 2·m·Σ a + n·m²`.
 
-    Over real numbers it is an equation, which is proved. In floating point the terms cancel: with points of size r
-    at a distance δ, a squared distance has an error of about ε·r², where summed up as it is written it has ε·δ².
-    It can come out below 0 too. Ask for it where r is not much larger than the distances that matter, or after
-    both sides are moved near the origin: `Σ ((a - c) - (b - c))²` keeps `a - c`.
+    The equation is proved over the real numbers. In floating point the terms cancel: with points of size r at a
+    distance δ, a squared distance has an error of about ε·r², where the sum as written has ε·δ². It can also be below
+    0. Use it where r is not much larger than the distances that matter, or after moving both sides near the origin: `Σ
+    ((a - c) - (b - c))²` keeps `a - c`.
 
-    Before `stream` and `group`. Raises NotDistributable, naming axis and box, where nothing is distributed or it is
-    not proved; AxisError for an unknown axis.
+    Call it before `stream` and `group`. Raises NotDistributable, naming axis and box, where nothing is distributed or
+    the equation is not proved; AxisError for an unknown axis.
 
     >>> from catdiag.frontend import builder as build
     >>> squares = build.algorithm("q d, x d -> q x")(lambda a, b: build.sum((a - b) ** 2, "d"))
@@ -101,15 +99,15 @@ def distribute(derivation: Derivation, axes: str | Iterable[str] | None = None) 
 
 
 def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> Expanded:
-    """The diagram with its sums over some axes multiplied out, over all axes, if none are named.
+    """The diagram with products distributed over its sums along some axes (None: all axes); nothing is proved here.
 
     >>> import catdiag as cd
     >>> squares = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum((a - b) ** 2, "d"))
     >>> [box.name for box in expanded(squares, ["d"]).diagram.boxes]
     ['mul', 'sum[d]', 'cast:fp32', 'mul', 'sum[d]', 'cast:fp32', 'einsum', 'add', '2', 'mul', 'sub']
 
-    Raises AxisError for an axis that the diagram lacks; NotDistributable, naming box and axis, where no product is
-    distributed, and where one has too many terms.
+    Raises AxisError for an axis that the diagram does not have; NotDistributable, naming box and axis, where nothing is
+    distributed, or where a sum has too many terms.
     """
     flat = inline(diagram)
     said = "any axis" if axes is None else "axis " + " ".join(map(repr, axes))
@@ -135,7 +133,7 @@ def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> Expanded:
 
 
 class _Expansion(DeferredScaling):
-    """A flat diagram remade box by box, with sums multiplied out, those inside of others first."""
+    """Rebuilds a flat diagram box by box with products distributed over sums, inner sums first."""
 
     def __init__(self, flat: Diagram, axes: Sequence[str] | None) -> None:
         super().__init__(HashConsedGraph(flat.dom))
@@ -146,7 +144,7 @@ class _Expansion(DeferredScaling):
         self.refusals: list[tuple[Box, str]] = []
 
     def diagram(self) -> Diagram:
-        """The diagram that is made."""
+        """The diagram that is built."""
         flat, terms = self.flat, self.graph
         image = list(range(len(flat.dom)))
         for node in flat.graph.nodes:
@@ -158,15 +156,15 @@ class _Expansion(DeferredScaling):
         made = reachable(Graph(flat.dom, tuple(terms.nodes), tuple(outputs)))
         return of_graph(made, flat.cod, flat.names, flat.title)
 
-    # -- which sums, and what of them is opened ------------------------------------------------------------
+    # -- which sums, and which boxes of their summands are expanded ----------------------------------------
 
     def _requested_axes(self, box: Box) -> frozenset[str]:
-        """The axes over which a box sums, if one of them is asked for."""
+        """The axes that a box sums over, if the user asks for one of them; else none."""
         gone = _summed(box)
         return gone if self.axes is None or gone & set(self.axes) else frozenset()
 
     def _unchanged(self, box: Box, inputs: list[int]) -> int:
-        """A box as it is; a root of what is rounded otherwise now, of the larger of it and 0."""
+        """A box as it is; but a root of a value that is now rounded differently is taken of its maximum with 0."""
         terms, op = self.graph, box.op
         rounded = any(w in self.rounded for w in inputs)
         if rounded and op == Map("sqrt") and terms.function_of(inputs[0]) != "max":
@@ -180,7 +178,7 @@ class _Expansion(DeferredScaling):
         return first
 
     def _sum(self, box: Box, inputs: list[int]) -> int | None:
-        """The sum that a box makes, multiplied out; None where it is left as it is."""
+        """The sum that a box computes, expanded; None where it is left as it is."""
         if not self._requested_axes(box):
             return None
         self.here = box
@@ -201,9 +199,9 @@ class _Expansion(DeferredScaling):
         return wire
 
     def _multiplied(self, box: Box, inputs: list[int]) -> Form:
-        """A sum as a sum of products of factors. Raises Refused where nothing is saved by that."""
+        """A sum as a sum of products of factors. Raises NotSeparable where nothing is saved."""
         if box.cod[0].element != "real":
-            raise NotSeparable(box, f"only sums of real numbers are multiplied out, and these are {box.cod[0]}")
+            raise NotSeparable(box, f"only sums of real numbers are distributed, and these are {box.cod[0]}")
         names = self.graph.names
         opened = self._opened(box, inputs)
         wide = [set(names(w)) for w in inputs if w in opened]
@@ -213,17 +211,19 @@ class _Expansion(DeferredScaling):
             if large is None:
                 return form
             raise NotSeparable(
-                box, f"a factor in it, [{' '.join(names(large))}], is as large as what is summed: nothing is saved"
+                box, f"one of its factors, [{' '.join(names(large))}], is as large as the summand: nothing is saved"
             )
-        opened = self._opened(box, inputs, apart=True) if self.axes is not None else set()
+        opened = self._opened(box, inputs, lacking=True) if self.axes is not None else set()
         if opened:
             return self._form(box, inputs, opened)
         raise self._covered(inputs, _summed(box)) or NotSeparable(
-            box, "nothing that is added or multiplied in it is smaller than what is summed: nothing would be saved"
+            box, "no operand of its sums and products is smaller than the summand: nothing would be saved"
         )
 
-    def _opened(self, root: Box, inputs: list[int], apart: bool = False) -> set[int]:
-        """The wires above a sum that are opened; with `apart`, where something lacks an axis that is summed over."""
+    def _opened(self, root: Box, inputs: list[int], lacking: bool = False) -> set[int]:
+        """The wires above a sum that are expanded. With `lacking`: those to which an operand without a summed axis is
+        added.
+        """
         bound: dict[int, frozenset[str]] = {}
         wide = [set(self.graph.names(w)) for w in inputs]
         todo = [(w, _summed(root)) for w in inputs]
@@ -244,14 +244,14 @@ class _Expansion(DeferredScaling):
             assert node is not None
             inside = [i in opened for i in node.inputs]
             divides = node.box.op == Map("div") and inside[1]
-            if not divides and (any(inside) or _summed(node.box) or _grows(node.box, bound[w] if apart else None)):
+            if not divides and (any(inside) or _summed(node.box) or _grows(node.box, bound[w] if lacking else None)):
                 opened.add(w)
-        # Of nested sums alone nothing is multiplied out.
+        # There is nothing to distribute over if there are nested sums only.
         makers = [self.graph.node(w) for w in opened]
         return opened if any(n is not None and isinstance(n.box.op, (Map, Rename)) for n in makers) else set()
 
     def _opens(self, box: Box, wide: Sequence[set[str]]) -> bool:
-        """Whether a box is one that may be opened: a nested sum only where it is as large as what is summed."""
+        """Whether a box may be expanded; a nested sum only where its result is as large as the summand."""
         op = box.op
         if box.cod[0].element != "real":
             return False
@@ -260,20 +260,22 @@ class _Expansion(DeferredScaling):
         return isinstance(op, Rename) or (isinstance(op, Map) and op.fn in _OPENED)
 
     def _covered(self, inputs: list[int], axes: frozenset[str]) -> NotSeparable | None:
-        """The first box above a sum that makes no polynomial of what is made larger above it."""
+        """The refusal for the first box above a sum that is no polynomial and hides an expandable array; None if there
+        is none.
+        """
         for w in reversed(self.graph.cone(inputs)):
             node = self.graph.node(w)
             if node is None or not axes & set(self.graph.names(w)) or self._opens(node.box, []):
                 continue
             makers = [self.graph.node(v) for v in self.graph.cone(node.inputs)]
             if any(n is not None and axes & set(n.box.cod[0].names) and _grows(n.box, None) for n in makers):
-                return NotSeparable(node.box, "it is no sum, difference, product or quotient of what it takes")
+                return NotSeparable(node.box, "it is no sum, difference, product or quotient of its inputs")
         return None
 
     # -- forms --------------------------------------------------------------------------------------------------
 
     def _form(self, root: Box, inputs: list[int], opened: set[int]) -> Form:
-        """A sum as a sum of products of what is not opened. Raises Refused for too many terms."""
+        """A sum as a sum of products of the wires that are not expanded. Raises NotSeparable for too many terms."""
         forms: dict[int, Form] = {}
         todo = list(inputs)
         while todo:
@@ -294,7 +296,7 @@ class _Expansion(DeferredScaling):
         return found
 
     def _rule(self, box: Box, forms: list[Form]) -> Form | None:
-        """What a box that is opened makes; None for a division by 0."""
+        """The form of the result of an expanded box; None for a division by the constant 0."""
         op = box.op
         if isinstance(op, Rename):
             return self.renamed(dict(op.pairs), forms[0])
@@ -308,7 +310,9 @@ class _Expansion(DeferredScaling):
 
 
 def _grows(box: Box, bound: frozenset[str] | None) -> bool:
-    """Whether a box makes a larger array than each that it takes; or, given summed axes, adds what lacks one."""
+    """Whether the result of a box is larger than each operand. Given summed axes: whether it adds an operand without
+    one of them.
+    """
     op, names = box.op, set(box.cod[0].names)
     if isinstance(op, Rename):
         return bound is None and len(box.cod[0].axes) > len(box.dom[0].axes)
@@ -320,7 +324,7 @@ def _grows(box: Box, bound: frozenset[str] | None) -> bool:
 
 
 def _summed(box: Box) -> frozenset[str]:
-    """The axes over which a box sums; none for a box that does not."""
+    """The axes that a box sums over; empty for other boxes."""
     if isinstance(box.op, Einsum) or (isinstance(box.op, Reduce) and box.op.monoid == "sum"):
         return frozenset(n for ty in box.dom for n in ty.names if n not in box.cod[0].names)
     return frozenset()

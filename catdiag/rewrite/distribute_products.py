@@ -1,19 +1,19 @@
-"""Sums of products written with as few and as small products as the axes of their factors allow.
+"""Factoring of sums of products: as few and as small contractions as the axes of the factors allow.
 
-A term `Σ_d Π factors` is taken apart by axes. Factors that no summed axis connects are sums of their own. Of the rest,
-factors are put on *sides*: two factors are on one side where one has all the axes of the other that are not summed.
+A term `Σ_d Π factors` is decomposed by axes. Factors that share no summed axis become separate sums. The others are put
+on *sides*: two factors are on one side if one of them has all the free (not summed) axes of the other.
 
-    one side     Σ_d w[d]·q[q d]²             a reduction of what is computed entry by entry
-    two sides    Σ_d (w[d]·q[q d])·k[x d]     a product of matrices, of what each side is multiplied to
+    one side     Σ_d w[d]·q[q d]²             an elementwise product and a reduction
+    two sides    Σ_d (w[d]·q[q d])·k[x d]     a matrix product of the products of each side
     several axes Σ_d Σ_e q[q d]·m[d e]·k[x e] = Σ_e (Σ_d q·m)·k: first the sum that leaves the fewest axes
 
-Terms with the same two sides are one bilinear form `Σ_ij c_ij·L_i·R_j` of the products L_i on the one side and R_j on
-the other. It takes as many products of matrices as the rank of c, and no fewer with rational combinations (the rank
-factorisation of a matrix; derived here).
+Terms with the same two sides form one bilinear form `Σ_ij c_ij·L_i·R_j` of the products L_i of one side and R_j of the
+other. It needs as many matrix products as the rank of c, and no fewer with rational combinations (rank factorization of
+a matrix; derived here).
 
-Sums with one side come first, those that a loop would run again for each tile before others, so that they can be a
-kernel of their own that is run once; and where there are other terms they are kept in fp32: what cancels is not rounded
-to the type of the inputs when it is saved.
+Sums with one side come first, and among them first those that a loop would recompute for each tile, so that they can be
+a kernel of their own that runs once. Where there are other terms they are kept in fp32, so that terms that cancel are
+not rounded to the input type when they are saved.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Sides = tuple[Monomial, ...]
 
 
 def factored(matrix: Sequence[Sequence[Fraction]]) -> list[tuple[Fraction, list[Fraction], list[Fraction]]]:
-    """A matrix as a sum of as many p·(column ⊗ row) as its rank: p, the column and the row of each.
+    """A rank factorization: the matrix as a sum of rank many p·(column ⊗ row), each given as p, column and row.
 
     >>> ones = [[Fraction(2), Fraction(4)], [Fraction(3), Fraction(6)]]
     >>> [[str(p), *map(str, column), *map(str, row)] for p, column, row in factored(ones)]
@@ -47,10 +47,10 @@ def factored(matrix: Sequence[Sequence[Fraction]]) -> list[tuple[Fraction, list[
 
 
 class ProductFactoring:
-    """Writes forms whose terms have bound axes: sums over these of products of wires.
+    """Writes forms whose terms have bound axes: sums over these axes of products of wires.
 
-    `result_axes` are the axes of the results: of two sides that may take a factor, the one that has only these takes
-    it, since it is not streamed. `order` are names of axes in the order in which results have them.
+    `result_axes` are the axes of the program's results. If two sides may take a factor, the one that has only these
+    axes takes it, since it is not streamed. `order` are names of axes in the order in which results have them.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ProductFactoring:
         self.several = False
 
     def emitted(self, form: Form) -> Form:
-        """A form with its sums made: each term a number times wires."""
+        """The form with its sums as wires: each term is a number times wires, without bound axes."""
         found: list[SeparableTerm] = []
         alike: dict[tuple[Monomial, tuple[str, ...], tuple[frozenset[str], ...]], dict[Sides, Fraction]] = {}
         self.several = len(form) > 1
@@ -154,10 +154,11 @@ class ProductFactoring:
     # -- one term --------------------------------------------------------------------------------------
 
     def _free(self, factors: Monomial, bound: Iterable[str]) -> frozenset[str]:
+        """The axes of some factors that are not bound."""
         return frozenset(n for w, _ in factors for n in self.graph.names(w)) - set(bound)
 
     def _connected(self, factors: Monomial, bound: Iterable[str]) -> list[Monomial]:
-        """The factors in parts that share no bound axis."""
+        """The factors in connected components: factors in different components share no bound axis."""
         parts: list[tuple[set[str], list[tuple[int, int]]]] = []
         for f in factors:
             axes = set(bound) & set(self.graph.names(f[0]))
@@ -169,7 +170,7 @@ class ProductFactoring:
         return [tuple(mine) for _, mine in parts]
 
     def _sides(self, factors: Monomial, bound: Iterable[str]) -> list[Monomial]:
-        """The factors by the largest sets of free axes; one that fits into several goes to the first."""
+        """The factors by maximal sets of free axes; a factor that fits into several goes to the first."""
         classes = dict.fromkeys(self._free((f,), bound) for f in factors)
         largest = [c for c in classes if not any(c < other for other in classes)]
         rank = {n: k for k, n in enumerate(self.order)}
@@ -181,7 +182,9 @@ class ProductFactoring:
         return [tuple(side) for side in sides]
 
     def _elimination(self, factors: Monomial, bound: Sequence[str]) -> list[str]:
-        """The bound axes of a part to be summed over first: those that are in the same factors, and leave least."""
+        """The bound axes of a component to sum over first: axes of the same factors whose sum leaves the
+        fewest axes.
+        """
         names = [set(self.graph.names(w)) for w, _ in factors]
         groups: dict[tuple[int, ...], list[str]] = {}
         for axis in bound:

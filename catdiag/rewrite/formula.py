@@ -1,4 +1,4 @@
-"""Formulas for people: what a wire is, in the names of the user's arrays."""
+"""Formulas for users: the wires of a graph printed in the names of the user's arrays."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ _BIG = {"sum": "Σ", "prod": "∏", "max": "max", "min": "min", "any": "any", "a
 _REACHING = tuple(f"{sign}_" for sign in _BIG.values())
 _UNITS = {"sum": "0", "prod": "1", "max": "-∞", "any": "false", "all": "true"}
 ATOM = 9
-_LONG = 12  # a text above this length is worth a name of its own where it is used twice
-_LONGEST = 500  # a text above this length always is
+_LONG = 12  # a longer text that is used twice gets a name
+_LONGEST = 500  # a longer text always gets a name
 
 Text = tuple[str, int]
-"""A formula and how tightly it binds."""
+"""A formula and its operator precedence."""
 
 
 @dataclass(frozen=True)
 class ComponentFormula:
-    """One component of the state in formulas; `′` marks what belongs to the longer list, or to the neighbour."""
+    """One component of the state, in formulas. `′` marks values of the longer list (in a step) or of the right list (in
+    a merge).
+    """
 
     name: str
     monoid: str
@@ -47,7 +49,7 @@ class ComponentFormula:
 
 @dataclass(frozen=True)
 class FoldFormula:
-    """What streaming found: the components, the formulas of the results, and names for shared parts."""
+    """The state that streaming found, in formulas: its components, the results, and names for shared subformulas."""
 
     components: tuple[ComponentFormula, ...]
     finish: tuple[str, ...]
@@ -69,7 +71,7 @@ class FoldFormula:
 
 
 class FormulaPrinter:
-    """Formulas of the wires of a `HashConsedGraph` graph.
+    """Prints formulas of the wires of a `HashConsedGraph`.
 
     >>> from catdiag.category.types import ArrayType, Axis, Ty
     >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),)), ArrayType()))
@@ -84,7 +86,9 @@ class FormulaPrinter:
         self.shared: list[tuple[str, str]] = []
 
     def share(self, roots: Iterable[int]) -> None:
-        """Gives a name to each long part that the roots use more than once; parts that depend on no name only."""
+        """Gives a name to each long subformula that the roots use more than once; only to those that depend on no given
+        name.
+        """
         roots = list(roots)
         uses: dict[int, int] = {}
         cone = self.graph.cone(roots, self.known)
@@ -103,11 +107,11 @@ class FormulaPrinter:
                     self.known[w] = (f"t{k}", ATOM)
 
     def text(self, wire: int, names: Mapping[int, str] | None = None) -> str:
-        """The formula of a wire; `names` are further names, for this formula alone."""
+        """The formula of a wire; `names` are names of further wires, for this formula only."""
         return self._text(wire, names)[0]
 
     def opened(self, wire: int, names: Mapping[int, str] | None = None) -> str:
-        """The formula of a wire that has a name itself."""
+        """The formula of a wire that has a name of its own, without that name at the top."""
         known = {**self.known, **{w: (n, ATOM) for w, n in (names or {}).items()}}
         node = self.graph.node(wire)
         if node is None:
@@ -124,13 +128,13 @@ class FormulaPrinter:
             node = self.graph.node(w)
             if w not in known and node is not None:
                 known[w] = say(node.box, [known[i] for i in node.inputs])
-                # Read twice at every level, a text doubles with each: past this length it goes by a name.
+                # A text that is read twice at every level grows exponentially: beyond this length it is named.
                 if len(known[w][0]) > _LONGEST and w != wire:
                     known[w] = (self._shared(known[w][0]), ATOM)
         return known[wire]
 
     def _shared(self, text: str) -> str:
-        """A name for a long part."""
+        """A name for a long subformula."""
         taken = {text for text, _ in self.known.values()} | {name for name, _ in self.shared}
         k = len(self.shared) + 1
         while f"t{k}" in taken:
@@ -149,7 +153,7 @@ def say(box: Box, args: Sequence[Text]) -> Text:
         return _say_map(op.fn.removeprefix("apply:"), args)
     if isinstance(op, Reduce):
         turned = _negated(args[0]) if op.monoid in ("max", "min") else None
-        if turned is not None:  # a minimum is held as a maximum
+        if turned is not None:  # a minimum is stored as the maximum of the negated array
             return f"-({_BIG[{'max': 'min', 'min': 'max'}[op.monoid]]}_{op.axis} {turned})", 2
         return f"{_BIG[op.monoid]}_{op.axis} {bracketed(args[0], 3)}", 1
     if isinstance(op, Einsum):
@@ -176,7 +180,9 @@ def say(box: Box, args: Sequence[Text]) -> Text:
 
 
 def _number(value: Fraction) -> Text:
-    """A number; round large ones, their inverses, and large ones that a float is, in powers of ten."""
+    """A number. Large round numbers and their inverses are printed as powers of ten, as are large ones that are exact
+    floats.
+    """
     text = str(value)
     if (
         value.denominator == 1
@@ -198,7 +204,7 @@ def _number(value: Fraction) -> Text:
 def _say_map(fn: str, args: Sequence[Text]) -> Text:
     if fn in _INFIX:
         sign, level = _INFIX[fn]
-        # A sum or a maximum reaches to the end of its line: as a part it has parentheses, but at the end of a sum.
+        # Σ and max bind to the end of the line: inside a formula they get parentheses, except at the end of a sum.
         # `a - b - c` is `(a - b) - c`.
         first = level + 1 if level < 2 else level
         second = level + 1 if level < 2 or fn in ("sub", "div") else level
@@ -219,7 +225,7 @@ def _say_map(fn: str, args: Sequence[Text]) -> Text:
 
 
 def _negated(text: Text) -> str | None:
-    """What a formula is minus of: the text after a minus sign that is before all of it."""
+    """The operand of a formula that is a negation; None for other formulas."""
     inside, level = text
     if not inside.startswith("-") or level != 2 or inside[1:2] in ("", "∞"):
         return None
@@ -232,7 +238,7 @@ def _negated(text: Text) -> str | None:
 
 
 def _say_reindex(op: Reindex, box: Box, args: Sequence[Text]) -> Text:
-    """Elements read elsewhere: `A[(b g) = b g]`, `A[y of x+y]`, `concat(A, B)`."""
+    """Elements read at other indices: `A[(b g) = b g]`, `A[y of x+y]`, `concat(A, B)`."""
     if op.kind == "concat":
         return f"concat({', '.join(a[0] for a in args)})", ATOM
     given, taken = (" ".join(a.name for a in axes) for axes in (op.added_axes(), op.removed_axes()[0]))
@@ -242,7 +248,7 @@ def _say_reindex(op: Reindex, box: Box, args: Sequence[Text]) -> Text:
 
 
 def _say_view(op: View, args: Sequence[Text]) -> Text:
-    """Arrays read at index arithmetic: `A[x = y + k]`; where there are several, each with when it is read."""
+    """Arrays read at computed indices: `A[x = y + k]`; for several arrays the condition under which each is read."""
 
     def named(text: str) -> str:
         for k, arg in enumerate(args):
@@ -262,7 +268,10 @@ def _say_view(op: View, args: Sequence[Text]) -> Text:
 def describe(
     cascade: Cascade, components: Sequence[Component], names: Sequence[str], input_names: Sequence[str]
 ) -> FoldFormula:
-    """The formulas of a cascade: of each component, and of the results."""
+    """The formulas of a cascade: its components in the order of the state, and its results.
+
+    `names` are names for the components, `input_names` those of the diagram's inputs.
+    """
     terms = cascade.graph
     printer = FormulaPrinter(terms, dict(enumerate(input_names)))
     printer.share([*(c.wire for c in components), *(w for c in components for w in c.scales())])

@@ -1,9 +1,9 @@
-"""Fusion: which intermediate arrays stay on chip, and which are saved between kernels.
+"""Fusion: which intermediate arrays stay on chip, and which are saved to slow memory between kernels.
 
-A kernel is a Group box; one without tiles runs its body once. `arrange` opens the kernels of a diagram, puts the boxes
-that arrays kept on chip connect into one kernel each, and saves the rest: what a kernel leaves is loaded by those
-that read it. Meaning is a functor, so that where boxes are cut into kernels changes nothing of it; of the transfers,
-those of the arrays that stay are saved, and those of inputs that one kernel reads where several did.
+A kernel is a Group box; one without tiles runs its body once. `arrange` inlines the kernels of a diagram, puts boxes
+that are connected by arrays on chip into one kernel, and saves the other arrays: the kernels that read them load them.
+Meaning is a functor, so that it does not depend on how boxes are partitioned into kernels. What fusion saves is the
+transfers of the arrays that stay on chip, and repeated loads of inputs that several kernels read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ASSIGNED = re.compile(r":\d+: ([A-Za-z_]\w*) = ")
 
 @dataclass(frozen=True)
 class Atom:
-    """A box at work in a kernel with tiles; `light` ones are views, and what is computed on the spot."""
+    """A box in a kernel with tiles; `light`: a view, or rematerialized (recomputed where it is read, never stored)."""
 
     box: Box
     tiles: Tiles
@@ -39,9 +39,9 @@ class Atom:
 
 @dataclass
 class Opened:
-    """A diagram with its kernels opened: for each wire its type in the whole, who makes it (-1: nobody), whether it is
-    computed on the spot, and the wire that it is a view of. `torn` are those that a kernel reads at other tiles than
-    it is made in.
+    """A diagram with its kernels inlined. For each wire: `types` has its full type, `maker` the atom that makes it (−1
+    for an input), `free` whether it is rematerialized, `root` the wire that it is a view of. `torn` are wires that a
+    kernel reads in other tiles than those in which they are made.
     """
 
     diagram: Diagram
@@ -88,24 +88,24 @@ class Opened:
     def _put(self, box: Box, reads: Sequence[int], tiles: Tiles, wholes: Mapping[str, Axis]) -> list[int]:
         view = is_view(box)
         source = isinstance(box.op, (Index, SizeOf, Const))
-        on_spot = source or (
+        rematerialized = source or (
             bool(reads) and all(self.free[w] for w in reads) and not isinstance(box.op, (FoldOp, GroupOp))
         )
-        free = [on_spot and (source or view or not ty.axes) for ty in box.cod]
+        free = [rematerialized and (source or view or not ty.axes) for ty in box.cod]
         made = [
             self._wire(
                 ArrayType(tuple(wholes.get(a.name, a) for a in ty.axes), ty.element),
                 len(self.atoms),
-                spot,
+                inlined,
                 self.root[reads[0]] if view else None,
             )
-            for ty, spot in zip(box.cod, free, strict=True)
+            for ty, inlined in zip(box.cod, free, strict=True)
         ]
         self.atoms.append(Atom(box, tiles, tuple(reads), tuple(made), view or (bool(made) and all(free))))
         return made
 
     def readers(self) -> dict[int, list[int]]:
-        """The atoms that work on what each wire carries, itself or in another form."""
+        """For each stored wire the atoms that read it, directly or through views."""
         found: dict[int, list[int]] = {}
         for k, atom in enumerate(self.atoms):
             if not atom.light:
@@ -114,10 +114,10 @@ class Opened:
         return found
 
     def named(self, source: Diagram | None = None) -> dict[int, tuple[str, ...]]:
-        """The intermediate arrays, each with its names: the box that makes it, and the user's variable.
+        """The intermediate arrays with their names: after the box that makes the array, and after the user's variable.
 
-        Of several that would be called the same, the further ones are numbered. A variable is known by the line of the
-        source that gives it its value.
+        Where several would have the same name, later ones are numbered. A variable is identified by the source line
+        that assigns it.
         """
         variables = assigned(inline(source).graph.nodes) if source is not None else {}
         last = {atom.box.line: k for k, atom in enumerate(self.atoms) if atom.box.line in variables}
@@ -147,15 +147,16 @@ class Opened:
 def fuse(
     derivation: Derivation, on_chip: str | Sequence[str] | None = None, *, saved: str | Sequence[str] = ()
 ) -> Derivation:
-    """With the boxes put into kernels so that intermediate arrays stay on chip: all that can, or just those named.
+    """With the boxes put into kernels so that intermediate arrays stay on chip: all that can, or only those in
+    `on_chip`.
 
-    Those in `saved` go through slow memory, as do those that are not named in `on_chip` where it is given. Arrays
-    are called as costs call them, "exp [q x]", or by the variable that a line of the source gives the value to;
-    several names are a list, or a text with commas. What a loop makes in its turns stays on chip anyway. Costs, the
-    counting machine, running and pseudocode go kernel by kernel. To be called last.
+    Arrays in `saved` go through slow memory, as do arrays that `on_chip`, if given, does not name. Arrays have the
+    names that costs print, "exp [q x]", or the variable that the source assigns them to. Several names are a list, or a
+    text with commas. What a loop computes in its iterations stays on chip in any case. After this, costs, the counting
+    machine, execution and pseudocode go kernel by kernel. It is the last step of a derivation.
 
-    Raises NotFusable for a name that is none, and where what was asked for cannot be: kernels that would wait for
-    each other, or an array that other tiles read than those that make it.
+    Raises NotFusable for an unknown name, and where a request cannot be met: kernels would depend on each other in a
+    cycle, or an array is read in other tiles than it is made in.
     """
     fused, said = arrange_as_requested(derivation.diagram, on_chip, saved, derivation.source)
     same = derivation.steps and fused is derivation.diagram
@@ -168,7 +169,7 @@ def fuse(
 
 
 def assigned(nodes: Sequence[Node]) -> dict[str, tuple[str, Box]]:
-    """The lines that give a variable its value, each with the variable and the box that makes it."""
+    """The source lines that assign a variable, each with the variable and the box that makes its value."""
     found: dict[str, tuple[str, Box]] = {}
     for node in nodes:
         match = _ASSIGNED.search(node.box.line or "")
@@ -183,14 +184,15 @@ def arrange(
     saved: Sequence[str] = (),
     source: Diagram | None = None,
 ) -> Diagram:
-    """The diagram in kernels: all intermediate arrays stay on chip that can, or just those named; not those in `saved`.
+    """The diagram in kernels: every intermediate array stays on chip if it can, or only those in `on_chip`; none of
+    `saved`.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x")(lambda A: cd.exp(A - cd.max(A, "x")))
     >>> [[b.name for b in box.op.body.boxes] for box in arrange(f, saved=["sub [q x]"]).boxes]
     [['max[x]', 'sub'], ['exp']]
 
-    Raises NotFusable for a name that is none, listing them, and where what was asked for cannot be.
+    Raises NotFusable for an unknown name, listing the known ones, and where a request cannot be met.
     """
     whole = Opened(inline(diagram))
     names = whole.named(source)
@@ -225,7 +227,7 @@ def arrange(
 def arrange_as_requested(
     diagram: Diagram, on_chip: str | Sequence[str] | None, saved: str | Sequence[str], source: Diagram
 ) -> tuple[Diagram, str]:
-    """The diagram arranged as `fuse` is asked to, itself if that changes nothing; and the request in words.
+    """The diagram arranged as `fuse` is asked to (itself if nothing changes), and the request in words.
 
     Names are given as a list, or as a text with commas. Raises as `arrange` does.
     """
@@ -242,7 +244,7 @@ def arrange_as_requested(
 
 
 class _KernelPartition:
-    """Which kernel each atom is in, by the number of one of its atoms."""
+    """A partition of the atoms into kernels; a kernel is identified by the number of one of its atoms."""
 
     def __init__(self, whole: Opened, names: Mapping[int, tuple[str, ...]]) -> None:
         self.whole, self.names, self.readers = whole, names, whole.readers()
@@ -250,7 +252,7 @@ class _KernelPartition:
         self.members = {k: [k] for k in self.of}
 
     def obstacle(self, w: int) -> str:
-        """Why the array on a wire cannot stay on chip, if it cannot."""
+        """Why the array on a wire cannot stay on chip; empty where it can."""
         atoms, maker = self.whole.atoms, self.whole.atoms[self.whole.maker[w]]
         for k in self.readers[w]:
             if atoms[k].tiles != maker.tiles or w in self.whole.torn:
@@ -259,7 +261,7 @@ class _KernelPartition:
         return ""
 
     def join(self, w: int) -> None:
-        """The kernel that makes an array and those that read it become one."""
+        """Merges the kernel that makes an array with those that read it."""
         together = sorted({self.of[k] for k in (self.whole.maker[w], *self.readers[w])})
         for other in together[1:]:
             self.members[together[0]] += self.members[other]
@@ -267,29 +269,32 @@ class _KernelPartition:
                 self.of[k] = together[0]
 
     def join_all(self, wires: Sequence[int], spilled: Collection[int]) -> None:
-        """Keeps arrays on chip, first all at once, else one after the other where the kernels can still run so."""
-        start = self._saved_arrays()
+        """Keeps arrays on chip: all at once, or else one by one as long as the kernels have an order and no array of
+        `spilled` is kept.
+        """
+        start = self._snapshot()
         for w in wires:
             self.join(w)
         if self.runs(spilled):
             return
         self.of, self.members = start
         for w in wires:
-            before = self._saved_arrays()
+            before = self._snapshot()
             self.join(w)
             if not self.runs(spilled):
                 self.of, self.members = before
 
-    def _saved_arrays(self) -> tuple[list[int], dict[int, list[int]]]:
+    def _snapshot(self) -> tuple[list[int], dict[int, list[int]]]:
+        """A copy of the partition, to go back to."""
         return list(self.of), {k: list(v) for k, v in self.members.items()}
 
     def runs(self, spilled: Collection[int]) -> bool:
-        """Whether the kernels can run in some order, and those arrays pass from one to another."""
+        """Whether the kernels have an order, and each array of `spilled` passes between different kernels."""
         made = {w: self.of[self.whole.maker[w]] for w in spilled}
         return not self.cycle() and not any(self.of[k] == made[w] for w in spilled for k in self.readers[w])
 
     def needs(self) -> dict[int, dict[int, int]]:
-        """For each kernel those that it reads arrays of, each with such an array."""
+        """For each kernel the kernels that it reads from, each with one such array."""
         found: dict[int, dict[int, int]] = {}
         for k, atom in enumerate(self.whole.atoms):
             if not atom.light:
@@ -303,7 +308,7 @@ class _KernelPartition:
         return found
 
     def order(self) -> list[int]:
-        """The kernels, each after those that it reads arrays of; fewer where there is a cycle."""
+        """The kernels in topological order; where there is a cycle, without the kernels on it or after it."""
         needs = self.needs()
         left = {k: len(v) for k, v in needs.items()}
         after: dict[int, list[int]] = {}
@@ -323,7 +328,7 @@ class _KernelPartition:
         return found
 
     def cycle(self) -> list[str]:
-        """The arrays along which kernels wait for each other, the first again at the end; none where they do not."""
+        """The arrays along a cycle of kernels, the first one repeated at the end; empty where there is no cycle."""
         done = set(self.order())
         needs = {k: {m: w for m, w in v.items() if m not in done} for k, v in self.needs().items() if k not in done}
         if not needs:
@@ -343,7 +348,7 @@ def _tiles_text(tiles: Tiles) -> str:
 
 
 def _built(whole: Opened, kernels: _KernelPartition) -> Diagram:
-    """The diagram of the kernels, in order; views of what they leave, positions and sizes are outside."""
+    """The diagram of the kernels, in order; views of their results, positions and sizes are outside the kernels."""
     order = kernels.order()
     if len(order) < 2 and not any(atom.tiles for atom in whole.atoms):
         boxes = [node.box.op for node in whole.diagram.graph.nodes]
@@ -364,6 +369,7 @@ def _built(whole: Opened, kernels: _KernelPartition) -> Diagram:
 
 
 def _leaves(whole: Opened, kernels: _KernelPartition, kernel: int, w: int) -> bool:
+    """Whether a kernel has to save the array on a wire: it is a result, or another kernel reads it."""
     if any(whole.root[v] == w for v in whole.outputs):
         return True
     return any(kernels.of[k] != kernel for k in kernels.readers.get(w, ()))
@@ -371,7 +377,7 @@ def _leaves(whole: Opened, kernels: _KernelPartition, kernel: int, w: int) -> bo
 
 @dataclass
 class _Outside:
-    """What is around the kernels: the nodes made so far, and where each wire is among them."""
+    """The diagram around the kernels: its nodes so far, and for each wire of the inlined diagram its wire here."""
 
     whole: Opened
     nodes: list[Node] = field(default_factory=list)
@@ -383,13 +389,13 @@ class _Outside:
         self.where = {w: w for w in range(self.count)}
 
     def add(self, box: Box, inputs: Sequence[int]) -> int:
-        """The first wire that a further node makes."""
+        """Adds a node and gives the first wire that it makes."""
         self.nodes.append(Node(box, tuple(inputs)))
         self.count += len(box.cod)
         return self.count - len(box.cod)
 
     def wire(self, w: int) -> int:
-        """The wire that carries one of the opened diagram, whole; what it is a view of is there."""
+        """The wire that carries a whole array of the inlined diagram; the views on the way to it are added."""
         for k in _cone(self.whole, [w], self.where):
             atom, types = self.whole.atoms[k], self.whole.types
             box = Box(
@@ -400,7 +406,11 @@ class _Outside:
         return self.where[w]
 
     def kernel(self, members: Sequence[int], made: Collection[int], leaving: Sequence[int]) -> None:
-        """A Group box of some atoms, with the views and positions that they need inside."""
+        """Adds a Group box of some atoms, with the views and positions that they need inside.
+
+        `made` are the wires that its atoms make, `leaving` those that are results of the kernel. Raises NotFusable
+        where a saved array lacks a tiled axis.
+        """
         whole = self.whole
         tiles = whole.atoms[members[0]].tiles
         tiles = tuple(t for t in tiles if any(t[0] in whole.types[w].names for w in made))
@@ -447,7 +457,7 @@ class _Outside:
 
 
 def _cone(whole: Opened, wires: Sequence[int], known: Collection[int]) -> list[int]:
-    """The light atoms behind some wires, in order, back to what is known and to what kernels make."""
+    """The light atoms that some wires are computed from, in order, back to known wires and results of kernels."""
     found: set[int] = set()
     todo = list(wires)
     while todo:

@@ -1,4 +1,4 @@
-"""Diagrams made from wires of a `HashConsedGraph` graph: the bodies of a loop and what is around it."""
+"""Diagrams built from wires of a `HashConsedGraph`: the bodies of a loop and the boxes around it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 
 class NotInScope(Exception):
-    """A wire of an input that what is made does not have: `.wire` is its number in the graph of terms."""
+    """An input wire that the diagram being built does not have; `.wire` is its number in the hash-consed graph."""
 
     def __init__(self, wire: int) -> None:
-        super().__init__(f"wire {wire} is not among what is known here")
+        super().__init__(f"wire {wire} is not in scope here")
         self.wire = wire
 
 
 class GraphBuilder:
-    """A diagram under construction from wires of a `HashConsedGraph` graph, with a local size for the streamed axis."""
+    """A diagram under construction from wires of a `HashConsedGraph`, with a local size for the streamed axis."""
 
     def __init__(
         self, terms: HashConsedGraph, dom: Sequence[ArrayType], local: Axis | None = None, real: Collection[int] = ()
@@ -33,11 +33,11 @@ class GraphBuilder:
         self._known: dict[tuple[Box, tuple[int, ...]], int] = {}
 
     def broadcast_to(self, ty: ArrayType) -> ArrayType:
-        """A type with the local size of the streamed axis."""
+        """A type with the local size of the streamed axis in place of its full size."""
         return ty if self.local is None else localised(ty, self.local)
 
     def add(self, box: Box, inputs: Sequence[int]) -> int:
-        """The first output of a box, which is made once for the same inputs."""
+        """The first output of a box. Equal boxes on the same inputs are shared."""
         key = (box, tuple(inputs))
         if key not in self._known:
             self._known[key] = len(self.types)
@@ -54,7 +54,9 @@ class GraphBuilder:
         return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
 
     def emit(self, wire: int, env: dict[int, int], result: ArrayType | None = None) -> int:
-        """The wire that carries a wire of the terms, what is known being in `env`; `result` forces its type."""
+        """The wire that computes a wire of the hash-consed graph. `env` maps wires that are in scope to wires here;
+        `result` forces the type.
+        """
         for w in self.graph.cone([wire], env):
             if w in env:
                 continue
@@ -73,7 +75,7 @@ class GraphBuilder:
         return env[wire] if result is None else self.cast(env[wire], result)
 
     def diagram(self, outputs: Sequence[int], names: tuple[str, ...]) -> Diagram:
-        """The diagram made so far, without boxes that reach no output."""
+        """The diagram built so far, without boxes that reach no output."""
         graph = reachable(Graph(Ty(*self.dom), tuple(self.nodes), tuple(outputs)))
         return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names)
 
@@ -86,7 +88,7 @@ def localised(ty: ArrayType, local: Axis) -> ArrayType:
 
 
 def element_type(box: Box, dom: Sequence[ArrayType]) -> str:
-    """The element type of a box's result, given its inputs': minus infinity travels where numbers do."""
+    """The element type of a box's result, given the types of its inputs: "extended" where −∞ may pass through."""
     declared = box.cod[0].element
     if all(a.element == b.element for a, b in zip(dom, box.dom, strict=True)):
         return declared

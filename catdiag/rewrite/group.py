@@ -1,8 +1,7 @@
-"""Grouping: a diagram that is weaved over some axes, run on tiles of them, each tile on its own.
+"""Grouping (tiling): a diagram that maps over some axes is run on tiles of them, each tile independent of the others.
 
-Where every box maps over an axis and every result carries it, `f` of a tile is the tile of `f`
-(naturality of weaving; the group partition of Abbott and Zardini 2025).
-What is found is proved elsewhere.
+If every box maps over an axis and every result has it, then `f` of a tile is the tile of `f` (naturality of weaving;
+the group partition of Abbott and Zardini 2025). The equation is proved by the kernel, as for any rewrite.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from catdiag.util.errors import AxisError, NotGroupable, require
 
 
 def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
-    """With the named axes run in groups: tiles of any size, each on its own; several axes make one group.
+    """With the named axes run in tiles of any size, each tile independent; several axes make one grid of tiles.
 
-    Raises NotGroupable, naming the box, where the diagram is not weaved over an axis; AxisError for an unknown one.
+    Raises NotGroupable, naming the box, where a box does not map over an axis; AxisError for an unknown axis.
 
     >>> from catdiag.frontend import builder as build
     >>> double = build.algorithm("q x")(lambda A: A + A)
@@ -63,7 +62,7 @@ def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
 
 
 def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
-    """The diagram as one `GroupOp` box over tiles of the named axes; a diagram in groups gets the further tiles.
+    """The diagram as one `GroupOp` box over tiles of the named axes; an existing group is tiled along the further axes.
 
     >>> from catdiag.category.ops import map_box
     >>> from catdiag.category.diagram import of_box
@@ -71,8 +70,8 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
     >>> [box.name for box in grouped.boxes], grouped.boxes[0].op.tiles
     (['group[q]'], (('q', 'g_q'),))
 
-    Positions along, and sizes of, a grouped axis are made outside and handed in; so is a renaming or
-    structural map of a grouped axis that only inputs go into. Raises NotGroupable, naming the box, its line and the
+    Positions along a grouped axis, and its size, are computed outside of the group and passed in. So are renamings and
+    index maps of a grouped axis that are applied to inputs. Raises NotGroupable, naming the box, its line and the
     reason; AxisError for an axis that is unknown or named twice.
     """
     require(all(isinstance(name, str) for name in axes), "axes", axes, "names, such as 'q' or 'r q'")
@@ -105,7 +104,7 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
 
 
 def groupable(diagram: Diagram) -> list[str]:
-    """The axes of the results over which the whole diagram is weaved, so that `find` takes them.
+    """The axes of the results that the whole diagram maps over, which `find` therefore accepts.
 
     >>> from catdiag.category.ops import reduce_box
     >>> from catdiag.category.diagram import of_box
@@ -125,7 +124,7 @@ def groupable(diagram: Diagram) -> list[str]:
 def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
     """The diagram with another size for the axis of that name, inside loops and groups too.
 
-    An axis that a loop or a group inside has a local size for keeps that size in its bodies.
+    Where a loop or a group cuts the axis, its bodies keep their local size.
 
     >>> from catdiag.category.ops import map_box
     >>> from catdiag.category.diagram import of_box
@@ -143,7 +142,7 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
     def ty(types: Ty) -> Ty:
         return Ty(*map(array, types))
 
-    # Bodies are made before the diagrams that hold them: `order` lists each diagram after those that it is in.
+    # Bodies are built before the diagrams that contain them: `order` lists each diagram after those it is part of.
     order: list[Diagram] = []
     todo = [diagram]
     while todo:
@@ -176,7 +175,7 @@ def _local_axes(op: Op) -> tuple[str, ...]:
     return tuple(name for name, _ in op.tiles) if isinstance(op, GroupOp) else ()
 
 
-# -- what keeps a diagram from being grouped ----------------------------------------------------
+# -- obstacles to grouping ----------------------------------------------------------------------
 
 
 def _axes(diagram: Diagram) -> dict[str, Axis]:
@@ -192,6 +191,7 @@ def _axes(diagram: Diagram) -> dict[str, Axis]:
 
 
 def _check_outputs(diagram: Diagram, axis: str) -> None:
+    """Raises NotGroupable for a result that does not have the axis."""
     for k, ty in enumerate(diagram.cod):
         if ty.axis(axis) is None:
             which = f"result {k + 1}" if len(diagram.cod) > 1 else "the result"
@@ -202,7 +202,7 @@ def _check_outputs(diagram: Diagram, axis: str) -> None:
 
 
 def _check_box(box: Box, axis: str) -> None:
-    """Raises NotGroupable unless a box, and all inside it, maps over an axis."""
+    """Raises NotGroupable unless a box, and every box inside it, maps over the axis."""
     todo = [box]
     while todo:
         item = todo.pop()
@@ -217,6 +217,7 @@ def _check_box(box: Box, axis: str) -> None:
 
 
 def _obstacle(box: Box, axis: str) -> str | None:
+    """Why a box does not map over the axis, in words; None where it does."""
     op = box.op
     takes = any(t.axis(axis) is not None for t in box.dom)
     gives = all(t.axis(axis) is not None for t in box.cod)
@@ -243,14 +244,14 @@ def _obstacle(box: Box, axis: str) -> str | None:
 
 
 def _remedy(box: Box) -> str:
-    """What to do about a box that keeps an axis from being grouped, if that is known."""
+    """What the user can do about a box that cannot be grouped; empty where nothing is known."""
     if isinstance(box.op, Rename):
         return ": rename the inputs instead, or save the array in a kernel of its own (.plan)"
     return ""
 
 
 def _reads_at(op: View, axis: str) -> bool:
-    """Whether a view reads at the index of an axis, or reads that axis at an index: another than its own."""
+    """Whether a view reads at the index of an axis, or reads that axis at an index other than its own."""
     mentioned = {leaf for e in op.expressions() for leaf in leaves(e)}
     return ("i", axis) in mentioned or any(n == axis for read in op.reads for n, _ in read.at)
 
@@ -275,7 +276,9 @@ def _is_about(op: Op, axis: str, size: Size) -> bool:
 
 
 def _opened(diagram: Diagram) -> tuple[Graph, Node | None, tuple[tuple[str, str], ...]]:
-    """What goes into the group: the body of the group box that the diagram has, or the whole diagram."""
+    """The graph to be grouped: the body of the diagram's group box, or the whole diagram. With it, that box and its
+    tiles.
+    """
     groups = [n for n in diagram.graph.nodes if isinstance(n.box.op, GroupOp)]
     if not groups:
         return diagram.graph, None, ()
@@ -303,11 +306,13 @@ def _first_wire(graph: Graph, node: Node) -> int:
 
 
 def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
-    """The places of boxes made outside: positions, sizes, and other forms of the axes that only inputs reach."""
+    """The places of boxes that are computed outside of the group: positions, sizes, and index maps of the axes on
+    inputs.
+    """
     found: set[int] = set()
     given = set(range(len(graph.dom)))
-    # Other forms of inputs, and positions and integers made of them, which are made outside where what is outside reads
-    # them: their places, by wire.
+    # The places, by wire, of views of inputs and of positions and integers computed from them: they are outside only
+    # where a box outside reads them.
     forms: dict[int, int] = {}
     rematerialized: set[int] = set()
     count = len(graph.dom)
@@ -325,7 +330,7 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
         )
         trusts = (
             isinstance(op, View) and op.trusts_inputs()
-        )  # in range is known of all of an index array, not of a tile
+        )  # that indices are in range is known of a whole index array, not of a tile of it
         if about or ((renames or remade or trusts) and all(w in given or w in forms for w in node.inputs)):
             todo = [] if about else list(node.inputs)
             while todo:
@@ -350,7 +355,11 @@ def _grouped(
     tiles: tuple[tuple[str, str], ...],
     more: tuple[tuple[str, str], ...],
 ) -> Diagram:
-    """The diagram with the boxes of `inner` that are not outside in one group box with the tiles of both."""
+    """The diagram with the boxes of `inner` in one group box, except those in `outside`, which are computed before it.
+
+    `outer` is the group box that is replaced, if there was one, with `tiles`; `more` are the new tiles, pairs of an
+    axis and its tile size.
+    """
     whole = diagram.graph
     nodes: list[Node] = []
     types = list(whole.dom)
@@ -360,7 +369,7 @@ def _grouped(
         types.extend(box.cod)
         return len(types) - len(box.cod)
 
-    # Boxes around the old group, if there was one; then the wires outside that the inputs of `inner` are.
+    # The boxes before the old group, if there was one; `feeds` are the wires that the inputs of `inner` get.
     if outer is None:
         feeds = list(range(len(whole.dom)))
     else:
@@ -422,7 +431,7 @@ def _grouped(
 
 
 def _output(whole: Graph, outer: Node | None, place: int) -> int:
-    """Which result of the group box an output of the diagram is."""
+    """The number of the group box's result that an output of the diagram is."""
     return place if outer is None else whole.outputs[place] - _first_wire(whole, outer)
 
 

@@ -1,4 +1,4 @@
-"""Axes that only some levels of a hierarchy cut: the diagram grouped by all of them, with proof."""
+"""Tiles for single levels of a memory hierarchy: the diagram grouped by all axes that some level cuts, with proof."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Within = Mapping[str, str | Sequence[str]]
 def group_levels(
     derivation: Derivation, levels: Sequence[str] | Hierarchy, within: Within | None
 ) -> tuple[Diagram, Within | None]:
-    """The diagram of a derivation, grouped by what `within` names too, and what each level cuts of that.
+    """The diagram of a derivation grouped by the axes in `within` too, and the axes that each level cuts.
 
-    Levels that `within` does not name keep the tiles that the diagram has. The theorem of a grouped diagram is for all
-    sizes of tiles, so that it holds where one level takes an axis whole and another cuts it. Raises NotGroupable.
+    Levels that `within` does not name keep the tiles of the diagram. The theorem of a grouped diagram holds for all
+    tile sizes, so that one level may take an axis whole where another cuts it. Raises NotGroupable.
     """
     if not within:
         return derivation.diagram, within

@@ -1,8 +1,8 @@
-"""Arrays that a loop reads along an axis of another name, renamed before the loop.
+"""Renamings moved in front of loops, so that both forms of an array can be tiled.
 
-A group over `i` and `j` needs a tile of `a[n i]` and another of `a[n i→j]`: two arrays, as far as it is concerned.
-Where a loop renames what it is given, a tile of what it is given does not hold both. So the loop is given the array
-twice, once under each name. That both mean the same is proved elsewhere, as of any rewrite.
+A group over `i` and `j` needs a tile of `a[n i]` and a tile of `a[n i→j]`, which are two arrays to it. If a loop
+renames one of its inputs, a tile of that input does not contain both. So the loop gets the array twice, once under each
+name. The equation of the result is proved elsewhere, as for any rewrite.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from catdiag.category.types import ArrayType, Ty
 
 
 def renamed(diagram: Diagram, axes: Collection[str]) -> Diagram:
-    """The diagram with renamings of these axes, of what loops are given, made before the loops.
+    """The diagram with those renamings of loop inputs that mention these axes moved in front of the loops.
 
     >>> import catdiag as cd
     >>> gram = cd.algorithm("n i -> i j")(lambda a: cd.einsum("n i, n j -> i j", a, a.rename(i="j")))
     >>> [box.name for box in renamed(gram.stream("n").diagram, ["i"]).boxes]
     ['rename', 'fold[n]']
     """
-    # Bodies are made before the diagrams that hold them: `order` lists each diagram after those that it is in.
+    # Bodies are built before the diagrams that contain them: `order` lists each diagram after those it is part of.
     order: list[Diagram] = []
     todo = [diagram]
     while todo:
@@ -37,7 +37,7 @@ def renamed(diagram: Diagram, axes: Collection[str]) -> Diagram:
 
 
 def _before(diagram: Diagram, made: dict[int, Diagram], axes: Collection[str]) -> Diagram:
-    """A diagram whose loops are given what they renamed; its bodies are those of `made`."""
+    """A diagram whose loops take renamed inputs; `made` maps each body to its rewritten form."""
     graph = diagram.graph
     nodes: list[Node] = []
     moved = list(range(len(graph.dom)))
@@ -68,7 +68,7 @@ _PARTS = ("step", "state", "bounds", "is_live")
 
 
 def _first(op: FoldOp, states: int, axes: Collection[str]) -> tuple[int, Box] | None:
-    """An input of a loop that it renames along one of the axes, by its place, and the box that does."""
+    """The first input of a loop that it renames along one of the axes: its number and the renaming box."""
     for part in _PARTS:
         body = getattr(op, part)
         first = states if part == "step" else 0
@@ -79,7 +79,7 @@ def _first(op: FoldOp, states: int, axes: Collection[str]) -> tuple[int, Box] | 
 
 
 def _renames(box: Box, op: FoldOp, axes: Collection[str]) -> bool:
-    """Whether a box gives one of the axes another name, and leaves that of the loop as it is."""
+    """Whether a box renames one of the axes, and leaves the loop's own axis as it is."""
     if not isinstance(box.op, Rename) or len(box.dom[0].axes) != len(box.cod[0].axes):
         return False
     names = {name for pair in box.op.pairs for name in pair}
@@ -87,14 +87,14 @@ def _renames(box: Box, op: FoldOp, axes: Collection[str]) -> bool:
 
 
 def _outer_type(rename: Box, loop: Box, op: FoldOp) -> ArrayType:
-    """The type of what is renamed, outside of a loop: blocks are whole axes there."""
+    """The type of the renamed input outside of the loop, where a block is a whole axis."""
     lengths = {a.name: a for ty in loop.dom for a in ty.axes if a.name == op.axis}
     ty = rename.cod[0]
     return ArrayType(tuple(lengths.get(a.name, a) for a in ty.axes), ty.element)
 
 
 def _with_renamed_input(box: Box, op: FoldOp, place: int, rename: Box, whole: ArrayType) -> Box:
-    """The loop with one more input, for what it renames in one place or several."""
+    """The loop with one more input, which replaces every such renaming of the input at `place`."""
 
     def more(body: Diagram, first: int = 0) -> Diagram:
         return _with_input(inline(body), first + place, rename, _local(whole, rename.cod[0], body, op))
@@ -110,14 +110,14 @@ def _with_renamed_input(box: Box, op: FoldOp, place: int, rename: Box, whole: Ar
 
 
 def _local(whole: ArrayType, inside: ArrayType, body: Diagram, op: FoldOp) -> ArrayType:
-    """The type of an input in a body of a loop: its blocks are as long there as those of what it was made of."""
+    """The type of an input in a body of a loop: its streamed axis has the block size there."""
     size = next((a for ty in body.dom for a in ty.axes if a.name == op.axis), None)
     axes = (size if size is not None and a.name == op.axis else a for a in whole.axes)
     return ArrayType(tuple(axes), inside.element)
 
 
 def _with_input(body: Diagram, wire: int, rename: Box, ty: ArrayType) -> Diagram:
-    """A body with one more input, read where that wire was renamed so."""
+    """A body with one more input, read wherever `wire` was renamed in this way."""
     graph = body.graph
     last = len(body.dom)
     moved = list(range(last))
@@ -138,5 +138,5 @@ def _with_input(body: Diagram, wire: int, rename: Box, ty: ArrayType) -> Diagram
 
 
 def _same(box: Box, rename: Box) -> bool:
-    """Whether two boxes give the same names to the same axes, in the same order."""
+    """Whether two renamings give the same names to the same axes, in the same order."""
     return box.op == rename.op and box.cod[0].names == rename.cod[0].names

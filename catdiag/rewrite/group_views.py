@@ -1,13 +1,13 @@
-"""Views of inputs that make a grouped axis, written so that a group makes its own part of them.
+"""Views that read along a grouped axis, rewritten so that a group computes its own tile of them (gathers and halos).
 
-A box that reads `a[y·2 + k]` along a grouped axis y takes, for a tile of y, elements of `a` that no tile of an axis of
-`a` is. Given the positions of the tile as an array p of integers, it reads `a[p[y]·2 + k]` of the whole `a`, for
-whatever tile p is of: the group then needs the elements that its reads touch, and no more. A read that is in range for
-all positions is not for arbitrary integers p; it is written with its range as a condition, and 0 beyond it, which
-changes nothing where the diagram is defined. That both mean the same is proved elsewhere, as of any rewrite.
+A box reads `a[y·2 + k]` along a grouped axis y. For a tile of y it needs elements of `a` that are no tile of any axis
+of `a`. The rewritten box takes the positions of the tile as an integer array p, and reads `a[p[y]·2 + k]` of the whole
+array `a`. The group then needs the elements that its reads touch (its access region), and no others. A read that is in
+range for all positions need not be in range for arbitrary integers p. So it gets its range as a condition, with 0
+outside of it. Where the diagram is defined this changes nothing. The equation is proved elsewhere, as for any rewrite.
 
-An array of integers of the user's own is in range where the diagram is defined, all of it; a tile of it is any array of
-integers. So a gather is written with its range as a condition too, wherever it stands.
+An index array of the user is in range, as a whole, wherever the diagram is defined. A tile of it is an arbitrary array
+of integers to the prover. So gathers get their range as a condition too, wherever they are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from catdiag.schedule.gathers import in_blocks
 
 
 def with_positions(graph: Graph, axes: Sequence[Axis]) -> Graph:
-    """A flat graph in which views of inputs that make one of the axes read at positions that are handed to them.
+    """A flat graph in which views of inputs along one of the axes read at positions that are passed in as arrays.
 
     >>> import catdiag as cd
     >>> pairs = cd.algorithm("x -> y")(lambda a: cd.reindex(a, "y", x=lambda y: 2 * y))
@@ -39,12 +39,14 @@ def with_positions(graph: Graph, axes: Sequence[Axis]) -> Graph:
 
 
 class _Placing:
+    """Builds the graph of `with_positions`; `input_wires` are the wires that are inputs or renamings of inputs."""
+
     def __init__(self, graph: Graph, axes: Sequence[Axis]) -> None:
         self.graph, self.axes = graph, {a.name: a for a in axes}
         self.nodes: list[Node] = []
         self.types = list(graph.dom)
         self.input_wires: set[int] = set(range(len(graph.dom)))
-        self.data: set[int] = set(range(len(graph.dom)))  # what is made of inputs
+        self.data: set[int] = set(range(len(graph.dom)))  # wires that depend on inputs
         self.positions: dict[str, int] = {}
         self.makers: dict[int, int] = {}
 
@@ -55,7 +57,7 @@ class _Placing:
         return len(self.types) - len(box.cod)
 
     def position(self, name: str) -> int:
-        """The wire of the positions along a grouped axis."""
+        """The wire with the positions along a grouped axis."""
         if name not in self.positions:
             self.positions[name] = self.put(index_box(self.axes[name]), ())
             self.input_wires.add(self.positions[name])
@@ -63,7 +65,7 @@ class _Placing:
 
     def run(self) -> Graph:
         moved: list[int] = list(range(len(self.graph.dom)))
-        blocks = in_blocks(self.graph)  # which groups look up, a block at a time
+        blocks = in_blocks(self.graph)  # gathers that groups do block by block
         for place, node in enumerate(self.graph.nodes):
             box, inputs = node.box, [moved[w] for w in node.inputs]
             if isinstance(box.op, View) and self.at_stake(box.op) and self.reads_inputs(box.op, inputs):
@@ -83,13 +85,15 @@ class _Placing:
         return Graph(self.graph.dom, tuple(self.nodes), tuple(moved[w] for w in self.graph.outputs))
 
     def at_stake(self, op: View) -> bool:
-        """Whether a view makes a grouped axis at whose index it reads."""
+        """Whether a view introduces a grouped axis and reads at its index."""
         mentioned = {leaf[1] for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, tuple)}
         return any(a.name in self.axes and a.name in mentioned for a in op.index_axes)
 
     def trusts(self, box: Box, inputs: Sequence[int]) -> bool:
-        """Whether a box reads where data says, with no number beyond; an array that is read along a grouped axis has to
-        be whole. Where positions alone say it, what is in range of the whole is in range of a tile."""
+        """Whether a box gathers at data-dependent indices without a default value. An array that is read along a
+        grouped axis must be an input. Where indices depend on positions only, an index in range of the whole array is
+        in range of a tile.
+        """
         op = box.op
         if not isinstance(op, View) or len(op.reads) != 1 or box.dom[0].element == "bool":
             return False
@@ -98,8 +102,9 @@ class _Placing:
         return inputs[0] in self.input_wires or not {n for n, _ in op.reads[0].at} & set(self.axes)
 
     def renamed(self, op: View, dom: list[ArrayType], inputs: list[int]) -> tuple[View, list[ArrayType]]:
-        """The view with the arrays that it reads along axes of grouped names under other names, and the types of its
-        inputs, which are changed too."""
+        """The view with its arrays renamed where it reads them along an axis of a grouped name, and the types of its
+        inputs. `inputs` is changed too.
+        """
         reads = list(op.reads)
         for k, read in enumerate(op.reads):
             clash = {n for n, _ in read.at} & set(self.axes)
@@ -116,7 +121,7 @@ class _Placing:
         return replace(op, reads=tuple(reads)), dom
 
     def guarded(self, box: Box, op: View, inputs: list[int]) -> tuple[Box, list[int]]:
-        """A view by index arrays with 0 beyond the array, since of a tile it is not known that they lie within."""
+        """A gather with 0 for indices out of range, since the indices of a tile are not known to be in range."""
         op, dom = self.renamed(op, list(box.dom), inputs)
         element = dom[0].element if dom[0].element == "int" else "real"
         zero = self.put(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ())
@@ -124,6 +129,7 @@ class _Placing:
         return Box(made, Ty(*types), box.cod, box.line), [inputs[0], zero, *inputs[1:]]
 
     def reads_inputs(self, op: View, inputs: Sequence[int]) -> bool:
+        """Whether a view reads inputs, or arrays that are one number everywhere, only."""
         return all(w in self.input_wires or self.number(w) is not False for w in inputs)
 
     def maker(self, wire: int) -> Node | None:
@@ -131,7 +137,7 @@ class _Placing:
         return self.nodes[self.makers[wire]] if wire in self.makers else None
 
     def view(self, box: Box, op: View, inputs: list[int]) -> tuple[Box, list[int]]:
-        """A view of whole arrays. An array that is read along an axis of a grouped name gets it under another name."""
+        """A view of whole arrays, read at passed positions; arrays that it reads along a grouped name are renamed."""
         if box.dom[0].element == "bool" and not op.reads[0].where:
             return box, inputs
         op, dom = self.renamed(op, list(box.dom), inputs)
@@ -149,7 +155,7 @@ class _Placing:
         )
 
     def fold(self, box: Box, op: FoldOp, inputs: list[int]) -> tuple[Box, list[int]]:
-        """A loop that views its inputs: the positions are inputs of it."""
+        """A loop with views of its inputs; the positions become inputs of the loop."""
         states = len(box.cod)
         given = [w in self.input_wires or self.number(w) is not False for w in inputs]
         numbers = {k: value for k, w in enumerate(inputs) if not isinstance(value := self.number(w), bool)}
@@ -177,7 +183,7 @@ class _Placing:
         return Box(made, dom, box.cod, box.line), [*inputs, *(self.position(n) for n in names)]
 
     def _reads_whole(self, body: Diagram, node: Node, given: Sequence[bool], first: int) -> bool:
-        """Whether a view in a loop reads inputs that are whole, along axes that are not grouped."""
+        """Whether a view inside a loop reads only inputs that are whole, along axes that are not grouped."""
         v = node.box.op
         assert isinstance(v, View)
         for k, w in enumerate(node.inputs):
@@ -190,11 +196,12 @@ class _Placing:
         return not (node.box.dom[0].element == "bool" and not v.reads[0].where)
 
     def _composed(self, body: Diagram, numbers: Constants) -> Diagram:
+        """A body of a loop with chains of views composed."""
         flat = inline(body)
         return of_graph(composed(flat.graph, set(self.axes), numbers), flat.cod, flat.names, flat.title)
 
     def number(self, wire: int) -> Fraction | bool | None:
-        """The number that a wire is everywhere; False for none."""
+        """The number that a wire is everywhere (None: −∞); False where it is not constant."""
         made = self.maker(wire)
         while made is not None and isinstance(made.box.op, Rename):
             made = self.maker(made.inputs[0])
@@ -203,6 +210,9 @@ class _Placing:
     def _body(
         self, body: Diagram, names: Sequence[str], more: Sequence[ArrayType], given: Sequence[bool], first: int
     ) -> Diagram:
+        """A body of a loop with inputs for the positions `names`, and its views rewritten; `first` is the number of
+        state inputs.
+        """
         count = len(body.dom)
         places = {n: count + k for k, n in enumerate(names)}
         moved = list(range(count))
@@ -248,7 +258,7 @@ def _fresh(name: str, taken: Collection[str]) -> str:
 
 
 def _mentioned(op: View, axes: Collection[str]) -> list[str]:
-    """The grouped axes at whose indices a view reads, in the order in which it makes them."""
+    """The grouped axes that a view introduces and whose index it reads, in the view's order."""
     leaf = {v[1] for e in op.expressions() for v in leaves(e) if isinstance(v, tuple) and v[0] == "i"}
     return [a.name for a in op.index_axes if a.name in axes and a.name in leaf]
 
@@ -256,7 +266,9 @@ def _mentioned(op: View, axes: Collection[str]) -> list[str]:
 def _at(
     op: View, dom: list[ArrayType], names: Sequence[str], axes: Sequence[Axis], guarded: bool
 ) -> tuple[View, list[ArrayType]]:
-    """The view with an index array in the place of each of the indices; `guarded`: with 0 out of range."""
+    """The view with index arrays in place of the indices `names`, and its input types; `guarded`: 0 where
+    out of range.
+    """
     count = len(op.reads)
     shift = 1 if guarded else 0
     first = len(dom) + shift
@@ -289,13 +301,13 @@ def _at(
 # -- views of views ---------------------------------------------------------------------------------
 
 Constants = Mapping[int, Fraction | None]
-"""Inputs of a graph that are one number everywhere."""
+"""Inputs of a graph that are constant, with their values (None: −∞)."""
 
 
 def composed(graph: Graph, names: Collection[str], constants: Constants = MappingProxyType({})) -> Graph:
-    """The graph with views of views, and views of what is padded by a number, as one view each.
+    """The graph with each chain of views composed into one view; padding by a number counts as a view.
 
-    Only chains of which a view makes an axis of these names are. `constants` says which inputs are a number.
+    Only chains in which a view introduces one of the axes `names` are composed.
     """
     while True:
         found = _pair(graph, names, constants)
@@ -306,11 +318,11 @@ def composed(graph: Graph, names: Collection[str], constants: Constants = Mappin
 
 @dataclass(frozen=True)
 class _Filled:
-    """A view of one array, with a number where its conditions do not hold."""
+    """A view of one array, with a default value where its conditions are false."""
 
     index_axes: tuple[Axis, ...]
     read: Read
-    fill: Fraction | bool | None  # False: nowhere
+    fill: Fraction | bool | None  # False: no default
     source: int
     indices: tuple[int, ...]
     fits: tuple[Cond, ...] = ()
@@ -318,7 +330,7 @@ class _Filled:
 
 
 class _Wires:
-    """What the wires of a graph are made by."""
+    """The makers and the numbers of readers of the wires of a graph."""
 
     def __init__(self, graph: Graph, constants: Constants) -> None:
         self.graph, self.constants = graph, constants
@@ -337,7 +349,7 @@ class _Wires:
         return self.graph.nodes[self.maker[wire]] if self.maker[wire] >= 0 else None
 
     def number(self, wire: int) -> Fraction | bool | None:
-        """The number that a wire is everywhere; False for none."""
+        """The number that a wire is everywhere (None: −∞); False where it is not constant."""
         node = self.node(wire)
         while node is not None and isinstance(node.box.op, Rename):
             wire = node.inputs[0]
@@ -347,7 +359,7 @@ class _Wires:
         return node.box.op.value if isinstance(node.box.op, Const) else False
 
     def through(self, wire: int) -> int:
-        """The wire of which a wire is another layout."""
+        """The wire behind transpositions that nothing else reads."""
         node = self.node(wire)
         while node is not None and isinstance(node.box.op, Rename) and not node.box.op.pairs:
             if len(node.box.dom[0].axes) != len(node.box.cod[0].axes) or self.readers[wire] != 1:
@@ -357,7 +369,7 @@ class _Wires:
         return wire
 
     def filled(self, node: Node) -> _Filled | None:
-        """A view as one of one array, with a number beyond."""
+        """A node as a view of one array with a default value; None where it is none."""
         op = node.box.op
         if isinstance(op, View):
             count = len(op.reads)
@@ -394,6 +406,7 @@ def _put(read: Read, put: Mapping[object, Expr]) -> Read:
 
 
 def _pair(graph: Graph, names: Collection[str], constants: Constants) -> Graph | None:
+    """The graph with one pair of views composed; None where there is none left."""
     wires = _Wires(graph, constants)
     for k, node in enumerate(graph.nodes):
         if not isinstance(node.box.op, View):
@@ -412,7 +425,7 @@ def _pair(graph: Graph, names: Collection[str], constants: Constants) -> Graph |
 
 
 def _compose(outer: _Filled, inner: _Filled) -> _Filled | None:
-    """`outer` of `inner` as one; None where both make one axis, or fill in different numbers."""
+    """The composition of two views; None where both introduce one axis, or their default values differ."""
     taken = dict(outer.read.at)
     left = tuple(a for a in inner.index_axes if a.name not in taken)
     kept = tuple((n, e) for n, e in taken.items() if all(n != a.name for a in inner.index_axes))
@@ -428,7 +441,7 @@ def _compose(outer: _Filled, inner: _Filled) -> _Filled | None:
     below = _put(inner.read, put)
     whole = Read((*kept, *below.at), (*outer.read.where, *below.where))
     indices = (*outer.indices, *inner.indices)
-    # What had to be in range of the array between says how long the axes made are.
+    # The range checks of the intermediate array bound the axes that the view introduces.
     between = dict(outer.sizes)
     limits = (
         [("lt", e, between[n]) for n, e in outer.read.at] if outer.fill is False and inner.fill is not False else []
@@ -439,7 +452,7 @@ def _compose(outer: _Filled, inner: _Filled) -> _Filled | None:
 
 
 def _with(graph: Graph, place: int, made: _Filled, wires: _Wires) -> Graph:
-    """The graph with another view at a place, and without what nothing reads any more."""
+    """The graph with another view at a place, without nodes that nothing reads any more."""
     nodes: list[Node] = []
     moved = list(range(len(graph.dom)))
     total = len(graph.dom)

@@ -1,4 +1,4 @@
-"""A growing graph in which one box on the same inputs is stored once, with what rewriting asks of its wires."""
+"""A hash-consed graph: equal boxes on equal inputs are stored once. It records what rewriting asks of its wires."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from catdiag.category.types import ArrayType, Axis, Size, Ty
 class HashConsedGraph:
     """Wires and the boxes that make them; wire numbers are a topological order.
 
-    `types` gives each wire's type, `late` whether it depends on a marked wire, and `positive` whether
-    it is a positive number by its form (`exp`, sizes, sums and products of such; never by its values).
+    `types` has the type of each wire. `late` says whether a wire depends on a marked one (a reduction over the streamed
+    axis). `positive` says whether a wire is a positive number by its form: `exp`, sizes, sums and products of these.
 
     >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),))))
     >>> a = terms.map("exp", 0)
@@ -50,16 +50,16 @@ class HashConsedGraph:
     # -- reading ------------------------------------------------------------------------------
 
     def node(self, wire: int) -> Node | None:
-        """The node that makes a wire, None for an input."""
+        """The node that makes a wire; None for an input."""
         return self.nodes[self.maker[wire]] if self.maker[wire] >= 0 else None
 
     def function_of(self, wire: int) -> str:
-        """The scalar function whose box makes the wire, or an empty string."""
+        """The scalar function that makes the wire; an empty string for other wires."""
         node = self.node(wire)
         return node.box.op.fn if node is not None and isinstance(node.box.op, Map) else ""
 
     def const_value(self, wire: int) -> Fraction | None:
-        """The rational number that a wire is, None if it is no finite constant."""
+        """The rational value of a constant wire; None for other wires, and for minus infinity."""
         node = self.node(wire)
         return node.box.op.value if node is not None and isinstance(node.box.op, Const) else None
 
@@ -77,7 +77,7 @@ class HashConsedGraph:
         return self.types[wire].names
 
     def cone(self, roots: Iterable[int], stop: Iterable[int] = ()) -> list[int]:
-        """The wires from which the roots are made, back to the wires in `stop` (included), in order."""
+        """The wires that the roots are computed from, in order, back to the wires in `stop` (included)."""
         stops = set(stop)
         seen: set[int] = set()
         todo = list(roots)
@@ -112,7 +112,7 @@ class HashConsedGraph:
         return first
 
     def mark(self, wire: int) -> None:
-        """Makes a wire late; to be called before anything is made from it."""
+        """Marks a wire as late; to be called before anything is computed from it."""
         self.late[wire] = True
 
     def map(self, fn: str, *wires: int, line: str | None = None) -> int:
@@ -136,7 +136,7 @@ class HashConsedGraph:
         return self.add(einsum_box([self.types[w] for w in wires], output, line), wires)
 
     def rename(self, wire: int, pairs: Mapping[str, str]) -> int:
-        """New names for those of the axes that the wire has."""
+        """The wire with those of its axes renamed that `pairs` mentions."""
         mine = tuple(sorted((old, new) for old, new in pairs.items() if self.types[wire].axis(old) is not None))
         if not mine:
             return wire
@@ -145,11 +145,11 @@ class HashConsedGraph:
         return self.add(Box(Rename(mine), Ty(old), Ty(new)), (wire,))
 
     def cast(self, wire: int, ty: ArrayType) -> int:
-        """The wire with the layout and element type of `ty`: transposed, repeated along axes it lacks."""
+        """The wire with the layout and element type of `ty`: transposed, and broadcast along axes that it lacks."""
         return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
 
     def substitute(self, wire: int, change: Mapping[int, int], stop: Iterable[int] = ()) -> int:
-        """The wire remade with other wires in place of some, the boxes as they are; not looking behind `stop`."""
+        """The wire recomputed with other wires in place of some; wires behind `stop` are left as they are."""
         made = dict(change)
         stops = set(stop) | set(change)
         for w in self.cone([wire], stops):

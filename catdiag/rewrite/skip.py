@@ -1,9 +1,9 @@
-"""Blocks that a mask empties, left out of a loop.
+"""Skipped blocks (block sparsity): the iterations of a loop that a mask makes irrelevant are not run.
 
-Where every reduction of a loop takes the unit for its element unless a condition holds (`support`), a block on which
-it holds nowhere changes no state. The comparisons of the condition with the position along the axis are solved for
-it: they give the bounds outside of which no block is run. What they do not say is asked of each block at hand. That
-neither changes what the loop gives is proved elsewhere.
+Let every reduction of the loop take the unit of its monoid as element wherever a condition c is false (`skip_support`
+finds c). Then a block on which c holds nowhere changes no state (derived here). The comparisons in c are solved for the
+position along the streamed axis. This gives loop bounds. Where the bounds do not say all that c says, each block is
+tested at run time. The equation of the result is proved by the kernel, as for any rewrite.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ _NEGATED = {"lt": "le", "le": "lt"}
 
 
 Guide = Diagram | Callable[..., object]
-"""What a user gives: a diagram of the loop's inputs, or a function of some of them, by name."""
+"""What a user gives as bounds or condition: a diagram of the loop's inputs, or a function of some of them, by name."""
 
 
 def skip(derivation: Derivation, axis: str, bounds: Guide | None = None, live: Guide | None = None) -> Derivation:
-    """With the blocks of a streamed axis that a mask empties left out of its loop, for all block sizes.
+    """With the blocks of a streamed axis that a mask makes irrelevant skipped, for all block sizes.
 
-    The loop runs from the first to the last block that some row needs, as the mask's comparisons of positions
-    along the axis say; where they do not say all, a block is also passed over where its mask is false everywhere.
+    The loop runs from the first to the last block that some row needs, as far as the mask compares positions along the
+    axis. Where these bounds do not say all that the mask says, each block is tested, and skipped where its mask is
+    false everywhere.
 
-    `bounds`, a function of some of the loop's inputs by name to integers lo and hi (or arrays of them, of which all
-    count), says itself where what matters lies; `live`, one to truth values, what matters. They are proved, or
-    refuted with a list, its blocks and what leaving them out changes.
+    `bounds` and `live` replace what is found. `bounds` is a function of some of the loop's inputs, by name, to integers
+    lo and hi: only positions lo ≤ p < hi matter. It may give arrays of integers; then the union over their elements
+    counts. `live` is such a function to truth values: true where an element matters. They are proved, or refuted with a
+    list, its blocks and the change of the result.
 
-    Raises NotStreamable where a state takes elements of every block, naming it, or where leaving them out was not
-    proved; AxisError where no loop runs over the axis; Refuted; SignatureError and TypeMismatch for functions that
+    Raises NotStreamable, naming the state, where a state takes elements from every block, and where the equation was
+    not proved; AxisError where no loop runs over the axis; Refuted; SignatureError and TypeMismatch for functions that
     do not fit the loop.
     """
     prefix = derivation.diagram.title or "it"
@@ -63,7 +65,8 @@ def skip(derivation: Derivation, axis: str, bounds: Guide | None = None, live: G
 
 
 def find(diagram: Diagram, axis: str, bounds: Guide | None = None, live: Guide | None = None) -> Diagram:
-    """The diagram with blocks left out of its loop over an axis where a mask empties them.
+    """The diagram with blocks of its loop over an axis skipped where a mask makes them irrelevant; nothing is proved
+    here.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("x -> ")(lambda a: cd.sum(cd.where(cd.index("x") < 3, a, 0), "x"))
@@ -71,9 +74,9 @@ def find(diagram: Diagram, axis: str, bounds: Guide | None = None, live: Guide |
     >>> [box.op.bounds is not None for box in skipped.boxes if box.name == "fold[x]"]
     [True]
 
-    `bounds` and `live`, where given, stand in place of what is found; see `skip`. Raises AxisError where no
-    loop runs over the axis, NotStreamable where some state takes elements of every block, SignatureError or
-    TypeMismatch for guides that do not fit the loop.
+    `bounds` and `live`, where given, replace what is found; see `skip`. Raises AxisError where no loop runs over the
+    axis, NotStreamable where some state takes elements from every block, SignatureError or TypeMismatch for functions
+    that do not fit the loop.
     """
     given = (bounds, live)
     flat = inline(diagram)
@@ -92,6 +95,7 @@ def find(diagram: Diagram, axis: str, bounds: Guide | None = None, live: Guide |
 
 
 def _put(diagram: Diagram, place: int, op: FoldOp | GroupOp) -> Diagram:
+    """The diagram with another operation at the node number `place`."""
     graph = diagram.graph
     old = graph.nodes[place]
     box = Box(op, old.box.dom, old.box.cod, old.box.line)
@@ -100,7 +104,9 @@ def _put(diagram: Diagram, place: int, op: FoldOp | GroupOp) -> Diagram:
 
 
 def _positions(graph: Graph, place: int, given: Sequence[str | None] = ()) -> list[str | None]:
-    """For each input of a box the axis along which it is the position, if it is one."""
+    """For each input of a box the axis whose positions it carries, None for other inputs. `given` is the same for the
+    diagram's inputs.
+    """
     known: list[str | None] = [*given, *[None] * (len(graph.dom) - len(given))]
     for node in graph.nodes:
         op = node.box.op
@@ -114,6 +120,7 @@ def _positions(graph: Graph, place: int, given: Sequence[str | None] = ()) -> li
 
 
 def _skipping(node: Node, positions: Sequence[str | None], given: tuple[Guide | None, Guide | None]) -> FoldOp:
+    """The loop of a node with loop bounds and a condition per block: the user's where given, else those found."""
     fold, (bounds, live) = node.box.op, given
     assert isinstance(fold, FoldOp)
     if live is None:
@@ -127,7 +134,9 @@ def _skipping(node: Node, positions: Sequence[str | None], given: tuple[Guide | 
 
 
 def _guide(name: str, guide: Guide, fold: FoldOp, positions: Sequence[str | None]) -> Diagram:
-    """What a user gave as a diagram of the loop's inputs; positions along axes are those that the loop is given."""
+    """A user's function or diagram as a diagram over the loop's inputs. Positions along axes are read from the inputs
+    that carry them.
+    """
     names, dom = fold.state.input_names, fold.state.dom
     made = getattr(guide, "diagram", guide)
     if not isinstance(made, Diagram):
@@ -166,6 +175,9 @@ def _guide(name: str, guide: Guide, fold: FoldOp, positions: Sequence[str | None
 
 
 def _found(node: Node, positions: Sequence[str | None]) -> FoldOp:
+    """The loop with the bounds and the condition that follow from its masks. Raises NotStreamable where a state has no
+    mask.
+    """
     fold = node.box.op
     assert isinstance(fold, FoldOp)
     support = Support(fold)
@@ -182,7 +194,7 @@ def _found(node: Node, positions: Sequence[str | None]) -> FoldOp:
     wanted = support.either(conditions)
     terms, names = support.graph, fold.state.input_names
     if isinstance(wanted, bool):
-        # No element matters at all: a loop over nothing.
+        # No element matters: a loop without iterations.
         zero, never = terms.size(0), terms.map("lt", terms.size(0), terms.size(0))
         return replace(
             fold, is_live=body(terms, (never,), names), bounds=body(terms, (zero, zero), names), tests_blocks=False
@@ -199,7 +211,9 @@ def _found(node: Node, positions: Sequence[str | None]) -> FoldOp:
 
 @dataclass(frozen=True)
 class _IndexInterval:
-    """Bounds lo ≤ p < hi of the positions at which a condition may hold (None: none), and whether it says no more."""
+    """Bounds lo ≤ p < hi of the positions where a condition may hold (None: unbounded). `whole`: the condition is
+    equivalent to them.
+    """
 
     lo: int | None = None
     hi: int | None = None
@@ -207,14 +221,14 @@ class _IndexInterval:
 
 
 class _Bounds:
-    """Conditions solved for the position along the streamed axis."""
+    """Solves a condition for the position along the streamed axis, by interval arithmetic over its comparisons."""
 
     def __init__(self, support: Support, positions: Sequence[str | None]) -> None:
         self.support, self.graph, self.axis = support, support.graph, support.fold.axis
         self.places = {k for k, axis in enumerate(positions) if axis == self.axis}
 
     def of(self, wire: int, holds: bool = True) -> _IndexInterval:
-        """The interval outside of which a condition (or its opposite) does not hold."""
+        """The interval outside of which the condition (its negation, unless `holds`) is false."""
         terms, node = self.graph, self.graph.node(wire)
         if self.axis not in terms.names(wire):
             return _IndexInterval()
@@ -231,11 +245,13 @@ class _Bounds:
         return _IndexInterval()
 
     def _both(self, left: _IndexInterval, right: _IndexInterval) -> _IndexInterval:
+        """The intersection of two intervals."""
         lo = self._joined("max", left.lo, right.lo) if None not in (left.lo, right.lo) else _first(left.lo, right.lo)
         hi = self._joined("min", left.hi, right.hi) if None not in (left.hi, right.hi) else _first(left.hi, right.hi)
         return _IndexInterval(lo, hi, left.whole and right.whole)
 
     def _either(self, left: _IndexInterval, right: _IndexInterval) -> _IndexInterval:
+        """The interval that contains both."""
         lo = self._joined("min", left.lo, right.lo) if None not in (left.lo, right.lo) else None
         hi = self._joined("max", left.hi, right.hi) if None not in (left.hi, right.hi) else None
         one_sided = left.lo is right.lo is None or left.hi is right.hi is None
@@ -246,6 +262,7 @@ class _Bounds:
         return left if left == right else self.graph.map(fn, left, right)
 
     def _compared(self, fn: str, left: int, right: int, holds: bool) -> _IndexInterval:
+        """The interval of a comparison whose difference is affine in the position with coefficient 1 or −1."""
         if fn != "eq" and not holds:
             fn, left, right = _NEGATED[fn], right, left
             holds = True
@@ -278,7 +295,9 @@ class _Bounds:
         return _IndexInterval()
 
     def _affine(self, wire: int) -> tuple[int, list[tuple[int, int]]] | None:
-        """A wire as c·p plus signed wires free of the axis; None where it is not."""
+        """A wire as c·p plus a list of signed wires that do not depend on the axis; None where it is not of
+        this form.
+        """
         coefficient, rest = 0, []
         todo = [(1, wire)]
         while todo:

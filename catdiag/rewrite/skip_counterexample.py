@@ -1,7 +1,7 @@
-"""Lists on which blocks that a user leaves out of a loop matter, and how they are split.
+"""Counterexamples to a user's loop bounds: lists, and their blocks, for which skipping changes the result.
 
-Lists of one to four elements are run block by block, those blocks left out that the loop's bounds and questions
-leave out, and what comes of it is compared with what the diagram gives, on exact numbers.
+Lists of one to four elements are run block by block, without the blocks that the loop's bounds and condition skip. The
+result is compared with that of the source diagram, in exact arithmetic.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _SPLITS = ((1,), (1, 1), (2,), (1, 1, 1), (1, 2), (2, 1), (2, 2), (1, 1, 1, 1), 
 def false_skip(
     source: Diagram, skipped: Diagram, axis: str, tries: int, assume: Sequence[str] = ()
 ) -> FoldCounterexample | None:
-    """A list on which leaving out blocks changes the result, replayed; None where none was found in so many batches.
+    """A list, replayed, for which skipping blocks changes the result; None where none is found in `tries` batches of
+    inputs.
 
-    `skipped` is a diagram with a loop over the axis outside of groups.
+    `skipped` is a diagram with a loop over the axis, outside of groups.
     """
     flat = inline(skipped)
     own = next((a for ty in flat.graph.wire_types() for a in ty.axes if a.name == axis), None)
@@ -54,7 +55,7 @@ def _trials(source: Diagram, flat: Diagram, axis: Axis) -> Iterator[Trial]:
 
 
 def _run(builder: GraphBuilder, op: FoldOp, axis: Axis, wires: Sequence[int], bounds: Sequence[int]) -> list[int]:
-    """The states of a loop at the end of a list that is cut at the bounds."""
+    """The final state of a loop on a list that is cut into blocks at `bounds`."""
     length = bounds[-1]
     types = op.unit.cod
     state = [builder.cast(w, ty) for w, ty in zip(use(builder, op.unit, ()), types, strict=True)]
@@ -83,7 +84,7 @@ def _number(builder: GraphBuilder, value: int) -> int:
 
 
 def _somewhere(builder: GraphBuilder, wire: int) -> int:
-    """That a condition holds at some index."""
+    """A wire that says that a condition holds at some index."""
     for name in builder.types[wire].names:
         wire = builder.add(reduce_box("any", name, builder.types[wire]), (wire,))
     return wire

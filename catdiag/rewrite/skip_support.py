@@ -1,8 +1,8 @@
-"""Where the elements of a loop's reductions matter: outside a condition found here each is the unit of its reduction.
+"""The support of a loop's reductions: a condition outside of which every element is the unit of its reduction.
 
-An abstract interpretation of the loop's state. For each wire and each number v it may be, a condition such that
-the wire is v wherever the condition is false: `where(c, a, -∞)` is −∞ unless c, an exponential of it is 0
-unless c, a product 0 unless both factors are not (derived here).
+It is found by abstract interpretation of the loop's state. For each wire and each number v of −∞, 0 and 1 (and
+constants), a condition is kept such that the wire equals v wherever the condition is false: `where(c, a, -∞)` is −∞
+unless c, its exponential is 0 unless c, and a product is 0 unless no factor is (derived here).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from catdiag.category.types import Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 Value = Fraction | None
-"""A number that a wire may be constantly; None is minus infinity."""
+"""A number that a wire may equal; None is minus infinity."""
 
 Condition = bool | int
 """True, False, or a wire of truth values."""
 
 ZERO, ONE = Fraction(0), Fraction(1)
 UNITS: Mapping[str, Value] = {"sum": ZERO, "max": None, "prod": ONE, "any": ZERO, "all": ONE}
-"""The units of the monoids; of truth values 0 is false and 1 is true."""
+"""The units of the monoids; for truth values 0 is false and 1 is true."""
 
-# A function of which an argument v gives f(v), by v.
+# f: {v: f(v)} for functions of one argument.
 _UNARY: Mapping[str, Mapping[Value, Value]] = {
     "exp": {None: ZERO, ZERO: ONE}, "log": {ONE: ZERO}, "neg": {ZERO: ZERO}, "tanh": {ZERO: ZERO},
     "abs": {ZERO: ZERO, ONE: ONE}, "sqrt": {ZERO: ZERO, ONE: ONE}, "not": {ZERO: ONE, ONE: ZERO},
 }  # fmt: skip
-# A function that is f(v) as soon as one argument is v; and one that is it where both are.
+# f: {v: result} where one argument that equals v decides the result, and where both arguments have to equal v.
 _EITHER: Mapping[str, Mapping[Value, Value]] = {
     "mul": {ZERO: ZERO}, "add": {None: None}, "and": {ZERO: ZERO}, "or": {ONE: ONE},
 }  # fmt: skip
@@ -42,7 +42,9 @@ _FIRST: Mapping[str, Mapping[Value, Value]] = {"sub": {None: None}, "div": {ZERO
 
 
 class Support:
-    """The conditions of the wires of a loop's state, in a `HashConsedGraph` graph that grows by them."""
+    """The conditions of the wires of a loop's state. The conditions are wires of a `HashConsedGraph` that grows with
+    them.
+    """
 
     def __init__(self, fold: FoldOp) -> None:
         self.fold = fold
@@ -56,17 +58,19 @@ class Support:
         self._fill()
 
     def of_components(self) -> list[Condition]:
-        """For each state the condition, along the streamed axis, without which an element adds nothing to it."""
+        """For each component of the state a condition on the elements: where it is false, the element does not change
+        the component.
+        """
         return [self._component(self.image[w]) for w in self.fold.state.graph.outputs]
 
     # -- conditions -------------------------------------------------------------------------------
 
     def both(self, conditions: Iterable[Condition]) -> Condition:
-        """That all of them hold."""
+        """The conjunction."""
         return self._joined(conditions, "and", False)
 
     def either(self, conditions: Iterable[Condition]) -> Condition:
-        """That one of them holds."""
+        """The disjunction."""
         return self._joined(conditions, "or", True)
 
     def _joined(self, conditions: Iterable[Condition], fn: str, absorbing: bool) -> Condition:
@@ -81,7 +85,7 @@ class Support:
         return found
 
     def negated(self, c: Condition) -> Condition:
-        """That it does not hold."""
+        """The negation."""
         if isinstance(c, bool):
             return not c
         node = self.graph.node(c)
@@ -90,7 +94,7 @@ class Support:
         return self.graph.map("not", c)
 
     def somewhere(self, c: Condition, axes: Iterable[str]) -> Condition:
-        """That it holds at some index of the named axes."""
+        """That the condition holds at some index of the named axes."""
         for axis in () if isinstance(c, bool) else axes:
             if axis in self.graph.names(c):
                 c = self.graph.reduce("any", axis, c)
@@ -99,7 +103,7 @@ class Support:
     # -- wires --------------------------------------------------------------------------------------
 
     def unless(self, wire: int, value: Value) -> Condition:
-        """A condition without which the wire is the value: True where none is known."""
+        """A condition such that the wire equals the value wherever it is false; True where none is known."""
         if self.graph.types[wire].element == "bool":
             return wire if value == ZERO else self.negated(wire) if value == ONE else True
         if wire >= len(self._known):

@@ -1,4 +1,6 @@
-"""Loops split into parts: partial states at once, and a merge."""
+"""Split loops (split-K, parallel reduction): parts of the axis run in parallel, each with a partial state, which are
+merged.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from catdiag.util.errors import AxisError, NotStreamable, SignatureError
 
 
 def runs_in_kernels(diagram: Diagram) -> bool:
-    """Whether a diagram runs in loops or groups, in named boxes too.
+    """Whether a diagram has loops or groups, those inside named boxes included.
 
     >>> import catdiag as cd
     >>> runs_in_kernels(cd.id(cd.Ty()).diagram)
@@ -21,7 +23,7 @@ def runs_in_kernels(diagram: Diagram) -> bool:
 
 
 def is_streamed(diagram: Diagram, axis: str) -> bool:
-    """Whether a loop of the diagram, in its groups too, runs over an axis.
+    """Whether a loop of the diagram, inside its groups too, runs over the axis.
 
     >>> import catdiag as cd
     >>> is_streamed(cd.id(cd.Ty()).diagram, "x")
@@ -38,10 +40,12 @@ def is_streamed(diagram: Diagram, axis: str) -> bool:
 
 
 def in_parts(diagram: Diagram, axis: str, parts: str | None = None) -> Diagram:
-    """The diagram with the loops over an axis in `parts` parts, a size symbol: what they mean stays the same.
+    """The diagram with its loops over an axis split into `parts` parallel parts, a size symbol (default `p_` and the
+    axis).
 
-    Raises SignatureError for a symbol that is no name, AxisError for one that is a size of the diagram already, and
-    NotStreamable where no loop runs over the axis or one has parts already.
+    The meaning does not change: list induction covers every tree of merges. Raises SignatureError for a symbol that is
+    no identifier, AxisError for a symbol that is a size of the diagram already, NotStreamable where no loop runs over
+    the axis or one is split already.
     """
     taken = sizes_in(diagram)
     symbol = local_size("p", axis, taken) if parts is None else parts

@@ -1,4 +1,4 @@
-"""What a step of a derivation did: one class for each rewrite, printed as people read it.
+"""Steps of a derivation: one immutable class for each kind of rewrite. `str` gives the words that users read.
 
 >>> str(Stream("x", 2)), str(Group(("q", "d"))), str(Distribute())
 ('stream x in 2 passes', 'group q d', 'distribute')
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Stream:
-    """An axis in a loop over blocks, or in several, one after the other."""
+    """An axis run in a loop over blocks, or in several such loops in sequence (`passes`)."""
 
     axis: str
     passes: int = 1
@@ -24,7 +24,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Group:
-    """Tiles of axes, each on its own."""
+    """Axes tiled; each tile is independent of the others."""
 
     axes: tuple[str, ...]
 
@@ -34,7 +34,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A loop and groups that were proved at once."""
+    """A stream and a grouping that were proved together."""
 
     loop: Stream | None
     groups: Group | None
@@ -45,7 +45,7 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class Split:
-    """A loop in several parts at once; `parts` is the symbol for how many, where one was given."""
+    """A loop run in parallel parts (split-K). `parts` is the symbol of their number, where one was given."""
 
     axis: str
     parts: str | None = None
@@ -56,7 +56,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Skip:
-    """The blocks of an axis that a mask empties left out."""
+    """Blocks of the streamed axis skipped where a mask makes them irrelevant (block sparsity)."""
 
     axis: str
 
@@ -66,7 +66,7 @@ class Skip:
 
 @dataclass(frozen=True)
 class Distribute:
-    """Products distributed over sums along the axes; along all that it pays for, if none is named."""
+    """Products distributed over sums along the axes; with no axes named, wherever that is cheaper."""
 
     axes: tuple[str, ...] = ()
 
@@ -76,7 +76,7 @@ class Distribute:
 
 @dataclass(frozen=True)
 class Stabilize:
-    """Maxima subtracted in the exponentials that had none."""
+    """Maxima subtracted in exponentials that had none (safe softmax)."""
 
     def __str__(self) -> str:
         return "stabilize"
@@ -84,7 +84,7 @@ class Stabilize:
 
 @dataclass(frozen=True)
 class Fuse:
-    """Boxes put into kernels."""
+    """Boxes put into kernels, so that arrays between them stay on chip."""
 
     def __str__(self) -> str:
         return "fuse"
@@ -92,7 +92,7 @@ class Fuse:
 
 @dataclass(frozen=True)
 class Cut:
-    """The diagram in kernels, with the arrays that pass between them saved."""
+    """The diagram partitioned into kernels, with the arrays that pass between them saved."""
 
     saved: tuple[str, ...] = ()
 
@@ -102,7 +102,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class ApplyRule:
-    """A user's rule, by its name."""
+    """A user's rewrite rule applied, identified by its name."""
 
     name: str
 
@@ -112,13 +112,13 @@ class ApplyRule:
 
 @dataclass(frozen=True)
 class RenameTiles:
-    """Tiles and blocks under other symbols, new ones by old ones."""
+    """Tile and block sizes under other symbols: pairs of old and new ones."""
 
     symbols: tuple[tuple[str, str], ...]
 
     @staticmethod
     def of(symbols: Mapping[str, str]) -> RenameTiles:
-        """The renaming of a mapping."""
+        """The step of a mapping from old to new symbols."""
         return RenameTiles(tuple(symbols.items()))
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ class RenameTiles:
 
 @dataclass(frozen=True)
 class Contract:
-    """Products of several arrays in an order, two arrays at a time."""
+    """Products of several arrays as contractions of two at a time."""
 
     def __str__(self) -> str:
         return "products of two arrays at a time"
@@ -135,7 +135,7 @@ class Contract:
 
 @dataclass(frozen=True)
 class Compose:
-    """Derivations one after the other, or beside each other."""
+    """Derivations composed in sequence or in parallel."""
 
     parallel: bool = False
 
@@ -145,7 +145,7 @@ class Compose:
 
 @dataclass(frozen=True)
 class Weave:
-    """The source and what was derived from it, mapped over one more axis."""
+    """Source and derived diagram mapped over one more axis."""
 
     axis: str
 
@@ -172,7 +172,7 @@ Action: TypeAlias = (
 
 
 def makes_kernels(action: Action) -> bool:
-    """Whether a step only says what runs in which kernel: it does the scalar operations that were there before.
+    """Whether a step only decides what runs in which kernel, and leaves the scalar operations as they are.
 
     >>> makes_kernels(Group(("q",))), makes_kernels(Stream("x"))
     (True, False)
@@ -182,7 +182,7 @@ def makes_kernels(action: Action) -> bool:
 
 @dataclass(frozen=True)
 class WholeArrays:
-    """The arrays that are on chip along all of an axis, each with the axis of its own that is so long."""
+    """Arrays that are on chip along a whole axis, each with the axis of its own that has this length."""
 
     axis: str
     arrays: tuple[tuple[str, str], ...] = ()
@@ -192,7 +192,7 @@ class WholeArrays:
 
     @property
     def itself(self) -> bool:
-        """Whether the axis itself is held, and not only another one of its size."""
+        """Whether an array is kept along the axis itself, and not only along another axis of the same size."""
         return any(own == self.axis for _, own in self.arrays)
 
     def __str__(self) -> str:

@@ -36,7 +36,7 @@ def test_what_cancels_is_said(run, path, tmp_path):
     done = run("derive", f"{path}:squares", *CHOSEN, "--distribute", "d", *written)
     assert done.status == 0, done.err
     assert "1. distribute d, proved in" in done.out and "2. stream d, proved in" in done.out
-    assert "note: in floating point the terms that were multiplied out cancel" in done.out
+    assert "note: in floating point the distributed terms cancel" in done.out
     assert "advice: sums multiplied out" not in done.out
     everything = json.loads(data.read_text())
     assert [step["name"] for step in everything["steps"]] == ["distribute d", "stream d", "group q x"]
@@ -49,7 +49,7 @@ def test_it_is_offered_where_it_pays_and_not_done(run, path):
     done = run("derive", f"{path}:squares", *CHOSEN)
     assert done.status == 0 and "distribute d" not in done.out
     assert "advice: sums multiplied out (--distribute any) are predicted to take" in done.out
-    assert "times the time; in floating point the terms that were multiplied out cancel" in done.out
+    assert "times the time; in floating point the distributed terms cancel" in done.out
     refused = run("derive", f"{path}:product", "--distribute", "d")
     said = "cannot distribute products over sums along axis 'd': einsum of [q d] and [x d]"
     assert refused.status == 2 and said in refused.err

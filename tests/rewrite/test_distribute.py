@@ -278,8 +278,8 @@ def test_what_is_saved_between_kernels_is_in_single_precision(ask: Z3) -> None:
 
 def test_the_page_says_that_it_cancels(ask: Z3) -> None:
     made = cd.Program(cd.algorithm("q d, x d -> q x")(squared), ask).distribute("d")
-    assert "the terms that were multiplied out cancel" in made.advice()[0]
-    assert "In floating point the terms that were multiplied out cancel" in made.draw("html")
+    assert "the distributed terms cancel" in made.advice()[0]
+    assert "In floating point the distributed terms cancel" in made.draw("html")
     product = cd.Program(cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum(a * b, "d")), ask).distribute("d")
     assert not product.advice() and not product.steps[0].note
 
@@ -289,11 +289,11 @@ def test_the_page_says_that_it_cancels(ask: Z3) -> None:
 REFUSED: dict[str, tuple[str, Function, str | None, str]] = {
     "one set of axes": (
         "q d, q d -> q", squared, "d",
-        r"axis 'd': sum\[d\] of \[q d\]: nothing that is added or multiplied in it is smaller",
+        r"axis 'd': sum\[d\] of \[q d\]: no operand of its sums and products is smaller",
     ),
     "a large factor": (
         "q d, x d, q x d -> q x", lambda a, b, w: cd.sum(w * (a - b) ** 2, "d"), "d",
-        r"a factor in it, \[q x d\], is as large as what is summed",
+        r"one of its factors, \[q x d\], is as large as the summand",
     ),
     "no polynomial": (
         "q d, x d -> q x", lambda a, b: cd.sum(cd.abs(a - b), "d"), "d", r"axis 'd': abs of .*: it is no sum",
