@@ -436,9 +436,13 @@ def hardware(
 
 
 @app.command()
-def axioms() -> None:
-    """List what must be believed: the axioms, the rules of the kernel, its files, the solvers."""
+def axioms(
+    certificate: Annotated[
+        Path | None, typer.Argument(help="A certificate: what must be believed for its theorem.", metavar="[FILE]")
+    ] = None,
+) -> None:
+    """List what must be believed: the axioms, the rules of the kernel, its files in reading order, the solvers."""
     with guarded():
         from catdiag.cli.axioms_command import run_axioms
 
-        run_axioms()
+        run_axioms(certificate)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import platform
 import re
-import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+from catdiag.cli.exit_status import REFUTED, WRONG_USE, fail, shown
+from catdiag.cli.kernel_lines import kernel_files, traced
+from catdiag.kernel import READING_ORDER
 
 AXIOMS = {
     "A1": "two arrays are equal iff they agree at every index in range",
@@ -30,10 +31,18 @@ AXIOMS = {
 """The axioms, as the design of the kernel numbers them."""
 
 
-def run_axioms() -> None:
-    """Prints what must be believed."""
-    for line in lines():
-        print(line)
+def run_axioms(certificate: Path | None = None) -> None:
+    """Prints what must be believed: in general, or for the theorem of a certificate."""
+    from catdiag.cli.check_verdict import Malformed, Unreadable
+    from catdiag.kernel.terms import KernelError
+
+    try:
+        for line in lines() if certificate is None else lines_for(certificate):
+            print(line)
+    except Unreadable as error:
+        fail(f"cannot read {shown(str(certificate))}: {error}", WRONG_USE)
+    except (Malformed, KernelError) as error:
+        fail(f"{shown(str(certificate))}: REFUSED: {shown(str(error))}", REFUTED)
 
 
 def lines() -> Iterator[str]:
@@ -58,18 +67,11 @@ def lines() -> Iterator[str]:
     yield "Rules: each gives an equal term, under A2 inside a reduction"
     yield ""
     for name, rule in rewrite_rules.RULES.items():
-        first = (rule.__doc__ or "").strip().partition("\n\n")[0]
-        words = re.sub(r"^A\d+(, A\d+)*: ", "", " ".join(first.split()))
-        yield from _paragraph(words, f"  {name:11} {rewrite_rules.AXIOMS[name]:>3}  ")
+        yield from _rule(name, rule, rewrite_rules.AXIOMS[name])
     yield ""
     yield "Files to read to believe it, with their lines of code (no blank lines, comments or docstrings)"
     yield ""
-    total = 0
-    for file in sorted(Path(checker.__file__).resolve().parent.glob("*.py")):
-        count = code_lines(file.read_text(encoding="utf-8"))
-        total += count
-        yield f"  {count:5}  catdiag/kernel/{file.name}"
-    yield f"  {total:5}  in all"
+    yield from _files({name: len(file.code) for name, file in kernel_files().items()})
     yield ""
     second = Cvc5.version()
     yield "Solvers, asked about integers, and about reals of which nothing is said but what the goal says"
@@ -78,6 +80,52 @@ def lines() -> Iterator[str]:
     yield f"  cvc5 {second}, a second opinion when certificates are checked" if second else "  cvc5 is not installed"
     yield ""
     yield f"Python {platform.python_version()} ({platform.python_implementation()})"
+
+
+def lines_for(certificate: Path) -> Iterator[str]:
+    """What must be believed for one theorem: the axioms and rules of its proof, and the code that its replay runs.
+
+    A function of the kernel that runs counts whole, and so do the tables and classes of its file. Raises Unreadable,
+    Malformed, or KernelError for a certificate that is refused.
+    """
+    from catdiag.cli.check_verdict import Solvers, content_of, data_of
+    from catdiag.kernel import rewrite_rules
+    from catdiag.kernel.checker import Checker
+
+    data = data_of(content_of(certificate))
+    with Solvers() as solvers:
+        checker = Checker(solvers.first)
+        theorem, entered, codes = traced(lambda: checker.check(data))
+    yield from str(theorem).split("\n")
+    yield ""
+    yield "Axioms"
+    yield ""
+    for name in theorem.axioms:
+        yield from _paragraph(AXIOMS[name], f"  {name:>3}  ")
+    yield ""
+    yield "Rules"
+    yield ""
+    for name, rule in rewrite_rules.RULES.items():
+        if rule.__code__ in codes:
+            yield from _rule(name, rule, rewrite_rules.AXIOMS[name])
+    yield ""
+    yield "Lines of code to read: the functions of the kernel that the replay of its certificate runs"
+    yield ""
+    yield from _files({name: file.read_for(entered.get(name, set())) for name, file in kernel_files().items()})
+
+
+def _rule(name: str, rule: Callable[..., object], axiom: str) -> Iterator[str]:
+    first = (rule.__doc__ or "").strip().partition("\n\n")[0]
+    words = re.sub(r"^A\d+(, A\d+)*: ", "", " ".join(first.split()))
+    yield from _paragraph(words, f"  {name:11} {axiom:>3}  ")
+
+
+def _files(counts: Mapping[str, int]) -> Iterator[str]:
+    """The kernel's files with their lines, by what they are for, in the order in which they are read."""
+    for part, names in READING_ORDER.items():
+        yield f"  {sum(counts[name] for name in names):5}  {part}"
+        yield from (f"  {counts[name]:5}    catdiag/kernel/{name}.py" for name in names if counts[name])
+    yield f"  {sum(counts.values()):5}  in all"
 
 
 def _paragraph(text: str, head: str, width: int = 120) -> Iterator[str]:
@@ -89,21 +137,3 @@ def _paragraph(text: str, head: str, width: int = 120) -> Iterator[str]:
             line = " " * len(head)
         line += word + " "
     yield line.rstrip()
-
-
-def code_lines(source: str) -> int:
-    """The lines of Python that are neither blank nor comment nor docstring.
-
-    >>> code_lines('def f():\\n    \"\"\"Text.\"\"\"\\n\\n    return [  # a list\\n        1,\\n    ]\\n')
-    4
-    """
-    found: set[int] = set()
-    quiet = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in quiet:
-            found.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
-        # Also the texts that stand after constants as their documentation.
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            found.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return len(found)

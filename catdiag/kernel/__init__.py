@@ -1,15 +1,24 @@
 """The trusted room: terms, their meaning, definedness, the rules, and the checker of certificates.
 
-It does no search and imports the standard library only; solvers are handed to it as functions. In the order in which
-they are read:
+It does no search and imports the standard library only; solvers are handed to it as functions. `READING_ORDER` lists
+its files in the order in which they are read:
 
-- `terms`: the term language and its total semantics; `well_formed`: whether data is a core program by its form;
-- `semantics`: core programs and what they mean as terms; `size_scope`: names of sizes;
-- `definedness`: what a program owes before its total value is the value that its program means;
-- `checker`: what a theorem says, and the replay of a certificate; `loop_rules`: loops and groups, by induction;
-- `judgments`: conditions, by proofs that are replayed; `rewrite_rules`: steps, of `scalar_rules` and `reduction_rules`,
-  whose arguments are read by `rule_arguments`;
-- `context`: what is known at a place in a term: ranges, facts, signs; `polynomial`: the normal form behind `ring` and
-  `field`; `opaque_atoms`: goals about reals for a solver;
-- `witness`, `contradiction`: whether a theorem is about something, or about nothing.
+- *statement*, what a theorem says: `terms`, the term language and its total semantics; `well_formed`, whether data is a
+  core program by its form; `size_scope`, names of sizes; `semantics`, core programs and what they mean as terms;
+  `definedness`, what a program owes before its total value is the value that its program means; `checker`, the theorem
+  and the replay of its certificate.
+- *rules*, the axioms as functions, each with its argument: `rewrite_rules`, the table of rules and where in a term they
+  apply; `rule_arguments`, how their arguments are read; `scalar_rules` and `reduction_rules`; `loop_rules`, loops and
+  groups by induction; `judgments`, conditions by proofs that are replayed.
+- *arithmetic*, on which rules rest: `facts` and `context`, what is known at a place in a term (ranges, facts, signs);
+  `polynomial`, the normal form behind `ring` and `field`; `opaque_atoms`, goals about reals for a solver.
+- *vacuity*, on which no equation rests: `witness` and `contradiction`, whether a theorem is about something.
 """
+
+READING_ORDER = {
+    "statement": ("__init__", "terms", "well_formed", "size_scope", "semantics", "definedness", "checker"),
+    "rules": ("rewrite_rules", "rule_arguments", "scalar_rules", "reduction_rules", "loop_rules", "judgments"),
+    "arithmetic": ("facts", "context", "polynomial", "opaque_atoms"),
+    "vacuity": ("witness", "contradiction"),
+}
+"""The files of this room, by what they are for, in the order in which they are read."""

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
 from catdiag.kernel.contradiction import contradictory
 from catdiag.kernel.definedness import Obligation, show_condition
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.judgments import Json, only
 from catdiag.kernel.loop_rules import Facts, Loops, valued
 from catdiag.kernel.semantics import Program, axes_of, inputs_of, numeric

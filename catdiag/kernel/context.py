@@ -7,14 +7,13 @@ to the solver it was given, as a list of hypotheses and a goal, all of them term
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
+from catdiag.kernel.facts import Fact, arithmetic, fresh, match, natural, negate
 from catdiag.kernel.opaque_atoms import LIMIT, Opaque
 from catdiag.kernel.polynomial import Poly, plus, put, scaled, scaled_by, to_poly, to_term
 from catdiag.kernel.terms import (
     BOT,
-    LOGICAL,
     MINUS,
     ONE,
     ZERO,
@@ -44,54 +43,6 @@ more of them, without end. What is not asked is not known.
 POS = REAL | NONNEG | NONZERO
 
 
-@dataclass(frozen=True)
-class Fact:
-    """A condition that holds for all values of its variables in their ranges (None: all) that satisfy the guards.
-
-    The condition is `real t`, `0 < t`, `0 ≤ t`, `t ≠ 0`, or any other that holds as it stands.
-    """
-
-    variables: tuple[tuple[str, Term | None], ...]
-    guards: tuple[Term, ...]
-    condition: Term
-
-    def at(self, put: dict[tuple[str, Data], Term]) -> Fact:
-        """The fact with terms for sizes."""
-        ranges = tuple((name, None if n is None else substitute(n, put)) for name, n in self.variables)
-        guards = tuple(substitute(g, put) for g in self.guards)
-        return Fact(ranges, guards, substitute(self.condition, put))
-
-
-def real(t: Term) -> Term:
-    """The condition that a value is not −∞."""
-    return fn("real", t)
-
-
-def nonzero(t: Term) -> Term:
-    """The condition that a value is not 0."""
-    return fn("not", fn("eq", t, ZERO))
-
-
-def negate(c: Term) -> Term:
-    """The opposite of a condition."""
-    if c.op == "not":
-        return c.args[0]
-    if c.op == "lt":
-        return fn("le", c.args[1], c.args[0])
-    if c.op == "le":
-        return fn("lt", c.args[1], c.args[0])
-    return fn("not", c)
-
-
-def arithmetic(t: Term) -> bool:
-    """Whether a term or condition speaks of sizes, indices and integers only, so that its numbers are integers."""
-    if t.op == "num":
-        return isinstance(t.data, type(ONE.data)) and t.data == int(t.data)  # type: ignore[arg-type]
-    if t.op in ("size", "idx", "true", "false"):
-        return True
-    return t.op in ("add", "mul", "div", "lt", "le", "eq", "and", "or", "not") and all(arithmetic(a) for a in t.args)
-
-
 def integer(ctx: Context, t: Term) -> bool:
     """Whether a term is an integer by its form: of sizes, indices, floors and arrays of integers."""
     if t.op == "read":
@@ -99,13 +50,6 @@ def integer(ctx: Context, t: Term) -> bool:
     if t.op in ("add", "mul", "ite"):
         return all(integer(ctx, a) for a in t.args[t.op == "ite" :])
     return t.op == "div" or (t.op == "max" and all(integer(ctx, a) for a in t.args)) or arithmetic(t)
-
-
-def natural(t: Term) -> bool:
-    """Whether a term is a natural number by its form."""
-    if t.op == "num":
-        return isinstance(t.data, (int, type(ONE.data))) and t.data == int(t.data) and t.data >= 0  # type: ignore[arg-type]
-    return t.op in ("size", "idx") or (t.op in ("add", "mul", "div") and all(natural(a) for a in t.args))
 
 
 class Context:
@@ -555,24 +499,3 @@ class Context:
         if a.op == "idx" and arithmetic(self.ranges.get(str(a.data), BOT)):
             return plus(to_poly(sub(self.ranges[str(a.data)], ONE), self), scaled_by(j, -1))
         return plus(to_poly(ONE, self), j) if a.op == "size" and self._some(a) else None
-
-
-def fresh(ranges: Mapping[str, Term]) -> str:
-    """An index name that no user can write and that is not in use."""
-    return f"%{len(ranges)}"
-
-
-def match(pattern: Term, t: Term, variables: set[str]) -> dict[str, Term] | None:
-    """The values of index variables that make a pattern a term, or None. No choices: first-order, one way."""
-    values: dict[str, Term] = {}
-    stack = [(pattern, t)]
-    while stack:
-        p, u = stack.pop()
-        if p.op == "idx" and p.data in variables:
-            if u.loose or values.setdefault(str(p.data), u) != u or u.op in LOGICAL:
-                return None
-        elif p.op != u.op or p.data != u.data or len(p.args) != len(u.args):
-            return None
-        else:
-            stack.extend(zip(p.args, u.args, strict=True))
-    return values

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from catdiag.kernel.context import Ask, Context, Fact, arithmetic, negate
+from catdiag.kernel.context import Ask, Context
+from catdiag.kernel.facts import Fact, arithmetic, negate
 from catdiag.kernel.opaque_atoms import LIMIT, Opaque
 from catdiag.kernel.terms import FALSE, ONE, ZERO, Data, Term, fn, idx, leaves, sub, substitute
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import permutations
 
-from catdiag.kernel.context import Context, Fact, fresh, negate, nonzero, real
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact, fresh, negate, nonzero, real
 from catdiag.kernel.terms import (
     ZERO,
     Data,

@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from catdiag.kernel.context import Ask, Context, negate
+from catdiag.kernel.context import Ask, Context
 from catdiag.kernel.definedness import Obligation
+from catdiag.kernel.facts import negate
 from catdiag.kernel.polynomial import to_poly, vanishes
 from catdiag.kernel.rewrite_rules import AXIOMS, apply, at
 from catdiag.kernel.terms import (

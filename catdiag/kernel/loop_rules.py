@@ -35,8 +35,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from catdiag.kernel.context import Ask, Context, Fact, arithmetic, integer, negate, nonzero
+from catdiag.kernel.context import Ask, Context, integer
 from catdiag.kernel.definedness import Obligation, owes
+from catdiag.kernel.facts import Fact, arithmetic, negate, nonzero
 from catdiag.kernel.judgments import Json, Judge, numbered, only
 from catdiag.kernel.semantics import Accept, Program, Sizes, Wire, evaluate, fold_length, inputs_of, numeric, view
 from catdiag.kernel.size_scope import cut_only, local_name, symbols_of_node

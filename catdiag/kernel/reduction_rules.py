@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from catdiag.kernel.context import Context, fresh, integer, natural, negate
+from catdiag.kernel.context import Context, integer
+from catdiag.kernel.facts import fresh, natural, negate
 from catdiag.kernel.polynomial import to_poly
 from catdiag.kernel.rule_arguments import depends, given, given_body, opened, positions, reduction
 from catdiag.kernel.scalar_rules import holds

@@ -15,7 +15,8 @@ from typing import Any
 
 from catdiag.kernel import reduction_rules as r
 from catdiag.kernel import scalar_rules as s
-from catdiag.kernel.context import Context, negate
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import negate
 from catdiag.kernel.rule_arguments import opened
 from catdiag.kernel.terms import KernelError, Term, close_body, rebuild
 

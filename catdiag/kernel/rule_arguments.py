@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from catdiag.kernel.context import Context, fresh
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import fresh
 from catdiag.kernel.terms import LOGICAL, KernelError, Term, idx, leaves, open_body, parse_term
 
 

@@ -6,7 +6,8 @@ from fractions import Fraction
 from math import gcd
 from typing import Any
 
-from catdiag.kernel.context import Context, arithmetic, integer, match, negate
+from catdiag.kernel.context import Context, integer
+from catdiag.kernel.facts import arithmetic, match, negate
 from catdiag.kernel.polynomial import Monomial, Poly, is_unit, leading, normal, plus, scaled, to_poly, to_term, vanishes
 from catdiag.kernel.rule_arguments import given, opened, positions, rational, reduction
 from catdiag.kernel.terms import (

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from catdiag.kernel.checker import FORMAT, VERSION, Checker
-from catdiag.kernel.context import Ask, Context, Fact, arithmetic, negate
+from catdiag.kernel.context import Ask, Context
 from catdiag.kernel.definedness import Obligation
+from catdiag.kernel.facts import Fact, arithmetic, negate
 from catdiag.kernel.judgments import Json, Judge, closes
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import (

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from catdiag.kernel.context import Context, arithmetic, fresh, negate
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import arithmetic, fresh, negate
 from catdiag.kernel.polynomial import Monomial, Poly, TooLarge, term_of_monomial, to_poly, vanishes
 from catdiag.kernel.rewrite_rules import apply
 from catdiag.kernel.terms import LOGICAL, ZERO, KernelError, Term, add, fn, idx, mul, num, open_body, sub, term_data

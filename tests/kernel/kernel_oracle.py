@@ -13,7 +13,8 @@ from fractions import Fraction
 from itertools import product
 from math import ceil
 
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.terms import KernelError, Term, leaves, term_data
 from catdiag.prover.refute import exact_execution
 from catdiag.prover.refute.exact_execution import BOTTOM, MinusInfinity, Unclear, Undefined, Value

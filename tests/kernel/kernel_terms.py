@@ -10,7 +10,8 @@ from typing import Any
 
 from kernel_oracle import ask
 
-from catdiag.kernel.context import Context, Fact, nonzero, real
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact, nonzero, real
 from catdiag.kernel.terms import (
     BOT,
     FALSE,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catdiag.kernel.context import Fact, real
 from catdiag.kernel.contradiction import contradictory
 from catdiag.kernel.definedness import Obligation
+from catdiag.kernel.facts import Fact, real
 from catdiag.kernel.terms import BOT, ONE, ZERO, Term, add, big, bound, fn, idx, maximum, mul, num, read, size, sub
 from catdiag.kernel.witness import satisfied
 from catdiag.solvers.z3 import Z3

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from kernel_oracle import ask
 
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.terms import ONE, ZERO, Term, add, fn, idx, mul, num, size, sub
 
 N, M, HERE, V = size("n"), size("m"), idx("i"), idx("v")

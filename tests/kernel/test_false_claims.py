@@ -11,7 +11,8 @@ from kernel_programs import Json, apply, array, by, certificate, const, program,
 
 from catdiag.kernel import rewrite_rules
 from catdiag.kernel.checker import CheckedTheorem, Checker
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.terms import MINUS, ONE, KernelError, add, big, fn, idx, mul, num, read, size, term_data
 from catdiag.prover.proof_search import OpenGoal, find
 from catdiag.solvers.z3 import Z3

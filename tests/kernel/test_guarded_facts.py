@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from catdiag.kernel.context import Context, Fact, negate, nonzero, real
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact, negate, nonzero, real
 from catdiag.kernel.terms import MINUS, ONE, ZERO, Term, add, big, bound, fn, idx, mul, read, size
 
 M = read("M", idx("q"))

@@ -9,7 +9,8 @@ import pytest
 from kernel_oracle import Unclear, World, ask, fact_holds, value
 
 from catdiag.kernel import rewrite_rules
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.terms import MINUS, ONE, ZERO, KernelError, Term, add, fn, idx, mul, num, read, size, sub, term_data
 
 HERE, N = idx("i"), size("n")

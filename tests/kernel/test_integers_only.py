@@ -10,7 +10,8 @@ from kernel_programs import apply, array, certificate, const, program, reduce, s
 
 from catdiag.kernel import context
 from catdiag.kernel.checker import Checker
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.rewrite_rules import apply as step
 from catdiag.kernel.terms import MINUS, ONE, ZERO, KernelError, add, big, bound, fn, idx, maximum, mul, read, size
 from catdiag.solvers.z3 import Z3

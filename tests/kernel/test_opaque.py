@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.opaque_atoms import Opaque
 from catdiag.kernel.terms import MINUS, ONE, ZERO, KernelError, Term, add, fn, maximum, mul, num, read
 from catdiag.solvers.cvc5 import Cvc5

@@ -10,8 +10,9 @@ from kernel_oracle import BOTTOM, Unclear, Undefined, World, agree, fact_holds, 
 from kernel_terms import POOL_OF, Maker
 
 from catdiag.kernel import rewrite_rules
-from catdiag.kernel.context import NONNEG, NONZERO, REAL, Context, Fact, match
+from catdiag.kernel.context import NONNEG, NONZERO, REAL, Context
 from catdiag.kernel.definedness import owes
+from catdiag.kernel.facts import Fact, match
 from catdiag.kernel.polynomial import normal, to_poly, vanishes
 from catdiag.kernel.terms import (
     ONE,

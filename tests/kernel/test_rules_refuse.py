@@ -10,7 +10,8 @@ import pytest
 from kernel_oracle import ask
 
 from catdiag.kernel import rewrite_rules, scalar_rules
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.rule_arguments import depends, positions
 from catdiag.kernel.scalar_rules import below
 from catdiag.kernel.terms import (

@@ -9,8 +9,9 @@ from kernel_oracle import ask
 from kernel_programs import Json, apply, array, program
 
 from catdiag.kernel import rewrite_rules
-from catdiag.kernel.context import Context, Fact, match
+from catdiag.kernel.context import Context
 from catdiag.kernel.definedness import Obligation, nonzero, owes
+from catdiag.kernel.facts import Fact, match
 from catdiag.kernel.judgments import Judge
 from catdiag.kernel.polynomial import normal, to_poly, vanishes
 from catdiag.kernel.scalar_rules import below

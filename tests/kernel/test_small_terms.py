@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from kernel_oracle import BOTTOM, Unclear, Undefined, World, agree, value
 
-from catdiag.kernel.context import Context, Fact, nonzero, real
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact, nonzero, real
 from catdiag.kernel.polynomial import normal
 from catdiag.kernel.terms import BOT, MINUS, ONE, ZERO, KernelError, Term, add, fn, mul, num, read, show, size
 

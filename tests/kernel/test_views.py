@@ -10,7 +10,8 @@ import pytest
 from kernel_programs import Json, array, certificate, const, program
 
 from catdiag.kernel.checker import Checker
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.semantics import evaluate, inputs_of
 from catdiag.kernel.terms import ONE, KernelError, Term, add, fn, idx, mul, num, size, sub
 

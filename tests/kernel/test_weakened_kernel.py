@@ -12,7 +12,8 @@ from test_rules_brute_force import brute_force, definedness, fields, judgements
 
 from catdiag.kernel import context, polynomial, reduction_rules, rewrite_rules, scalar_rules
 from catdiag.kernel import definedness as defined
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.terms import (
     MINUS,
     ONE,

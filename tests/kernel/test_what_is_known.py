@@ -12,8 +12,9 @@ from kernel_programs import GOOD_STEP, Json, apply, array, by, certificate, cons
 
 from catdiag.kernel import rewrite_rules, scalar_rules
 from catdiag.kernel.checker import Checker
-from catdiag.kernel.context import POS, REAL, Context, Fact
+from catdiag.kernel.context import POS, REAL, Context
 from catdiag.kernel.definedness import Obligation, nonzero
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.judgments import Judge
 from catdiag.kernel.loop_rules import _signs_of_input
 from catdiag.kernel.polynomial import LIMIT, TooLarge, normal, times

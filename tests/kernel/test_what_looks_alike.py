@@ -12,8 +12,9 @@ from kernel_programs import Json, apply, array, certificate, const, program, red
 
 from catdiag.kernel import context
 from catdiag.kernel.checker import Checker
-from catdiag.kernel.context import NONNEG, NONZERO, POS, REAL, Context, Fact, integer
+from catdiag.kernel.context import NONNEG, NONZERO, POS, REAL, Context, integer
 from catdiag.kernel.definedness import Obligation, nonzero, owes
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.loop_rules import Loops, Meaning
 from catdiag.kernel.polynomial import NotReal, normal, to_poly, vanishes
 from catdiag.kernel.semantics import Wire, evaluate, inputs_of, view

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.rewrite_rules import apply
 from catdiag.kernel.terms import ONE, Term, add, fn, idx, mul, num, size, substitute
 from catdiag.prover.normal_form.normalize import Normalizer

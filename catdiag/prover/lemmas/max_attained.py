@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from catdiag.kernel.context import Context, arithmetic, negate
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import arithmetic, negate
 from catdiag.kernel.polynomial import to_poly, to_term
 from catdiag.kernel.rewrite_rules import apply, at
 from catdiag.kernel.terms import TRUE, KernelError, Term, fn, idx, open_body, sub, term_data

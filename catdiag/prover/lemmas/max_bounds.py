@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catdiag.kernel.context import REAL, Context, arithmetic, negate
+from catdiag.kernel.context import REAL, Context
+from catdiag.kernel.facts import arithmetic, negate
 from catdiag.kernel.polynomial import Poly, to_poly
 from catdiag.kernel.terms import MINUS, ONE, KernelError, Term, fn, idx, leaves, open_body, sub, term_data
 from catdiag.prover.lemmas.linear_arithmetic import combination, gap

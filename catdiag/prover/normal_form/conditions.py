@@ -7,7 +7,8 @@ something holds of some index of an axis is `0 < max_i [c(i)]`.
 
 from __future__ import annotations
 
-from catdiag.kernel.context import Context, arithmetic, natural, negate
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import arithmetic, natural, negate
 from catdiag.kernel.polynomial import leading, to_poly, to_term
 from catdiag.kernel.terms import (
     FALSE,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catdiag.kernel.context import Context, arithmetic, negate
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import arithmetic, negate
 from catdiag.kernel.polynomial import leading, to_poly, to_term
 from catdiag.kernel.terms import FALSE, LOGICAL, ONE, TRUE, ZERO, KernelError, Term, leaves, sub, term_data
 from catdiag.prover.normal_form.conditions import Conditions, upright

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import gcd
 
-from catdiag.kernel.context import Context, arithmetic, integer, natural
+from catdiag.kernel.context import Context, integer
+from catdiag.kernel.facts import arithmetic, natural
 from catdiag.kernel.polynomial import Monomial, Poly, plus, times, to_poly, to_term
 from catdiag.kernel.terms import (
     MINUS,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from itertools import permutations
 
-from catdiag.kernel.context import Context, arithmetic, negate
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import arithmetic, negate
 from catdiag.kernel.terms import BOT, ZERO, Term, fn
 from catdiag.prover.lemmas.linear_arithmetic import combination
 from catdiag.prover.normal_form.conditions import COMPARISONS, SUM, compares_maxima

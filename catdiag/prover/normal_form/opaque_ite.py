@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catdiag.kernel.context import Context, negate
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import negate
 from catdiag.kernel.terms import BOT, FALSE, TRUE, Term, idx, rebuild
 from catdiag.prover.normal_form.guards import is_guard
 from catdiag.prover.normal_form.normalize import Normalizer

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import comb
 
-from catdiag.kernel.context import Context, natural
+from catdiag.kernel.context import Context
+from catdiag.kernel.facts import natural
 from catdiag.kernel.polynomial import to_poly, to_term
 from catdiag.kernel.terms import (
     MONOIDS,
