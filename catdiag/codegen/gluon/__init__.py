@@ -1,5 +1,6 @@
-"""Gluon: kernels with warp specialization, for loops whose products feed other products.
+"""Gluon code generation: warp-specialized kernels for loops in which one matrix product feeds another (attention).
 
-- `warp_specialization`: which programs have that form, and their iterations; `producer_warp`: what the warp does that
-  loads; `gluon_source`: the text of both parts; `gluon_printer`: expressions as lines, with layouts.
+- `warp_specialization`: which loops have this form, and the code of the consumer warpgroups;
+- `producer_warp`: the code of the producer warp, which loads; also the entry point, `specialize_warps`;
+- `gluon_source`: the text of the kernel that starts both; `gluon_printer`: expressions as text, with register layouts.
 """

@@ -1,8 +1,11 @@
-"""Nodes as lines of Gluon, in which each tile says how its entries lie in registers: rows over the threads.
+"""Prints expression nodes as Gluon. In Gluon each tile has an explicit register layout.
 
-A warpgroup has rows of its own, at least 64. A tile of rows and columns lies as the matrix units leave it (a layout for
-each length of columns), a number for each row or column as a slice of such a tile. Numbers for each row are kept in one
-layout; to another tile's they are converted, which moves nothing, since rows lie the same way in all of them.
+Each warpgroup computes rows of its own, at least 64. Layouts are chosen as follows.
+
+- A tile of rows and columns has the accumulator layout of the matrix units: one layout for each number of columns.
+- A vector over rows or over columns has a slice layout of such a tile.
+- All vectors over rows share one layout, that of the main tile. They are converted where they meet another tile. The
+  conversion moves no data, since all of these layouts distribute rows over threads in the same way.
 """
 
 from __future__ import annotations
@@ -18,11 +21,11 @@ KINDS = {"int": "tl.int32", "bool": "tl.int1"}
 
 
 class Unfit(TypeMismatch):
-    """The kernel has no form in which warps that load are apart; it has another."""
+    """The kernel has no warp-specialized form. The plain Triton form is used instead; users do not see this error."""
 
 
 class RowPrinter(TritonPrinter):
-    """Writes nodes for warpgroups that have rows each: `symbol` is the tile that is cut into rows."""
+    """Prints nodes as one warpgroup computes them; the rows of the tile `symbol` are divided over warpgroups."""
 
     symbol = ""
     each = "each"
@@ -30,8 +33,10 @@ class RowPrinter(TritonPrinter):
     rows = "rows"
 
     def begin(self, symbol: str, each: str, me: str, rows: str) -> None:
-        """Says which tile is cut into rows, and the names of how many rows a warpgroup has, which it is, and of the
-        layout of a number for each."""
+        """Sets the tile whose rows are divided over warpgroups, and the names of three constants of the kernel.
+
+        `each` is the number of rows of a warpgroup, `me` its index, `rows` the layout of vectors over rows.
+        """
         self.symbol, self.each, self.me, self.rows = symbol, each, me, rows
         self.tiles: dict[str, str] = {}
         self.main = ""
@@ -39,46 +44,46 @@ class RowPrinter(TritonPrinter):
     # -- layouts -----------------------------------------------------------------------------------------------
 
     def is_row(self, dim: Dim) -> bool:
-        """Whether a dimension is that of the rows."""
+        """Whether a dimension is the row dimension."""
         return dim.size == self.symbol
 
     def tile(self, dim: Dim) -> str:
-        """The name of the layout of a tile with these columns."""
+        """The name of the layout of a tile with these columns; all tiles with as many columns share it."""
         if dim.block not in self.tiles:
             axis = "".join(c for c in dim.axis if c.isalnum() or c == "_") or "i"
             self.tiles[dim.block] = self.fresh(f"by_{axis}")
         return self.tiles[dim.block]
 
     def layout(self, dims: tuple[Dim, ...]) -> str:
-        """The layout of a tile, in whatever order its dimensions are given; raises Unfit where it has none."""
+        """The layout of a tile; the order of `dims` does not matter. Raises Unfit for two row or column dimensions."""
         rows, columns = [d for d in dims if self.is_row(d)], [d for d in dims if not self.is_row(d)]
         if len(rows) > 1 or len(columns) > 1:
-            raise Unfit(f"tiles over {' '.join(d.axis for d in dims)} are no rows and columns")
+            raise Unfit(f"a tile over {' '.join(d.axis for d in dims)}: expected at most one row and one column")
         if not columns:
             return self.rows
         tile = self.tile(columns[0])
         return tile if rows else f"gl.SliceLayout(0, {tile})"
 
     def shape(self, dims: tuple[Dim, ...]) -> str:
-        """The lengths of a tile of one warpgroup, rows first."""
+        """The shape of one warpgroup's part of a tile, rows first."""
         return f"[{', '.join(self.each if self.is_row(d) else d.block for d in self.ordered(dims))}]"
 
     def ordered(self, dims: Sequence[Dim]) -> list[Dim]:
-        """Dimensions as all tiles here have them: rows first."""
+        """The dimensions in the order of all tiles in these kernels: rows first."""
         return sorted(dims, key=lambda d: not self.is_row(d))
 
     def permuted(self, text: Text, dims: Sequence[Dim], order: Sequence[Dim]) -> Text:
-        """The tile as it is: all have their dimensions in one order."""
+        """The tile unchanged: all tiles have their dimensions in one order."""
         return text
 
     def full(self, dims: tuple[Dim, ...], value: str, kind: str) -> str:
-        """A tile of equal entries."""
+        """A tile filled with one value."""
         return f"gl.full({self.shape(dims)}, {value}, {kind}, {self.layout(dims)})"
 
     # -- texts -------------------------------------------------------------------------------------------------
 
     def text(self, node: TileNode) -> Text:
-        """A node as an expression."""
+        """The expression of a node, with its operator precedence."""
         if node.kind == "arange":
             (dim,) = node.dims
             if self.is_row(dim):
@@ -90,13 +95,13 @@ class RowPrinter(TritonPrinter):
         if node.kind == "const" and node.element == "bool":
             return f"gl.to_tensor({bool(node.data)})", ATOM
         if node.kind == "dot":
-            raise Unfit("a product of matrices is no step of a turn")
+            raise Unfit("a matrix product is used elsewhere than at the start or the end of an iteration")
         return super().text(node)
 
     def _reduce(self, node: TileNode) -> Text:
         (arg,) = node.args
         if self.is_row(node.data[1]):
-            raise Unfit("rows of several warpgroups are reduced to one")
+            raise Unfit("a reduction over rows would combine rows of several warpgroups")
         text = self._reduced(node, len(arg.dims) - 1)
         if len(arg.dims) == 1 or self.tile(node.data[1]) == self.main:
             return text
@@ -105,7 +110,7 @@ class RowPrinter(TritonPrinter):
     def _load(self, node: TileNode) -> str:
         tiled = node.args[1]
         if node.dims and set(tiled.dims) != set(node.dims):
-            raise Unfit("entries are read by an address that is not theirs alone")
+            raise Unfit("the addresses of a load do not have all the dimensions of the loaded tile")
         self.layout(node.dims)
         return super()._load(node)
 
@@ -116,11 +121,11 @@ class RowPrinter(TritonPrinter):
         return name
 
     def conjunction(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
-        """Conditions of a tile as one."""
+        """The conjunction of the conditions of a mask."""
         return " & ".join(texts)
 
     def aligned(self, node: TileNode, dims: tuple[Dim, ...] | list[Dim]) -> Text:  # type: ignore[override]
-        """A node that broadcasts against others over `dims`."""
+        """The expression of a node, expanded so that it broadcasts against tiles over `dims`."""
         text = self.plain(node)
         if not node.dims or not dims:
             return text

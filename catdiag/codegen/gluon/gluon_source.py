@@ -1,4 +1,7 @@
-"""The source of a kernel whose loads are apart: what computes, what loads, and the kernel that starts both."""
+"""The Gluon source of a warp-specialized kernel: a consumer function, a producer function, the kernel that starts both.
+
+The texts `IMPORTS`, `DOWN` and `CHECKS` are parts of the module that is written.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from catdiag.codegen.triton.launch_parameters import constants_of
 from catdiag.codegen.triton.triton_printer import HELPERS
 
 MOST = 3
-"""Warpgroups of a kernel at most: four have too few registers each."""
+"""The most consumer warpgroups of a kernel: with four, each thread has too few registers."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
-"""Registers of a thread that computes, by warpgroups; of one that loads `FEW`."""
+"""Registers per consumer thread, by the number of consumer warpgroups."""
 FEW = 24
+"""Registers per producer thread."""
 
 IMPORTS = """try:
     from triton.experimental import gluon
@@ -70,7 +74,7 @@ def _boxes(tensor, shape):
 
 
 def merged(a: WarpSpecialized) -> KernelSpec:
-    """What the launch hands over: what either part reads."""
+    """The kernel as the launch sees it: it takes each argument that the consumer or the producer reads."""
     one, two = a.compute, a.load
     read = _words([*one.lines, *two.lines])
     sizes = {**two.sizes, **one.sizes}
@@ -96,13 +100,13 @@ def merged(a: WarpSpecialized) -> KernelSpec:
 
 
 def agree(a: WarpSpecialized) -> bool:
-    """Whether both parts name what they are given in the same way."""
+    """Whether consumer and producer have the same names for the same arguments."""
     pairs = [(getattr(a.compute, n), getattr(a.load, n)) for n in ("strides", "scalars", "sizes", "blocks", "exact")]
     return all(x[k] == y[k] for x, y in pairs for k in x if k in y)
 
 
 def helpers_of(a: WarpSpecialized) -> list[str]:
-    """The helpers that its lines call, in Gluon."""
+    """The helper functions that the kernel calls, as Gluon source."""
     names = sorted((a.compute.helpers | a.load.helpers) - {"_held"})
     texts = []
     for name in names:
@@ -112,13 +116,13 @@ def helpers_of(a: WarpSpecialized) -> list[str]:
 
 
 def source(a: WarpSpecialized, grid: Sequence[str]) -> list[str]:
-    """The lines of the functions; `grid` says at which tile a program is."""
+    """The lines of the three functions; `grid` are the lines that compute a program's tile from its program ids."""
     kernel = merged(a)
     names = a.names
     stages, groups, each, me, rows = (names[n] for n in ("stages", "groups", "each", "me", "rows"))
-    given = [*(x.name for x in kernel.arrays), *kernel.strides.values(), *kernel.scalars.values()]
-    given += [text for s, text in kernel.sizes.items() if s not in set(kernel.constants)]
-    given += ["chunk"] if kernel.chunk is not None else []
+    arguments = [*(x.name for x in kernel.arrays), *kernel.strides.values(), *kernel.scalars.values()]
+    arguments += [text for s, text in kernel.sizes.items() if s not in set(kernel.constants)]
+    arguments += ["chunk"] if kernel.chunk is not None else []
     constants = [*constants_of(kernel), *(("fast",) if "_tanh" in a.compute.helpers else ()), groups, stages]
     constants += ["wide"] if kernel.reaches else []
     shared = [n for r in a.rings for n in ((r.name, r.full) if r.rows else (r.name, r.full, r.free))]
@@ -130,21 +134,22 @@ def source(a: WarpSpecialized, grid: Sequence[str]) -> list[str]:
     ]
     loads = [*_wide(kernel, a.load.lines), *grid, *a.load.lines]
     compute = [*_wide(kernel, a.compute.lines), *grid, *_scalars(a.compute), *a.compute.lines]
-    first = [n for n in (*given, *shared, *constants) if n in _words([*compute, *tiles, a.row.symbol, groups])]
-    own = _words([*loads, a.row.symbol, groups])
-    second = [n for n in (*given, *boxes, *shared, *constants) if n in own]
+    read = _words([*compute, *tiles, a.row.symbol, groups])
+    consumer = [n for n in (*arguments, *shared, *constants) if n in read]
+    read = _words([*loads, a.row.symbol, groups])
+    producer = [n for n in (*arguments, *boxes, *shared, *constants) if n in read]
     types = dict(zip(constants, typed, strict=True))
     lines = ["@gluon.jit", f"def {a.compute.name}("]
-    lines += [*_wrapped([f"{me}: gl.constexpr", *(types.get(n, n) for n in first)]), "):"]
+    lines += [*_wrapped([f"{me}: gl.constexpr", *(types.get(n, n) for n in consumer)]), "):"]
     lines += [f'    """What a warpgroup computes: {a.row.symbol} // {groups} rows of a tile."""']
     lines += [f"    {each}: gl.constexpr = {a.row.symbol} // {groups}"]
     lines += [*tiles, f"    {rows}: gl.constexpr = gl.SliceLayout(1, {a.main})", *compute, "", ""]
     lines += ["@gluon.jit", f"def {a.load.name}("]
-    lines += [*_wrapped([types.get(n, n) for n in second]), "):"]
+    lines += [*_wrapped([types.get(n, n) for n in producer]), "):"]
     lines += ['    """What is loaded for them, by one warp: blocks of the turns to come, as soon as there is room."""']
     lines += [f"    {each}: gl.constexpr = {a.row.symbol} // {groups}", *loads, "", ""]
     lines += ["@gluon.jit", f"def {a.name}("]
-    lines += [*_wrapped([*given, *boxes, *typed]), "):"]
+    lines += [*_wrapped([*arguments, *boxes, *typed]), "):"]
     lines += [f'    """{a.compute.note}, by {groups} warpgroups that compute and a warp that loads."""']
     lines += ["    barrier: gl.constexpr = hopper.mbarrier.MBarrierLayout()"]
     for ring in a.rings:
@@ -164,10 +169,10 @@ def source(a: WarpSpecialized, grid: Sequence[str]) -> list[str]:
         lines.append("        gl.warp_specialize([")
         for k in range(count):
             lines.append(f"            ({a.compute.name}, (")
-            lines += _wrapped([str(k), *first], 16)
+            lines += _wrapped([str(k), *consumer], 16)
             lines.append("            )),")
         lines.append(f"            ({a.load.name}, (")
-        lines += _wrapped(second, 16)
+        lines += _wrapped(producer, 16)
         lines.append("            )),")
         warps = [4] * (count - 1) + [1]
         lines.append(f"        ], {warps}, {[REGISTERS[count]] * (count - 1) + [FEW]})")
@@ -175,7 +180,7 @@ def source(a: WarpSpecialized, grid: Sequence[str]) -> list[str]:
 
 
 def _ring_lines(ring: Ring, stages: str, groups: str, row: str) -> list[str]:
-    """A ring, and its barriers."""
+    """The lines that allocate a ring and its barriers in shared memory."""
     box = ring.boxes.name
     lengths = [groups if ring.rows else stages]
     lengths += [f"{row} // {groups}" if ring.rows and n == row else n for n in ring.boxes.shape]
@@ -189,7 +194,7 @@ def _ring_lines(ring: Ring, stages: str, groups: str, row: str) -> list[str]:
 
 
 def _words(lines: Sequence[str]) -> set[str]:
-    """The names that stand in lines, comments apart."""
+    """The names that occur in lines of code, outside comments."""
     return {w for line in lines for w in re.findall(r"[A-Za-z_]\w*", line.split("  # ")[0])}
 
 
@@ -206,7 +211,7 @@ def _scalars(kernel: KernelSpec) -> list[str]:
 
 
 def _wrapped(names: Sequence[str], indent: int = 4) -> list[str]:
-    """Names one after the other, in lines that are not long."""
+    """Names separated by commas, broken into lines of bounded length."""
     lines, line = [], ""
     for name in names:
         if len(line) + len(name) > 104 - indent:

@@ -1,4 +1,8 @@
-"""What the warp that loads does in a kernel whose loads are apart, and the two parts together."""
+"""Warp specialization: the producer warp, and the two parts of a kernel together (`specialize_warps`).
+
+The producer warp runs the same iterations as the consumers. In each it waits until a slot of a ring is free. Then it
+starts an asynchronous copy (TMA) of the next block into the slot.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from catdiag.schedule.loop_nest import LoopSpan, NestValue, Statement
 
 
 class Loads(GluonWriting):
-    """Writes what the warp that loads does: the same ranges of turns, and copies into rings."""
+    """Writes the producer warp: the loop of the consumers, with copies into rings in the place of computation."""
 
     def _printer(self, plain: TritonPrinter) -> TritonPrinter:
         return plain
@@ -44,7 +48,7 @@ class Loads(GluonWriting):
         p, iteration = self.printer, self.iteration
         outside = self.k.scope
         if iteration is None:
-            raise Unfit("a loop that carries nothing")
+            raise Unfit("the loop carries no state")
         number, stages, each, groups = (self.names[n] for n in ("turn", "stages", "each", "groups"))
         for ring in self.rings.values():
             if not ring.rows:
@@ -72,7 +76,7 @@ class Loads(GluonWriting):
         outside.lines += scope.lines
 
     def _places(self, ring: Ring, scope: Scope) -> list[str]:
-        """Where a block begins, along each axis of its array."""
+        """The position at which a block begins, along each axis of its array."""
         p, load = self.printer, ring.load
         starts = load.args[2 + load.data[3] :]
         p.count(starts)
@@ -81,10 +85,10 @@ class Loads(GluonWriting):
         return [p.plain(a)[0] for a in starts]
 
     def save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan]) -> None:
-        """Nothing is saved here."""
+        """The producer warp stores nothing."""
 
     def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode]) -> None:
-        """Nothing is saved here."""
+        """The producer warp stores nothing."""
 
 
 def specialize_warps(
@@ -94,7 +98,11 @@ def specialize_warps(
     body: Sequence[Statement],
     plain: KernelSpec,
 ) -> WarpSpecialized | None:
-    """The form of a kernel in which loads are apart, if it has one."""
+    """The warp-specialized form of a kernel; None if it has none.
+
+    `body` are the statements of the kernel, `spans` the tiles of its grid, `env` the arrays that it reads, and `plain`
+    is its plain Triton form, whose name the new form extends.
+    """
     try:
         writing, loading = GluonWriting(shared, env, spans), Loads(shared, env, spans)
         for w in (writing, loading):
@@ -123,7 +131,7 @@ def specialize_warps(
 
 
 def _gluon(kernel: KernelSpec) -> KernelSpec:
-    """The kernel with its lines in Gluon."""
+    """The kernel with its lines translated from Triton to Gluon."""
     return replace(kernel, lines=tuple(in_gluon(line) for line in kernel.lines))
 
 

@@ -1,13 +1,22 @@
-"""A kernel in which the warps that load are apart from those that compute: for loops whose products of matrices feed
-other products, on chips whose matrix units work while warps go on (Hopper).
+"""Warp specialization: producer warps that load, consumer warps that compute.
 
-One warp copies the blocks of each turn into rings of shared memory, as soon as they are free; the others wait for what
-they read, a warpgroup for at least 64 rows. In a turn the first products (of what is loaded alone) are begun, then the
-last ones of the turn before, which add to states what was computed there; while the matrix units have these, warps do
-all that stands between. So what a turn computes must not read the states that its last products add to, apart from
-how these are scaled, which is done once the products are over.
+The form is for loops in which one matrix product feeds another, as in attention, on chips with asynchronous matrix
+products (Hopper's `wgmma`).
 
-What has no such form raises Unfit, and is a kernel in the plain form alone.
+- One producer warp copies the blocks of each iteration into rings of buffers in shared memory (pipeline stages), as
+  soon as a slot is free.
+- Each consumer warpgroup computes at least 64 rows. It waits at a barrier for each block that it reads.
+
+An iteration of a consumer is software pipelined:
+
+1. It starts its *first products*, whose factors are loaded or computed before the loop (QKᵀ in attention).
+2. It starts the *last products* of the iteration before, which accumulate into states (PV).
+3. While the matrix units run the last products, the warps compute all that lies between the two (the softmax).
+4. It waits for the last products, then rescales the states that they accumulate into.
+
+So an iteration must not read the states into which its last products accumulate, except to rescale them.
+
+A loop without this form raises Unfit. It then has the plain Triton form only.
 """
 
 from __future__ import annotations
@@ -26,16 +35,21 @@ from catdiag.codegen.triton.triton_printer import TritonPrinter
 from catdiag.schedule.loop_nest import For, LoopSpan, NestValue
 
 SHORT = ("bf16", "fp16")
-"""The element types of what matrix units read here."""
+"""The element types of factors of matrix products in these kernels."""
 
 
 @dataclass(eq=False)
 class Ring:
-    """Blocks of an array in shared memory: of the turns to come, or (`rows`) what all turns read, once a warpgroup."""
+    """Buffers for blocks of an array in shared memory.
+
+    A slot for each pipeline stage; with `rows`, a slot for each warpgroup, loaded once and read by all iterations.
+    """
 
     name: str
     full: str
+    """The name of the barriers on which consumers wait for a block."""
     free: str
+    """The name of the barriers on which the producer waits for a free slot."""
     boxes: Boxes
     load: TileNode
     rows: bool = False
@@ -43,7 +57,7 @@ class Ring:
 
 @dataclass(frozen=True, eq=False)
 class WarpSpecialized:
-    """A kernel as two texts, what loads and what computes, and the rings between them."""
+    """A kernel in two parts, the consumer (`compute`) and the producer (`load`), with the rings between them."""
 
     name: str
     compute: KernelSpec
@@ -51,31 +65,34 @@ class WarpSpecialized:
     rings: tuple[Ring, ...]
     names: Mapping[str, str]
     tiles: Mapping[str, str]
-    """Layouts by the length of their columns."""
+    """The names of the tile layouts, by the number of columns."""
     main: str
-    """That of them of which rows are a slice."""
+    """The tile layout of which the layout of vectors over rows is a slice."""
     row: LoopSpan
+    """The tile whose rows are divided over warpgroups."""
 
 
 @dataclass
 class LoopIteration:
-    """The lines of a turn, by when they stand in it."""
+    """One iteration of a consumer, in the parts into which software pipelining divides it."""
 
     first: list[tuple[str, TileNode]] = field(default_factory=list)
-    """Products that are begun at the start of a turn, by the names of what they give."""
+    """The products started at the beginning of the iteration, with the names of their results."""
     between: list[str] = field(default_factory=list)
+    """The lines that run while the last products do."""
     after: list[str] = field(default_factory=list)
+    """The lines that run after the last products: they rescale the states."""
     last: list[tuple[str, TileNode, str]] = field(default_factory=list)
-    """Products that are begun in the next turn: the state they add to, and the name of their rows."""
+    """The products started in the next iteration: (state to accumulate into, product, name of its row factor)."""
 
 
 class GluonWriting(Writing):
-    """Writes what a warpgroup computes, for its rows."""
+    """Writes the code of a consumer warpgroup, which computes its rows of a tile."""
 
     def __init__(self, shared: ModuleContext, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> None:
         own = [s for s in spans if shared.tiles.get(s.symbol, 0) != 1]
         if len(own) != 1:
-            raise Unfit("rows are the entries of one tile")
+            raise Unfit(f"{len(own)} tiles of the grid are longer than 1: expected one, whose rows warpgroups divide")
         self.row = own[0]
         super().__init__(shared, env, spans)
         fixed = ("each", "me", "rows", "groups", "stages", "turn")
@@ -85,10 +102,11 @@ class GluonWriting(Writing):
         self.printer.twins, self.printer.lefts = plain.twins, plain.lefts
         self.rings: dict[TileNode, Ring] = {}
         self.iteration: LoopIteration | None = None
-        self.held: dict[TileNode, str] = {}
+        self.invariant: dict[TileNode, str] = {}
+        """Row factors that are computed before the loop, by the names of their registers."""
 
     def _padding(self, spans: Sequence[LoopSpan]) -> set[str]:
-        """None: rows of a warpgroup are 64, or so many times that, and of how many warpgroups is open."""
+        """No tile is padded: a warpgroup has 64 rows or a multiple, for any number of warpgroups."""
         return set()
 
     def _printer(self, plain: TritonPrinter) -> TritonPrinter:
@@ -98,19 +116,19 @@ class GluonWriting(Writing):
 
     @property
     def rowed(self) -> RowPrinter:
-        """The printer, as one of rows."""
+        """The printer. Raises Unfit in the producer, which computes nothing."""
         if not isinstance(self.printer, RowPrinter):
-            raise Unfit("nothing is computed here")
+            raise Unfit("the producer warp computes no tiles")
         return self.printer
 
     def is_row(self, dim: Dim) -> bool:
-        """Whether a dimension is that of the rows."""
+        """Whether a dimension is the row dimension."""
         return dim.size == self.row.symbol
 
     # -- statements --------------------------------------------------------------------------------------------
 
     def _unless(self, live: NestValue) -> None:
-        raise Unfit("blocks are left out by what is computed of them")
+        raise Unfit("blocks are skipped on a condition that the iteration computes")
 
     def _start(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
         k, p = self.k, self.rowed
@@ -125,7 +143,7 @@ class GluonWriting(Writing):
                 number = text if node.element != "bool" else str(int(node.data))
                 line = f"{name} = {p.full(dims, number, kind) if dims else f'gl.to_tensor({number})'}"
             elif set(node.dims) != set(dims):
-                raise Unfit("a state begins as something repeated")
+                raise Unfit("the initial value of a state is broadcast")
             else:
                 line = f"{name} = {p.aligned(node, dims)[0]}.to({kind})"
             p.write(k.scope, line, f"the state {state.name} of no entries")
@@ -133,13 +151,13 @@ class GluonWriting(Writing):
 
     def _loop(self, loop: For) -> None:
         if self.k.loops or self.iteration is not None or self.parts is not None:
-            raise Unfit("a kernel has one loop here")
+            raise Unfit("the kernel has more than one loop: expected one")
         super()._loop(loop)
 
     def _repeated(self, text: str, dims: Sequence[Dim]) -> str:
-        raise Unfit("a state is something repeated")
+        raise Unfit("the next value of a state is broadcast")
 
-    # -- a turn ------------------------------------------------------------------------------------------------
+    # -- an iteration ------------------------------------------------------------------------------------------
 
     def _carry(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
         p, k = self.printer, self.k
@@ -160,20 +178,22 @@ class GluonWriting(Writing):
         computed = [dot for _, dot in late.values() if not self._loaded(self._sides(dot)[0])]
         rest = [node for s, node in zip(states, made, strict=True) if s not in late]
         if not early or not computed or any(d.scope is not k.scope for d in dots):
-            raise Unfit("no product is made of what another product is made of")
+            raise Unfit("no matrix product reads the result of another one in the loop")
         for node in [*rest, *early, *(self._sides(dot)[0] for _, dot in late.values())]:
             if added & reached([node]).keys():
-                raise Unfit("a turn reads the states that its last products add to")
+                raise Unfit("an iteration reads a state into which its last products accumulate")
         for s, (before, _) in late.items():
             if (added - {old[s]}) & reached([before]).keys():
-                raise Unfit("a state that products add to is read by another")
+                raise Unfit("the rescaling of one accumulated state reads another accumulated state")
         for dot in [*early, *(dot for _, dot in late.values())]:
             self._rings(dot)
         self._write(iteration, states, made, late, early, added)
 
     def _after(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> list[TileNode]:
-        """What states are after a turn; what a product is multiplied by in each row, its rows are multiplied by, so
-        that it can add to a state."""
+        """The states after an iteration.
+
+        A product scaled by a factor per row becomes a product of scaled rows, which can accumulate into a state.
+        """
         return [self._added_to(node) for node in super()._after(states, values)]
 
     def _added_to(self, node: TileNode) -> TileNode:
@@ -204,7 +224,11 @@ class GluonWriting(Writing):
         early: Sequence[TileNode],
         added: set[TileNode],
     ) -> None:
-        """The lines of a turn."""
+        """Fills in an iteration.
+
+        `late` gives for each accumulated state its rescaled old value and the product to add, `early` the first
+        products, and `added` the old values of accumulated states.
+        """
         p, scope = self.rowed, self.k.scope
         old = {s: state_of(self.k.env[s]) for s in states}
         p.main = p.layout(early[0].dims)
@@ -221,21 +245,21 @@ class GluonWriting(Writing):
                 if rows not in p.names:
                     p.name(rows)
             self._settled(before, added)
-        kept = [(s, n) for s, n in zip(states, made, strict=True) if s not in late]
-        self._assign([s for s, _ in kept], [n for _, n in kept])
+        others = [(s, n) for s, n in zip(states, made, strict=True) if s not in late]
+        self._assign([s for s, _ in others], [n for _, n in others])
         iteration.between = scope.lines
         scope.lines = []
         for s, (before, dot) in late.items():
             name, dims = p.names[old[s]], self._dims(s.ty)
             if set(before.dims) != set(dims) or set(dot.dims) != set(dims):
-                raise Unfit("a state is something repeated")
+                raise Unfit("the next value of a state is broadcast")
             if self._loaded(self._sides(dot)[0]):
                 self._still(dot)
-                held = ""
+                factor = ""
             else:
-                held = self.own.fresh("rows_of_" + name)
-                p.write(scope, f"{held} = {self._as_rows(dot)}", dot.note)
-            iteration.last.append((name, dot, held))
+                factor = self.own.fresh("rows_of_" + name)
+                p.write(scope, f"{factor} = {self._as_rows(dot)}", dot.note)
+            iteration.last.append((name, dot, factor))
             if before is not old[s]:
                 p.ref(before, scope, bare=True)
                 p.write(scope, f"{name} = {p.aligned(before, dims)[0]}", f"{s.name}, as much as it is to be now")
@@ -243,7 +267,7 @@ class GluonWriting(Writing):
         scope.lines = []
 
     def _settled(self, node: TileNode, added: set[TileNode]) -> None:
-        """Gives names to all parts of a node that do not read the states that products add to."""
+        """Names every part of a node that reads no accumulated state, so that it is computed before the wait."""
         p, scope = self.printer, self.k.scope
         stack = [node]
         while stack:
@@ -258,19 +282,19 @@ class GluonWriting(Writing):
                 p.name(item)
 
     def _still(self, dot: TileNode) -> None:
-        """The rows of a product that all turns read, if they are computed: in registers, as the matrix units read."""
+        """Puts a computed, loop-invariant row factor in registers before the loop, in the matrix units' layout."""
         p, rows = self.rowed, self._sides(dot)[0]
-        if self._loaded(rows) or rows in self.held:
+        if self._loaded(rows) or rows in self.invariant:
             return
         if rows.scope is self.k.scope:
-            raise Unfit("a first product reads what a turn computes")
+            raise Unfit("a first product reads what the iteration computes")
         p.ref(rows, rows.scope)
         name = self.own.fresh("held")
         p.write(rows.scope, f"{name} = {self._as_rows(dot)}", rows.note)
-        self.held[rows] = name
+        self.invariant[rows] = name
 
     def _as_rows(self, dot: TileNode) -> str:
-        """Computed rows as matrix units read them."""
+        """The expression that converts a computed row factor to the matrix units' operand layout."""
         p, (rows, columns) = self.rowed, self._sides(dot)
         kind = self._element(rows, columns)[0]
         p.layout(rows.dims)
@@ -283,59 +307,59 @@ class GluonWriting(Writing):
     # -- rings -------------------------------------------------------------------------------------------------
 
     def _loaded(self, node: TileNode) -> bool:
-        """Whether a factor is a block as it was loaded by the copy engine."""
+        """Whether a factor is a block that the copy engine (TMA) loaded, unchanged."""
         found = _load_of(node)
         return found is not None and found.data[4] is not None and found.element == "raw"
 
     def _rings(self, dot: TileNode) -> None:
-        """The rings of what a product reads from shared memory."""
+        """Makes the rings of the factors that a product reads from shared memory. Raises Unfit if it cannot."""
         batch, *lengths = dot.data
         if batch or any(len(dims) != 1 for dims in lengths) or not any(self.is_row(d) for d in dot.dims):
-            raise Unfit("a product is none of rows and columns")
+            raise Unfit("a product is batched, has several axes on a side, or has no row dimension")
         sides = self._sides(dot)
         kinds = self._element(*sides)
         if not self._loaded(sides[1]) or kinds[1] is not None:
-            raise Unfit("columns of a product are not as they were loaded")
+            raise Unfit("the column factor of a product is computed or converted: expected a loaded block")
         if self._loaded(sides[0]) and kinds[0] is not None:
-            raise Unfit("rows of a product are not of its type")
+            raise Unfit("the loaded row factor of a product has another type than the product")
         for n, arg in enumerate(sides):
             if self._loaded(arg):
                 self._ring(arg, n == 0)
 
     def _sides(self, dot: TileNode) -> tuple[TileNode, TileNode]:
-        """The factor of a product that has the rows, and the other: either may be the first."""
+        """The row factor of a product and its column factor; either may be the first argument."""
         _, rows, columns, _ = dot.data
-        turned = any(self.is_row(d) for d in columns) and not any(self.is_row(d) for d in rows)
+        swapped = any(self.is_row(d) for d in columns) and not any(self.is_row(d) for d in rows)
         one, other = dot.args
-        return (other, one) if turned else (one, other)
+        return (other, one) if swapped else (one, other)
 
     def _ring(self, node: TileNode, rows: bool) -> Ring:
         load = _load_of(node)
         if load is None:
-            raise Unfit("what a product reads is not loaded")
+            raise Unfit("a factor of a product is not loaded")
         found = self.rings.get(load)
         if found is None:
             array, boxes = load.data[0], load.data[4]
             looped = any(d.loop is not None for d in load.dims)
             if self.shared.dtypes.get(array.name, self.shared.dtype) not in SHORT:
-                raise Unfit("matrix units read 16 bits here")
+                raise Unfit(f"the factor {array.name} of a product has another element type than {' or '.join(SHORT)}")
             if looped == rows or any(self.is_row(d) for d in load.dims) != rows or len(load.dims) != 2:
-                raise Unfit("rows stay, and columns are of turns")
+                raise Unfit("expected row factors that are the same in all iterations, and column factors that are not")
             base = array.name
             names = [self.own.fresh(f"{base}_{what}") for what in ("ring" if not rows else "rows", "full", "free")]
             found = Ring(names[0], names[1], names[2], boxes, load, rows)
             self.rings[load] = found
         elif found.rows != rows:
-            raise Unfit("a block is rows and columns")
+            raise Unfit("one block is the row factor of a product and the column factor of another")
         return found
 
     def view(self, node: TileNode, order: Sequence[Dim], slot: str) -> str:
-        """A factor of a product, in shared memory."""
+        """The expression of a factor in shared memory, in slot `slot` of its ring, with its dimensions in `order`."""
         ring = self._ring(node, self.is_row(order[0]))
         dims = list(node.dims)
         lengths = ", ".join(self.names["each"] if self.is_row(d) else d.block for d in dims)
-        turned = ".permute((1, 0))" if dims != list(order) else ""
-        return f"{ring.name}.index({slot}).reshape([{lengths}]){turned}"
+        transposed = ".permute((1, 0))" if dims != list(order) else ""
+        return f"{ring.name}.index({slot}).reshape([{lengths}]){transposed}"
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
@@ -345,7 +369,7 @@ class GluonWriting(Writing):
         p, iteration = self.printer, self.iteration
         outside = self.k.scope
         if iteration is None:
-            raise Unfit("a loop that carries nothing")
+            raise Unfit("the loop carries no state")
         number, stages = self.names["turn"], self.names["stages"]
         p.write(outside, f"{number} = gl.to_tensor(0)")
         for ring in self.rings.values():
@@ -366,9 +390,9 @@ class GluonWriting(Writing):
             self._reads([dot for _, dot in iteration.first]),
             self._reads([dot for _, dot, _ in iteration.last]),
         )
-        kept = [r for r in early if r in late]
+        both = [r for r in early if r in late]
         once = [r for r in early if r not in late]
-        done = [r for r in late if r not in kept]
+        done = [r for r in late if r not in both]
         of(d, f"if {start} < {stop}:", "    # the first block")
         of(d + 1, *self._begin(number, early, stages), *self._ended(iteration, 0), *self._free(once, number, stages))
         of(d + 1, f"{first} = {start}")
@@ -381,16 +405,16 @@ class GluonWriting(Writing):
         of(d + 2, *self._add(before, done, stages))
         of(d + 2, *self._ended(iteration, len(iteration.last)), *self._free(once, number, stages))
         put(iteration.between, d + 2)
-        # The assembler moves a wait for products up to where a warp first waits for anything, and the work that was
-        # to go on meanwhile behind it; what waits for a barrier, even one that is open, it leaves where it is.
+        # The assembler (ptxas) moves a wait for products up to the first wait of any kind, and moves the work that
+        # should overlap behind it. It does not move code across a wait for a barrier, even if the barrier is complete.
         of(d + 2, *self._wait(late[-1:], before, stages))
-        of(d + 2, *self._added(), *self._free([*kept, *done], before, stages))
+        of(d + 2, *self._added(), *self._free([*both, *done], before, stages))
         put(iteration.after, d + 2)
-        of(d + 1, *self._add(number, done, stages), *self._added(), *self._free([*kept, *done], number, stages))
+        of(d + 1, *self._add(number, done, stages), *self._added(), *self._free([*both, *done], number, stages))
         of(d + 1, f"{number} += 1")
 
     def _reads(self, dots: Sequence[TileNode]) -> list[Ring]:
-        """The rings of turns that products read."""
+        """The rings that products read and that each iteration fills, in order of first use."""
         found: dict[Ring, None] = {}
         for dot in dots:
             for arg in dot.args:
@@ -400,15 +424,17 @@ class GluonWriting(Writing):
         return list(found)
 
     def _wait(self, rings: Sequence[Ring], iteration: str, stages: str) -> list[str]:
+        """The lines that wait until the blocks of an iteration are loaded."""
         return [
             f"hopper.mbarrier.wait({r.full}.index({iteration} % {stages}), {iteration} // {stages} & 1)" for r in rings
         ]
 
     def _free(self, rings: Sequence[Ring], iteration: str, stages: str) -> list[str]:
+        """The lines that mark the slots of an iteration as free."""
         return [f"hopper.mbarrier.arrive({r.free}.index({iteration} % {stages}), count=1)" for r in rings]
 
     def _begin(self, iteration: str, rings: Sequence[Ring], stages: str) -> list[str]:
-        """The first products are begun."""
+        """The lines that start the first products of an iteration."""
         p, made = self.rowed, self.iteration.first if self.iteration else []
         lines = self._wait(rings, iteration, stages)
         for name, dot in made:
@@ -420,7 +446,8 @@ class GluonWriting(Writing):
             )
         return lines
 
-    def _factors(self, dot: TileNode, held: str, iteration: str, stages: str) -> str:
+    def _factors(self, dot: TileNode, computed: str, iteration: str, stages: str) -> str:
+        """The two factors of a product; `computed` is the name of a computed row factor, if it has one."""
         a, b = self._sides(dot)
         _, rows, columns, summed = dot.data
         if a is not dot.args[0]:
@@ -429,44 +456,45 @@ class GluonWriting(Writing):
         if self._loaded(a):
             left = self.view(a, (*rows, *summed), self.names["me"])
         else:
-            left = held or self.held[a]
+            left = computed or self.invariant[a]
         return f"{left}, {self.view(b, (*summed, *columns), slot)}"
 
     def _ended(self, iteration: LoopIteration, left: int) -> list[str]:
-        """The first products are waited for, while `left` others go on."""
+        """The line that waits for the first products, while `left` others stay in flight."""
         names = ", ".join(name for name, _ in iteration.first)
         return [
             f"{names} = hopper.warpgroup_mma_wait({left}, deps=[{', '.join(n + '_next' for n, _ in iteration.first)}])"
         ]
 
     def _add(self, iteration: str, rings: Sequence[Ring], stages: str) -> list[str]:
-        """The last products of a turn are begun."""
+        """The lines that start the last products of an iteration."""
         lines = self._wait(rings, iteration, stages)
-        for name, dot, held in self.iteration.last if self.iteration else []:
+        for name, dot, computed in self.iteration.last if self.iteration else []:
             lines.append(
-                f"{name}_next = hopper.warpgroup_mma({self._factors(dot, held, iteration, stages)}, {name}, "
+                f"{name}_next = hopper.warpgroup_mma({self._factors(dot, computed, iteration, stages)}, {name}, "
                 f"is_async=True)" + (f"  # {dot.note}" if dot.note and len(dot.note) < 40 else "")
             )
         return lines
 
     def _added(self) -> list[str]:
+        """The line that waits for the last products."""
         names = [name for name, _, _ in (self.iteration.last if self.iteration else [])]
         return [f"{', '.join(names)} = hopper.warpgroup_mma_wait(0, deps=[{', '.join(n + '_next' for n in names)}])"]
 
     # -- stores ------------------------------------------------------------------------------------------------
 
     def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode]) -> None:
-        """A tile to the entries of an array at an index."""
+        """Stores a tile at an index of an array. Raises Unfit for a broadcast, and for a tile without rows."""
         _, _, dims = self.k.offsets(array, places)
         if set(node.dims) != set(dims):
-            raise Unfit("something repeated is saved")
+            raise Unfit("a store broadcasts its tile")
         if dims and not any(self.is_row(d) for d in dims):
-            raise Unfit("all warpgroups would save the same")
+            raise Unfit("a stored tile has no row dimension: all warpgroups would store the same entries")
         super().store(array, node, places)
 
 
 def in_gluon(line: str) -> str:
-    """A line of Triton that means the same in Gluon."""
+    """A line of Triton, translated to Gluon."""
     code, mark, note = line.partition("  # ")
     code = re.sub(r"\btl\.", "gl.", code)
     code = re.sub(r"\b_(times|load|tanh|floor)\b", r"_\1_rows", code)
@@ -474,7 +502,7 @@ def in_gluon(line: str) -> str:
 
 
 def reached(roots: Sequence[TileNode]) -> dict[TileNode, None]:
-    """All nodes that some are made of, and they."""
+    """The nodes on which `roots` depend, themselves included."""
     found: dict[TileNode, None] = {}
     stack = list(roots)
     while stack:
@@ -486,6 +514,7 @@ def reached(roots: Sequence[TileNode]) -> dict[TileNode, None]:
 
 
 def _load_of(node: TileNode) -> TileNode | None:
+    """The load under relabelings, if the node is one."""
     while node.kind == "relabel":
         (node,) = node.args
     return node if node.kind == "load" else None

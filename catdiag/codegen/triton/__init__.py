@@ -1,8 +1,12 @@
-"""Triton: a diagram's groups as kernels, and a function that launches them.
+"""Triton code generation: each group of a diagram becomes a kernel, and one function launches the kernels.
 
-- `triton_module`: the module; `kernel_body`: a kernel from statements; `kernel_builder`: its arrays and sizes;
-  `kernel_signature`: what it is for a launch; `kernel_source`, `launch_parameters`: its text and its parameters;
-- `tile_expressions`: what is computed of tiles; `array_accesses`: arrays as functions of indices; `dot`: contractions;
-  `mask_ranges`: which blocks a condition leaves whole; `triton_printer`: expressions as lines;
-- `launch_function`, `launch_checks`: the function that launches, and what it checks.
+From the outside in:
+
+- `triton_module`: the module as a whole, and the public function `module`;
+- `kernel_body`: one kernel from the statements of a loop nest; `kernel_builder`: its arrays, sizes and tile dimensions;
+- `tile_expressions`: the expression graph of a kernel (hash-consed nodes); `array_accesses`: array reads as functions
+  of indices; `dot`: contractions as matrix products; `mask_ranges`: blocks that need no mask;
+- `triton_printer`: expressions as Triton source; `kernel_signature`, `kernel_source`, `launch_parameters`: a kernel's
+  signature, source and parameters;
+- `launch_function`, `launch_checks`: the launch function, and the checks of its arguments.
 """

@@ -1,7 +1,8 @@
-"""Arrays of a program as functions of indices: an entry is computed where, and at which index, it is asked for.
+"""Arrays as functions of indices: a *pull array*. An entry is computed where it is read, at the index of the read.
 
-A view, a slice or a repetition is another index, and an elementwise function is the same at each; so what a kernel
-asks for of an array is all that it loads. What was reduced or contracted is a tile and has its entries where they are.
+A view, slice or broadcast changes the index. An elementwise function computes one entry from entries at the same index.
+So a kernel loads exactly the entries that it reads, and views are fused into loads. The result of a reduction or
+contraction is a tile in registers (`Made`). It can only be read at the index at which it was computed.
 """
 
 from __future__ import annotations
@@ -20,61 +21,63 @@ At = Mapping[str, TileNode]
 
 
 class Builder(Protocol):
-    """What a value asks of the kernel that it is computed in."""
+    """What an array access needs of the kernel in which it is computed; `kernel_builder.Build` has it."""
 
     nodes: Nodes
 
     def dim(self, axis: Axis) -> Dim | None:
-        """The dimension of an axis: none for one that is a single entry at a time."""
+        """The tile dimension of an axis; None if the tile has one entry along it."""
 
     def size(self, size: Size) -> TileNode:
-        """A size as a number of the kernel."""
+        """A size as an integer expression of the kernel."""
 
     def at(self, value: Pull, index: At, guard: TileNode | None) -> TileNode:
-        """The entries of a value, computed once."""
+        """The entries of an array at an index. They are memoized."""
 
     def load(self, array: StoredArray, index: At, guard: TileNode | None) -> TileNode:
-        """Entries of an array of slow memory."""
+        """A load from an array in global memory."""
 
     def where(self, args: Sequence[TileNode]) -> TileNode:
-        """A choice, whose condition may be known of whole blocks."""
+        """A selection by a condition. Blocks in which the condition holds for all entries need no mask."""
 
 
 @dataclass(eq=False)
 class Pull:
-    """An array of a type, by what its entries are."""
+    """An array, given by its type and by the function that computes its entries."""
 
     ty: ArrayType
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """The entries at an index for each axis; no entry is read where `guard` fails."""
+        """The entries at `index`, which has an integer node for each axis. Loads are masked by `guard`."""
         raise NotImplementedError
 
 
 @dataclass(eq=False)
 class StoredArray(Pull):
-    """An array of slow memory, by the name that kernels and the launch know it by."""
+    """An array in global memory, with its name in kernels and in the launch function."""
 
     name: str
     temporary: bool = False
+    """Whether the launch function allocates it for the results of one kernel that another one reads."""
     parts: bool = False
-    """Whether it has a row for each part of a loop."""
+    """Whether its first axis counts the parts of a split loop (split-K)."""
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """A load; a scalar is an argument of the kernel."""
+        """A load, or an argument of the kernel if the array is a scalar."""
         return k.load(self, index, guard)
 
 
 @dataclass(eq=False)
 class Made(Pull):
-    """A tile that was computed as a whole; `dims` are the dimensions of its axes (None for a single entry)."""
+    """A tile in registers; `dims` are the dimensions of its axes (None for an axis along which it has one entry)."""
 
     node: TileNode
     dims: tuple[Dim | None, ...]
     named: str = ""
+    """The name of the box that made it, for error messages."""
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """The tile, under other names of its dimensions."""
+        """The tile, with the dimensions of the index. Raises TypeMismatch for an index other than that of the tile."""
         pairs: dict[Dim, Dim] = {}
         for axis, dim in zip(self.ty.axes, self.dims, strict=True):
             place = index[axis.name]
@@ -93,13 +96,14 @@ class Made(Pull):
 
     def _elsewhere(self, axis: str) -> TypeMismatch:
         return TypeMismatch(
-            f"{self.named or 'what a kernel has computed'} {self.ty} is read along axis {axis} elsewhere than where it "
-            "is: a tile in registers cannot be. Let it be saved to memory in between (a kernel of its own, .fuse)"
+            f"{self.named or 'a computed array'} {self.ty} is read along axis {axis} at other positions than those at "
+            "which it was computed: a tile in registers cannot be. Save it to memory in between: make it a kernel of "
+            "its own with .fuse"
         )
 
 
 def relabeled(nodes: Nodes, node: TileNode, pairs: Mapping[Dim, Dim]) -> TileNode:
-    """The tile of a node with other dimensions of the same lengths."""
+    """The tile of a node with some dimensions replaced by others of the same lengths."""
     if node.kind == "scaled":
         return nodes.scaled(relabeled(nodes, node.args[0], pairs), node.args[1])
     dims = tuple(pairs.get(d, d) for d in node.dims)
@@ -109,7 +113,7 @@ def relabeled(nodes: Nodes, node: TileNode, pairs: Mapping[Dim, Dim]) -> TileNod
 
 @dataclass(eq=False)
 class Mapped(Pull):
-    """A scalar function of arrays, entry by entry."""
+    """An elementwise function of arrays."""
 
     fn: str
     args: tuple[Pull, ...]
@@ -130,19 +134,19 @@ class Positions(Pull):
     """The positions along an axis."""
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """The index itself."""
+        """The index along the axis."""
         return index[self.ty.names[0]]
 
 
 @dataclass(eq=False)
 class Scalar(Pull):
-    """A constant or a size; `size` None is the constant."""
+    """A constant, or a size if `size` is given. The constant None is minus infinity."""
 
     value: float | None
     size: Size | None = None
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """The number."""
+        """The number, whatever the index."""
         if self.size is not None:
             return k.size(self.size)
         value = float("-inf") if self.value is None else self.value
@@ -151,52 +155,52 @@ class Scalar(Pull):
 
 @dataclass(eq=False)
 class ArrayPart(Pull):
-    """The part of an array that loops are at: `starts` says where it begins along each of their axes."""
+    """The block of an array at the current iteration of loops; `starts` gives its first position along their axes."""
 
     source: Pull
     starts: Mapping[str, TileNode]
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """The array, as much further on."""
+        """The array at the index, moved by the start of the block."""
         moved = {n: k.nodes.op("add", self.starts[n], at) if n in self.starts else at for n, at in index.items()}
         return k.at(self.source, moved, guard)
 
 
 @dataclass(eq=False)
 class PartialState(Pull):
-    """A state of one part of a loop, which another kernel has left: `part` is the first axis of the array."""
+    """The state of one part of a split loop, saved by an earlier kernel: row `part` of `array`."""
 
     array: StoredArray
     part: TileNode
     starts: Mapping[str, TileNode]
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """A load from the part's own row."""
+        """A load from the row of the part."""
         moved = {n: k.nodes.op("add", self.starts[n], at) if n in self.starts else at for n, at in index.items()}
         return k.load(self.array, {self.array.ty.names[0]: self.part, **moved}, guard)
 
 
 @dataclass(eq=False)
 class Renamed(Pull):
-    """An array whose axes have other names; it is repeated along those that it lacks."""
+    """An array with renamed axes, broadcast along axes that it lacks."""
 
     source: Pull
     pairs: Mapping[str, str]
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """The array at the index by its own names."""
+        """The array at the index under its own axis names."""
         return k.at(self.source, {n: index[self.pairs.get(n, n)] for n in self.source.ty.names}, guard)
 
 
 @dataclass(eq=False)
 class Arranged(Pull):
-    """An array over a product of axes as one over the factors, or the other way; a part of a sum of axes."""
+    """A reshape: a product axis split or merged (row-major), a slice of a coproduct axis, or a concatenation."""
 
     op: Reindex
     sources: tuple[Pull, ...]
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """The arrays at the index that row-major order gives."""
+        """The arrays at the index of the reshape."""
         op, nodes, parts = self.op, k.nodes, self.op.axis.parts
         rest = {n: at for n, at in index.items() if n not in {a.name for a in op.added_axes()}}
         if op.kind == "split":
@@ -228,7 +232,7 @@ class Arranged(Pull):
             own = self._read(k, j, {**rest, parts[j].name: nodes.op("sub", place, start)}, both)
             made = own if made is None else nodes.op("where", inside, own, made)
         if made is None:
-            raise TypeMismatch(f"{op.name} joins nothing")
+            raise TypeMismatch(f"{op.name} concatenates no arrays: expected at least one")
         return made
 
     def _read(self, k: Builder, j: int, index: At, guard: TileNode | None) -> TileNode:
@@ -236,12 +240,14 @@ class Arranged(Pull):
         return k.at(source, {n: index[n] for n in source.ty.names}, guard)
 
     def _before(self, k: Builder, count: int) -> TileNode:
+        """The sum of the sizes of the first `count` parts."""
         start = k.nodes.const(0, "int")
         for p in self.op.axis.parts[:count]:
             start = k.nodes.op("add", start, k.size(p.size))
         return start
 
     def _after(self, k: Builder, parts: Sequence[Axis]) -> TileNode:
+        """The product of the sizes of some parts."""
         size = k.nodes.const(1, "int")
         for p in parts:
             size = k.nodes.op("mul", size, k.size(p.size))
@@ -250,13 +256,13 @@ class Arranged(Pull):
 
 @dataclass(eq=False)
 class Viewed(Pull):
-    """An array read at computed indices."""
+    """Arrays read at computed indices (a gather, a window, a padded read)."""
 
     op: View
     sources: tuple[Pull, ...]
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """The first of the reads whose conditions hold."""
+        """The first read whose conditions hold."""
         nodes = k.nodes
 
         def leaf(v: Any) -> TileNode:
@@ -285,12 +291,12 @@ class Viewed(Pull):
             own = k.at(source, places, both)
             made = own if made is None or holds is None else nodes.op("where", holds, own, made)
         if made is None:
-            raise TypeMismatch(f"{self.op.name} reads nothing")
+            raise TypeMismatch(f"{self.op.name} reads no array: expected at least one read")
         return made
 
 
 def viewed(box: Box, args: Sequence[Pull]) -> Pull:
-    """What a box that only reads elsewhere makes of arrays."""
+    """The result of a box that moves entries without computing: a rename, a reshape or a view."""
     ty = box.cod[0]
     if isinstance(box.op, Rename):
         return Renamed(ty, args[0], dict(box.op.pairs))
@@ -298,4 +304,4 @@ def viewed(box: Box, args: Sequence[Pull]) -> Pull:
         return Arranged(ty, box.op, tuple(args))
     if isinstance(box.op, View):
         return Viewed(ty, box.op, tuple(args))
-    raise TypeMismatch(f"{box.name} is no view", box.line)
+    raise TypeMismatch(f"{box.name} is not a view: expected a rename, a reshape or a view", box.line)

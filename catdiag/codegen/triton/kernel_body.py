@@ -1,4 +1,4 @@
-"""A kernel from the statements of a group: a grid of tiles, loops over blocks with states in registers, stores."""
+"""One kernel from the statements of a group: its grid of tiles, loops over blocks with states in registers, stores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ from catdiag.util.errors import TypeMismatch
 
 
 class Writing:
-    """Writes one kernel."""
+    """Writes one kernel: nodes for values (`k`), lines for loops, states and stores (`printer`).
+
+    `spans` are the tiles of the grid, and `env` gives the arrays and values that the kernel reads.
+    """
 
     def __init__(self, shared: ModuleContext, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> None:
         self.shared = shared
@@ -56,6 +59,7 @@ class Writing:
     # -- the grid ------------------------------------------------------------------------------------------
 
     def _grid(self, span: LoopSpan) -> None:
+        """Enters a tile of the grid: the name of its start, its mask, and the length of its block."""
         k, nodes = self.k, self.k.nodes
         axis = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
         start = self.own.fresh(axis + "0") if self._tile(span) != 1 else self.own.fresh(axis + "_at")
@@ -73,16 +77,19 @@ class Writing:
         )
 
     def _padding(self, spans: Sequence[LoopSpan]) -> set[str]:
-        """Tiles whose blocks have to be longer than they are: blocks are powers of two."""
+        """The tiles whose length is no power of two: their blocks are padded to one, as Triton requires."""
         tiles = self.shared.tiles
-        return {s.symbol for s in spans if tiles.get(s.symbol, 1) > 1 and not _power(tiles[s.symbol])}
+        return {s.symbol for s in spans if tiles.get(s.symbol, 1) > 1 and not _is_power_of_two(tiles[s.symbol])}
 
     def _tile(self, span: LoopSpan) -> int:
+        """The default length of a tile, in entries."""
         return self.shared.tiles.get(span.symbol, 0)
 
-    def _worked(self, a: TileNode, b: TileNode) -> tuple[str, list[str | None], StoredArray | None]:
-        """The type that a product of matrices is in, those that its factors have if they are as they were loaded, and
-        the array that says it where one of them is not."""
+    def _product_type(self, a: TileNode, b: TileNode) -> tuple[str, list[str | None], StoredArray | None]:
+        """The operand type of a matrix product, the types of its factors, and an array with the operand type.
+
+        The type of a factor is None if it was computed. The array is given only if a factor was computed.
+        """
         arrays = [_array(x) for x in (a, b)]
         first, second = kinds = [None if x is None else self._kind(x) for x in arrays]
         wider = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64").index
@@ -96,23 +103,23 @@ class Writing:
         return self._kind(known), kinds, known
 
     def _kind(self, array: StoredArray) -> str:
-        """The type of an array's elements."""
+        """The element type of an array."""
         return self.shared.dtypes.get(array.name, self.shared.dtype)
 
     def _element(self, a: TileNode, b: TileNode) -> tuple[str | None, str | None]:
-        """The types in which the factors of a product of matrices are handed over; None where they have it already."""
-        kind, (first, second), known = self._worked(a, b)
+        """The types to which the factors of a matrix product are converted; None for a factor that has it already."""
+        kind, (first, second), known = self._product_type(a, b)
         own = "tl." + WIDTHS[kind] if known is None else f"{known.name}.dtype.element_ty"
         return None if first == kind else own, None if second == kind else own
 
     def _precision(self, a: TileNode, b: TileNode) -> str:
-        """How exactly numbers of 32 bits are multiplied: as they are, unless they were declared to be cut off."""
-        return ', input_precision="tf32x3"' if self._worked(a, b)[0] == "fp32" else ""
+        """The precision argument of a matrix product: tf32x3 for float32 factors; tf32 factors are truncated."""
+        return ', input_precision="tf32x3"' if self._product_type(a, b)[0] == "fp32" else ""
 
     # -- statements --------------------------------------------------------------------------------------------
 
     def body(self, body: Sequence[Statement]) -> None:
-        """Statements in order; loops and stores write lines, the rest makes nodes."""
+        """Lowers statements in order. Loops and stores write lines; the rest makes nodes."""
         for s in body:
             match s:
                 case Let():
@@ -141,11 +148,12 @@ class Writing:
                     pass
                 case For():
                     raise TypeMismatch(
-                        "groups or parts inside a loop have no form as one kernel: group the whole, and "
-                        "split loops after that"
+                        "a group or a split loop inside a loop cannot be one kernel: expected groups outside loops. "
+                        "Group the whole program first, then split the loop"
                     )
 
     def _start(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
+        """The lines that set states to their initial values."""
         k = self.k
         for state, value in zip(states, values, strict=True):
             node = k.nodes.real(k.tile(value)) if state.ty.element in ("real", "extended") else k.tile(value)
@@ -169,7 +177,7 @@ class Writing:
         return tuple(d for a in ty.axes if (d := self.k.dim(a)) is not None)
 
     def _state(self, state: NestValue, name: str, dims: Sequence[Dim], scope: Scope) -> TileNode:
-        """The value of a state in a scope."""
+        """The node of a state in a scope; it has the name `name` there."""
         element = {"int": "int", "bool": "bool"}.get(state.ty.element, "real")
         node = self.k.nodes.make("symbol", (), dims, element, (name, False), scope, heavy=True)
         self.k.env[state] = Made(state.ty, node, tuple(self.k.dim(a) for a in state.ty.axes), state.name)
@@ -179,6 +187,7 @@ class Writing:
     # -- loops -------------------------------------------------------------------------------------------------
 
     def _loop(self, loop: For) -> None:
+        """A loop over blocks: its body is lowered first, since that finds the masks by which its range is divided."""
         k, nodes = self.k, self.k.nodes
         (span,) = loop.spans
         outside = k.scope
@@ -215,8 +224,8 @@ class Writing:
             self._state(state, names[state], dims[state], outside)
         self._head(span, context, exact, low, high, first, scope)
 
-    def merged(self, loop: For, kept: Mapping[NestValue, StoredArray], span: LoopSpan) -> None:
-        """The states of the parts of a loop, merged one after the other."""
+    def merged(self, loop: For, partial_states: Mapping[NestValue, StoredArray], span: LoopSpan) -> None:
+        """A loop that merges the states of the parts of a split loop, in order; `partial_states` are their arrays."""
         k, nodes, p = self.k, self.k.nodes, self.printer
         outside, scope = k.scope, Scope(k.scope, k.scope.depth + 1)
         carry = next(s for s in reversed(loop.body) if isinstance(s, Carry))
@@ -228,7 +237,7 @@ class Writing:
             starts = {
                 a.name: k.tiles[a.size].start for a in value.ty.axes if isinstance(a.size, str) and a.size in k.tiles
             }
-            k.env[value] = PartialState(value.ty, kept[value], part, starts)
+            k.env[value] = PartialState(value.ty, partial_states[value], part, starts)
         k.scope = scope
         self.body(loop.body)
         k.scope = outside
@@ -239,7 +248,7 @@ class Writing:
         outside.lines += scope.lines
 
     def _ends(self, loop: For, span: LoopSpan) -> tuple[TileNode, TileNode]:
-        """The positions between which blocks are run."""
+        """The positions at which a loop starts and ends: those of its part, narrowed to where a mask may hold."""
         k, nodes = self.k, self.k.nodes
         zero, whole = nodes.const(0, "int"), k.size(span.size)
         low, high = zero, whole
@@ -271,7 +280,7 @@ class Writing:
     def _head(
         self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
     ) -> None:
-        """The loop: its range in up to three phases, those at the edge of masks or arrays apart."""
+        """The loop over blocks, divided into up to three phases: blocks inside all masks, and blocks at the edges."""
         outside = self.k.scope
         inner = self._phases(span, context, exact, low, high)
         start, stop = self.bounds
@@ -279,13 +288,13 @@ class Writing:
         outside.lines += scope.lines
 
     def _phases(self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode) -> Scope:
-        """The lines that say from where to where blocks are run in each phase, and where the loop stands then."""
+        """Writes the loop over phases with the range of each, and returns the scope of the loop over blocks."""
         k, nodes, p = self.k, self.k.nodes, self.printer
         outside = k.scope
         block = nodes.symbol(span.symbol, positive=True)
 
         def whole_blocks(end: TileNode) -> TileNode:
-            """Where the last whole block ends."""
+            """The end of the last whole block before `end`."""
             return nodes.op("mul", nodes.op("floordiv", nodes.op("max", end, nodes.const(0, "int")), block), block)
 
         ends = [k.size(span.size), *context.unmasked.upper]
@@ -318,8 +327,8 @@ class Writing:
         self.phases += len(phases) if masks or ranged else 1
         base = span.axis if span.axis.isidentifier() else "i"
         start, stop = self.bounds = self.own.fresh(f"{base}_from"), self.own.fresh(f"{base}_to")
-        why = "blocks inside all masks" if masks else "whole blocks"
-        p.write(outside, f"for {context.phase} in tl.static_range({number}):  # {why}, and those at an edge apart")
+        inside = "blocks inside all masks" if masks else "whole blocks"
+        p.write(outside, f"for {context.phase} in tl.static_range({number}):  # {inside}, and those at an edge apart")
         inner = replace(outside, depth=outside.depth + 1)
         for n, (a, b) in enumerate(phases):
             if n == 0:
@@ -332,7 +341,7 @@ class Writing:
         return inner
 
     def _unless(self, live: NestValue) -> None:
-        """The rest of a turn happens only where some entry holds."""
+        """Skips the rest of an iteration if the condition `live` holds for no entry of the block."""
         k, p = self.k, self.printer
         node = k.tile(live)
         for dim in node.dims:
@@ -344,20 +353,23 @@ class Writing:
             k.scope.depth += 1
 
     def _carry(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
-        """The states after a turn."""
+        """Writes the lines that update states at the end of an iteration."""
         made = self._after(states, values)
         self.printer.count(made)
         self.printer.accumulate(made)
         self._assign(states, made)
 
     def _after(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> list[TileNode]:
-        """What states are after a turn."""
+        """The next values of states."""
         tiles = [self.k.tile(value) for value in values]
         real = ("real", "extended")
         return [self.k.nodes.real(n) if s.ty.element in real else n for s, n in zip(states, tiles, strict=True)]
 
     def _assign(self, states: Sequence[NestValue], made: Sequence[TileNode]) -> None:
-        """The lines by which states become what they are after a turn."""
+        """Writes assignments of next values to states.
+
+        A state that a later assignment still reads is assigned last; its next value has a name of its own until then.
+        """
         k, p = self.k, self.printer
         old = {s: state_of(k.env[s]) for s in states}
         later: list[tuple[str, str]] = []
@@ -366,15 +378,15 @@ class Writing:
             if node is old[state]:
                 continue
             dims = self._dims(state.ty)
-            waits = any(_reads(other, old[state], p) for other in made[n + 1 :])
-            if waits and node not in p.names and node.kind not in ("const", "symbol", "relabel"):
+            read_later = any(_reads(other, old[state], p) for other in made[n + 1 :])
+            if read_later and node not in p.names and node.kind not in ("const", "symbol", "relabel"):
                 node.wanted = self.own.fresh(name + "_new")
                 self.own.taken.discard(node.wanted)
                 node.note = f"{state.name}{_axes(state.ty)}"
-            p.ref(node, k.scope, bare=not waits and node.kind != "guard")
+            p.ref(node, k.scope, bare=not read_later and node.kind != "guard")
             text = p.aligned(node, dims)[0]
             if (
-                waits
+                read_later
                 and node in p.names
                 and p.names[node] == node.wanted
                 and set(node.dims) == set(dims)
@@ -384,7 +396,7 @@ class Writing:
                 continue
             if set(node.dims) != set(dims):
                 text = self._repeated(text, dims)
-            if waits:
+            if read_later:
                 fresh = self.own.fresh(name + "_new")
                 p.write(k.scope, f"{fresh} = {text}", f"{state.name}{_axes(state.ty)}")
                 p.names[node] = fresh
@@ -395,13 +407,13 @@ class Writing:
             p.write(k.scope, f"{name} = {fresh}")
 
     def _repeated(self, text: str, dims: Sequence[Dim]) -> str:
-        """A tile repeated along the dimensions that it lacks."""
+        """A tile broadcast along the dimensions that it lacks."""
         return f"tl.broadcast_to({text}, ({', '.join(d.block for d in dims)}{',' if len(dims) == 1 else ''}))"
 
     # -- stores ------------------------------------------------------------------------------------------------
 
     def save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan]) -> None:
-        """A tile goes to its place in an array of slow memory."""
+        """Stores a tile at its position in an array in global memory."""
         k = self.k
         array = self.shared.saved[target]
         k.arrays[array] = None
@@ -415,7 +427,7 @@ class Writing:
         self.store(array, node, places)
 
     def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode]) -> None:
-        """A tile to the entries of an array at an index."""
+        """Stores a tile at an index of an array: `places` has an integer node for each axis."""
         k, p = self.k, self.printer
         k.arrays[array] = None
         k.writes.setdefault(array, {})[tuple(places[a.name] for a in array.ty.axes)] = None
@@ -436,10 +448,10 @@ class Writing:
         mask = f", mask={inside}" if inside else ""
         p.write(k.scope, f"tl.store({' + '.join(parts)}, {text[0]}{mask})", f"save {array.name}")
 
-    # -- the whole ---------------------------------------------------------------------------------------------
+    # -- the kernel --------------------------------------------------------------------------------------------
 
     def done(self, name: str, note: str, place: int, chunk: LoopSpan | None = None) -> KernelSpec:
-        """The kernel."""
+        """The finished kernel; `note` is its docstring, `place` the number of its group, `chunk` its split axis."""
         k = self.k
         boxes = [b for b in k.boxes.values() if b.looped]
         return KernelSpec(
@@ -478,14 +490,14 @@ class Writing:
 
 
 def state_of(pull: Pull) -> TileNode:
-    """The name that a state goes by."""
+    """The node of a state."""
     if not isinstance(pull, Made):
-        raise TypeMismatch("a loop carries what is no state")
+        raise TypeMismatch("a loop carries a value that is not a tile: expected a state in registers")
     return pull.node
 
 
 def _reads(node: TileNode, state: TileNode, printer: TritonPrinter) -> bool:
-    """Whether what is still to be written of a node reads a state."""
+    """Whether the part of a node that is not written yet reads a state."""
     stack, seen = [node], set()
     while stack:
         item = stack.pop()
@@ -505,7 +517,7 @@ def _array(node: TileNode) -> StoredArray | None:
     return node.data[0] if node.kind == "load" and node.element == "raw" else None
 
 
-def _power(n: int) -> bool:
+def _is_power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
 
 

@@ -1,4 +1,4 @@
-"""One kernel: which arrays, sizes and dimensions it has, and the nodes of what it computes."""
+"""One kernel: its arrays, sizes and tile dimensions, and the expression nodes of what it computes."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ from catdiag.schedule.loop_nest import Let, LoopSpan, NestValue
 from catdiag.util.errors import TypeMismatch
 
 SINGLE = (2 - 2.0**-23) * 2.0**127
-"""The largest number of single precision, in which kernels compute."""
+"""The largest number of float32, in which kernels compute."""
 MOST = 1 << 20
-"""Triton's own limit of the entries of a tile."""
+"""Triton's limit of the number of entries of a tile."""
 
 
 @dataclass(eq=False)
 class Tile:
-    """What a symbol of tiles or blocks is in a kernel: where it starts, how long the axis is, and its block's length.
+    """A tile of the grid or a block of a loop: where it starts, and the size of its axis (`whole`).
 
-    `single` says that a tile is one entry; `step` is how many entries are one tile (a block may be longer).
+    `single` says that the tile is one entry. `block` is the name of the length of its block in entries, which may be
+    longer than the tile; `length` is the default of that length. `exact` is the name of the constant that says whether
+    the tile divides the axis, and `loop` is the loop whose block it is, if any.
     """
 
     span: LoopSpan
@@ -52,7 +54,7 @@ class Tile:
 
 @dataclass(eq=False)
 class KernelLoop:
-    """A loop over blocks, and where along it conditions hold of whole blocks; `phase` is the variable that says it."""
+    """A loop over blocks, with the range in which no block needs a mask; the variable `phase` numbers its ranges."""
 
     symbol: str
     phase: str = "phase"
@@ -60,29 +62,29 @@ class KernelLoop:
 
     @property
     def exact(self) -> str:
-        """The constant that says that a block is whole and no mask cuts it."""
+        """The expression that is true in the phase whose blocks need no mask."""
         return f"{self.phase} == 1" if self.unmasked.lower else f"{self.phase} == 0"
 
 
 @dataclass(eq=False)
 class Boxes:
-    """Boxes of an array of slow memory: `name` is that of the descriptor by which the copy engine reads them."""
+    """Blocks of an array that the copy engine (TMA) loads; `name` is that of their tensor descriptor."""
 
     name: str
     array: StoredArray
     shape: tuple[str, ...]
     looped: bool = False
-    """Whether it pays: loops read them, or products of matrices in loops."""
+    """Whether a loop loads them, or a matrix product in a loop reads them: only then does a descriptor pay."""
 
 
 @dataclass
 class Names:
-    """Names that are taken in a module or a kernel."""
+    """The names in use in a module or a kernel."""
 
     taken: set[str]
 
     def fresh(self, base: str) -> str:
-        """The name, or it with a number."""
+        """An unused name: `base`, or `base` with a number. It is in use from now on."""
         name, k = base, 1
         while name in self.taken:
             k += 1
@@ -92,7 +94,11 @@ class Names:
 
 
 class Build:
-    """The nodes of one kernel, made from the statements of a program."""
+    """The nodes of one kernel, made from the statements of a loop nest.
+
+    `env` gives the arrays that the kernel reads, `given` the names of sizes in the kernel, and `dtypes` the element
+    types of arrays by name.
+    """
 
     def __init__(
         self, names: Names, env: Mapping[NestValue, Pull], given: Mapping[str, str], dtypes: Mapping[str, str]
@@ -118,15 +124,15 @@ class Build:
         self.boxes: dict[tuple[StoredArray, tuple[str, ...]], Boxes] = {}
         self.reads: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
         self.writes: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
-        """The places of arrays that are read and written, by the indices of their axes."""
+        """The indices at which arrays are read and written, a node for each axis."""
         self.reaches: dict[tuple[tuple[StoredArray, str, str], ...], None] = {}
-        """How far the entries of tiles are from where these begin: the sum of these many strides of an array's axes."""
+        """Bounds of the offsets within tiles: each is a sum of (array, axis, most steps) times the axis' stride."""
         self.scope = self.root
 
     # -- sizes and dimensions ------------------------------------------------------------------------------
 
     def size(self, size: Size) -> TileNode:
-        """A size as a number of the kernel; of a block, how many entries it has in the array."""
+        """A size as an integer expression; for a block, the number of its entries that are in the array."""
 
         def leaf(v: Any) -> TileNode:
             if isinstance(v, int):
@@ -146,7 +152,7 @@ class Build:
         return self.nodes.op("min", self.nodes.symbol(tile.span.symbol, positive=True), rest)
 
     def dim(self, axis: Axis) -> Dim | None:
-        """The dimension of an axis: none for one that is a single entry at a time."""
+        """The tile dimension of an axis; None if the tile has one entry along it."""
         size = axis.size
         if size == 1:
             return None
@@ -160,6 +166,7 @@ class Build:
         return found
 
     def _tiled(self, axis: Axis, tile: Tile) -> Dim:
+        """The dimension of a tile or block, with the mask of the entries that are in it and in the array."""
         dim = Dim(axis.name, axis.size, tile.block, tile.scope, tile.exact, loop=tile.loop, length=tile.length)
         place = self.nodes.arange(dim)
         dim.within = self.nodes.op("lt", self.nodes.op("add", tile.start, place), tile.whole)
@@ -169,7 +176,7 @@ class Build:
         return dim
 
     def _full(self, axis: Axis) -> Dim:
-        """A whole axis: a tile of the next power of two."""
+        """The dimension of an axis that is not tiled: its block is padded to the next power of two."""
         size = axis.size
         if isinstance(size, int):
             block = 1 << (size - 1).bit_length()
@@ -181,8 +188,8 @@ class Build:
         own = size_symbols(size) & (set(self.tiles) | set(self.local))
         if own:
             raise TypeMismatch(
-                f"axis {axis.name} is as long as {size}, with {', '.join(sorted(own))} the length of a tile: a kernel "
-                "has dimensions of tiles and of whole axes only. Group or stream the axis that it is made of"
+                f"axis {axis.name} has size {size}, which depends on the tile length {', '.join(sorted(own))}: "
+                "expected the length of a tile or the size of a whole axis. Group or stream the axis it is made of"
             )
         for symbol in size_symbols(size):
             self.constants[symbol] = None
@@ -197,7 +204,7 @@ class Build:
         return dim
 
     def index(self, ty: ArrayType) -> dict[str, TileNode]:
-        """The positions of the entries of a tile."""
+        """The positions of the entries of a tile, relative to its start."""
         found = {}
         for axis in ty.axes:
             dim = self.dim(axis)
@@ -207,7 +214,7 @@ class Build:
     # -- values ----------------------------------------------------------------------------------------------
 
     def at(self, value: Pull, index: At, guard: TileNode | None) -> TileNode:
-        """The entries of a value, computed once."""
+        """The entries of an array at an index. They are memoized."""
         key = (value, tuple(sorted((n, id(i)) for n, i in index.items())), guard)
         found = self.memo.get(key)
         if found is None:
@@ -215,15 +222,15 @@ class Build:
         return found
 
     def tile(self, value: NestValue) -> TileNode:
-        """The tile of a value of the program."""
+        """The tile of a value of the loop nest."""
         return self.at(self.env[value], self.index(value.ty), None)
 
     def replace(self, value: NestValue, node: TileNode) -> None:
-        """Lets a node stand for the tile of a value: it differs outside of the array only."""
+        """Makes a node the tile of a value. It may differ from the earlier one outside the array only."""
         self.memo[(self.env[value], tuple(sorted((n, id(i)) for n, i in self.index(value.ty).items())), None)] = node
 
     def load(self, array: StoredArray, index: At, guard: TileNode | None) -> TileNode:
-        """Entries of an array of slow memory; what lies outside of it is 0."""
+        """A masked load from an array in global memory; positions outside the array give 0."""
         ty = array.ty
         if not ty.axes and not array.temporary:
             name = self.scalars.setdefault(array, array.name)
@@ -241,7 +248,7 @@ class Build:
             sure.append(guard)
         for axis in ty.axes:
             place = index[axis.name]
-            if _trusts(place):
+            if _from_array(place):
                 size = self.size(axis.size)
                 inside = self.nodes.op("and", self.nodes.op("le", self.nodes.const(0, "int"), place),
                                        self.nodes.op("lt", place, size))  # fmt: skip
@@ -262,7 +269,7 @@ class Build:
         return node
 
     def boxed(self, array: StoredArray, index: At) -> tuple[tuple[Dim | None, ...], tuple[TileNode, ...]] | None:
-        """The dimensions of a box of an array and where it starts, if that is what is read; None if it is not."""
+        """The dimensions and the start of the block of an array that a load reads; None if it reads no such block."""
         dims: list[Dim | None] = []
         starts: list[TileNode] = []
         for axis in array.ty.axes:
@@ -281,7 +288,7 @@ class Build:
         return tuple(dims), tuple(starts)
 
     def blocks_of(self, array: StoredArray, dims: tuple[Dim | None, ...]) -> Boxes:
-        """The boxes of an array of some lengths, which a tensor descriptor is of."""
+        """The blocks of an array with some dimensions; blocks of one shape share a tensor descriptor."""
         looped = any(d is not None and d.loop is not None for d in dims)
         shape = tuple("1" if d is None else d.block for d in dims)
         found = self.boxes.get((array, shape))
@@ -292,7 +299,7 @@ class Build:
         return found
 
     def offsets(self, array: StoredArray, index: At) -> tuple[TileNode, TileNode, list[Dim]]:
-        """Where entries are, in elements: the part that a whole tile shares, the other part, and its dimensions."""
+        """The offsets of entries, in elements: (part shared by the tile, part within the tile, its dimensions)."""
         nodes = self.nodes
         scalar, tiled = nodes.const(0, "int"), nodes.const(0, "int")
         dims: list[Dim] = []
@@ -309,8 +316,8 @@ class Build:
                 wide = shared if shared.value is not None else nodes.make("long", (shared,), (), "int")
                 scalar = nodes.op("add", scalar, nodes.op("mul", wide, stride))
             if own.value != 0:
-                # Positions within a tile are few, and the launch says whether strides are so long that 32 bits do not
-                # hold their product; a position that data says may be anywhere.
+                # Positions within a tile are small. The launch tests whether strides are so long that the product
+                # needs 64 bits. A position that is read from an array has no bound, so its offset always has 64 bits.
                 most = reach(own)
                 if most is None:
                     own = nodes.make("long", (own,), own.dims, "int")
@@ -318,21 +325,21 @@ class Build:
                     far.append((array, axis.name, most))
                 part = nodes.op("mul", own, stride)
                 dims += [d for d in own.dims if d not in dims]
-                # In the order of the array, which is how memory is read.
+                # Summed in the order of the array's axes, the order of memory.
                 tiled = part if tiled.value == 0 else nodes.make("add", (tiled, part), dims, "int")
         if far:
             self.reaches[tuple(far)] = None
         return scalar, tiled, dims
 
     def stride(self, array: StoredArray, axis: str) -> TileNode:
-        """The stride of an array along an axis."""
+        """The stride of an array along an axis, in elements."""
         key = (array, axis)
         if key not in self.strides:
             self.strides[key] = self.names.fresh(f"{array.name}_{axis if axis.isidentifier() else len(self.strides)}")
         return self.nodes.symbol(self.strides[key])
 
     def where(self, args: Sequence[TileNode]) -> TileNode:
-        """A choice; one that is known of whole blocks of a loop is made at the edges only."""
+        """A selection. If a loop's blocks can be divided by its condition, it is made only in blocks at the edges."""
         condition, first, second = args
         nodes = self.nodes
         joined = self.nodes.joined((condition,)) if condition.dims else ()
@@ -343,10 +350,10 @@ class Build:
             for holds, kept, other in ((condition, first, second), (nodes.op("not", condition), second, first)):
                 if other.dims or not kept.dims:
                     continue
-                whole = solved(nodes, holds, dim, tile.start, tile.whole)
-                if whole is None:
+                found = solved(nodes, holds, dim, tile.start, tile.whole)
+                if found is None:
                     continue
-                for mine, new in ((tile.loop.unmasked.lower, whole.lower), (tile.loop.unmasked.upper, whole.upper)):
+                for mine, new in ((tile.loop.unmasked.lower, found.lower), (tile.loop.unmasked.upper, found.upper)):
                     mine += [n for n in new if n not in mine]
                 real = any(a.element in ("real", "raw") for a in (first, second))
                 pair = [nodes.real(a) for a in (kept, other)] if real else [kept, other]
@@ -356,14 +363,14 @@ class Build:
     # -- boxes -------------------------------------------------------------------------------------------------
 
     def let(self, let: Let) -> None:
-        """A box: a function of indices, or what a reduction makes of tiles."""
+        """Lowers a box: a reduction or contraction to a tile, any other box to a function of indices."""
         box, args = let.box, [self.env[a] for a in let.args]
         op, ty = box.op, box.cod[0]
         target = let.targets[0]
         note = noted(box)
         if isinstance(op, Map):
             if op.fn.startswith("apply:"):
-                raise _refused(box, f"the function {box.name} is known by its name only")
+                raise _refused(box, f"the function {box.name} has a name and no definition")
             self.env[target] = Mapped(ty, op.fn, tuple(args), note)
         elif isinstance(op, Index):
             self.env[target] = Positions(ty)
@@ -390,32 +397,32 @@ class Build:
             nodes = [self.tile(a) for a in let.args]
             self.nodes.note = note
             dims = [d for a in ty.axes if (d := self.dim(a)) is not None]
-            gone = dict.fromkeys(a for v in let.args for a in v.ty.axes if a.name not in ty.names)
-            for lost in (d for a in gone if (d := self.dim(a)) is not None):
-                if not any(lost in n.dims for n in nodes):
-                    nodes[0] = self._broadcast(nodes[0], lost)
+            summed = dict.fromkeys(a for v in let.args for a in v.ty.axes if a.name not in ty.names)
+            for dim in (d for a in summed if (d := self.dim(a)) is not None):
+                if not any(dim in n.dims for n in nodes):
+                    nodes[0] = self._broadcast(nodes[0], dim)
             self.env[target] = self.as_array(ty, contracted(self.nodes, nodes, dims), box.name)
         else:
-            raise _refused(box, "it is a box that is known by its name only")
+            raise _refused(box, "the box has a name and no definition")
 
     def _broadcast(self, node: TileNode, dim: Dim) -> TileNode:
-        """A tile repeated along a dimension."""
+        """A tile broadcast along a dimension."""
         dims = (*node.dims, dim)
         fills: dict[Dim, Fill] = {**node.fills, dim: node.value if node.value is not None else None}
         return self.nodes.make("spread", (node,), dims, node.element, fills=fills)
 
     def as_array(self, ty: ArrayType, node: TileNode, name: str) -> Made:
-        """A tile as an array."""
+        """A tile as an array, which can be read at the tile's own index only."""
         return Made(ty, node, tuple(self.dim(a) for a in ty.axes), name)
 
     def part(self, target: NestValue, source: NestValue, spans: Sequence[LoopSpan]) -> None:
-        """The part of an array that loops are at."""
+        """Lowers a slice: the block of an array at the current iteration of loops."""
         starts = {s.axis: self.tiles[s.symbol].start for s in spans}
         self.env[target] = ArrayPart(target.ty, self.env[source], starts)
 
 
 def noted(box: Box) -> str:
-    """What a comment says of a box: its name, the axes of its result and the user's line."""
+    """The comment on a box in generated code: its name, the axes of its result, the user's file and line."""
     axes = f" [{' '.join(box.cod[0].names)}]" if box.cod[0].axes else ""
     if box.line is None:
         return f"{box.name}{axes}"
@@ -424,7 +431,7 @@ def noted(box: Box) -> str:
 
 def _refused(box: Box, why: str) -> TypeMismatch:
     return TypeMismatch(
-        f"{box.name} cannot be part of a kernel: {why}. Say what it computes with other boxes", box.line
+        f"{box.name} cannot be part of a kernel: {why}. Write what it computes with boxes of the library", box.line
     )
 
 
@@ -438,15 +445,15 @@ def sized(size: Size, sizes: Mapping[str, str]) -> str:
 
 
 def _terms(node: TileNode, sign: str = "add") -> list[tuple[str, TileNode]]:
-    """An integer as terms that are added or taken away."""
+    """An integer as signed terms: ("add", term) and ("sub", term)."""
     if node.kind in ("add", "sub"):
         other = {"add": "sub", "sub": "add"}[sign] if node.kind == "sub" else sign
         return [*_terms(node.args[0], sign), *_terms(node.args[1], other)]
     return [] if node.value == 0 else [(sign, node)]
 
 
-def _trusts(place: TileNode) -> bool:
-    """Whether an index is read from an array."""
+def _from_array(place: TileNode) -> bool:
+    """Whether an index depends on entries of an array, so that it may be out of range."""
     seen: set[TileNode] = set()
     stack = [place]
     while stack:

@@ -1,4 +1,4 @@
-"""What a kernel is for the launch that runs it: its lines, and what it is handed in which order."""
+"""A finished kernel as the launch function sees it: its lines, its arguments, and what the launch must respect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "floa
 
 
 def saved_types(program: LoopNest, dtype: str = "bf16") -> dict[NestValue, str]:
-    """The types in which arrays are saved of which a cast says which, or that are statistics: these in fp32, or wider.
+    """The element types of saved arrays that differ from the default.
+
+    An array that a cast makes is saved in the type of the cast. A statistic (a maximum, a sum of exponentials) that one
+    kernel saves for another is saved in fp32, or in fp64 if `dtype` is fp64.
 
     >>> import catdiag as cd
     >>> from catdiag.schedule.loop_nest import lower
@@ -28,7 +31,7 @@ def saved_types(program: LoopNest, dtype: str = "bf16") -> dict[NestValue, str]:
     """
     cast: dict[NestValue, str] = {}
     found: dict[NestValue, str] = {}
-    told = _statistics(program)
+    statistics = _statistics(program)
     for _, s in statements(program.body):
         if isinstance(s, Let) and isinstance(s.box.op, Map) and s.box.op.fn.startswith("cast:"):
             cast.update(dict.fromkeys(s.targets, s.box.op.fn[5:]))
@@ -36,14 +39,14 @@ def saved_types(program: LoopNest, dtype: str = "bf16") -> dict[NestValue, str]:
             kind = cast.get(s.value) or cast.get(s.value.origin)
             if kind in WIDTHS:
                 found[s.target] = kind
-            elif s.value in told and s.target not in program.outputs:
+            elif s.value in statistics and s.target not in program.outputs:
                 found[s.target] = "fp64" if dtype == "fp64" else "fp32"
     return found
 
 
 def _statistics(program: LoopNest) -> set[NestValue]:
     """The values that are statistics, by the rule of `catdiag.schedule.full_precision`."""
-    other: set[NestValue] = set()  # states that are none
+    other: set[NestValue] = set()  # states that are not statistics; found by iterating to a fixed point
     while True:
         found: dict[NestValue, Origin] = {}
         before = len(other)
@@ -74,61 +77,70 @@ def _statistics(program: LoopNest) -> set[NestValue]:
 
 @dataclass(frozen=True, eq=False)
 class KernelSpec:
-    """A kernel as text, and what a launch has to hand it."""
+    """A kernel: the lines of its body, and all that the launch function has to know of it."""
 
     name: str
     lines: tuple[str, ...]
     note: str
+    """The first line of its docstring, without the period."""
     arrays: tuple[StoredArray, ...]
     strides: Mapping[tuple[StoredArray, str], str]
+    """The names of strides, by array and axis."""
     scalars: Mapping[StoredArray, str]
     sizes: Mapping[str, str]
+    """The names of sizes in the kernel, by symbol."""
     constants: tuple[str, ...]
+    """The symbols of the sizes that are compile-time constants."""
     blocks: Mapping[str, Any]
+    """The padded lengths of axes that are not tiled: the size of the axis, by the name of the length."""
     spans: tuple[LoopSpan, ...]
-    """The tiles of the grid, but for those that are one entry."""
+    """The tiles of the grid that are longer than one entry."""
     single: tuple[LoopSpan, ...]
+    """The tiles of the grid that are one entry."""
     loops: tuple[LoopSpan, ...]
     padded: Mapping[str, str]
-    """Tiles whose blocks are longer than they are: the name of the block's length."""
+    """Tiles that are padded to the next power of two: the name of the padded length, by the tile's symbol."""
     exact: Mapping[str, LoopSpan]
-    """Constants that say that an axis is cut into whole tiles."""
+    """The names of constants that say whether a tile divides its axis."""
     boxes: tuple[Boxes, ...] = ()
+    """The blocks that the copy engine loads."""
     parts: LoopSpan | None = None
-    """The axis that a program runs a part of."""
+    """The axis of a split loop (split-K) of which each program runs one part."""
     chunk: LoopSpan | None = None
-    """The axis that is cut into parts, by this kernel or the one before."""
+    """The axis of a split loop that this kernel runs or whose states it merges; it takes the argument `chunk`."""
     place: int = 0
-    """Which of the groups it is of: their numbers of warps and buffers are given one by one."""
+    """The number of its group; warps and pipeline stages are given for each group."""
     summed: tuple[str, ...] = ()
-    """The lengths of blocks that matrix units sum over."""
+    """Block lengths over which matrix products sum."""
     sides: tuple[str, ...] = ()
-    """The lengths of blocks that are a side of a product, or summed by one: they have a least length."""
+    """Block lengths that are rows or columns of a matrix product or are summed by one: they have a least length."""
     rows: tuple[tuple[str, ...], ...] = ()
-    """Of each product by matrix units the lengths of blocks that its rows go over."""
+    """For each matrix product, the block lengths of its rows."""
     order: tuple[str, ...] = ()
-    """Tiles whose loops are the longer, the further on they are."""
+    """Tiles of the grid whose loops are longer, the further the tile is along its axis (as under a causal mask)."""
     imbalance: tuple[str, ...] = ()
-    """Tiles that loops start or end by."""
+    """Tiles of the grid on which the bounds of a loop depend: their programs take different times."""
     helpers: frozenset[str] = frozenset()
     phases: int = 0
-    """Ranges that its loops are run in, where axes are cut into whole blocks: those at the edges of masks apart."""
+    """The number of ranges into which its loops are divided, if tiles divide all axes: inside masks and at edges."""
     short: frozenset[str] = frozenset()
-    """Blocks of whole axes that are the next power of two, also where that is less than matrix units take."""
+    """Blocks of whole axes that are padded to a power of two only, even below the least side of a matrix product."""
     merged_rows: tuple[tuple[str, ...], ...] = ()
-    """The lengths of dimensions that are rows of one matrix together, where a product takes what another has made."""
+    """Block lengths of dimensions that together are the rows of one matrix, in products with a computed row factor."""
     reaches: tuple[tuple[tuple[StoredArray, str, str], ...], ...] = ()
-    """How far entries of tiles are from where these begin: sums of so many strides of arrays along axes."""
+    """Bounds of the offsets within tiles: each is a sum of (array, axis, most steps) times the axis' stride."""
     reads: Mapping[StoredArray, tuple[tuple[TileNode, ...], ...]] = field(default_factory=dict)
     writes: Mapping[StoredArray, tuple[tuple[TileNode, ...], ...]] = field(default_factory=dict)
-    """The places of each array that it reads and writes, by the indices of the axes."""
+    """The indices at which each array is read and written, a node for each axis."""
     separately_rounded: bool = False
-    """Whether products and differences have to be rounded one after the other: huge numbers, multiplied, are equal."""
+    """Whether fused multiply-add must be off: differences of large products must be 0 for equal operands."""
 
 
 def widened(kernel: KernelSpec, read: Collection[str] | None = None) -> list[str]:
-    """The lines that let offsets in tiles be numbers of 64 bits where those of 32 are too short, which a launch says:
-    strides are converted, those of the names that are `read` (all if None)."""
+    """The lines that make offsets within tiles 64-bit integers where the launch finds that 32 bits are too few.
+
+    They convert strides: those whose names are in `read`, or all if it is None.
+    """
     far = dict.fromkeys(kernel.strides[array, axis] for sums in kernel.reaches for array, axis, _ in sums)
     names = [n for n in far if read is None or n in read]
     if not names:
@@ -139,14 +151,15 @@ def widened(kernel: KernelSpec, read: Collection[str] | None = None) -> list[str
 
 @dataclass
 class ModuleContext:
-    """What the kernels of a module have in common."""
+    """What the kernels of a module share: names, default tile lengths, element types."""
 
     names: Names
     tiles: Mapping[str, int]
     dtypes: Mapping[str, str]
     dtype: str
     sizes: dict[str, str] = field(default_factory=dict)
-    """What sizes are called: where an input has the name of an axis, the size has another."""
+    """The names of sizes, by symbol; a size whose symbol is also the name of an input has another name."""
     saved: dict[NestValue, StoredArray] = field(default_factory=dict)
+    """The arrays in global memory that kernels write."""
     factors: set[str] = field(default_factory=set)
-    """The inputs in whose type products are that read no array as it is."""
+    """The inputs that give the operand type of matrix products both of whose factors are computed."""

@@ -1,4 +1,4 @@
-"""The source of kernels as text: their parameters, and at which tile a program is."""
+"""The source of kernels: signature, body, and the mapping from program ids to tiles of the grid."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from catdiag.codegen.triton.launch_parameters import head_of, spans_of
 from catdiag.schedule.loop_nest import LoopSpan
 
 _TOGETHER = 8
-"""Tiles of an axis that run together with as many of another, since they share what they load."""
+"""The side of the squares of tiles that run close in time, so that they share loads in L2 (swizzled program order)."""
 
 
 def indented(lines: Sequence[str]) -> list[str]:
-    """Lines one step further in; one empty line between functions."""
+    """Lines indented by one level, with at most one empty line in a row."""
     found: list[str] = []
     for line in lines:
         if line or (found and found[-1]):
@@ -41,7 +41,10 @@ def kernel_text(kernel: KernelSpec) -> list[str]:
 
 
 def grid_text(kernel: KernelSpec) -> list[str]:
-    """Which tile a program instance is at: the last axis of the grid runs fastest."""
+    """The lines that compute a program's tile from its program id; the last axis of the grid varies fastest.
+
+    Two tiled axes at the end are swizzled. Tiles with longer loops come first, so that the last wave is short.
+    """
     spans = spans_of(kernel)
     if not spans and kernel.parts is None:
         return []
@@ -54,8 +57,7 @@ def grid_text(kernel: KernelSpec) -> list[str]:
         where.append((base, count, span))
     if kernel.parts is not None:
         where.append(("part", kernel.parts.symbol, None))
-    near = _near(kernel, spans)
-    if near:
+    if _swizzled(kernel, spans):
         (_, rows, _), (_, columns, _) = where[-2:]
         pair = " , ".join(f"{base}_tile" for base, _, _ in where[-2:]).replace(" ,", ",")
         lines.append(f"    {pair} = tl.swizzle2d(")
@@ -82,8 +84,8 @@ def grid_text(kernel: KernelSpec) -> list[str]:
     return lines
 
 
-def _near(kernel: KernelSpec, spans: Sequence[LoopSpan]) -> bool:
-    """Whether the two fastest axes of the grid are both cut into tiles, in any order."""
+def _swizzled(kernel: KernelSpec, spans: Sequence[LoopSpan]) -> bool:
+    """Whether the two fastest axes of the grid are both tiled, and their programs may run in any order."""
     last = spans[-2:]
     return len(last) == 2 and kernel.parts is None and all(
         s not in kernel.single and s.symbol not in kernel.order and s.symbol not in kernel.imbalance for s in last

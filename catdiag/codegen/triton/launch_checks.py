@@ -1,8 +1,8 @@
-"""What a generated launch function calls: checks of what it is given, and how blocks are read.
+"""Functions that a generated launch function calls: checks of its arguments, and tensor descriptors.
 
-These are texts of the module that is written, in the order in which they stand there. A launch takes a few
-microseconds on the processor, which is as long as a short kernel runs: so nothing here asks the driver twice for the
-same, and whole numbers are divided as Python does it (`triton.cdiv` takes ten times as long).
+These are texts of the generated module, in their order there. A launch takes a few microseconds on the host, as long as
+a short kernel runs. So nothing here queries the driver twice for the same fact, and integers are divided by Python's
+operator (`triton.cdiv` takes ten times as long).
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def _long(*counts):
 def _expect(name, tensor, shape, axes):
     if tensor.shape != shape:
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected {shape}, the axes {axes}")'''
-"""Checks of tiles and shapes, and what launches reckon with."""
+"""Checks of tiles, warps, stages and shapes, and integer arithmetic."""
 
 
 def checks(of_bytes: bool) -> str:
-    """What launches check and round lengths with; of numbers of 8 bits matrix units sum twice as many at a time."""
+    """The checks. With 8-bit elements (`of_bytes`) matrix units sum twice as many at a time: at least 32, not 16."""
     if not of_bytes:
         return _CHECKS
     return _CHECKS.replace("max(16,", "max(32,").replace("size < 16:", "size < 32:").replace("least 16", "least 32")
@@ -151,13 +151,13 @@ def _writable(device, results, inputs, safe):
                     f"{name} shares memory with {other}, which may be read after that was written: expected a tensor "
                     f"that shares none with it{other_than}"
                 )'''
-"""Whether tensors that are given for results can be written to."""
+"""Checks that the tensors given as `out` can be written to: no aliasing that would change results."""
 
 REGISTERS = '''def _registers(warps, *rows):
     """All registers that a thread may have, where products have fewer rows than a warpgroup works on: the assembler
     else spares some for blocks that have no room in shared memory, and does one product after the other."""
     return {} if max(rows) >= 64 or torch.version.hip else {"maxnreg": min(255, 65536 // (32 * warps))}'''
-"""What a kernel with products is launched with beside its warps and buffers."""
+"""The register limit of a kernel with matrix products."""
 
 DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"
 
@@ -226,4 +226,4 @@ def _boxed(tensor, shape):
 def _copied(tensor, shape):
     """A tensor as its chip's copy engine reads boxes of it, or None where it cannot."""
     return _Checked(tensor, tensor.shape, tensor.stride(), shape) if _boxed(tensor, shape) else None'''
-"""How arrays are read in boxes, with the imports of `functools` and `math`."""
+"""Tensor descriptors: when the copy engine can read blocks of a tensor; uses `functools` and `math`."""

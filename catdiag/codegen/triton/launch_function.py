@@ -1,4 +1,4 @@
-"""The function that launches kernels: it reads sizes off tensors, checks them, makes room for results."""
+"""The launch function: it reads sizes from tensors, checks arguments, allocates results, and launches the kernels."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ _KINDS = {"int": "torch.int64", "bool": "torch.bool"}
 
 
 LONGEST = 2**31 - 2**24
-"""Positions are numbers of 32 bits, also those of a block that reaches over the end of an axis."""
+"""The limit of sizes: positions are 32-bit integers, also in a block that reaches past the end of an axis."""
 
 
 @dataclass(frozen=True, eq=False)
 class OutputBuffer:
-    """An array that the launch makes: a result, or what one kernel hands to another; `parts` is a first axis."""
+    """An array that the launch allocates: a result, or a buffer that one kernel writes and another reads.
+
+    `parts` is the length of its first axis, if it has a row for each part of a split loop.
+    """
 
     array: StoredArray
     dtype: str
@@ -39,12 +42,12 @@ class OutputBuffer:
 
 @dataclass
 class LaunchWriter:
-    """Writes the launch function."""
+    """Writes the launch function `entry`, with the docstring `about`."""
 
     entry: str
     inputs: Sequence[StoredArray]
     outputs: Sequence[StoredArray]
-    rooms: Sequence[OutputBuffer]
+    buffers: Sequence[OutputBuffer]
     kernels: Sequence[KernelSpec]
     tiles: Mapping[str, int]
     stages: int | tuple[int, ...]
@@ -54,15 +57,15 @@ class LaunchWriter:
     about: str
     sizes: dict[str, str]
     specialized_kernels: Mapping[str, WarpSpecialized] = field(default_factory=dict)
-    """Other forms of kernels by their names: those in which loads are apart."""
+    """The warp-specialized forms of kernels, by the names of the kernels."""
 
     def __post_init__(self) -> None:
         from catdiag.codegen.gluon.gluon_source import merged
 
         self.lines: list[str] = []
-        self.merged = {name: merged(apart) for name, apart in self.specialized_kernels.items()}
+        self.merged = {name: merged(specialized) for name, specialized in self.specialized_kernels.items()}
         every = [*self.kernels, *self.merged.values()]
-        arrays = [*self.inputs, *(r.array for r in self.rooms)]
+        arrays = [*self.inputs, *(r.array for r in self.buffers)]
         own = {*self.sizes.values(), *self.tiles, *(a.name for a in arrays), *(k.name for k in every)}
         self.names = Names(own | {b.name for k in every for b in k.boxes} | _OWN)
         self.boxed = {b.array for k in self.kernels if k.rows for b in k.boxes}
@@ -70,7 +73,7 @@ class LaunchWriter:
         self.lengths: dict[str, str] = {}
 
     def size(self, size: Size) -> str:
-        """A size as an expression of the launch."""
+        """A size as an expression of the launch function."""
 
         def leaf(v: Any) -> str:
             return str(v) if isinstance(v, int) else self.sizes[v]
@@ -83,11 +86,11 @@ class LaunchWriter:
         return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
 
     def write(self, line: str) -> None:
-        """A line of the function."""
+        """Writes a line of the function."""
         self.lines.append("    " + line)
 
     def known(self) -> tuple[dict[str, str], list[str]]:
-        """Which sizes a shape shows, and those that none does."""
+        """The sizes that a shape determines, with the expression of each; and those that must be arguments."""
         shown: dict[str, str] = {}
         wanted: dict[str, None] = {}
         composite: list[tuple[Size, str]] = []
@@ -99,26 +102,26 @@ class LaunchWriter:
                     composite.append((axis.size, f"{array.name}.shape[{n}]"))
                 wanted.update(dict.fromkeys(sorted(size_symbols(axis.size))))
         for size, text in composite:
-            left = size_symbols(size) - set(shown)
-            if len(left) == 1:
-                (symbol,) = left
+            unknown = size_symbols(size) - set(shown)
+            if len(unknown) == 1:
+                (symbol,) = unknown
                 solved = _solved(size, symbol, text, lambda s: self.sizes[s])
                 if solved:
                     shown[symbol] = solved
         for kernel in self.kernels:
             wanted.update(dict.fromkeys(kernel.sizes))
             wanted.update(dict.fromkeys(kernel.constants))
-        for room in self.rooms:
-            for axis in room.array.ty.axes:
+        for buffer in self.buffers:
+            for axis in buffer.array.ty.axes:
                 wanted.update(dict.fromkeys(sorted(size_symbols(axis.size))))
         return shown, [s for s in wanted if s not in shown and s in self.sizes]
 
     def text(self) -> str:
         """The source of the function."""
-        shown, given = self.known()
+        shown, sizes = self.known()
         tensors = [a for a in self.inputs if a.ty.axes]
         first = tensors[0].name if tensors else ""
-        keywords = [self.sizes[s] for s in given]
+        keywords = [self.sizes[s] for s in sizes]
         keywords += [f"{t}={n}" for t, n in self.tiles.items()]
         keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
         if any("_held" in k.helpers for k in self.kernels):
@@ -136,40 +139,45 @@ class LaunchWriter:
         for array in tensors:
             self.write(f'_expect("{array.name}", {array.name}, {self.shape(array.ty)}, "{" ".join(array.ty.names)}")')
         self._tile_checks()
-        made = {r.array.name: r for r in self.rooms if r.result}
-        # A kernel saves results in an order of its own; what is taken and given is in that of the diagram.
+        made = {r.array.name: r for r in self.buffers if r.result}
+        # Results are returned in the order of the diagram, in whatever order kernels save them.
         results = [made[a.name] for a in self.outputs]
         ends = [a.name for a in self.outputs]
-        again = [k for k, name in enumerate(ends) if name in ends[:k]]
-        ends = [f"out[{k}]" if k in again else name for k, name in enumerate(ends)]
+        repeated = [k for k, name in enumerate(ends) if name in ends[:k]]
+        ends = [f"out[{k}]" if k in repeated else name for k, name in enumerate(ends)]
         if results:
-            self._results(results, ends, again, device)
-        for room in self.rooms:
-            if not room.result:
-                self.write(f"{room.array.name} = {self._empty(room, device)}")
+            self._results(results, ends, repeated, device)
+        for buffer in self.buffers:
+            if not buffer.result:
+                self.write(f"{buffer.array.name} = {self._empty(buffer, device)}")
         self._overflow_checks()
         for kernel in self.kernels:
             self._aligned(kernel)
         self._named()
         for kernel in self.kernels:
             self._launched(kernel)
-        for k in again:
+        for k in repeated:
             self.write(f"out[{k}].copy_({self.outputs[k].name})")
         self.write(f"return {', '.join(ends) if ends else 'None'}")
         listed = ", ".join([*arguments, "*", *keywords])
         return "\n".join([f"def {self.entry}({listed}):", *self.lines])
 
-    def _results(self, results: Sequence[OutputBuffer], ends: Sequence[str], again: Sequence[int], device: str) -> None:
-        """Room for results: new tensors, or those that are given, which are checked."""
+    def _results(
+        self, results: Sequence[OutputBuffer], ends: Sequence[str], repeated: Sequence[int], device: str
+    ) -> None:
+        """The lines that allocate results, or check the tensors given as `out`.
+
+        `ends` are the names of the results; `repeated` are the positions of those that are results a second time.
+        """
         several = len(results) > 1
         made = ", ".join(self._empty(r, device) for r in results)
-        names = ", ".join("_" if k in again else name for k, name in enumerate(ends))
+        names = ", ".join("_" if k in repeated else name for k, name in enumerate(ends))
         named = [] if names == "out" else [f"    {names} = out"]
         for line in ("if out is None:", f"    out = {f'({made})' if several else made}", *named, "else:", *named):
             self.write(line)
-        for name, room in zip(ends, results, strict=True):
-            axes = " ".join(room.array.ty.names)
-            self.write(f'    _expect("{name}", {name}, {self.shape(room.array.ty)}, "{axes}")')
+        for name, buffer in zip(ends, results, strict=True):
+            axes = " ".join(buffer.array.ty.names)
+            self.write(f'    _expect("{name}", {name}, {self.shape(buffer.array.ty)}, "{axes}")')
         written = [f'("{name}", {name}, {_torch(r.dtype)})' for name, r in zip(ends, results, strict=True)]
         tensors = [a for a in self.inputs if a.ty.axes]
         safe = {
@@ -184,19 +192,22 @@ class LaunchWriter:
         groups = (f"[{', '.join(written)}]", f"[{', '.join(read)}]", f"{{{', '.join(listed)}}}".replace("'", '"'))
         self._call("    _writable", [where, *groups])
 
-    def _safe(self, result: StoredArray, given: StoredArray) -> str:
-        """What a result may share with an input: "any" memory where all of that has been read before any is written,
-        "all" where each program writes just the entries that it alone has read before; else nothing."""
+    def _safe(self, result: StoredArray, source: StoredArray) -> str:
+        """What memory a result may share with an input `source`.
+
+        "any": all, since no kernel reads the input once the result is written. "all": it may be the same tensor, since
+        each program writes just the entries that it alone has read before. "": none.
+        """
         first = next((n for n, k in enumerate(self.kernels) if result in k.writes), len(self.kernels))
-        later = [k for k in self.kernels[first:] if given in k.reads]
+        later = [k for k in self.kernels[first:] if source in k.reads]
         if not later:
             return "any"
         kernel = self.kernels[first]
         alone = later == [kernel] and sum(len(places) for places in kernel.writes.values()) == 1
-        return "all" if alone and set(kernel.reads[given]) == set(kernel.writes[result]) else ""
+        return "all" if alone and set(kernel.reads[source]) == set(kernel.writes[result]) else ""
 
     def _tile_checks(self) -> None:
-        """Checks of tiles, warps and buffers."""
+        """The checks of tiles, warps and pipeline stages."""
         free = {*(s for k in self.kernels for s in k.padded), *(k.parts.symbol for k in self.kernels if k.parts)}
         summed = dict.fromkeys(s for k in self.kernels for s in k.summed)
         for check, tiles in (
@@ -216,9 +227,9 @@ class LaunchWriter:
             self.write(f"_runs(num_warps{at}, num_stages{at}{further})")
 
     def _overflow_checks(self) -> None:
-        """A check that 32 bits hold all positions along axes, where blocks reach over their ends too, and programs."""
+        """The check that 32 bits are enough for positions along axes, past their ends too, and for program ids."""
         counts: dict[str, str] = {}
-        for array in (*self.inputs, *(r.array for r in self.rooms if not r.parts)):
+        for array in (*self.inputs, *(r.array for r in self.buffers if not r.parts)):
             counts.update({text: text for text in (self.size(a.size) for a in array.ty.axes)})
         for kernel in self.kernels:
             spans = (*kernel.spans, *kernel.single, *kernel.loops)
@@ -229,48 +240,52 @@ class LaunchWriter:
                 loops = [s.symbol for s in kernel.loops if s.axis == kernel.chunk.axis]
                 reached = " * ".join([kernel.chunk.symbol, *loops])
                 counts[f"{self.size(kernel.chunk.size)} + {reached}"] = f"{kernel.chunk.axis}, in whole parts,"
-        given = {c: name for c, name in counts.items() if not c.isdigit() or int(c) >= LONGEST}
-        if given:
-            most = next(iter(given)) if len(given) == 1 else f"max({', '.join(given)})"
+        checked = {c: name for c, name in counts.items() if not c.isdigit() or int(c) >= LONGEST}
+        if checked:
+            most = next(iter(checked)) if len(checked) == 1 else f"max({', '.join(checked)})"
             self.write(f"if {most} >= {LONGEST}:")
-            self._call("    _long", [f'("{name}", {c})' for c, name in given.items()])
+            self._call("    _long", [f'("{name}", {c})' for c, name in checked.items()])
 
     def _programs(self, kernel: KernelSpec) -> str:
-        """How many programs of a kernel there are."""
+        """The expression of the number of programs of a kernel."""
         grid = [self._count(kernel, span) for span in spans_of(kernel)]
         grid += [kernel.parts.symbol] if kernel.parts is not None else []
         return " * ".join(_factor(g) for g in grid) or "1"
 
-    def _empty(self, room: OutputBuffer, device: str) -> str:
-        sizes = [room.parts] if room.parts else []
-        sizes += [self.size(a.size) for a in room.array.ty.axes[len(sizes) :]]
+    def _empty(self, buffer: OutputBuffer, device: str) -> str:
+        """The expression that allocates a buffer; rows are aligned if the copy engine reads it."""
+        sizes = [buffer.parts] if buffer.parts else []
+        sizes += [self.size(a.size) for a in buffer.array.ty.axes[len(sizes) :]]
         shape = f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
-        dtype = _torch(room.dtype)
-        if room.array in self.boxed and not room.result:
+        dtype = _torch(buffer.dtype)
+        if buffer.array in self.boxed and not buffer.result:
             return f"_room({shape}, {dtype}, {device})"
         return f"torch.empty({shape}, dtype={dtype}, device={device})"
 
     def _aligned(self, kernel: KernelSpec) -> None:
-        """Inputs of products, with how often a launch reads each: once for each tile of the axes that it lacks."""
+        """The line that copies misaligned factors of products to aligned rows, if that pays.
+
+        A launch reads an input once for each tile of the axes that the input lacks.
+        """
         arrays = list(dict.fromkeys(b.array for b in kernel.boxes if b.array in self.inputs)) if kernel.rows else []
         if not arrays:
             return
-        given = []
+        pairs = []
         for array in arrays:
-            often = [self._count(kernel, span) for span in spans_of(kernel) if span.axis not in array.ty.names]
+            reads = [self._count(kernel, span) for span in spans_of(kernel) if span.axis not in array.ty.names]
             if kernel.parts is not None and kernel.parts.axis not in array.ty.names:
-                often.append(kernel.parts.symbol)
-            given.append(f"({array.name}, {' * '.join(map(_factor, often)) or '1'})")
+                reads.append(kernel.parts.symbol)
+            pairs.append(f"({array.name}, {' * '.join(map(_factor, reads)) or '1'})")
         names = ", ".join(a.name for a in arrays) + "," * (len(arrays) == 1)
-        self.write(f"{names} = _aligned({', '.join(given)})")
+        self.write(f"{names} = _aligned({', '.join(pairs)})")
 
     def _count(self, kernel: KernelSpec, span: LoopSpan) -> str:
-        """How many tiles of a span the grid has."""
+        """The expression of the number of tiles along an axis of the grid."""
         whole = self.size(span.size)
         return whole if span in kernel.single else f"_tiles({whole}, {span.symbol})"
 
     def _named(self) -> None:
-        """Strides, and lengths of blocks, by names: each is asked for once, whatever number of kernels takes it."""
+        """The lines that name strides and lengths of blocks, so that each is computed once for all kernels."""
         wanted: dict[StoredArray, dict[str, None]] = {}
         every = [*self.kernels, *self.merged.values()]
         for kernel in every:
@@ -293,30 +308,34 @@ class LaunchWriter:
                     self.write(f"{self.lengths[text]} = {text}")
 
     def _length(self, kernel: KernelSpec, name: str, size: str) -> str:
-        """The length of a block that holds an axis: where a product needs no more, that is all of it."""
+        """The length of a block of a whole axis: the next power of two, at least 16 if a matrix product needs that."""
         filled = name in kernel.sides and name not in kernel.short
         return f"{'_block' if filled else '_power'}({size})"
 
     def _launched(self, kernel: KernelSpec) -> None:
+        """The lines that launch a kernel, in its warp-specialized form if it has one and if that fits."""
         if kernel.parts is not None:
             symbol = kernel.parts.symbol
             loops = [s for s in kernel.loops if s.axis == kernel.parts.axis]
             block = loops[0].symbol if loops else "1"
             self.write(f"chunk = max(1, _tiles(_tiles({self.size(kernel.parts.size)}, {symbol}), {block})) * {block}")
         count = self._programs(kernel)
-        apart = self.specialized_kernels.get(kernel.name)
-        if apart is None:
+        specialized = self.specialized_kernels.get(kernel.name)
+        if specialized is None:
             self._plain(kernel, count)
             return
-        self._specialized_launch(apart, kernel, count)
+        self._specialized_launch(specialized, kernel, count)
         outer, self.lines = self.lines, []
         known = dict(self._constants(kernel))
-        self._plain(kernel, count, ", ".join(known.get(block, block) for block in apart.tiles))
+        self._plain(kernel, count, ", ".join(known.get(block, block) for block in specialized.tiles))
         self.lines = [*outer, "    else:", *("    " + line for line in self.lines)]
 
     def _plain(self, kernel: KernelSpec, count: str, fallback: str = "") -> None:
-        """The launch of a kernel in Triton. As a `fallback`, of products with these columns, numbers of warps and
-        buffers are those of another form: here warps are a power of two, and buffers as many as there is room for."""
+        """The launch of a kernel in its Triton form.
+
+        With `fallback`, the lengths of products' columns, this stands in for the warp-specialized form, for which warps
+        and stages were chosen. Then warps are rounded to a power of two, and stages reduced to what fits.
+        """
         arguments = [a.name for a in kernel.arrays]
         if kernel.boxes:
             self._boxes(kernel)
@@ -334,7 +353,7 @@ class LaunchWriter:
         several = len(self.kernels) > 1
         warps, stages = (f"{name}[{kernel.place}]" if several else name for name in ("num_warps", "num_stages"))
         warps = f"_warps({warps}, [{fallback}])" if fallback else warps
-        # Where rows of several axes are fewer than 16 a warp, Triton 3.6 ends the process while it compiles.
+        # With fewer than 16 rows per warp, merged from several axes, the compiler of Triton 3.6 aborts the process.
         joint = [" * ".join(rows) for rows in kernel.merged_rows if all(s in self.tiles or s.isdigit() for s in rows)]
         if joint:
             warps = f"min({', '.join([warps, *(f'max(4, {rows} // 16)' for rows in joint)])})"
@@ -343,7 +362,7 @@ class LaunchWriter:
             arguments.append(f"num_stages={stages}")
         if kernel.rows:
             known = dict(self._constants(kernel))
-            rows = dict.fromkeys(" * ".join(known.get(name, name) for name in of) for of in kernel.rows)
+            rows = dict.fromkeys(" * ".join(known.get(name, name) for name in names) for names in kernel.rows)
             arguments.append(f"**_registers({warps}, {', '.join(rows)})")
         run = f"{kernel.name}[({count},)]"
         arguments += _rounding(kernel)
@@ -353,7 +372,7 @@ class LaunchWriter:
             self._call(run, arguments)
 
     def _numbers(self, kernel: KernelSpec) -> list[str]:
-        """Strides, scalars and sizes that a kernel is handed."""
+        """The strides, scalars and sizes that a kernel takes as arguments."""
         found = [self.strides[key] for key in kernel.strides]
         found += [s.name for s in kernel.scalars]
         constants = set(kernel.constants)
@@ -361,6 +380,7 @@ class LaunchWriter:
         return [*found, *(["chunk"] if kernel.chunk is not None else [])]
 
     def _call(self, function: str, arguments: Sequence[str], then: str = "") -> None:
+        """Writes a call, broken into lines, followed by `then`."""
         indent = " " * (len(function) - len(function.lstrip()))
         self.write(f"{function}(")
         line = ""
@@ -372,48 +392,51 @@ class LaunchWriter:
         self.write(f"{indent}    {line}")
         self.write(f"{indent}){then}")
 
-    def _specialized_launch(self, apart: WarpSpecialized, plain: KernelSpec, count: str) -> None:
-        """The launch of a kernel whose loads are apart, where chip, tiles and tensors allow it."""
-        kernel, row = self.merged[plain.name], apart.row.symbol
+    def _specialized_launch(self, specialized: WarpSpecialized, plain: KernelSpec, count: str) -> None:
+        """The launch of a warp-specialized kernel, under the condition that chip, tiles and tensors allow it."""
+        kernel, row = self.merged[plain.name], specialized.row.symbol
         known = dict(self._constants(kernel))
         at = f"[{plain.place}]" if len(self.kernels) > 1 else ""
-        arrays = list(dict.fromkeys(r.boxes.array.name for r in apart.rings))
-        columns = ", ".join(known.get(block, block) for block in apart.tiles)
-        given = (
-            f"{row}, num_warps{at}, num_stages{at}, [{columns}], {self._shared(apart, known, at)}, {', '.join(arrays)}"
-        )
-        self.write(f"groups = _groups({given}) if specialized else 0")
+        arrays = list(dict.fromkeys(r.boxes.array.name for r in specialized.rings))
+        columns = ", ".join(known.get(block, block) for block in specialized.tiles)
+        shared = self._shared(specialized, known, at)
+        listed = f"{row}, num_warps{at}, num_stages{at}, [{columns}], {shared}, {', '.join(arrays)}"
+        self.write(f"groups = _groups({listed}) if specialized else 0")
         shapes = {
             r.boxes.name: "[" + ", ".join(
                 f"{row} // groups" if r.rows and b == row else known.get(b, b) for b in r.boxes.shape) + "]"
-            for r in apart.rings
+            for r in specialized.rings
         }  # fmt: skip
-        fits = " and ".join(f"_boxed({r.boxes.array.name}, {shapes[r.boxes.name]})" for r in apart.rings)
+        fits = " and ".join(f"_boxed({r.boxes.array.name}, {shapes[r.boxes.name]})" for r in specialized.rings)
         self.write(f"if groups and {fits}:")
         outer, self.lines = self.lines, []
-        for ring in apart.rings:
+        for ring in specialized.rings:
             self.write(f"{ring.boxes.name} = _boxes({ring.boxes.array.name}, {shapes[ring.boxes.name]})")
         arguments = [*(a.name for a in kernel.arrays), *self._numbers(kernel), *(b.name for b in kernel.boxes)]
-        asked = constants_of(kernel)
-        arguments += [f"{name}={text}" for name, text in known.items() if name in asked]
-        if "_tanh" in apart.compute.helpers:
+        constants = constants_of(kernel)
+        arguments += [f"{name}={text}" for name, text in known.items() if name in constants]
+        if "_tanh" in specialized.compute.helpers:
             arguments.append(f"fast={self._fast()}")
         arguments += self._wide(kernel)
-        arguments += [f"{apart.names['groups']}=groups", f"{apart.names['stages']}=num_stages{at}", "num_warps=4"]
+        arguments += [
+            f"{specialized.names['groups']}=groups",
+            f"{specialized.names['stages']}=num_stages{at}",
+            "num_warps=4",
+        ]
         arguments += _rounding(kernel)
         self._call(f"{kernel.name}[({count},)]", arguments)
         self.lines = [*outer, *("    " + line for line in self.lines)]
 
-    def _shared(self, apart: WarpSpecialized, known: Mapping[str, str], at: str) -> str:
-        """The bytes of shared memory that the rings of a kernel take: elements of two bytes, and barriers of eight."""
-        blocks = {r: " * ".join(known.get(b, b) for b in r.boxes.shape if b != "1") for r in apart.rings}
+    def _shared(self, specialized: WarpSpecialized, known: Mapping[str, str], at: str) -> str:
+        """The bytes of shared memory of a kernel's rings: 2 per element, and 8 per barrier."""
+        blocks = {r: " * ".join(known.get(b, b) for b in r.boxes.shape if b != "1") for r in specialized.rings}
         iterations, rows = (" + ".join(text for r, text in blocks.items() if r.rows is of) for of in (False, True))
-        count = sum(not r.rows for r in apart.rings)
+        count = sum(not r.rows for r in specialized.rings)
         each = f"num_stages{at} * ({iterations} + {8 * count})"
         return f"2 * ({each}{f' + {rows} + {4 * (len(blocks) - count)}' if rows else ''})"
 
     def _wide(self, kernel: KernelSpec) -> list[str]:
-        """The constant that says that an entry may be so far from where its tile begins that 32 bits do not hold it."""
+        """The constant `wide`: whether offsets within tiles may need more than 32 bits."""
         known = dict(self._constants(kernel))
 
         def factor(text: str) -> str:
@@ -431,17 +454,17 @@ class LaunchWriter:
         return ["wide=wide"]
 
     def _fast(self) -> str:
-        """Whether results are so short that the chip's own functions are as exact."""
+        """Whether results have less than 4 bytes: then the chip's approximate functions are exact enough."""
         first = next((a.name for a in self.inputs if a.ty.axes and a.ty.element in ("real", "extended")), "")
         return f'{first}.device.type != "cpu" and {first}.element_size() < 4' if first else "False"
 
     def _compiled(self) -> str:
-        """Whether the kernel is compiled, and not interpreted on a processor."""
+        """Whether the kernel is compiled for a GPU, and not interpreted on the CPU."""
         first = next((a.name for a in self.inputs if a.ty.axes), "")
         return f'{first}.device.type != "cpu"' if first else 'str(device) != "cpu"'
 
     def _boxes(self, kernel: KernelSpec) -> None:
-        """Descriptors of the boxes that are loaded, None where the tensor, the box or the chip allows none."""
+        """The lines that make tensor descriptors; one is None where the tensor, the block or the chip allows none."""
         for box in kernel.boxes:
             self.write(f"{box.name} = _copied({box.array.name}, {self._shape_of(kernel, box)})")
 
@@ -450,6 +473,7 @@ class LaunchWriter:
         return f"[{', '.join(known.get(b, b) for b in boxes.shape)}]"
 
     def _constants(self, kernel: KernelSpec) -> list[tuple[str, str]]:
+        """The compile-time constants of a kernel: (name, expression in the launch function)."""
         found = [(kernel.sizes.get(s, s), self.sizes[s]) for s in kernel.constants]
         for name, size in kernel.blocks.items():
             found.append((name, self.lengths[self._length(kernel, name, self.size(size))]))
@@ -469,7 +493,7 @@ class LaunchWriter:
 
 
 def _rounding(kernel: KernelSpec) -> list[str]:
-    """The option by which the assembler makes no product and difference one instruction."""
+    """The option that turns fused multiply-add off, if the kernel needs that."""
     return ["enable_fp_fusion=False"] if kernel.separately_rounded else []
 
 
@@ -481,7 +505,7 @@ def torch_type(array: StoredArray, dtypes: Mapping[str, str], dtype: str) -> str
 
 
 def _torch(dtype: str) -> str:
-    """A type of elements as an expression: by torch's name, or an expression already."""
+    """An element type as an expression, from its torch name or from an expression."""
     return dtype if "." in dtype else f"torch.{dtype}"
 
 
@@ -490,7 +514,7 @@ def _factor(text: str) -> str:
 
 
 def _solved(size: Size, symbol: str, text: str, name: Any) -> str:
-    """The symbol of a size that is so many times it and a number, from what the whole is."""
+    """The expression of a symbol, solved from the expression `text` of a size that contains it; "" if not solved."""
     if not isinstance(size, tuple):
         return ""
     op, a, b = size

@@ -1,4 +1,4 @@
-"""The parameters of a kernel and the tiles of its grid, in the order in which a launch gives them."""
+"""The parameters of a kernel and the axes of its grid, in the order in which the launch function passes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from catdiag.schedule.loop_nest import LoopSpan
 
 
 def constants_of(kernel: KernelSpec) -> list[str]:
-    """The names of a kernel's constants."""
+    """The names of a kernel's compile-time constants (`tl.constexpr`): sizes, blocks, tiles, exactness."""
     names = [kernel.sizes.get(s, s) for s in kernel.constants]
     names += [*kernel.blocks, *(s.symbol for s in (*kernel.spans, *kernel.loops))]
     names += [*([] if kernel.parts is None else [kernel.parts.symbol]), *kernel.padded.values(), *kernel.exact]
@@ -15,7 +15,7 @@ def constants_of(kernel: KernelSpec) -> list[str]:
 
 
 def head_of(kernel: KernelSpec) -> list[str]:
-    """The parameters of a kernel."""
+    """The parameters of a kernel, as they stand in its signature."""
     names = [*(a.name for a in kernel.arrays), *(b.name for b in kernel.boxes)]
     names += list(kernel.strides.values())
     names += list(kernel.scalars.values())
@@ -31,6 +31,6 @@ def head_of(kernel: KernelSpec) -> list[str]:
 
 
 def spans_of(kernel: KernelSpec) -> tuple[LoopSpan, ...]:
-    """The tiles of the grid, the slowest first: those with loops of their own length, then those that are one entry."""
+    """The axes of the grid, the slowest first: tiles with loops of different lengths, tiles of one entry, the rest."""
     own = [s for s in kernel.spans if s.symbol in kernel.imbalance]
     return (*own, *kernel.single, *(s for s in kernel.spans if s not in own))

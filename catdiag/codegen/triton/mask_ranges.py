@@ -1,7 +1,8 @@
-"""Which blocks of a loop a condition leaves whole, and what integers are at least and at most in a tile.
+"""Blocks of a loop that need no mask, and bounds of integers over a tile (interval arithmetic on affine forms).
 
-Conditions that compare integers are solved for the position along the loop's axis, as far as sums go; what is not
-solved is asked of each entry, so that nothing here decides on a result.
+A comparison of integers is solved for the position along the loop's axis, if both sides are affine in it. The loop is
+then split into blocks inside the mask and blocks at its edges. A condition that is not solved is evaluated for each
+entry, so that results never depend on what is found here.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from catdiag.codegen.triton.tile_expressions import Dim, Nodes, TileNode
 
 @dataclass
 class Affine:
-    """A sum of multiples of nodes and a constant."""
+    """An affine form: a constant and a sum of integer multiples of nodes."""
 
     constant: int = 0
     terms: dict[TileNode, int] = field(default_factory=dict)
 
     def plus(self, other: Affine, factor: int = 1) -> Affine:
-        """The sum with a multiple of another one."""
+        """The sum with `factor` times another form."""
         terms = dict(self.terms)
         for node, n in other.terms.items():
             terms[node] = terms.get(node, 0) + factor * n
@@ -27,7 +28,7 @@ class Affine:
 
 
 def affine(node: TileNode) -> Affine:
-    """An integer node as a sum, as far as additions and constant factors go."""
+    """An integer node as an affine form; what is no sum and no constant multiple is one term."""
     value = node.value
     if value is not None:
         return Affine(int(value))
@@ -43,7 +44,7 @@ def affine(node: TileNode) -> Affine:
 
 
 def summed(nodes: Nodes, form: Affine) -> TileNode:
-    """The node of a sum."""
+    """The node of an affine form."""
     made: TileNode | None = None
     for node, n in sorted(form.terms.items(), key=lambda t: t[1] < 0):
         part = nodes.op("mul", node, nodes.const(abs(n), "int"))
@@ -58,7 +59,7 @@ def summed(nodes: Nodes, form: Affine) -> TileNode:
 
 
 def edge(nodes: Nodes, node: TileNode, upper: bool) -> TileNode | None:
-    """A scalar that no entry of an integer tile is above (`upper`) or below; None where none is plain."""
+    """A scalar upper bound (`upper`) or lower bound of the entries of an integer tile; None if none is found."""
     if not node.dims:
         return node
     if node.kind == "arange":
@@ -67,10 +68,10 @@ def edge(nodes: Nodes, node: TileNode, upper: bool) -> TileNode | None:
     if node.kind in ("add", "sub") and len(form.terms) > 1:
         found = Affine(form.constant)
         for term, n in form.terms.items():
-            least = edge(nodes, term, upper == (n > 0))
-            if least is None:
+            end = edge(nodes, term, upper == (n > 0))
+            if end is None:
                 return None
-            found = found.plus(affine(least), n)
+            found = found.plus(affine(end), n)
         return summed(nodes, found)
     if node.kind in ("add", "sub", "max", "min"):
         flipped = upper if node.kind != "sub" else not upper
@@ -87,15 +88,17 @@ def edge(nodes: Nodes, node: TileNode, upper: bool) -> TileNode | None:
 
 
 def reach(node: TileNode) -> str | None:
-    """What no entry of an integer is further from 0 than, as an expression of blocks, tiles and sizes; None where that
-    is not plain, as of what arrays give."""
+    """An upper bound of the absolute value of an integer, as an expression of blocks, tiles and sizes.
+
+    None where no bound is found, as for integers that are read from arrays.
+    """
     value = node.value
     if value is not None:
         return str(abs(int(value)))
     if node.kind == "arange":
         return node.dims[0].block
     if node.kind == "symbol":
-        return str(node.data[0]) if node.data[1] else None  # sizes and tiles, not where a tile starts
+        return str(node.data[0]) if node.data[1] else None  # sizes and tile lengths, but not starts of tiles
     parts = [reach(a) for a in (node.args[1:] if node.kind == "where" else node.args)]
     known = [p for p in parts if p is not None]
     if not known or len(known) < len(parts):
@@ -117,16 +120,16 @@ def _block(nodes: Nodes, dim: Dim) -> TileNode:
 
 @dataclass
 class UnmaskedRange:
-    """Positions of a loop's axis between which conditions hold for all entries: `lower` ≤ x < `upper`."""
+    """The positions x of a loop's axis at which conditions hold for all entries: each `lower` ≤ x < each `upper`."""
 
     lower: list[TileNode] = field(default_factory=list)
     upper: list[TileNode] = field(default_factory=list)
 
 
 def solved(nodes: Nodes, condition: TileNode, dim: Dim, start: TileNode, size: TileNode) -> UnmaskedRange | None:
-    """Where along a loop's axis a condition holds for all entries of the other dimensions; None if that is not plain.
+    """The range of a loop's axis in which a condition holds for all entries of other dimensions; None if not found.
 
-    The position along the axis is `start` plus an index along `dim`.
+    The position along the axis is `start` plus an index along `dim`; `size` is the size of the axis.
     """
     found = UnmaskedRange()
     todo: list[tuple[TileNode, bool]] = [(condition, True)]
@@ -149,7 +152,7 @@ def solved(nodes: Nodes, condition: TileNode, dim: Dim, start: TileNode, size: T
 def _compared(
     nodes: Nodes, form: Affine, strict: bool, dim: Dim, start: TileNode, size: TileNode, found: UnmaskedRange
 ) -> bool:  # fmt: skip
-    """Adds where a sum is at least 0 (or 1, if `strict`); says whether that is plain."""
+    """Adds to `found` the range in which an affine form is at least 0 (1 if `strict`); False if there is none."""
     rest = Affine(form.constant - (1 if strict else 0))
     along = form.terms.get(start, 0)
     for node, n in form.terms.items():
@@ -159,10 +162,10 @@ def _compared(
             if node.kind != "arange" or n != along:
                 return False
             continue
-        least = edge(nodes, node, upper=n < 0)
-        if least is None or least.scope is dim.scope:
+        end = edge(nodes, node, upper=n < 0)
+        if end is None or end.scope is dim.scope:
             return False
-        rest = rest.plus(affine(least), n)
+        rest = rest.plus(affine(end), n)
     if along == 1:
         found.lower.append(summed(nodes, Affine().plus(rest, -1)))
     elif along == -1:
@@ -176,12 +179,12 @@ def _compared(
 
 
 def grows(node: TileNode, start: TileNode) -> int:
-    """1 or -1 if an integer plainly grows or falls with a scalar, else 0."""
+    """1 or -1 if an integer is known to increase or decrease with a scalar, else 0."""
     return _slope(node, start) or 0
 
 
 def _slope(node: TileNode, start: TileNode) -> int | None:
-    """The sign of how an integer changes with a scalar, 0 if it does not; None if that is not plain."""
+    """The sign of the change of an integer with a scalar, 0 if it does not depend on it; None if not known."""
     if node is start:
         return 1
     if node.kind in ("const", "symbol", "arange", "load"):
@@ -197,8 +200,8 @@ def _slope(node: TileNode, start: TileNode) -> int | None:
                 return sign * ((value > 0) - (value < 0))
         return None
     if node.kind in ("add", "max", "min", "sub", "neg"):
-        turned = [-s if s is not None and (node.kind == "neg" or (node.kind == "sub" and n)) else s
+        signed = [-s if s is not None and (node.kind == "neg" or (node.kind == "sub" and n)) else s
                   for n, s in enumerate(signs)]  # fmt: skip
-        found = set(turned) - {0}
+        found = set(signed) - {0}
         return found.pop() if len(found) == 1 else None
     return None

@@ -1,8 +1,9 @@
-"""Expressions of a kernel: what is computed of tiles, by which dimensions, and what stands outside of arrays.
+"""The expression graph of a kernel: hash-consed nodes, each a tile or scalar of one program instance.
 
-A node is a value of one program instance. Its dimensions are told by name, so that their order is a choice of layout.
-A tile is as long as its block, also where the array ends before: `fills` says what a node holds there, so that a
-reduction masks only what would change its result. Nodes are shared: the same expression is the same node.
+- The dimensions of a node are named; their order is a choice of layout only.
+- A tile has the length of its block, also where it is longer than the rest of the array. `fills` says what a node
+  contains at positions outside the array. So a reduction is masked only where these values would change its result.
+- Equal expressions are the same node.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from typing import Any, TypeAlias
 from catdiag.category.types import Size
 
 Fill: TypeAlias = "float | str | None"
-"""What a node holds outside of the array: a number, None for anything at all, FINITE for any finite number."""
+"""What a node contains outside the array: a number, FINITE for any finite number, None for anything (NaN included)."""
 
 FINITE = "finite"
 LARGEST = 2**31 - 1
 _REAL = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "sigmoid")
 LOG2E = 1 / math.log(2)
 HUGE = 2.0**20
-"""Single precision holds larger numbers to 1/16 and less."""
+"""Above this, float32 has an absolute error of up to 1/16 or more: too much for an exponent."""
 INFINITE = float("inf")
 NEUTRAL: dict[str, float] = {"sum": 0.0, "prod": 1.0, "max": -INFINITE, "min": INFINITE, "any": 0.0, "all": 1.0}
 
 
 @dataclass(eq=False)
 class Scope:
-    """A place where lines are written: a kernel, or a loop in it."""
+    """A block of lines of code: the body of a kernel, or of a loop in it."""
 
     parent: Scope | None = None
     depth: int = 1
@@ -37,7 +38,7 @@ class Scope:
 
     @property
     def level(self) -> int:
-        """How many scopes are around."""
+        """How many scopes enclose this one."""
         found, scope = 0, self.parent
         while scope is not None:
             found, scope = found + 1, scope.parent
@@ -46,10 +47,11 @@ class Scope:
 
 @dataclass(eq=False)
 class Dim:
-    """A dimension of tiles: an axis of a size, `block` entries long.
+    """A dimension of tiles: along `axis`, `block` entries long.
 
-    `within` says which of its entries are in the array, and `loop` whose blocks they are; `exact` is a constant
-    expression of the kernel that says whether all of them are, and empty where they always are.
+    `size` is the size of the axis, or the symbol of the tile. `within` is the mask of the entries that are in the
+    array; None if all are. `exact` is a constant expression of the kernel that says whether all entries are in the
+    array; empty where they always are. `loop` is the loop whose blocks it runs over, if any.
     """
 
     axis: str
@@ -60,19 +62,20 @@ class Dim:
     within: TileNode | None = None
     loop: Any = None
     length: int = 0
-    """How long a block is by default, 0 for at least 16."""
+    """The default length of a block in entries; 0 for a whole axis, whose block has at least 16."""
 
     @property
     def ragged(self) -> bool:
-        """Whether its last tile may reach over the end."""
+        """Whether its last tile may reach past the end of the axis."""
         return self.within is not None
 
 
 @dataclass(eq=False)
 class TileNode:
-    """An expression: what it is of which other ones.
+    """An expression: an operation (`kind`) of other nodes (`args`), computed in a `scope`.
 
-    `element` is "real", "int", "bool", or "raw" for what was loaded and has the type of its array.
+    `element` is "real" (float32), "int", "bool", or "raw" for a loaded tile that still has the type of its array.
+    `heavy` says that it contains a load, reduction or product. `note` is a comment, `wanted` a preferred name.
     """
 
     kind: str
@@ -88,43 +91,46 @@ class TileNode:
 
     @property
     def value(self) -> float | int | None:
-        """The number that a constant is."""
+        """The value of a constant; None for other nodes."""
         return self.data if self.kind == "const" else None
 
 
 def deepest(scopes: Sequence[Scope]) -> Scope:
-    """The innermost of some scopes that are inside each other."""
+    """The innermost of some nested scopes."""
     return max(scopes, key=lambda s: s.level)
 
 
 class Nodes:
-    """Makes nodes, with the algebra that keeps them few."""
+    """Makes nodes, simplified by algebra, and records what the kernel as a whole needs to know of them."""
 
     def __init__(self, root: Scope, narrow: Collection[str] = ()) -> None:
         self.root = root
         self.bytes = frozenset(narrow)
-        """The arrays whose elements are numbers of 8 bits."""
+        """The names of the arrays with 8-bit elements."""
         self.known: dict[Hashable, TileNode] = {}
+        """The nodes made so far, by their parts."""
         self.note = ""
+        """The comment of the nodes that are made next."""
         self.twins: dict[TileNode, TileNode] = {}
+        """Loads whose block is also loaded as an operand of a matrix product, with that second load."""
         self.lefts: dict[tuple[str, ...], None] = {}
-        """What products of matrices in loops sum over whose rows were computed: the lengths of the blocks."""
+        """Block lengths of the summed dimensions of products in loops whose row factor is computed."""
         self.merged_rows: dict[tuple[str, ...], None] = {}
-        """The lengths of dimensions that are rows of one matrix together, of products in loops whose rows were
-        computed."""
+        """Block lengths of the row dimensions of products in loops whose row factor is computed and has several."""
         self.huge = False
-        """Whether tiles hold finite numbers so large that what rounding them loses is more than an exponent holds."""
+        """Whether tiles contain finite numbers so large that their rounding errors matter in an exponent (see HUGE)."""
         self.apart = False
-        """Whether products and differences have to be rounded one after the other."""
+        """Whether a product and a difference must be rounded separately: fused multiply-add must be off."""
         self.summed: dict[str, None] = {}
+        """Block lengths that matrix products sum over and that must be at least `dot.SHORTEST`."""
         self.sides: dict[str, None] = {}
-        """The lengths of blocks that matrix units sum over."""
+        """Block lengths that are one side of a matrix product."""
         self.short: dict[str, None] = {}
-        """The blocks of whole axes that are as short as these, where products need no more of them, ..."""
+        """Blocks of whole axes that products do not need padded, ..."""
         self.filled: dict[str, None] = {}
-        """... and those of which they do."""
+        """... and those that they need padded."""
         self.rows: dict[tuple[str, ...], None] = {}
-        """The lengths of blocks that the rows of their products go over."""
+        """Block lengths of the row dimensions of matrix products, batch dimensions included."""
 
     # -- leaves ------------------------------------------------------------------------------------------
 
@@ -132,7 +138,7 @@ class Nodes:
         self, kind: str, args: Sequence[TileNode], dims: Sequence[Dim], element: str, data: Any = None,
         scope: Scope | None = None, fills: dict[Dim, Fill] | None = None, heavy: bool = False,
     ) -> TileNode:  # fmt: skip
-        """The node of these parts: the one that is there, if there is one."""
+        """The node with these parts; one that exists already is reused."""
         where = deepest([scope or self.root, *(a.scope for a in args)])
         key = (kind, tuple(map(id, args)), tuple(map(id, dims)), element, data, id(where))
         found = self.known.get(key)
@@ -143,15 +149,15 @@ class Nodes:
         return found
 
     def const(self, value: float | int, element: str = "real") -> TileNode:
-        """A number; a truth value is 0 or 1."""
+        """A constant; truth values are 0 and 1."""
         return self.make("const", (), (), element, float(value) if element in ("real", "raw") else int(value))
 
     def symbol(self, text: str, element: str = "int", scope: Scope | None = None, positive: bool = False) -> TileNode:
-        """A scalar that the kernel has a name for."""
+        """A named scalar of the kernel; `positive` says that it is greater than 0."""
         return self.make("symbol", (), (), element, (text, positive), scope)
 
     def arange(self, dim: Dim) -> TileNode:
-        """The positions along a dimension, from 0."""
+        """The positions 0, 1, … along a dimension."""
         return self.make("arange", (), (dim,), "int", None, dim.scope)
 
     # -- functions -----------------------------------------------------------------------------------------
@@ -169,7 +175,7 @@ class Nodes:
         return self.raw_op(fn, args) if found is None else found
 
     def raw_op(self, fn: str, args: Sequence[TileNode]) -> TileNode:
-        """A scalar function of nodes as it is."""
+        """A scalar function of nodes, not simplified."""
         element = "bool" if fn in ("eq", "ne", "lt", "le", "and", "or", "not") else args[-1].element
         dims = self.joined(args)
         self._seen(fn, args, dims)
@@ -177,13 +183,13 @@ class Nodes:
         return self.make(fn, args, dims, element, fills=fills)
 
     def _seen(self, fn: str, args: Sequence[TileNode], dims: Sequence[Dim]) -> None:
-        """Notes numbers that a program masks tiles with as if they were infinite, such as -1e30."""
+        """Records large finite constants, such as -1e30, by which a program masks tiles instead of infinity."""
         if fn in ("where", "add", "sub", "mul") and dims and any(a.element in ("real", "raw") for a in args):
             values = [abs(float(a.value)) for a in args if a.value is not None]
             self.huge = self.huge or any(HUGE <= v < INFINITE for v in values)
 
     def joined(self, args: Sequence[TileNode]) -> tuple[Dim, ...]:
-        """The dimensions of what is made of some nodes entry by entry, in the order of what was computed."""
+        """The dimensions of an elementwise function of nodes, in the order of the largest computed argument."""
         first = max(args, key=lambda a: (len(a.dims), a.heavy))
         dims = dict.fromkeys([*first.dims, *(d for a in args for d in a.dims)])
         if len(dims) > len(first.dims) and not first.heavy:
@@ -191,7 +197,7 @@ class Nodes:
         return tuple(dims)
 
     def real(self, node: TileNode) -> TileNode:
-        """A node as a number in single precision; sums of integers are converted term by term."""
+        """A node converted to float32; a sum of integers is converted term by term."""
         if node.element == "real":
             return node
         if node.kind == "const":
@@ -201,7 +207,7 @@ class Nodes:
         return self.make("float", (node,), node.dims, "real", fills=dict(node.fills))
 
     def scaled(self, node: TileNode, factor: TileNode) -> TileNode:
-        """A node times a positive scalar, which later steps may take in."""
+        """A node times a positive scalar. The factor is deferred: it moves through sums and maxima, and is merged."""
         if factor.value == 1:
             return node
         if node.kind == "scaled":
@@ -214,6 +220,7 @@ class Nodes:
         return self.make("scaled", (node, factor), node.dims, "real", fills=fills)
 
     def _simpler(self, fn: str, args: Sequence[TileNode]) -> TileNode | None:
+        """A simplification of a function of nodes; None if there is none."""
         values = [a.value for a in args]
         if all(v is not None for v in values):
             return self._folded(fn, args, [v for v in values if v is not None])
@@ -238,7 +245,7 @@ class Nodes:
                 return self.scaled(a, self.op("div", self.const(1.0), b))
             if b.kind == "sqrt" and a.value == 1:
                 return self.op("rsqrt", b.args[0])
-            if len(b.dims) < len(a.dims):  # one division a row, not one an entry
+            if len(b.dims) < len(a.dims):  # one division per row instead of one per entry
                 return self.op("mul", a, self.op("div", self.const(1.0), b))
         elif fn in ("add", "sub"):
             if b.value == 0:
@@ -270,12 +277,13 @@ class Nodes:
         return None
 
     def _exp(self, a: TileNode) -> TileNode:
-        """The exponential as a power of two: the factor goes to what has fewest entries.
+        """exp(a) as 2^(a·log₂e). If a sum or difference has a term of fewer dimensions, the factor goes to each term.
 
-        A difference of the like is taken before that: of two equal numbers it is 0, also where the compiler rounds a
-        product and a difference once. So is any difference where tiles hold numbers so large that what is lost in
-        rounding a product of them is more than an exponent holds: rows that are masked whole would be no numbers. Such
-        may be what arrays give; products of matrices alone are taken to be smaller.
+        The difference of two terms of equal dimensions is taken first. Then the difference of equal numbers is exactly
+        0, even if the compiler fuses multiplication and subtraction. Every difference is taken first if tiles may
+        contain very large numbers (`huge`). Otherwise the rounding error of the product would exceed the range of an
+        exponent, and fully masked rows would become NaN. Entries of arrays may be so large; results of matrix products
+        are assumed not to be.
         """
         log2e = self.const(LOG2E)
         if a.kind in ("sub", "add") and (self.huge or _reads_array(a)):
@@ -286,6 +294,7 @@ class Nodes:
         return self.raw_op("exp2", [self.scaled(a, log2e)])
 
     def _folded(self, fn: str, args: Sequence[TileNode], values: Sequence[float | int]) -> TileNode | None:
+        """Constant folding; None where the result is no finite or infinite number."""
         if fn == "floordiv" and values[1] <= 0:
             return None
         found = fill_of(fn, list(values)) if fn != "floordiv" else values[0] // values[1]
@@ -298,11 +307,11 @@ class Nodes:
     # -- masks ---------------------------------------------------------------------------------------------
 
     def guarded(self, condition: TileNode, node: TileNode, other: TileNode, exact: str, loop: Any = None) -> TileNode:
-        """`other` where a condition fails, which it may only where `exact`, a constant of the kernel, is false."""
+        """`node` where a condition holds, else `other`. The mask is omitted where `exact`, a constant, is true."""
         if node.kind == "scaled" and other.value in (0.0, INFINITE, -INFINITE):
             return self.scaled(self.guarded(condition, node.args[0], other, exact, loop), node.args[1])
         if node.element == "raw" and self._of_bytes(node):
-            node = self.real(node)  # Triton chooses between no numbers of 8 bits
+            node = self.real(node)  # `tl.where` does not take 8-bit numbers
         if node.element == "raw" and other.value is not None:
             other = self.const(other.value, "raw")
         args = (condition, node, other)
@@ -312,12 +321,13 @@ class Nodes:
         return self.make("guard", args, dims, node.element, (exact, loop), fills=fills)
 
     def _of_bytes(self, node: TileNode) -> bool:
+        """Whether a tile was loaded from an array with 8-bit elements."""
         while node.kind in ("relabel", "guard", "spread"):
             node = node.args[1] if node.kind == "guard" else node.args[0]
         return node.kind == "load" and getattr(node.data[0], "name", "") in self.bytes
 
     def masked(self, node: TileNode, dim: Dim, neutral: float) -> TileNode:
-        """The node with a neutral element where the array ends along a dimension."""
+        """The node with `neutral` at positions of `dim` outside the array."""
         if node.element == "int" and math.isinf(neutral):
             neutral = float(LARGEST if neutral > 0 else -LARGEST)
         if dim not in node.dims or dim.within is None or node.fills.get(dim) == neutral:
@@ -333,25 +343,25 @@ class Nodes:
     # -- reductions ------------------------------------------------------------------------------------------
 
     def reduce(self, monoid: str, node: TileNode, dim: Dim) -> TileNode:
-        """A monoid over one dimension, whose entries outside of the array are neutral already."""
+        """A reduction over one dimension. Positions outside the array must contain the neutral element already."""
         if node.kind == "scaled" and monoid in ("max", "min", "sum"):
             return self.scaled(self.reduce(monoid, node.args[0], dim), node.args[1])
         if node.kind == "neg" and monoid in ("max", "min"):
-            # Also since ptxas 12.8 forgets the signs of integers before some maxima of many.
+            # Needed also because ptxas 12.8 drops the sign of integers before some maxima of many entries.
             return self.op("neg", self.reduce("min" if monoid == "max" else "max", node.args[0], dim))
         node = self.real(node) if node.element == "raw" else node
         dims = tuple(d for d in node.dims if d is not dim)
         fills: dict[Dim, Fill] = {}
         for d in dims:
-            held = node.fills.get(d)
+            outside = node.fills.get(d)
             if d.ragged:
-                fills[d] = held if held == NEUTRAL[monoid] or monoid in ("max", "min") else None
+                fills[d] = outside if outside == NEUTRAL[monoid] or monoid in ("max", "min") else None
         element = "bool" if monoid in ("any", "all") else node.element
         return self.make("reduce", (node,), dims, element, (monoid, dim), fills=fills, heavy=True)
 
 
 def _reads_array(node: TileNode) -> bool:
-    """Whether entries of an array are in a tile, otherwise than by products of matrices and reductions."""
+    """Whether a tile depends on entries of an array other than through matrix products and reductions."""
     stack, seen = [node], set[TileNode]()
     while stack:
         item = stack.pop()
@@ -364,25 +374,26 @@ def _reads_array(node: TileNode) -> bool:
 
 
 def _filled(node: TileNode, dim: Dim) -> Fill:
+    """What a node contains outside the array along a dimension, also one that it lacks."""
     if dim in node.dims:
         return node.fills.get(dim)
     return node.value if node.value is not None else FINITE
 
 
 def _smaller(total: TileNode, factor: TileNode) -> bool:
-    """Whether products with the terms of a sum have fewer dimensions than the product with the sum has."""
+    """Whether each product of a factor and a term of a sum has fewer dimensions than the product with the whole sum."""
     return all(len({*p.dims, *factor.dims}) < len({*total.dims, *factor.dims}) for p in total.args)
 
 
 def _times_positive(fill: Fill) -> Fill:
-    """What is held, times some positive number."""
+    """A fill times an unknown positive number."""
     if fill is None or isinstance(fill, str):
         return fill
     return fill if fill == 0 or math.isinf(fill) else FINITE
 
 
 def natural(node: TileNode) -> bool:
-    """Whether an integer is plainly not negative."""
+    """Whether an integer is known to be nonnegative; False where this is not seen."""
     if node.value is not None:
         return node.value >= 0
     if node.kind == "arange" or (node.kind == "symbol" and node.data[1]):
@@ -393,7 +404,7 @@ def natural(node: TileNode) -> bool:
 
 
 def _positive(node: TileNode) -> bool:
-    """Whether a scalar is certainly above 0."""
+    """Whether a scalar is known to be positive; False where this is not seen."""
     if node.kind == "const":
         return bool(0 < node.data < INFINITE)
     if node.kind == "symbol":
@@ -406,7 +417,7 @@ def _positive(node: TileNode) -> bool:
 
 
 def fill_of(fn: str, args: Sequence[Fill]) -> Fill:
-    """What a function gives of what its arguments hold outside of an array.
+    """The fill of a function's result, from the fills of its arguments.
 
     >>> fill_of("mul", [0.0, FINITE]), fill_of("sub", [-INFINITE, FINITE]), fill_of("exp2", [-INFINITE])
     (0.0, -inf, 0.0)
@@ -425,11 +436,12 @@ def fill_of(fn: str, args: Sequence[Fill]) -> Fill:
 
 
 def finite(fill: Fill) -> bool:
-    """Whether what is held is a finite number."""
+    """Whether a fill is a finite number."""
     return fill is not None and (isinstance(fill, str) or math.isfinite(fill))
 
 
 def _of_finite(fn: str, args: Sequence[Fill]) -> Fill:
+    """The fill of a function's result, where some argument is any finite number."""
     numbers = [a for a in args if not isinstance(a, str)]
     infinite = next((a for a in numbers if a is not None and math.isinf(a)), None)
     if fn == "mul" and 0 in numbers:
@@ -446,6 +458,7 @@ def _of_finite(fn: str, args: Sequence[Fill]) -> Fill:
 
 
 def _of_numbers(fn: str, v: Sequence[float]) -> Fill:
+    """The value of a function of numbers; None where it has none."""
     try:
         match fn:
             case "add":

@@ -1,4 +1,8 @@
-"""A Triton module from a diagram: one kernel for each group, and a function that launches them."""
+"""A Triton module from a diagram: one kernel for each group, and a launch function.
+
+A loop that is split into parts (split-K) becomes two kernels: one computes a state for each part, the other merges
+the states.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +49,13 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts",
           "_chip", "_copies", "_copied", "_Checked", "_long", "wide", "_writable", "_bounds", "_meets", "_meet",
           "_repeats"}  # fmt: skip
-_PARTITIONS = {"barrier", "slot", "w"}
-"""Words of kernels whose warps have parts of their own."""
+_GLUON_WORDS = {"barrier", "slot", "w"}
+"""Names used in warp-specialized kernels only."""
 
 
 @dataclass(frozen=True)
 class EntryArgument:
-    """An input or a result: its name, the diagram's type (no axes: a number), and torch's name of its elements."""
+    """An input or a result: its name, its type in the diagram (without axes: a number), and its torch dtype."""
 
     name: str
     ty: ArrayType
@@ -62,8 +66,8 @@ class EntryArgument:
 class Module:
     """A Triton module as text.
 
-    `entry` is its launch function, `kernels` the names of what runs on the device; `tiles` are the keyword arguments
-    of `entry` that are tiles, with their defaults, beside `num_warps` and `num_stages`.
+    `entry` is the name of its launch function, `kernels` are the names of its kernels. `tiles` are the tile lengths,
+    in entries: keyword arguments of `entry`, by their names with their defaults, beside `num_warps` and `num_stages`.
     """
 
     text: str = field(repr=False)
@@ -76,15 +80,15 @@ class Module:
     warps: int | tuple[int, ...]
     dtype: str
     specialized: tuple[str, ...] = ()
-    """The kernels whose loads are apart, which the launch takes where it can."""
+    """The names of the warp-specialized kernels, which the launch function prefers where they fit."""
     rows: tuple[str, ...] = ()
-    """The tile of each of them whose rows warpgroups share."""
+    """For each of these, the tile whose rows are divided over consumer warpgroups."""
     phases: tuple[int, ...] = ()
-    """Ranges that the loop of each of them is run in, those at the edges of masks apart."""
+    """For each of these, the number of ranges into which its loop is divided: inside masks, and at their edges."""
     places: Mapping[str, int] = field(default_factory=dict)
-    """Which of the groups each kernel is of, also those with loads apart."""
+    """The number of the group of each kernel, warp-specialized ones included."""
     counts: tuple[tuple[str, str], ...] = ()
-    """The parameters of each of them that say how many warpgroups compute, and how many buffers a ring has."""
+    """For each of these, its parameters for the number of consumer warpgroups and for the pipeline stages."""
 
     def __str__(self) -> str:
         return self.text
@@ -99,16 +103,16 @@ def module(
     warps: int | Sequence[int] = 4,
     specialized: bool | Sequence[bool] = False,
 ) -> Module:
-    """The Triton module of a diagram whose loops and groups are chosen: each group is a kernel.
+    """The Triton module of a derived diagram, whose loops are streamed and whose results are grouped.
 
-    `tiles` gives the length of each tile and block by its symbol, powers of two; a tile of 1 is built into the kernel,
-    others are keyword arguments of the launch function, whose defaults they are. `dtype` is the element type of inputs
-    and results, or theirs by name (inputs that are not named have the widest of those that are, and so have results,
-    `out` or `out0`, `out1`, …); sums are kept in single precision. `stages` (buffers of each loaded block) and
-    `warps` are one number, or one for each group. With `specialized` (or where it is of a
-    group), kernels whose loops feed products of matrices
-    to other products get a second form, in Gluon (Triton 3.6, Hopper), in which a warp of its own loads: the launch
-    function takes it where chip, tiles (64 rows or more a warpgroup) and tensors allow, unless `specialized=False`.
+    - `tiles`: the length of each tile and block in entries, by its symbol; powers of two. A tile of 1 is compiled in.
+      Other tiles are keyword arguments of the launch function, with these lengths as defaults.
+    - `dtype`: the element type of inputs and results, or a type for each by name. Inputs that are not named have the
+      widest named type, and so have results (`out`, or `out0`, `out1`, …). Sums are accumulated in float32.
+    - `stages` and `warps`: pipeline stages (buffers per loaded block) and warps, one number or one for each group.
+    - `specialized`: whether to write a second, warp-specialized form too, in Gluon (Triton 3.6, Hopper), for all groups
+      or for each. A kernel has this form if one matrix product in a loop feeds another. The launch function takes it
+      where chip, tiles (at least 64 rows per warpgroup) and tensors allow, unless called with `specialized=False`.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
@@ -116,15 +120,17 @@ def module(
     >>> made.entry, made.kernels, dict(made.tiles)
     ('total', ('_total',), {'g_q': 64, 's_x': 64})
 
-    Raises SizeError for a tile that is missing or no positive number, TypeMismatch for what has no form in a kernel
-    (functions known by name only, tiles that are read elsewhere than where they are), CatdiagError for an unknown
-    dtype and for numbers of warps that Triton does not take.
+    Raises SizeError for a tile that is missing or not a positive integer. Raises TypeMismatch for a diagram that cannot
+    be a kernel: a function without definition, or a tile in registers that is read at other positions than its own.
+    Raises CatdiagError for an unknown dtype or array name, and for a number of warps that Triton does not take.
     """
     diagram = diagram_of(diagram)
-    return _Modular(lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized).build()
+    return _ModuleBuilder(lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized).build()
 
 
-class _Modular:
+class _ModuleBuilder:
+    """Lowers the statements of a loop nest to kernels, and assembles the module."""
+
     def __init__(
         self,
         program: LoopNest,
@@ -174,7 +180,7 @@ class _Modular:
         self.kernels: list[KernelSpec] = []
         self.specialized = [specialized] * groups if isinstance(specialized, bool) else list(specialized)
         self.specialized_kernels: dict[str, WarpSpecialized] = {}
-        self.rooms: list[OutputBuffer] = []
+        self.buffers: list[OutputBuffer] = []
         self.saved_types = saved_types(program, self.dtype)
 
     def _symbols(self) -> dict[str, LoopSpan]:
@@ -195,9 +201,9 @@ class _Modular:
         names.taken |= {value.name for value in program.inputs}
         for value in program.inputs:
             name = value.name
-            if not name.isidentifier():  # what another kernel made, such as "mul [t f]"
+            if not name.isidentifier():  # the result of another kernel, such as "mul [t f]"
                 name = names.fresh("_".join(re.findall(r"[A-Za-z]\w*", name)) or "made")
-            elif self._means_else(name):
+            elif self._is_reserved(name):
                 name = names.fresh(name)
             if value.name in self.dtypes:
                 self.dtypes[name] = self.dtypes[value.name]
@@ -209,18 +215,21 @@ class _Modular:
         sizes = self._sizes()
         names.taken |= set(sizes.values())
         self.shared.sizes.update(sizes)
-        self._top(env)
+        self._lower_body(env)
         outputs = []
         for value in program.outputs:
             pull = self.shared.saved.get(value) or env[value]
             if not isinstance(pull, StoredArray):
-                raise TypeMismatch("a result is not saved by any kernel")
+                name = value.name or "a result"
+                raise TypeMismatch(f"{name} is not saved by any kernel: expected a result that a kernel computes")
             outputs.append(pull)
-        self._runs()
+        self._check_warps()
         shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._is_argument(t))
         keywords = {t: self.tiles[t] for t in shown}
-        launch = LaunchWriter(self.entry, inputs, outputs, self.rooms, self.kernels, keywords, self.stages, self.warps,
-                        self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels)  # fmt: skip
+        launch = LaunchWriter(
+            self.entry, inputs, outputs, self.buffers, self.kernels, keywords, self.stages, self.warps,
+            self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels,
+        )  # fmt: skip
         text = self._text(launch)
         return Module(
             text,
@@ -243,26 +252,26 @@ class _Modular:
             tuple((a.names["groups"], a.names["stages"]) for a in self.specialized_kernels.values()),
         )
 
-    def _runs(self) -> None:
-        """Refuses numbers of warps with which the launch function would refuse to run as it is written."""
+    def _check_warps(self) -> None:
+        """Raises CatdiagError for default numbers of warps that the launch function would refuse."""
         for kernel in self.kernels:
             warps = self.warps if isinstance(self.warps, int) else self.warps[kernel.place]
             further = (12,) if kernel.name in self.specialized_kernels else ()
             if warps not in (1, 2, 4, 8, 16, 32, *further):
-                more = "" if further else " (12 where warps load and compute apart, a form that this kernel lacks)"
+                more = "" if further else " (12 for a warp-specialized kernel, a form that this kernel does not have)"
                 raise CatdiagError(f"{kernel.name} is to run with {warps} warps: expected 1, 2, 4, 8, 16 or 32{more}")
 
-    def _means_else(self, name: str) -> bool:
-        """Whether a name that an input has is that of something else in the module: of an option, a tile, a library."""
-        return name in self.symbols or (name in _WORDS and (any(self.specialized) or name not in _PARTITIONS))
+    def _is_reserved(self, name: str) -> bool:
+        """Whether the name of an input is used for something else in the module: an option, a tile, a library."""
+        return name in self.symbols or (name in _WORDS and (any(self.specialized) or name not in _GLUON_WORDS))
 
     def _is_argument(self, symbol: str) -> bool:
-        """Whether a tile stays an argument although it is 1: blocks of loops and parts do."""
+        """Whether a tile is an argument even if its length is 1: block lengths and numbers of parts are."""
         return any(isinstance(s, For) and s.kind != "tiles" and any(p.symbol == symbol for p in s.spans)
                    for _, s in statements(self.program.body))  # fmt: skip
 
     def _stored_as(self, array: StoredArray) -> str:
-        return next((r.dtype for r in self.rooms if r.array is array), torch_type(array, self.dtypes, self.dtype))
+        return next((r.dtype for r in self.buffers if r.array is array), torch_type(array, self.dtypes, self.dtype))
 
     def _sizes(self) -> dict[str, str]:
         found: dict[str, None] = {}
@@ -284,33 +293,33 @@ class _Modular:
 
     # -- kernels -----------------------------------------------------------------------------------------------
 
-    def _top(self, env: dict[NestValue, Pull]) -> None:
-        """Each group is a kernel, and so is what stands between two of them."""
-        loose: list[Statement] = []
+    def _lower_body(self, env: dict[NestValue, Pull]) -> None:
+        """Makes a kernel of each group, and of the statements between two groups."""
+        ungrouped: list[Statement] = []
         for s in self.program.body:
             if isinstance(s, For) and s.kind == "tiles":
-                self._loose(loose, env)
-                loose = []
+                self._ungrouped(ungrouped, env)
+                ungrouped = []
                 self._group(s, env)
                 self.place += 1
             elif isinstance(s, Make):
                 for value in s.values:
-                    self._room(value)
+                    self._allocate(value)
             else:
-                loose.append(s)
+                ungrouped.append(s)
         self.place = max(0, self.place - 1)
-        self._loose(loose, env)
+        self._ungrouped(ungrouped, env)
         for value in self.program.outputs:
             if value in self.shared.saved:
                 env[value] = self.shared.saved[value]
 
-    def _loose(self, body: Sequence[Statement], env: dict[NestValue, Pull]) -> None:
-        """Statements outside of groups: views and numbers stay what they are, the rest is a kernel of one program."""
+    def _ungrouped(self, body: Sequence[Statement], env: dict[NestValue, Pull]) -> None:
+        """Statements outside groups: a kernel of one program, except views and numbers, which later kernels inline."""
         if not body:
             return
         for s in body:
             if isinstance(s, Save):
-                self._room(s.target)
+                self._allocate(s.target)
         split = next((s for s in body if isinstance(s, For) and s.kind == "parts"), None)
         writing = self._writing(env, ())
         if split is None:
@@ -320,7 +329,7 @@ class _Modular:
         for s in body:
             if isinstance(s, Save):
                 env[s.target] = self.shared.saved[s.target]
-                # A later kernel reads what was saved: a value is of its kernel alone.
+                # A later kernel reads the saved array, since a tile exists in its own kernel only.
                 env.setdefault(s.value, self.shared.saved[s.target])
         views = self._writing(env, ())
         for s in body:
@@ -330,19 +339,20 @@ class _Modular:
             if not isinstance(pull, Made):
                 env.setdefault(value, pull)
 
-    def _room(self, value: NestValue) -> None:
+    def _allocate(self, value: NestValue) -> None:
+        """Enters the array in global memory into which a value is saved."""
         if value in self.shared.saved:
             return
         result = value in self.program.outputs
         name = self.shared.names.fresh(value.name or "t") if value.name != "out" else "out"
         array = StoredArray(value.ty, name, temporary=True)
         self.shared.saved[value] = array
-        # A result goes by its own name, whatever the array is called where an input has that name.
+        # The type of a result is looked up by its own name, also if an input has that name and the array another.
         named = self.dtypes.get(value.name if result else name)
         kind = named or (self.result_dtype if result else self.saved_types.get(value, self.result_dtype))
         dtype = {"int": "int64", "bool": "bool"}.get(value.ty.element, WIDTHS[kind])
         self.dtypes[name] = kind
-        self.rooms.append(OutputBuffer(array, dtype, result=result))
+        self.buffers.append(OutputBuffer(array, dtype, result=result))
 
     def _writing(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> Writing:
         return Writing(self.shared, {**env, **self.shared.saved}, spans)
@@ -368,20 +378,23 @@ class _Modular:
             self.kernels.append(writing.done(self._name(), note, self.place))
 
     def _specialize(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan], body: Sequence[Statement]) -> None:
-        """The second form of the last kernel, if it has one."""
+        """Adds the warp-specialized form of the last kernel, if it has one."""
         kernel = self.kernels[-1]
         found = specialize_warps(self.shared, {**env, **self.shared.saved}, spans, body, kernel)
         if found is not None and agree(found):
             self.specialized_kernels[kernel.name] = found
 
     def _parts(self, group: For, split: For, env: dict[NestValue, Pull]) -> Writing:
-        """A loop in parts: one kernel leaves the states of the parts, a second one merges them and is given back."""
+        """A split loop (split-K): one kernel saves a state for each part, a second one merges them.
+
+        Returns the writer of the second kernel. `group` holds the statements around `split`, the loop over parts.
+        """
         (span,) = split.spans
         at = group.body.index(split)
         first = self._writing(env, group.spans)
         first.parts = span
         first.body([*group.body[:at], *split.body])
-        kept: dict[NestValue, StoredArray] = {}
+        partial_states: dict[NestValue, StoredArray] = {}
         starts = {s.symbol: s for s in group.spans}
         for value in split.partial_states:
             axes = tuple(
@@ -392,10 +405,10 @@ class _Modular:
             name = self.shared.names.fresh(f"{value.name or 'state'}_parts")
             ty = ArrayType((Axis(part, span.symbol), *axes), value.ty.element)
             array = StoredArray(ty, name, temporary=True, parts=True)
-            kept[value] = array
+            partial_states[value] = array
             dtype = {"int": "int32", "bool": "bool"}.get(value.ty.element, "float32")
             self.dtypes[array.name] = "fp32"
-            self.rooms.append(OutputBuffer(array, dtype, parts=span.symbol))
+            self.buffers.append(OutputBuffer(array, dtype, parts=span.symbol))
             first.store(
                 array, first.k.tile(value), {part: first.k.nodes.symbol("part"), **self._global(first, value.ty)}
             )
@@ -403,11 +416,11 @@ class _Modular:
             first.done(self._name(), f"{_tiled(group.spans)}, a part of {span.axis} each", self.place, chunk=span)
         )
         second = self._writing(env, group.spans)
-        # What is made before the loop and read after the merge is made again.
+        # Values from before the loop that are read after the merge are computed again.
         second.body([s for s in group.body[:at] if not isinstance(s, (Save, For))])
         for s in group.body[at + 1 :]:
             if isinstance(s, For) and s.kind == "merge":
-                second.merged(s, kept, span)
+                second.merged(s, partial_states, span)
             else:
                 second.body([s])
         self.kernels.append(
@@ -424,6 +437,7 @@ class _Modular:
         return name
 
     def _global(self, writing: Writing, ty: ArrayType) -> dict[str, TileNode]:
+        """The indices of a tile's entries in the whole array."""
         found = {}
         index = writing.k.index(ty)
         for axis in ty.axes:
@@ -437,7 +451,7 @@ class _Modular:
     def _about(self) -> str:
         types = ", ".join(f"{v.name}[{' '.join(v.ty.names)}]" for v in self.program.inputs)
         ends = ", ".join(f"[{' '.join(v.ty.names)}]" for v in self.program.outputs)
-        # It stands in docstrings, which a title that has quotes or a line break must not end.
+        # This is put in docstrings, so quotes, backslashes and line breaks of the title are replaced.
         title = " ".join(self.program.title.replace("\\", "/").replace('"', "'").split())
         return f"{title}: {types} -> {ends}."
 
@@ -470,7 +484,7 @@ class _Modular:
         return "\n".join(lines)
 
     def _gluon(self) -> list[str]:
-        """The kernels whose loads are apart."""
+        """The source of the warp-specialized kernels."""
         lines = ["", *DOWN.splitlines()]
         texts = dict.fromkeys(t for a in self.specialized_kernels.values() for t in helpers_of(a))
         for text in texts:
@@ -481,17 +495,17 @@ class _Modular:
 
 
 def _states(program: LoopNest) -> list[str]:
-    """The names of the states of loops: they have single precision, whatever is said of them."""
+    """The names of loop states; they are in float32, whatever type `dtype` gives them."""
     return [v.name for _, s in statements(program.body) if isinstance(s, Start) for v in s.states]
 
 
-def _each(given: int | Sequence[int], what: str, groups: int) -> int | tuple[int, ...]:
-    """A number for all groups, or one for each."""
-    if isinstance(given, int):
-        return given
-    if len(given) != groups:
-        raise CatdiagError(f"{what} are {tuple(given)}: expected one number, or one for each of {groups} groups")
-    return given[0] if groups == 1 else tuple(given)
+def _each(numbers: int | Sequence[int], what: str, groups: int) -> int | tuple[int, ...]:
+    """One number for all groups, or one for each. Raises CatdiagError for another count."""
+    if isinstance(numbers, int):
+        return numbers
+    if len(numbers) != groups:
+        raise CatdiagError(f"{what} are {tuple(numbers)}: expected one number, or one for each of {groups} groups")
+    return numbers[0] if groups == 1 else tuple(numbers)
 
 
 def _tiled(spans: Sequence[LoopSpan]) -> str:

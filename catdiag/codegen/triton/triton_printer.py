@@ -1,4 +1,8 @@
-"""Nodes as lines of Triton: what is used once stands where it is used, the rest has a name in its scope."""
+"""Prints expression nodes as Triton source.
+
+A node that is used once is inlined where it is used; any other node gets a name in its scope. `HELPERS` are functions
+of the generated module that printed expressions call.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +88,11 @@ def _floor(a, b):
 
 
 class TritonPrinter:
-    """Writes nodes into the lines of their scopes."""
+    """Writes nodes into the lines of their scopes.
+
+    `fresh` gives unused names. `element` gives the types to which factors of a matrix product are converted, and
+    `precision` its precision argument.
+    """
 
     def __init__(
         self,
@@ -102,10 +110,10 @@ class TritonPrinter:
         self.twins: dict[TileNode, TileNode] = {}
         self.lefts: dict[tuple[str, ...], None] = {}
 
-    # -- where things stand ------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------------
 
     def count(self, roots: Iterable[TileNode]) -> None:
-        """Counts how often nodes are used, before they are written."""
+        """Counts the uses of nodes, which must be done before they are printed."""
         stack = list(roots)
         for root in stack:
             self.uses[root] = self.uses.get(root, 0) + 1
@@ -119,9 +127,9 @@ class TritonPrinter:
                 stack.append(arg)
 
     def ref(self, node: TileNode, scope: Scope, bare: bool = False) -> Text:
-        """A node as it is read in a scope: by its name, or written out, as it is in any case if `bare`."""
+        """The expression by which a scope reads a node: its name, or its text if it is inlined (always if `bare`)."""
         stack: list[tuple[TileNode, Scope, bool]] = [(node, scope, False)]
-        while stack:  # names what is deep inside first, so that expressions never nest far
+        while stack:  # arguments are named first, so that expressions never nest deeply
             item, where, ready = stack.pop()
             if item in self.names or item.kind in ("const", "symbol"):
                 continue
@@ -134,6 +142,7 @@ class TritonPrinter:
         return self.plain(node)
 
     def _named(self, node: TileNode, where: Scope) -> bool:
+        """Whether a node gets a name where it is read in a scope."""
         if node.kind == "guard":
             return True
         if node.wanted and node.kind != "load":
@@ -149,15 +158,17 @@ class TritonPrinter:
         return len(self.text(node)[0]) > _LONGEST
 
     def _worth(self, node: TileNode) -> bool:
+        """Whether a node is worth a name if it is read several times or in another scope."""
         return node.kind not in ("arange", "long") or self.uses.get(node, 0) > 1
 
     def _absorbed(self, dot: TileNode) -> bool:
+        """Whether a product is printed together with the sum that it accumulates into."""
         return self.uses.get(dot, 0) == 1 and dot in self.accumulated
 
     accumulated: frozenset[TileNode] = frozenset()
 
     def accumulate(self, roots: Iterable[TileNode]) -> None:
-        """Finds the sums that a product of matrices can begin with."""
+        """Finds the matrix products that can accumulate into another term of a sum: tl.dot(a, b, acc)."""
         found = set(self.accumulated)
         seen: set[TileNode] = set()
         stack = list(roots)
@@ -175,12 +186,12 @@ class TritonPrinter:
         self.accumulated = frozenset(found)
 
     def plain(self, node: TileNode) -> Text:
-        """The name of a node, or its text."""
+        """The name of a node, or its text if it has none."""
         name = self.names.get(node)
         return (name, ATOM) if name is not None else self.text(node)
 
     def name(self, node: TileNode, wanted: str = "") -> str:
-        """Gives a node a name, and writes what it is."""
+        """Gives a node a name, and writes its assignment."""
         if node.kind == "guard":
             return self._guard(node, wanted)
         boxed = node.kind == "load" and node.data[4] is not None and node.data[4].looped
@@ -193,7 +204,7 @@ class TritonPrinter:
         return name
 
     def _boxed(self, node: TileNode, wanted: str) -> str:
-        """A load by a tensor descriptor where that is possible, which the launch says."""
+        """A load by a tensor descriptor, with a plain load for the case that the launch passes no descriptor."""
         boxes, count = node.data[4], node.data[3]
         starts = node.args[2 + count :]
         name = self.fresh(wanted or node.wanted)
@@ -204,8 +215,8 @@ class TritonPrinter:
         if node.data[5] == "held":
             self.helpers.add("_held")
             own = " * ".join(node.data[6])
-            apart = "".join(f" and {own} != {' * '.join(left)}" for left in self.lefts)
-            text = f"_held({text}, held{apart})"
+            unlike = "".join(f" and {own} != {' * '.join(left)}" for left in self.lefts)
+            text = f"_held({text}, held{unlike})"
         self.write(node.scope, f"    {name} = {text}")
         self.write(node.scope, "else:")
         self.write(node.scope, f"    {name} = {self._load(node)}", node.note)
@@ -213,6 +224,7 @@ class TritonPrinter:
         return name
 
     def _guard(self, node: TileNode, wanted: str) -> str:
+        """Assigns a masked value; the mask is applied only where the constant of the guard is false."""
         condition, value, other = node.args
         exact = _exact(*node.data)
         name = self.fresh(wanted or node.wanted or "t")
@@ -227,7 +239,7 @@ class TritonPrinter:
         return name
 
     def write(self, scope: Scope, line: str, note: str = "") -> None:
-        """A line at the depth of a scope, with a comment."""
+        """Writes a line at the depth of a scope, with a comment."""
         line = "    " * scope.depth + line
         if note and len(line) + len(note) >= 116:
             scope.lines.append(f"{line[: len(line) - len(line.lstrip())]}# {note}")
@@ -238,7 +250,7 @@ class TritonPrinter:
     # -- texts -------------------------------------------------------------------------------------------
 
     def text(self, node: TileNode) -> Text:
-        """A node as an expression."""
+        """The expression of a node, with its operator precedence."""
         kind = node.kind
         if kind == "const":
             return _number(node)
@@ -256,8 +268,8 @@ class TritonPrinter:
                 return f"{bracketed(text, CALL)}.to(tl.float32)", ATOM
             return f"{bracketed(text, TIMES)} * 1.0", TIMES
         if kind == "cast":
-            kept = {"bf16": "tl.bfloat16", "fp16": "tl.float16", "fp8": "tl.float8e4nv"}.get(node.data, "tl.float32")
-            return f"{bracketed(self.plain(node.args[0]), CALL)}.to({kept}).to(tl.float32)", ATOM
+            target = {"bf16": "tl.bfloat16", "fp16": "tl.float16", "fp8": "tl.float8e4nv"}.get(node.data, "tl.float32")
+            return f"{bracketed(self.plain(node.args[0]), CALL)}.to({target}).to(tl.float32)", ATOM
         if kind == "spread":
             return f"tl.broadcast_to({self.aligned(node.args[0], node.dims)[0]}, {_shape(node.dims)})", ATOM
         if kind == "add" and any(a in self.accumulated and a not in self.names for a in node.args):
@@ -285,7 +297,7 @@ class TritonPrinter:
             return self._load(node), ATOM
         if kind == "dot":
             return self._dot(node, None)
-        raise TypeMismatch(f"{kind} has no form in Triton")
+        raise TypeMismatch(f"the operation {kind} cannot be written in Triton: expected one of the library's functions")
 
     def _floordiv(self, node: TileNode) -> Text:
         a, b = (self.aligned(x, node.dims) for x in node.args)
@@ -336,7 +348,7 @@ class TritonPrinter:
         return f"_load({place}, {inside}, {' and '.join(tests)}){narrow}"
 
     def _also_operand(self, node: TileNode) -> bool:
-        """Whether a block is loaded for a product of matrices too, and must not be one with that."""
+        """Whether a block is also loaded as an operand of a matrix product, and must stay a separate load."""
         twin = self.twins.get(node)
         return twin is not None and twin in self.uses
 
@@ -347,12 +359,12 @@ class TritonPrinter:
         return self.conjunction(texts, tuple(dims), shown)
 
     def conjunction(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
-        """Conditions of a tile as one, over all of its dimensions."""
+        """The conjunction of the conditions of a mask, over all dimensions of a tile."""
         joined = " & ".join(texts)
         return joined if len(shown) == len(dims) else f"tl.broadcast_to({joined}, {_shape(dims)})"
 
     def inside(self, dims: Sequence[Dim], scope: Scope) -> str:
-        """That entries of a tile are in the array; empty where they always are."""
+        """The mask of the entries of a tile that are in the array; empty where all are."""
         conditions = [d.within for d in dims if d.within is not None]
         for c in conditions:
             self.ref(c, scope)
@@ -379,15 +391,19 @@ class TritonPrinter:
     def _matrix(
         self, node: TileNode, batch: Sequence[Dim], first: Sequence[Dim], second: Sequence[Dim], kind: str | None
     ) -> str:
-        order, turned = (*batch, *first, *second), (*batch, *second, *first)
+        """A factor of a product as a matrix (or a batch of them), with sides `first` and `second`, converted to `kind`.
+
+        A factor whose sides are in the other order is transposed.
+        """
+        order, transposed = (*batch, *first, *second), (*batch, *second, *first)
         flat = _flat(batch, first, second)
-        if node.dims == turned and len(flat) == 2:
-            # Turned after it is a matrix: Triton 3.6 does not compile all that are turned before.
+        if node.dims == transposed and len(flat) == 2:
+            # Reshaped to a matrix before it is transposed: Triton 3.6 does not compile every transposed reshape.
             self.helpers.add("_turned")
-            text = self._reshaped(self.plain(node), turned, _flat(second, first))
+            text = self._reshaped(self.plain(node), transposed, _flat(second, first))
             text = f"_turned({text[0]}, compiled)", ATOM
-        elif node.dims == turned and len(first) + len(second) > 2:
-            text = self._reshaped(self.plain(node), turned, _flat(batch, second, first))
+        elif node.dims == transposed and len(first) + len(second) > 2:
+            text = self._reshaped(self.plain(node), transposed, _flat(batch, second, first))
             text = f"tl.permute({text[0]}, (0, 2, 1))", ATOM
         else:
             text = self.permuted(self.plain(node), node.dims, order)
@@ -400,6 +416,7 @@ class TritonPrinter:
         return text if len(flat) == len(dims) else (f"tl.reshape({text[0]}, ({', '.join(flat)}))", ATOM)
 
     def permuted(self, text: Text, dims: Sequence[Dim], order: Sequence[Dim]) -> Text:
+        """A tile with its dimensions in another order."""
         if tuple(dims) == tuple(order):
             return text
         if len(order) == 2:
@@ -407,7 +424,7 @@ class TritonPrinter:
         return f"tl.permute({text[0]}, ({', '.join(str(list(dims).index(d)) for d in order)}))", ATOM
 
     def aligned(self, node: TileNode, dims: Sequence[Dim]) -> Text:
-        """A node that broadcasts by position against others over `dims`."""
+        """The expression of a node, expanded so that it broadcasts by position against tiles over `dims`."""
         text = self.plain(node)
         if not node.dims:
             return text
@@ -420,7 +437,7 @@ class TritonPrinter:
 
 
 def _exact(text: str, loop: Any, level: int = 0) -> str:
-    """The constant that says that no entry fails: in a loop that its blocks are whole, or all of the axis are."""
+    """The constant expression under which a mask is not needed: in a phase of whole blocks, or if `text` holds."""
     if loop is None:
         return text
     if not text:
@@ -429,7 +446,7 @@ def _exact(text: str, loop: Any, level: int = 0) -> str:
 
 
 def _flat(*parts: Sequence[Dim]) -> list[str]:
-    """The lengths of a matrix: one for each of some groups of dimensions that is not empty."""
+    """The shape of a matrix: the product of the lengths of each group of dimensions that is not empty."""
     return [" * ".join(d.block for d in p) for p in parts if p]
 
 
@@ -439,7 +456,7 @@ def _shape(dims: Sequence[Dim]) -> str:
 
 
 def bracketed(text: Text, level: int) -> str:
-    """An expression in parentheses where it binds less tightly than asked."""
+    """An expression, in parentheses if it binds less tightly than `level`."""
     return text[0] if text[1] >= level else f"({text[0]})"
 
 
