@@ -37,8 +37,9 @@ from catdiag.category.ops import (
     clamped,
 )
 from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
-from catdiag.execute.indexed_reads import quotient, view
+from catdiag.execute.indexed_reads import view
 from catdiag.execute.named_arrays import NamedArray, contract
+from catdiag.execute.scalar_functions import FUNCTIONS, REDUCTIONS
 from catdiag.execute.size_inference import local_sizes, solve, tile_lengths
 from catdiag.frontend.diagram_calls import call_diagram
 from catdiag.frontend.tracing import Traced
@@ -67,7 +68,8 @@ def run(
     uninterpreted boxes name. `sizes` gives the sizes that no input shows. With `tree`, a loop computes the state of
     each block separately and merges neighboring states: in a `"balanced"` tree, or in a random tree from a seed or a
     `random.Random`. Arrays may be nested lists. Computed in the common floating type of the inputs (float64 if there is
-    none), or in `dtype`.
+    none), or in `dtype`. An element that has no value, such as 0/0 or a comparison of it, is NaN; an output of integers
+    or truth values is of floats then.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x")(lambda a: cd.sum(a, "x"))
@@ -190,21 +192,6 @@ def length(size: Size, sizes: Mapping[str, int]) -> int:
 
 # -- boxes ----------------------------------------------------------------------------------------------
 
-_UFUNCS: dict[str, Callable[..., Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "neg": np.negative,
-    "floordiv": quotient, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs,
-    "max": np.maximum, "min": np.minimum,
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-    "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "where": np.where,
-    # Written so that nothing overflows and small values keep their digits.
-    "sigmoid": lambda a: np.exp(-np.logaddexp(0, -np.asarray(a))),
-}  # fmt: skip
-_REDUCERS: dict[str, np.ufunc] = {
-    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
-    "any": np.logical_or, "all": np.logical_and,
-}  # fmt: skip
-
-
 S = TypeVar("S")
 
 
@@ -321,7 +308,7 @@ class Runner:
             return NamedArray(self.real(result), order)
         if fn.startswith("cast:"):
             return args[0]
-        return NamedArray(self.real(_UFUNCS[fn](*(a.over(order) for a in args))), order)
+        return NamedArray(self.real(FUNCTIONS[fn](*(a.over(order) for a in args))), order)
 
     def reduce(self, op: Reduce, array: NamedArray) -> NamedArray:
         """A monoid folded over one axis."""
@@ -330,7 +317,7 @@ class Runner:
         data = array.data
         if op.monoid == "prod" and data.dtype.kind in "iu":
             data = data.astype(self.kind)  # integers would wrap around
-        return NamedArray(_REDUCERS[op.monoid].reduce(data, axis=where), kept)
+        return NamedArray(REDUCTIONS[op.monoid](data, where), kept)
 
     def einsum(self, box: Box, args: tuple[NamedArray, ...]) -> NamedArray:
         """The sum of products."""
@@ -431,6 +418,8 @@ class Runner:
                     shape = [totals.get(n, k) for n, k in zip(tile.names, tile.data.shape, strict=True)]
                     outputs.append(NamedArray(np.empty(shape, self.tile_dtype(ty, tile.data)), tile.names))
             for output, tile in zip(outputs, tiles, strict=True):
+                if output.data.dtype.kind != "f" and np.asarray(tile.data).dtype.kind == "f":
+                    output.data = output.data.astype(self.kind)  # some of this tile have no value
                 output.data[tuple(bounds.get(n, slice(None)) for n in tile.names)] = tile.data
         return outputs
 
