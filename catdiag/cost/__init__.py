@@ -1,7 +1,8 @@
 """What a diagram costs: transfers and memory as formulas, and what follows from them.
 
 - `traffic`: transfers and memory, under rules that it states; `traffic_by_level`: the same at every level of a chain,
-  as the values of `level_formulas`; `latex`: in LaTeX; `cache`, `cache_fetches`: what a cache fetches;
+  as the values of `level_formulas`; `latex`: in LaTeX;
+- `cache`, `cache_fetches`: what a cache fetches; `wave_footprints`: what waves of groups load, counted;
 - `energy_of_transfers`; `machine_balance`: transfers against work; `hierarchy_model`: costs over levels;
 - `multi_level_optimum`: the tiles of all levels chosen together; `sharding`: a diagram on several devices.
 

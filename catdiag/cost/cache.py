@@ -7,13 +7,16 @@ cache together each is fetched once; otherwise every load of the wave passes on 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, product
+from fractions import Fraction
 from typing import Any
 
 import sympy
 from sympy.core.symbol import Str
+
+from catdiag.cost.wave_footprints import Loaded, Places, footprint
 
 Expr = Any
 
@@ -129,44 +132,15 @@ def about(
 
 
 def _evaluated(what: int, wave: int, capacity: Expr, grid: Any, arrays: Any) -> Any:
-    """By going through all groups, wave by wave."""
     if wave < 1:
         raise ValueError(f"a wave of {wave} groups: expected 1 or more")
-    lengths = [_lengths(int(n), int(g)) for n, g in grid]
     wholes = [int(n) for n, _ in grid]
-    about_arrays = []
+    loaded = []
     for amount, times, has in arrays:
-        kept = [k for k, flag in enumerate(has) if flag]
-        unit = sympy.Integer(amount)
-        for k in kept:
-            unit = unit / wholes[k]
-        about_arrays.append((unit, int(times), kept))
-    total = most = sympy.Integer(0)
-    groups = product(*(range(len(own)) for own in lengths))
-    while True:
-        members = list(islice(groups, wave))
-        if not members:
-            break
-        distinct = []
-        for unit, _, kept in about_arrays:
-            found = {tuple(place[k] for k in kept) for place in members}
-            distinct.append(unit * sum(_size(lengths, kept, place) for place in found))
-        touched = sum(distinct)
-        most = max(most, touched)
-        if what >= 0 and touched <= capacity:
-            total += distinct[what]
-        elif what >= 0:
-            unit, times, kept = about_arrays[what]
-            total += unit * times * sum(_size(lengths, kept, [place[k] for k in kept]) for place in members)
-    return total if what >= 0 else most
-
-
-def _lengths(whole: int, tile: int) -> list[int]:
-    return [min(tile, whole - start) for start in range(0, whole, tile)]
-
-
-def _size(lengths: Sequence[Sequence[int]], kept: Sequence[int], place: Sequence[int]) -> int:
-    size = 1
-    for k, number in zip(kept, place, strict=True):
-        size *= lengths[k][number]
-    return size
+        own = tuple(bool(flag) for flag in has)
+        piece = math.prod(n for n, flag in zip(wholes, own, strict=True) if flag)
+        loaded.append(Loaded(Fraction(int(amount), piece), int(times), own))
+    limit = None if capacity == sympy.oo else int(capacity)
+    found = footprint(wave, limit, [Places.of(int(n), int(g)) for n, g in grid], loaded)
+    value = found.fetched[what] if what >= 0 else found.most
+    return sympy.Rational(value.numerator, value.denominator)

@@ -297,7 +297,7 @@ class _Count:
         return self.present(exact), self.present(relaxed)
 
     def _regions(self, transfer: Transfer, kernel: LoweredKernel, place: str) -> tuple[Expr, Expr]:
-        """The same of an array that is read in windows, which overlap: what each piece reaches (`cost.regions`)."""
+        """The same of an array that is read in windows, which overlap: what each piece reaches."""
         import sympy
 
         axes = {**kernel.tiles, **dict(transfer.loops)}
