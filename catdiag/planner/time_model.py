@@ -40,7 +40,8 @@ of the outer turns comes after them.
 
 Where loops leave blocks out, groups differ in length. All of the above is of the average group: an SM takes the next
 group as soon as it is done with one, so that waves even out. At the end the longest group is waited for: what it takes
-more than the average one, alone on its SM, is added once (`imbalance`); groups in one wave take what the longest does.
+more than the average one, alone on its SM, is added once (`imbalance`), as in the bound on list scheduling (Graham
+1969: no more than all work over the processors and the longest job), but no more than if all groups were as long as it.
 
 Against one H200: attention, bf16, 8,192 queries and keys, no mask, in plain Triton, whose best of a few tiles by rows
 was measured, in TFLOP/s. `Hardware.wait_clocks` is fitted to these figures, `l2_bytes_per_s` is read off the fourth,
@@ -112,7 +113,8 @@ class Timing:
     """Predictions, an entry for each candidate: bytes, counts, seconds. `parts` are seconds of a block by pipeline,
     `stalls` those it waits for itself, `single_block` those it takes with an SM of its own, `wave` those of a full wave
     (or of the only one), in which loads are `loading` and what is computed from them `computing`. `imbalance` are the
-    seconds that the longest group takes more than the average one, where loops leave blocks out."""
+    seconds that a run takes more since groups differ in length, where loops leave blocks out; `longest` is the
+    prediction for groups that are all as long as the longest."""
 
     smem: Numbers
     registers: Numbers
@@ -135,6 +137,7 @@ class Timing:
     iterations: Numbers
     seconds: Numbers
     imbalance: Numbers = 0.0
+    longest: Timing | None = None
 
     def then(self, after: Timing) -> Timing:
         """This and a kernel after it: what crosses edges and the time of both, on chip what the larger takes."""
@@ -223,8 +226,15 @@ def predict(
         _predict(kernel, hardware, v, dtype, stages, warps, overlap, producers)
         for v in iteration_counts(kernel, values)
     )
-    imbalance = np.maximum(longest.single_block - average.single_block, 0)
-    return replace(average, imbalance=imbalance, seconds=average.seconds + imbalance)
+    return of_unlike_groups(average, longest)
+
+
+def of_unlike_groups(average: Timing, longest: Timing) -> Timing:
+    """The prediction for groups of different lengths, from that for groups of the average length, and that for groups
+    that are all as long as the longest: the run takes no longer than these do."""
+    waited = np.maximum(longest.single_block - average.single_block, 0)
+    imbalance = np.maximum(np.minimum(waited, longest.seconds - average.seconds), 0)
+    return replace(average, imbalance=imbalance, seconds=average.seconds + imbalance, longest=longest)
 
 
 def _predict(
@@ -560,10 +570,10 @@ def _filled(
         touched = touched + whole * share
         waves = ceil_div(groups, concurrent_blocks) * copies
         loaded = values.get(("moved", moved), whole * repeated)
-        anew = anew + np.maximum(once, np.minimum(loaded, waves * whole * share)) - once
+        anew = anew + np.maximum(once, np.minimum(loaded, waves * (whole * share))) - once
         least = least + once
         if moved.loop_nest:
-            between.append((moved.loop_nest, waves * whole * share))
+            between.append((moved.loop_nest, waves * (whole * share)))
         held.append((moved, whole * share))
     fetched = least + np.where(touched > capacity, anew, 0)
     for loops, part in between:  # read again in every turn of a loop: from the cache, if it holds what a turn touches

@@ -38,7 +38,14 @@ from typing import Any
 
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.chip.hardware import Hardware
-from catdiag.planner.time_model import Timing, Values, ceil_div, iterations_overlap, mean_value_analysis
+from catdiag.planner.time_model import (
+    Timing,
+    Values,
+    ceil_div,
+    iterations_overlap,
+    mean_value_analysis,
+    of_unlike_groups,
+)
 from catdiag.planner.triton_resources import Block
 from catdiag.schedule.kernel_analysis import width
 from catdiag.schedule.liveness import Contraction, LoweredKernel
@@ -97,6 +104,24 @@ def timed(
 ) -> Timing:
     """What a run takes, for each candidate of a timing at these values, where `blocks` share a core: that timing with
     the times of Triton's kernel."""
+
+    def of(t: Timing) -> Timing:
+        return _timed(kernel, chip, t, values, dtype, stages, warps, blocks, block)
+
+    return of(timing) if timing.longest is None else of_unlike_groups(of(timing), of(timing.longest))
+
+
+def _timed(
+    kernel: LoweredKernel,
+    chip: Hardware,
+    timing: Timing,
+    values: Values,
+    dtype: str,
+    stages: int,
+    warps: int,
+    blocks: Any,
+    block: Block,
+) -> Timing:
     import numpy as np
 
     ahead = block.staged
@@ -172,7 +197,7 @@ def timed(
         computing=computing,
         loading=arriving(fullest, computing),
         wave=longest,
-        seconds=full * longest + wave(last, rest, working(last)) + t.imbalance,
+        seconds=full * longest + wave(last, rest, working(last)),
     )
 
 
@@ -192,6 +217,23 @@ def specialized_timed(
     A warpgroup begins the first products of a turn and the last ones of the turn before, and does the rest meanwhile;
     warpgroups do not meet, and rings are filled by a warp of its own, so that no load is waited for in the middle.
     """
+
+    def of(t: Timing) -> Timing:
+        return _specialized_timed(kernel, chip, t, values, dtype, groups, block, ranges)
+
+    return of(timing) if timing.longest is None else of_unlike_groups(of(timing), of(timing.longest))
+
+
+def _specialized_timed(
+    kernel: LoweredKernel,
+    chip: Hardware,
+    timing: Timing,
+    values: Values,
+    dtype: str,
+    groups: int,
+    block: Block,
+    ranges: int,
+) -> Timing:
     import numpy as np
 
     t, iterations, count = timing, np.maximum(timing.iterations, 1), np.asarray(timing.groups)
@@ -217,7 +259,7 @@ def specialized_timed(
         computing=computing,
         loading=t.parts["L2"],
         wave=block_s,
-        seconds=_shared(waves * block_s, _outer(t.edges, chip), 2 * np.minimum(count, chip.sms)) + t.imbalance,
+        seconds=_shared(waves * block_s, _outer(t.edges, chip), 2 * np.minimum(count, chip.sms)),
     )
 
 

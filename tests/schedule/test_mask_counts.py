@@ -218,6 +218,18 @@ def test_plans_count_exactly():
     assert whole.time_s / 2 < causal.time_s < whole.time_s
 
 
+@pytest.mark.parametrize("heads", [1, 2, 16])
+def test_a_kernel_that_skips_blocks_is_not_predicted_to_take_longer(heads):
+    """In one wave the longest group takes as long as all do without skipping; in several, others fill the gaps."""
+    every = cd.library.get("causal_attention").weave("h").stream("x").group("h q")
+    sizes = {"h": heads, **size(8192)}
+    whole, causal = every.plan("H200", sizes), every.skip("x").plan("H200", sizes)
+    assert causal.imbalance_s > 0
+    assert causal.time_s <= whole.time_s
+    if heads == 16:
+        assert causal.time_s < 0.7 * whole.time_s
+
+
 def size(length):
     return {"q": length, "x": length, "d": 128}
 
