@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from catdiag.solvers.z3 import Z3
 
 
-_PATIENCE = 2.0
-"""Seconds for the proof that one exponential does not overflow, where nobody asks for more."""
-
-
 @dataclass(frozen=True)
 class DeriveTarget:
     """The chip, the sizes and the element type that a plan is for; `stages` None leaves the choice to the plan.
@@ -142,7 +138,7 @@ def derive(
         source=diagram,
         chosen=chosen,
         derivation=derivation,
-        stability=stability_of(derivation, _PATIENCE),
+        stability=stability_of(derivation),
         verdicts=verdicts(derivation.diagram, derivation.claims()) if theorems else {},
         others=tuple(attempt for attempt in tried if attempt is not chosen),
         refused=tuple(refused),

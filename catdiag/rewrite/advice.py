@@ -12,8 +12,6 @@ from catdiag.rewrite.stability import Stability, lost_maxima, stability
 from catdiag.rewrite.stabilize import stabilized
 from catdiag.util.errors import NotStabilizable
 
-_PATIENCE = 10.0
-
 
 def stability_of(derivation: Derivation, limit: float | None = None) -> Stability:
     """The overflow analysis of the derived diagram: for each exponential whether its argument is proved to be at most
@@ -38,7 +36,7 @@ def advice(derivation: Derivation, found: Stability) -> tuple[str, ...]:
     if not unbounded:
         return left_out
     try:
-        stabilized(derivation.source, derivation.claims(_PATIENCE))
+        stabilized(derivation.source, derivation.claims())
         what = ".stabilize() subtracts the maximum"
     except NotStabilizable:
         what = "and .stabilize() has no maximum to subtract"

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.golden.normalize import ROOT
-from tests.golden.outputs import without_clock
 
 HERE = Path(__file__).resolve().parent
 
@@ -163,7 +162,7 @@ def text_of(command: Command) -> str:
     """What a command prints, its exit status, and the files that it writes, each after a line that says what it is."""
     import shlex
 
-    with without_clock(), _own_folder() as folder:
+    with _own_folder() as folder:
         before = set(os.listdir(folder))
         status, out, err = _run(shlex.split(command.arguments))
         said = command.arguments.replace(f"{ROOT}/", "")

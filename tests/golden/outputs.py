@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import catdiag as cd
 from catdiag.util.errors import CatdiagError
@@ -54,22 +53,6 @@ FORMS: dict[str, tuple[Callable[[], Program], Callable[[Program], Program]]] = {
 def names() -> list[str]:
     """All operators: those of the library as `derive` has them, and the further forms."""
     return [*cd.library.names(), *FORMS]
-
-
-@contextmanager
-def without_clock() -> Iterator[None]:
-    """With as much time as they take for the proofs that are given up after some seconds where nobody asks for more.
-
-    Whether they end within them depends on how loaded the machine is.
-    """
-    from catdiag.cli import derive_report_data as derive
-    from catdiag.draw.report import report_data
-    from catdiag.rewrite import advice
-
-    with ExitStack() as patched:
-        for module in (derive, report_data, advice):
-            patched.enter_context(patch.object(module, "_PATIENCE", None))
-        yield
 
 
 @contextmanager
@@ -197,7 +180,7 @@ def kinds_of(name: str) -> dict[str, Callable[[Derived], str]]:
 def made(name: str, kinds: set[str] | None = None) -> dict[tuple[str, str], str]:
     """The outputs of an operator by kind and name; where one is refused, the refusal."""
     found: dict[tuple[str, str], str] = {}
-    with without_clock(), derived(name) as op:
+    with derived(name) as op:
         for kind, make in kinds_of(name).items():
             if kinds is None or kind in kinds:
                 try:

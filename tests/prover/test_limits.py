@@ -20,6 +20,9 @@ from pathlib import Path
 import pytest
 
 import catdiag as cd
+from catdiag.category.diagram import diagram_of
+from catdiag.cli.derive_report_data import derive
+from catdiag.draw.report.report_data import report_data
 from catdiag.solvers.z3 import Z3
 from catdiag.util.time_limit import OutOfTime, within
 
@@ -90,6 +93,22 @@ def test_a_time_that_is_up_before_the_work_begins() -> None:
     # A second stop, half a second later, would be heard here.
     busy(0.7)
     assert threading.active_count() == before
+
+
+def test_without_a_limit_no_verdict_asks_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops are cut, proved, reported on and advised about by work alone."""
+
+    def by_work(seconds: float | None, work: Callable[[], object]) -> object:
+        assert seconds is None, f"a limit of {seconds} s that nobody gave"
+        return work()
+
+    monkeypatch.setattr("catdiag.prover.api.within", by_work)
+    unbounded = cd.algorithm("x ->")(lambda S: cd.log(cd.sum(cd.exp(S), "x")))
+    assert unbounded.stream("x").advice()
+    with Z3() as ask:
+        assert ask.seconds is None
+        assert derive(diagram_of(unbounded), ask).stability.unbounded
+    assert report_data(unbounded.stream("x").derivation).stability.unbounded
 
 
 DROPPED = """

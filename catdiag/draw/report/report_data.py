@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 LEVELS = ("HBM", "SMEM", "registers")
 """The levels at which costs are given without a chip."""
 
-_PATIENCE = 2.0
-"""The default limit, in seconds, for the proof that one exponential does not overflow."""
-
 
 @dataclass(frozen=True)
 class ReportData:
@@ -104,7 +101,7 @@ def report_data(
         optimum=optimum_of(io),
         bound=bound_of(counted, io),
         levels=levels_of(counted, chip, dtype),
-        stability=stability_of(derivation, _PATIENCE),
+        stability=stability_of(derivation),
         verdicts=verdicts(derivation.diagram, derivation.claims()) if theorems else {},
         plan=plan,
         hardware=chip,
