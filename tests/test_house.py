@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import importlib
 import re
 import subprocess
 import sys
@@ -151,3 +152,47 @@ def test_no_private_name_is_shared_between_modules() -> None:
             if isinstance(node, ast.ImportFrom) and node.module and inside(node.module):
                 private = [a.name for a in node.names if a.name.startswith("_") and not a.name.startswith("__")]
                 assert not private, f"{module}:{node.lineno} imports {', '.join(private)}"
+
+
+ROOT = PACKAGE.parent
+PROSE = [
+    path
+    for folder in ("catdiag", "docs", "benchmarks", "examples", "proofs", "tests")
+    for kind in ("py", "md", "toml", "json")
+    for path in sorted((ROOT / folder).rglob(f"*.{kind}"))
+    if not {"golden", "api", "_build"} & set(path.parts)
+] + sorted(ROOT.glob("*.md"))
+DOTTED = re.compile(r"(?<![\w./-])catdiag(?:\.[A-Za-z_]\w*)+")
+FILES = re.compile(r"(?<![\w./-])(?:catdiag|tests|benchmarks|proofs)/[\w./]*\w\.(?:py|toml|json)\b")
+ALONE = re.compile(r"`([a-z]\w*\.py)`")
+# Written in tests as what is not there, or as any file; and the user's own.
+NOT_THERE = {"catdiag.part", "tests/kernel/F.py", "kernel.py", "reference.py"}
+
+
+@functools.cache
+def there(dotted: str) -> bool:
+    """Whether a dotted name is one of the package, or of what is in it."""
+    parts = dotted.split(".")
+    known = max(n for n in range(1, len(parts) + 1) if n == 1 or ".".join(parts[:n]) in SOURCES)
+    found: object = importlib.import_module(".".join(parts[:known]))
+    for name in parts[known:]:
+        if not hasattr(found, name):
+            return False
+        found = getattr(found, name)
+    return True
+
+
+def test_the_modules_and_files_that_texts_name_exist() -> None:
+    """In docstrings, messages, pages, and the data that commands print."""
+    wrong = []
+    files_there = {path.name for path in PROSE}
+    for path in PROSE:
+        text = path.read_text(encoding="utf-8")
+        names = {(m.start(), m[0]) for m in DOTTED.finditer(text) if m[0] not in NOT_THERE and not there(m[0])}
+        files = {(m.start(), m[0]) for m in FILES.finditer(text) if m[0] not in NOT_THERE}
+        names |= {(place, name) for place, name in files if not (ROOT / name).exists()}
+        alone = {(m.start(), m[1]) for m in ALONE.finditer(text)}
+        names |= {(place, name) for place, name in alone if name not in files_there | NOT_THERE}
+        for at, name in sorted(names):
+            wrong.append(f"{path.relative_to(ROOT)}:{text[:at].count(chr(10)) + 1}: {name}")
+    assert not wrong, "\n".join(wrong)

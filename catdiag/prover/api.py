@@ -120,7 +120,7 @@ def certify(
 
     With `further`, more is tried than normal forms, which takes long where the statement is false. With a certificate
     of `earlier`, what proves the loops of that one is tried first.
-    Raises `find.OpenGoal` if no certificate is found, SoundnessError if what was proved is false on an input.
+    Raises `proof_search.OpenGoal` if no certificate is found, SoundnessError if what was proved is false on an input.
     """
     from catdiag.prover.proof_search import find
     from catdiag.prover.witness_search import examined
@@ -147,10 +147,10 @@ def certify_equation(
     further: bool = True,
     earlier: dict[str, Any] | None = None,
 ) -> Theorem:
-    """`certify` for two diagrams, which may have uninterpreted boxes: the equation is cut at these (`prove.cut`).
+    """`certify` for two diagrams, which may have uninterpreted boxes: the equation is cut at these (`congruence`).
 
     `through` pairs arrays of the two sides, by their wires in the inlined forms, at which it is cut as well.
-    Raises `find.OpenGoal` where no proof is found, TypeMismatch for different types.
+    Raises `proof_search.OpenGoal` where no proof is found, TypeMismatch for different types.
     """
     from catdiag.prover.congruence import Cutter, NotCongruent, has_generators
     from catdiag.prover.proof_search import OpenGoal

@@ -36,8 +36,9 @@ class SourceArgument(Protocol):
 
 
 class ModuleSource(Protocol):
-    """What is asked of a generated module (`catdiag.codegen.triton.Module`): its text, the name of the function that
-    launches its kernels, what that takes and gives, and the tiles that it takes by name, with what they are otherwise.
+    """What is asked of a generated module (`catdiag.codegen.triton.triton_module.Module`): its text, the name of the
+    function that launches its kernels, what that takes and gives, and the tiles that it takes by name, with what they
+    are otherwise.
     """
 
     @property

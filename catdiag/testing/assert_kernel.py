@@ -123,11 +123,6 @@ def assert_implements(
     with a description of the sizes that fail. Raises SizeError for unknown sizes, and CatdiagError if fewer than a
     tenth of the trials had anything to compare: then state by `inputs` and `sizes` where the diagram is defined. The
     same `seed` draws the same.
-
-    Raises Mismatch, an AssertionError: the smallest sizes and simplest arrays that were found to fail, as text to
-    paste, and which sizes fail. SizeError for unknown sizes, and CatdiagError if at fewer than a tenth of the trials
-    there was anything to compare: say by `inputs` and `sizes` what the diagram is defined on. The same `seed` draws
-    the same.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Counterexamples, and the same as plain data; `prove.validate` says whether what was read is one."""
+"""Counterexamples, and the same as plain data; `validate` says whether what was read is one."""
 
 from __future__ import annotations
 

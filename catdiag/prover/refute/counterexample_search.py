@@ -1,8 +1,8 @@
 """Counterexamples: small sizes and exact arrays on which two programs certainly differ.
 
-Candidates are drawn for many inputs at once, the smallest sizes first, and run in floats (`prove.sieve`); what looks
-different there is run on exact numbers (`prove.exact`), which alone give the verdict. Where nothing differs, inputs
-are solved for at which something turns: what is compared is equal, a divisor is 0, a root or logarithm ends. A
+Candidates are drawn for many inputs at once, the smallest sizes first, and run in floats (`float_screening`); what
+looks different there is run on exact numbers (`exact_execution`), which alone give the verdict. Where nothing differs,
+inputs are solved for at which something turns: what is compared is equal, a divisor is 0, a root or logarithm ends. A
 counterexample is shrunk: sizes first, then numbers towards 0 and 1. The search is deterministic, and bounded by counts
 of work.
 """
@@ -51,7 +51,7 @@ def refute(
 ) -> Counterexample | None:
     """A counterexample to a statement (two core programs and assumptions), or None if none was found.
 
-    What the search finds is looked at again by `prove.validate`; what does not stand there is passed over.
+    What the search finds is looked at again by `validate`; what does not stand there is passed over.
 
     Both programs are defined on it, unless `partial`: then one on which only the left one is will do, where there is
     no other. `goal` are terms at which a proof stopped; their numbers are tried. The search is bounded by `tries`

@@ -1,4 +1,4 @@
-"""Core programs run on exact numbers (`prove.reals`), each element with its value, or with why it has none.
+"""Core programs run on exact numbers (`exact_reals`), each element with its value, or with why it has none.
 
 An element is `NoValue` where the program is not defined there (a divisor is 0, a read is out of range, …), or where
 enclosures are too wide to tell. This is strict, as definedness is: only `where`, and reads that are not taken, leave

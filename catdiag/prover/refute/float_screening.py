@@ -1,7 +1,7 @@
 """Core programs on floating-point numbers, for many inputs at once: what guides the search for counterexamples.
 
 Every array has a first dimension that counts inputs. NaN stands for "no value" (a divisor is 0, a read is out of
-range, −∞ is used as a number), as strictly as `prove.exact` has it. Nothing here is a verdict: what looks
+range, −∞ is used as a number), as strictly as `exact_execution` has it. Nothing here is a verdict: what looks
 different is run again on exact numbers.
 """
 
