@@ -1,7 +1,8 @@
-"""Diagrams about the states of a loop on parts of its list: what theorems beyond the equation are stated with.
+"""Diagrams about the states of a loop on parts of its list: the statements of theorems about a loop beside its
+equation.
 
-A state is reachable if it is the state of some list. So a claim about all reachable states is an equation about
-`state` of arbitrary parts `x1`, `x2`, … of the axis, which the kernel can check like any other.
+A state is reachable if it is the state of some list. So a claim about all reachable states is an equation about `state`
+of arbitrary parts `x1`, `x2`, … of the axis, which the kernel checks like any other equation.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Instead: TypeAlias = Callable[[Box], "Diagram | None"]
 
 
 def resized(diagram: Diagram, sizes: Mapping[str, Size], axes: Sequence[Axis] = ()) -> Diagram:
-    """A diagram with other sizes for symbols; `axes` are those that are known by their parts too.
+    """A diagram with other sizes for size symbols; `axes` are further axes whose parts (of products and coproducts) are
+    known.
 
     >>> from catdiag.category.diagram import id
     >>> resized(id(Ty(ArrayType((Axis("x"),)))), {"x": ("+", "a", "b")}).dom
@@ -32,12 +34,14 @@ def resized(diagram: Diagram, sizes: Mapping[str, Size], axes: Sequence[Axis] = 
 
 
 def opened(diagram: Diagram) -> Diagram:
-    """A diagram with its named boxes and groups opened: loops, and boxes that hold nothing, on whole axes."""
+    """A diagram with its named boxes and groups inlined, on whole axes; loops stay."""
     return _with(diagram, lambda box: on_whole_axes(box) if isinstance(box.op, GroupOp) else None)
 
 
 def unrolled(diagram: Diagram) -> Diagram:
-    """A diagram without loops, groups and named boxes: each loop is what its state is of the whole list."""
+    """A diagram without loops, groups and named boxes: each loop is replaced by its specification, the state of the
+    whole list.
+    """
     return _with(opened(diagram), lambda box: on_whole_axes(box) if isinstance(box.op, FoldOp) else None)
 
 
@@ -48,7 +52,7 @@ def _with(diagram: Diagram, instead: Instead) -> Diagram:
 
 
 def on_whole_axes(box: Box) -> Diagram:
-    """What a loop or group is on whole axes."""
+    """The specification of a loop or group on whole axes."""
     op, known = box.op, {axis.name: axis for ty in box.dom for axis in ty.axes}
     if isinstance(op, FoldOp):
         return resized(op.state, {op.block: known[op.axis].size}, [known[op.axis]])
@@ -58,7 +62,7 @@ def on_whole_axes(box: Box) -> Diagram:
 
 
 def is_splittable(box: Box) -> bool:
-    """Whether the size of a loop's axis is a symbol, for which the sum of the sizes of parts can be put."""
+    """Whether the size of a loop's axis is a symbol, so that a sum of part sizes can be substituted for it."""
     assert isinstance(box.op, FoldOp)
     return isinstance(_sizes(box)[box.op.axis], str)
 
@@ -69,7 +73,7 @@ def _sizes(box: Box) -> dict[str, Size]:
 
 
 class Assembly:
-    """A diagram under construction from others."""
+    """A diagram under construction, composed of other diagrams."""
 
     def __init__(self, dom: Sequence[ArrayType]) -> None:
         self.dom = tuple(dom)
@@ -91,15 +95,15 @@ class Assembly:
         return self.add(const_box(Fraction(value)), ())
 
     def cast(self, wire: int, ty: ArrayType) -> int:
-        """The wire in another layout, repeated along axes that it lacks, with another element type."""
+        """The wire in another layout and element type, broadcast along axes that it lacks."""
         return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
 
     def put(
         self, diagram: Diagram, inputs: Sequence[int], instead: Instead = lambda _: None
     ) -> tuple[list[int], list[int]]:
-        """A diagram put on wires: where each of its wires is now, and where its outputs are.
+        """Adds a copy of a diagram on some wires. Gives the wire of each of its wires, and those of its outputs.
 
-        For a box, `instead` may give a diagram that is put in its place.
+        Where `instead` gives a diagram for a box, that diagram is put in its place.
         """
         graph = inline(diagram).graph
         now = list(inputs)
@@ -115,17 +119,18 @@ class Assembly:
         return now, [now[w] for w in graph.outputs]
 
     def diagram(self, outputs: Sequence[int], names: tuple[str, ...], title: str) -> Diagram:
-        """The diagram made so far, without boxes that reach no output."""
+        """The diagram built so far, without boxes that reach no output."""
         graph = reachable(Graph(Ty(*self.dom), tuple(self.nodes), tuple(outputs)))
         return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names, title)
 
 
 class ListParts:
-    """A loop whose list is cut in parts: its states, steps and merges on them, in one diagram under construction.
+    """A loop whose list is cut into parts, with its states, steps and merges on these parts, in one diagram under
+    construction.
 
-    The parts are of the sizes `.sizes`. With `around` (a diagram without groups that holds the box of the loop as its
-    node number `place`), they are parts of the lists that it runs on, and the inputs are that diagram's; without, the
-    inputs are the loop's own: any arrays, part by part.
+    `sizes` are the sizes of the parts. With `around` (a diagram without groups, whose node number `place` is the loop),
+    the inputs are those of that diagram, and the parts are parts of the lists that the loop runs on. Without it, the
+    inputs are those of the loop, part by part, and arbitrary.
     """
 
     def __init__(self, box: Box, sizes: Sequence[Size], around: Diagram | None = None, place: int = 0) -> None:
@@ -141,18 +146,18 @@ class ListParts:
 
     @property
     def exact(self) -> bool:
-        """Whether the parts are of lists that the loop runs on, and not any arrays."""
+        """Whether the parts are parts of lists that the loop runs on, and not arbitrary arrays."""
         return bool(self.put)
 
     def _start(self, part: int) -> Size:
-        """The size of all parts before one."""
+        """The position at which a part starts: the sum of the sizes before it."""
         total: Size = 0
         for size in self.sizes[:part]:
             total = size if total == 0 else ("+", total, size)
         return total
 
     def _cut(self, around: Diagram, place: int) -> None:
-        """The inputs of the loop as the diagram around it makes them, cut along the axis."""
+        """The loop's inputs as the diagram around it computes them, cut along the axis."""
         node = around.graph.nodes[place]
         before = resized(
             of_graph(reachable(Graph(around.dom, around.graph.nodes[:place], node.inputs)), node.box.dom), self.put
@@ -171,7 +176,7 @@ class ListParts:
         return self.assembly.add(made, (wire,))
 
     def _fresh(self) -> None:
-        """The inputs of the loop as arrays of their own, those with the axis part by part."""
+        """The loop's inputs as arbitrary arrays; those with the axis as one array per part."""
         body = self.op.state
         dom, names = list[ArrayType](), list[str]()
         self.inputs = [[] for _ in self.sizes]
@@ -186,14 +191,14 @@ class ListParts:
         self.names = tuple(names)
 
     def assumed(self, assume: Sequence[str]) -> tuple[str, ...]:
-        """Assumptions about the sizes of the diagram around, with the sum of the parts for the size of the list."""
+        """The assumptions about sizes with the sum of the part sizes in place of the size of the list."""
         for symbol in self.put:
             total = "(" + " + ".join(map(show_size, self.sizes)) + ")"
             assume = [re.sub(rf"\b{re.escape(symbol)}\b", total, text) for text in assume]
         return tuple(assume)
 
     def body(self, diagram: Diagram, part: int | None = None) -> Diagram:
-        """A body of the loop, on a part of the list where it is on a list."""
+        """A body of the loop, with the size of a part as its block size, if a part is given."""
         return resized(diagram, self.put if part is None else {**self.put, self.op.block: self.sizes[part]})
 
     def unit(self) -> list[int]:
@@ -205,18 +210,18 @@ class ListParts:
         return self.assembly.put(self.body(self.op.state, part), self.inputs[part])[1]
 
     def whole_state(self) -> list[int]:
-        """The state of the whole list; nothing where there are parts only."""
+        """The state of the whole list; empty where there are arbitrary parts only."""
         if not self.lists:
             return []
         body = resized(self.op.state, {**self.put, self.op.block: self._start(len(self.sizes))})
         return self.assembly.put(body, self.lists)[1]
 
     def step(self, states: Sequence[int], part: int) -> tuple[list[int], list[int]]:
-        """One turn of the loop with a part as its block: the wires of its body, and the new states."""
+        """One iteration of the loop with a part as its block: the wires of the body, and the new states."""
         return self.assembly.put(self.body(self.op.step, part), [*states, *self.inputs[part]])
 
     def merge(self, left: Sequence[int], right: Sequence[int]) -> tuple[list[int], list[int]]:
-        """The state of two lists put together: the wires of the body, and the states."""
+        """The state of two concatenated lists: the wires of the merge, and the states."""
         return self.assembly.put(self.body(self.op.merge), [*left, *right])
 
 
@@ -226,7 +231,7 @@ def resized_type(ty: ArrayType, symbol: str, size: Size) -> ArrayType:
 
 
 def part_sizes(diagram: Diagram, axis: str, count: int) -> tuple[str, ...]:
-    """Symbols for the sizes of parts of an axis, which no size of the diagram has: `x1`, `x2`.
+    """Symbols for the sizes of the parts of an axis, which the diagram does not use yet: `x1`, `x2`.
 
     >>> from catdiag.category.diagram import id
     >>> part_sizes(id(Ty(ArrayType((Axis("x"), Axis("x2"))))), "x", 2)

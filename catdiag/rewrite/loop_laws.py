@@ -1,7 +1,7 @@
-"""What follows of a loop beside its equation: that its merge is associative, perhaps commutative, on all states that
-are reached, what it does with empty lists, blocks of one and remainders, and that its divisors are not 0.
+"""Laws of derived loops beside their equation: associativity of the merge, commutativity, units, blocks of one,
+remainders, and divisors other than 0.
 
-Each is an equation of diagrams about the states of parts of the list, proved by the kernel like any other.
+Each law is an equation of diagrams about the states of parts of the list, and is proved by the kernel.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from catdiag.rewrite.stability import formulas, loop_names, stability
 
 @dataclass(frozen=True)
 class Divisor:
-    """A divisor, or an argument of a logarithm, of the result of a loop: its formula, the user's line, and the verdict
-    on its being above 0; where that is not proved it is a hypothesis of the equation that it may be divided by.
+    """A divisor, or the argument of a logarithm, in the result of a loop: its formula, the user's source line, and the
+    verdict on the claim that it is above 0. Where that is not proved, the equation has the hypothesis that it is not 0.
     """
 
     formula: str
@@ -30,7 +30,7 @@ class Divisor:
 
     @property
     def name(self) -> str:
-        """What is claimed."""
+        """The claim, as text."""
         return f"{self.formula} > 0"
 
     def __str__(self) -> str:
@@ -43,13 +43,13 @@ class Divisor:
 
 
 def loops(diagram: Diagram) -> tuple[Diagram, list[int]]:
-    """A diagram with its groups and named boxes opened, and the places of its loops."""
+    """A diagram with its groups and named boxes inlined, and the places of its loops."""
     flat = opened(diagram)
     return flat, [k for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, FoldOp)]
 
 
 def laws(diagram: Diagram, claims: Claims) -> dict[str, Verdict]:
-    """The verdicts on the laws of the loops of a diagram, by name."""
+    """The verdicts on the laws of all loops of a diagram, by name."""
     flat, places = loops(diagram)
     found: dict[str, Verdict] = {}
     for number, place in enumerate(places, 1):
@@ -73,7 +73,7 @@ def _equation(
 
 
 def associativity(flat: Diagram, place: int, claims: Claims) -> Verdict:
-    """That states of three neighbouring lists are merged alike either way."""
+    """That merging the states of three consecutive lists gives the same in both orders of evaluation."""
     parts = _parts(flat, place, _symbols(flat, place, 3))
     a, b, c = (parts.state(k) for k in range(3))
     left = parts.merge(parts.merge(a, b)[1], c)[1]
@@ -82,14 +82,16 @@ def associativity(flat: Diagram, place: int, claims: Claims) -> Verdict:
 
 
 def commutativity(flat: Diagram, place: int, claims: Claims) -> Verdict:
-    """That states of two lists are merged alike in either order."""
+    """That merging the states of two lists does not depend on their order."""
     parts = _parts(flat, place, _symbols(flat, place, 2))
     a, b = parts.state(0), parts.state(1)
     return _equation(parts, claims, parts.merge(a, b)[1], parts.merge(b, a)[1], "merge(a, b)")
 
 
 def merged(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
-    """That the states of two neighbouring lists, merged, are the state of both put together."""
+    """That merging the states of two consecutive lists gives the state of their concatenation; None where no list is
+    known.
+    """
     if not is_splittable(flat.graph.nodes[place].box):
         return None
     parts = _parts(flat, place, _symbols(flat, place, 2))
@@ -98,7 +100,7 @@ def merged(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
 
 
 def empty(flat: Diagram, place: int, claims: Claims) -> Verdict:
-    """That merging with the state of the empty list, on either side, changes no state."""
+    """That the state of the empty list is a unit of the merge, on both sides."""
     parts = _parts(flat, place, _symbols(flat, place, 1))
     a, unit = parts.state(0), parts.unit()
     left = [*parts.merge(unit, a)[1], *parts.merge(a, unit)[1]]
@@ -106,12 +108,12 @@ def empty(flat: Diagram, place: int, claims: Claims) -> Verdict:
 
 
 def single(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
-    """That a block of one element gives the state of the list with that element more."""
+    """That a block of one element gives the state of the list with that element appended."""
     return _step(flat, place, claims, (_symbols(flat, place, 1)[0], 1))
 
 
 def remainder(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
-    """That after any number of whole blocks, a shorter one gives the state of the whole list."""
+    """That a shorter last block, after any number of whole blocks, gives the state of the whole list."""
     n, g, r = _symbols(flat, place, 3)
     return _step(flat, place, claims, (("*", n, g), r))
 
@@ -140,7 +142,7 @@ _LAWS = {
 
 
 def divisors(diagram: Diagram, claims: Claims) -> list[Divisor]:
-    """The divisors and arguments of logarithms that depend on a loop of a diagram, and the verdicts on their signs.
+    """The divisors and arguments of logarithms that depend on a loop of a diagram, with the verdicts on their signs.
 
     >>> import catdiag as cd
     >>> from catdiag.solvers.z3 import Z3
@@ -182,7 +184,7 @@ def _positive_where_defined(flat: Diagram, wire: int, claims: Claims) -> Verdict
     now, outputs = assembly.put(flat, range(len(flat.dom)), _state_of)
     claim = assembly.map("lt", assembly.number(0), now[wire])
     forms, names, title = [Form(claim)], flat.input_names, "0 < divisor"
-    # Where the program is defined it is not 0 at least; what is found at once comes before what takes long.
+    # Where the program is defined, the divisor is not 0. Quick proofs are tried before slow ones.
     for further in (False, True):
         found = claims.decide(assembly, names, forms, claim, title, further=further)
         if found.proved:
@@ -200,7 +202,7 @@ def _state_of(box: Box) -> Diagram | None:
 
 
 def verdicts(diagram: Diagram, claims: Claims) -> dict[str, Verdict]:
-    """All that is claimed of a diagram's loops beside its equation, by name: laws, divisors and exponentials."""
+    """All claims about a diagram's loops beside its equation, by name: laws, divisors and exponentials."""
     found = laws(diagram, claims)
     found |= {d.name: d.verdict for d in divisors(diagram, claims)}
     for e in stability(diagram, claims).exponentials:

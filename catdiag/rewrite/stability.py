@@ -1,11 +1,12 @@
-"""Stability: the argument of every exponential that a program runs is at most 0, so that none of them overflows.
+"""Overflow analysis: the argument of every exponential that a program computes is at most 0, so that none of them
+overflows.
 
-A theorem of its own, beside the equation: for each `exp` in the body of a loop, in its merge and around it, that its
-argument is at most 0 on every reachable state and every block. A reachable state is the state of a list x1, a block is
-a list x2 after it: the claim is an equation between a diagram over both and the constant true. What is claimed of the
-argument `a - b` is that of all of a block the greatest a is at most b; that this says the same is a lemma, which the
-kernel proves too. An argument of minus infinity counts as at most 0, and so does one where the exponential is computed
-and something else is chosen.
+This is a theorem of its own beside the equation. It is stated for each `exp` in the step of a loop, in its merge and
+outside of it: its argument is at most 0 on every reachable state and every block. A reachable state is the state of a
+list x1, and a block is a list x2 after it. So the claim is an equation between a diagram over both and the constant
+true. For an argument `a - b` the claim is put as "the maximum of a over the block is at most b"; a lemma, which the
+kernel proves too, says that this is equivalent. An argument of −∞ counts as at most 0. So does an argument whose
+exponential is computed but not used (`where` selects another value).
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ if TYPE_CHECKING:
     from catdiag.prover.api import Theorem
 
 LARGEST = 709
-"""The largest whole number whose exponential is a number in double precision."""
+"""The largest integer whose exponential is finite in double precision."""
 
 
 @dataclass(frozen=True)
 class Exponential:
-    """One `exp` that a program runs: `.where` it is (step, merge, before or after the loop), its `.argument` as a
-    formula, the user's `.line` where it is the user's, and the `.verdict` on its argument being at most 0; where it is
-    `.chosen` between with something else, on that wherever its value is used.
+    """One `exp` that a program computes.
+
+    `.where` is its place: step, merge, before or after the loop. `.argument` is its argument as a formula, `.line` the
+    user's source line, if there is one. `.verdict` is the outcome of the claim that its argument is at most 0; if
+    `.chosen`, a `where` selects between it and another value, and the claim is about the indices where it is selected.
     """
 
     where: str
@@ -46,7 +49,7 @@ class Exponential:
 
     @property
     def name(self) -> str:
-        """Where it is and what it is of."""
+        """Its place and its argument, as text."""
         return f"{self.where}: exp({self.argument})"
 
     def __str__(self) -> str:
@@ -79,8 +82,8 @@ _MESSAGES = {
 
 @dataclass(frozen=True)
 class Stability(AsHTML):
-    """What is known of each exponential that a program runs, and which maxima it lacks that the source subtracts or
-    divides by (`.dropped`). It is true where all exponentials are proved, and nothing is dropped.
+    """The outcomes for all exponentials of a program, and the maxima that it dropped: those that the source subtracts
+    or divides by (`.dropped`). True where all exponentials are proved and nothing is dropped.
     """
 
     exponentials: tuple[Exponential, ...]
@@ -88,8 +91,8 @@ class Stability(AsHTML):
 
     @property
     def proved(self) -> bool:
-        """Whether the argument of every exponential is proved to be at most 0, on all that is reachable, and every
-        maximum that the source subtracts or divides by is kept.
+        """Whether the argument of every exponential is proved to be at most 0 in every reachable state, and no maximum
+        that the source subtracts or divides by is dropped.
         """
         return all(e.verdict.proved for e in self.exponentials) and not self.dropped
 
@@ -98,12 +101,12 @@ class Stability(AsHTML):
 
     @property
     def theorems(self) -> dict[str, Theorem]:
-        """The theorems by the names of the exponentials; the lemmas that they are put together with are in them."""
+        """The theorems by the names of the exponentials. Lemmas are part of the theorem that uses them."""
         return {e.name: e.verdict.theorem for e in self.exponentials if e.verdict.theorem is not None}
 
     @property
     def unbounded(self) -> tuple[Exponential, ...]:
-        """The exponentials whose arguments exceed 0 on an input that is known."""
+        """The exponentials with a counterexample: an input for which the argument is above 0."""
         return tuple(e for e in self.exponentials if e.verdict.verdict == "refuted")
 
     def __str__(self) -> str:
@@ -124,9 +127,9 @@ class Stability(AsHTML):
 
 
 def lost_maxima(dropped: Sequence[Box]) -> list[str]:
-    """A text for each box of a program that subtracts or divides by a maximum which no loop is known to keep."""
+    """A text for each box of a program that subtracts or divides by a maximum which the loop may not keep."""
     return [
-        f"{box.name} of [{' '.join(box.cod[0].names)}] is by a statistic that the loop is not known to keep: "
+        f"{box.name} of [{' '.join(box.cod[0].names)}] uses a statistic that the loop is not known to keep: "
         "what it accumulates may overflow where the program does not" + (f"\n  at {box.line}" if box.line else "")
         for box in dropped
     ]
@@ -138,7 +141,7 @@ def formula_text(value: Any) -> str:
 
 
 def stability(diagram: Diagram, claims: Claims) -> Stability:
-    """What is known of the exponentials of a diagram, with its loops cut anywhere.
+    """The overflow analysis of a diagram, for all block sizes of its loops.
 
     >>> import catdiag as cd
     >>> from catdiag.solvers.z3 import Z3
@@ -160,11 +163,11 @@ def stability(diagram: Diagram, claims: Claims) -> Stability:
 def _of_loop(
     box: Box, claims: Claims, around: Diagram | None = None, place: int = 0, inside: str = ""
 ) -> Iterator[Exponential]:
-    """The exponentials of a loop; without the diagram around it, those of one that runs in another loop."""
+    """The exponentials of a loop. Without `around`, the loop is inside another loop, and its inputs are arbitrary."""
     op = box.op
     assert isinstance(op, FoldOp)
     for name, body in (("step", op.step), ("merge", op.merge)):
-        # What the body makes has the names of the state, with a mark more than the states that it is given.
+        # Results of the body have the names of the state with one prime more than the states that are its inputs.
         graph, mark = inline(body).graph, "′" if name == "step" else "″"
         made = {w: n + mark for w, n in zip(graph.outputs, op.step.input_names, strict=False)}
         given = dict(enumerate(body.input_names))
@@ -190,7 +193,7 @@ def _of_loop(
 
 
 def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
-    """The exponentials outside the loops."""
+    """The exponentials outside of loops."""
     graph = flat.graph
     loops = any(_loops(node.box) for node in graph.nodes)
     late = [False] * len(graph.dom)
@@ -207,13 +210,15 @@ def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
 
 
 def wires_above(flat: Diagram, claims: Claims) -> set[int]:
-    """The exponentials of a diagram without loops, groups and named boxes that are not proved to be at most 1."""
+    """The exponentials, by wire, that are not proved to be at most 1, of a diagram without loops, groups and named
+    boxes.
+    """
     made = zip(_exponentials(flat), _around(flat, claims), strict=True)
     return {wire for (wire, _), e in made if not e.verdict.proved}
 
 
 def loop_names(flat: Diagram) -> dict[int, str]:
-    """The names of the inputs of a diagram, and of the states that its loops end in, by their wires."""
+    """The names of a diagram's inputs and of the final states of its loops, by their wires."""
     names = dict(enumerate(flat.input_names))
     count = len(flat.dom)
     for node in flat.graph.nodes:
@@ -225,7 +230,7 @@ def loop_names(flat: Diagram) -> dict[int, str]:
 
 
 def _input_texts(around: Diagram, place: int) -> list[str]:
-    """What a loop is given, in formulas of the arrays around it, in brackets where they are more than one word."""
+    """The inputs of a loop as formulas of the arrays around it; in parentheses where they are no single name."""
     said = formulas(around, loop_names(around))
     texts = [said(w) for w in around.graph.nodes[place].inputs]
     return [f"({text})" if " " in text or "/" in text or "·" in text else text for text in texts]
@@ -236,7 +241,7 @@ def _loops(box: Box) -> bool:
 
 
 def _exponentials(body: Diagram) -> Iterator[tuple[int, Node]]:
-    """The exponentials of a diagram with its named boxes opened, each with the wire of its result."""
+    """The exponentials of a diagram with its named boxes inlined, each with the wire of its result."""
     graph = inline(body).graph
     count = len(graph.dom)
     for node in graph.nodes:
@@ -246,7 +251,7 @@ def _exponentials(body: Diagram) -> Iterator[tuple[int, Node]]:
 
 
 def formulas(diagram: Diagram, names: Mapping[int, str] | Sequence[str]) -> Callable[[int], str]:
-    """The formulas of the wires of a diagram with its named boxes opened, in the given names of some of them.
+    """A function from the wires of a diagram (named boxes inlined) to their formulas, in the given names of some wires.
 
     >>> import catdiag as cd
     >>> formulas(cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x")), ["A"])(3)
@@ -264,9 +269,9 @@ def formulas(diagram: Diagram, names: Mapping[int, str] | Sequence[str]) -> Call
 
 
 class _StabilityAnalysis:
-    """An exponential in a diagram that was put into an assembly, and the ways to claim that its argument is at most 0.
+    """The analysis of the exponentials of a diagram that was put into an assembly; `now` are its wires there.
 
-    `axis` is that of the block, over which the greatest argument is looked at.
+    `axis` is that of the block, over which the maximum of the arguments is taken.
     """
 
     def __init__(
@@ -282,7 +287,11 @@ class _StabilityAnalysis:
     def verdict(
         self, wire: int, claims: Claims, names: tuple[str, ...], assume: Sequence[str], beside: Sequence[int]
     ) -> Verdict:
-        """The verdict on the argument of the exponential that makes a wire."""
+        """The verdict on the claim for the exponential that makes a wire: its argument is at most 0 wherever it is
+        used.
+
+        A refuted claim gets a counterexample with an argument above `LARGEST`, if one is found.
+        """
         argument = self.maker[wire].inputs[0]
         spare = self._spare(wire)
         made = self.now[argument]
@@ -300,18 +309,18 @@ class _StabilityAnalysis:
         return found if beyond is None else replace(found, counterexample=beyond, goal=f"above {LARGEST}")
 
     def chosen(self, wire: int) -> bool:
-        """Whether the exponential that makes a wire is used in some places only."""
+        """Whether every use of the exponential is a branch of a `where`."""
         return self._spare(wire) is not None
 
     def _over(self, wire: int, bound: int | None = None) -> tuple[str, ...]:
-        """The axes over which the greatest is looked at: the block's, and all that a bound lacks, the block's last."""
+        """The axes of the maximum: those that `bound` does not have, and the block's axis last."""
         names = self.assembly.types[wire].names
         known = None if bound is None else self.assembly.types[bound].names
         own = [n for n in names if n == self.axis]
         return (*(n for n in names if known is not None and n not in known and n != self.axis), *own)
 
     def _moved(self, argument: int, spare: int | None) -> Iterator[Form]:
-        """That a - b is at most 0 as: the greatest a is at most b."""
+        """The forms of the claim that a - b ≤ 0 as a claim about the maximum: max a ≤ b."""
         node = self.maker.get(argument)
         if node is None or node.box.op != Map("sub"):
             return
@@ -321,11 +330,11 @@ class _StabilityAnalysis:
         over = self._over(a, b)
         yield from self._within(a, b, node, spare, over)
         if len(over) > 1:
-            # What is free of one of the axes may have been taken out of the maximum over it.
+            # Summands that do not depend on one of the axes may have been moved out of the maximum over it.
             yield from self._within(a, b, node, spare, over[::-1])
 
     def _within(self, a: int, b: int, node: Node, spare: int | None, over: Sequence[str]) -> Iterator[Form]:
-        """That the greatest a over axes, in this order, is at most b."""
+        """The forms of the claim that the maximum of a over the axes, in this order, is at most b."""
         add = self.assembly
         alike = spare is None or not set(over) & set(add.types[spare].names)
         top = a if spare is None or alike else add.map("where", spare, self._bottom(), a)
@@ -343,14 +352,16 @@ class _StabilityAnalysis:
             rest = _stand_in(add.types[self.now[before[0]]], before[1], add.types[b])
             yield Form(self._or(bottom, within), (*lemmas, rest), (here,))
         elif after is not None and add.types[top].element == "extended":
-            # Where nothing is above minus infinity no argument is: said first, which makes the proof short.
+            # If the maximum is −∞, so is every argument: this case comes first, which makes the proof short.
             yield Form(self._or(unused, self._or(self._is_bottom(top), within)), lemmas)
             yield plain
         else:
             yield plain
 
     def _spare(self, wire: int) -> int | None:
-        """Where the result of an exponential is not used, as a wire; None where it is used everywhere."""
+        """A wire of truth values: true where the result of an exponential is not used. None where it is used
+        everywhere.
+        """
         found: int | None = None
         for node in self.graph.nodes:
             if wire not in node.inputs:
@@ -363,7 +374,7 @@ class _StabilityAnalysis:
         return None if wire in self.graph.outputs else found
 
     def _stands_in(self, wire: int) -> tuple[int, Fraction, int] | None:
-        """Of `where(a = -∞, number, a)`: a, the number and its wire."""
+        """For `where(a = -∞, number, a)`: a, the number and its wire; None for other wires."""
         node = self.maker.get(wire)
         if node is None or node.box.op != Map("where"):
             return None
@@ -389,7 +400,7 @@ class _StabilityAnalysis:
 
 
 def greatest(assembly: Assembly, wire: int, axes: Sequence[str]) -> int:
-    """The greatest of an array over axes."""
+    """The maximum of an array over axes."""
     for name in axes:
         wire = assembly.add(reduce_box("max", name, assembly.types[wire]), (wire,))
     return wire
@@ -398,8 +409,8 @@ def greatest(assembly: Assembly, wire: int, axes: Sequence[str]) -> int:
 def _lemmas(
     a: ArrayType, b: ArrayType, unused: ArrayType | None, over: Sequence[str]
 ) -> tuple[tuple[Diagram, Diagram], ...]:
-    """For all a, and all b that are real: of the greatest a, and of all of them, that they are at most b is one; where
-    a is at most b, or used nowhere, a - b is -∞ or at most 0, or used nowhere.
+    """The lemmas, for all a and all real b: max a ≤ b holds exactly if every a ≤ b; and if a ≤ b or the element is not
+    used, then a - b is −∞ or at most 0, or the element is not used.
     """
     made = Assembly([a, ArrayType(b.axes), *([] if unused is None else [unused])])
     names = ("a", "b", "unused")[: len(made.dom)]
@@ -419,7 +430,7 @@ def _lemmas(
 
 
 def _stand_in(top: ArrayType, number: Fraction, b: ArrayType) -> tuple[Diagram, Diagram]:
-    """For all b that are real: where a number stands for a maximum of -∞, it is at most b, or b is below the number."""
+    """The lemma, for all real b: a number that replaces a maximum of −∞ is at most b, or b is below that number."""
     made = Assembly([top, ArrayType(b.axes)])
     low, bottom = made.add(const_box(number), ()), made.add(const_box(None), ())
     empty = made.map("eq", 0, bottom)

@@ -1,10 +1,10 @@
-"""Offering the stabilized form: a maximum subtracted in exponentials that a program runs without one.
+"""Stabilization (safe softmax): a maximum subtracted in the exponentials that a program computes without one.
 
-`exp(s) = exp(s - m)·exp(m)` for any m that is real. Here m is the greatest s over the axes along which the exponentials
-are added up, and the factor `exp(m)` is carried through the program beside each array, as its *degree* in m: products
-add degrees, quotients subtract them, a logarithm turns them into summands. Where the result has degree 0, the factor
-has cancelled, and what is left runs no exponential of more than 0. This is the argument, derived here; that the program
-still means the same is for the kernel to say.
+`exp(s) = exp(s - m)·exp(m)` for every real m. Here m is the maximum of s over the axes that the exponentials are summed
+over. The factor `exp(m)` is not computed: each array has a *degree* in m, the power of `exp(m)` that it is to be
+multiplied by. Products add degrees, quotients subtract them, a logarithm turns them into summands. If the result has
+degree 0, the factor has cancelled, and no exponential that is left has an argument above 0 (derived here). The kernel
+proves that the program still means the same.
 """
 
 from __future__ import annotations
@@ -28,32 +28,35 @@ from catdiag.rewrite.stream.streaming import stream
 from catdiag.util.errors import CatdiagError, NotStabilizable
 
 Degree = tuple[tuple[int, Fraction], ...]
-"""Wires m with rational k: an array stands for itself times the exponential of the sum of all k·m."""
+"""Pairs of a wire m and a rational k: the array stands for itself times exp(Σ k·m)."""
 NOTHING: Degree = ()
 
 
 @dataclass
 class _Family:
-    """Exponentials that have one maximum: their wires, the axes that it is over, whether 0 is one of the exponents."""
+    """Exponentials that share one maximum: their wires, the axes of the maximum, and whether 0 counts as an exponent
+    (`floor`).
+    """
 
     members: set[int]
     axes: set[str] = field(default_factory=set)
     floor: bool = False
 
 
-class _Again(Exception):
-    """The families were changed: what was made with them is made again."""
+class _Restart(Exception):
+    """A family has changed, so that the rewrite starts over."""
 
 
 def stabilize(derivation: Derivation, limit: float | None = None) -> Derivation:
-    """With a maximum subtracted in the exponentials that the source runs without one, streamed and grouped as it
-    was; itself where the argument of every exponential is proved to be at most 0. `limit` is the time in seconds
-    for each exponential.
+    """With a maximum subtracted in the exponentials that the source computes without one. The source is stabilized,
+    then streamed and grouped as the derivation was. The derivation itself where every argument is proved to be at most
+    0. `limit` is the time per exponential, in seconds.
 
-    `exp(s)` becomes `exp(s - max s)` where the result is a quotient of sums of exponentials, or a logarithm of one;
-    each sum that another divides has a maximum with it.
+    `exp(s)` becomes `exp(s - max s)` where the result is a quotient of sums of exponentials, or a logarithm of such a
+    sum. Each sum that another sum is divided by shares its maximum.
 
-    Raises NotStabilizable with the reason, where the maximum does not cancel, or it was not proved that it does.
+    Raises NotStabilizable with the reason, where the maximum does not cancel or the equation was not proved;
+    CatdiagError after a step that is no stream or group.
     """
     source = derivation.source
     other = next((s for s in derivation.steps if not isinstance(s.action, (Stream, Group, Stabilize))), None)
@@ -78,7 +81,8 @@ def stabilize(derivation: Derivation, limit: float | None = None) -> Derivation:
 
 
 def stabilized(diagram: Diagram, claims: Claims) -> Diagram | None:
-    """The diagram with maxima subtracted from the exponents that may be above 0; None where there are none.
+    """The diagram with maxima subtracted from the exponents that may be above 0; None where there are none. Nothing is
+    proved of the result here.
 
     >>> import catdiag as cd
     >>> from catdiag.rewrite.claims import Claims
@@ -100,23 +104,23 @@ def stabilized(diagram: Diagram, claims: Claims) -> Diagram | None:
     while True:
         try:
             made = [_MaximumReading(terms, families).output(w, ty) for w, ty in zip(outputs, flat.cod, strict=True)]
-        except _Again:
+        except _Restart:
             continue
         return canonical_graph(terms, made, flat)
 
 
 class _MaximumReading:
-    """What each wire is made of with the maxima subtracted: another wire, and its degree."""
+    """An abstract interpretation: each wire becomes a wire of the stabilized diagram and its degree."""
 
     def __init__(self, terms: HashConsedGraph, families: list[_Family]) -> None:
         self.graph, self.families = terms, families
         self.family = {w: f for f in families for w in f.members}
         self.known: dict[int, tuple[int, Degree]] = {w: (w, NOTHING) for w in range(len(terms.dom))}
-        # The family of each maximum, under all the names that its axes have.
+        # The family of each maximum, for all renamings of its axes.
         self.of: dict[int, _Family] = {}
 
     def output(self, wire: int, ty: ArrayType) -> int:
-        """An output. Raises NotStabilizable where a factor is left on it."""
+        """The wire of an output. Raises NotStabilizable where its degree is not 0."""
         made, degree = self.read(wire)
         if degree and any(k > 0 or not self.of[m].floor for m, k in degree):
             lines = self._lines(degree)
@@ -129,7 +133,7 @@ class _MaximumReading:
         return self.graph.cast(self._times(made, degree), ty)
 
     def read(self, wire: int) -> tuple[int, Degree]:
-        """A wire, without recursion."""
+        """The stabilized wire and the degree of a wire; iterative, so that deep diagrams do not overflow the stack."""
         stack, open_ = [wire], set[int]()
         while stack:
             w = stack[-1]
@@ -185,12 +189,12 @@ class _MaximumReading:
                 self.known[old + k] = first + k, NOTHING
 
     def _subtracted(self, wire: int, exponent: int) -> tuple[int, Degree]:
-        """exp(s) as exp(s - m), of degree 1 in m."""
+        """exp(s) as exp(s - m), with degree 1 in m."""
         family, terms = self.family[wire], self.graph
         node = terms.node(wire)
         assert node is not None
         if not family.axes and not family.floor and len(family.members) == 1:
-            # Not added up yet: nothing is subtracted, and which axes it is shows further on.
+            # Not summed yet: the axes of the maximum are those of a later sum. Until then m is s itself.
             self.of[exponent] = family
             return self.graph.map("exp", exponent, line=node.box.line), ((exponent, Fraction(1)),)
         (first, *others) = [self._plain(*self.known[self._inputs(w)[0]], node.box) for w in sorted(family.members)]
@@ -207,7 +211,7 @@ class _MaximumReading:
         return made, ((m, Fraction(1)),)
 
     def _real(self, wire: int) -> int:
-        """A maximum with 0 for minus infinity: where nothing is seen, nothing is subtracted."""
+        """A maximum with 0 in place of −∞: where every element is masked, nothing is subtracted."""
         terms = self.graph
         if terms.types[wire].element != "extended":
             return wire
@@ -238,7 +242,7 @@ class _MaximumReading:
         return self._mapped(fn, [self._plain(*g, box) for g in given], box), NOTHING
 
     def _mapped(self, fn: str, wires: Sequence[int], box: Box) -> int:
-        """A scalar function, of the element that it had."""
+        """A scalar function whose result has the element type that the box had."""
         made = self.graph.map(fn, *wires, line=box.line)
         node = self.graph.node(made)
         assert node is not None
@@ -269,19 +273,21 @@ class _MaximumReading:
         return self.graph.einsum(wires, [*kept, *more], box.line), degree
 
     def _fit(self, wire: int, ty: ArrayType) -> ArrayType:
-        """The type that a box takes, with the axes that a wire has beyond it."""
+        """The input type of a box with the further axes that a wire has."""
         own = self.graph.types[wire]
         return ArrayType((*ty.axes, *(a for a in own.axes if ty.axis(a.name) is None)), own.element)
 
     def _over(self, axes: set[str], wire: int, degree: Degree) -> tuple[int, Degree]:
-        """A sum over axes: the maxima in its degree are over them too, but where the factor is at most 1 as it is."""
+        """Before a sum over some axes: the maxima in the degree get these axes too. A factor that is at most 1 is
+        multiplied in instead.
+        """
         for m, k in degree:
             if more := axes & set(self.graph.names(m)):
                 if k < 0 and self.of[m].floor:
                     wire, degree = self._times(wire, ((m, k),)), _sum(degree, ((m, k),), -1)
                     continue
                 self.of[m].axes |= more
-                raise _Again
+                raise _Restart
         return wire, degree
 
     def _renamed(self, pairs: Mapping[str, str], box: Box, wire: int, degree: Degree) -> tuple[int, Degree]:
@@ -302,25 +308,26 @@ class _MaximumReading:
     # -- degrees ---------------------------------------------------------------------------------
 
     def _common_degree(self, given: Sequence[tuple[int, Degree]], box: Box) -> tuple[list[int], Degree]:
-        """Arrays that are added or compared, brought to one degree; 0 is of any. Exponentials of different degrees
-        become one family, and numbers beside exponentials of degree 1 are exponentials of 0.
+        """Operands of a sum or comparison, brought to a common degree; the constant 0 has every degree. Exponentials of
+        different families are joined into one. A plain number beside exponentials of degree 1 counts as exp(0) times
+        it.
         """
         terms = self.graph
         degrees = dict.fromkeys(d for w, d in given if terms.const_value(w) != 0 and not terms.is_bottom(w))
         if len(degrees) <= 1:
             return [w for w, _ in given], next(iter(degrees), NOTHING)
-        apart = list(degrees)
-        one, other = apart[0], apart[1]
+        found = list(degrees)
+        one, other = found[0], found[1]
         left = [m for m, k in one if (m, k) not in other]
         right = [m for m, k in other if (m, k) not in one]
         if left and right and self.of[left[0]] is not self.of[right[0]]:
             self._join(self.of[left[0]], self.of[right[0]])
-        wanted = max(apart, key=len)
-        if len(wanted) == 1 and wanted[0][1] > 0 and set(apart) == {NOTHING, wanted}:
+        wanted = max(found, key=len)
+        if len(wanted) == 1 and wanted[0][1] > 0 and set(found) == {NOTHING, wanted}:
             family = self.of[wanted[0][0]]
             if not family.floor:
                 family.floor = True
-                raise _Again
+                raise _Restart
             opposite = tuple((m, -k) for m, k in wanted)
             return [w if d else self._times(w, opposite) for w, d in given], wanted
         raise NotStabilizable(
@@ -334,10 +341,10 @@ class _MaximumReading:
         one.axes |= other.axes
         one.floor = one.floor or other.floor
         self.families.remove(other)
-        raise _Again
+        raise _Restart
 
     def _plain(self, wire: int, degree: Degree, box: Box) -> int:
-        """A wire that a factor would change what is made of. Raises NotStabilizable if there is one."""
+        """A wire of degree 0, for a box that is not linear in it. Raises NotStabilizable for any other degree."""
         if not degree:
             return wire
         raise NotStabilizable(
@@ -361,7 +368,7 @@ class _MaximumReading:
         return next((node.box.line for node in nodes if node is not None), None)
 
     def _lines(self, degree: Degree) -> str:
-        """The exponentials in a degree, by the user's lines."""
+        """The exponentials in a degree, by the user's source lines."""
         nodes = [self.graph.node(w) for m, _ in degree for w in sorted(self.of[m].members)]
         return ", ".join(dict.fromkeys(_at(node.box) for node in nodes if node is not None))
 

@@ -1,4 +1,4 @@
-"""Equations that somebody claims: `cd.theorem`, a decorator that keeps both sides until they are to be proved."""
+"""The decorator `cd.theorem`: an equation that a user claims, whose two sides are built when it is to be proved."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claim:
-    """An equation to be proved. Made by `cd.theorem`; pytest collects those of a module as tests.
+    """An equation to be proved, made by `cd.theorem`; pytest collects those of a module as tests.
 
-    `.function` says both sides, `.signature` is that of the arrays where it takes them, `.assume` what is assumed of
-    sizes and `.limit` how many seconds a proof may take.
+    `.function` gives both sides. `.signature` is the signature of its arrays, where it takes arrays. `.assume` are
+    assumptions about sizes; `.limit` is the time of a proof in seconds (None: no limit).
     """
 
     function: Callable[..., Any]
@@ -31,7 +31,7 @@ class Claim:
 
     @property
     def name(self) -> str:
-        """What the function is called."""
+        """The name of the function."""
         return str(getattr(self.function, "__name__", "theorem")).replace("<lambda>", "lambda")
 
     @property
@@ -39,9 +39,9 @@ class Claim:
         return self.function.__doc__
 
     def sides(self) -> tuple[Diagram, Diagram | Derivation]:
-        """The two sides: diagrams, or a diagram and what was derived from it.
+        """The two sides: two diagrams, or a diagram and a derivation of it.
 
-        Raises SignatureError where the function gives anything else.
+        Raises SignatureError where the function returns anything else.
         """
         if self.signature is not None:
             from catdiag.frontend.builder import algorithm
@@ -86,7 +86,7 @@ class Claim:
     def prove(self, limit: float | None = None) -> Theorem:
         """The theorem, proved now. Raises what `cd.prove` raises: Refuted, Undecided, Interrupted, TypeMismatch.
 
-        `limit` is in the place of `.limit`. A derivation that begins with the left side is proved already.
+        `limit` replaces `.limit`. A derivation that starts with the left side is proved already.
         """
         left, right = self.sides()
         if isinstance(right, Derivation):
@@ -119,9 +119,9 @@ def theorem(
 ) -> Claim | Callable[[Callable[..., Any]], Claim]:
     """Claims an equation, as a decorator: `@cd.theorem` or `@cd.theorem("q x, q")`, with assumptions about sizes.
 
-    With a signature the function takes arrays and gives both sides as two results; a side of several results is a
-    tuple. Without one it takes nothing, and gives two diagrams, a diagram and a derivation, or a derivation alone,
-    which is claimed to be equal to what it began with. Nothing is proved until `.prove()` is called, as pytest does.
+    With a signature, the function takes arrays and returns both sides as two results; a side with several results is a
+    tuple. Without one, it takes nothing and returns two diagrams, a diagram and a derivation of it, or a derivation
+    alone, which is claimed to be equal to its source. Nothing is proved until `.prove()` is called, as pytest does.
 
     >>> import catdiag as cd
     >>> @cd.theorem("q x, q -> q x")
@@ -130,7 +130,7 @@ def theorem(
     >>> softmax_shift.name, softmax_shift.prove().conditional
     ('softmax_shift', False)
 
-    Raises SignatureError for assumptions that are one text.
+    Raises SignatureError where the assumptions are a single text.
     """
     if isinstance(assume, str):
         raise SignatureError('assumptions are a list of texts: assume=["n >= 2"]')
@@ -141,4 +141,4 @@ def theorem(
 
 
 def _nothing() -> None:
-    """In the place of a function that is still to come."""
+    """A stand-in for a function that is given later."""

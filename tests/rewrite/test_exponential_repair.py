@@ -194,7 +194,7 @@ def test_a_divisor_that_is_lost_is_said() -> None:
     assert not loop.stability().proved and [box.name for box in loop.stability().dropped] == ["div"]
     (text,) = loop.advice()
     assert (
-        "div of [x] is by a statistic that the loop is not known to keep" in text and "test_exponential_repair" in text
+        "div of [x] uses a statistic that the loop is not known to keep" in text and "test_exponential_repair" in text
     )
     assert text in str(loop.stability())
     assert "is not known to keep" in exponential_rows(loop.stability())

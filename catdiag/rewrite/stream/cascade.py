@@ -1,8 +1,8 @@
-"""The cascade of reductions over an axis: which accumulators a diagram needs, and how each is repaired.
+"""The cascade of reductions over an axis: which accumulators a diagram needs, and how each of them is repaired.
 
-An abstract interpretation of the flat diagram. Each wire gets the wire that carries it in a new graph,
-where every reduction over the axis has become sums of statistics times *components*; a component is a
-reduction over the axis of elements, and nothing else in the new graph reads all of the axis at once.
+This is an abstract interpretation of the flat diagram. Each wire is mapped to a wire of a new graph. There every
+reduction over the axis is a sum of statistics times *components*. A component is a reduction over the axis of elements,
+and no other box of the new graph reads the whole axis at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from catdiag.util.errors import NotStreamable
 
 
 class Cascade(Distribution):
-    """What `analyze` finds: the new graph, the components, and the wires of the diagram's outputs."""
+    """The result of `analyze`: the new graph, the components, and the wires of the diagram's outputs."""
 
     def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis, mode)
@@ -42,22 +42,24 @@ class Cascade(Distribution):
         self.outputs: tuple[int, ...] = ()
         self.postponed: set[int] = set()
         self.refusals: list[NotStreamable] = []
-        # Statistics that have a factor which was moved out of the loop, as products.
+        # Products, by wire, of the statistics that have a factor which was moved out of the loop.
         self.products: dict[int, Form] = {}
 
     def atom(self, wire: int) -> Form:
-        """The form of a wire that needs no rule; of a statistic with a factor from the loop, a product."""
+        """The form of a wire without a rule: a product, for a statistic with a factor that was moved out of
+        the loop.
+        """
         return self.products[wire] if wire in self.products else super().atom(wire)
 
     def has_factors(self) -> bool:
-        """Whether some elements are divided by what a later block may change."""
+        """Whether some elements are divided by a statistic that a later block may change."""
         return any(c.factor for c in self.components.values())
 
     def read(self, diagram: Diagram, patient: bool = False) -> None:
         """Reads the boxes of a flat diagram; raises NotStreamable.
 
-        Where `patient`, boxes that cannot be streamed, and all that depend on them, are left for later: `postponed` are
-        the diagram's wires that they make, `refusals` the reasons.
+        With `patient`, boxes that cannot be streamed, and everything that depends on them, are left for a later pass:
+        `postponed` are the diagram's wires that they make, `refusals` the reasons.
         """
         for node in diagram.graph.nodes:
             first = len(self.image)
@@ -101,9 +103,10 @@ class Cascade(Distribution):
                 self.image[-1] = self.emit(form)
 
     def _of_products(self, box: Box, inputs: list[int]) -> int:
-        """A box on statistics with exponentials that were moved out of the loop: those that cancel are not computed.
+        """A box on statistics that have exponential factors from outside the loop, with cancelling factors removed.
 
-        `exp(a)·s / (exp(a)·l)` is s/l, and `log(exp(a)·s)` is a + log s, so that what overflows is not made.
+        `exp(a)·s / (exp(a)·l)` is s/l, and `log(exp(a)·s)` is a + log s, so that exp(a), which may overflow, is not
+        computed.
         """
         terms, op = self.graph, box.op
         forms = [self.atom(w) for w in inputs]
@@ -124,7 +127,7 @@ class Cascade(Distribution):
         return made
 
     def _logarithm_of(self, form: Form) -> Form:
-        """The logarithm of a product, exponentials that were moved out of the loop as summands."""
+        """The logarithm of a product, where factors that were moved out of the loop become summands."""
         (t,) = form
         outer: list[SeparableTerm] = []
         rest = t.monomial
@@ -138,7 +141,7 @@ class Cascade(Distribution):
         return (*outer, SeparableTerm(Fraction(1), ((below, 1),)))
 
     def refuse_retained_axis(self, diagram: Diagram) -> NotStreamable:
-        """The refusal of a result that keeps the axis."""
+        """The error for a result that has the streamed axis."""
         place = next(k for k, ty in enumerate(diagram.cod) if self.axis in ty.names)
         wire = self.image[diagram.graph.outputs[place]]
         known = f" (it depends on {self._depends(wire)})" if self.graph.late[wire] else ""
@@ -148,7 +151,7 @@ class Cascade(Distribution):
         )
 
     def analyze(self, diagram: Diagram) -> None:
-        """Reads a flat diagram; raises NotStreamable."""
+        """Reads a flat diagram, and keeps the components that its outputs need; raises NotStreamable."""
         self.read(diagram)
         if any(self.axis in ty.names for ty in diagram.cod):
             raise self.refuse_retained_axis(diagram)
@@ -178,7 +181,7 @@ class Cascade(Distribution):
             )
 
     def _is_weaved(self, box: Box) -> bool:
-        """Whether a box acts on each position of the axis by itself, given that it does not reduce over it."""
+        """Whether a box that does not reduce over the axis acts on each of its positions independently."""
         op = box.op
         if isinstance(op, (Index, SizeOf)):
             return isinstance(op, SizeOf) or op.axis != self.axis
@@ -189,10 +192,10 @@ class Cascade(Distribution):
         return isinstance(op, (Map, Reduce, Einsum, Const))
 
     def _is_view(self, box: Box, inputs: Sequence[int]) -> bool:
-        """Whether a box only reads inputs of the diagram elsewhere, and not in the loop.
+        """Whether a box is a view of inputs of the diagram that is computed outside of the loop.
 
-        Nothing is saved by reading a product of axes there. That an index array is in range is known of all of it, and
-        cannot be proved of any block.
+        Splits and merges of axes cost nothing outside. A gather stays outside since its indices are known to be in
+        range as a whole, which cannot be proved for a block of them.
         """
         op = box.op
         read = inputs[: len(op.reads)] if isinstance(op, View) else inputs
@@ -202,6 +205,7 @@ class Cascade(Distribution):
         return given and (known or (isinstance(op, View) and op.trusts_inputs()))
 
     def _refuse_mixer(self, node: Node) -> None:
+        """Raises NotStreamable for a box that mixes positions of the axis and depends on a statistic."""
         box = node.box
         if isinstance(box.op, (FoldOp, GroupOp)):
             why = "it runs in a loop or in groups already"
@@ -219,7 +223,7 @@ class Cascade(Distribution):
         )
 
     def _depends(self, wire: int) -> str:
-        """The reductions over the axis that a wire depends on, as the user wrote them."""
+        """The reductions over the axis that a wire depends on, as names and source lines."""
         boxes = dict.fromkeys(self.origin[w] for w in self.graph.cone([wire]) if w in self.origin)
         return ", ".join(f"{b.name}" + (f" ({b.line})" if b.line else "") for b in boxes) or "a reduction over it"
 
@@ -231,7 +235,7 @@ class Cascade(Distribution):
             return refused
 
     def _moved(self, node: Node) -> int | None:
-        """A reduction with operations by statistics moved out of it; None where they cannot be."""
+        """A reduction with operations that involve statistics moved out of it; None where that is not possible."""
         op = node.box.op
         if not isinstance(op, Reduce) or self.plain:
             return None
@@ -246,6 +250,7 @@ class Cascade(Distribution):
         return wire
 
     def _reduction(self, node: Node) -> int:
+        """The wire of a reduction over the axis. Raises NotStreamable where its elements have no separable form."""
         box, op = node.box, node.box.op
         try:
             forms = [self.form_of(self.image[w]) for w in node.inputs]

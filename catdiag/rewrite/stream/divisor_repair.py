@@ -1,14 +1,14 @@
-"""Divisors made of maxima, kept in the elements that a program divides by them.
+"""Repair of elements that are divided by a statistic made of maxima, such as quantization scales.
 
 **The law** (derived here). Let an element b(e) be divided by a statistic C(r) of the axis, and let σ(r) be any number
-other than 0 on every list r. Then `b/C = (b/σ)·(σ/C)`, and `b/σ(r′) = (b/σ(r))·(σ(r)/σ(r′))`: what is accumulated of
-`(b/σ)^p` is repaired by the factor `(σ(r)/σ(r′))^p`, and no more is asked of C than that it has a value. Here σ is C,
-with a tiny number for it where it is smaller, or where no element is seen yet. So the elements stay in the range that
-the program gives them: `A/max |A|` is at most 1, where A·A may be more than any number that is kept.
+other than 0 for every list r. Then `b/C = (b/σ)·(σ/C)`, and `b/σ(r′) = (b/σ(r))·(σ(r)/σ(r′))`. So the accumulator of
+`(b/σ)^p` is repaired by the factor `(σ(r)/σ(r′))^p`, and C only has to be defined. Here σ is C, or a tiny number where
+C is smaller or no element was read yet. The elements then keep the range that the program gives them: `A/max |A|` is at
+most 1, while A·A may overflow.
 
-Kept are divisors that are made of maxima by arithmetic, and in products of what is divided those that are made of sums
-of absolute values. What is divided by other sums (a softmax, a norm) is accumulated undivided, but where it is cast: a
-cast rounds to what its type holds, and what goes into it keeps the program's scale.
+Divisors are kept in the elements if arithmetic makes them of maxima; in products also if they are made of sums of
+absolute values. Elements that are divided by other sums (a softmax, a norm) are accumulated undivided. The exception is
+a cast: it rounds to its type, so that its argument keeps the program's scale.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from catdiag.rewrite.stream.exponential_repair import LOW, Stabilizer
 from catdiag.rewrite.stream.separable_form import Form, Monomial, Scale, SeparableTerm, merge_scales, times
 
 SMALL = Fraction(1, 10**30)
-"""What stands for smaller divisors: so small that the elements which are divided by it lose nothing in fp32."""
+"""Replaces smaller divisors: it is so small that elements divided by it lose no precision in fp32."""
 
 _ARITHMETIC = frozenset(
     ("mul", "div", "add", "sub", "neg", "abs", "sqrt", "max", "min", "where", "eq", "ne", "lt", "le")
@@ -31,17 +31,19 @@ _ARITHMETIC = frozenset(
 
 
 class Scaling(Stabilizer):
-    """Forms in which elements may be divided by statistics."""
+    """Forms whose elements may be divided by statistics."""
 
     def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis, mode)
-        self.scaled = True  # whether elements keep the maxima that they are divided by
-        self.divided: dict[int, Box] = {}  # by which box something is divided by a statistic made of maxima
-        self.dropped: list[Box] = []  # where the loop lacks a maximum that the program divides by or subtracts
-        self.ratios: set[int] = set()  # a statistic by what stands for it: 1 unless it is tiny
+        self.scaled = True  # whether divisors made of maxima stay in the elements
+        self.divided: dict[int, Box] = {}  # the dividing box, by divisor
+        self.dropped: list[Box] = []  # boxes whose maximum the loop does not have
+        self.ratios: set[int] = set()  # quotients of a statistic and its replacement: 1 unless it is tiny
 
     def is_divisor(self, wire: int, sums: bool = False) -> bool:
-        """Whether a wire is a statistic that arithmetic makes of a maximum over the axis, or of a sum of magnitudes."""
+        """Whether a wire is a statistic that arithmetic makes of maxima over the axis; with `sums`, or of sums of
+        absolute values.
+        """
         terms = self.graph
         if not terms.late[wire] or self.has_axis(wire):
             return False
@@ -61,12 +63,14 @@ class Scaling(Stabilizer):
         return "max" in made.values() or (sums and any(m == "sum" and self._adds_sizes(w) for w, m in made.items()))
 
     def _adds_sizes(self, wire: int) -> bool:
-        """Whether a sum is one of absolute values."""
+        """Whether a sum is a sum of absolute values."""
         node = self.graph.node(wire)
         return node is not None and self.graph.function_of(node.inputs[0]) == "abs"
 
     def is_inverse(self, wire: int) -> bool:
-        """Whether a wire is an early number by such a statistic, or that times one, or a choice of such."""
+        """Whether a wire is a number that is independent of the axis's reductions divided by such a statistic, a
+        multiple of that, or a choice (`where`) of such.
+        """
         node, fn = self.graph.node(wire), self.graph.function_of(wire)
         if node is None or not self.graph.late[wire] or wire in self.ratios:
             return False
@@ -82,7 +86,7 @@ class Scaling(Stabilizer):
         return tuple((w, p) for w, p in t.monomial if (self.is_divisor(w) if p < 0 else self.is_inverse(w)))
 
     def defer_inside(self, form: Form, box: Box) -> Form:
-        """A form whose elements are divided by the maxima that it is divided by."""
+        """The form with its divisors that are made of maxima moved into its elements."""
         for t in form:
             for w, _ in self.divisors(t):
                 self.divided.setdefault(w, box)
@@ -95,9 +99,10 @@ class Scaling(Stabilizer):
         return (self.with_factor(t, found, box.line),)
 
     def defer_in_products(self, forms: Sequence[Form], box: Box) -> list[Form]:
-        """Forms that are multiplied: where two are elements that are divided by sums of magnitudes, they keep these.
+        """Forms that are multiplied. If at least two have elements divided by sums of absolute values, these keep their
+        divisors.
 
-        What is added up once is not larger than such a sum, but a product of two such may be more than any number.
+        A sum of one such element does not exceed its divisor, but a product of two undivided elements may overflow.
         """
         found: list[Monomial] = []
         for form in forms:
@@ -114,7 +119,7 @@ class Scaling(Stabilizer):
         return [(self.with_factor(form[0], powers, box.line),) if powers else form for form, powers in kept]
 
     def with_factor(self, t: SeparableTerm, factor: Monomial, line: str | None) -> SeparableTerm:
-        """A term with powers of statistics taken into its element, each as the number that stands for it."""
+        """A term with powers of statistics moved into its element, each statistic replaced by its `steady` form."""
         terms, element = self.graph, t.element
         assert element is not None
         scale, outside = self.scale(element), times(t.monomial, factor, -1)
@@ -126,7 +131,7 @@ class Scaling(Stabilizer):
             if made != w:
                 ratio = terms.map("div", *((w, made) if p > 0 else (made, w)))
                 if p < 0:
-                    # Nothing is divided by a 0 where a choice leaves it out.
+                    # A statistic of 0 is not divided by: the program does not use the quotient there.
                     ratio = terms.map("where", terms.map("eq", w, terms.const(0)), terms.const(1), ratio)
                 self.ratios.add(ratio)
                 outside = times(outside, ((ratio, abs(p)),))
@@ -134,7 +139,9 @@ class Scaling(Stabilizer):
         return SeparableTerm(t.coefficient, outside, element, t.bound)
 
     def steady(self, wire: int) -> int:
-        """What stands for a statistic: a positive number on every list, and its absolute value unless that is tiny."""
+        """The replacement σ of a statistic: positive for every list, and equal to its absolute value unless that is
+        tiny.
+        """
         terms, small = self.graph, self.graph.const(SMALL)
         if terms.positive[wire]:
             return wire
@@ -146,12 +153,12 @@ class Scaling(Stabilizer):
         return terms.map("max", made if self._not_negative(made) else terms.map("abs", made), small)
 
     def _above(self, wire: int, low: int) -> int:
-        """A statistic with maxima that are at least a number."""
+        """A statistic with each of its maxima bounded from below by `low`."""
         safe = {w: self._real(self.graph.map("max", w, low)) for w in self._maxima([wire])}
         return self._chosen(self.graph.substitute(wire, safe, self.components))
 
     def _chosen(self, wire: int) -> int:
-        """A wire without choices that depend on whether a positive number is 0, or below."""
+        """A wire with every `where` resolved that tests whether a positive number is 0 or negative."""
         terms, change = self.graph, dict[int, int]()
         for w in terms.cone([wire], self.components):
             node = terms.node(w)
@@ -168,7 +175,7 @@ class Scaling(Stabilizer):
         return terms.substitute(wire, change, self.components) if change else wire
 
     def _real(self, wire: int) -> int:
-        """A maximum of a wire and a number as a real number."""
+        """The maximum of a wire and a number, with real elements instead of extended ones."""
         terms, node = self.graph, self.graph.node(wire)
         assert node is not None
         real = terms.add(Box(node.box.op, node.box.dom, Ty(ArrayType(terms.types[wire].axes))), node.inputs)
@@ -176,7 +183,7 @@ class Scaling(Stabilizer):
         return real
 
     def _not_negative(self, wire: int) -> bool:
-        """Whether an array is, by its form, of numbers that are not below 0."""
+        """Whether an array is nonnegative by its form."""
         terms, known = self.graph, dict[int, bool]()
         for w in terms.cone([wire]):
             node, fn, value = terms.node(w), terms.function_of(w), terms.const_value(w)
@@ -203,7 +210,7 @@ class Scaling(Stabilizer):
         return Scale(tuple((half * c, m) for c, m in scale.terms), scale.guards, factor)
 
     def note_dropped(self, boxes: Iterable[Box]) -> None:
-        """Notes maxima of the program that its loop lacks, by the boxes that divide by them or subtract them."""
+        """Records boxes that divide by, or subtract, a maximum that the loop does not have."""
         self.dropped += [box for box in dict.fromkeys(boxes) if box not in self.dropped]
 
     def _contract_term(
@@ -220,7 +227,9 @@ class Scaling(Stabilizer):
         return super()._contract_term(parts, gone, output, line)
 
     def scale_of(self, elements: Form, statistics: Form, bare: Form, line: str | None) -> tuple[Form, Form, bool]:
-        """What is subtracted in an exponential: see `Stabilizer.scale_of`."""
+        """What is subtracted in an exponential, as `Stabilizer.scale_of` gives it; records a maximum that is
+        dropped.
+        """
         found = super().scale_of(elements, statistics, bare, line)
         if not found[0] and self.here is not None and self._maxima(w for t in found[1] for w, _ in t.monomial):
             self.note_dropped([self.here])

@@ -1,4 +1,8 @@
-"""Exponentials kept as the user wrote them: their scale, when a repair is defined, and how it is guarded."""
+"""Repair of exponentials: the scale that is subtracted in the exponent, where the repair is defined, and its guards.
+
+An accumulator of `exp(b − μ(r))` is repaired by `exp(μ(r) − μ(r′))` when the list r grows to r′ (online softmax;
+Milakov and Gimelshein 2018; derived here for any scale μ).
+"""
 
 from __future__ import annotations
 
@@ -12,31 +16,32 @@ from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.separable_form import Algebra, Form, Monomial, Scale, SeparableTerm, collect, scaled, times
 
 MODES = ("plain", "guarded", "shifted", "whole", "greatest", "none", "raised")
-"""How exponentials are stabilised, in order of preference.
+"""Modes of stabilizing exponentials, in order of preference.
 
-- `plain`: as the user wrote them, guarded where the empty list leaves the repair undefined;
-- `guarded`: every repair is guarded on the maxima that it uses being above minus infinity;
-- `shifted`: the same, minus infinity replaced by a number, with no guard on the repair itself;
-- `whole`: guarded, and no part of an exponent is moved out of the loop;
-- `greatest`: the greatest exponent itself is subtracted, whatever the program subtracts that is no maximum;
-- `none`: `exp(b − μ) = exp(b)·exp(−μ)`, nothing to repair and nothing stabilised;
-- `raised`: as `shifted`, with the larger of a maximum and the number, which grows with the maximum.
+- `plain`: as the user wrote them, with a guard where the repair is undefined for the empty list;
+- `guarded`: every repair has a guard: the maxima that it uses are above −∞;
+- `shifted`: maxima of −∞ are replaced by a number, and the repair needs no guard;
+- `whole`: as `guarded`, and no summand of an exponent is moved out of the loop;
+- `greatest`: the maximum of the exponents is subtracted, where the program subtracts something else than a maximum;
+- `none`: `exp(b − μ) = exp(b)·exp(−μ)`: no repair, and no protection against overflow;
+- `raised`: as `shifted`, but a maximum is replaced by the larger of it and the number, which is monotone.
 """
 
 FALLING = ("raised", "shifted", "guarded", "whole", "plain", "greatest", "none")
-"""The same where what is subtracted may be minus infinity on a list that is not empty, a block that a mask empties: as
-the user wrote them they are undefined there, and a number for minus infinity is all that is needed.
+"""The order of preference where the subtracted maximum may be −∞ on a nonempty list, such as a block that is masked.
+
+The exponentials as the user wrote them are undefined there, and replacing −∞ by a number is enough.
 """
 
-# What stands for minus infinity where a maximum is subtracted: so low that exp(LOW − m) is 0 in floating point for most
-# other maxima m, as the exponential of minus infinity is; with 0 it would overflow where all of x is below −700. Where
-# nothing but the maximum is subtracted, it is the least number of double precision, and in another type that type's own
-# (`catdiag.category.ops.clamped`): it stands for no other maximum m, and exp(LEAST − m) never overflows.
+# Replaces −∞ where a maximum is subtracted. It is so low that exp(LOW − m) is 0 in floating point for most other maxima
+# m, as exp(−∞) is. With 0 in its place the exponential would overflow where all of x is below −700. Where only the
+# maximum is subtracted, the replacement is the least number of double precision, or of the type of the array
+# (`catdiag.category.ops.clamped`): no other maximum is below it, and exp(LOWEST − m) never overflows.
 LOW, LOWEST = Fraction(-(10**30)), Fraction(-(2**1024 - 2**971))
 
 _UNGUARDED = ("plain", "greatest")
 
-# Scalar functions that are defined everywhere, so that a statistic made by them is defined on every block.
+# Total scalar functions: a statistic that they compute is defined on every block.
 _TOTAL = frozenset(
     ("add", "sub", "mul", "neg", "exp", "tanh", "sigmoid", "abs", "max", "min", "where", "eq", "ne", "lt", "le", "not")
 )
@@ -44,11 +49,11 @@ _TOTAL = frozenset(
 
 @dataclass
 class Component:
-    """One accumulator: the wire that is its value on a list, its monoid, and its repair.
+    """One accumulator of the state: the wire with its value on a list, its monoid, and its repair.
 
-    The repair multiplies by exp(μ(old) − μ(new)), of the `scale` μ, and by (σ(new)/σ(old))^p for each power of a
-    `factor`. Where one of the statistics `on` has changed it
-    puts `fallen` in its place, or the unit for None; with `sticky`, not in the place of minus infinity.
+    The repair multiplies by exp(μ(old) − μ(new)) for its `scale` μ, and by (σ(new)/σ(old))^p for each power of its
+    `factor`. If one of the statistics `on` has changed, the accumulator is replaced by `fallen`, or by the unit of the
+    monoid if `fallen` is None. With `sticky`, an accumulator of −∞ (an empty list) is not replaced.
     """
 
     wire: int
@@ -62,12 +67,12 @@ class Component:
     factor: Monomial = ()
 
     def scales(self) -> tuple[int, ...]:
-        """The wires with which elements are scaled."""
+        """The wires that the elements are scaled with: μ and each σ."""
         return (*(() if self.scale is None else (self.scale,)), *(w for w, _ in self.factor))
 
 
 class Stabilizer(Algebra):
-    """Forms together with the components of the state, on which scales depend."""
+    """Forms with the components of the state that their scales depend on."""
 
     def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis.name)
@@ -77,15 +82,19 @@ class Stabilizer(Algebra):
         self.safe: set[int] = set()
         self.exponents: dict[int, Form] = {}
         self.origin: dict[int, Box] = {}
-        # Exponentials of statistics that were moved out of the loop.
+        # Exponentials of statistics that were moved out of the loop as factors.
         self.factors_moved: set[int] = set()
-        # Whether the greatest element is subtracted where the program subtracts something else.
+        # Whether the maximum of the elements is subtracted where the program subtracts something else.
         self.greatest = False
 
     def stabilized(
         self, elements: Form, kept: Form, moved: Form, guarded: bool, direct: int | None, line: str | None = None
     ) -> Form:
-        """The exponential of `elements − kept − moved`, of which `kept` is the scale; `direct` is its wire, if any."""
+        """The exponential of `elements − kept − moved` with the scale `kept`; `moved` becomes a factor outside of the
+        loop.
+
+        `direct` is the user's own wire of the exponential; None where what it subtracts was changed.
+        """
         terms = self.graph
         if not kept:
             return (
@@ -100,7 +109,7 @@ class Stabilizer(Algebra):
         guards: tuple[int, ...] = ()
         if guarded:
             maxima = self._maxima(w for t in scale for w, _ in t.monomial)
-            # A multiple of unknown sign could be as high as it should be low.
+            # A multiple of unknown sign could turn a low number into a high one.
             falls = all(t.coefficient > 0 and len(t.monomial) == 1 and self._is_maximum(t.monomial[0]) for t in scale)
             alone = not moved and len(scale) == 1 and scale[0].coefficient <= 1
             lowest = LOWEST if alone and self.mode == "raised" else LOW
@@ -121,7 +130,7 @@ class Stabilizer(Algebra):
         return (SeparableTerm(Fraction(1), self._moved_factor(moved, line), element),)
 
     def _moved_factor(self, moved: Form, line: str | None) -> Monomial:
-        """exp(−moved), a factor outside of the loop."""
+        """exp(−moved), as a factor outside of the loop."""
         if not moved:
             return ()
         wire = self.graph.map("exp", self.emit(scaled(moved, Fraction(-1))), line=line)
@@ -130,12 +139,13 @@ class Stabilizer(Algebra):
         return ((wire, 1),)
 
     def scale_of(self, elements: Form, statistics: Form, bare: Form, line: str | None) -> tuple[Form, Form, bool]:
-        """What is subtracted in the exponential of `elements − statistics`, as `split` gives it; `bare` are the same
-        statistics with maxima for what stands for them.
+        """What is subtracted in the exponential of `elements − statistics`: the part kept in the loop, the part moved
+        out of it, and whether guards are needed, as `split` gives them. `bare` are the statistics with the maxima
+        themselves in place of their replacements.
 
-        Where a factor of unknown sign is between a maximum and its exponent, or a maximum is seen through a function,
-        the greatest of the elements is subtracted itself, whatever the factor: `exp(b − c) = exp(b − μ)·exp(μ − c)`
-        for μ = max b. What is left, μ − c, is a statistic: 0 where c is the greatest of the elements.
+        The program may subtract a multiple of a maximum by a factor of unknown sign, or a function of a maximum. Then
+        the maximum of the elements is subtracted instead: `exp(b − c) = exp(b − μ)·exp(μ − c)` for μ = max b. The rest,
+        μ − c, is a statistic; it is 0 if c is the maximum of the elements.
         """
         kept, moved, guarded = self.split(bare)
         if self.mode in ("none", "whole"):
@@ -158,7 +168,7 @@ class Stabilizer(Algebra):
         return greatest, collect((*statistics, *scaled(greatest, Fraction(-1)))), self.mode not in _UNGUARDED
 
     def _has_factor(self, t: SeparableTerm) -> bool:
-        """Whether a summand of a scale is a product that is no maximum, and undefined where a maximum is −∞."""
+        """Whether a summand of a scale is no plain maximum, and is undefined where a maximum is −∞."""
         bare = self._absorb(t)
         product = bare.coefficient != 1 or len(bare.monomial) != 1
         if self.mode == "greatest":
@@ -166,7 +176,7 @@ class Stabilizer(Algebra):
         return product and self._falls([w for w, _ in bare.monomial if self.graph.late[w]], empty=True)
 
     def split(self, statistics: Form) -> tuple[Form, Form, bool]:
-        """The summands of a scale: those kept in the loop, those moved out of it, and whether a guard is needed."""
+        """The summands of a scale: those kept in the loop, those moved out of it, and whether guards are needed."""
         if self.mode == "none":
             return (), statistics, False
         kept, moved, guarded = [], [], self.mode not in _UNGUARDED
@@ -184,9 +194,9 @@ class Stabilizer(Algebra):
         return tuple(kept), tuple(moved), guarded
 
     def stood_for(self, statistics: Form) -> Form:
-        """Statistics with the maxima themselves for what stands for them where they are minus infinity.
+        """Statistics with the maxima themselves in place of `where(m = -∞, number, m)`.
 
-        In the loop something stands for them where it has to: a number that repairs do not grow by.
+        The loop chooses its own replacement of −∞ where it needs one.
         """
         change = {w: self._stood_for(w) for t in statistics for w, _ in t.monomial}
         return tuple(
@@ -195,7 +205,7 @@ class Stabilizer(Algebra):
         )
 
     def _stood_for(self, wire: int) -> int:
-        """Of `where(m = -∞, number, m)`, m a maximum of the state, m; any other wire."""
+        """For `where(m = -∞, number, m)` with a maximum m of the state: m; any other wire itself."""
         terms, node = self.graph, self.graph.node(wire)
         if node is None or terms.function_of(wire) != "where" or terms.const_value(node.inputs[1]) is None:
             return wire
@@ -205,7 +215,7 @@ class Stabilizer(Algebra):
         return top if terms.is_bottom(test.inputs[1]) and self._is_maximum((top, 1)) else wire
 
     def expand(self, form: Form) -> Form:
-        """Statistics that are sums, taken apart into their summands."""
+        """Statistics that are sums, expanded into their summands."""
         todo, found = list(form), []
         while todo:
             t = todo.pop(0)
@@ -247,7 +257,9 @@ class Stabilizer(Algebra):
         return (*parts[0], *scaled(parts[1], Fraction(1 if fn == "add" else -1)))
 
     def _absorb(self, t: SeparableTerm) -> SeparableTerm:
-        """An early factor of a scale taken into its component: `β·max_x S` is `max_x β·S` for β > 0."""
+        """A factor of a scale that does not depend on the axis, moved into the component: `β·max_x S` is `max_x β·S`
+        for β > 0.
+        """
         late = [(w, p) for w, p in t.monomial if self.graph.late[w]]
         if len(late) != 1 or late[0][1] != 1 or t.bound:
             return t
@@ -268,7 +280,7 @@ class Stabilizer(Algebra):
         return SeparableTerm(Fraction(1), ((self.component(made, component.monoid, component.line), 1),))
 
     def _maxima(self, wires: Iterable[int]) -> list[int]:
-        """The components that are maxima among those which wires are made of."""
+        """The components that are maxima and that some wires depend on."""
         cone = self.graph.cone(wires, self.components)
         return [w for w in cone if w in self.components and self.components[w].monoid == "max"]
 
@@ -277,7 +289,7 @@ class Stabilizer(Algebra):
         return component is not None and component.monoid == "max" and factor[1] == 1
 
     def _total(self, wires: Iterable[int]) -> bool:
-        """Whether statistics are defined whatever the components are."""
+        """Whether statistics are defined for all values of the components."""
         for w in self.graph.cone(wires, self.components):
             node = self.graph.node(w)
             if w in self.components or node is None or not self.graph.late[w]:
@@ -295,10 +307,10 @@ class Stabilizer(Algebra):
         return True
 
     def _safe(self, wire: int, low: Fraction = Fraction(0)) -> int:
-        """A maximum with another number for minus infinity, a real number on every list."""
+        """A maximum with a number in place of −∞: a real number for every list."""
         terms, ty = self.graph, self.graph.types[wire]
         if low < 0 and self.mode == "raised":
-            # It grows with the maximum, so that no repair is an exponential of more than 0.
+            # It is monotone in the maximum, so that no repair is an exponential of a positive number.
             made = terms.map("max", wire, terms.const(low))
         else:
             made = terms.map("where", terms.map("eq", wire, terms.const(None)), terms.const(low), wire)
@@ -309,11 +321,11 @@ class Stabilizer(Algebra):
         return made
 
     def falls(self) -> bool:
-        """Whether a scale, or what guards it, may be minus infinity on a list that is not empty."""
+        """Whether some scale, or a guard of one, may be −∞ for a list that is not empty."""
         return self._falls([s for c in self.components.values() if c.scale is not None for s in (c.scale, *c.guards)])
 
     def _falls(self, wires: Sequence[int], empty: bool = False) -> bool:
-        """Whether one of these wires may be minus infinity, on lists that are not empty or on all."""
+        """Whether one of the wires may be −∞: for nonempty lists, or with `empty` for some list."""
         terms = self.graph
         low: dict[int, bool] = {}
         for w in terms.cone(wires):
@@ -323,14 +335,14 @@ class Stabilizer(Algebra):
             elif empty and w in self.components:
                 low[w] = self.components[w].monoid == "max"
             else:
-                # A maximum falls with all of its terms, other functions with any.
+                # A maximum is −∞ if all of its operands are, other functions may be if any operand is.
                 parts = [low[i] for i in node.inputs]
                 falls = all(parts) if fn == "max" else fn != "exp" and any(parts[fn == "where" :])
                 low[w] = falls and (empty or extended)
         return any(low[w] for w in wires)
 
     def component(self, wire: int, monoid: str, line: str | None) -> int:
-        """The wire, which is a part of the loop's state from here on."""
+        """Makes the wire a component of the loop's state."""
         if wire not in self.components:
             self.graph.mark(wire)
             self.components[wire] = Component(wire, monoid, line)
@@ -339,7 +351,7 @@ class Stabilizer(Algebra):
         return wire
 
     def close(self, wire: int, scale: Scale, line: str | None) -> int:
-        """A sum over the axis becomes a component, with the repair that its elements' scale asks for."""
+        """A sum over the axis as a component, with the repair that its elements' scale requires."""
         known = wire in self.components
         self.component(wire, "sum", line)
         if not scale or known:
@@ -347,14 +359,14 @@ class Stabilizer(Algebra):
         component = self.components[wire]
         component.scale = self.emit_scale(scale) if scale.terms else None
         component.guards, component.factor = scale.guards, scale.factor
-        again = self.repeatable if scale.factor else self._closed
+        rematerialized = self.repeatable if scale.factor else self._closed
         carried: dict[int, int] = {}
         for w in self.graph.cone(component.scales(), self.components):
             node = self.graph.node(w)
             if node is None or w in self.components or not self.graph.late[w]:
                 continue
             for i in node.inputs:
-                if i not in carried and not self.graph.late[i] and not again(i):
+                if i not in carried and not self.graph.late[i] and not rematerialized(i):
                     carried[i] = self._carried_maximum(i)
         if carried:
             safe = {w: self._safe(made) for w, made in carried.items()}
@@ -369,16 +381,18 @@ class Stabilizer(Algebra):
         return wire
 
     def repeatable(self, wire: int) -> bool:
-        """Whether constants and sizes alone make an early wire, so that a merge can make it again."""
+        """Whether a merge can recompute a wire: it depends on constants and sizes only."""
         return all(self.graph.node(w) is not None for w in self.graph.cone([wire])) and not self.graph.late[wire]
 
     def _closed(self, wire: int) -> bool:
-        """Whether constants alone make an early wire, so that a merge can make it again."""
+        """Whether a merge can recompute a wire: it depends on constants only."""
         ops = [node.box.op if (node := self.graph.node(w)) is not None else None for w in self.graph.cone([wire])]
         return not any(op is None or isinstance(op, (SizeOf, Index)) for op in ops)
 
     def _carried_maximum(self, wire: int) -> int:
-        """An array that the repair needs and that is no statistic, kept in the state as its maximum over the axis."""
+        """An array that the repair needs and that is no statistic, carried in the state as its maximum over
+        the axis.
+        """
         ty = self.graph.types[wire]
         repeated = self.graph.cast(wire, ArrayType((*ty.axes, self.streamed), ty.element))
         return self.component(self.graph.reduce("max", self.axis, repeated), "max", None)

@@ -1,11 +1,11 @@
-"""Streaming: a diagram that reduces an axis, as a loop over blocks of it with a small state.
+"""Streaming: a diagram with reductions over an axis, as a loop over blocks of it with a small state.
 
-`candidates` turns the components that `cascade` finds into one `FoldOp` box. For a component
-`A = ⊕_x b` with scale μ, a function of earlier components, the loop body is
+`candidates` builds one `FoldOp` box from the components that `cascade` finds. For a component `A = ⊕_x b` with scale μ,
+a function of earlier components, the loop body is
 
     A ← exp(μ(old) − μ(new))·A ⊕ (⊕ over the block of b, with the new statistics)
 
-which is the streaming theorem of the cascade (derived here). What is found is proved elsewhere.
+This is the streaming theorem for the cascade (derived here). The equation of each candidate is proved by the kernel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def local_size(prefix: str, axis: str, taken: Collection[str] = ()) -> str:
     """The symbol of a local size: `s_x` for the block of a stream over x, `g_q` for the tile of a group over q.
 
-    Where a program has a size of that name already, an underscore makes it another.
+    If the program has a size of that name already, underscores are appended.
 
     >>> local_size("s", "x"), local_size("g", "(b h)"), local_size("s", "x", taken={"s_x"})
     ('s_x', 'g__b_h_', 's_x_')
@@ -75,9 +75,10 @@ def sizes_in(diagram: Diagram) -> set[str]:
 
 @dataclass(frozen=True)
 class Streamed:
-    """A diagram with one axis streamed: boxes before, one `FoldOp`, boxes after; `mode` is how it is stabilised.
+    """A diagram with one axis streamed: boxes before, one `FoldOp`, boxes after. `mode` says how exponentials are
+    stabilized.
 
-    `dropped` are boxes of the program that subtract or divide by a maximum which the loop lacks.
+    `dropped` are boxes of the program that subtract or divide by a maximum which the loop does not have.
     """
 
     diagram: Diagram
@@ -88,7 +89,7 @@ class Streamed:
 
 
 def find(diagram: Diagram, axis: str) -> Streamed:
-    """The preferred streamed form of a diagram along an axis.
+    """The preferred streamed form of a diagram along an axis; nothing is proved here.
 
     >>> from catdiag.category.ops import reduce_box
     >>> from catdiag.category.diagram import of_box
@@ -98,8 +99,6 @@ def find(diagram: Diagram, axis: str) -> Streamed:
       step: sum1 + Σ_x in0
       merge: sum1 + sum1′
     result = sum1
-
-    Raises NotStreamable, naming the reduction, its line and the reason, and AxisError for an unknown axis.
     """
     return next(candidates(diagram, axis))
 
@@ -107,19 +106,20 @@ def find(diagram: Diagram, axis: str) -> Streamed:
 def candidates(diagram: Diagram, axis: str, taken: Collection[str] = (), plain: bool = False) -> Iterator[Streamed]:
     """The streamed forms of a diagram along an axis, in order of preference.
 
-    They differ in how exponentials are stabilised: whether a repair is defined on every block is for
-    the prover to decide. No component has a name in `taken`; with `plain`, there are no
-    selections and nothing is moved out of reductions. Raises as `find` does.
+    They differ in how exponentials are stabilized. Whether a repair is defined on every block is for the prover to
+    decide. No component gets a name in `taken`. With `plain`, there are no selections, and nothing is moved out of
+    reductions. Raises as `find` does.
     """
     flat = reads_first(inline(diagram), axis)
     try:
         yield from _candidates(last_over(flat, axis), axis, taken, plain)
     except NotStreamable:
-        # Rows are added up last where what is streamed of each row cannot be told from their sum.
+        # Here the state of each row cannot be told from a sum over rows, so that rows are summed last.
         yield from _candidates(flat, axis, taken, plain)
 
 
 def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -> Iterator[Streamed]:
+    """The streamed forms of a flat diagram, equal ones only once; see `candidates`."""
     node = _group_around(flat, axis)
     if node is not None:
         for inner in candidates(_body(node), axis, taken, plain):
@@ -133,19 +133,19 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
     seen: list[tuple[object, ...]] = []
     refused: NotStreamable | None = None
     casts = (True, False) if any(map(is_cast, flat.boxes)) else (False,)
-    again = False
+    retry = False
     for cast, scaled in product(casts, (True, False)):
-        if not scaled and not again:
+        if not scaled and not retry:
             continue
         try:
             cascades = dict(_cascades(flat, streamed, plain, cast, scaled))
         except NotStreamable as error:
-            refused, again = error, True
+            refused, retry = error, True
             continue
-        again = any(cascade.has_factors() for cascade in cascades.values())
+        retry = any(cascade.has_factors() for cascade in cascades.values())
         inside = seen_only(flat) if any(c.greatest for c in cascades.values()) else None
         if inside is not None:
-            # The greatest element that is seen is what is subtracted: the others may be anything, or undefined.
+            # The maximum of the unmasked elements is subtracted: masked ones may be arbitrary, or undefined.
             with suppress(NotStreamable):
                 yield from (made for made in _candidates(inside, axis, taken, plain) if made.mode != "none")
         for mode in FALLING if cascades[MODES[0]].falls() else MODES:
@@ -157,8 +157,8 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
             except NotInScope as error:
                 name = flat.input_names[error.wire] if error.wire < len(flat.input_names) else "an input"
                 refused = refused or NotStreamable(
-                    f"cannot stream axis {axis!r}: what a statistic is rescaled by needs {name}, which is not at hand "
-                    "where the states of neighbouring lists are merged"
+                    f"cannot stream axis {axis!r}: the factor that rescales a statistic depends on {name}, "
+                    "which is not available where the states of neighboring lists are merged"
                 )
                 continue
             key = tuple(body.graph for body in (made.diagram, made.fold.step, made.fold.merge, made.fold.state))
@@ -170,10 +170,10 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
 
 
 def _cascades(diagram: Diagram, axis: Axis, plain: bool, casts: bool, scaled: bool) -> Iterator[tuple[str, Cascade]]:
-    """The cascade in each mode that has one. Raises NotStreamable where the first has none.
+    """The cascade in each mode that has one. Raises NotStreamable where the first mode has none.
 
-    Without `casts`, what depends on statistics is not cast: a cast means nothing, and may hide what is under it.
-    Without `scaled`, what elements are divided by is moved out of the loop.
+    Without `casts`, values that depend on statistics are not cast: a cast means the identity, and may hide a form.
+    Without `scaled`, divisors of elements are moved out of the loop.
     """
     for mode in MODES:
         cascade = Cascade(HashConsedGraph(diagram.dom), axis, mode)
@@ -202,7 +202,7 @@ def divisions(diagram: Diagram, axis: str) -> tuple[Box, ...]:
 
 
 def axis_of(diagram: Diagram, name: str) -> Axis:
-    """The axis of a name, of an array of the diagram; raises AxisError where none has it."""
+    """The axis of that name in a diagram; raises AxisError where no array has it."""
     axes: dict[str, Axis] = {}
     for ty in diagram.graph.wire_types():
         for axis in ty.axes:
@@ -216,7 +216,7 @@ def axis_of(diagram: Diagram, name: str) -> Axis:
 
 
 def _group_around(diagram: Diagram, axis: str) -> Node | None:
-    """The group box of a diagram that has one whole axis inside."""
+    """The group box of a diagram that has the whole axis inside; raises NotStreamable where the axis is tiled."""
     for node in diagram.graph.nodes:
         op = node.box.op
         if isinstance(op, GroupOp):
@@ -233,6 +233,7 @@ def _body(node: Node) -> Diagram:
 
 
 def _in_group(diagram: Diagram, node: Node, inner: Streamed) -> Streamed:
+    """The streamed form of a diagram whose group body was streamed."""
     op = node.box.op
     assert isinstance(op, GroupOp)
     box = Box(replace(op, body=inner.diagram), node.box.dom, node.box.cod, node.box.line)
@@ -246,7 +247,7 @@ def _in_group(diagram: Diagram, node: Node, inner: Streamed) -> Streamed:
 
 
 def _fold_around(diagram: Diagram, axis: str) -> int | None:
-    """The place of the loop over another axis whose turns reduce over one."""
+    """The place of a loop over another axis whose iterations reduce over this one."""
     for place, node in enumerate(diagram.graph.nodes):
         op = node.box.op
         if isinstance(op, FoldOp) and op.axis != axis and any(reduces(box, axis) for box in inline(op.step).boxes):
@@ -255,7 +256,7 @@ def _fold_around(diagram: Diagram, axis: str) -> int | None:
 
 
 def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str], plain: bool) -> Iterator[Streamed]:
-    """A loop inside each turn of a loop: what the turn makes of its block is reduced block by block too."""
+    """A loop nested in each iteration of a loop: reductions of an iteration become loops over blocks."""
     graph = diagram.graph
     node = graph.nodes[place]
     op = node.box.op
@@ -279,7 +280,7 @@ def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str], pl
 
 
 class _LoopBuilder:
-    """The loop of a cascade: its inputs, its four bodies, and the diagram around it."""
+    """Builds the loop of a cascade: its inputs, its four bodies, and the diagram around it."""
 
     def __init__(self, cascade: Cascade, diagram: Diagram, taken: Collection[str] = ()) -> None:
         self.cascade, self.source = cascade, diagram
@@ -293,12 +294,14 @@ class _LoopBuilder:
         self.positions = self._positions()
         fallen = [c.fallen for c in self.components if c.sticky and c.fallen is not None]
         factors = cascade.graph.cone(w for c in self.components for w, _ in c.factor)
-        again = [w for w in factors if cascade.repeatable(w)]
-        self.repeated = {*cascade.graph.cone((*fallen, *again)), cascade.truth(False), cascade.truth(True)}
+        recomputed = [w for w in factors if cascade.repeatable(w)]
+        self.repeated = {*cascade.graph.cone((*fallen, *recomputed)), cascade.truth(False), cascade.truth(True)}
         self.inputs = self._boundary()
 
     def _positions(self) -> set[int]:
-        """What index arrays of the loop are made of, if of sizes and positions only: in range where it is computed."""
+        """The wires that index arrays of views in the loop are computed from, if these are sizes and positions only.
+        They are in range only where they are computed in the loop itself.
+        """
         found: set[int] = set()
         for w in range(len(self.graph.types)):
             node = self.graph.node(w)
@@ -313,7 +316,9 @@ class _LoopBuilder:
         return ArrayType(ty.axes, "extended" if c.monoid == "max" else ty.element)
 
     def _outside(self, wire: int) -> bool:
-        """Whether a wire is made before the loop: an input, or early and not of the axis, or needing all of it."""
+        """Whether a wire is made before the loop: an input, or independent of the axis, or one that needs the whole
+        axis.
+        """
         terms = self.graph
         if terms.node(wire) is None or wire in self.cascade.outside:
             return True
@@ -322,6 +327,7 @@ class _LoopBuilder:
         return wire not in self.positions
 
     def _boundary(self) -> list[int]:
+        """The inputs of the loop: wires made outside of it that its bodies read."""
         components = {c.wire for c in self.components}
         found: set[int] = set()
         for c in self.components:
@@ -360,14 +366,14 @@ class _LoopBuilder:
         return builder.diagram(outputs, ())
 
     def state(self) -> Diagram:
-        """Each component of a list, with the statistics of that list."""
+        """The state of a list: each component with the statistics of that list."""
         builder = self._emitter([self.graph.types[w] for w in self.inputs])
         env = {w: k for k, w in enumerate(self.inputs)}
         outputs = [builder.emit(c.wire, env, ty) for c, ty in zip(self.components, self.states, strict=True)]
         return builder.diagram(outputs, self.input_names())
 
     def step(self) -> Diagram:
-        """One turn of the loop: the new maxima, the elements at the new statistics, then the accumulators."""
+        """One iteration: the new maxima, the elements with the new statistics, then the accumulators."""
         count = len(self.states)
         builder = self._emitter([*self.states, *(self.graph.types[w] for w in self.inputs)])
         streamed = {w: count + k for k, w in enumerate(self.inputs)}
@@ -388,7 +394,7 @@ class _LoopBuilder:
         return builder.diagram(outputs, (*self.names, *self.input_names()))
 
     def merge(self) -> Diagram:
-        """The state of two neighbouring lists put together."""
+        """The state of two consecutive lists, from their states."""
         count = len(self.states)
         builder = self._emitter([*self.states, *self.states])
         left = {c.wire: k for k, c in enumerate(self.components)}
@@ -404,12 +410,15 @@ class _LoopBuilder:
     def _repaired(
         self, builder: GraphBuilder, c: Component, value: int, old: dict[int, int], new: dict[int, int]
     ) -> int:
+        """The accumulator of a component after its statistics changed from `old` to `new`."""
         return self._rescaled(builder, c, self._selected(builder, c, value, old, new), old, new)
 
     def _selected(
         self, builder: GraphBuilder, c: Component, value: int, old: dict[int, int], new: dict[int, int]
     ) -> int:
-        """An accumulator of selections: what it was where no statistic has changed, else what they fall to."""
+        """An accumulator of selections: unchanged where no statistic changed, else the value that the elements
+        fall to.
+        """
         if not c.on:
             return value
         kept: int | None = None
@@ -435,8 +444,9 @@ class _LoopBuilder:
     def _rescaled(
         self, builder: GraphBuilder, c: Component, value: int, old: dict[int, int], new: dict[int, int]
     ) -> int:
+        """An accumulator rescaled to the new statistics."""
         for w, p in c.factor:
-            # Factor by factor: powers of one that is very small are not made.
+            # Factor by factor: powers of a very small factor would underflow.
             sides = [builder.emit(w, env) for env in ((old, new) if p < 0 else (new, old))]
             for _ in range(abs(p)):
                 value = builder.map("mul", value, builder.map("div", *sides))
@@ -445,7 +455,7 @@ class _LoopBuilder:
         change = builder.map("sub", builder.emit(c.scale, old), builder.emit(c.scale, new))
         rho = builder.map("exp", change)
         if c.guards:
-            # Where all of these are minus infinity nothing is accumulated yet; elsewhere exp(μ − μ′) is right.
+            # If all of these are −∞, nothing is accumulated yet; otherwise exp(μ − μ′) is defined.
             bottom = builder.add(const_box(None), ())
             guard: int | None = None
             for w in c.guards:
@@ -488,7 +498,7 @@ class _LoopBuilder:
         return tuple(found)
 
     def streamed(self) -> Streamed:
-        """The whole: boxes before, the loop, boxes after."""
+        """The whole diagram: boxes before the loop, the loop, boxes after it."""
         fold = FoldOp(self.axis, self.block, self.unit(), self.step(), self.merge(), self.state(), self.names)
         terms = self.graph
         builder = GraphBuilder(terms, terms.dom.arrays)
@@ -509,12 +519,12 @@ class _LoopBuilder:
 
 
 def unit_of(monoid: str) -> Fraction | None:
-    """The unit of a monoid of numbers, None for minus infinity."""
+    """The unit of a monoid of numbers; None for minus infinity."""
     return None if monoid == "max" else Fraction(1 if monoid == "prod" else 0)
 
 
 def component_names(components: Sequence[Component], taken: Sequence[str]) -> tuple[str, ...]:
-    """A name for each component, by its monoid and place: `max1`, `sum2`."""
+    """A name for each component, of its monoid and number: `max1`, `sum2`."""
     found: list[str] = []
     for k, c in enumerate(components, 1):
         name = f"{c.monoid}{k}"
@@ -525,7 +535,7 @@ def component_names(components: Sequence[Component], taken: Sequence[str]) -> tu
 
 
 def _in_order(cascade: Cascade) -> list[Component]:
-    """The components, each after those that its elements and its repair are made of; else in order of the wires."""
+    """The components in topological order: each after those that its elements and its repair depend on."""
     terms, components = cascade.graph, cascade.components
     reads: dict[int, set[int]] = {}
     for w, c in components.items():

@@ -1,7 +1,7 @@
-"""Operations by statistics that distribute over a reduction, moved out of it: ⊕_x (r ⊗ e) = r ⊗ ⊕_x e.
+"""Hoisting: operations with statistics moved out of a reduction that they distribute over, ⊕_x (r ⊗ e) = r ⊗ ⊕_x e.
 
-Forms say what sums of products are. Of other elements the outermost operation is looked at, one after the other, until
-what is left has a form:
+Sums of products are covered by separable forms. For other elements the outermost operation is moved out, one after the
+other, until the rest has a form:
 
     ⊕_x where(c, a, b) = where(c, ⊕_x a, ⊕_x b)      c free of x, any ⊕
     ⊕_x cast(e) = cast(⊕_x e)                         a cast is the identity
@@ -11,7 +11,7 @@ what is left has a form:
     any_x (e ∧ r) = any_x e ∧ r, any_x (e ∨ r) = any_x e ∨ r, any_x (e < r) = min_x e < r, all_x likewise
     Π_x (e·r) = Π_x e · exp(n·log r)                  r > 0, n the size of x
 
-An axis is not empty, so that ⊕_x r = r for an r free of x, and an idempotent ⊕ (derived here, from A3, A7 and A8).
+An axis is not empty, so that ⊕_x r = r for an r free of x and an idempotent ⊕ (derived here, from A3, A7 and A8).
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from catdiag.category.types import ArrayType
 from catdiag.rewrite.stream.separable_form import NotSeparable
 from catdiag.rewrite.stream.separation_rules import Rules
 
-_DEEPEST = 24  # operations that are moved out of one reduction
+_DEEPEST = 24  # the most operations moved out of one reduction
 _DUAL = {"max": "min", "min": "max", "any": "all", "all": "any"}
 _OWN = {"max": "max", "min": "min", "any": "or", "all": "and", "prod": "mul"}
 _RISING = ("add", "sub", "exp", "sqrt", "log")
 
 
 class Distribution(Rules):
-    """Reductions whose elements are looked into where they have no form."""
+    """Reductions whose elements have no separable form, with operations moved out of them."""
 
     def moved_out(self, monoid: str, wire: int, box: Box, depth: int = _DEEPEST) -> int:
-        """⊕_x of a wire, with operations by statistics moved out. Raises Refused where nothing can be."""
+        """⊕_x of a wire with operations moved out; `depth` bounds their number. Raises NotSeparable where that is not
+        possible.
+        """
         terms = self.graph
         if not self.has_axis(wire):
             return self._of_constant(monoid, wire, box)
@@ -70,14 +72,16 @@ class Distribution(Rules):
         return terms.map(fn, *(inner(w, over) if k == place else w for k, w in enumerate(args)))
 
     def _inside(self, monoid: str, fn: str, place: int, inside: int, others: list[int]) -> str | None:
-        """The monoid over which an argument of a function is reduced, where the function comes out; else None."""
+        """The monoid that the argument of a function is reduced by after the function is moved out; None where it
+        cannot be.
+        """
         positive = all(self.graph.positive[w] for w in others)
         if monoid in ("max", "min"):
             if fn in ("mul", "div") and positive and (fn == "mul" or place == 0):
                 return monoid
             if fn == "neg" or (fn == "sub" and place == 1):
                 return _DUAL[monoid]
-            # A bound from each side at once is more than is proved.
+            # Elements that are clamped from both sides are not proved.
             if fn in ("max", "min") and self.graph.function_of(inside) not in ("max", "min"):
                 return monoid
             return monoid if fn in _RISING else None
@@ -87,11 +91,14 @@ class Distribution(Rules):
             if fn == "not":
                 return _DUAL[monoid]
             if fn in ("lt", "le"):
-                # e < r for some e if the least is; for all if the greatest is.
+                # e < r for some e iff min e < r; for all e iff max e < r.
                 return "min" if (monoid == "any") == (place == 0) else "max"
         return "sum" if (monoid, fn) == ("prod", "exp") else None
 
     def _of_constant(self, monoid: str, wire: int, box: Box) -> int:
+        """⊕_x of a wire that does not depend on x. Raises NotSeparable for a product of numbers that may be
+        negative.
+        """
         terms = self.graph
         if monoid in _DUAL:
             return wire
@@ -103,10 +110,10 @@ class Distribution(Rules):
             return terms.map("mul", size, wire)
         if terms.positive[wire]:
             return terms.map("exp", terms.map("mul", size, terms.map("log", wire)))
-        raise NotSeparable(box, "a product over an axis of a factor that may be negative is no power of it")
+        raise NotSeparable(box, "a product over an axis of a factor that may be negative is no power of that factor")
 
     def _with_form(self, monoid: str, wire: int, box: Box) -> int:
-        """⊕_x of a wire that has a form."""
+        """⊕_x of a wire that has a separable form."""
         terms = self.graph
         if wire not in self.forms and terms.late[wire] and not self.selected(wire, []):
             raise NotSeparable(box, "it is no sum of products")

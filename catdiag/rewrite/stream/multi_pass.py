@@ -1,9 +1,9 @@
-"""Several passes over an axis: loops one after the other, each with the results of those before it, and a map.
+"""Several passes over an axis: loops in sequence, each of which reads the results of those before it, and a final map.
 
-A reduction whose elements depend on statistics of the axis in a way that has no repair waits for a later pass, for
-which these statistics are inputs like any other. Each reduction is done in the earliest pass in which it can be: a
-statistic that is known earlier never hurts, so that no other plan has fewer passes. Results that keep the axis are
-made by the last pass, a map over tiles of the axis. What is found is proved elsewhere.
+A reduction whose elements depend on statistics of the axis without a known repair is left for a later pass, where these
+statistics are inputs. Each reduction is done in the earliest possible pass. Since a statistic that is known earlier
+never hurts, no plan has fewer passes. Results that have the axis are computed by the last pass, a map over tiles of the
+axis. The equation is proved elsewhere, as for any rewrite.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from catdiag.rewrite.stream.whole_axis_arrays import whole_arrays
 from catdiag.util.errors import NotGroupable, NotStreamable
 
 MOST = 4
-"""The most passes that are looked for where none are asked for."""
+"""The most passes that are tried where the user gives no number."""
 _COMBINATIONS = 12
 
 
 def plans(diagram: Diagram, axis: str, passes: int, plain: bool = False) -> tuple[int, Iterator[Streamed]]:
-    """The fewest passes over an axis that will do, and the diagrams that make them, in order of preference.
+    """The fewest passes over an axis that suffice, and the diagrams of these passes in order of preference.
 
     >>> import catdiag as cd
     >>> spread = cd.algorithm("x ->")(lambda a: cd.sum(cd.abs(a - cd.mean(a, "x")), "x"))
@@ -37,8 +37,8 @@ def plans(diagram: Diagram, axis: str, passes: int, plain: bool = False) -> tupl
     >>> count, [box.name for box in next(forms).diagram.boxes if "fold" in box.name]
     (2, ['fold[x]', 'fold[x]'])
 
-    With `plain`, without what `candidates` leaves out then. Raises NotStreamable where these passes do not do, with the
-    reason, and AxisError for an unknown axis.
+    `plain` is as in `candidates`. Raises NotStreamable with the reason where `passes` passes do not suffice, and
+    AxisError for an unknown axis.
     """
     flat = inline(diagram)
     if any(isinstance(box.op, GroupOp) for box in flat.boxes):
@@ -61,9 +61,9 @@ def plans(diagram: Diagram, axis: str, passes: int, plain: bool = False) -> tupl
 
 
 def forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:
-    """The fewest passes that will do, `passes` at most, and the forms in which they do, in order of preference.
+    """The fewest passes that suffice, at most `passes`, and the streamed forms in order of preference.
 
-    Raises NotStreamable where these do not do, with the number that does, if one was found.
+    Raises NotStreamable where they do not suffice, with the number that does, if one was found.
 
     >>> import catdiag as cd
     >>> count, found = forms(cd.algorithm("x ->")(lambda a: cd.sum(a, "x")), "x", 2)
@@ -89,9 +89,10 @@ def forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]
 
 
 def in_blocks(diagram: Diagram, axis: str, passes: int) -> Diagram:
-    """The first of the `forms` of a diagram, which is to hold blocks of the axis only: to be chosen unasked.
+    """The first of the `forms` of a diagram, for an automatic choice: it must not keep an array along the whole axis on
+    chip.
 
-    Raises NotStreamable where there is none, or where an array is on chip along all of the axis, naming it.
+    Raises NotStreamable where there is no form, or where an array is on chip along the whole axis, naming it.
     """
     streamed = forms(diagram, axis, passes)[1][0].diagram
     held = whole_arrays(streamed, diagram, axis)
@@ -101,7 +102,8 @@ def in_blocks(diagram: Diagram, axis: str, passes: int) -> Diagram:
 
 
 def plainer(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:
-    """How many passes do where less is asked of each, and their forms if these are no more than `passes`.
+    """How many passes suffice for `plain` forms, and these forms if the number is at most `passes` and `passes` is
+    above 1.
 
     >>> import catdiag as cd
     >>> plainer(cd.algorithm("x ->")(lambda a: cd.argmax(a, "x")), "x", 1)
@@ -117,7 +119,7 @@ def plainer(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streame
 
 
 def offer(diagram: Diagram, axis: str, more_than: int, plain: bool = False) -> int | None:
-    """How many passes over an axis will do where fewer do not; None where none are found."""
+    """How many passes over an axis suffice, if that is more than `more_than`; None otherwise."""
     try:
         count, forms = plans(diagram, axis, MOST, plain)
         next(forms)
@@ -127,12 +129,12 @@ def offer(diagram: Diagram, axis: str, more_than: int, plain: bool = False) -> i
 
 
 def _stages(flat: Diagram, axis: str, passes: int, plain: bool) -> list[Diagram]:
-    """A diagram for each pass: from the inputs and the statistics so far to further statistics, or to the results."""
+    """A diagram for each pass: from the inputs and the known statistics to further statistics, or to the results."""
     stages: list[Diagram] = []
     rest = flat
     while True:
         cascade = Cascade(HashConsedGraph(rest.dom), axis_of(flat, axis))
-        cascade.plain, cascade.casts = plain, False  # what can be known when does not depend on types
+        cascade.plain, cascade.casts = plain, False  # the passes do not depend on element types
         cascade.read(rest, patient=True)
         keeps = any(axis in ty.names for ty in rest.cod)
         late = [cascade.graph.late[w] for w in cascade.image]
@@ -156,7 +158,7 @@ def _stages(flat: Diagram, axis: str, passes: int, plain: bool) -> list[Diagram]
 
 
 def _frontier(diagram: Diagram, known: set[int]) -> list[int]:
-    """The known wires on which the results depend through none that is known."""
+    """The known wires that the results depend on directly, without another known wire between."""
     graph = diagram.graph
     makers = _makers(graph)
     found: dict[int, None] = {}
@@ -175,6 +177,7 @@ def _frontier(diagram: Diagram, known: set[int]) -> list[int]:
 
 
 def _makers(graph: Graph) -> dict[int, Node]:
+    """The node that makes each wire; inputs have none."""
     made: dict[int, Node] = {}
     count = len(graph.dom)
     for node in graph.nodes:
@@ -184,7 +187,7 @@ def _makers(graph: Graph) -> dict[int, Node]:
 
 
 def _part(diagram: Diagram, outputs: Sequence[int]) -> Diagram:
-    """The part of a diagram that makes some of its wires."""
+    """The part of a diagram that computes some of its wires."""
     graph = diagram.graph
     types = graph.wire_types()
     made = reachable(Graph(graph.dom, graph.nodes, tuple(outputs)))
@@ -192,7 +195,7 @@ def _part(diagram: Diagram, outputs: Sequence[int]) -> Diagram:
 
 
 def _after(diagram: Diagram, cuts: Sequence[int], before: Diagram) -> Diagram:
-    """What is left of a diagram once some of its wires are inputs, under names of their own."""
+    """The rest of a diagram, with the wires `cuts` as further inputs under new names."""
     graph = diagram.graph
     count = len(graph.dom)
     number = {k: k for k in range(count)} | {w: count + k for k, w in enumerate(cuts)}
@@ -217,7 +220,7 @@ def _after(diagram: Diagram, cuts: Sequence[int], before: Diagram) -> Diagram:
 
 
 def _mapped(diagram: Diagram, axis: str, fold: FoldOp) -> Streamed:
-    """The last pass: the results that keep the axis, made tile by tile."""
+    """The last pass: the results that have the axis, computed tile by tile."""
     graph = diagram.graph
     places = [k for k, ty in enumerate(diagram.cod) if axis in ty.names]
     try:
@@ -243,6 +246,7 @@ def _mapped(diagram: Diagram, axis: str, fold: FoldOp) -> Streamed:
 
 
 def _formulas(diagram: Diagram) -> tuple[str, ...]:
+    """The results of a diagram as formulas of its inputs."""
     terms = HashConsedGraph(diagram.dom)
     image = list(range(len(diagram.dom)))
     for node in diagram.graph.nodes:
@@ -253,7 +257,7 @@ def _formulas(diagram: Diagram) -> tuple[str, ...]:
 
 
 def _joined(source: Diagram, stages: Sequence[Diagram], parts: Sequence[Streamed]) -> Streamed:
-    """The passes one after the other."""
+    """The passes in sequence, as one streamed form."""
     made = parts[-1].diagram
     for part in reversed(parts[:-1]):
         made = _then(part.diagram, made)
@@ -272,7 +276,7 @@ def _joined(source: Diagram, stages: Sequence[Diagram], parts: Sequence[Streamed
 
 
 def _then(first: Diagram, second: Diagram) -> Diagram:
-    """The inputs and the outputs of one diagram handed to another."""
+    """The second diagram after the first, with the inputs of the first in front of its outputs."""
     before, after = first.graph, second.graph
     count = len(before.dom)
     total = count + sum(len(n.box.cod) for n in before.nodes)

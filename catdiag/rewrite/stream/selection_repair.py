@@ -1,21 +1,21 @@
-"""Selections: elements that change to a known value once a statistic has changed.
+"""Repair of selections: elements that change to a known value once a statistic has changed (argmax, top-1).
 
-**The law** (derived here). Let the elements of a reduction ⊕_e t(e; r) depend on a statistic s of r, and let there be
-a v(e), free of the statistics, such that for all lists A ⊑ B, with statistics r and r′, and all e ∈ A
+**The law** (derived here). Let the elements of a reduction ⊕_e t(e; r) depend on a statistic s of r. Let v(e) be free
+of the statistics, such that for all lists A ⊑ B, with statistics r and r′, and all e ∈ A
 
     t(e; r′) = t(e; r) if s(r) = s(r′), else v(e).
 
-Then the accumulator of A is repaired by `where(s = s′, acc, ⊕_A v)`, whatever the monoid: `where` with a condition free
-of e distributes over every ⊕. If v is the unit, nothing more is kept; else ⊕_A v is an accumulator of its own (for max
-with a v free of e it is v once A is not empty, which its own accumulator tells).
+Then the accumulator of A is repaired by `where(s = s′, acc, ⊕_A v)` for every monoid: `where` with a condition free of
+e distributes over every ⊕. If v is the unit of the monoid, no further state is needed. Otherwise ⊕_A v is an
+accumulator of its own. (For max with a v free of e, it is v once A is not empty, which the accumulator itself shows.)
 
 **Which conditions obey it.** For s = max_x B: `B(e) = s`, `B(e) ≥ s` (v is false), and `B(e) ≠ s`, `B(e) < s` (v is
-true), since B(e) ≤ s ≤ s′, so that s ≠ s′ leaves B(e) < s′. Minima are maxima of −B. A common summand, and a common
-positive factor, of both sides does not matter.
+true), since B(e) ≤ s ≤ s′, so that s ≠ s′ implies B(e) < s′. Minima are maxima of −B. A common summand, and a common
+positive factor, of both sides do not matter.
 
-**What inherits it.** A function of arrays that obey it, applied to each element, obeys it for all their statistics
-together, if it takes the same value whichever of them have changed: `c ∧ d` of two such conditions is false if either
-is; a function of one of them and of arrays free of statistics always does.
+**What inherits it.** A function that is applied elementwise to arrays that obey it obeys it for all their statistics
+together, if its value is the same whichever of them have changed: `c ∧ d` of two such conditions is false if either is.
+A function of one such array and of arrays free of statistics always does.
 """
 
 from __future__ import annotations
@@ -33,39 +33,40 @@ from catdiag.rewrite.stream.divisor_repair import Scaling
 from catdiag.rewrite.stream.separable_form import Form, NotSeparable, SeparableTerm, collect, scaled
 
 COMPARISONS = ("eq", "ne", "lt", "le")
-_SEVERAL = 3  # arguments with statistics of their own of one function
+_SEVERAL = 3  # the most operands with different statistics of one function
 
 
 @dataclass(frozen=True)
 class SelectedUnit:
-    """What an array is once one of the statistics `on` has changed: the wire `value`, free of statistics."""
+    """The value of an array after one of the statistics `on` has changed: the wire `value`, free of statistics."""
 
     on: tuple[int, ...]
     value: int
 
 
 class Selection(Scaling):
-    """Forms in which elements may be selections."""
+    """Forms whose elements may be selections."""
 
     def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis, mode)
         self._fallen: dict[int, SelectedUnit] = {}
-        # Without selections, and with nothing moved out of reductions: what remains is proved most surely.
+        # Without selections and hoisting: the remaining forms are the easiest to prove.
         self.plain = False
 
     # -- what a wire falls to ------------------------------------------------------------------------
 
     def fall(self, wire: int) -> SelectedUnit | None:
-        """What an array is once statistics have changed; None where that is not known."""
+        """The value of an array after statistics have changed; None where it is not known."""
         found: dict[int, SelectedUnit | None] = dict(self._fallen)
         for w in self.graph.cone([wire], found):
             if w not in found:
                 made = found[w] = self._fall_of(w, found)
-                if made is not None:  # what has no fall yet may get one
+                if made is not None:  # an unknown value is not cached: it may be found later
                     self._fallen[w] = made
         return found[wire]
 
     def _fall_of(self, wire: int, known: Mapping[int, SelectedUnit | None]) -> SelectedUnit | None:
+        """The value of a wire after statistics have changed, given those of earlier wires."""
         terms, node = self.graph, self.graph.node(wire)
         if not terms.late[wire] or wire in self.exponents or self.scale(wire).factor:
             return SelectedUnit((), wire)
@@ -90,7 +91,7 @@ class Selection(Scaling):
         return None
 
     def _pointwise(self, node: Node, falls: Sequence[SelectedUnit]) -> SelectedUnit | None:
-        """What a function of several arrays falls to, if it is one value whichever of their statistics changed."""
+        """The value of a function of several arrays, if it is the same whichever of their statistics have changed."""
         groups = list(dict.fromkeys(f.on for f in falls if f.on))
         if len(groups) > _SEVERAL:
             return None
@@ -106,7 +107,7 @@ class Selection(Scaling):
         return SelectedUnit(tuple(sorted({s for on in groups for s in on})), values.pop())
 
     def _with(self, node: Node, inputs: Sequence[int]) -> int:
-        """The box on other inputs, computed where constants tell what it gives."""
+        """The box on other inputs, constant-folded."""
         terms, op = self.graph, node.box.op
         if isinstance(op, Map):
             known = self._known(op.fn, inputs)
@@ -125,16 +126,16 @@ class Selection(Scaling):
         return terms.add(Box(op, dom, node.box.cod, node.box.line), fitted)
 
     def truth(self, value: bool) -> int:
-        """A truth value."""
+        """The wire of a truth value."""
         ends = [self.graph.const(k) for k in (0, 1)]
         return self.graph.map("lt", *(ends if value else ends[::-1]))
 
     def truth_of(self, wire: int) -> bool | None:
-        """The truth value that a wire is; None for another wire."""
+        """The truth value that a wire is; None for other wires."""
         return next((v for v in (False, True) if wire == self.truth(v)), None)
 
     def _known(self, fn: str, inputs: Sequence[int]) -> int | None:
-        """What a scalar function gives, where constants among its arguments tell."""
+        """Constant folding: the result of a scalar function where constant arguments decide it."""
         terms = self.graph
         truths = [self.truth_of(w) for w in inputs]
         if fn in ("and", "or"):
@@ -165,7 +166,7 @@ class Selection(Scaling):
     # -- conditions ----------------------------------------------------------------------------------
 
     def compared(self, fn: str, left: Form, right: Form) -> Form | None:
-        """The form of a comparison of elements with their own maximum; None for others."""
+        """The form of a comparison of elements with their own maximum; None for other comparisons."""
         if self.plain:
             return None
         for sides in ((left, right), self._logarithms(left, right)):
@@ -177,20 +178,22 @@ class Selection(Scaling):
         return None
 
     def _logarithms(self, left: Form, right: Form) -> tuple[Form, Form] | None:
-        """Two positive products as sums: their order is that of their logarithms."""
+        """Two positive products as sums: they compare as their logarithms do."""
         found = self.logarithm(left), self.logarithm(right)
         return None if found[0] is None or found[1] is None else (found[0], found[1])
 
     def logarithm(self, form: Form) -> Form | None:
-        """The logarithm of a form that is a product of positive factors, as a form; None for others."""
+        """The logarithm of a form that is a product of positive factors, as a form; None for other forms."""
         raise NotImplementedError
 
     def additive(self, form: Form) -> tuple[Form, Form] | None:
-        """A form as B + C, B of elements and early numbers, C of statistics; None if some term mixes the two."""
+        """A form as B + C, with B free of statistics and C of statistics only; None if some term mixes the two."""
         raise NotImplementedError
 
     def _against_maximum(self, fn: str, difference: Form) -> int | None:
-        """`B − s` compared with 0, s being max_x B: the wire of the comparison, whose fall is recorded."""
+        """`B − s` compared with 0, where s is max_x B: the wire of the comparison, whose value after a change is
+        recorded.
+        """
         parts = self.additive(difference)
         if parts is None or not parts[0]:
             return None
@@ -208,7 +211,7 @@ class Selection(Scaling):
         if fn in ("eq", "ne"):
             made, value = self.graph.map(fn, below, top), fn == "ne"
         else:
-            # B − s < 0 says B ≠ s; with the sign turned, s − B < 0 never holds, and s − B ≤ 0 says B = s.
+            # B − s < 0 means B ≠ s. With the opposite sign, s − B < 0 is always false, and s − B ≤ 0 means B = s.
             strict = fn == "lt"
             if turned == strict:
                 return self.graph.map("le", below, below) if not turned else self.graph.map("lt", below, below)
@@ -218,7 +221,7 @@ class Selection(Scaling):
         return made
 
     def selected(self, wire: int, forms: Sequence[Form]) -> bool:
-        """Whether a wire is a selection, made of arrays without a scale."""
+        """Whether a wire is a selection of arrays without a scale."""
         plain = not any(t.element in self.scales for form in forms for t in form)
         if not plain or not self.has_axis(wire) or not self.graph.late[wire]:
             return False
@@ -233,12 +236,14 @@ class Selection(Scaling):
     # -- components ----------------------------------------------------------------------------------
 
     def mixing_axes(self, element: int) -> set[str]:
-        """The names of the axes of the statistics with which an element changes beside its scale."""
+        """The names of the axes of the statistics that an element depends on other than by its scale."""
         found = self.fall(element) if self.graph.late[element] else None
         return set() if found is None else {n for s in found.on for n in self.graph.names(s)}
 
     def component(self, wire: int, monoid: str, line: str | None) -> int:
-        """The wire as a part of the state, with the repair that a selection asks for; raises Refused."""
+        """The wire as a component of the state, with the repair of a selection; raises NotSeparable where there is
+        none.
+        """
         known = wire in self.components
         node = self.graph.node(wire)
         if known or node is None:
@@ -249,7 +254,7 @@ class Selection(Scaling):
             raise NotSeparable(node.box, "the elements change with the statistics in a way that has no repair")
         on = tuple(sorted({s for f in falls for s in f.on}))
         if any(not set(self.graph.names(s)) <= set(self.graph.names(wire)) for s in on):
-            raise NotSeparable(node.box, "its elements are selected by statistics of several rows that it adds up")
+            raise NotSeparable(node.box, "its elements are selected by statistics of several rows that it sums over")
         fallen = self._inputs_fallen(node, monoid, falls) if on else ()
         super().component(wire, monoid, line)
         self.components[wire].on = on
@@ -263,7 +268,9 @@ class Selection(Scaling):
         return wire
 
     def _inputs_fallen(self, node: Node, monoid: str, falls: Sequence[SelectedUnit]) -> tuple[int, ...]:
-        """What the elements of a reduction, factors of a contraction, fall to; nothing if that is the unit."""
+        """The values of a reduction's elements (factors of a contraction) after a change; empty if the result is the
+        unit.
+        """
         terms = self.graph
         if len(falls) == 1:
             return () if self._is_unit(monoid, falls[0].value) else (falls[0].value,)
@@ -275,7 +282,7 @@ class Selection(Scaling):
         return tuple(f.value for f in falls)
 
     def _finite(self, node: Node) -> bool:
-        """Whether elements are above minus infinity, so that a maximum at minus infinity tells an empty list."""
+        """Whether elements are above −∞, so that a maximum of −∞ shows that the list is empty."""
         return self.graph.types[node.inputs[0]].element != "extended"
 
     def _is_unit(self, monoid: str, wire: int) -> bool:

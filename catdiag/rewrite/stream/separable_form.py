@@ -1,14 +1,16 @@
-"""Separable forms: what an array becomes when the statistics of an axis are pulled out of its elements.
+"""Separable forms: arrays as sums of products of a part that is free of the axis and a part known block by block.
 
-Streaming an axis asks of each array `t(e; r)`, made of elements e and of statistics r of the whole
-axis, for a form `Σ_d c_d(r) ⊗ b_d(e)`: then the `b_d` are accumulated and the `c_d` applied at the end.
-A form here is a tuple of `SeparableTerm`s over the wires of a `HashConsedGraph` graph. The rules are the multilinearity
-of products and contractions, `exp(b + c) = exp(b)·exp(c)`, and that `max` and `min` commute with adding (derived here).
+To stream an axis, each array `t(e; r)`, made of elements e and of statistics r of the whole axis, needs a form `Σ_d
+c_d(r) ⊗ b_d(e)`. Then the `b_d` are accumulated, and the `c_d` are applied at the end. A form is a tuple of
+`SeparableTerm`s over the wires of a `HashConsedGraph`. The rules are the multilinearity of products and contractions,
+`exp(b + c) = exp(b)·exp(c)`, and that `max` and `min` commute with adding (derived here).
 
-An exponential is not taken apart but kept as the user's own box, with its *scale* μ(r): it is
-`exp(b − μ)`, and an accumulator of it is repaired by `exp(μ(r) − μ(r′))` when r changes to r′. That is
-the stabiliser which the user wrote. An element that is divided by a maximum is kept so likewise, as `b·σ^p` with its
-*factor*, which is repaired by (σ(r′)/σ(r))^p.
+An exponential is not split. It stays the user's own box, with its *scale* μ(r): it is `exp(b − μ)`, and an accumulator
+of it is repaired by `exp(μ(r) − μ(r′))` when r changes to r′. So the stabilizer that the user wrote is kept. An element
+that is divided by a maximum is kept in the same way, as `b·σ^p` with its *factor* σ^p, which is repaired by
+(σ(r′)/σ(r))^p.
+
+A wire is *late* if it depends on a reduction over the axis, and *early* otherwise.
 """
 
 from __future__ import annotations
@@ -23,16 +25,16 @@ from catdiag.category.types import ArrayType, Axis
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 MOST_TERMS = 1024
-"""Forms with more terms are refused: as many accumulators would be no state to keep on chip."""
+"""The most terms of a form: a state of more accumulators would not fit on chip."""
 MOST_FACTORS = 16
 
 Monomial = tuple[tuple[int, int], ...]
-"""Wires with integer exponents, in order of the wires: their product."""
+"""A product of powers: wires with integer exponents, in order of the wires."""
 
 
 @dataclass(frozen=True)
 class SeparableTerm:
-    """`coefficient · Π monomial · element`, summed over the axes in `bound`. An element of None is 1."""
+    """`coefficient · Π monomial · element`, summed over the axes in `bound`. An element of None stands for 1."""
 
     coefficient: Fraction
     monomial: Monomial = ()
@@ -41,15 +43,15 @@ class SeparableTerm:
 
 
 Form = tuple[SeparableTerm, ...]
-"""The sum of the terms, broadcast to the type of the array that it stands for."""
+"""The sum of the terms, broadcast to the type of the array."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How an element changes with the statistics: `exp(b − μ)·Π σ^p`.
+    """How an element depends on the statistics: it is `exp(b − μ)·Π σ^p`.
 
-    μ is a sum of rational multiples of monomials, with the maxima on which its repair is guarded; the `factor` has the
-    powers of statistics σ, which are not 0.
+    `terms` give μ as a sum of rational multiples of monomials, `guards` are the maxima that guard its repair, and
+    `factor` has the powers of the statistics σ, which are not 0.
     """
 
     terms: tuple[tuple[Fraction, Monomial], ...] = ()
@@ -61,7 +63,7 @@ class Scale:
 
 
 class NotSeparable(Exception):
-    """An array has no separable form: the box at which it is lost, and why."""
+    """An array has no separable form: `box` is where it is lost, `reason` says why."""
 
     def __init__(self, box: Box, why: str) -> None:
         super().__init__(why)
@@ -81,7 +83,7 @@ def times(left: Monomial, right: Monomial, sign: int = 1) -> Monomial:
 
 
 def collect(terms: Iterable[SeparableTerm]) -> Form:
-    """Like terms put together, those that cancel dropped."""
+    """A form with like terms combined and zero terms dropped."""
     found: dict[tuple[Monomial, int | None, tuple[Axis, ...]], Fraction] = {}
     for t in terms:
         key = (t.monomial, t.element, t.bound)
@@ -90,12 +92,12 @@ def collect(terms: Iterable[SeparableTerm]) -> Form:
 
 
 def scaled(form: Form, by: Fraction) -> Form:
-    """A form times a rational."""
+    """A form times a rational number."""
     return tuple(SeparableTerm(by * t.coefficient, t.monomial, t.element, t.bound) for t in form)
 
 
 def merge_scales(left: Scale, right: Scale, sign: int = 1) -> Scale:
-    """The scale of a product of two stabilised elements, or of their quotient for `sign` −1."""
+    """The scale of a product of two elements, or of their quotient for `sign` −1."""
     found: dict[Monomial, Fraction] = {}
     for by, scale in ((1, left), (sign, right)):
         for c, m in scale.terms:
@@ -105,7 +107,7 @@ def merge_scales(left: Scale, right: Scale, sign: int = 1) -> Scale:
 
 
 class Algebra(ABC):
-    """The arithmetic of forms over one `HashConsedGraph` graph, for one streamed axis."""
+    """The arithmetic of forms over one `HashConsedGraph`, for one streamed axis."""
 
     def __init__(self, terms: HashConsedGraph, axis: str) -> None:
         self.graph = terms
@@ -122,7 +124,7 @@ class Algebra(ABC):
         return self.axis in self.graph.names(wire)
 
     def atom(self, wire: int) -> Form:
-        """The form of a wire that needs no rule: an element, a number, or free of the axis."""
+        """The form of a wire without a rule: an element, a number, or a wire free of the axis."""
         if self.has_axis(wire):
             return (SeparableTerm(Fraction(1), (), wire),)
         value = self.graph.const_value(wire)
@@ -131,21 +133,21 @@ class Algebra(ABC):
         return (SeparableTerm(Fraction(1), ((wire, 1),)),)
 
     def is_early(self, form: Form) -> bool:
-        """Whether nothing in a form depends on a reduction over the axis."""
+        """Whether no wire of a form depends on a reduction over the axis."""
         late = self.graph.late
         return not any(late[w] for t in form for w, _ in t.monomial) and not any(
             t.element is not None and late[t.element] for t in form
         )
 
     def outer_axes(self, t: SeparableTerm) -> set[str]:
-        """The names of the axes that the statistics of a term carry, those of its element's repair included."""
+        """The names of the axes of a term's statistics, those of its element's repair included."""
         names = {n for w, _ in t.monomial for n in self.graph.names(w)}
         if t.element is not None:
             names |= self.scale_axes(self.scales.get(t.element, Scale())) | self.mixing_axes(t.element)
         return names
 
     def mixing_axes(self, element: int) -> set[str]:
-        """The names of the axes of the statistics with which an element changes beside its scale."""
+        """The names of the axes of the statistics that an element depends on other than by its scale."""
         return set()
 
     def scale_axes(self, scale: Scale) -> set[str]:
@@ -161,7 +163,7 @@ class Algebra(ABC):
     # -- products -------------------------------------------------------------------------------
 
     def factors(self, wire: int) -> tuple[int, ...]:
-        """The factors of an element that is a product; long products count as one factor."""
+        """The factors of an element that is a product; a long product counts as one factor."""
         todo = [wire]
         while todo:
             w = todo[-1]
@@ -183,7 +185,7 @@ class Algebra(ABC):
         return self._factors[wire]
 
     def product(self, left: int | None, right: int | None) -> int | None:
-        """The product of two elements, one wire for each multiset of factors."""
+        """The product of two elements; equal multisets of factors share a wire."""
         if left is None or right is None:
             return left if right is None else right
         key = tuple(sorted(self.factors(left) + self.factors(right)))
@@ -197,7 +199,7 @@ class Algebra(ABC):
         return wire
 
     def scale(self, element: int | None) -> Scale:
-        """The scale of an element; empty for a plain one."""
+        """The scale of an element; empty for an element without one."""
         return Scale() if element is None else self.scales.get(element, Scale())
 
     def set_scale(self, element: int, scale: Scale) -> None:
@@ -206,7 +208,7 @@ class Algebra(ABC):
             self.scales[element] = scale
 
     def multiply(self, left: Form, right: Form) -> Form:
-        """The product of two forms. Raises Refused where it has too many terms."""
+        """The product of two forms. Raises NotSeparable where it has too many terms."""
         self._limit((left, right))
         found = []
         for s in left:
@@ -218,7 +220,7 @@ class Algebra(ABC):
         return collect(found)
 
     def invert(self, form: Form) -> Form | None:
-        """One over a form; None if it has not exactly one term, free of bound axes."""
+        """The inverse of a form; None unless it has exactly one term, without bound axes."""
         if len(form) != 1 or form[0].bound:
             return None
         t = form[0]
@@ -230,7 +232,7 @@ class Algebra(ABC):
         return (SeparableTerm(1 / t.coefficient, times((), t.monomial, -1), element),)
 
     def divide(self, left: Form, right: Form) -> Form | None:
-        """The quotient of two forms; None if the divisor has not exactly one term."""
+        """The quotient of two forms; None unless the divisor has exactly one term, without bound axes."""
         inverse = self.invert(right)
         if inverse is None:
             return None
@@ -253,12 +255,12 @@ class Algebra(ABC):
         for form in forms:
             count *= len(form)
         if count > MOST_TERMS and self.here is not None:
-            raise NotSeparable(self.here, f"multiplied out it has {count} terms, more than {MOST_TERMS}")
+            raise NotSeparable(self.here, f"expanded it has {count} terms, more than {MOST_TERMS}")
 
     # -- bound axes -----------------------------------------------------------------------------
 
     def with_distinct_binders(self, s: SeparableTerm, t: SeparableTerm) -> tuple[SeparableTerm, SeparableTerm]:
-        """Two terms of which neither binds an axis that the other has."""
+        """Two terms, with bound axes renamed so that neither binds an axis of the other."""
         for axis in s.bound:
             if axis.name in self.term_axes(t):
                 s = self.rebind(s, axis, self.term_axes(s) | self.term_axes(t))
@@ -268,7 +270,7 @@ class Algebra(ABC):
         return s, t
 
     def rebind(self, t: SeparableTerm, axis: Axis, taken: set[str]) -> SeparableTerm:
-        """A term with another name for one of its bound axes."""
+        """A term with one of its bound axes renamed to a name that is not in `taken`."""
         k = 1
         while f"{axis.name}_{k}" in taken:
             k += 1
@@ -279,7 +281,7 @@ class Algebra(ABC):
         )
 
     def rename(self, t: SeparableTerm, pairs: dict[str, str]) -> SeparableTerm:
-        """A term with other names for its axes; the bound ones are left to the caller."""
+        """A term with its axes renamed, except for the bound ones."""
         monomial: Monomial = ()
         for w, p in t.monomial:
             monomial = times(monomial, ((self.graph.rename(w, pairs), p),))
@@ -298,7 +300,7 @@ class Algebra(ABC):
         return SeparableTerm(t.coefficient, monomial, element, t.bound)
 
     def renamed(self, pairs: dict[str, str], form: Form) -> Form:
-        """A form under new names of axes; axes that are summed over step aside where they share one."""
+        """A form with its axes renamed; bound axes get new names where they clash."""
         found = []
         for t in form:
             for axis in t.bound:
@@ -310,7 +312,7 @@ class Algebra(ABC):
     # -- back to wires --------------------------------------------------------------------------
 
     def emit(self, form: Form) -> int:
-        """A wire that carries a form, on the axes that occur in it."""
+        """A wire that computes a form, on the axes that occur in it."""
         total: int | None = None
         for t in sorted(form, key=lambda t: t.coefficient < 0):
             wire = self.emit_term(SeparableTerm(abs(t.coefficient), t.monomial, t.element, t.bound))
@@ -321,12 +323,12 @@ class Algebra(ABC):
         return self.graph.const(0) if total is None else total
 
     def negated(self, wire: int) -> int:
-        """Minus a wire, a constant for a constant."""
+        """The negation of a wire; constants are folded."""
         value = self.graph.const_value(wire)
         return self.graph.map("neg", wire) if value is None else self.graph.const(-value)
 
     def emit_term(self, t: SeparableTerm) -> int:
-        """A wire that carries one term."""
+        """A wire that computes one term."""
         terms = self.graph
         value = t.element
         above = [w for w, p in t.monomial for _ in range(p)]
@@ -349,7 +351,7 @@ class Algebra(ABC):
         return terms.const(1) if value is None else value
 
     def emit_scale(self, scale: Scale) -> int:
-        """A wire that carries μ."""
+        """A wire that computes μ."""
         return self.emit(tuple(SeparableTerm(c, m) for c, m in scale.terms))
 
     # -- contractions ---------------------------------------------------------------------------
@@ -357,10 +359,10 @@ class Algebra(ABC):
     def contract(
         self, forms: Sequence[Form], types: Sequence[ArrayType], output: Sequence[str], line: str | None
     ) -> Form:
-        """The sum of products of forms over the axes that `output` lacks.
+        """The sum of products of forms over the axes that `output` does not have.
 
-        Statistics that carry a contracted axis stay outside: the elements keep it, it is bound, and it is
-        contracted when the form is emitted. An axis in no factor gives its size.
+        Statistics with a contracted axis stay outside: the elements keep the axis, it is bound, and it is contracted
+        when the form is emitted. An axis that no factor has contributes its size.
         """
         self._limit(forms)
         axes = {a.name: a for ty in types for a in ty.axes}
@@ -424,7 +426,7 @@ class Algebra(ABC):
 
     @abstractmethod
     def close(self, wire: int, scale: Scale, line: str | None) -> int:
-        """What is done with a reduction over the streamed axis itself."""
+        """Called for each sum over the streamed axis itself; gives the wire that stands for it."""
 
 
 def _combinations(forms: Sequence[Form]) -> Iterable[tuple[SeparableTerm, ...]]:

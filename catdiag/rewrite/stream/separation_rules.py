@@ -1,4 +1,4 @@
-"""What each box does to separable forms: the rules by which statistics are pulled out of elements."""
+"""The rules by which each box acts on separable forms."""
 
 from __future__ import annotations
 
@@ -12,32 +12,35 @@ from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.selection_repair import COMPARISONS, Selection
 from catdiag.rewrite.stream.separable_form import Form, Monomial, NotSeparable, SeparableTerm, collect, scaled, times
 
-_DEEPEST = 32  # nested choices in one exponent
+_DEEPEST = 32  # the deepest nesting of `where` in one exponent
 _REASONS = {
-    "div": "a divisor that adds elements and statistics cannot be split",
-    "log": "the logarithm of such a sum cannot be split, nor that of a product of which a factor may be negative",
+    "div": "a divisor that adds elements and statistics is not separable",
+    "log": "the logarithm of such a sum is not separable, nor that of a product with a factor that may be negative",
     "where": "the condition itself depends on the statistics element by element",
 }
 
 
 class Rules(Selection):
-    """Forms of the wires of a graph, box by box."""
+    """The separable forms of the wires of a graph, box by box."""
 
     def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis, mode)
         self.image: list[int] = list(range(len(terms.dom)))
         self.forms: dict[int, Form | NotSeparable] = {}
-        self.casts = True  # whether casts of what depends on statistics are kept
+        self.casts = True  # whether casts of values that depend on statistics are kept
 
     def form_of(self, wire: int) -> Form:
-        """The form of a wire that carries one of the diagram's; raises Refused."""
+        """The form of a wire; raises NotSeparable where it has none."""
         form = self.forms.get(wire)
         if isinstance(form, NotSeparable):
             raise form
         return self.atom(wire) if form is None else form
 
     def rule(self, node: Node, forms: list[Form], direct: int) -> Form:
-        """The form of a box's result, given its inputs' forms; raises Refused where the box has no rule."""
+        """The form of a box's result, given the forms of its inputs; raises NotSeparable where no rule applies.
+
+        `direct` is the wire of the box itself on the inputs' wires.
+        """
         box, op = node.box, node.box.op
         images = [self.image[w] for w in node.inputs]
         if isinstance(op, Map) and op.fn.startswith("cast:") and not self.is_early(forms[0]):
@@ -59,12 +62,12 @@ class Rules(Selection):
         raise NotSeparable(box, f"{box.name} neither adds nor multiplies")
 
     def cast(self, fn: str, form: Form, line: str | None) -> Form:
-        """A form in another type: of one product, which some loop makes, the product is cast.
+        """The form of a cast. A single product that a loop accumulates is cast as a whole.
 
-        A cast is the identity, but what goes into it keeps its scale: numbers, arrays and statistics by which the
-        element is multiplied or divided are taken into it. Only an element that is stabilised by a maximum, and so
-        in a range of its own, is cast without the statistics that it is divided by. A form that is in no range, or of
-        several terms, whose sum no loop makes, is left as it is.
+        A cast means the identity, but its argument should keep the program's scale. So numbers, arrays and statistics
+        that multiply or divide the element are moved into it. The exception is an element that a maximum stabilizes: it
+        has a range of its own, and is cast without the statistics that divide it. A form of several terms, whose sum no
+        loop computes, is left as it is.
         """
         element = form[0].element if len(form) == 1 else None
         if not self.casts or element is None or form[0].bound:
@@ -84,7 +87,7 @@ class Rules(Selection):
         return (SeparableTerm(Fraction(1), late, made),)
 
     def _scaled_inside(self, t: SeparableTerm, late: Monomial) -> tuple[SeparableTerm, Monomial]:
-        """A term with the number and the early arrays that multiply its element taken into it, and what is left."""
+        """A term with its coefficient and its early factors moved into the element, and its late factors."""
         early: Form = (SeparableTerm(t.coefficient, times(t.monomial, late, -1)),)
         if early == (SeparableTerm(Fraction(1)),):
             return t, late
@@ -124,7 +127,9 @@ class Rules(Selection):
         return found
 
     def additive(self, form: Form) -> tuple[Form, Form] | None:
-        """A form as B + C, B of elements and early numbers, C of statistics; None if some term mixes the two."""
+        """A form as B + C, with B free of statistics (elements and early numbers) and C of statistics only; None if
+        some term mixes the two.
+        """
         early: list[SeparableTerm] = []
         late: list[SeparableTerm] = []
         for t in form:
@@ -137,7 +142,9 @@ class Rules(Selection):
         return tuple(early), tuple(late)
 
     def _exp(self, form: Form, exponent: int, direct: int, box: Box, depth: int = 0) -> Form:
-        """exp of elements plus statistics; of a choice, the choice of the exponentials."""
+        """The exponential of elements plus statistics. For a `where` with an early condition, the `where` of the
+        exponentials.
+        """
         parts = self.additive(form)
         if parts is None:
             node = self.graph.node(exponent)
@@ -168,7 +175,7 @@ class Rules(Selection):
         return self.stabilized(elements, kept, moved, guarded, direct if bare == scale else None, box.line)
 
     def logarithm(self, form: Form) -> Form | None:
-        """The logarithm of a form that is a product of positive factors, as a form; None for others."""
+        """The logarithm of a form that is a product of positive factors, as a form; None for other forms."""
         element = form[0].element if len(form) == 1 else None
         if element is not None and not all(
             self.graph.positive[w] or w in self.exponents for w in self.factors(element)
@@ -229,7 +236,7 @@ class Rules(Selection):
         return tuple(found)
 
     def _root(self, fn: str, form: Form) -> Form | None:
-        """`abs` and `sqrt` of a product; the statistics of a square root have to be positive."""
+        """`abs` or `sqrt` of a product. Under a square root the statistics must be positive."""
         if len(form) != 1 or form[0].bound:
             return None
         t = form[0]
@@ -248,6 +255,7 @@ class Rules(Selection):
         return (SeparableTerm(coefficient, monomial, element),)
 
     def _where(self, mask: int, yes: Form, no: Form) -> Form | None:
+        """The form of `where`; None where the condition depends on statistics element by element."""
         terms = self.graph
         if terms.late[mask] and self.has_axis(mask) and self.fall(mask) is None:
             return None
@@ -283,7 +291,7 @@ class Rules(Selection):
         return collect(found)
 
     def _binary(self, fn: str, left: Form, right: Form) -> Form | None:
-        """max or min of `B + C` and `B′ + C`: the statistics that both have are pulled out."""
+        """max or min of `B + C` and `B′ + C`: the common statistics C are moved out."""
         parts = self.additive(left), self.additive(right)
         if parts[0] is None or parts[1] is None or set(parts[0][1]) != set(parts[1][1]):
             return None
@@ -291,7 +299,7 @@ class Rules(Selection):
         return (*self.atom(inside), *parts[0][1])
 
     def extremum(self, op: Reduce, form: Form, box: Box) -> Form:
-        """max or min over any axis: statistics free of that axis are pulled out, added or as positive factors."""
+        """max or min over an axis: statistics free of the axis are moved out, as summands or as positive factors."""
         reduce = self._reduce_over(op, box)
         parts = self.additive(form)
         if parts is not None and not any(t.element in self.scales for t in parts[0]):
@@ -320,11 +328,11 @@ class Rules(Selection):
             )
             return self.multiply(self.extremum(op, rest, box), (one,))
         raise NotSeparable(
-            box, f"{op.monoid} commutes with adding statistics, and with positive factors, to nothing else"
+            box, f"{op.monoid} commutes with adding statistics and with positive factors, and with nothing else"
         )
 
     def _common(self, form: Form, axis: str) -> Monomial:
-        """What is late in all terms with elements, if it is positive, free of the axis, and the same in all."""
+        """The late factor that all terms with elements share, if it is positive and free of the axis."""
         late = {
             tuple((w, p) for w, p in t.monomial if self.graph.late[w])
             for t in form
@@ -333,7 +341,7 @@ class Rules(Selection):
         if len(form) < 2 or len(late) != 1:
             return ()
         (factor,) = late
-        # What a root or an absolute value divides is defined, so that it is not 0.
+        # A root or an absolute value that something is divided by is not 0 where the program is defined.
         positive = all(
             self.graph.positive[w] or (p < 0 and self.graph.function_of(w) in ("sqrt", "abs")) for w, p in factor
         )
@@ -352,10 +360,12 @@ class Rules(Selection):
         return reduce
 
     def pure(self, box: Box, form: Form) -> Form:
-        """A reduction whose elements need no repair, as a component of its own; raises Refused if they do."""
+        """A reduction whose elements need no repair, as a component; raises NotSeparable where they do."""
         op = box.op
         assert isinstance(op, Reduce)
         if any(t.element in self.scales or not (self.is_early((t,)) or self.is_selection(t)) for t in form):
-            raise NotSeparable(box, f"{op.monoid} does not distribute over what statistics do to its elements")
+            raise NotSeparable(
+                box, f"{op.monoid} does not distribute over the way in which its elements depend on statistics"
+            )
         wire = self.graph.cast(self.emit(form), box.dom[0])
         return self.atom(self.component(self.graph.add(box, (wire,)), op.monoid, box.line))
