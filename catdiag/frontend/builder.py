@@ -1,4 +1,4 @@
-"""Named-axis programs to diagrams: what one writes under `@cd.algorithm`.
+"""The decorator `@cd.algorithm`, and the contractions and reductions that one writes under it.
 
 >>> import catdiag as cd
 >>> @cd.algorithm("q d, x d, x d -> q d")
@@ -30,16 +30,17 @@ from catdiag.util.errors import AxisError, SignatureError, TypeMismatch
 
 
 def algorithm(signature: str, name: str | None = None) -> Callable[[Callable[..., Any]], Diagram]:
-    """The diagram of a function over named-axis arrays, for use as a decorator or as a function.
+    """The diagram of a function over arrays with named axes; a decorator, or called on a function.
 
-    `signature` gives the axes of each parameter, and after `->` those of each result; `->` may be left out.
+    `signature` gives the axes of each parameter, and after `->` those of each result. The part from `->` on may be left
+    out.
 
     >>> double = algorithm("x -> x", name="double")(lambda a: a + a)
     >>> double.title, double.names, len(double)
     ('double', ('a',), 1)
 
-    Raises SignatureError for a signature that does not parse or does not fit the function, AxisError for axes
-    of the result that are not the declared ones.
+    Raises SignatureError for a signature that does not parse or does not match the function, AxisError for results with
+    other axes than the declared ones.
     """
     parsed = parse(signature)
     declared = parsed.outputs
@@ -62,9 +63,9 @@ def algorithm(signature: str, name: str | None = None) -> Callable[[Callable[...
 def program(
     inputs: Sequence[ArrayType], function: Callable[..., Any], names: tuple[str, ...] = (), title: str = ""
 ) -> Diagram:
-    """The diagram of a function over arrays of the given types: what `algorithm` does without a signature.
+    """The diagram of a function over arrays of the given types: `algorithm` without a signature.
 
-    Axes may have sizes under other names, as those in the body of a loop over blocks do.
+    Axes may have sizes under other names, such as the block size in the body of a loop.
 
     >>> block = ArrayType((Axis("x", "s_x"),))
     >>> print(program([block], lambda a: sum(a, "x")))
@@ -81,7 +82,9 @@ def _traced(
     further: Sequence[Axis],
     arranged: Callable[[Trace, list[Traced]], list[Traced]],
 ) -> Diagram:
-    """The diagram of a function; `further` are axes that it may name and that no input need have."""
+    """The diagram of a function. `further` are axes that it may name although no input has them; `arranged` puts the
+    results into their declared layout.
+    """
     trace = Trace(inputs, further)
     with building(trace):
         results = arranged(trace, _results(trace, function(*trace.inputs), title or "the function"))
@@ -91,7 +94,7 @@ def _traced(
 def _parameters(
     function: Callable[..., Any], inputs: tuple[ArrayType, ...], signature: str, title: str
 ) -> tuple[tuple[ArrayType, ...], tuple[str, ...]]:
-    """The input types and their names, by the function's parameters."""
+    """The input types and their names, from the function's parameters."""
     positional, rest, required = [], None, 0
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -105,10 +108,10 @@ def _parameters(
             rest = parameter.name
         elif parameter.kind == parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
             raise SignatureError(
-                f"{title} has a parameter {parameter.name!r} that only a keyword can give: "
+                f"{title} has a keyword-only parameter {parameter.name!r}: "
                 "the arrays of an algorithm are positional parameters"
             )
-    # A signature without any text before the arrow is one scalar, or no array for a function without parameters.
+    # Nothing before the arrow means one scalar, or no array if the function has no parameters.
     if inputs == (ArrayType(),) and not positional and "[" not in signature.split("->")[0]:
         inputs = ()
     count = len(inputs)
@@ -122,6 +125,7 @@ def _parameters(
 
 
 def _results(trace: Trace, value: Any, title: str) -> list[Traced]:
+    """The results of a traced function, as arrays. Raises TypeMismatch where it returns something else."""
     if value is None:
         raise TypeMismatch(f"{title} returns nothing: expected an array, or a tuple of arrays")
     values = list(value) if isinstance(value, (tuple, list)) else [value]
@@ -133,6 +137,9 @@ def _results(trace: Trace, value: Any, title: str) -> list[Traced]:
 def _arranged(
     trace: Trace, results: list[Traced], declared: tuple[ArrayType, ...], signature: str, title: str
 ) -> list[Traced]:
+    """The results with the declared layout and element types. Raises SignatureError, AxisError or TypeMismatch where
+    they do not match.
+    """
     if len(results) != len(declared):
         raise SignatureError(
             f"{title} returns {len(results)} arrays and {signature!r} declares {len(declared)}: expected one "
@@ -154,7 +161,7 @@ def _arranged(
             raise TypeMismatch(f"the result of {title} is {array.type}, declared {ty}")
         layout = [array.type.axis(n) or Axis(n) for n in ty.names]
         for have, want in zip(layout, ty.axes, strict=True):
-            # A declared name that no input has takes the size that was computed for it.
+            # A declared axis that no input has gets the size that was computed for it.
             if have.size != want.size and (want.size != want.name or trace.known_by_input(want.name)):
                 raise AxisError(f"axis {want.name!r} of the result of {title} has size {have.size}, not {want.size}")
         arranged.append(trace.rename(array, {}, layout))
@@ -165,15 +172,15 @@ def _arranged(
 
 
 def einsum(pattern: str, *arrays: Operand) -> Traced:
-    """The sum of products: `einsum("q d, x d -> q x", Q, K)` sums over every axis that the result lacks.
+    """A contraction: `einsum("q d, x d -> q x", Q, K)` sums the product over every axis that the result does not have.
 
     The axes of the pattern match those of the arrays by name, in any order; any number of arrays.
 
     >>> algorithm("q d, x d")(lambda Q, K: einsum("q d, x d -> q x", Q, K)).cod
     Ty(ArrayType(axes=(Axis('q'), Axis('x')), element='real'))
 
-    Raises SignatureError for a pattern that does not parse or has another number of arrays, AxisError for an
-    axis of the result that no input has, and for an array that has other axes than the pattern says.
+    Raises SignatureError for a pattern that does not parse or has another number of arrays; AxisError for an axis of
+    the result that no input has, and for an array with other axes than in the pattern.
     """
     trace = running()
     inputs, output = _pattern(trace, pattern)
@@ -209,7 +216,7 @@ def _pattern(trace: Trace, pattern: str) -> tuple[tuple[tuple[str, ...], ...], t
 
 
 def _names(trace: Trace, what: str, array: Traced, axes: str) -> tuple[Axis, ...]:
-    """The axes of an array that a text names."""
+    """The axes of an array that a text names, each once. Raises AxisError for others."""
     wanted: tuple[Axis, ...] = trace.memo(("axes", axes), lambda: parse_axes(axes))
     have = " ".join(array.axes) or "no axes"
     if not wanted:
@@ -245,7 +252,7 @@ def sum(array: Operand, axes: str) -> Traced:
     >>> str(algorithm("q x y")(lambda a: sum(a, "x y")).cod)
     '[q]'
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     return _reduce("sum", array, axes)
 
@@ -257,55 +264,55 @@ def prod(array: Operand, axes: str) -> Traced:
     >>> cd.algorithm("q x")(lambda a: prod(a, "x"))([[2, 3], [4, 5]]).tolist()
     [6.0, 20.0]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     return _reduce("prod", array, axes)
 
 
 def max(array: Operand, axes: str) -> Traced:
-    """The largest over one or several axes.
+    """The maximum over one or several axes.
 
     >>> import catdiag as cd
     >>> cd.algorithm("q x")(lambda a: max(a, "x"))([[2, 3], [4, 5]]).tolist()
     [3.0, 5.0]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     return _reduce("max", array, axes)
 
 
 def min(array: Operand, axes: str) -> Traced:
-    """The smallest over one or several axes.
+    """The minimum over one or several axes.
 
     >>> import catdiag as cd
     >>> cd.algorithm("q x")(lambda a: min(a, "q x"))([[2, 3], [4, 5]]).tolist()
     2.0
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     return _reduce("min", array, axes)
 
 
 def any(array: Operand, axes: str) -> Traced:
-    """Whether one is true along the axes, of truth values.
+    """Whether any truth value along the axes is true.
 
     >>> import catdiag as cd
     >>> cd.algorithm("q x")(lambda a: any(a > 2, "x"))([[1, 2], [3, 1]]).tolist()
     [False, True]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     return _reduce("any", array, axes)
 
 
 def all(array: Operand, axes: str) -> Traced:
-    """Whether all are true along the axes, of truth values.
+    """Whether all truth values along the axes are true.
 
     >>> import catdiag as cd
     >>> cd.algorithm("q x")(lambda a: all(a > 0, "x"))([[1, 2], [3, 0]]).tolist()
     [True, False]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     return _reduce("all", array, axes)
 
@@ -317,7 +324,7 @@ def mean(array: Operand, axes: str) -> Traced:
     >>> float(cd.algorithm("x")(lambda a: mean(a, "x"))([1, 2, 6]))
     3.0
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     trace = running()
     found = _names(trace, "mean", trace.lift(array), axes)
@@ -328,7 +335,7 @@ def mean(array: Operand, axes: str) -> Traced:
 
 
 def argmax(array: Operand, axis: str) -> Traced:
-    """The first position of the largest along an axis, as NumPy has it.
+    """The first position of the maximum along an axis, as in NumPy.
 
     Means `min(where(a == max(a, "x"), index("x"), size("x")), "x")`.
 
@@ -336,19 +343,19 @@ def argmax(array: Operand, axis: str) -> Traced:
     >>> cd.algorithm("q x")(lambda a: argmax(a, "x"))([[2, 3, 3], [4, 1, 0]]).tolist()
     [1, 0]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     return _first(array, axis, "argmax", max)
 
 
 def argmin(array: Operand, axis: str) -> Traced:
-    """The first position of the smallest along an axis, as NumPy has it.
+    """The first position of the minimum along an axis, as in NumPy.
 
     >>> import catdiag as cd
     >>> cd.algorithm("q x")(lambda a: argmin(a, "x"))([[2, 1, 1], [4, 5, 6]]).tolist()
     [1, 0]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     return _first(array, axis, "argmin", min)
 
@@ -367,13 +374,11 @@ def _first(array: Operand, axis: str, what: str, best: Callable[[Operand, str], 
 
 
 def index(axis: str) -> Traced:
-    """The position along an axis of this algorithm, 0 to its size − 1.
+    """The positions along an axis of this algorithm, from 0 to its size − 1, as an array of integers (iota).
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: a * index("x"))([5, 5, 5]).tolist()
     [0.0, 5.0, 10.0]
-
-    Raises AxisError for an unknown axis.
     """
     trace = running()
     return trace.index(trace.axis(_one(axis), f'cd.index("{axis}")'))
@@ -403,13 +408,13 @@ def _one(axis: str) -> str:
 
 
 def softmax(array: Operand, axis: str) -> Traced:
-    """`e^(a − m) / Σ e^(a − m)` along an axis, m the largest: one named box, with that as its body.
+    """`e^(a − m) / Σ e^(a − m)` along an axis, with m the maximum; one named box with this body.
 
     >>> f = algorithm("q x")(lambda a: softmax(a, "x"))
     >>> [b.name for b in f.boxes], [b.name for b in f.boxes[0].op.body.boxes]
     (['softmax'], ['max[x]', 'sub', 'exp', 'sum[x]', 'div'])
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     trace = running()
     given = trace.numeric(trace.lift(array))

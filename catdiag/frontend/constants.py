@@ -1,4 +1,4 @@
-"""Numbers in a program, as the exact constants of its diagram."""
+"""Python numbers in a program, as exact constants of its diagram."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from catdiag.util.errors import TypeMismatch
 
 
 def number(value: object) -> Fraction | None:
-    """A number as the fraction of its shortest decimal text; None for minus infinity.
+    """The exact value of a number: the fraction of its shortest decimal representation; None for minus infinity.
 
     >>> number(0.1), number(-float("inf"))
     (Fraction(1, 10), None)
 
-    Raises TypeMismatch for nan, plus infinity and what is no real number.
+    Raises TypeMismatch for NaN, plus infinity, and values that are no real numbers.
     """
     if getattr(value, "shape", None) == () and hasattr(value, "dtype"):
         value = value[()]  # type: ignore[index]  # an array without axes is a number
@@ -31,7 +31,7 @@ def number(value: object) -> Fraction | None:
             if float(value) > 0:
                 raise TypeMismatch("plus infinity is not a value here: expected a real number or -float('inf')")
             return None
-        # NumPy's float32 prints its own shortest text; a float (and so NumPy's float64) by Python's repr.
+        # NumPy's float32 has its own shortest text; Python's repr gives that of a float, and so of NumPy's float64.
         return Fraction(float.__repr__(value) if isinstance(value, float) else str(value))
     hint = "expected a traced array or a number"
     if hasattr(value, "shape") and hasattr(value, "dtype"):
@@ -42,6 +42,6 @@ def number(value: object) -> Fraction | None:
 
 
 def short(value: object) -> str:
-    """A value as text for a message, cut where it is long."""
+    """The text of a value for a message, truncated where it is long."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -1,4 +1,4 @@
-"""Diagrams used as functions inside an algorithm."""
+"""Diagrams called as functions inside an algorithm."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from catdiag.util.errors import AxisError, TypeMismatch
 
 
 def call_diagram(diagram: Diagram, arrays: Sequence[object]) -> Traced | tuple[Traced, ...]:
-    """A diagram used as a function inside an algorithm: one named box on arrays matched by axis name.
+    """A diagram called inside an algorithm: one named box on arrays that are matched by axis name.
 
-    An axis that an array has and the diagram's input lacks is weaved. Raises TypeMismatch for a wrong number
-    of arrays, AxisError for an array that lacks an axis.
+    An axis that an array has and the diagram's input does not have is weaved (mapped over). Raises TypeMismatch for a
+    wrong number of arrays, AxisError for an array without an axis that the input has.
     """
     trace = running()
     name = diagram.title or "diagram"
@@ -44,7 +44,7 @@ def call_diagram(diagram: Diagram, arrays: Sequence[object]) -> Traced | tuple[T
 
 
 def apply(function: Callable[..., Any] | Diagram, *arrays: object) -> Any:
-    """A diagram, or a function, on arrays inside an algorithm.
+    """The result of a diagram, or of a function, on arrays inside an algorithm.
 
     >>> from catdiag.frontend.builder import algorithm
     >>> twice = algorithm("x", name="twice")(lambda a: a + a)

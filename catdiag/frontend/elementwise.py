@@ -1,6 +1,6 @@
-"""Scalar functions of arrays: each works at every index, with broadcast by axis name.
+"""Elementwise functions: a scalar function at every index, with broadcasting by axis name.
 
-Inside an algorithm they add a box; outside, those of plain numbers give plain numbers.
+Inside an algorithm they add a box. Outside of one, on plain numbers, they give plain numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from catdiag.util.errors import SignatureError, TypeMismatch
 
 
 def _scalar(fn: str, plain: Callable[..., float] | None, *operands: Operand) -> Any:
-    """A box for the function; or its value where no algorithm is being built and all operands are numbers."""
+    """A box for the function; its value `plain(…)` where no algorithm is being built and all operands are numbers."""
     if plain is not None and not is_building() and not _some(operands):
         for operand in operands:
             number(operand)
@@ -33,7 +33,7 @@ def _some(operands: Sequence[object]) -> bool:
 
 
 def exp(a: Operand) -> Any:
-    """e to the power of `a`; 0 for minus infinity.
+    """The exponential e^a; 0 for minus infinity.
 
     >>> exp(0)
     1.0
@@ -42,7 +42,7 @@ def exp(a: Operand) -> Any:
 
 
 def log(a: Operand) -> Any:
-    """The natural logarithm, of positive numbers.
+    """The natural logarithm; defined for positive numbers.
 
     >>> log(1)
     0.0
@@ -51,7 +51,7 @@ def log(a: Operand) -> Any:
 
 
 def sqrt(a: Operand) -> Any:
-    """The square root, of numbers that are not negative.
+    """The square root; defined for nonnegative numbers.
 
     >>> sqrt(4)
     2.0
@@ -87,7 +87,7 @@ def abs(a: Operand) -> Any:
 
 
 def maximum(a: Operand, b: Operand) -> Any:
-    """The larger of two, at every index; `-float("inf")` may be one of them.
+    """The larger of two numbers, elementwise; `-float("inf")` may be one of them.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.maximum(a, 0))([-1, 2]).tolist()
@@ -97,7 +97,7 @@ def maximum(a: Operand, b: Operand) -> Any:
 
 
 def minimum(a: Operand, b: Operand) -> Any:
-    """The smaller of two, at every index.
+    """The smaller of two numbers, elementwise.
 
     >>> minimum(2, 3)
     2
@@ -116,7 +116,8 @@ def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) ->
 
 
 def cast(a: Operand, dtype: str) -> Traced:
-    """The same numbers, kept in another type: `cast(a, "bf16")`. The identity in meaning, and fewer bytes in cost.
+    """The array in another element type: `cast(a, "bf16")`. It means the identity; what changes is the width in bytes,
+    for costs.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.cast(a, "fp8"))([1.5, 300]).tolist()
@@ -130,7 +131,7 @@ def cast(a: Operand, dtype: str) -> Traced:
 
 
 def equal(a: Operand, b: Operand) -> Any:
-    """Whether two are equal, at every index; the same as `a == b`.
+    """Whether two numbers are equal, elementwise; the same as `a == b`.
 
     >>> equal(1, 2)
     False
@@ -139,7 +140,7 @@ def equal(a: Operand, b: Operand) -> Any:
 
 
 def where(condition: Traced, a: Operand, b: Operand) -> Traced:
-    """`a` where the condition holds, else `b`, at every index; `-float("inf")` may be one of them.
+    """`a` where the condition holds, else `b`, elementwise; `-float("inf")` may be one of them.
 
     >>> import catdiag as cd
     >>> masked = cd.algorithm("q x")(lambda s: cd.where(cd.index("x") <= cd.index("q"), s, -float("inf")))
@@ -162,17 +163,18 @@ _WITH_MEANING = frozenset(
     ("exp", "log", "sqrt", "tanh", "sigmoid", "abs", "max", "min", "where", "ite", "inv", "sum", "prod", "mean",
      "any", "all", "not", "and", "or", "index", "size", "floor", "real", "true", "false")
 )  # fmt: skip
-"""Names by which formulas print what has a meaning."""
+"""Names that formulas print for functions with a meaning."""
 
 
 def apply(function: str, *arrays: Operand) -> Traced:
-    """An uninterpreted scalar function, known by its name only: two applications to equal arguments are equal.
+    """An uninterpreted scalar function, identified by its name: equal arguments give equal results, and nothing else is
+    known.
 
     >>> import catdiag as cd
     >>> str(cd.algorithm("q, x")(lambda a, b: cd.apply("f", a, b)).cod)
     '[q x]'
 
-    Raises SignatureError for a name that is no identifier, or that formulas have for a function with a meaning, such as
+    Raises SignatureError for a name that is no identifier, or that formulas use for a function with a meaning, such as
     `exp`; TypeMismatch for another number of arguments than before.
     """
     trace = running()

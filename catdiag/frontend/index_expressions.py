@@ -1,7 +1,7 @@
-"""Index arithmetic read back: the expression that the boxes of an array of integers write.
+"""Index arithmetic recovered from traced boxes: the expression that computes an array of integers.
 
-In a program positions are arrays like others, `2 * cd.index("y") + 1`. Where one says what is read, the sums, products
-and quotients that it is made of become the expression of a `View`; anything else becomes an index array.
+In a program, positions are ordinary arrays, such as `2 * cd.index("y") + 1`. Where such an array is used as a position,
+the sums, products and quotients that compute it become an expression of a `View`. Anything else stays an index array.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from catdiag.category.index_maps import Expr, divided, leaves, plus, times
 from catdiag.category.ops import Const, Index, Map, SizeOf
 
 LONGEST = 64
-"""The most leaves of an expression; what is longer is computed as an array of integers."""
+"""The most leaves of an expression; a longer one is computed as an index array."""
 
 _MADE_OF = ("add", "sub", "mul", "neg", "floordiv")
 
 
 def expression(maker: Callable[[int], Node | None], wire: int, axes: Collection[str]) -> Expr:
-    """What the array of integers on a wire is at the indices of `axes`; a leaf `("w", v)` is the array on wire v.
+    """The expression of an array of integers at the indices of `axes`; a leaf `("w", v)` is the array on wire v.
 
     `maker` gives the node that makes a wire, None for an input.
 

@@ -1,9 +1,9 @@
-"""Index arithmetic under `@cd.algorithm`: elements read at positions that are computed, or given by an array.
+"""Reads at computed positions under `@cd.algorithm`: gathers, windows, strides, slices, shifts.
 
-`reindex` is the general one: new axes, and for each old axis the position at which it is read, as arithmetic in the
-positions along the new ones. The others are made of it, or of the structural maps of `reshape`. Nothing is computed
-by these: a position outside an array is an error when the diagram is run, and a definedness condition of theorems,
-unless `fill` says what is read there.
+`reindex` is the general function: new axes, and for each old axis the position at which it is read, as arithmetic in
+the positions along the new axes. The others are defined by it, or by the index maps of `reshape`. None of them computes
+values. A position outside of the array is an error when the diagram is run, and a definedness condition of theorems,
+unless `fill` gives the value there.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from catdiag.util.errors import AxisError, SignatureError, TypeMismatch
 Position: TypeAlias = "int | Traced | Callable[..., Any]"
 """An integer, an array of integers, or a function from positions along new axes to one of these."""
 Length: TypeAlias = "int | str | Traced"
-"""An integer, the name of an axis for its size, or sizes computed with, as in `cd.size("x") - 1`."""
+"""An integer, the name of an axis for its size, or arithmetic with sizes, as in `cd.size("x") - 1`."""
 
 
 def reindex(array: Operand, axes: str, /, *, fill: Operand | None = None, **reads: Position) -> Traced:
     """An array over new axes, read at index arithmetic: `reindex(a, "y k", x=lambda y, k: 2*y + k - 1, fill=0)`.
 
-    Each old axis that is named is read at the position that its function gives, whose parameters are axes: new ones,
-    or ones of other arrays. It may compute with `+`, `-`, `*`, `//`, `%`, with `cd.size` and with arrays of integers.
-    An axis of the array that is among the new axes, and not named, is read at the same position; all others stay.
-    With `fill`, what is outside the array is that number, and being in range is no condition.
+    Each old axis that is named is read at the position that its function gives. The parameters of the function are
+    axes: new ones, or axes of other arrays. It may use `+`, `-`, `*`, `//`, `%`, `cd.size` and arrays of integers. An
+    axis of the array that is also a new axis, and is not named, is read at the same position. All other axes stay. With
+    `fill`, elements outside the array are that number, and being in range is no condition.
 
-    A new axis has the size of the axis of that name where there is one, the size that is written (`y=5`), or one of
-    its own, which a run takes to be as large as stays in range.
+    A new axis has the size of an existing axis of that name, or the size that is written (`y=5`). Otherwise its size is
+    free: a run takes the largest one for which all positions are in range.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.reindex(a, "y k=2", x=lambda y, k: 2*y + k))([1, 2, 3, 4, 5]).tolist()
@@ -46,8 +46,8 @@ def reindex(array: Operand, axes: str, /, *, fill: Operand | None = None, **read
     >>> diagonal([[1, 2], [3, 4]]).tolist()
     [1.0, 4.0]
 
-    Raises AxisError for an axis that the array lacks, and for a position that is certainly out of range; TypeMismatch
-    for a position that is no integer.
+    Raises AxisError for an axis that the array does not have, and for a position that is certainly out of range;
+    TypeMismatch for a position that is no integer.
     """
     trace = running()
     return _view(trace, trace.lift(array), new_axes(trace, axes), reads, fill)
@@ -61,7 +61,9 @@ def _view(
     fill: Operand | None = None,
     fits: Callable[..., tuple[Any, Any]] | None = None,
 ) -> Traced:
-    """The array over the axes made, its axes read at the positions. Where `fits` gives (a, b), a < b bounds sizes."""
+    """The array over the axes `made`, with its axes read at the positions. If `fits` gives (a, b), then a < b bounds
+    the sizes.
+    """
     names = [a.name for a in made]
     trace.learn(made)
     arrays: dict[int, Traced] = {}
@@ -105,7 +107,7 @@ def _view(
 
 
 def _layout(array: Traced, at: Mapping[str, Expr], names: list[str], result: Traced) -> list[str]:
-    """New axes where the first axis was that is read or made, the others in their order."""
+    """The result's axes: new ones in place of the first axis that is read or replaced, the others in their order."""
     before: list[str] = []
     for name in array.axes:
         if name in at or name in names:
@@ -118,7 +120,9 @@ def _layout(array: Traced, at: Mapping[str, Expr], names: list[str], result: Tra
 
 
 def _expression(trace: Trace, position: Position, made: tuple[Axis, ...], name: str, arrays: dict[int, Traced]) -> Expr:
-    """What a position is at the indices of the axes made; index arrays that it needs are added to `arrays`."""
+    """The expression of a position at the indices of the axes `made`; index arrays that it reads are added
+    to `arrays`.
+    """
     value = _called(trace, position, made, name) if callable(position) else position
     if isinstance(value, bool) or not isinstance(value, (int, Traced)):
         raise TypeMismatch(
@@ -138,7 +142,7 @@ def _expression(trace: Trace, position: Position, made: tuple[Axis, ...], name: 
 
 
 def _called(trace: Trace, function: Callable[..., Any], made: tuple[Axis, ...], name: str) -> Any:
-    """A position function on the positions along the axes that its parameters are called after."""
+    """A position function applied to the positions along the axes that its parameters are named after."""
     parameters = list(inspect.signature(function).parameters)
     own = {a.name: a for a in made}
     known = [own.get(p) or trace.axes.get(p) for p in parameters]
@@ -154,14 +158,14 @@ def _called(trace: Trace, function: Callable[..., Any], made: tuple[Axis, ...], 
 
 
 def _inside(e: Expr, axis: Axis, made: tuple[Axis, ...]) -> list[Cond]:
-    """The conditions under which a position is in range, but for those that plainly hold."""
+    """The conditions under which a position is in range, without those that always hold."""
     if any(e == ("i", a.name) and a.size == axis.size for a in made):
         return []
     return [*([] if natural(e) else [("le", 0, e)]), ("lt", e, axis.size)]
 
 
 def _check_range(e: Expr, axis: Axis, made: tuple[Axis, ...]) -> None:
-    """Raises AxisError for a position that some index, of axes with numbers for sizes, takes out of range."""
+    """Raises AxisError for a position that is out of range at some index; only for axes whose sizes are numbers."""
     sizes = {a.name: a.size for a in made}
     if not isinstance(axis.size, int) or any(
         isinstance(leaf, str) or (isinstance(leaf, tuple) and not (leaf[0] == "i" and isinstance(sizes[leaf[1]], int)))
@@ -194,17 +198,17 @@ def _number(trace: Trace, value: Length, what: str) -> Traced:
     return trace.lift(value, element="int")
 
 
-# -- made of these --------------------------------------------------------------------------------------------
+# -- special cases --------------------------------------------------------------------------------------------
 
 
 def reverse(array: Operand, axes: str) -> Traced:
-    """The array with the positions along one or several axes turned round.
+    """The array in reverse order along one or several axes.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.reverse(a, "x"))([1, 2, 3]).tolist()
     [3.0, 2.0, 1.0]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     trace = running()
     made = trace.lift(array)
@@ -216,7 +220,7 @@ def reverse(array: Operand, axes: str) -> Traced:
 
 
 def shift(array: Operand, axis: str, by: Length, fill: Operand = 0) -> Traced:
-    """The array moved along an axis: element i is the old element i − `by`, and `fill` where there is none.
+    """The array shifted along an axis: element i is the old element i − `by`, or `fill` where there is none.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.shift(a, "x", 1))([1, 2, 3]).tolist()
@@ -224,7 +228,7 @@ def shift(array: Operand, axis: str, by: Length, fill: Operand = 0) -> Traced:
     >>> cd.algorithm("x")(lambda a: cd.shift(a, "x", -2, fill=9))([1, 2, 3]).tolist()
     [3.0, 9.0, 9.0]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     trace = running()
     given = trace.lift(array)
@@ -241,10 +245,10 @@ def window(
     pad: tuple[int | str, int | str] = (0, 0),
     fill: Operand = 0,
 ) -> Traced:
-    """Windows along an axis: over new axes y and k, read at `y·stride + k·dilation − pad[0]`.
+    """Sliding windows along an axis: over new axes y and k, read at `y·stride + k·dilation − pad[0]`.
 
-    `axes` names the two, `"y k"` or `"y k=3"`. With padding they are windows of the padded array, `cd.pad` with `fill`.
-    The number of windows, where nothing shows it, is the largest that leaves none past the end.
+    `axes` names the two, `"y k"` or `"y k=3"`. With padding, they are windows of the padded array, `cd.pad` with
+    `fill`. The number of windows, if nothing else gives it, is the largest without a window past the end.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.window(a, "x", "y k=2", stride=2))([1, 2, 3, 4, 5]).tolist()
@@ -252,7 +256,7 @@ def window(
     >>> cd.algorithm("x")(lambda a: cd.window(a, "x", "y k=3", pad=(1, 1)))([1, 2, 3]).tolist()
     [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0], [2.0, 3.0, 0.0]]
 
-    Raises AxisError for an axis that the array lacks, SignatureError for another number of new axes than two.
+    Raises AxisError for an axis that the array does not have, SignatureError unless there are two new axes.
     """
     trace = running()
     given = trace.lift(array)
@@ -277,7 +281,7 @@ def stride(array: Operand, axis: str, new: str, step: Length, start: Length = 0)
     >>> cd.algorithm("x")(lambda a: cd.stride(a, "x", "y", 2, start=1))([1, 2, 3, 4]).tolist()
     [2.0, 4.0]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     return slice(array, axis, start, step=step, into=new)
 
@@ -293,10 +297,10 @@ def slice(
     """A part of an array along an axis.
 
     - `slice(a, "x+y", "y")`: the part over one term of a coproduct axis.
-    - `slice(a, "x", start, stop, step, into="y")`: as `a[start:stop:step]`, over a new axis. Bounds are integers, of
-      which negative ones count from the end, names of axes, or sizes computed with. The size of `y` is the number of
-      elements where it is known as a sum of sizes; else `y` has one of its own, and every element must be in range.
-      `into` may be left out where the number of elements is an integer, which then names the axis.
+    - `slice(a, "x", start, stop, step, into="y")`: as `a[start:stop:step]`, over a new axis. Bounds are integers
+      (negative ones count from the end), names of axes, or arithmetic with sizes. The size of `y` is the number of
+      elements if that is a known sum of sizes; otherwise it is free, and every element must be in range. `into` may be
+      left out if the number of elements is an integer, which then names the axis.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x+y")(lambda a: cd.slice(a, "x+y", "y")).run([1, 2, 3], sizes={"x": 1}).tolist()
@@ -304,7 +308,7 @@ def slice(
     >>> cd.algorithm("x")(lambda a: cd.slice(a, "x", 1, -1, into="y"))([1, 2, 3, 4]).tolist()
     [2.0, 3.0]
 
-    Raises AxisError for an axis or term that there is not, for elements that are certainly out of range, and where
+    Raises AxisError for an axis or term that does not exist, for elements that are certainly out of range, and where
     `into` is needed.
     """
     if isinstance(start, str) and stop is None and into is None:
@@ -332,12 +336,14 @@ def slice(
 
 
 def _bound(trace: Trace, value: Length | None, end: Traced) -> Traced:
+    """A bound of a slice as an integer scalar; None is the default, and negative integers count from `end`."""
     if value is None:
         return end
     return end + value if isinstance(value, int) and value < 0 else _number(trace, value, "a bound of cd.slice")
 
 
 def _sliced(trace: Trace, into: str | None, count: Size | None) -> Axis:
+    """The new axis of a slice with `count` elements. Raises SignatureError or AxisError where it needs a name."""
     if into is None:
         if not isinstance(count, int):
             raise AxisError('cd.slice needs a name for the new axis, as in cd.slice(a, "x", 1, -1, into="y")')
@@ -350,7 +356,7 @@ def _sliced(trace: Trace, into: str | None, count: Size | None) -> Axis:
 
 
 def _difference(trace: Trace, first: Traced, last: Traced, by: Traced) -> Size | None:
-    """How many elements there are between two bounds, where that is an integer or a sum of sizes; else None."""
+    """The number of elements between two bounds, if it is an integer or a sum of sizes; else None."""
     low, high, step = (expression(trace.maker, v._wire, ()) for v in (first, last, by))
     terms: dict[Any, int] = {}
     stack: list[tuple[Any, int]] = [(high, 1), (low, -1)]
@@ -384,17 +390,17 @@ def _is_size(e: Expr) -> bool:
 
 
 def gather(array: Operand, axis: str, indices: Operand, fill: Operand | None = None) -> Traced:
-    """The elements at the positions along an axis that an array of integers holds: `gather(table, "v", tokens)`.
+    """The elements at positions along an axis that an array of integers holds: `gather(table, "v", tokens)`.
 
-    The result has the axes of the indices in the place of the axis. An axis that both have is not paired up: it is
-    read at the same position. With `fill`, positions outside the array give that number.
+    The result has the axes of the indices in place of the axis. An axis that both arrays have is read at the same
+    position in both. With `fill`, positions outside the array give that number.
 
     >>> import catdiag as cd
     >>> embed = cd.algorithm("v d, int[t]")(lambda table, tokens: cd.gather(table, "v", tokens))
     >>> embed([[1, 2], [3, 4]], [1, 1, 0]).tolist()
     [[3.0, 4.0], [3.0, 4.0], [1.0, 2.0]]
 
-    Raises AxisError for an axis that the array lacks, TypeMismatch for indices that are no integers.
+    Raises AxisError for an axis that the array does not have, TypeMismatch for indices that are no integers.
     """
     trace = running()
     given = trace.lift(array)

@@ -1,6 +1,6 @@
-"""Functions that programs of machine learning are written with, each a named box made of the basic ones.
+"""Functions of machine learning, each a named box whose body consists of basic boxes.
 
-A box of these is drawn as one and opened by every rewrite, so that nothing is known of them but their bodies.
+Such a box is drawn as one box. Every rewrite inlines it, so that it has no rules of its own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from catdiag.frontend.elementwise import exp, log, maximum, minimum, sigmoid
 from catdiag.frontend.tracing import Operand, Traced, running
 
 inf = float("inf")
-"""Infinity: `-inf` is what `cd.where` and `cd.maximum` take for what is masked."""
+"""Infinity: `-inf` is the masked value in `cd.where` and `cd.maximum`."""
 
 
 def _named(name: str, array: Operand, body: Callable[[Traced], Traced], over: str = "") -> Traced:
-    """The box of that name on one array; its body is built once for each type and axes."""
+    """The box of that name on one array. Its body is built once for each type and each set of axes."""
     trace = running()
     given = trace.numeric(trace.lift(array))
     make = lambda: builder.program([given.type], body, ("a",), name)  # noqa: E731
@@ -62,13 +62,13 @@ def elu(a: Operand) -> Traced:
 
 
 def logsumexp(array: Operand, axes: str) -> Traced:
-    """The logarithm of a sum of exponentials along axes: m + log Σ e^(a − m), m the largest.
+    """The logarithm of a sum of exponentials along axes: m + log Σ e^(a − m), with m the maximum.
 
     >>> import catdiag as cd
     >>> cd.algorithm("q x")(lambda a: cd.logsumexp(a, "x"))([[7], [1000]]).tolist()
     [7.0, 1000.0]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
 
     def body(a: Traced) -> Traced:
@@ -80,13 +80,13 @@ def logsumexp(array: Operand, axes: str) -> Traced:
 
 
 def log_softmax(array: Operand, axes: str) -> Traced:
-    """The logarithm of softmax along axes: a − m − log Σ e^(a − m), m the largest.
+    """The logarithm of softmax along axes: a − m − log Σ e^(a − m), with m the maximum.
 
     >>> import catdiag as cd
     >>> cd.algorithm("q x")(lambda a: cd.log_softmax(a, "x"))([[0, -1000]]).tolist()
     [[0.0, -1000.0]]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
 
     def body(a: Traced) -> Traced:
@@ -98,12 +98,12 @@ def log_softmax(array: Operand, axes: str) -> Traced:
 
 
 def var(array: Operand, axes: str) -> Traced:
-    """The variance along axes, of all of them and not of a sample: the mean of (a − μ)², μ the mean.
+    """The population variance along axes: the mean of (a − μ)², with μ the mean.
 
     >>> import catdiag as cd
     >>> cd.algorithm("q x")(lambda a: cd.var(a, "x"))([[1, 3], [2, 2]]).tolist()
     [1.0, 0.0]
 
-    Raises AxisError for an axis that the array lacks.
+    Raises AxisError for an axis that the array does not have.
     """
     return _named("var", array, lambda a: builder.mean((a - builder.mean(a, axes)) ** 2, axes), axes)

@@ -1,7 +1,8 @@
-"""Structural reindexings under `@cd.algorithm`: axes transposed, split and merged, sliced and concatenated, repeated.
+"""Reshaping under `@cd.algorithm`: axes transposed, split, merged, sliced, concatenated, repeated, broadcast.
 
-A product axis `(b g)` has `b` as its slow index and `g` as its fast one; a coproduct axis `x+y` has the indices of `x`,
-then those of `y`. These are maps of the rig of axes, so that nothing is computed: elements are read elsewhere.
+A product axis `(b g)` has `b` as its slow index and `g` as its fast one. A coproduct axis `x+y` has the indices of `x`,
+then those of `y`. All of these are index maps of the rig of axes: they compute no values, and read elements at other
+indices.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from catdiag.util.errors import AxisError, SignatureError, TypeMismatch
 
 
 def rearrange(array: Operand, pattern: str) -> Traced:
-    """The array with its axes transposed, product axes split, and axes merged into products.
+    """The array with its axes transposed, product axes split, and axes merged into products (as in einops).
 
     >>> import catdiag as cd
     >>> str(cd.algorithm("(b g) d")(lambda a: rearrange(a, "(b g) d -> g b d")).cod)
@@ -25,8 +26,8 @@ def rearrange(array: Operand, pattern: str) -> Traced:
     >>> cd.algorithm("b g")(lambda a: rearrange(a, "b g -> (g b)"))([[1, 2, 3], [4, 5, 6]]).tolist()
     [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]
 
-    An axis `1` may be put in or left out. Raises AxisError where the two sides or the array do not have the same axes,
-    or an array would have one twice, SignatureError for a pattern that does not parse.
+    An axis `1` may be added or removed. Raises AxisError where the two sides or the array do not have the same axes, or
+    an array would have an axis twice; SignatureError for a pattern that does not parse.
     """
     trace = running()
     made = trace.lift(array)
@@ -54,12 +55,12 @@ def rearrange(array: Operand, pattern: str) -> Traced:
 
 
 def _factors(ty: ArrayType) -> set[str]:
-    """The names of axes and of the factors of products."""
+    """The names of the axes and of the factors of product axes."""
     return {a.name for axis in ty.axes for a in (axis, *(axis.parts if axis.kind == "product" else ()))}
 
 
 def _same_parts(left: ArrayType, right: ArrayType, pattern: str) -> None:
-    """Raises AxisError unless both sides have the same factors, each once, but for a `1`."""
+    """Raises AxisError unless both sides have the same factors, each once, except for axes `1`."""
     sides = [
         [p.name for axis in ty.axes for p in (axis.parts if axis.kind == "product" else (axis,))]
         for ty in (left, right)
@@ -78,14 +79,14 @@ def _same_parts(left: ArrayType, right: ArrayType, pattern: str) -> None:
 
 
 def split(array: Operand, axis: str) -> tuple[Traced, ...]:
-    """The parts of an array over a coproduct axis, one over each term: `split(a, "x+y")`.
+    """The parts of an array over a coproduct axis, one for each term: `split(a, "x+y")`.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x+y")(lambda a: cd.split(a, "x+y"))
     >>> str(f.cod), [v.tolist() for v in f.run([1, 2, 3], sizes={"x": 1})]
     ('[x] @ [y]', [[1.0], [2.0, 3.0]])
 
-    Raises AxisError for an axis that the array lacks or that is no coproduct.
+    Raises AxisError for an axis that the array does not have or that is no coproduct.
     """
     trace = running()
     given = trace.lift(array)
@@ -94,10 +95,10 @@ def split(array: Operand, axis: str) -> tuple[Traced, ...]:
 
 
 def term(array: Operand, axis: str, wanted: str) -> Traced:
-    """The part of an array over one term of a coproduct axis: `term(a, "x+y", "y")`; `cd.slice` gives it too.
+    """The part of an array over one term of a coproduct axis: `term(a, "x+y", "y")`; also given by `cd.slice`.
 
-    Raises AxisError for an axis that the array lacks or that is no coproduct, and for a term that it does not
-    have once.
+    Raises AxisError for an axis that the array does not have or that is no coproduct, and for a term that it does not
+    have exactly once.
     """
     trace = running()
     given = trace.lift(array)
@@ -114,15 +115,15 @@ def term(array: Operand, axis: str, wanted: str) -> Traced:
 
 
 def concat(arrays: Sequence[Operand], axis: str) -> Traced:
-    """Arrays one after the other along a coproduct axis: `concat([a, b], "x+y")`, `a` over `x` and `b` over `y`.
+    """Arrays concatenated along a coproduct axis: `concat([a, b], "x+y")`, with `a` over `x` and `b` over `y`.
 
-    An array is repeated along the axes that only others have.
+    An array is broadcast along axes that only the others have.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x, y")(lambda a, b: cd.concat([b, a], "y+x"))([1, 2], [3]).tolist()
     [3.0, 1.0, 2.0]
 
-    Raises AxisError for an array that lacks its term, TypeMismatch for another number of arrays than terms.
+    Raises AxisError for an array without its term, TypeMismatch unless there is one array for each term.
     """
     trace = running()
     whole = parse_axes(axis)
@@ -143,17 +144,17 @@ def concat(arrays: Sequence[Operand], axis: str) -> Traced:
 
 
 def pad(array: Operand, axis: str, low: int | str = 0, high: int | str = 0, value: Operand = 0) -> Traced:
-    """The array with `low` elements before an axis and `high` after it, all equal to `value`.
+    """The array padded with `low` elements before an axis and `high` after it, all equal to `value`.
 
-    `low` and `high` are integers or names of axes, for their sizes. The result has the sum of axes `low+x+high`, an end
-    of length 0 left out: it is a concatenation.
+    `low` and `high` are integers, or names of axes for their sizes. The result has the coproduct axis `low+x+high`,
+    without ends of length 0: it is a concatenation.
 
     >>> import catdiag as cd
     >>> padded = cd.algorithm("x")(lambda a: cd.pad(a, "x", 1, 2))
     >>> str(padded.cod), padded([5, 6]).tolist()
     ('[1+x+2]', [0.0, 5.0, 6.0, 0.0, 0.0])
 
-    Raises AxisError for an axis that the array lacks, and for a negative length.
+    Raises AxisError for an axis that the array does not have, and for a negative length.
     """
     trace = running()
     given = trace.lift(array)
@@ -175,13 +176,11 @@ def pad(array: Operand, axis: str, low: int | str = 0, high: int | str = 0, valu
 
 
 def broadcast(array: Operand, axes: str) -> Traced:
-    """The array over exactly these axes, in this order: repeated along those that it lacks.
+    """The array over exactly these axes, in this order, repeated along those that it does not have.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.broadcast(a, "q=2 x"))([1, 2]).tolist()
     [[1.0, 2.0], [1.0, 2.0]]
-
-    Raises AxisError where an axis of the array is not among them.
     """
     trace = running()
     given = trace.lift(array)
@@ -194,31 +193,32 @@ def broadcast(array: Operand, axes: str) -> Traced:
 
 
 def repeat(array: Operand, axis: str, times: int | str) -> Traced:
-    """Each element repeated in place, as `np.repeat` does: over the product axis `(x k)`, k the number of times.
+    """Each element repeated, as in `np.repeat`: over the product axis `(x k)`, with k the number of times.
 
     >>> import catdiag as cd
     >>> twice = cd.algorithm("x")(lambda a: cd.repeat(a, "x", 2))
     >>> str(twice.cod), twice([1, 2]).tolist()
     ('[(x 2)]', [1.0, 1.0, 2.0, 2.0])
 
-    Raises AxisError for an axis that the array lacks, and for a number of times below 1.
+    Raises AxisError for an axis that the array does not have, and for a number of times below 1.
     """
     return _repeated(array, axis, times, "repeat", True)
 
 
 def tile(array: Operand, axis: str, times: int | str) -> Traced:
-    """The whole axis repeated, as `np.tile` does: over the product axis `(k x)`, k the number of times.
+    """The whole axis repeated, as in `np.tile`: over the product axis `(k x)`, with k the number of times.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.tile(a, "x", 2))([1, 2]).tolist()
     [1.0, 2.0, 1.0, 2.0]
 
-    Raises AxisError for an axis that the array lacks, and for a number of times below 1.
+    Raises AxisError for an axis that the array does not have, and for a number of times below 1.
     """
     return _repeated(array, axis, times, "tile", False)
 
 
 def _repeated(array: Operand, axis: str, times: int | str, what: str, inner: bool) -> Traced:
+    """An array repeated along a new axis that is merged with `axis`, as the inner factor if `inner`."""
     trace = running()
     given = trace.lift(array)
     own = axis_named(given, axis, what)
@@ -235,7 +235,9 @@ def _repeated(array: Operand, axis: str, times: int | str, what: str, inner: boo
 
 
 def joined(trace: Trace, arrays: Sequence[Traced], parts: Sequence[Axis]) -> Traced:
-    """Arrays one after the other along the coproduct of axes of theirs; one over a coproduct gives its terms."""
+    """Arrays concatenated along the coproduct of their axes `parts`; an array that already has a coproduct contributes
+    its terms.
+    """
     terms = []
     for array, part in zip(arrays, parts, strict=True):
         places = range(len(part.parts)) if part.kind == "coproduct" else ()
@@ -247,7 +249,7 @@ def joined(trace: Trace, arrays: Sequence[Traced], parts: Sequence[Axis]) -> Tra
 
 
 def merged(trace: Trace, array: Traced, parts: Sequence[Axis]) -> Traced:
-    """The array with axes of its own merged into their product; one that is a product gives its factors."""
+    """The array with its axes `parts` merged into their product; an axis that is a product contributes its factors."""
     for part in parts:
         if part.kind == "product":
             array = put(trace, Reindex("split", part), [array])
@@ -255,6 +257,7 @@ def merged(trace: Trace, array: Traced, parts: Sequence[Axis]) -> Traced:
 
 
 def _coproduct(array: Traced, axis: str, what: str) -> Axis:
+    """The coproduct axis that a text names. Raises AxisError where the array has none of that name."""
     wanted = parse_axes(axis)
     if len(wanted) != 1:
         raise SignatureError(f"expected one axis, not {axis!r}")
@@ -267,7 +270,7 @@ def _coproduct(array: Traced, axis: str, what: str) -> Axis:
 
 
 def put(trace: Trace, op: Reindex | View, arrays: Sequence[Traced]) -> Traced:
-    """A reindexing of arrays."""
+    """Adds a box for an index map of arrays."""
     types, line = [a.type for a in arrays], trace.line()
     box = trace.memo((op, line, *map(id, types)), lambda: reindex_box(op, types, line))
     (made,) = trace.add(box, arrays)
@@ -276,7 +279,7 @@ def put(trace: Trace, op: Reindex | View, arrays: Sequence[Traced]) -> Traced:
 
 
 def axis_of(array: Traced, name: str) -> Axis:
-    """The axis of that name, which an array has. Raises AxisError where it does not."""
+    """The axis of that name of an array. Raises AxisError where it has none."""
     axis = array.type.axis(name)
     if axis is None:
         raise AxisError(f"the array has axes [{' '.join(array.axes)}], and not {name!r}")
@@ -284,7 +287,7 @@ def axis_of(array: Traced, name: str) -> Axis:
 
 
 def new_axes(trace: Trace, axes: str) -> tuple[Axis, ...]:
-    """The axes that a text names, with the sizes that they have in this algorithm where it writes none."""
+    """The axes that a text names; where it gives no size, with the size that the name has in this algorithm."""
     found = []
     for axis in parse_axes(axes):
         known = trace.axes.get(axis.name)
@@ -293,7 +296,7 @@ def new_axes(trace: Trace, axes: str) -> tuple[Axis, ...]:
 
 
 def length(trace: Trace, value: object, what: str, least: int = 0) -> Axis | None:
-    """An axis of a given length, None for length 0. Raises AxisError for a negative one or an unknown name."""
+    """An axis of a given length; None for length 0. Raises AxisError for a length below `least` or an unknown name."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise TypeMismatch(f"{what} is {value!r}: expected an integer or the name of an axis")
     if isinstance(value, int):
@@ -307,7 +310,7 @@ def length(trace: Trace, value: object, what: str, least: int = 0) -> Axis | Non
 
 
 def axis_named(array: Traced, axis: str, what: str) -> Axis:
-    """The axis of an array that a text names. Raises AxisError, saying what cannot be done, where it lacks it."""
+    """The axis of an array that a text names. Raises AxisError where it has none, with `what` cannot be done."""
     wanted = parse_axes(axis)
     if len(wanted) != 1:
         raise SignatureError(f"expected one axis, not {axis!r}")

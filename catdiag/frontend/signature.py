@@ -1,4 +1,4 @@
-"""The small grammar of axes: `q d, x d -> q x`.
+"""The grammar of signatures, and its parser: `q d, x d -> q x`.
 
     signature := arrays [ "->" arrays ]          arrays := array { "," array }
     array     := { axis }  |  element "[" { axis } "]"
@@ -7,8 +7,8 @@
 
 `d=128` gives an axis a size; `e=d` gives it the size of another axis, as for the two sides of a square matrix.
 
-An element type is one of `real` (the default), `extended`, `int`, `bool`, so that the text of an array
-type can be read back:
+An element type is one of `real` (the default), `extended` (with −∞), `int`, `bool`. The text of an array type parses
+to that type:
 
 >>> [str(t) for t in parse("q (b g) 3, bool[x+y] -> q").inputs]
 ['[q (b g) 3]', 'bool[x+y]']
@@ -37,7 +37,8 @@ class Signature:
 
 
 def parse(text: str) -> Signature:
-    """A signature, parsed. Raises SignatureError for text that is none, AxisError for an axis twice in one array.
+    """A parsed signature. Raises SignatureError for a text that does not parse, AxisError for an axis twice in one
+    array.
 
     >>> parse("q d, x d -> q x").outputs
     (ArrayType(axes=(Axis('q'), Axis('x')), element='real'),)
@@ -59,7 +60,7 @@ def parse_axes(text: str) -> tuple[Axis, ...]:
     >>> parse_axes("x (b g) 3")
     (Axis('x'), product(Axis('b'), Axis('g')), Axis('3', 3))
 
-    Raises SignatureError for text that is none.
+    Raises SignatureError for a text that does not parse.
     """
     if not isinstance(text, str):
         raise SignatureError(f'axes are a text such as "x" or "x y", not {text!r}')
@@ -74,7 +75,7 @@ def axis_names(text: str) -> list[str]:
     >>> axis_names("x (b g) 3")
     ['x', '(b g)', '3']
 
-    Raises SignatureError for text that is none.
+    Raises SignatureError for a text that does not parse.
     """
     return [axis.name for axis in parse_axes(text)]
 
@@ -108,8 +109,9 @@ def _tokens(text: str, whole: str) -> list[tuple[str, str]]:
 
 
 def _axes(text: str, whole: str) -> tuple[Axis, ...]:
+    """The axes in a text, by a parser with an explicit stack."""
     tokens = _tokens(text, whole)
-    # One frame for each open parenthesis: the axes so far, and whether a '+' waits for its right-hand side.
+    # One frame for each open parenthesis: the axes so far, and whether a '+' is missing its right operand.
     frames: list[tuple[list[Axis], list[bool]]] = [([], [False])]
 
     def push(axis: Axis) -> None:
@@ -169,12 +171,12 @@ def _size(text: str, whole: str) -> int:
 
 
 def merge_axes(arrays: tuple[ArrayType, ...]) -> dict[str, Axis]:
-    """The axes of several arrays and of their parts, by name.
+    """The axes of several arrays, and the parts of these axes, by name.
 
     >>> list(merge_axes(parse("q (b g), b").inputs))
     ['q', '(b g)', 'b', 'g']
 
-    Raises AxisError for one name of two sizes.
+    Raises AxisError for one name with two sizes.
     """
     found: dict[str, Axis] = {}
     stack = [axis for ty in reversed(arrays) for axis in reversed(ty.axes)]

@@ -1,7 +1,6 @@
-"""Traced arrays: the values that a user's function computes with while its diagram is being written down.
+"""Tracing: a user's function runs on traced arrays, which have types and no values, and each operation adds a box.
 
-An operator or function on a traced array adds a box to the trace and gives the array that leaves it.
-Nothing is merged but what has no inputs (constants, sizes, positions): computing a thing twice is two boxes.
+Only boxes without inputs (constants, sizes, positions) are shared. An expression that is written twice gives two boxes.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from catdiag.util.errors import PACKAGE, AxisError, SignatureError, TypeMismatch
 
 M = TypeVar("M")
 Operand = Union["Traced", int, float, Fraction]
-"""What an operator takes: a traced array or a number."""
+"""An operand: a traced array or a number."""
 
 _RUNNING: ContextVar[Trace | None] = ContextVar("catdiag_trace", default=None)
-# What the reals with minus infinity have: their order, addition, choice, and exp. Products are not defined there.
+# Operations of the reals with −∞: order, addition, choice, and exp. Products are not defined there.
 _EXTENDED = frozenset({"add", "sub", "max", "min", "where", "eq", "ne", "lt", "le", "exp"})
 _BOOLEAN = frozenset({"and", "or", "not"})
 _MAX_POWER = 64
-# What integers are closed under: with an array of integers, a Python integer counts as one, and not as a real number.
+# Operations that integers are closed under: beside an array of integers, a Python integer is an integer constant.
 _WHOLE = frozenset({"add", "sub", "mul", "max", "min"})
-# NumPy's names of the scalar functions, and whether the operands change places.
+# NumPy's names of the scalar functions, and whether the operands are swapped.
 _UFUNCS = {
     "add": ("add", False), "subtract": ("sub", False), "multiply": ("mul", False), "divide": ("div", False),
     "negative": ("neg", False), "exp": ("exp", False), "log": ("log", False), "sqrt": ("sqrt", False),
@@ -57,7 +56,7 @@ _UFUNCS = {
 
 @contextmanager
 def building(trace: Trace) -> Iterator[None]:
-    """Inside, the functions that add boxes add them to this trace."""
+    """A context in which the functions that add boxes add them to this trace."""
     token = _RUNNING.set(trace)
     try:
         yield
@@ -79,12 +78,12 @@ def running() -> Trace:
 
 
 def traced(value: object) -> bool:
-    """Whether a value is an array of an algorithm being built."""
+    """Whether a value is a traced array."""
     return isinstance(value, Traced)
 
 
 class Trace:
-    """A diagram being written down: boxes in the order in which the user's function made them."""
+    """A diagram under construction: boxes in the order in which the user's function calls them."""
 
     def __init__(self, dom: Sequence[ArrayType], axes: Sequence[Axis] = ()) -> None:
         self.dom = Ty(*dom)
@@ -93,7 +92,7 @@ class Trace:
         self._seen = 0
         self.count = len(dom)
         self.axes = merge_axes((*dom, *(ArrayType((a,)) for a in axes)))
-        # Axes that only the declared results have: their sizes are those that are computed.
+        # Axes that only the declared results have: their sizes are computed.
         self._declared = {a.name for a in axes} - merge_axes(tuple(dom)).keys()
         self._ambiguous: dict[str, tuple[Axis, Axis]] = {}
         self._types: dict[ArrayType, ArrayType] = {}
@@ -104,11 +103,11 @@ class Trace:
     # -- bookkeeping --------------------------------------------------------------------------
 
     def intern(self, ty: ArrayType) -> ArrayType:
-        """The one copy of an array type in this trace: boxes made twice are then found by identity."""
+        """The unique copy of an array type in this trace, so that equal types are identical."""
         return self._types.setdefault(ty, ty)
 
     def line(self) -> str | None:
-        """The user's line that is being traced."""
+        """The user's source line that is being traced."""
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back
@@ -118,7 +117,7 @@ class Trace:
         return self._lines[place]
 
     def add(self, box: Box, inputs: Sequence[Traced] = ()) -> tuple[Traced, ...]:
-        """Puts a box to work on arrays of this trace, and gives the arrays that leave it."""
+        """Adds a box on arrays of this trace, and gives the arrays that it makes."""
         self.nodes.append(Node(box, tuple([a._wire for a in inputs])))
         first = self.count
         self.count += len(box.cod)
@@ -137,9 +136,9 @@ class Trace:
         return Traced(self, wire, self.intern(self._makers[wire][1]))
 
     def lift(self, value: object, infinite: bool = False, element: str = "real") -> Traced:
-        """A number as a constant of this trace; an array of this trace as itself. All else is an error.
+        """A number as a constant of this trace; an array of this trace as itself. Raises TypeMismatch for other values.
 
-        With element type `int`, integers are of that type, and other numbers real all the same.
+        With element type `int`, an integer becomes an integer constant; other numbers are real all the same.
         """
         if isinstance(value, Traced):
             if value._trace is not self:
@@ -166,14 +165,14 @@ class Trace:
         return array
 
     def memo(self, key: tuple[Any, ...], make: Callable[[], M]) -> M:
-        """What was made for this key before, or is made now."""
+        """The cached value for this key, made now if there is none."""
         if key not in self._interned:
             self._interned[key] = make()
         made: M = self._interned[key]
         return made
 
     def settled(self, name: str) -> Axis | None:
-        """The axis of that name, if an array has it and not only a declared result."""
+        """The axis of that name, if some array has it, and not only a declared result."""
         return None if name in self._declared else self.axes.get(name)
 
     def known_by_input(self, name: str) -> bool:
@@ -183,7 +182,7 @@ class Trace:
     # -- boxes ---------------------------------------------------------------------------------
 
     def axis(self, name: str, what: str) -> Axis:
-        """The axis of that name. Raises AxisError, naming those that there are."""
+        """The axis of that name. Raises AxisError, listing the known axes."""
         axis = self.axes.get(name)
         if axis is None:
             known = ", ".join(self.axes) or "none"
@@ -205,7 +204,7 @@ class Trace:
         return self._closed(("index", axis), lambda: index_box(axis))
 
     def map(self, fn: str, *operands: Traced) -> Traced:
-        """A scalar function at every index of the union of the operands' axes."""
+        """A scalar function, elementwise over the union of the operands' axes."""
         line = self.line()
         types = [a.type for a in operands]
         key = (fn, line, *map(id, types))
@@ -231,14 +230,14 @@ class Trace:
         return self.add(box, operands)[0]
 
     def arithmetic(self, fn: str, *operands: object) -> Traced:
-        """A scalar function of numbers: truth values among the operands count as 0 and 1."""
+        """A scalar function of numbers; truth values among the operands count as 0 and 1."""
         infinite = fn in ("max", "min", "eq", "ne", "lt", "le")
         arrays = [a.type.element for a in operands if isinstance(a, Traced)]
         element = "int" if fn in _WHOLE and arrays and set(arrays) == {"int"} else "real"
         return self.map(fn, *[self.numeric(self.lift(a, infinite, element)) for a in operands])
 
     def quotient(self, array: object, divisor: object) -> Traced:
-        """⌊a/b⌋, of an array of integers and a positive integer or a size. Raises TypeMismatch for others."""
+        """⌊a/b⌋ of an array of integers and a positive integer or a size. Raises TypeMismatch for other operands."""
         a, b = (self.lift(v, element="int") for v in (array, divisor))
         if a.type.element != "int":
             raise TypeMismatch(
@@ -258,7 +257,7 @@ class Trace:
         return self.map("where", array, self.lift(1), self.lift(0))
 
     def reduce(self, monoid: str, array: Traced, axis: str) -> Traced:
-        """A monoid folded over one axis."""
+        """A reduction over one axis by a monoid."""
         line = self.line()
         if monoid == "prod" and array.type.element == "extended":
             raise TypeMismatch("'prod' of an array that may hold minus infinity is not defined", line)
@@ -269,7 +268,7 @@ class Trace:
         return self.add(box, (array,))[0]
 
     def einsum(self, arrays: Sequence[Traced], output: tuple[str, ...]) -> Traced:
-        """The sum of products with the named axes left."""
+        """A contraction: the sum of products over all axes but those named."""
         line = self.line()
         types = [a.type for a in arrays]
         key = ("einsum", output, line, *map(id, types))
@@ -282,7 +281,7 @@ class Trace:
         return self.add(box, arrays)[0]
 
     def rename(self, array: Traced, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Traced:
-        """New names for axes, and a layout; the array itself where nothing changes."""
+        """Axes renamed, in a given layout; the array itself where nothing changes."""
         line = self.line()
         if not pairs and (layout is None or tuple(layout) == array.type.axes):
             return array
@@ -292,7 +291,7 @@ class Trace:
         return renamed
 
     def learn(self, axes: Sequence[Axis]) -> None:
-        """Makes axes known that no input has."""
+        """Declares axes that no input has."""
         for axis in axes:
             if axis.name in self._declared:
                 self._declared.remove(axis.name)
@@ -308,13 +307,13 @@ class Trace:
     # -- the result ------------------------------------------------------------------------------
 
     def diagram(self, outputs: Sequence[Traced], names: tuple[str, ...] = (), title: str = "") -> Diagram:
-        """The diagram of the given outputs: boxes that reach none of them are dropped."""
+        """The diagram with these outputs, without boxes that reach none of them."""
         graph = reachable(Graph(self.dom, tuple(self.nodes), tuple(a._wire for a in outputs)))
         return of_graph(graph, Ty(*(a.type for a in outputs)), names, title)
 
 
 class Traced:
-    """An array inside an algorithm: it has a type, and no values. Operators broadcast by axis name.
+    """An array inside an algorithm: it has a type and no values. Operators broadcast by axis name.
 
     >>> import catdiag as cd
     >>> @cd.algorithm("q x, x")
@@ -336,7 +335,7 @@ class Traced:
         return self.type.names
 
     def rename(self, **pairs: str) -> Traced:
-        """The same array with other names for axes: `a.rename(x="y")`. Raises AxisError for an axis it lacks."""
+        """The same array with axes renamed: `a.rename(x="y")`. Raises AxisError for an axis that it does not have."""
         trace = self._here()
         for old, new in pairs.items():
             if self.type.axis(old) is None:
@@ -461,10 +460,10 @@ class Traced:
     def __rpow__(self, base: Operand) -> NoReturn:
         raise TypeMismatch(f"an array cannot be an exponent: for {base} ** a write cd.exp(a * cd.log({base}))")
 
-    # -- what an array without values cannot do ----------------------------------------------------
+    # -- operations that need values: errors with a hint ----------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Traced:
-        """NumPy's functions of numbers, so that `np.float64(2) * a` and `np.exp(a)` are what they seem."""
+        """NumPy's elementwise functions, so that `np.float64(2) * a` and `np.exp(a)` mean what they say."""
         name = ufunc.__name__
         if method != "__call__" or options or name not in _UFUNCS:
             raise TypeMismatch(f"np.{name} does not work on named axes: write what catdiag has, such as cd.sum(a, 'x')")

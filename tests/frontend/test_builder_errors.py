@@ -109,7 +109,7 @@ def test_a_mistake_is_an_error_at_its_line(program: Callable, kind: type[Catdiag
         ("q x", lambda a, b: a, SignatureError, "1 input arrays and lambda takes 2 parameters (a, b)"),
         ("q, x", lambda a: a, SignatureError, "2 input arrays and lambda takes 1 parameters (a)"),
         ("q", lambda: None, SignatureError, "(none)"),
-        ("q", lambda a, *, k: a, SignatureError, "only a keyword"),
+        ("q", lambda a, *, k: a, SignatureError, "keyword-only"),
         ("q -> ", lambda a: a, AxisError, "axis q is not declared: reduce over it"),
         ("q -> q x", lambda a: a, AxisError, "axis x is declared and not computed"),
         ("q -> q, q", lambda a: a, SignatureError, "returns 1 arrays"),

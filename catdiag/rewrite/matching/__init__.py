@@ -1,5 +1,6 @@
-"""A user's own rules: equations proved once and used wherever their left side occurs.
+"""A user's own rewrite rules: equations proved once, and applied wherever their left side occurs.
 
-- `rule`: a rule; `subgraph_search`: where its left side occurs; `unify`: what axes and sizes are there;
-- `rule_application`: one rule at one diagram; `splice`: the right side put in place; `rule_theorem`: the theorem.
+- `rule`: the rule, its theorem and its application; `rule_application`: one rule at one diagram.
+- `subgraph_search`: occurrences by wiring (subgraph isomorphism); `unify`: the axes and sizes of an occurrence.
+- `splice`: the replacement of an occurrence; `rule_theorem`: the theorem of the rewritten diagram.
 """

@@ -1,9 +1,9 @@
-"""A user's own rules: an equation proved once, for all sizes, and used wherever its left side occurs.
+"""A user's own rewrite rules: an equation proved once, for all sizes, and applied wherever its left side occurs.
 
-An occurrence is found on the diagram as a hypergraph of boxes (`subgraph_search`), so that interchange, symmetry,
-copying and discarding make no difference; then what its axes, sizes and weaved axes are (`unify`), and whether the
-hypotheses of the rule hold there. What a rewrite gives is a derivation: its theorem is about the whole diagram, and as
-always it is the kernel that says so.
+Occurrences are found in the diagram as a hypergraph of boxes (`subgraph_search`), so that interchange, symmetry,
+copying and discarding make no difference. Then its axes, sizes and weaved axes are unified with the rule's (`unify`),
+and the hypotheses of the rule are checked. Applying a rule gives a derivation, with a theorem about the whole diagram
+that the kernel checks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from catdiag.util.errors import CatdiagError, MatchUndecided, NoMatch, Signature
 
 @dataclass(frozen=True, repr=False)
 class Rule(Equation):
-    """An equation `lhs = rhs` with its theorem, to be used from left to right. Made by `cd.rule`."""
+    """An equation `lhs = rhs` with its theorem, applied from left to right. Made by `cd.rule`."""
 
     def __repr__(self) -> str:
         more = "".join(
@@ -38,9 +38,9 @@ class Rule(Equation):
     # -- matching --------------------------------------------------------------------------------
 
     def matches(self, diagram: Diagram | HasDiagram, assume: Sequence[str] = ()) -> list[Match]:
-        """Where the rule matches, in the stored order of the boxes; matches may overlap.
+        """The matches of the rule, in the stored order of the boxes; matches may overlap.
 
-        `assume` are assumptions about the diagram's sizes, which the rule's own are to follow from.
+        `assume` are assumptions about the diagram's sizes, from which those of the rule must follow.
 
         >>> import catdiag as cd
         >>> twice = cd.rule(cd.algorithm("")(lambda a: a + a), cd.algorithm("")(lambda a: 2 * a))
@@ -48,13 +48,13 @@ class Rule(Equation):
         >>> [str(match) for match in twice.matches(f)][0].split(" ")[0]
         'add'
 
-        Raises MatchUndecided where the search takes too much work.
+        Raises MatchUndecided where the search exceeds its work limit.
         """
         with RuleApplication(self, diagram_of(diagram), assume) as attempt:
             return attempt.matches()
 
     def explain(self, diagram: Diagram | HasDiagram, assume: Sequence[str] = ()) -> str:
-        """Where the rule matches, or why it does not: the box without a partner, or what failed at the nearest place.
+        """Where the rule matches, or why it does not: the box without a partner, or the reason at the nearest place.
 
         >>> import catdiag as cd
         >>> twice = cd.rule(cd.algorithm("")(lambda a: a + a), cd.algorithm("")(lambda a: 2 * a), name="twice")
@@ -80,12 +80,12 @@ class Rule(Equation):
         most: int = 1000,
         limit: float | None = None,
     ) -> Derivation:
-        """The diagram with the right side in the place of one match: the first, or number `at` of `matches`.
+        """The diagram with the right side in place of one match: the first, or number `at` of `matches`.
 
-        With `everywhere`, all matches are rewritten, and those that this makes, until none is left; more than `most`
-        rewrites are an error. The derivation's theorem says that the whole diagram means what it meant; `assume` are
-        assumptions about its sizes, `limit` is the time in seconds that its proof may take (None: any). Named boxes are
-        opened where the match has boxes inside them.
+        With `everywhere`, all matches are rewritten, and those that this creates, until none is left; more than `most`
+        rewrites are an error. The theorem of the derivation says that the whole diagram means the same as before.
+        `assume` are assumptions about its sizes, `limit` is the time of its proof in seconds (None: no limit). Named
+        boxes are inlined where a match reaches into them.
 
         >>> import catdiag as cd
         >>> twice = cd.rule(cd.algorithm("")(lambda a: a + a), cd.algorithm("")(lambda a: 2 * a))
@@ -94,16 +94,16 @@ class Rule(Equation):
         >>> [box.name for box in done.diagram.boxes], done.theorem.conditional
         (['2', 'mul', 'exp'], False)
 
-        Raises NoMatch with the reason (see `explain`), Undecided if the whole equation was not proved,
-        Interrupted if its proof takes longer than `limit`, MatchUndecided where a search takes too much work or the
-        rewriting comes to no end.
+        Raises NoMatch with the reason (see `explain`), Undecided if the equation of the whole was not proved,
+        Interrupted if its proof takes longer than `limit`, MatchUndecided where a search exceeds its work limit or the
+        rewriting does not terminate.
         """
         if everywhere and at is not None:
             raise CatdiagError("give `at` for one match or `everywhere` for all of them, not both")
         start = derivation_of(diagram)
         assume = (*start.assume, *(a for a in assume if a not in start.assume))
         now, rewrites = start.diagram, 0
-        # Of what a loop or group was made of, nothing is known to be in the source.
+        # Nothing is known of which boxes in a loop or group come from the source.
         known = start.unchanged[1] if start.unchanged is not None and start.unchanged[0] is now else None
         origins, traced = known, known is not None or not start.steps
         while True:
@@ -153,12 +153,12 @@ def rule(
     variables: Sequence[str] = (),
     limit: float | None = None,
 ) -> Rule:
-    """The rule that rewrites `lhs` to `rhs`, once it is proved that they are equal, for all sizes.
+    """The rule that rewrites `lhs` to `rhs`, after it is proved that they are equal for all sizes.
 
-    `assume` adds hypotheses about sizes, which must follow wherever the rule is used. `variables` names functions of
-    `cd.apply` that stand for any scalar function, and boxes of `cd.box` that stand for any box; others mean
-    themselves. Names of axes are variables always, and all of the left side may be weaved over further axes. `limit` is
-    the time in seconds that the proof may take.
+    `assume` adds hypotheses about sizes, which must follow wherever the rule is applied. `variables` names functions of
+    `cd.apply` that stand for any scalar function, and boxes of `cd.box` that stand for any box; others mean themselves.
+    Names of axes are always variables, and the whole left side may be weaved over further axes. `limit` is the time of
+    the proof in seconds (None: no limit).
 
     >>> import catdiag as cd
     >>> @cd.algorithm("x, ->")
@@ -172,9 +172,9 @@ def rule(
     >>> print(pull.apply(f).diagram.boxes[0].name)
     sum[k]
 
-    Raises what `cd.prove` raises where the equation is not proved (Refuted, Undecided, TypeMismatch), Undecided where
-    it is about nothing (`Theorem.vacuous`);
-    SignatureError for a left side in which nothing can be found, or variables that it does not have.
+    Raises what `cd.prove` raises where the equation is not proved (Refuted, Undecided, TypeMismatch); Undecided where
+    its hypotheses are contradictory (`Theorem.vacuous`); SignatureError for a left side without boxes that take arrays,
+    or variables that it does not have.
     """
     left, right = diagram_of(lhs, "the left side"), diagram_of(rhs, "the right side")
     if isinstance(variables, str) or isinstance(assume, str):

@@ -1,4 +1,4 @@
-"""One rule at one diagram: where it matches, why it does not, and the diagram with matches rewritten."""
+"""One rule applied to one diagram: its matches, why there is none, and the diagram after rewriting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from catdiag.util.errors import MatchUndecided
 
 @dataclass(frozen=True)
 class Equation:
-    """An equation `lhs = rhs` with its theorem; what uninterpreted functions and boxes stand for anything."""
+    """An equation `lhs = rhs` with its theorem, in which some uninterpreted functions and boxes are variables."""
 
     lhs: Diagram
     rhs: Diagram
@@ -39,7 +39,7 @@ class Equation:
 
     @property
     def title(self) -> str:
-        """The rule's name, or its two sides'."""
+        """The rule's name, or the names of its two sides."""
         return self.name or f"{self.lhs.title or 'left'} = {self.rhs.title or 'right'}"
 
     def __str__(self) -> str:
@@ -48,10 +48,10 @@ class Equation:
 
 @dataclass(frozen=True)
 class Match:
-    """Where a rule matches: what its boxes, axes and sizes are there, and the axes that all of it is weaved over.
+    """A match of a rule: its boxes, axes and sizes in the diagram, and the axes that the whole match is weaved over.
 
-    `.boxes` are names and lines of boxes of the diagram, `.axes` names by the rule's names, `.sizes` texts by the
-    rule's symbols, `.weaved` names.
+    `.boxes` are names and lines of the diagram's boxes. `.axes` gives the diagram's axis for each axis of the rule,
+    `.sizes` the diagram's size, as text, for each size symbol of the rule. `.weaved` are names of axes.
     """
 
     boxes: tuple[str, ...]
@@ -81,13 +81,13 @@ def names_of(diagram: Diagram, kind: type) -> set[str]:
 
 
 def _boxes(diagram: Diagram) -> tuple[list[Trail], list[Box]]:
-    """The boxes of a diagram, named ones opened, with their trails."""
+    """The boxes of a diagram, with named ones inlined, and their trails."""
     graph, trails = opened(diagram)
     return trails, [node.box for node in graph.nodes]
 
 
 class RuleApplication:
-    """A rule being matched against a diagram."""
+    """The matching of a rule against a diagram."""
 
     def __init__(self, rule: Equation, diagram: Diagram, assume: Sequence[str], ask: Z3 | None = None) -> None:
         self.rule, self.diagram = rule, diagram
@@ -96,7 +96,7 @@ class RuleApplication:
         self._own = ask is None
         pattern, through = _pattern(inline(rule.lhs).graph)
         self.lhs, self.through = Wiring(pattern, rule.lhs.input_names), through
-        # Named boxes that hold no others stay closed, so that nothing here goes as deep as they are nested.
+        # Named boxes without boxes inside are not inlined, so that the recursion here does not depend on nesting.
         self.rhs = inline(rule.rhs, lambda b: not any(isinstance(o.op, Call) for d in bodies(b.op) for o in d.boxes))
         graph, self.trails = opened(diagram)
         self.site = Wiring(graph, through=through)
@@ -148,7 +148,7 @@ class RuleApplication:
         return Match(tuple(named(self.site.boxes[p]) for p in places), axes, sizes, tuple(weaved), fitted, made)
 
     def _hypotheses(self, fitted: Fitted) -> None:
-        """Raises Clash unless the rule's hypotheses, at the sizes here, follow from the diagram's."""
+        """Raises Clash unless the rule's hypotheses, with the sizes of the match, follow from the diagram's."""
         known = [condition(c) for c in self.hypotheses]
         for op, left, right in self.rule.theorem.certificate["statement"]["assume"]:
             sides = [put_sizes(_size(s), fitted.unifier.sizes) for s in (left, right)]
@@ -170,7 +170,7 @@ class RuleApplication:
                             f"assume={[here.replace('≤', '<=').replace(' = ', ' == ')]!r} says so")  # fmt: skip
 
     def reason(self) -> str:
-        """Why there was no match."""
+        """Why there is no match."""
         absent, near = self.search.absent(), self.search.nearest
         text = f"{self.rule.title} does not match {self.where}"
         if absent is not None:
@@ -184,7 +184,9 @@ class RuleApplication:
         return "\n".join(lines)
 
     def _loosely(self) -> Nearest | None:
-        """What would be an occurrence but for what is around it, and what that is; one where the axes fit, if any."""
+        """The nearest place that would be a match but for its surroundings, with the reason; one where the axes unify,
+        if any.
+        """
         found: Nearest | None = None
         search = PatternSearch(self.lhs, self.site, self.variables, strict=False)
         try:
@@ -202,10 +204,10 @@ class RuleApplication:
     # -- rewriting -------------------------------------------------------------------------------
 
     def rewritten(self, chosen: Sequence[Match], origins: Origins | None) -> tuple[Diagram, Origins, int]:
-        """The diagram with matches rewritten, what of it was in the source, and how many matches it were.
+        """The diagram with matches rewritten, which of its boxes come from the source, and the number of matches.
 
-        Without `origins`, this diagram is the source. Named boxes that no match reaches into stay closed, if each match
-        is still in one piece then.
+        Without `origins`, this diagram is the source. A named box stays closed if no match reaches into it and each
+        match is still convex then.
         """
         if origins is None:
             wires = ((trail, k, w) for p, trail in enumerate(self.trails) for k, w in enumerate(self.site.outs(p)))
@@ -224,7 +226,7 @@ class RuleApplication:
         try:
             return self._put(chosen, everything, origins)
         except Cyclic:
-            # One by one: what the first match becomes may join boxes that stood apart.
+            # One at a time: the first replacement may connect boxes that were not connected before.
             return self._put(chosen[:1], everything, origins)
 
     def _put(self, chosen: Sequence[Match], reached: set[Trail], origins: Origins) -> tuple[Diagram, Origins, int]:
@@ -273,9 +275,10 @@ class RuleApplication:
 
 
 def _pattern(graph: Graph) -> tuple[Graph, bool]:
-    """The left side of a rule without transpositions of its results, and whether all transpositions are looked through.
+    """The left side of a rule without transpositions of its results, and whether transpositions are ignored in
+    matching.
 
-    They are not where the left side has others: then it is about them.
+    They are not ignored where the left side has transpositions inside, since the rule is then about them.
     """
     first = len(graph.dom)
     dropped: dict[int, int] = {}
@@ -306,7 +309,7 @@ def _size(data: Any) -> Size:
 
 
 def disjoint(found: Sequence[Match], site: Wiring) -> list[Match]:
-    """Matches that share no box, the first ones first."""
+    """Matches that share no box, earlier ones first."""
     used: set[int] = set()
     chosen = []
     for match in found:

@@ -1,4 +1,4 @@
-"""The theorem about a whole diagram in which something was rewritten: proved as one, or cut at arrays that stay."""
+"""The theorem about a whole diagram after a local rewrite: proved at once, or cut at arrays that did not change."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Pairs = list[tuple[int, int]]
 """Arrays of two diagrams that are equal, by their wires."""
 
 WHOLE_LIMIT = 1000
-"""How large the terms of a diagram may be, in boxes, each counted as often as it is used, to be proved whole first."""
+"""The largest terms, in boxes counted with multiplicity, for which the uncut equation is tried first."""
 PIECE_LIMIT = 200
-"""How large the terms between cuts may be, counted so: a diagram of larger ones is cut at arrays that stay."""
+"""The largest terms between cuts, counted in the same way: larger ones are cut at unchanged arrays."""
 
 
 def proved(
@@ -32,9 +32,9 @@ def proved(
     origins: Origins | None,
     title: str,
 ) -> Theorem:
-    """The theorem that a diagram and what a rule (of that title) made of it mean the same.
+    """The theorem that a diagram and its rewritten form mean the same; `title` is that of the rule.
 
-    `origins` say what of the one is in the other, where that is known. Raises Undecided where no proof is found,
+    `origins` says which boxes and wires they share, where that is known. Raises Undecided where no proof is found,
     AssumptionError for assumptions that no sizes meet.
     """
     if assume and ask([condition(parse_assumption(a)) for a in assume], FALSE):
@@ -49,10 +49,11 @@ def proved(
 def proved_through(
     ask: Z3, source: Diagram, after: Diagram, assume: Sequence[str], options: Sequence[Pairs], said: str
 ) -> Theorem:
-    """The theorem that two diagrams mean the same, cut through arrays of both, by their wires in the inlined forms: in
-    the first of several ways in which it is proved, without new conditions if there is one.
+    """The theorem that two diagrams mean the same, cut at arrays that both compute, given by their wires in the inlined
+    forms. Each of `options` is one set of cuts: the first one that is proved is used, preferably one without new
+    conditions.
 
-    `said` is what is known, in words. Raises Undecided where no proof is found.
+    `said` is what is known, in words, for the error. Raises Undecided where no proof is found.
     """
     goal, conditional = "", None
     for through in options:
@@ -70,12 +71,12 @@ def proved_through(
 
 
 def is_small(*diagrams: Diagram) -> bool:
-    """Whether diagrams are small enough to be proved equal whole first."""
+    """Whether diagrams are small enough to try the uncut equation first."""
     return max(map(_weight, diagrams)) <= WHOLE_LIMIT
 
 
 def _weight(diagram: Diagram) -> int:
-    """How many boxes there are above the outputs, each counted as often as it is used."""
+    """The number of boxes above the outputs, counted with multiplicity."""
     graph = inline(diagram).graph
     weight = [1] * len(graph.dom)
     for node in graph.nodes:
@@ -84,17 +85,17 @@ def _weight(diagram: Diagram) -> int:
 
 
 def _staying(source: Diagram, after: Diagram, origins: Origins) -> Pairs:
-    """Arrays that both diagrams compute, by their wires: all that go into what was put in and come out of it, and as
-    many others as keep the terms between them small.
+    """Arrays that both diagrams compute, by their wires: all inputs and outputs of the replacement, and enough others
+    to keep the terms between them small.
 
-    Those that no input reaches are left out: what is known of them is what they are.
+    Arrays that no input reaches are left out, since the proof needs their values.
     """
     before = inline(source).graph.wire_types()
     graph, trails = opened(after)
     now = Wiring(graph)
     new = [trail not in origins.boxes for trail in trails]
     read = {w for place, node in enumerate(graph.nodes) if new[place] for w in node.inputs}
-    # How large the term of each wire is, with the arrays cut through as leaves; 0 where no input reaches.
+    # The size of each wire's term, with cut arrays as leaves; 0 where no input reaches.
     weight = [1] * len(graph.dom) + [0] * (len(now.maker) - len(graph.dom))
     pairs = []
     for place, trail in enumerate(trails):
@@ -105,7 +106,7 @@ def _staying(source: Diagram, after: Diagram, origins: Origins) -> Pairs:
         for k, w in enumerate(now.outs(place)):
             weight[w] = 1 + sum(weight[v] for v in node.inputs)
             old = origins.wires.get((trail, k))
-            # Of integers it is known that they are, which an array of its own would not show.
+            # Integers are not cut at: a fresh array would lose what is known of their values.
             if old is None or now.types[w].element == "int" or not _same_type(before[old], now.types[w]):
                 continue
             if generic or new[place] or w in read or weight[w] > PIECE_LIMIT:

@@ -1,4 +1,4 @@
-"""Putting the right side of a rule in the place of an occurrence of its left side."""
+"""Splicing: the right side of a rule in place of an occurrence of its left side."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from catdiag.rewrite.matching.unify import Clash, Fitted
 from catdiag.rewrite.stream.fold_search import local_size
 from catdiag.util.errors import AxisError
 
-# -- named boxes opened with a trail ---------------------------------------------------------------------
+# -- inlining with trails ------------------------------------------------------------------------------
 
 Trail = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Origins:
-    """What of a rewritten diagram was in the source: the boxes that stayed, by their trails, and for outputs of boxes
-    (a trail and a port) the wire of the source, in its opened form, that carries the same.
+    """What a rewritten diagram shares with the source: the trails of its unchanged boxes, and for outputs of boxes (a
+    trail and a port) the wire of the inlined source that has the same value.
     """
 
     boxes: frozenset[Trail]
@@ -32,9 +32,9 @@ class Origins:
 
 
 def opened(diagram: Diagram, keep: Callable[[Trail], bool] = lambda _: False) -> tuple[Graph, list[Trail]]:
-    """The flat form with named boxes opened, and where each node comes from: its place in each diagram around it.
+    """The graph with named boxes inlined, and the trail of each node: its place in each of the diagrams around it.
 
-    A named box at a trail that `keep` accepts stays closed.
+    A named box is not inlined if `keep` accepts its trail.
 
     >>> from catdiag.category.diagram import box, call
     >>> X = ArrayType((Axis("x"),))
@@ -74,7 +74,7 @@ def opened(diagram: Diagram, keep: Callable[[Trail], bool] = lambda _: False) ->
 
 @dataclass(frozen=True)
 class Patch:
-    """What is put in: a graph over the wires of the diagram that it reads, and for each output the wire it replaces."""
+    """A replacement: a graph over wires of the diagram that it reads, and the wires that its outputs replace."""
 
     fitted: Fitted
     graph: Graph
@@ -85,7 +85,7 @@ class Patch:
 def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[str]) -> Patch:
     """The right side with the axes and sizes of an occurrence, weaved as the left side is there.
 
-    `taken` are the names of axes and sizes in the diagram. Raises Clash where it does not have its types there.
+    `taken` are the names of axes and sizes in the diagram. Raises Clash where the right side has no type there.
     """
     unifier = fitted.unifier.copy()
     types = site.types
@@ -114,7 +114,7 @@ def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[st
     try:
         made = unifier.diagram(rhs)
         marks: dict[str, tuple[bool, ...]] = {}
-        for name, axis in reversed(weaved.items()):  # each comes in front of those before it
+        for name, axis in reversed(weaved.items()):  # each is put in front of the earlier ones
             has = [k for k, axes in enumerate(fitted.weaved) if any(a.name == name for a in axes)]
             made, marks[name] = broadcast(made, axis, has)
     except AxisError as error:
@@ -125,7 +125,7 @@ def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[st
     for k, w in enumerate(lhs.graph.outputs):
         maker, port = lhs.maker[lhs.same[w]]
         own = -1 if maker < 0 else site.outs(places[maker])[port]
-        # What the left side hands through is read by others where it comes from; what nobody reads is not made.
+        # An input that the left side passes through is read at its source; unread outputs are not computed.
         if maker < 0 or own in done or lhs.source[maker] or site.uses[own] == len(lhs.readers[lhs.same[w]]):
             wanted.append(None)
             continue
@@ -141,7 +141,7 @@ def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[st
 
 
 def _blocks(diagram: Diagram) -> list[tuple[str, str]]:
-    """The axes that loops and groups of a diagram cut, with the symbols of their blocks and tiles."""
+    """The axes that loops and groups of a diagram cut, with the symbols of their block and tile sizes."""
     found: list[tuple[str, str]] = []
     stack = [diagram]
     while stack:
@@ -155,7 +155,7 @@ def _blocks(diagram: Diagram) -> list[tuple[str, str]]:
 
 
 def _require_distinct_axes(rhs: Diagram, name: Callable[[str], str]) -> None:
-    """Raises Clash where two axes of the rule are one here, and meet in a box of its right side."""
+    """Raises Clash where two axes of the rule are the same axis of the diagram and meet in a box of the right side."""
     for b in rhs.boxes:
         here: dict[str, str] = {}
         for t in (*b.dom, *b.cod):
@@ -169,10 +169,10 @@ def _require_distinct_axes(rhs: Diagram, name: Callable[[str], str]) -> None:
 
 
 def _typed(made: Diagram, given: Sequence[ArrayType | None], wanted: Sequence[ArrayType | None]) -> Graph:
-    """The graph on inputs of the given types, with outputs of the wanted ones; those not wanted are left out.
+    """The graph with inputs of the given types and outputs of the wanted ones; unwanted outputs are left out.
 
-    Most boxes take any layout of their axes; before those that do not, an array is put into the layout they take.
-    An input that nothing is given for is 0 everywhere: the rule holds for all arrays there.
+    Most boxes accept any layout of their axes. In front of the others an array is transposed. An input without a given
+    type is 0 everywhere: the rule holds for arbitrary arrays there.
     """
     source = made.graph
     old = source.wire_types()
@@ -222,7 +222,7 @@ def _typed(made: Diagram, given: Sequence[ArrayType | None], wanted: Sequence[Ar
 
 
 def _laid_out(box: Box, dom: Ty, ty: ArrayType) -> ArrayType:
-    """A result in the layout that the builder gives it, where that is told by the inputs' layouts."""
+    """A result in the layout that the builder gives it, where the layouts of the inputs determine it."""
     if not isinstance(box.op, (Map, Reduce)):
         return ty
     order = [a.name for a in union(list(dom)) if ty.axis(a.name) is not None]
@@ -231,7 +231,7 @@ def _laid_out(box: Box, dom: Ty, ty: ArrayType) -> ArrayType:
 
 
 def _element(box: Box, dom: Ty, element: str) -> str:
-    """The element type of a result whose inputs have narrower ones than they had."""
+    """The element type of a result, given narrower element types of the inputs."""
     before, now = {t.element for t in box.dom}, {t.element for t in dom}
     same = not isinstance(box.op, Map) or box.op.fn in ("add", "sub", "mul", "neg", "abs", "max", "min", "where")
     if element == "bool" or not same or element not in before or element in now:
@@ -239,18 +239,18 @@ def _element(box: Box, dom: Ty, element: str) -> str:
     return next((e for e in ("extended", "real", "int") if e in now), element)
 
 
-# -- the diagram with patches --------------------------------------------------------------------------------
+# -- replacements in the diagram -----------------------------------------------------------------------------
 
 
 class Cyclic(Exception):
-    """Patches that cannot all be put in: each is convex by itself, and together they are not."""
+    """Replacements that cannot all be made: each occurrence is convex, but together they form a cycle."""
 
 
 @dataclass(frozen=True)
 class Spliced:
-    """A graph with patches in it: the place that each node had (−1: in a patch), and wires that others replace.
+    """A graph with replacements. `places` has the former place of each node (−1: from a replacement).
 
-    `replaces` says which wire of the old graph it is that output `port` of the node at `place` stands for.
+    `replaces` says which wire of the old graph the output `port` of the node at `place` replaces.
     """
 
     graph: Graph
@@ -259,10 +259,10 @@ class Spliced:
 
 
 def spliced(site: Wiring, patches: Sequence[Patch]) -> Spliced:
-    """The graph with patches in the place of their occurrences.
+    """The graph with replacements in place of their occurrences.
 
-    Boxes stay in their order, as far as they can; those of a patch come where the first of its occurrence was. Boxes
-    without inputs that nothing reads are left out. Raises Cyclic.
+    Boxes keep their order as far as possible; those of a replacement come where the first box of its occurrence was.
+    Boxes without inputs that nothing reads are left out. Raises Cyclic.
     """
     graph = site.graph
     gone = {
@@ -273,11 +273,11 @@ def spliced(site: Wiring, patches: Sequence[Patch]) -> Spliced:
     }
     replaced: dict[int, tuple[int, int]] = {w: (k, out) for k, p in enumerate(patches) for w, out in p.replaces}
     for place, layout in enumerate(site.layout):
-        # A transposition of what stayed inside an occurrence goes with it.
+        # A transposition of an inner wire of an occurrence is removed with it.
         root = site.same[site.outs(place)[0]] if layout else -1
         if root >= 0 and site.maker[root][0] in gone and root not in replaced:
             gone[place] = gone[site.maker[root][0]]
-    # Units: a node that stays, or a whole patch, where the first box of its occurrence was.
+    # Units of the order: a node that stays, or a whole replacement at the first box of its occurrence.
     units: list[tuple[int, int]] = []
     begun: set[int] = set()
     for place in range(len(graph.nodes)):
@@ -297,7 +297,7 @@ def spliced(site: Wiring, patches: Sequence[Patch]) -> Spliced:
             source = patches[k].graph.outputs[out]
             if source >= len(patches[k].reads):
                 return ~k, out
-            # An output that the patch only hands on comes from where its input does.
+            # An output that the replacement only passes through has the source of its input.
             w = patches[k].reads[source]
         raise Cyclic
 
@@ -362,7 +362,7 @@ def spliced(site: Wiring, patches: Sequence[Patch]) -> Spliced:
 
 
 def _unread(graph: Graph) -> set[int]:
-    """The results of transpositions that nothing reads, or transpositions only that nothing reads."""
+    """Results of transpositions that nothing reads, except other unread transpositions."""
     count = len(graph.dom) + sum(len(node.box.cod) for node in graph.nodes)
     used, idle = set(graph.outputs), set()
     for node in reversed(graph.nodes):
@@ -375,7 +375,7 @@ def _unread(graph: Graph) -> set[int]:
 
 
 def _swept(graph: Graph, places: Sequence[int], instead: Mapping[int, int]) -> Spliced:
-    """The graph without boxes that have neither inputs nor readers; one that a patch brings is made once."""
+    """The graph without unread boxes that have no inputs; equal ones from replacements are shared."""
     replaces: dict[tuple[int, int], int] = {}
     idle = _unread(graph)
     used: set[int] = set(graph.outputs)

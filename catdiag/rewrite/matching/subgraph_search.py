@@ -1,17 +1,17 @@
-"""Where a small diagram occurs in a large one: the search for the boxes of a pattern, by their wiring.
+"""Occurrences of a small diagram in a large one: subgraph search by wiring.
 
 Diagrams are compared as hypergraphs of boxes, which absorb the laws of symmetric monoidal categories and of copy and
-discard. An occurrence sends boxes to boxes with the same operation and the same wiring (axes are compared afterwards,
-in `unify`), no two to one, such that
+discard. An occurrence is an injective map of boxes to boxes with the same operation and the same wiring (axes are
+unified afterwards, in `unify`), such that
 
-- a wire inside the pattern is read by boxes of the occurrence only, unless the pattern gives it as an output;
+- a wire inside the pattern is read only by boxes of the occurrence, unless it is an output of the pattern;
 - no path leaves the occurrence and enters it again (it is convex), so that it can be taken out as one box.
 
-Boxes without inputs (constants, sizes, positions) are the exception: programs share them, so that they count as
-equal where they are equal, and stay where others read them.
+Boxes without inputs (constants, sizes, positions) are an exception: programs share them. So they match where they are
+equal, and stay where others read them.
 
-The search begins at the rarest operation of the pattern and goes along wires. It is exact, and bounded: it ends with
-an error rather than a guess.
+The search starts at the rarest operation of the pattern and follows wires. It is exact, and its work is bounded: beyond
+the bound it raises an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from catdiag.category.ops import Box, Call, Const, FoldOp, Generic, GroupOp, Map
 from catdiag.util.errors import MatchUndecided
 
 WORK = 2_000_000
-"""How many boxes and wires one search may look at; some seconds."""
+"""The most boxes and wires that one search examines: some seconds."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Variables:
     boxes: frozenset[str] = frozenset()
 
     def is_function(self, box: Box) -> bool:
-        """Whether a box of the pattern stands for any scalar function of as many numbers."""
+        """Whether a box of the pattern stands for any scalar function of that many arguments."""
         return isinstance(box.op, Map) and box.op.fn.startswith("apply:") and box.op.fn[6:] in self.functions
 
     def is_box(self, box: Box) -> bool:
@@ -44,7 +44,7 @@ class Variables:
 
 
 def kind(box: Box) -> Hashable:
-    """What two boxes must share whatever their axes are called: the operation and the numbers of wires."""
+    """What two boxes must have in common whatever their axes are called: the operation and the numbers of wires."""
     op, wires = box.op, (len(box.dom), len(box.cod))
     if isinstance(op, (Map, Const, Generic)):
         return (op, wires)
@@ -60,15 +60,15 @@ def kind(box: Box) -> Hashable:
 
 
 def only_layout(box: Box) -> bool:
-    """Whether a box transposes and does nothing else."""
+    """Whether a box is a transposition."""
     return box.op == Rename() and len(box.dom) == 1 and len(box.dom[0].axes) == len(box.cod[0].axes)
 
 
 class Wiring:
-    """A flat diagram read by wires: who makes each, and who reads it. Equal boxes without inputs share their wires.
+    """A flat diagram indexed by wires: the maker and the readers of each. Equal boxes without inputs share their wires.
 
-    With `through`, what a transposition makes counts as what it reads, since axes go by their names; `.layout` marks
-    these boxes.
+    With `through`, transpositions are ignored: their results count as the wires that they read, since axes are matched
+    by name. `.layout` marks these boxes.
     """
 
     def __init__(self, graph: Graph, names: Sequence[str] = (), through: bool = False) -> None:
@@ -113,10 +113,10 @@ class Wiring:
 
 @dataclass(frozen=True)
 class SearchStep:
-    """How the search comes to a box of the pattern: by itself, or along a wire from one that was found.
+    """How the search reaches a box of the pattern: freely, or along a wire from a box that was found.
 
-    `by` is "any", "maker" (it makes what input `position` of box `other` reads), "reader" (its input `position` reads
-    output `port` of `other`) or "input" (its input `position` reads input `other` of the pattern).
+    `by` is "any", "maker" (the box makes input `position` of box `other`), "reader" (its input `position` is output
+    `port` of `other`) or "input" (its input `position` is input `other` of the pattern).
     """
 
     box: int
@@ -128,7 +128,7 @@ class SearchStep:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """Where the boxes of a pattern are: places by box, and a wire for each input that a box reads (−1: none does)."""
+    """An occurrence of a pattern: the place of each of its boxes, and the wire of each of its inputs (−1: not read)."""
 
     places: tuple[int, ...]
     inputs: tuple[int, ...]
@@ -136,22 +136,22 @@ class Occurrence:
 
 @dataclass
 class Nearest:
-    """The partial occurrence that came furthest, and why it ended there."""
+    """The partial occurrence that matched most boxes, and the reason why it ended there."""
 
     matched: int = -1
     places: tuple[int, ...] = ()
     reason: str = ""
 
     def note(self, found: int, places: Sequence[int], reason: str) -> None:
-        """Keeps the attempt if it came further than those before."""
+        """Keeps an attempt if it matched more boxes than the earlier ones."""
         if found > self.matched:
             self.matched, self.places, self.reason = found, tuple(places), reason
 
 
 @dataclass
 class PatternSearch:
-    """All occurrences of a pattern in a diagram; not `strict`, those too of which wires inside are read elsewhere, or
-    that paths leave and enter again.
+    """The search for all occurrences of a pattern in a diagram. Unless `strict`, also for those whose inner wires are
+    read elsewhere, or that are not convex.
     """
 
     pattern: Wiring
@@ -181,14 +181,14 @@ class PatternSearch:
                 self.candidates.append(wide.get((len(box.dom), len(box.cod)), []))
             else:
                 self.candidates.append(index.get(kind(box), []))
-        # None: every box is one.
+        # None: every box is a candidate.
         self.op_kinds = [
             frozenset(self.candidates[k]) if len(self.candidates[k]) < len(self.site.boxes) else None
             for k in range(len(self.pattern.boxes))
         ]
 
     def spend(self, amount: int = 1) -> None:
-        """Counts work. Raises MatchUndecided where too much was done."""
+        """Counts work. Raises MatchUndecided beyond the bound."""
         self.work -= amount
         if self.work < 0:
             raise MatchUndecided(
@@ -197,11 +197,13 @@ class PatternSearch:
             )
 
     def absent(self) -> int | None:
-        """The first box of the pattern that no box of the diagram is like, if there is one."""
+        """The first box of the pattern without a similar box in the diagram; None where each has one."""
         return next((k for k, found in enumerate(self.candidates) if not found), None)
 
     def plan(self) -> list[SearchStep]:
-        """The order in which boxes are looked for: along wires, makers before readers; each part from its rarest."""
+        """The order in which boxes are searched: along wires, makers before readers; each connected part from its
+        rarest box.
+        """
         pattern = self.pattern
         left = set(range(len(pattern.boxes)))
         steps: list[SearchStep] = []
@@ -232,21 +234,23 @@ class PatternSearch:
         return steps
 
     def settle(self, found: Occurrence) -> None:
-        """Of the boxes of an occurrence, no other way to be one is given any more."""
+        """Gives no further occurrences on the same set of boxes."""
         self.settled.add(self._boxes(found.places))
 
     def _boxes(self, places: Sequence[int]) -> tuple[int, ...]:
         return tuple(sorted(p for k, p in enumerate(places) if not self.pattern.source[k]))
 
     def occurrences(self) -> Iterator[Occurrence]:
-        """The occurrences, in the order in which they are found; boxes may be one in several ways (see `settle`)."""
+        """The occurrences, in the order in which they are found; a set of boxes may occur in several ways (see
+        `settle`).
+        """
         if self.absent() is not None:
             return
         steps = self.plan()
         places = [-1] * len(self.pattern.boxes)
         inputs = [-1] * len(self.pattern.graph.dom)
         used: dict[int, int] = {}
-        # One frame for each step: what is still to be tried, and the inputs that the last try has bound.
+        # One frame for each step: the remaining candidates, and the inputs that the last candidate has bound.
         frames: list[tuple[Iterator[int], list[int]]] = [(self._tries(steps[0], places, inputs), [])]
         while frames:
             depth = len(frames) - 1
@@ -321,7 +325,7 @@ class PatternSearch:
         used: dict[int, int],
         bound: list[int],
     ) -> str:
-        """Why a box cannot be at a place ("" where it can); inputs of the pattern that it reads are bound."""
+        """Why a box cannot be at a place ("" where it can); binds the inputs of the pattern that it reads."""
         pattern, site = self.pattern, self.site
         box, here = pattern.boxes[k], site.boxes[place]
         allowed = self.op_kinds[k]
@@ -350,7 +354,7 @@ class PatternSearch:
         return self._escapes(k, place) if self.strict else ""
 
     def _escapes(self, k: int, place: int) -> str:
-        """How a result of a box that stays inside the pattern is used outside of an occurrence; "" where it is not."""
+        """How an inner result of the pattern is used outside of an occurrence; "" where it is not."""
         pattern, site = self.pattern, self.site
         here = named(site.boxes[place])
         for w, own in zip(pattern.outs(k), site.outs(place), strict=True):
@@ -366,7 +370,7 @@ class PatternSearch:
         return ""
 
     def why_not_strict(self, found: Occurrence) -> str:
-        """Why an occurrence that is not strict is none; "" where it is one."""
+        """Why an occurrence is not strict; "" where it is."""
         escapes = (self._escapes(k, place) for k, place in enumerate(found.places))
         used = {place: k for k, place in enumerate(found.places) if not self.pattern.source[k]}
         return next(filter(None, escapes), "") or self._reentrant_path(used)
@@ -376,7 +380,7 @@ class PatternSearch:
         if len(used) < 2:
             return ""
         last = max(used)
-        # Where a path would go in without leaving, it goes along a wire of the pattern.
+        # A path that does not leave the occurrence follows wires of the pattern.
         inside = {
             (self.site.same[self.site.outs(place)[port]], reader)
             for place, k in used.items()
@@ -414,5 +418,5 @@ def _times(count: int) -> str:
 
 
 def named(box: Box) -> str:
-    """A box by its name and where the user wrote it."""
+    """A box by its name and source line."""
     return f"{box.name} ({box.line.split(': ', 1)[0]})" if box.line else box.name

@@ -1,9 +1,9 @@
-"""What the axes and sizes of a pattern are at an occurrence, and which further axes all of it is weaved over.
+"""Unification: the axes and sizes of a pattern at an occurrence, and the further axes that all of it is weaved over.
 
-Names of axes and symbols of sizes in a pattern are variables. Each of its axes becomes one axis of the diagram, on
-all wires; what the wires of the diagram carry beside these are weaved axes. A box maps over a weaved axis if one of
-its inputs has it, and then its output has it too. Two axes of the pattern may be one axis of the diagram where no box
-has both. Element types may be narrower at the inputs: an array of reals is one of extended reals.
+Names of axes and symbols of sizes in a pattern are variables. Each of its axes becomes one axis of the diagram, on all
+wires. Further axes of the diagram's wires are weaved axes. A box maps over a weaved axis if one of its inputs has it;
+then its output must have it too. Two axes of the pattern may become one axis of the diagram if no box has both. Element
+types of inputs may be narrower: an array of reals is one of extended reals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TRIES = 5_000
 
 
 class Clash(Exception):
-    """Why axes, sizes or element types do not fit, in words."""
+    """The reason why axes, sizes or element types do not unify, in words."""
 
 
 # -- sizes -------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def same_size(a: Size, b: Size) -> bool:
 
 
 def put_sizes(size: Size, sizes: Mapping[str, Size]) -> Size:
-    """A size with sizes for its symbols; those without one stay.
+    """A size with sizes substituted for its symbols; other symbols stay.
 
     >>> put_sizes(("+", "x", 1), {"x": ("*", "b", "g")})
     ('+', ('*', 'b', 'g'), 1)
@@ -92,23 +92,23 @@ def put_sizes(size: Size, sizes: Mapping[str, Size]) -> Size:
     return sizes.get(size, size) if isinstance(size, str) else size
 
 
-# -- what is put for the variables ---------------------------------------------------------------------
+# -- substitutions -------------------------------------------------------------------------------------
 
 
 @dataclass
 class Unifier:
-    """Axes by name, sizes by symbol, and the operations of boxes that stand for any."""
+    """A substitution: axes by name, sizes by symbol, and operations for boxes that are variables."""
 
     axes: dict[str, Axis] = field(default_factory=dict)
     sizes: dict[str, Size] = field(default_factory=dict)
     ops: dict[str, Op] = field(default_factory=dict)
 
     def copy(self) -> Unifier:
-        """One that can be changed."""
+        """An independent copy."""
         return Unifier(dict(self.axes), dict(self.sizes), dict(self.ops))
 
     def size(self, wanted: Size, given: Size) -> None:
-        """Makes a size of the pattern one of the diagram. Raises Clash."""
+        """Unifies a size of the pattern with one of the diagram. Raises Clash."""
         if isinstance(wanted, str) and wanted not in self.sizes:
             self.sizes[wanted] = given
             return
@@ -126,7 +126,7 @@ class Unifier:
             raise Clash(f"size {show_size(wanted)} of the rule {_is(wanted, self.sizes)}is {show_size(given)} here")
 
     def axis(self, wanted: Axis, given: Axis) -> None:
-        """Makes an axis of the pattern one of the diagram. Raises Clash."""
+        """Unifies an axis of the pattern with one of the diagram. Raises Clash."""
         known = self.axes.get(wanted.name)
         if known is not None:
             if known.name != given.name:
@@ -141,7 +141,7 @@ class Unifier:
         self.axes[wanted.name] = given
 
     def put(self, axis: Axis) -> Axis:
-        """An axis of the pattern as what it is at the occurrence; a local size (of a block or tile) stays."""
+        """An axis of the pattern after substitution; a local size (of a block or tile) stays."""
         known = self.axes.get(axis.name)
         size = put_sizes(axis.size, self.sizes)
         if known is not None:
@@ -153,12 +153,12 @@ class Unifier:
         return Axis("(" + " ".join(names) + ")" if axis.kind == "product" else "+".join(names), size, axis.kind, parts)
 
     def name(self, name: str) -> str:
-        """The name that an axis of the pattern has at the occurrence."""
+        """The diagram's name of an axis of the pattern."""
         known = self.axes.get(name)
         return name if known is None else known.name
 
     def op(self, op: Op) -> Op:
-        """An operation of the pattern as what it is at the occurrence."""
+        """An operation of the pattern after substitution."""
         if isinstance(op, Reduce):
             return Reduce(op.monoid, self.name(op.axis))
         if isinstance(op, Rename):
@@ -184,7 +184,7 @@ class Unifier:
         return with_bodies(op, inside) if inside else op
 
     def _local(self, block: str) -> str:
-        """The symbol of a block or tile at the occurrence."""
+        """The diagram's symbol of a block or tile size."""
         known = self.sizes.get(block)
         return known if isinstance(known, str) else block
 
@@ -205,7 +205,7 @@ class Unifier:
         return View(tuple(self.put(a) for a in op.index_axes), reads, all_put(op.fits))
 
     def diagram(self, diagram: Diagram) -> Diagram:
-        """A diagram of the pattern as what it is at the occurrence."""
+        """A diagram of the pattern after substitution."""
         boxes: dict[int, Box] = {}
         nodes = []
         for node in diagram.graph.nodes:
@@ -218,7 +218,7 @@ class Unifier:
         return of_graph(graph, self.ty(diagram.cod), diagram.names, diagram.title)
 
     def ty(self, ty: Ty) -> Ty:
-        """An object of the pattern as what it is at the occurrence."""
+        """An object of the pattern after substitution."""
         return Ty(*(ArrayType(tuple(self.put(a) for a in t.axes), t.element) for t in ty))
 
 
@@ -232,7 +232,7 @@ def _is(size: Size, sizes: Mapping[str, Size]) -> str:
 
 @dataclass(frozen=True)
 class Fitted:
-    """An occurrence with what its variables are, and the weaved axes of each input of the pattern that is read."""
+    """An occurrence with its substitution, and the weaved axes of each input of the pattern that is read."""
 
     occurrence: Occurrence
     unifier: Unifier
@@ -240,9 +240,9 @@ class Fitted:
 
 
 def fits(pattern: Wiring, site: Wiring, found: Occurrence, variables: Variables) -> Iterator[Fitted]:
-    """The axes and sizes of an occurrence: all ways in which they fit, in a fixed order.
+    """The substitutions for the axes and sizes of an occurrence: all that unify, in a fixed order.
 
-    Raises Clash with the reason where there is none, MatchUndecided where there are too many ways to try.
+    Raises Clash with the reason where there is none, MatchUndecided where there are too many to try.
     """
     start = Unifier()
     pairs = [(box, site.boxes[place]) for box, place in zip(pattern.boxes, found.places, strict=True)]
@@ -253,7 +253,7 @@ def fits(pattern: Wiring, site: Wiring, found: Occurrence, variables: Variables)
     order = sorted(domains, key=lambda name: (name not in start.axes, len(domains[name][1])))
     reason, fitted = "", False
     tries = 0
-    # Depth first over the axes of the pattern; each entry is a unifier and how many axes of the order it has done.
+    # Depth first over the axes of the pattern: each entry is a substitution and its number of assigned axes.
     stack: list[tuple[Unifier, int]] = [(start, 0)]
     while stack:
         unifier, done = stack.pop()
@@ -286,7 +286,7 @@ def fits(pattern: Wiring, site: Wiring, found: Occurrence, variables: Variables)
 
 
 def _operations(unifier: Unifier, box: Box, here: Box, variables: Variables) -> None:
-    """What two operations say of axes by themselves. Raises Clash."""
+    """Unifies the axes that two operations name. Raises Clash."""
     op, own = box.op, here.op
     if variables.is_box(box) or variables.is_function(box):
         key = f"box:{box.name}" if variables.is_box(box) else getattr(op, "fn", "")
@@ -307,6 +307,7 @@ def _operations(unifier: Unifier, box: Box, here: Box, variables: Variables) -> 
 
 
 def _elements(pattern: Wiring, site: Wiring, found: Occurrence, variables: Variables) -> None:
+    """Raises Clash where element types do not match."""
     for k, w in enumerate(found.inputs):
         if w < 0:
             continue
@@ -333,7 +334,9 @@ def _article(element: str) -> str:
 
 
 def _domains(start: Unifier, pairs: Sequence[tuple[Box, Box]]) -> dict[str, tuple[Axis, list[Axis]]]:
-    """For each axis of the pattern the axes of the diagram that are wherever it is, and not where a box lacks it."""
+    """For each axis of the pattern its candidates: axes of the diagram that occur wherever it does, and not where a box
+    lacks it.
+    """
     found: dict[str, tuple[Axis, list[Axis]]] = {}
     for box, here in pairs:
         wires = list(zip((*box.dom, *box.cod), (*here.dom, *here.cod), strict=True))
@@ -357,7 +360,7 @@ def _domains(start: Unifier, pairs: Sequence[tuple[Box, Box]]) -> dict[str, tupl
 
 
 def _distance(wanted: Axis, ty: ArrayType, given: Axis, own: ArrayType) -> tuple[bool, int]:
-    """How unlikely an axis is to be meant: one of the same name first, then one as far from the last."""
+    """A sort key for candidates: the same name first, then the position counted from the last axis."""
     from_last = len(ty.axes) - ty.names.index(wanted.name) - (len(own.axes) - own.names.index(given.name))
     return wanted.name != given.name, abs(from_last)
 
@@ -370,10 +373,10 @@ def _checked(
     unifier: Unifier,
     variables: Variables,
 ) -> Fitted:
-    """Whether every box is the one of the pattern with these axes, weaved. Raises Clash."""
+    """The occurrence, after a check that every box is that of the pattern with these axes, weaved. Raises Clash."""
     unifier = unifier.copy()
     for box, here in pairs:
-        # A size may be told by no axis of the pattern.
+        # A size may be on no axis of the pattern.
         if isinstance(box.op, SizeOf) and isinstance(here.op, SizeOf):
             unifier.size(box.op.size, here.op.size)
     for box, here in pairs:
@@ -443,7 +446,7 @@ def _same_op(op: Op, own: Op, weaved: set[str]) -> bool:
 
 
 def _view_meaning(op: View) -> Any:
-    """What a view means, as data: the same for expressions that differ by arithmetic only."""
+    """The meaning of a view, as data that does not depend on how its index arithmetic is written."""
 
     def leaf(v: Any) -> frozenset[Any]:
         return frozenset({((), v)} if v else ()) if isinstance(v, int) else frozenset({((repr(v),), 1)})
@@ -484,6 +487,6 @@ def _speaks_of(op: Op) -> set[str]:
 
 
 def symbols_of(unifier: Unifier) -> Iterator[str]:
-    """The symbols of all sizes that were put for those of the pattern."""
+    """The symbols in all sizes that were substituted."""
     for size in unifier.sizes.values():
         yield from sorted(size_symbols(size))

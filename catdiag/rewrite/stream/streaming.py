@@ -1,4 +1,4 @@
-"""An axis in a loop over blocks, as a step of a derivation: `stream`, and `split`, the loop in parts at once."""
+"""The rewrite `stream`: an axis in a loop over blocks, with proof; and `split`: that loop in parallel parts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from catdiag.util.errors import NotStreamable
 
 
 def stream(derivation: Derivation, axis: str, by: Fold | None = None, passes: int = 1) -> Derivation:
-    """With `axis` run through a loop over blocks of any size, keeping a state that is found here, or given.
+    """With `axis` run in a loop over blocks of any size. Its state is found here, or given by the user.
 
-    Where one loop does not do, up to `passes` of them follow each other, as few as will do, each with the results
-    of those before it; results that keep the axis are then made by the last pass, tile by tile (`g_x`).
+    If one loop does not suffice, up to `passes` loops run in sequence, as few as suffice, and each reads the results of
+    those before it. Results that have the axis are then computed by the last pass, in tiles (`g_x`).
 
-    `by` is a `cd.Fold(unit, element, merge, finish, state=…)`, which is proved or refuted. Raises NotStreamable,
-    naming the reduction and the reason, where no state is found or proved; AxisError for an unknown axis; and for
-    a fold that is given Refuted, with a list and its split into blocks, or Undecided, with the goal.
+    `by` is a fold `cd.Fold(unit, element, merge, finish, state=…)`, which is proved or refuted. Raises NotStreamable,
+    naming the reduction and the reason, where no state is found or its equation is not proved; AxisError for an unknown
+    axis. For a given fold: Refuted, with a list and its blocks, or Undecided, with the goal.
 
     >>> from catdiag.frontend import builder as build
     >>> dot = build.algorithm("x, x ->")(lambda A, B: build.sum(A * B, "x"))
@@ -46,7 +46,7 @@ def stream(derivation: Derivation, axis: str, by: Fold | None = None, passes: in
     base, source = derivation.base, derivation.source
     title = f"{source.title or 'it'}.stream({axis!r}{f', passes={passes}' if passes > 1 else ''})"
     reasons: list[str] = []
-    # Each state is tried by normal forms before more is tried for any.
+    # Every candidate is tried with normal forms before a proof search is made for any of them.
     count, found = forms(base, axis, passes)
     chosen = _first_proved(derivation, found, title, reasons)
     if chosen is None:
@@ -65,7 +65,7 @@ def stream(derivation: Derivation, axis: str, by: Fold | None = None, passes: in
 
 
 def _regrouped(derivation: Derivation, step: Step) -> Derivation:
-    """With a loop, in the groups that there were."""
+    """The derivation with a further step, grouped as it was before."""
     made = replace(derivation, diagram=step.diagram, ungrouped=step.diagram, groups=(), steps=(*derivation.steps, step))
     return group(made, derivation.groups) if derivation.groups else made
 
@@ -73,7 +73,7 @@ def _regrouped(derivation: Derivation, step: Step) -> Derivation:
 def _first_proved(
     derivation: Derivation, found: Sequence[Streamed], title: str, reasons: list[str]
 ) -> tuple[Diagram, Theorem, Streamed] | None:
-    """The first of several forms that is proved, each by normal forms before more is tried for any."""
+    """The first candidate that is proved. All are tried with normal forms before a proof search is made for any."""
     settled: set[int] = set()
     for further, (k, candidate) in product((False, True), enumerate(found)):
         if k in settled:
@@ -90,6 +90,7 @@ def _first_proved(
 
 
 def _stream_by(derivation: Derivation, axis: str, fold: Fold) -> Derivation:
+    """The derivation streamed by a fold that the user gave."""
     source = derivation.source
     title = f"{source.title or 'it'}.stream({axis!r}, by=…)"
 
@@ -106,7 +107,7 @@ def _stream_by(derivation: Derivation, axis: str, fold: Fold) -> Derivation:
         )
     made = stream_by(source, axis, fold, derivation.assume, prove)
     streamed = titled(made.diagram, title)
-    # Whether a fold that is given keeps what the source divides by is not looked at.
+    # Whether the user's fold keeps the maxima that the source divides by is not examined.
     dropped = divisions(source, axis)
     held = whole_arrays(streamed, source, axis)
     step = Step(Stream(axis), streamed, made.theorem, made.formula, (made.element,), dropped=dropped, retained=held)
@@ -114,12 +115,13 @@ def _stream_by(derivation: Derivation, axis: str, fold: Fold) -> Derivation:
 
 
 def split(derivation: Derivation, axis: str, parts: str | None = None) -> Derivation:
-    """With the loop over `axis` in several parts at once, each with a state of its own, which are merged in order.
+    """With the loop over `axis` split into parallel parts, each with a state of its own, which are merged in order
+    (split-K).
 
-    `parts` is the symbol for how many there are (`p_` and the axis, if left out), for `run(…, tiles={"p_x": 4})`.
-    It changes nothing of what the loop means, and of the theorem nothing: list induction is about every tree of
-    merges. Streams the axis first if it is not. Raises NotStreamable as `stream` does, SignatureError for a symbol
-    that is no name, AxisError for one that is a size already.
+    `parts` is the symbol of their number (default: `p_` and the axis), as in `run(…, tiles={"p_x": 4})`. The meaning
+    does not change, and neither does the theorem: list induction covers every tree of merges. An axis that is not
+    streamed yet is streamed first. Raises NotStreamable as `stream` does, SignatureError for a symbol that is no
+    identifier, AxisError for one that is a size already.
     """
     if not is_streamed(derivation.diagram, axis):
         return split(stream(derivation, axis), axis, parts)

@@ -1,8 +1,9 @@
-"""Folds that a user brings: a unit, what one element is, how two states merge, and how the result is read off.
+"""Folds that a user gives: a unit, the state of one element, the merge of two states, and how the result is computed
+from the state.
 
-`Fold` is what one writes; `given_parts.typed` traces its parts for a diagram and an axis, and `UserFold.loop` puts the
-loop together, whose turn merges the state with that of the block at hand. That the loop means what the diagram does is
-proved elsewhere, as for a loop that is found.
+`Fold` is what the user writes. `user_fold_tracing.typed` traces its parts for a diagram and an axis. `UserFold.loop`
+builds the loop: each iteration merges the state with the state of its block. The equation of the loop is proved
+elsewhere, as for a loop that is found.
 """
 
 from __future__ import annotations
@@ -40,20 +41,20 @@ Part = Callable[..., Any] | Diagram
 
 @dataclass(frozen=True)
 class Fold:
-    """A fold over an axis, for `.stream(axis, by=…)`: it is proved to mean what the diagram does, or refuted.
+    """A fold over an axis, for `.stream(axis, by=…)`; it is proved to mean what the diagram means, or refuted.
 
-    - `unit`: the state of the empty list: a number for each component, or a function of no arguments;
-    - `element`: from one element of the list to its state: a function of the diagram's inputs, in order, those that
-      have the axis with it taken off; `cd.index(axis)` is the element's position there, `cd.size(axis)` the whole size;
-    - `merge`: from the states of two neighbouring lists to the state of both: a function of two tuples (of two arrays
-      where the state is one), or of the components of the left one and then of the right one;
-    - `finish`: from the state of the whole list to the results: a function of the components (or of one tuple), and,
-      if it takes them, of the inputs that lack the axis. Left out where the state is the result;
-    - `state`: what each component is of a list: a function of the inputs, on a list of which `cd.size(axis)` is the
-      length, that gives all components; or a tuple of one for each, None where it is to be found. Left out, all are.
+    - `unit`: the state of the empty list: a number for each component, or a function without arguments;
+    - `element`: the state of a list of one element: a function of the diagram's inputs, in order, where those that have
+      the axis come without it; `cd.index(axis)` is the element's position, `cd.size(axis)` the size of the whole list;
+    - `merge`: the state of two concatenated lists from their states: a function of two tuples (of two arrays if the
+      state is one array), or of the components of the left state and then of the right one;
+    - `finish`: the results from the state of the whole list: a function of the components (or of one tuple), and
+      optionally of the inputs that do not have the axis. If left out, the state is the result;
+    - `state`: the specification of each component as a function of a list: a function of the inputs that gives all
+      components, where `cd.size(axis)` is the length of the list; or a tuple of one function for each component, None
+      where it is to be found. If left out, all are to be found.
 
-    A program or a diagram may stand for any of the functions. A state may have further axes (it is kept for each
-    of their indices), but not the streamed one.
+    A program or a diagram may stand for any of the functions. A state may have further axes, but not the streamed one.
 
     >>> import catdiag as cd
     >>> mean = cd.algorithm("x ->", name="mean")(lambda X: cd.mean(X, "x"))
@@ -102,11 +103,11 @@ def _is_part(part: Any) -> bool:
 
 @dataclass(frozen=True)
 class UserFold:
-    """The parts of a fold as diagrams, for one diagram and one axis of it.
+    """The parts of a fold as diagrams, for one diagram and one of its axes.
 
-    `inputs` are the types of the diagram's inputs (and of the positions, last); `element` takes them with the axis
-    taken off, `states` are the types of the components, `nonempty_states` those on lists that are not empty. `state[k]`
-    is what component k is of a list, its inputs' axis being of the size `block`, or None.
+    `inputs` are the types of the diagram's inputs, and of the positions as a last one. `element` takes them without the
+    axis. `states` are the types of the components, `nonempty_states` those for lists that are not empty. `state[k]` is
+    the specification of component k on a list whose axis has the size `block`, or None.
     """
 
     source: Diagram
@@ -124,19 +125,19 @@ class UserFold:
 
     @property
     def inputs(self) -> tuple[ArrayType, ...]:
-        """The types of what is streamed and resident: the diagram's inputs, and the positions along the axis."""
+        """The types of the loop's inputs: the diagram's inputs, and the positions along the axis."""
         return (*self.source.dom, ArrayType((self.axis,), "int"))
 
     @property
     def missing(self) -> list[int]:
-        """The components whose state is not known."""
+        """The components without a known specification."""
         return [k for k, s in enumerate(self.state) if s is None]
 
     def of_list(self, length: Size, total: bool = False) -> Diagram:
-        """All components of a list, the axis being of that size; if `total`, of the empty list too.
+        """All components of a list whose axis has the size `length`; with `total`, defined for the empty list too.
 
-        Every state must be known. A state that divides by the length, say, is not defined of the empty list as it
-        stands: it is then the unit where the length is 0.
+        Every specification must be known. One that divides by the length, for example, is undefined for the empty list.
+        It is then replaced by the unit where the length is 0.
         """
         local = self.axis
         if length != local.size:
@@ -158,7 +159,7 @@ class UserFold:
         return builder.diagram(outputs, (*self.source.input_names, f"index_{self.axis.name}"))
 
     def loop(self) -> tuple[Diagram, ops.FoldOp]:
-        """The diagram with the loop, and its Fold box. Every state must be known."""
+        """The diagram with the loop, and its Fold box. Every specification must be known."""
         state, block = self.of_list(self.block, total=True), self.of_list(self.block)
         read = {*state.graph.outputs, *(w for n in state.graph.nodes for w in n.inputs)}
         used = [w for w in range(len(self.inputs)) if w in read]
@@ -185,12 +186,14 @@ class UserFold:
 
 
 def writer(dom: Sequence[ArrayType]) -> GraphBuilder:
-    """A diagram under construction over inputs of these types."""
+    """An empty diagram under construction, with inputs of these types."""
     return GraphBuilder(HashConsedGraph(Ty()), dom)
 
 
 def use(builder: GraphBuilder, diagram: Diagram, wires: Sequence[int]) -> list[int]:
-    """The outputs of a diagram put to work on wires of the same axes; named boxes are opened."""
+    """Adds a copy of a diagram, with named boxes inlined, and gives its outputs; the wires are cast to its
+    input types.
+    """
     graph = inline(diagram).graph
     env = [builder.cast(w, ty) for w, ty in zip(wires, diagram.dom, strict=True)]
     for node in graph.nodes:
@@ -200,7 +203,7 @@ def use(builder: GraphBuilder, diagram: Diagram, wires: Sequence[int]) -> list[i
 
 
 def of_length(diagram: Diagram, axis: str, block: Size, length: Size) -> Diagram:
-    """A diagram of lists, their axis being of size `block`, with another size for it and for its copies.
+    """A diagram on lists with `length` in place of the size `block` of their axis and of its copies.
 
     >>> from catdiag.frontend.builder import mean, program
     >>> average = program([ArrayType((Axis("x", "s_x"),))], lambda X: mean(X, "x"))
@@ -210,7 +213,7 @@ def of_length(diagram: Diagram, axis: str, block: Size, length: Size) -> Diagram
     flat = inline(diagram)
     others = {s for ty in flat.dom for a in ty.axes if a.name != axis for s in size_symbols(a.size)}
     if isinstance(block, str) and block not in others:
-        # Whatever has this size is a copy of the axis, or made of it.
+        # Every axis of this size is a copy of the axis, or made of it.
         return resized(flat, {block: length})
     nodes = tuple(Node(size_box(length) if n.box.op == SizeOf(block) else n.box, n.inputs) for n in flat.graph.nodes)
     made = of_graph(Graph(flat.dom, nodes, flat.graph.outputs), flat.cod, flat.names)
@@ -222,7 +225,7 @@ def of_length(diagram: Diagram, axis: str, block: Size, length: Size) -> Diagram
 
 
 def _copies(flat: Diagram, axis: str) -> list[str]:
-    """The names of an axis of the inputs, and of what it is renamed to."""
+    """The name of an axis, and the names that it is renamed to."""
     found = [axis]
     for node in flat.graph.nodes:
         if isinstance(node.box.op, Rename):
@@ -231,21 +234,21 @@ def _copies(flat: Diagram, axis: str) -> list[str]:
 
 
 def _require_distinct(flat: Diagram, copies: Sequence[str]) -> None:
-    """Raises AxisError where copies of an axis are not told by their names, or not read index by index."""
+    """Raises AxisError where copies of an axis cannot be told apart by name, or are read by a view."""
     axis, *others = copies
     inputs = next((name for name in others if any(ty.axis(name) is not None for ty in flat.dom)), None)
     reads = [n.box for n in flat.graph.nodes if isinstance(n.box.op, View) and any(map(n.box.op.touches, copies))]
     if inputs is not None or reads:
         what = f"joins it with {inputs!r}, an axis of an input" if inputs is not None else "reads parts of it"
         raise AxisError(
-            f"what is said of a list along {axis!r} {what}, whose size is the same: of a shorter list that has no "
-            "meaning; say it by a function of the list, or give the two axes sizes of their own",
+            f"what is said of a list along {axis!r} {what}, whose size is the same: this has no meaning for a shorter "
+            "list; give state= as a function of the list, or give the two axes sizes of their own",
             reads[0].line if reads else None,
         )
 
 
 def _undefined_when_empty(state: Diagram, axis: str, length: Size) -> bool:
-    """Whether a state may be undefined of the empty list: it divides by what is known of the list, say."""
+    """Whether a specification may be undefined for the empty list, such as one that divides by the length."""
     late = [False] * len(state.dom)
     for node in state.graph.nodes:
         op, of = node.box.op, [late[w] for w in node.inputs]
@@ -257,7 +260,9 @@ def _undefined_when_empty(state: Diagram, axis: str, length: Size) -> bool:
 
 
 def _ends(state: Diagram, axis: str) -> bool:
-    """Whether a state is made of a least or largest element, which the empty list does not have; but for sums."""
+    """Whether a specification uses a maximum or minimum over the list, which the empty list does not have; sums are
+    skipped.
+    """
     graph = state.graph
     makers = dict(enumerate((n for n in graph.nodes for _ in n.box.cod), len(graph.dom)))
     todo = list(graph.outputs)
@@ -274,10 +279,11 @@ def _ends(state: Diagram, axis: str) -> bool:
 
 
 def with_positions(diagram: Diagram, axis: str) -> Diagram:
-    """A diagram whose last input holds the positions along an axis, in place of its own indices and its copies'.
+    """A diagram whose last input holds the positions along an axis, in place of its own indices and those of its
+    copies.
 
-    Two positions that are compared or subtracted may count from anywhere, and do so from where the list begins: what
-    is said of them then holds of a list wherever it stands.
+    Positions that are only compared or subtracted are counted from the start of the list. A statement about them then
+    holds for a list at any offset.
     """
     flat = inline(diagram)
     last = len(flat.dom) - 1
@@ -285,7 +291,7 @@ def with_positions(diagram: Diagram, axis: str) -> Diagram:
     nodes: list[Node] = []
     copies = _copies(flat, axis)
     here: dict[int, int] = {}
-    """The wires that are positions, and for each the same counted from where the list begins."""
+    """The wires that are positions, each with the wire of the same positions counted from the start of the list."""
 
     count = len(flat.dom)
 
@@ -315,7 +321,7 @@ _RELATIVE = frozenset(("sub", "lt", "le", "eq", "ne"))
 
 
 def _only(diagram: Diagram, used: Sequence[int]) -> Diagram:
-    """The diagram without the inputs that are not used."""
+    """The diagram without its unused inputs."""
     graph, count = diagram.graph, len(diagram.dom)
     place = {w: k for k, w in enumerate(used)}
 

@@ -1,8 +1,8 @@
-"""Lists on which a fold that a user brought goes wrong, and how they are split.
+"""Counterexamples to a user's fold: lists, with their blocks, for which it gives another result than the diagram.
 
-Nothing is assumed of a fold here but its parts: lists of one to four elements are folded element by element in blocks,
-the blocks' states are merged, and what `finish` makes of that is compared with what the diagram gives, on exact
-numbers. Where the states of lists are known, those are compared too.
+Only the parts of the fold are used. Lists of one to four elements are folded element by element in blocks, the states
+of the blocks are merged, and `finish` is compared with the diagram's result in exact arithmetic. Where specifications
+of the states are known, the states are compared with them too.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from catdiag.rewrite.graph_builder import GraphBuilder
 from catdiag.rewrite.stream.user_fold import UserFold, use, writer
 
 FEW, MANY = 6, 60
-"""Batches of inputs that are tried for each split, at first and in the end."""
+"""Batches of inputs that are tried for each way to cut a list: at first, and in the end."""
 
 
 @dataclass(frozen=True)
 class FoldCounterexample(Counterexample):
-    """A list on which a fold goes wrong: sizes and exact arrays, `.split` into blocks, and the two values.
+    """A list for which a fold is wrong: sizes and exact arrays, how it is cut into blocks (`.split`), and both values.
 
-    `.lhs` is what `.textbook` says in words gives, the diagram as it is written unless said otherwise, and `.rhs` what
-    merging the states of the blocks gives; `.blocks_of` are their lengths.
+    `.lhs` is the value of the reference (`.reference_name`, by default the diagram as written), `.rhs` the value after
+    merging the states of the blocks; `.blocks_of` are the block lengths.
     """
 
     split: str = ""
@@ -42,7 +42,7 @@ class FoldCounterexample(Counterexample):
 
     @property
     def verdict(self) -> str:
-        """What the two give, as text."""
+        """The two values, as text."""
         where = ", ".join(f"{a}={i}" for a, i in self.index.items())
         at = f" at {where}" if where else ""
         first = f"{self.split}\n{self.reference_name} gives {value_text(self.lhs)}"
@@ -53,7 +53,7 @@ class FoldCounterexample(Counterexample):
 
 @dataclass(frozen=True)
 class Trial:
-    """Two diagrams on lists of one length that a true fold makes equal, in words too."""
+    """Two diagrams on lists of one length that are equal if the fold is right, with a description."""
 
     left: Diagram
     right: Diagram
@@ -63,16 +63,18 @@ class Trial:
     merging: str = "merging"
     blocks: tuple[int, ...] = ()
     undefined: bool = True
-    """Whether the right side must be defined where the left one is."""
+    """Whether the right side has to be defined where the left side is."""
 
 
-# The empty list is merged to the right of another only to see that it changes nothing: where that is not defined, no
-# harm is done, for no loop and no tree of merges does it.
+# Merging with the empty list on the right only tests that it changes nothing. It may be undefined, since no loop and no
+# tree of merges does it.
 _SPLITS: tuple[tuple[int, ...], ...] = ((1,), (0, 1), (1, 1), (1, 2), (2, 1), (2, 2), (1, 1, 2), (1, 0), (2, 0))
 
 
 def trials(given: UserFold, states: bool = True) -> Iterator[Trial]:
-    """The lists on which a fold is tried, the shortest first; then those of `states`, if they are known."""
+    """The lists that a fold is tried on, the shortest first; with `states`, also comparisons of states with their
+    specifications.
+    """
     for split in _SPLITS:
         length = sum(split)
         builder = writer(list(given.source.dom))
@@ -104,9 +106,9 @@ def trials(given: UserFold, states: bool = True) -> Iterator[Trial]:
 def false_fold(
     given: UserFold, tries: int, assume: Sequence[str] = (), states: bool = True
 ) -> FoldCounterexample | None:
-    """A list on which a fold goes wrong, replayed; None where none was found in so many batches for each split.
+    """A list, replayed, for which a fold is wrong; None where none is found in `tries` batches for each way to cut it.
 
-    `assume` are assumptions about sizes; with `states`, what the fold says that its states are is tried too.
+    `assume` are assumptions about sizes. With `states`, the fold's specifications of its states are tried too.
     """
     return refuted(trials(given, states), given.axis, tries, assume)
 
@@ -114,7 +116,9 @@ def false_fold(
 def refuted(
     candidates: Iterable[Trial], axis: Axis, tries: int, assume: Sequence[str] = ()
 ) -> FoldCounterexample | None:
-    """A list on which one of the trials differs, replayed; None where none was found in so many batches for each."""
+    """A list, replayed, for which the sides of some trial differ; None where none is found in `tries`
+    batches for each.
+    """
     from catdiag.prover.refute.counterexample_search import refute
 
     late: list[tuple[Trial, dict[str, Any]]] = []
@@ -149,7 +153,9 @@ def _fold_counterexample(found: Counterexample, trial: Trial) -> FoldCounterexam
 
 
 def read_part(builder: GraphBuilder, wire: int, axis: Axis, start: Expr, length: int | None) -> int:
-    """Elements of an array from a place on: so many, or one without the axis. The array itself if it lacks the axis."""
+    """The elements of an array from a position on: `length` of them, or one without the axis (None). An array without
+    the axis itself.
+    """
     ty = builder.types[wire]
     if ty.axis(axis.name) is None:
         return wire
@@ -159,7 +165,7 @@ def read_part(builder: GraphBuilder, wire: int, axis: Axis, start: Expr, length:
 
 
 def _folded(builder: GraphBuilder, given: UserFold, places: Sequence[int]) -> list[int]:
-    """The state of a block, folded element by element; of none, the unit."""
+    """The state of a block, folded element by element; the unit for an empty block."""
     if not places:
         return use(builder, given.unit, ())
     found: list[int] = []
@@ -173,14 +179,14 @@ def _folded(builder: GraphBuilder, given: UserFold, places: Sequence[int]) -> li
 
 
 def _state(builder: GraphBuilder, given: UserFold, start: int, length: int) -> list[int]:
-    """The state of a part of the list, as `state=` says."""
+    """The state of a part of the list by its specification."""
     positions = builder.add(index_box(given.axis), ())
     wires = [*range(len(given.source.dom)), positions]
     return use(builder, given.of_list(length), [read_part(builder, w, given.axis, start, length) for w in wires])
 
 
 def _words(length: int, split: Sequence[int]) -> str:
-    """A split in words.
+    """A description of how a list is cut.
 
     >>> _words(3, (1, 2))
     'a list of 3, in blocks [0, 1) and [1, 3), each folded element by element'

@@ -1,9 +1,9 @@
-"""What the components of a fold are of a list, where its user did not say.
+"""Specifications of a fold's components as functions of the list, where the user gives none.
 
-A component that is merged by a commutative monoid is that monoid of its elements. Any other is matched: the fold is
-run, element by element, on a few lists of numbers, and what it gives is compared with what the diagram or its cascade
-computes of those lists, then with rational combinations of two of these, of products of them and of quotients by the
-length. That is a guess, which the proof that follows either confirms or not.
+A component that is merged by a commutative monoid is the reduction of its elements by that monoid. Other components are
+guessed by matching: the fold is run, element by element, on a few lists of numbers. The values are compared with
+statistics that the diagram or its cascade computes for these lists, and with rational combinations of two such
+statistics, products of them, and quotients by the length. The proof that follows confirms the guess or not.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 _MONOIDS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "or": "any", "and": "all"}
 _LENGTHS = (1, 2, 3, 5, 4, 7, 6, 3)
-"""How long the lists are on which states are compared; every other one begins at a later position."""
+"""The lengths of the lists on which states are compared; every other list starts at a later position."""
 _DENOMINATORS = 64
-"""The largest denominator of a factor that is taken for a rational number."""
+"""The largest denominator of a number that counts as rational."""
 _POOL = 40
-"""Statistics of a list that are combined, at most."""
+"""The most statistics of a list that are combined."""
 
 
 def monoid_of(merge: Diagram, k: int) -> str | None:
-    """The commutative monoid by which component k of two states is merged, where it is one and nothing else is read.
+    """The commutative monoid that merges component k of two states, if it is one and reads nothing else; else None.
 
     >>> from catdiag.category.ops import map_box
     >>> from catdiag.category.diagram import of_box
@@ -55,9 +55,9 @@ def monoid_of(merge: Diagram, k: int) -> str | None:
 
 
 def with_states(given: UserFold) -> UserFold:
-    """The fold with every state known.
+    """The fold with a specification for every component.
 
-    Raises NotStreamable, naming the component, where one was not found.
+    Raises NotStreamable, naming the component, where none was found.
     """
     found = list(given.state)
     for k in given.missing:
@@ -84,7 +84,7 @@ def _local(given: UserFold) -> Axis:
 
 
 def _of_elements(given: UserFold, k: int, monoid: str) -> Diagram:
-    """A monoid of the elements' component."""
+    """The reduction of the elements' component k by a monoid."""
     local = _local(given)
     names = [w for w, ty in enumerate(given.inputs) if ty.axis(local.name) is not None]
     graph = given.element.graph
@@ -92,7 +92,7 @@ def _of_elements(given: UserFold, k: int, monoid: str) -> Diagram:
     mapped = inline(one).weave(local, names)
     builder = writer([_fitted(ty, local) for ty in given.inputs])
     if monoid == "sum" and not _reads(one) and all(isinstance(b.op, (Const, Rename)) for b in inline(one).boxes):
-        # A sum of a constant is a multiple of the length.
+        # The sum of a constant is a multiple of the length.
         (wire,) = use(builder, one, range(len(given.inputs)))
         length = builder.add(size_box(given.block), ())
         plain = [b.op for b in inline(one).boxes if isinstance(b.op, Const)] == [Const(Fraction(1))]
@@ -118,7 +118,7 @@ def _fitted(ty: ArrayType, local: Axis) -> ArrayType:
 
 
 def _statistics(given: UserFold) -> Iterator[Diagram]:
-    """What the diagram and its cascade compute of a list, of the length `given.block`: each free of the axis."""
+    """The statistics that the diagram and its cascade compute of a list of length `given.block`, without the axis."""
     seen: list[Diagram] = []
     name = given.axis.name
     for whole in (*_of_source(given), *_cascades(given)):
@@ -138,7 +138,7 @@ def _statistics(given: UserFold) -> Iterator[Diagram]:
 
 
 def _of_list(diagram: Diagram, given: UserFold) -> Diagram:
-    """A diagram of the inputs as one of a list, whose positions are the last input."""
+    """A diagram of the inputs as a diagram on a list, with the positions as the last input."""
     builder = writer([*diagram.dom, ArrayType((given.axis,), "int")])
     wires = use(builder, diagram, range(len(diagram.dom)))
     made = with_positions(builder.diagram(wires, ()), given.axis.name)
@@ -146,15 +146,17 @@ def _of_list(diagram: Diagram, given: UserFold) -> Diagram:
 
 
 def _of_source(given: UserFold) -> Iterator[Diagram]:
-    """The diagram itself, of a list; none where it joins the axis with another, so that it is of no shorter list."""
+    """The diagram itself, on a list; nothing where it joins the axis with another one, so that it has no meaning for
+    shorter lists.
+    """
     with suppress(AxisError):
         yield _of_list(given.source, given)
 
 
 def _cascades(given: UserFold) -> Iterator[Diagram]:
-    """The components that streaming finds for the diagram itself, of a list."""
+    """The components that streaming finds for the diagram itself, on a list."""
     try:
-        # Statistics are told apart by numbers, and a maximum that is raised is mostly what it is otherwise.
+        # Statistics are compared by their values; the mode `raised` mostly gives those of other modes.
         for streamed in sorted(candidates(given.source, given.axis.name), key=lambda s: s.mode == "raised"):
             graph = streamed.diagram.graph
             for place, node in enumerate(graph.nodes):
@@ -175,7 +177,7 @@ def _cascades(given: UserFold) -> Iterator[Diagram]:
 
 @dataclass
 class _Samples:
-    """Lists of numbers, and what the fold makes of each of them."""
+    """Lists of numbers, and the states that the fold gives for them."""
 
     arrays: list[list[Any]]
     sizes: list[dict[str, int]]
@@ -185,14 +187,14 @@ class _Samples:
 
 @dataclass
 class _SampleColumn:
-    """A product of statistics (or of the logarithm of one, or of the inverse of one), and its numbers on the lists."""
+    """A product of statistics (or the logarithm or inverse of one), and its values on the lists."""
 
     parts: tuple[tuple[Diagram, str], ...]
     values: Any
 
 
 class _StateMatcher:
-    """Statistics of lists, and the numbers that they are of a few lists."""
+    """Statistics of lists with their values on a few lists."""
 
     def __init__(self, given: UserFold, known: Sequence[Diagram]) -> None:
         self.given = given
@@ -204,7 +206,7 @@ class _StateMatcher:
         return builder.diagram([builder.add(size_box(self.given.block), ())], ())
 
     def match(self, k: int) -> Diagram | None:
-        """What component k is of a list, as far as a few lists tell."""
+        """A specification of component k that fits the values on the lists; None where none is found."""
         import numpy as np
 
         ty = self.given.states[k]
@@ -239,7 +241,7 @@ class _StateMatcher:
         return self._pair(columns, wanted, scale, ty)
 
     def _pair(self, columns: list[_SampleColumn], wanted: Any, scale: float, ty: ArrayType) -> Diagram | None:
-        """A combination of two statistics: the first for which the numbers are rational and fit."""
+        """The first combination of two statistics with rational coefficients that fits the values."""
         import numpy as np
 
         matrix = np.stack([c.values for c in columns])
@@ -263,7 +265,9 @@ class _StateMatcher:
         return None
 
     def _values(self, diagram: Diagram, ty: ArrayType) -> Any:
-        """What a statistic is of the lists, at every index of a component; None if it has further axes, or no value."""
+        """The values of a statistic on the lists, at every index of a component; None if it has further axes, or is
+        undefined.
+        """
         import numpy as np
 
         from catdiag.execute.interpreter import run
@@ -281,7 +285,7 @@ class _StateMatcher:
         return None if np.any(np.isnan(values)) or not np.any(values) else values
 
     def _combined(self, terms: Sequence[tuple[Fraction, _SampleColumn]], ty: ArrayType) -> Diagram:
-        """A sum of multiples of products of statistics, their logarithms and inverses."""
+        """A linear combination of products of statistics, their logarithms and inverses."""
         inputs = [_fitted(t, _local(self.given)) for t in self.given.inputs]
         builder = writer(inputs)
         total: int | None = None
@@ -304,7 +308,7 @@ class _StateMatcher:
 
 
 def _rational(a: Any, b: Any) -> Fraction | None:
-    """a/b as a simple fraction, None where it is none."""
+    """a/b as a fraction with a small denominator; None where it is none."""
     if not b or abs(a / b) > 1e6:
         return None
     found = Fraction(float(a / b)).limit_denominator(_DENOMINATORS)
@@ -357,7 +361,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _functions(given: UserFold) -> dict[str, Callable[..., Any]]:
-    """Some functions for those that are uninterpreted: what a state is of a list is to hold for any."""
+    """Some interpretations of the uninterpreted functions; a specification has to hold for all of them."""
     import numpy as np
 
     names: dict[str, None] = {}

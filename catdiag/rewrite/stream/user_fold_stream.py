@@ -1,4 +1,4 @@
-"""A diagram streamed by a fold that a user brought: proved, refuted, or neither, and then said so."""
+"""A diagram streamed by a user's fold: proved, refuted or undecided."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from catdiag.prover.api import Theorem
 
 Prove = Callable[[Diagram, Diagram, bool], "Theorem | str"]
-"""Proves that two diagrams mean the same, or says where the proof stopped; the last argument asks for more work."""
+"""Proves that two diagrams mean the same, or gives the goal it stopped at; the last argument asks for a search."""
 
 
 @dataclass(frozen=True)
 class GivenStream:
-    """What came of a fold: the diagram with its loop, the theorem, the element's, and the formulas."""
+    """A diagram with the user's loop, its theorem, the theorem about one element, and the formulas."""
 
     diagram: Diagram
     theorem: Theorem
@@ -37,11 +37,11 @@ class GivenStream:
 
 
 def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], prove: Prove) -> GivenStream:
-    """The diagram with an axis folded as a user says.
+    """The diagram with an axis folded by the user's fold.
 
-    Raises Refuted with a list and its split where the fold is false; NotStreamable, naming the component, where what
-    it is of a list was not found; Undecided, with the goal, where neither a proof nor such a list was found; and what
-    `typed` raises.
+    Raises Refuted with a list and its blocks where the fold is wrong; NotStreamable, naming the component, where no
+    specification of a component was found; Undecided, with the goal, where neither a proof nor such a list was found;
+    and what `typed` raises.
     """
     title = f"{source.title or 'the diagram'} by the fold over {axis!r}"
     given = typed(fold, source, require_streamed(source, axis))
@@ -51,9 +51,9 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
         if found is not None:
             raise Refuted(how_false(title, found), found)
 
-    mine = bool(given.missing)
-    if mine:
-        # A false fold has no states to be found, and what it gives is soon seen.
+    guessed = bool(given.missing)
+    if guessed:
+        # No specification fits a wrong fold, and a few trials show that it is wrong.
         refute(given, FEW)
         try:
             given = with_states(given)
@@ -70,19 +70,19 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
         if isinstance(theorem, str) or isinstance(element, str):
             goal = theorem if isinstance(theorem, str) else f"the state of one element is what element gives: {element}"
             proved = None if isinstance(theorem, str) else theorem
-            refute(given, MANY if further else FEW, not mine)
+            refute(given, MANY if further else FEW, not guessed)
             continue
-        # The empty list to the right of another is no premise of the loop, but a fold of lists has it.
+        # That the empty list on the right changes nothing is no premise of the loop, but a law of folds.
         refute(given, FEW, False)
         return GivenStream(diagram, theorem, element, described(given))
-    if mine and false_fold(given, FEW, assume) is not None:
+    if guessed and false_fold(given, FEW, assume) is not None:
         names = ", ".join(given.names[k] for k in typed(fold, source, given.axis).missing)
-        raise NotStreamable(f"{title}: what {names} is of a list was not found; say it by state=", fold.line)
+        raise NotStreamable(f"{title}: what {names} is of a list was not found; give it as state=", fold.line)
     raise Undecided(f"{title} is undecided", goal)
 
 
 def _of_one(given: UserFold) -> tuple[Diagram, Diagram]:
-    """The state of a list of one element, and what `element` makes of it."""
+    """The specification on a list of one element, and the state that `element` gives."""
     left = given.of_list(1)
     builder = writer(list(left.dom))
     wires = []
@@ -95,7 +95,7 @@ def _of_one(given: UserFold) -> tuple[Diagram, Diagram]:
 
 
 def described(given: UserFold) -> FoldFormula:
-    """The formulas of a fold: of each component, and of the results."""
+    """The formulas of a fold: its components and its results."""
     k = len(given.names)
     primed = [f"{n}′" for n in given.names]
     inputs = [*given.source.input_names, f"index({given.axis.name})"]

@@ -1,4 +1,6 @@
-"""The parts of a fold that a user brings, traced for a diagram: what each takes and gives, and the state's types."""
+"""Tracing of a user's fold: each of its parts as a diagram for the inputs of the program, and the
+types of the state.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,10 @@ _WIDER = ("int", "real", "extended")
 
 
 def typed(fold: Fold, source: Diagram, axis: Axis) -> UserFold:
-    """The parts of a fold traced for the inputs of a diagram.
+    """The parts of a fold, traced for the inputs of a diagram.
 
-    Raises TypeMismatch, AxisError or SignatureError, naming the part, what was expected and the line, where they do
-    not fit together.
+    Raises TypeMismatch, AxisError or SignatureError, naming the part, what was expected and the line, where they do not
+    fit together.
     """
     if not isinstance(fold, Fold):
         raise TypeMismatch(f"by={fold!r}: expected a cd.Fold(unit, element, merge, finish, state=…)")
@@ -74,7 +76,7 @@ def typed(fold: Fold, source: Diagram, axis: Axis) -> UserFold:
 
 
 class FoldParts:
-    """The parts of one fold, traced one by one."""
+    """Traces the parts of one fold."""
 
     def __init__(self, fold: Fold, source: Diagram, axis: Axis) -> None:
         self.fold, self.source, self.axis = fold, source, axis
@@ -83,7 +85,7 @@ class FoldParts:
         self.resident_names = tuple(n for n, streamed in names if not streamed)
 
     def _traced(self, part: str, inputs: Sequence[ArrayType], function: Callable[..., Any]) -> Diagram:
-        """The diagram of a part; what goes wrong in it is said to be in that part."""
+        """The diagram of a part; errors inside it name the part."""
 
         def body(*arrays: Traced) -> Any:
             trace = running()
@@ -122,7 +124,9 @@ class FoldParts:
         return self._traced("element", [*inputs, ArrayType((), "int")], function)
 
     def closed(self, states: list[ArrayType]) -> tuple[Diagram, list[ArrayType]]:
-        """The merge, and the types of states that it takes to themselves."""
+        """The merge, and the types of states that it maps to themselves, found by iteration from those of unit and
+        element.
+        """
         for _ in range(len(_WIDER) + sum(len(t.axes) for t in (*states, *self.source.dom)) + 1):
             merge = self._merge(states)
             if len(merge.cod) != len(states):
@@ -156,7 +160,7 @@ class FoldParts:
         return self._traced("merge", [*states, *states], function)
 
     def ordered(self, states: Sequence[ArrayType]) -> list[ArrayType]:
-        """The types with their axes in the order of the results', then of the inputs'."""
+        """The types with their axes in the order of the results, then of the inputs."""
         names = dict.fromkeys(a.name for ty in (*self.source.cod, *self.source.dom) for a in ty.axes)
         order = {name: k for k, name in enumerate(names)}
         return [
@@ -200,7 +204,7 @@ class FoldParts:
         return results
 
     def state(self, count: int) -> tuple[Diagram | None, ...]:
-        """What each component is of a list, where it is given."""
+        """The specification of each component, None where the user gives none."""
         given = self.fold.state
         if given is None:
             return (None,) * count
@@ -247,7 +251,7 @@ class FoldParts:
         return tuple(of_graph(reachable(Graph(graph.dom, graph.nodes, (w,))), Ty(ty)) for w, ty in outputs)
 
     def names(self, count: int) -> tuple[str, ...]:
-        """Names of the components: those that finish has for them, else `s1`, `s2`, …"""
+        """Names of the components: those of the parameters of `finish`, else `s1`, `s2`, …"""
         taken = set(self.source.input_names)
         own = None if self.fold.finish is None else _parameters(self.fold.finish)
         if own is not None and count > 1 and len(own) in (count, count + len(self.resident_names)):
@@ -263,7 +267,7 @@ class FoldParts:
         return tuple(found)
 
     def _arity(self, what: str, part: Part, allowed: Sequence[int], expected: str) -> int:
-        """How many arguments a part is to be given, of the numbers that are allowed."""
+        """The number of arguments that a part takes, one of those in `allowed`."""
         if isinstance(part, Diagram):
             if len(part.dom) not in allowed:
                 raise SignatureError(
@@ -286,7 +290,7 @@ class FoldParts:
 
 
 def _parameters(part: Part) -> list[str] | None:
-    """The names of a function's positional parameters, None where they are not known."""
+    """The names of a function's positional parameters; None where they are not known."""
     if isinstance(part, Diagram):
         return list(part.input_names)
     try:
@@ -302,7 +306,7 @@ def _count(n: int) -> str:
 
 
 def _join(types: Sequence[ArrayType], what: str, line: str | None) -> ArrayType:
-    """The type that holds what both do: all axes, and the wider element type."""
+    """The least type that contains all: the union of the axes, and the wider element type."""
     elements = {t.element for t in types}
     if "bool" in elements and len(elements) > 1:
         raise TypeMismatch(f"{what} is {' and '.join(map(str, types))}: expected truth values or numbers", line)
@@ -314,7 +318,7 @@ def _join(types: Sequence[ArrayType], what: str, line: str | None) -> ArrayType:
 
 
 def _cast(diagram: Diagram, types: Sequence[ArrayType]) -> Diagram:
-    """The diagram with its outputs in these types."""
+    """The diagram with its outputs cast to these types."""
     builder = writer(list(diagram.dom))
     wires = use(builder, diagram, range(len(diagram.dom)))
     return builder.diagram([builder.cast(w, ty) for w, ty in zip(wires, types, strict=True)], diagram.names)
@@ -325,7 +329,9 @@ def _named(diagram: Diagram, names: tuple[str, ...]) -> Diagram:
 
 
 def require_streamed(source: Diagram, axis: str) -> Axis:
-    """The axis of that name on the inputs. Raises AxisError where none has it, NotStreamable where results do."""
+    """The axis of that name on the inputs. Raises AxisError where no input has it, NotStreamable where a
+    result has it.
+    """
     found = next((a for ty in source.dom if (a := ty.axis(axis)) is not None), None)
     if found is None:
         known = dict.fromkeys(n for ty in source.dom for n in ty.names)

@@ -1,9 +1,9 @@
-"""Which arrays a derived diagram holds along a whole axis on chip.
+"""Arrays that a derived diagram keeps on chip along a whole axis, instead of block by block.
 
-A stream is there so that the memory on chip does not grow with the axis: blocks of it come and go. Where a kernel holds
-an array along all of the axis (what is read at computed positions, or next to what is summed; a product over all
-elements before one; two arrays put together), it is a loop in name only. That is read off the walk along the order of
-boxes that counts the memory: of every array that is live at some time, which axes it has there.
+Streaming is meant to make on-chip memory independent of the axis. It does not if a kernel keeps an array along the
+whole axis: one that is read at computed positions next to what is summed, an intermediate product, or a concatenation.
+These arrays are found by the liveness analysis that computes the memory: for each array that is live at some point, the
+axes that it has there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from catdiag.util.errors import CatdiagError
 
 
 class _Watch(LivenessWalk):
-    """A walk that tells which arrays are live at some time."""
+    """A liveness walk that records every allocated buffer."""
 
     def __init__(
         self, seen: list[Buffer], kernel: LoweredKernel, widths: Widths, places: Placement, within: Within | None = None
@@ -38,7 +38,7 @@ class _Watch(LivenessWalk):
 
 
 def whole_arrays(streamed: Diagram, source: Diagram, axis: str) -> WholeArrays:
-    """The arrays that a streamed form of a diagram holds along all of the axis, however the results are grouped.
+    """The arrays that a streamed form of a diagram keeps on chip along the whole axis, however its results are grouped.
 
     >>> import catdiag as cd
     >>> later = cd.algorithm("x ->", name="later")(lambda a: cd.sum(a * cd.reverse(a, "x"), "x"))
@@ -52,13 +52,13 @@ def whole_arrays(streamed: Diagram, source: Diagram, axis: str) -> WholeArrays:
     try:
         names = groupable(streamed)
         measure(find(streamed, names) if names else streamed, walks=partial(_Watch, seen))
-    except CatdiagError:  # what is not counted is not known to be held
+    except CatdiagError:  # a diagram without costs: nothing is known
         return WholeArrays(axis)
     whole = axis_of(inline(source), axis)
     found: dict[str, str] = {}
     for buffer in seen:
         own = next((a.name for a in buffer.axes if _is_whole(a, whole)), None)
-        # Of what is read in place, what lies around a tile: all of the axis where that is what its amount says.
+        # An access region counts only if its size depends on the size of the axis.
         part = buffer.region and not size_symbols(whole.size) <= set(buffer.size.symbols())
         if own is not None and buffer.role != "streamed" and not part:
             found[buffer.name] = axis if axis in (own, found.get(buffer.name)) else own
@@ -66,6 +66,6 @@ def whole_arrays(streamed: Diagram, source: Diagram, axis: str) -> WholeArrays:
 
 
 def _is_whole(own: Axis, axis: Axis) -> bool:
-    """Whether an axis on chip is all of another, or one of its size: the same under another name."""
+    """Whether an axis on chip is the whole axis, or another axis of the same symbolic size."""
     same = IntPolynomial.of(own.size) == IntPolynomial.of(axis.size)
     return same and (own.name == axis.name or bool(size_symbols(axis.size)))
