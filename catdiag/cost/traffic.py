@@ -22,7 +22,7 @@ The rules, which `catdiag.simulate.machine` follows too, by really moving blocks
   loads the elements between the least and the largest index read along each axis, clipped to the array, and has room
   for the most that any group of the kernel loads along each axis (one at least): padding takes none, nor does the box.
   Optima and plans take room for whole windows, as kernels do whose tiles have one shape. See
-  `catdiag.schedule.access_region`.
+  `catdiag.schedule.footprint`.
 - **Looked up.** A view of inputs before the groups, which groups alone read (in blocks of their loops, as a rule), is
   no array: they load the elements of their tile of it from where these lie, once for each time that it names one. The
   integers that say where are counted only where other boxes read them. See `catdiag.schedule.gathers`.

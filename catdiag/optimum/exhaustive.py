@@ -26,7 +26,7 @@ from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, require
 
 if TYPE_CHECKING:
-    from catdiag.schedule.access_region import AccessRange
+    from catdiag.schedule.footprint import AccessRange
 
 _POINTS = 1 << 21
 

@@ -1,170 +1,189 @@
-"""What a group holds and loads of an array that it reads in place: the box of elements that its reads lie in.
+"""Diagrams as what they are on a machine: views that groups read in place of whole arrays.
 
-Along each axis that is read at a sum of positions and indices, a tile of g positions with a factor σ, and taps k with a
-factor δ, lie in a window of σ·(g - 1) + δ·(k - 1) + 1 elements: that is what there is room for. Loaded is what of the
-window lies in the array: all of it, unless beyond the array a number is read (padding). What that is in the whole run
-is in `catdiag.schedule.region_loads`.
+`with_access_regions` marks the views that groups have of whole arrays, at positions of their tiles: of such an array a
+group holds the box of elements between the least and the largest index that is read along each axis, and the view
+itself, which reads it there, takes no room.
 
-Where arrays of data say what is read, a group loads an element for each of its results, be they the same ones or not.
+Where data says what is read, a group loads an element for each result of the view, which is a box at work then: what it
+picks is an array of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from catdiag.category.diagram import Graph, inline
-from catdiag.category.index_maps import leaves, natural, read_off
-from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
-from catdiag.category.ops import Box, FoldOp
-from catdiag.category.types import ArrayType, Size
-from catdiag.schedule.footprint import PickedElements, TileWindow
-from catdiag.schedule.loop_bounds import Bound, ends, put
-from catdiag.util.errors import CatdiagError
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.index_maps import Expr, View, leaves, natural
+from catdiag.category.ops import Box, FoldOp, GroupOp, Index
+from catdiag.category.types import Ty
 
 
 @dataclass(frozen=True)
-class AccessRange:
-    """The window along one axis: from `start` to `stop`, both read, by the ends of the group's tile; `length` elements.
+class TileWindow(View):
+    """A view that is read in place, of an array that a group holds only a box of."""
 
-    `size` is that of the axis. Without `below` (`above`) nothing is read below its first (above its last) element.
+
+@dataclass(frozen=True)
+class PickedElements(TileWindow):
+    """A view that reads where arrays of data say: of its array a group loads an element for each of its results, which
+    are an array of their own."""
+
+
+def gathered_inputs(graph: Graph) -> frozenset[int]:
+    """The inputs of a graph of which elements are picked."""
+    return frozenset(n.inputs[0] for n in graph.nodes if isinstance(n.box.op, PickedElements))
+
+
+def with_access_regions(diagram: Diagram) -> Diagram:
+    """The flat diagram with views marked that read an input of a group, by nothing else read, at positions of its tile.
+
+    The positions along each axis must be sums of indices and of positions, each once, with factors that are integers or
+    sizes. The views may be in a loop of the group. Views of an input of a group where data says are marked too,
+    outside of loops, each as the one reader of an input of its own, since they load what they read themselves.
     """
-
-    axis: str
-    start: Bound
-    stop: Bound
-    length: IntPolynomial
-    size: Size
-    below: bool
-    above: bool
-
-    @property
-    def is_interior(self) -> bool:
-        """Whether the window always lies in the array."""
-        return not self.below and not self.above
-
-
-def input_regions(
-    graph: Graph, known: Sequence[Bound | None], tiles: Mapping[str, str]
-) -> dict[int, tuple[AccessRange, ...]]:
-    """The windows of the inputs of a kernel's graph that are read in place; `tiles` gives each axis's tile."""
-    found: dict[int, tuple[AccessRange, ...]] = {}
+    flat = inline(diagram)
+    graph = flat.graph
+    outside = [isinstance(n.box.op, Index) for n in graph.nodes]
+    rematerialized = {w for w, place in _producers(graph).items() if outside[place]}
+    nodes = []
     for node in graph.nodes:
-        op, inputs = node.box.op, node.inputs
-        if isinstance(op, TileWindow):
-            values = [known[w] if w < len(graph.dom) else None for w in inputs]
-            at = (
-                picks(op, node.box)
-                if isinstance(op, PickedElements)
-                else access_ranges(op, values, node.box.dom[0], tiles)
-            )
-            found[inputs[0]] = at
-        elif isinstance(op, FoldOp):
-            step, states = inline(op.step).graph, len(node.box.cod)
-            for inner in step.nodes:
-                if isinstance(inner.box.op, TileWindow):
-                    own = [w - states for w in inner.inputs]
-                    values = [known[inputs[k]] if 0 <= k < len(inputs) else None for k in own]
-                    found[inputs[own[0]]] = access_ranges(inner.box.op, values, inner.box.dom[0], tiles)
+        box, op = node.box, node.box.op
+        if isinstance(op, GroupOp):
+            body = inline(op.body)
+            given = {k for k, w in enumerate(node.inputs) if w in rematerialized}
+            body, twice = _picking(_windowed(body, given), given)
+            dom = Ty(*box.dom, *(box.dom[k] for k in twice))
+            box = Box(replace(op, body=body), dom, box.cod, box.line)
+            node = Node(box, (*node.inputs, *(node.inputs[k] for k in twice)))
+        nodes.append(Node(box, node.inputs))
+    made = Graph(graph.dom, tuple(nodes), graph.outputs)
+    return of_graph(made, flat.cod, flat.names, flat.title)
+
+
+def _producers(graph: Graph) -> dict[int, int]:
+    """For each wire that is made the place of its box."""
+    found: dict[int, int] = {}
+    count = len(graph.dom)
+    for place, node in enumerate(graph.nodes):
+        found.update(dict.fromkeys(range(count, count + len(node.box.cod)), place))
+        count += len(node.box.cod)
     return found
 
 
-def clipped(window: Sequence[AccessRange], name: str) -> tuple[tuple[AccessRange, ...], dict[str, AccessRange]]:
-    """A window of which each side that may reach beyond the array is as long as a symbol says: how much of it lies in
-    the array. And these sides by symbol."""
-    names = {side: f"{name}[{side.axis}]" for side in window if not side.is_interior}
-    there = tuple(replace(s, length=IntPolynomial.of(names[s])) if s in names else s for s in window)
-    return there, {name: side for side, name in names.items()}
+def _windowed(body: Diagram, positions: set[int]) -> Diagram:
+    """The body of a group, of which some inputs are positions, with the views marked that are read in place."""
+    graph = body.graph
+    readers: dict[int, list[int]] = {}
+    for place, node in enumerate(graph.nodes):
+        for w in dict.fromkeys(node.inputs):
+            readers.setdefault(w, []).append(place)
+    marked: dict[int, Box] = {}
+    for w in range(len(graph.dom)):
+        if w in positions or w in graph.outputs or len(readers.get(w, ())) != 1:
+            continue
+        (place,) = readers[w]
+        node = graph.nodes[place]
+        box = marked.get(place, node.box)
+        op = box.op
+        if node.inputs.count(w) != 1:
+            continue
+        if isinstance(op, View):
+            if node.inputs[0] == w and _reads_tile(op, node.inputs, positions):
+                marked[place] = Box(TileWindow(op.index_axes, op.reads, op.fits), box.dom, box.cod, box.line)
+        elif isinstance(op, FoldOp):
+            own = {k for k, v in enumerate(node.inputs) if v in positions}
+            step = _step(op, node.inputs.index(w) + len(box.cod), {k + len(box.cod) for k in own})
+            if step is not None:
+                marked[place] = Box(replace(op, step=step), box.dom, box.cod, box.line)
+    nodes = tuple(Node(marked.get(k, n.box), n.inputs) for k, n in enumerate(graph.nodes))
+    return of_graph(Graph(graph.dom, nodes, graph.outputs), body.cod, body.names, body.title)
 
 
-def picks(op: PickedElements, box: Box) -> tuple[AccessRange, ...]:
-    """What is picked of an array, as a window: along the axes that are read where data says as many elements as there
-    are results along the axes that the array lacks; all of them lie in the array."""
-    taken = {name for name, _ in op.reads[0].at}
-    own = [a.name for a in box.dom[0].axes if a.name not in taken]
-    number = IntPolynomial.elements([a for a in box.cod[0].axes if a.name not in own])
-    found: list[AccessRange] = []
-    for axis in box.dom[0].axes:
-        if axis.name in taken:
-            found.append(AccessRange(axis.name, 0, 0, ONE if found else number, axis.size, False, False))
-    return tuple(found)
+def _picking(body: Diagram, positions: set[int]) -> tuple[Diagram, list[int]]:
+    """The body of a group with the views of inputs marked that read where data says, and the inputs that are there
+    twice then: for others, and last for the view."""
+    graph, count = body.graph, len(body.dom)
+    marked: dict[int, tuple[Box, int]] = {}
+    twice: list[int] = []
+    data = [k not in positions for k in range(count)]
+    for place, node in enumerate(graph.nodes):
+        op, box = node.box.op, node.box
+        data.extend([any(data[w] for w in node.inputs)] * len(box.cod))
+        if not isinstance(op, View) or isinstance(op, TileWindow) or node.inputs[0] >= count or len(op.reads) > 2:
+            continue
+        beyond = len(op.reads) == 2 and op.reads[1].at
+        if beyond or not any(data[node.inputs[w]] for w in op.arrays()):
+            continue
+        w = node.inputs[0]
+        others = w in graph.outputs or sum(n.inputs.count(w) for n in graph.nodes) > 1
+        marked[place] = (
+            Box(PickedElements(op.index_axes, op.reads, op.fits), box.dom, box.cod, box.line),
+            len(twice) if others else -1,
+        )
+        twice += [w] if others else []
+    if not marked:
+        return body, []
+    more = len(twice)
+    nodes = []
+    for place, node in enumerate(graph.nodes):
+        box, own = marked.get(place, (node.box, -1))
+        inputs = [w if w < count else w + more for w in node.inputs]
+        inputs[:1] = [count + own] if own >= 0 else inputs[:1]
+        nodes.append(Node(box, tuple(inputs)))
+    outputs = tuple(w if w < count else w + more for w in graph.outputs)
+    names = list(body.input_names)
+    for w in twice:
+        name = f"{names[w]}_"
+        while name in names:
+            name += "_"
+        names.append(name)
+    dom = Ty(*body.dom, *(body.dom[w] for w in twice))
+    return of_graph(Graph(dom, tuple(nodes), outputs), body.cod, tuple(names), body.title), twice
 
 
-def access_ranges(
-    op: TileWindow, values: Sequence[Bound | None], ty: ArrayType, tiles: Mapping[str, str]
-) -> tuple[AccessRange, ...]:
-    """The window of a view along each axis that it reads, given what its index arrays are."""
-    sizes = {a.name: a.size for a in op.index_axes}
-
-    def leaf(v: Any) -> Bound:
-        if isinstance(v, tuple) and v[0] == "w":
-            if values[v[1]] is None:
-                raise CatdiagError(f"{op.name} reads at positions that are not known: what it loads is not counted")
-            return values[v[1]]
-        return ("at", v[1]) if isinstance(v, tuple) else v
-
-    def untiled(v: Any) -> Bound:
-        if isinstance(v, tuple) and v[0] in ("first", "last") and v[1] not in tiles:
-            return 0 if v[0] == "first" else ("+", sizes[v[1]], -1)
-        return v
-
-    found = []
-    for axis, e in op.reads[0].at:
-        bound = put(e, leaf)
-        lo, hi = ends(bound, True), ends(bound, False)
-        own = ty.axis(axis)
-        if lo is None or hi is None or own is None:
-            raise CatdiagError(f"{op.name} reads axis {axis!r} at a position that neither rises nor falls: not counted")
-        low, high = put(lo, untiled), put(hi, untiled)
-        within = ("lt", e, own.size) in op.fits
-        plain = all(not isinstance(v, int) or v >= 0 for v in leaves(e)) and natural(put(e, _index))
-        found.append(AccessRange(axis, low, high, _length(low, high, tiles), own.size, not plain, not within))
-    return tuple(found)
+def _step(op: FoldOp, wire: int, positions: set[int]) -> Diagram | None:
+    """The turn of a loop with its one view of an input marked; None where other boxes read it."""
+    step = inline(op.step)
+    places = [k for k, n in enumerate(step.graph.nodes) if wire in n.inputs]
+    if len(places) != 1 or wire in step.graph.outputs:
+        return None
+    node = step.graph.nodes[places[0]]
+    view = node.box.op
+    if not isinstance(view, View) or node.inputs.count(wire) != 1 or node.inputs[0] != wire:
+        return None
+    streamed = any(n == op.axis for n, _ in view.reads[0].at) or any(a.size == op.block for a in view.index_axes)
+    if streamed or not _reads_tile(view, node.inputs, positions):
+        return None
+    box = Box(TileWindow(view.index_axes, view.reads, view.fits), node.box.dom, node.box.cod, node.box.line)
+    nodes = tuple(Node(box if k == places[0] else n.box, n.inputs) for k, n in enumerate(step.graph.nodes))
+    return of_graph(Graph(step.dom, nodes, step.graph.outputs), step.cod, step.names, step.title)
 
 
-def _index(v: Any) -> Bound:
-    return ("i", "at") if isinstance(v, tuple) else v
+def _reads_tile(op: View, inputs: Sequence[int], positions: set[int]) -> bool:
+    """Whether a view reads one array at positions of a tile, and beyond it takes a number."""
+    count = len(op.reads)
+    if not inputs[count:] or not set(inputs[count:]) <= positions or count > 2 or (op.reads[-1].at and count == 2):
+        return False
+    return all(_is_sum(e) for _, e in op.reads[0].at)
 
 
-def _length(lo: Bound, hi: Bound, tiles: Mapping[str, str]) -> IntPolynomial:
-    """hi - lo + 1, where a tile's last position is g - 1 after its first."""
-    low, high = linear(lo), linear(hi)
-    total = high.pop(None, ZERO) - low.pop(None, ZERO) + ONE
-    for axis, tile in tiles.items():
-        first = high.pop(("first", axis), ZERO) - low.pop(("first", axis), ZERO)
-        last = high.pop(("last", axis), ZERO) - low.pop(("last", axis), ZERO)
-        if first + last:
-            raise CatdiagError(f"the window along {axis!r} grows with the position of its tile: it is not counted")
-        total = total + last * (IntPolynomial.of(tile) - ONE)
-    return total
-
-
-def linear(e: Bound) -> dict[Any, IntPolynomial]:
-    """A bound as a sum of ends of tiles with factors; None is the key of what is free of them."""
-
-    def join(op: str, a: dict[Any, IntPolynomial], b: dict[Any, IntPolynomial]) -> dict[Any, IntPolynomial]:
-        if op == "+":
-            return {k: a.get(k, ZERO) + b.get(k, ZERO) for k in {**a, **b}}
-        if op == "*":
-            if set(a) != {None}:
-                a, b = b, a
-            return {k: a[None] * v for k, v in b.items()}
-        raise CatdiagError("a window's end is rounded: it is not counted")
-
-    return read_off(e, lambda v: {v: ONE} if isinstance(v, tuple) else {None: IntPolynomial.of(v)}, join)
-
-
-def region_size(ty: ArrayType, window: Sequence[AccessRange]) -> IntPolynomial:
-    """How many elements of an array there is room for."""
-    lengths = {side.axis: side.length for side in window}
-    total = ONE
-    for axis in ty.axes:
-        total = total * lengths.get(axis.name, IntPolynomial.of(axis.size))
-    return total
-
-
-def interior_size(ty: ArrayType, window: Sequence[AccessRange]) -> IntPolynomial:
-    """The same without the axes along which part of the window may lie outside of the array."""
-    cut = {side.axis for side in window if not side.is_interior}
-    return region_size(ArrayType(tuple(a for a in ty.axes if a.name not in cut)), window)
+def _is_sum(e: Expr) -> bool:
+    """A sum of indices and index arrays, each once, with factors that are integers or plainly positive."""
+    todo, indices = [e], []
+    while todo:
+        item = todo.pop()
+        if not isinstance(item, tuple):
+            continue
+        if len(item) == 2:
+            indices.append(item)
+        elif item[0] == "+":
+            todo += item[1:]
+        elif item[0] == "*":
+            free = [f for f in item[1:] if all(not isinstance(leaf, tuple) for leaf in leaves(f))]
+            if not free or not (isinstance(free[0], int) or natural(free[0])):
+                return False
+            todo += [f for f in item[1:] if f is not free[0]]
+        elif any(isinstance(leaf, tuple) for leaf in leaves(item)):
+            return False
+    return len(indices) == len(set(indices))

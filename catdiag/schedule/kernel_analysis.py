@@ -20,12 +20,12 @@ from catdiag.category.diagram import Diagram, Graph, Node, inline
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map, array_name
 from catdiag.category.types import BYTES, ArrayType
-from catdiag.schedule.access_region import clipped, input_regions
-from catdiag.schedule.access_region import interior_size as around
-from catdiag.schedule.access_region import region_size as box_of
+from catdiag.schedule.access_region import gathered_inputs, with_access_regions
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.footprint import gathered_inputs, with_access_regions
+from catdiag.schedule.footprint import clipped, input_regions
+from catdiag.schedule.footprint import interior_size as around
+from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.gathers import gathered
 from catdiag.schedule.liveness import (

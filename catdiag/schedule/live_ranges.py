@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Graph, inline
 from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf, View
-from catdiag.schedule.footprint import PickedElements, TileWindow
+from catdiag.schedule.access_region import PickedElements, TileWindow
 
 COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 

@@ -23,10 +23,10 @@ from catdiag.category.ops import (
     array_name,
 )
 from catdiag.category.types import ArrayType, Axis, union
-from catdiag.schedule.access_region import AccessRange, interior_size
-from catdiag.schedule.access_region import region_size as box_of
 from catdiag.schedule.contractions import Contraction, Factor, Loop, contraction, factors, products
 from catdiag.schedule.element_widths import Widths
+from catdiag.schedule.footprint import AccessRange, interior_size
+from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.live_ranges import (
     LiveRanges,
     chain,

@@ -13,7 +13,7 @@ from typing import Any
 
 from catdiag.category.index_maps import leaves
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.schedule.access_region import AccessRange
+from catdiag.schedule.footprint import AccessRange
 from catdiag.schedule.liveness import Loop, LoweredKernel, Transfer
 from catdiag.schedule.loop_bounds import IterationCounts, LoopBounds, number
 

@@ -1,6 +1,6 @@
 """What groups load of arrays that they read in place, in the whole run, as formulas.
 
-The windows of `catdiag.schedule.access_region` added up over the tiles of an axis of n positions are
+The windows of `catdiag.schedule.footprint` added up over the tiles of an axis of n positions are
 σ·n + (δ·(k - 1) + 1 - σ)·⌈n/g⌉, less what lies outside. For a padding of p the tiles lose p, p - σ·g, p - 2·σ·g, … of
 it, at most p(p + 1)/2 in all, on either side: so much less is the form without rounding (derived here). The same in
 numbers is in `catdiag.schedule.load_imbalance`.
@@ -21,7 +21,7 @@ import sympy
 
 from catdiag.category.index_maps import leaves
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial, symbol
-from catdiag.schedule.access_region import AccessRange, linear
+from catdiag.schedule.footprint import AccessRange, linear
 from catdiag.schedule.grid_formulas import GroupMax, GroupSum
 from catdiag.schedule.liveness import LoweredKernel, Transfer
 from catdiag.schedule.mask_counts import index_of, written

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from catdiag.category.diagram import Graph, inline
 from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf, View
-from catdiag.schedule.footprint import PickedElements, TileWindow
+from catdiag.schedule.access_region import PickedElements, TileWindow
 
 _INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 

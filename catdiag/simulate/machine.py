@@ -28,7 +28,7 @@ from catdiag.category.types import ArrayType, size_symbols, size_value
 from catdiag.execute.interpreter import Functions, Runner, conform, run
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.execute.size_inference import tile_lengths, within
-from catdiag.schedule.footprint import gathered_inputs, with_access_regions
+from catdiag.schedule.access_region import gathered_inputs, with_access_regions
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.gathers import gathered
 from catdiag.schedule.split_k import is_split, two_kernels

@@ -12,7 +12,7 @@ from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Box, FoldOp
 from catdiag.category.types import size_value
 from catdiag.execute.named_arrays import NamedArray
-from catdiag.schedule.footprint import PickedElements, TileWindow
+from catdiag.schedule.access_region import PickedElements, TileWindow
 from catdiag.simulate.graph_readers import Outline
 from catdiag.simulate.memory_cells import MachineTile
 

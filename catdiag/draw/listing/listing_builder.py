@@ -12,8 +12,8 @@ from catdiag.category.diagram import Diagram
 from catdiag.draw.listing.allocation_trace import TracingWalk
 from catdiag.draw.listing.program_lines import KernelListing, ListingLine, ProgramListing
 from catdiag.draw.listing.symbol_table import SymbolTable
+from catdiag.schedule.access_region import with_access_regions
 from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.footprint import with_access_regions
 from catdiag.schedule.kernel_analysis import Dtype, measure
 from catdiag.schedule.liveness import LivenessWalk, LoweredKernel, Within
 from catdiag.schedule.placement import Placement

@@ -5,8 +5,8 @@ from __future__ import annotations
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.index_maps import View
 from catdiag.category.ops import FoldOp, GroupOp, bodies
-from catdiag.schedule.access_region import input_regions
-from catdiag.schedule.footprint import with_access_regions
+from catdiag.schedule.access_region import with_access_regions
+from catdiag.schedule.footprint import input_regions
 from catdiag.schedule.loop_bounds import known
 from catdiag.util.errors import CatdiagError
 
@@ -17,7 +17,7 @@ Reached = dict[str, str]
 def reached(diagram: Diagram) -> dict[int, dict[int, Reached]]:
     """For each group of a diagram, by the number of its node, the footprints of its inputs that are read in place.
 
-    They are counted as by `io` (`catdiag.schedule.access_region`); inputs that are not counted there are left out.
+    They are counted as by `io` (`catdiag.schedule.footprint`); inputs that are not counted there are left out.
 
     >>> import catdiag as cd
     >>> from catdiag.rewrite.group import find
