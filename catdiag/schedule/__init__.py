@@ -1,14 +1,17 @@
-"""What a diagram's stored order says of a kernel: one lowering, which cost, code and plans read.
+"""The one lowering of a diagram to a kernel, which costs, code generation and the planner all read.
 
-- `loop_nest`: a diagram as loops of statements; `kernel_analysis`: a diagram cut into kernels, each measured;
-- `liveness`: which arrays are allocated when; `live_ranges`: views, last uses, what is rematerialized;
-- `placement`: the level that each array is in; `element_widths`: how many bytes a value takes; `full_precision`: which
-  arrays between kernels are statistics;
-- `footprint`, `access_region`, `region_loads`: what a group holds and loads of arrays that it reads at computed
-  positions; `gathers`:
-  reads at the integers of other arrays;
-- `loop_bounds`: which blocks a loop runs under a mask; `mask_counts`: how many; `load_imbalance`: how groups differ;
-- `tile_counts`: tiles within tiles; `phases`: loops whose states are above the innermost level; `split_k`: loops in
-  parts as two kernels; `contractions`: the products of a kernel and their factors; `grid_formulas`: formulas over
-  groups.
+A diagram stores its boxes in an order. That order says which loops run, what is loaded when, and when each array dies.
+
+- `loop_nest`: a diagram as a loop nest of load, compute and save statements; `kernel_analysis`: a diagram cut into
+  kernels, with the transfers and the memory of each;
+- `live_ranges`: the last use of each array, views, what is computed in place, what is rematerialized; `liveness`: the
+  arrays that are live at each point of a kernel, and the point of maximum memory;
+- `placement`: the memory level of each array; `element_widths`: the bytes of an element; `full_precision`: which arrays
+  between kernels are statistics and stay in fp32;
+- `access_region`: views that a group reads in place; `footprint`: the box of elements that such a view reads, halo
+  included; `region_loads`: what is loaded of it in the whole run; `gathers`: reads at indices that are data;
+- `loop_bounds`: which blocks a loop runs under a mask; `mask_counts`: how many, as formulas; `load_imbalance`: how much
+  groups differ; `grid_formulas`: sums and maxima over the groups of a grid;
+- `tile_counts`: tiles within tiles; `phases`: loops whose states are above the innermost level; `split_k`: a split loop
+  as two kernels; `contractions`: the matrix products of a kernel and their factors.
 """

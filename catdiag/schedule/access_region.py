@@ -1,11 +1,12 @@
-"""Diagrams as what they are on a machine: views that groups read in place of whole arrays.
+"""Access regions: the views of an input that each group reads in place, instead of loading the whole input.
 
-`with_access_regions` marks the views that groups have of whole arrays, at positions of their tiles: of such an array a
-group holds the box of elements between the least and the largest index that is read along each axis, and the view
-itself, which reads it there, takes no room.
+A convolution reads its input at sums of a position and a tap. A group that computes a tile of positions needs a box of
+the input only, from the least to the largest index along each axis (`catdiag.schedule.footprint` computes it).
+`with_access_regions` marks such views as `TileWindow`: the group then holds the box, and the view reads out of the box
+and takes no memory of its own.
 
-Where data says what is read, a group loads an element for each result of the view, which is a box at work then: what it
-picks is an array of its own.
+A gather reads where arrays of data say. There is no box to load: the group loads one element for each result. Such a
+view is marked as `PickedElements`, and what it loads is an array of its own.
 """
 
 from __future__ import annotations
@@ -21,26 +22,28 @@ from catdiag.category.types import Ty
 
 @dataclass(frozen=True)
 class TileWindow(View):
-    """A view that is read in place, of an array that a group holds only a box of."""
+    """A view that is read in place: the group holds only a box of the array that it views."""
 
 
 @dataclass(frozen=True)
 class PickedElements(TileWindow):
-    """A view that reads where arrays of data say: of its array a group loads an element for each of its results, which
-    are an array of their own."""
+    """A gather. The group loads one element of the source for each result, and the result is an array of its own."""
 
 
 def gathered_inputs(graph: Graph) -> frozenset[int]:
-    """The inputs of a graph of which elements are picked."""
+    """The inputs of a graph that are read by a gather (`PickedElements`)."""
     return frozenset(n.inputs[0] for n in graph.nodes if isinstance(n.box.op, PickedElements))
 
 
 def with_access_regions(diagram: Diagram) -> Diagram:
-    """The flat diagram with views marked that read an input of a group, by nothing else read, at positions of its tile.
+    """The flat diagram, with the views marked that a group reads in place.
 
-    The positions along each axis must be sums of indices and of positions, each once, with factors that are integers or
-    sizes. The views may be in a loop of the group. Views of an input of a group where data says are marked too,
-    outside of loops, each as the one reader of an input of its own, since they load what they read themselves.
+    A view is marked if it reads an input of a group at positions of the group's tile, and nothing else reads that
+    input. The index along each axis must be a sum of indices and positions. Each of them occurs once, with a factor
+    that is an integer or a size. The view may be inside a loop of the group.
+
+    A gather is marked too, outside of loops. It loads what it reads itself, so it gets an input of its own if the input
+    has other readers.
     """
     flat = inline(diagram)
     graph = flat.graph
@@ -52,17 +55,17 @@ def with_access_regions(diagram: Diagram) -> Diagram:
         if isinstance(op, GroupOp):
             body = inline(op.body)
             given = {k for k, w in enumerate(node.inputs) if w in rematerialized}
-            body, twice = _picking(_windowed(body, given), given)
-            dom = Ty(*box.dom, *(box.dom[k] for k in twice))
+            body, duplicated = _picking(_windowed(body, given), given)
+            dom = Ty(*box.dom, *(box.dom[k] for k in duplicated))
             box = Box(replace(op, body=body), dom, box.cod, box.line)
-            node = Node(box, (*node.inputs, *(node.inputs[k] for k in twice)))
+            node = Node(box, (*node.inputs, *(node.inputs[k] for k in duplicated)))
         nodes.append(Node(box, node.inputs))
     made = Graph(graph.dom, tuple(nodes), graph.outputs)
     return of_graph(made, flat.cod, flat.names, flat.title)
 
 
 def _producers(graph: Graph) -> dict[int, int]:
-    """For each wire that is made the place of its box."""
+    """For each wire that a box makes, the index of that box."""
     found: dict[int, int] = {}
     count = len(graph.dom)
     for place, node in enumerate(graph.nodes):
@@ -72,7 +75,8 @@ def _producers(graph: Graph) -> dict[int, int]:
 
 
 def _windowed(body: Diagram, positions: set[int]) -> Diagram:
-    """The body of a group, of which some inputs are positions, with the views marked that are read in place."""
+    """The body of a group with the views marked that are read in place. `positions` are the inputs that are position
+    arrays."""
     graph = body.graph
     readers: dict[int, list[int]] = {}
     for place, node in enumerate(graph.nodes):
@@ -101,30 +105,30 @@ def _windowed(body: Diagram, positions: set[int]) -> Diagram:
 
 
 def _picking(body: Diagram, positions: set[int]) -> tuple[Diagram, list[int]]:
-    """The body of a group with the views of inputs marked that read where data says, and the inputs that are there
-    twice then: for others, and last for the view."""
+    """The body of a group with its gathers marked, and the inputs that are duplicated: one copy stays for the other
+    readers, one comes last for the gather."""
     graph, count = body.graph, len(body.dom)
     marked: dict[int, tuple[Box, int]] = {}
-    twice: list[int] = []
+    duplicated: list[int] = []
     data = [k not in positions for k in range(count)]
     for place, node in enumerate(graph.nodes):
         op, box = node.box.op, node.box
         data.extend([any(data[w] for w in node.inputs)] * len(box.cod))
         if not isinstance(op, View) or isinstance(op, TileWindow) or node.inputs[0] >= count or len(op.reads) > 2:
             continue
-        beyond = len(op.reads) == 2 and op.reads[1].at
-        if beyond or not any(data[node.inputs[w]] for w in op.arrays()):
+        has_fallback = len(op.reads) == 2 and op.reads[1].at
+        if has_fallback or not any(data[node.inputs[w]] for w in op.arrays()):
             continue
         w = node.inputs[0]
         others = w in graph.outputs or sum(n.inputs.count(w) for n in graph.nodes) > 1
         marked[place] = (
             Box(PickedElements(op.index_axes, op.reads, op.fits), box.dom, box.cod, box.line),
-            len(twice) if others else -1,
+            len(duplicated) if others else -1,
         )
-        twice += [w] if others else []
+        duplicated += [w] if others else []
     if not marked:
         return body, []
-    more = len(twice)
+    more = len(duplicated)
     nodes = []
     for place, node in enumerate(graph.nodes):
         box, own = marked.get(place, (node.box, -1))
@@ -133,17 +137,17 @@ def _picking(body: Diagram, positions: set[int]) -> tuple[Diagram, list[int]]:
         nodes.append(Node(box, tuple(inputs)))
     outputs = tuple(w if w < count else w + more for w in graph.outputs)
     names = list(body.input_names)
-    for w in twice:
+    for w in duplicated:
         name = f"{names[w]}_"
         while name in names:
             name += "_"
         names.append(name)
-    dom = Ty(*body.dom, *(body.dom[w] for w in twice))
-    return of_graph(Graph(dom, tuple(nodes), outputs), body.cod, tuple(names), body.title), twice
+    dom = Ty(*body.dom, *(body.dom[w] for w in duplicated))
+    return of_graph(Graph(dom, tuple(nodes), outputs), body.cod, tuple(names), body.title), duplicated
 
 
 def _step(op: FoldOp, wire: int, positions: set[int]) -> Diagram | None:
-    """The turn of a loop with its one view of an input marked; None where other boxes read it."""
+    """The step of a loop with its one view of the input `wire` marked; None if other boxes read that input too."""
     step = inline(op.step)
     places = [k for k, n in enumerate(step.graph.nodes) if wire in n.inputs]
     if len(places) != 1 or wire in step.graph.outputs:
@@ -161,7 +165,7 @@ def _step(op: FoldOp, wire: int, positions: set[int]) -> Diagram | None:
 
 
 def _reads_tile(op: View, inputs: Sequence[int], positions: set[int]) -> bool:
-    """Whether a view reads one array at positions of a tile, and beyond it takes a number."""
+    """Whether a view reads one array at positions of a tile, and a constant where the index is out of range."""
     count = len(op.reads)
     if not inputs[count:] or not set(inputs[count:]) <= positions or count > 2 or (op.reads[-1].at and count == 2):
         return False
@@ -169,7 +173,8 @@ def _reads_tile(op: View, inputs: Sequence[int], positions: set[int]) -> bool:
 
 
 def _is_sum(e: Expr) -> bool:
-    """A sum of indices and index arrays, each once, with factors that are integers or plainly positive."""
+    """Whether an index is a sum of indices and index arrays, each once, with factors that are integers or surely
+    positive."""
     todo, indices = [e], []
     while todo:
         item = todo.pop()

@@ -1,11 +1,12 @@
-"""The products of a kernel, and what their factors are made of.
+"""The matrix products (contractions) of a kernel, and the factors that it computes on the way.
 
-A product reads a factor as it was loaded, or something that a turn of its loop makes of loaded blocks, element by
-element: scaled, masked, widened from a narrower type. Such a factor passes through registers in every turn: its blocks
-are read out of shared memory, widened to the type that is computed in, worked on, and narrowed to the type of products;
-as a second factor it is written back to shared memory. The product of the turn waits for it. As every group of the
-tiles that the factor lacks does all of that again, it is counted here, and its time told apart in
-`catdiag.planner.time_model`.
+A product reads a factor as it was loaded, or a factor that a loop iteration computes elementwise from loaded blocks:
+scaled, masked, widened from a narrower type. A computed factor passes through registers in every iteration. Its blocks
+are read from shared memory, widened to the type of the computation, worked on, and narrowed to the type of the
+products. If it is the second factor, it is written back to shared memory. The product waits for all of that.
+
+Every group whose tiles the factor does not depend on repeats this work. So it is counted here, and
+`catdiag.planner.time_model` gives it a time of its own.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from catdiag.category.types import union
 from catdiag.schedule.live_ranges import contracts, elementwise, is_view, multiplies
 
 Loop = tuple[str, IntPolynomial]
-"""A loop over blocks: the symbol of the block, and the whole size of the axis."""
+"""A loop over blocks: the symbol of the block, and the size of the whole axis."""
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """A sum of products of two arrays: `rows` × `columns` results of `depth` products, `batch` times, in these loops.
+    """A matrix product of two arrays: `rows` × `columns` results, each a sum of `depth` products, `batch` times, in
+    `loops`.
 
-    `sides` tells whether rows and columns carry a grouped axis.
+    `sides` says whether the rows and the columns have a grouped axis.
     """
 
     rows: IntPolynomial
@@ -40,10 +42,11 @@ class Contraction:
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor of a product that each turn of a loop makes, element by element, of blocks that it has loaded.
+    """A factor of a product that each iteration of a loop computes elementwise from the blocks that it has loaded.
 
-    `size` are its values, `read` the bytes of the blocks and `widened` those of their values that are narrower than
-    what is computed in; `second`: it is the factor without the rows, which matrix units read from shared memory only.
+    `size` is its number of elements, `read` the bytes of the blocks, `widened` the elements of blocks that are narrower
+    than the type of the computation. `second` says that it is the factor without the rows, which matrix units read from
+    shared memory only.
     """
 
     name: str
@@ -55,7 +58,7 @@ class Factor:
 
 
 def products(graph: Graph) -> set[frozenset[str]]:
-    """The axes of the results of contractions of several arrays, loops included."""
+    """The axes of the results of all contractions of several arrays, in loops too."""
     found: set[frozenset[str]] = set()
     todo = [graph]
     while todo:
@@ -69,12 +72,12 @@ def products(graph: Graph) -> set[frozenset[str]]:
 
 
 def contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contraction:
-    """A box that is one, in loops of a kernel with these tiles."""
-    kept = set(box.cod[0].names)
+    """A contraction box as a matrix product, in `loops` of a kernel with these tiles."""
+    result_axes = set(box.cod[0].names)
     first, others = set(box.dom[0].names), {n for t in box.dom.arrays[1:] for n in t.names}
     sizes = [ONE, ONE, ONE, ONE]
     for axis in union(list(box.dom)):
-        if axis.name not in kept:
+        if axis.name not in result_axes:
             kind = 2
         else:
             kind = 3 if axis.name in first and axis.name in others else 0 if axis.name in first else 1
@@ -87,26 +90,27 @@ def contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contracti
 def factors(
     graph: Graph, place: int, loaded: Sequence[int], tiles: set[str], loops: tuple[Loop, ...], inner: int
 ) -> list[Factor]:
-    """The factors of the product at a place of a turn's graph that are made of loaded blocks.
+    """The factors of the product at index `place` of a loop step's graph that are computed from loaded blocks.
 
-    `loaded` is the width in bytes of each input of the graph that is such a block, 0 of others; `inner` that of what is
-    computed in. What was summed on the way is made by other threads, and is waited for otherwise.
+    `loaded` gives the width in bytes of each input of the graph that is a loaded block, 0 for other inputs. `inner` is
+    the width of the type of the computation. A factor that contains a sum is not among them: other threads compute it,
+    and waiting for it is counted in `LoweredKernel.chains`.
     """
     box = graph.nodes[place].box
     if len(box.dom) != 2:
         return []
-    of = contraction(box, tiles, loops)
-    if ONE in (of.rows, of.columns, of.depth):  # matrix units take no vectors
+    product = contraction(box, tiles, loops)
+    if ONE in (product.rows, product.columns, product.depth):  # matrix units take no vectors
         return []
     makers: list[int] = [-1] * len(graph.dom)
     for k, node in enumerate(graph.nodes[:place]):
         makers.extend([k] * len(node.box.cod))
-    last = 0 if not of.sides[0] and of.sides[1] else 1  # the second factor is the one without grouped rows
+    last = 0 if not product.sides[0] and product.sides[1] else 1  # the second factor is the one without grouped rows
     found: list[Factor] = []
     for k, w in enumerate(graph.nodes[place].inputs):
         seen: set[int] = set()
         blocks: list[int] = []
-        todo, worked = [w], False
+        todo, computed = [w], False
         while todo:
             wire = todo.pop()
             if wire in seen:
@@ -119,21 +123,21 @@ def factors(
             summed = isinstance(made.box.op, Einsum) and contracts(made.box)
             if summed or isinstance(made.box.op, (FoldOp, GroupOp, Reduce)):
                 continue
-            worked = worked or elementwise(made.box)
+            computed = computed or elementwise(made.box)
             todo.extend(made.inputs)
-        if not blocks or not worked:
+        if not blocks or not computed:
             continue
         types = graph.dom.arrays
         read = sum((IntPolynomial.elements(types[b].axes).scaled(loaded[b]) for b in blocks), IntPolynomial())
         narrow = [IntPolynomial.elements(types[b].axes) for b in blocks if loaded[b] < inner]
-        amount, widened = IntPolynomial.elements(box.dom[k].axes), sum(narrow, IntPolynomial())
+        elements, widened = IntPolynomial.elements(box.dom[k].axes), sum(narrow, IntPolynomial())
         name = array_name(graph.nodes[makers[w]].box)
-        found.append(Factor(name, amount, read, widened, k == last, loops))
+        found.append(Factor(name, elements, read, widened, k == last, loops))
     return found
 
 
 def deciding(diagram: Diagram) -> tuple[str, ...]:
-    """The inputs whose types say in which a diagram's products are: those that products read as they are, or where all
+    """The inputs whose types decide the type of a diagram's products: those that products read directly, or, where all
     factors are computed, those with the most axes.
 
     >>> import catdiag as cd
@@ -146,7 +150,7 @@ def deciding(diagram: Diagram) -> tuple[str, ...]:
 
 
 def reads_operand(diagram: Diagram) -> tuple[str, ...]:
-    """The inputs of a diagram that products read as they are: whole, or a part of them.
+    """The inputs of a diagram that products read directly, in full or in part.
 
     >>> import catdiag as cd
     >>> reads_operand(cd.library.get("attention").stream("x").group("q").diagram)
@@ -155,8 +159,8 @@ def reads_operand(diagram: Diagram) -> tuple[str, ...]:
     found: dict[str, None] = {}
     todo = [(diagram, list(diagram.input_names))]
     while todo:
-        whole, names = todo.pop()
-        for node in inline(whole).graph.nodes:
+        body, names = todo.pop()
+        for node in inline(body).graph.nodes:
             op, given = node.box.op, [names[w] for w in node.inputs]
             if isinstance(op, GroupOp):
                 todo.append((op.body, given))
@@ -164,6 +168,6 @@ def reads_operand(diagram: Diagram) -> tuple[str, ...]:
                 todo.append((op.step, [""] * len(node.box.cod) + given))
             elif multiplies(node.box):
                 found.update(dict.fromkeys(filter(None, given)))
-            kept = is_view(node.box) or isinstance(op, (Reindex, View))
-            names += [given[0] if kept and len(set(given)) == 1 else ""] * len(node.box.cod)
+            same_elements = is_view(node.box) or isinstance(op, (Reindex, View))
+            names += [given[0] if same_elements and len(set(given)) == 1 else ""] * len(node.box.cod)
     return tuple(found)

@@ -1,4 +1,4 @@
-"""How many bytes a value takes, by array, for formulas: the rules are said in `catdiag.cost.traffic`."""
+"""The width of an element in bytes, by array, for formulas. The rules are stated in `catdiag.cost.traffic`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from catdiag.schedule.live_ranges import is_view
 
 @dataclass
 class Widths:
-    """How many bytes a value takes, by array; all 1 when values are counted."""
+    """Bytes of an element, by array; all 1 when elements are counted instead of bytes (`bytes` is False).
+
+    `inputs` and `outputs` are by name, `between` is for arrays between kernels, `inner` for results on chip, `named`
+    for states of loops.
+    """
 
     inputs: dict[str, int] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
@@ -22,22 +26,22 @@ class Widths:
     bytes: bool = False
 
     def on_chip(self, ty: ArrayType, name: str = "") -> int:
-        """The width of an array made on chip."""
+        """The bytes of an element of an array that is computed on chip."""
         if not self.bytes:
             return 1
         return self.named.get(name) or {"bool": 1, "int": 4}.get(ty.element, self.inner)
 
     def by_producer(self, box: Box, ty: ArrayType) -> int:
-        """The width of what a box makes on chip: a cast says which."""
+        """The bytes of an element of a box's result on chip: a cast gives the type."""
         if self.bytes and isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
             return BYTES[box.op.fn[5:]]
         return self.on_chip(ty)
 
     def saved(self, box: Box, k: int, statistic: bool) -> int:
-        """The width of what a kernel saves for another, output `k` of a box, or of a box in a group; a `statistic`
-        takes 4 bytes at the least.
+        """The bytes of an element of output `k` of a box (or of a box in a group) that a kernel saves for another. A
+        `statistic` takes at least 4.
 
-        Not of the states of the parts of a loop, which are as wide as on chip.
+        States of the parts of a split loop are not asked here: they are as wide as on chip.
         """
         if not self.bytes:
             return 1

@@ -1,11 +1,12 @@
-"""What a group holds and loads of an array that it reads in place: the box of elements that its reads lie in.
+"""The footprint of a tile in an array that is read in place: the box of elements that the group loads, halo included.
 
-Along each axis that is read at a sum of positions and indices, a tile of g positions with a factor σ, and taps k with a
-factor δ, lie in a window of σ·(g - 1) + δ·(k - 1) + 1 elements: that is what there is room for. Loaded is what of the
-window lies in the array: all of it, unless beyond the array a number is read (padding). What that is in the whole run
-is in `catdiag.schedule.region_loads`.
+Take an axis that is read at σ·position + δ·tap. A tile of g positions and k taps reads σ·(g - 1) + δ·(k - 1) + 1
+consecutive elements. The part beyond σ·(g - 1) + 1 is the halo, which neighboring tiles load too. Memory is allocated
+for the whole box. What is loaded is the part of the box that lies in the array, so padding is not loaded.
+`catdiag.schedule.region_loads` adds this up over the whole run.
 
-Where arrays of data say what is read, a group loads an element for each of its results, be they the same ones or not.
+Where arrays of data say what is read (a gather), a group loads one element for each of its results, whether they are
+equal or not.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from catdiag.util.errors import CatdiagError
 
 @dataclass(frozen=True)
 class AccessRange:
-    """The window along one axis: from `start` to `stop`, both read, by the ends of the group's tile; `length` elements.
+    """The footprint along one axis: the elements from `start` to `stop`, both included, as expressions in the first and
+    last position of the group's tile. `length` is their number.
 
-    `size` is that of the axis. Without `below` (`above`) nothing is read below its first (above its last) element.
+    `size` is the size of the axis. `below` says that the range may start before the first element of the axis, `above`
+    that it may end after the last one.
     """
 
     axis: str
@@ -41,14 +44,18 @@ class AccessRange:
 
     @property
     def is_interior(self) -> bool:
-        """Whether the window always lies in the array."""
+        """Whether the range always lies in the array."""
         return not self.below and not self.above
 
 
 def input_regions(
     graph: Graph, known: Sequence[Bound | None], tiles: Mapping[str, str]
 ) -> dict[int, tuple[AccessRange, ...]]:
-    """The windows of the inputs of a kernel's graph that are read in place; `tiles` gives each axis's tile."""
+    """The footprints of the inputs of a kernel's graph that are read in place, by input.
+
+    `known` gives the index expression of each input that is an array of positions (None otherwise), `tiles` the symbol
+    of the tile of each grouped axis. Raises CatdiagError where a footprint cannot be computed.
+    """
     found: dict[int, tuple[AccessRange, ...]] = {}
     for node in graph.nodes:
         op, inputs = node.box.op, node.inputs
@@ -70,17 +77,20 @@ def input_regions(
     return found
 
 
-def clipped(window: Sequence[AccessRange], name: str) -> tuple[tuple[AccessRange, ...], dict[str, AccessRange]]:
-    """A window of which each side that may reach beyond the array is as long as a symbol says: how much of it lies in
-    the array. And these sides by symbol."""
-    names = {side: f"{name}[{side.axis}]" for side in window if not side.is_interior}
-    there = tuple(replace(s, length=IntPolynomial.of(names[s])) if s in names else s for s in window)
-    return there, {name: side for side, name in names.items()}
+def clipped(footprint: Sequence[AccessRange], name: str) -> tuple[tuple[AccessRange, ...], dict[str, AccessRange]]:
+    """A footprint, with a new symbol for the length of each side that may reach beyond the array, and those sides by
+    symbol.
+
+    The symbol stands for how many elements of that side lie in the array.
+    """
+    names = {side: f"{name}[{side.axis}]" for side in footprint if not side.is_interior}
+    clipped_sides = tuple(replace(s, length=IntPolynomial.of(names[s])) if s in names else s for s in footprint)
+    return clipped_sides, {name: side for side, name in names.items()}
 
 
 def picks(op: PickedElements, box: Box) -> tuple[AccessRange, ...]:
-    """What is picked of an array, as a window: along the axes that are read where data says as many elements as there
-    are results along the axes that the array lacks; all of them lie in the array."""
+    """The footprint of a gather. Along the axes that are read at data, there is one element for each result along the
+    axes that the source does not have. All of them lie in the array."""
     taken = {name for name, _ in op.reads[0].at}
     own = [a.name for a in box.dom[0].axes if a.name not in taken]
     number = IntPolynomial.elements([a for a in box.cod[0].axes if a.name not in own])
@@ -94,13 +104,17 @@ def picks(op: PickedElements, box: Box) -> tuple[AccessRange, ...]:
 def access_ranges(
     op: TileWindow, values: Sequence[Bound | None], ty: ArrayType, tiles: Mapping[str, str]
 ) -> tuple[AccessRange, ...]:
-    """The window of a view along each axis that it reads, given what its index arrays are."""
+    """The footprint of a view along each axis that it reads; `values` are the expressions of its index arrays, by
+    input."""
     sizes = {a.name: a.size for a in op.index_axes}
 
     def leaf(v: Any) -> Bound:
         if isinstance(v, tuple) and v[0] == "w":
             if values[v[1]] is None:
-                raise CatdiagError(f"{op.name} reads at positions that are not known: what it loads is not counted")
+                raise CatdiagError(
+                    f"{op.name} reads at positions that are not known: its loads cannot be counted; expected positions "
+                    f"made of indices, sizes and integer inputs"
+                )
             return values[v[1]]
         return ("at", v[1]) if isinstance(v, tuple) else v
 
@@ -115,7 +129,10 @@ def access_ranges(
         lo, hi = ends(bound, True), ends(bound, False)
         own = ty.axis(axis)
         if lo is None or hi is None or own is None:
-            raise CatdiagError(f"{op.name} reads axis {axis!r} at a position that neither rises nor falls: not counted")
+            raise CatdiagError(
+                f"{op.name} reads axis {axis!r} at an index that is not monotonic in the positions of a tile: its "
+                f"loads cannot be counted"
+            )
         low, high = put(lo, untiled), put(hi, untiled)
         within = ("lt", e, own.size) in op.fits
         plain = all(not isinstance(v, int) or v >= 0 for v in leaves(e)) and natural(put(e, _index))
@@ -128,20 +145,23 @@ def _index(v: Any) -> Bound:
 
 
 def _length(lo: Bound, hi: Bound, tiles: Mapping[str, str]) -> IntPolynomial:
-    """hi - lo + 1, where a tile's last position is g - 1 after its first."""
+    """hi - lo + 1 as a polynomial. The last position of a tile is g - 1 after its first."""
     low, high = linear(lo), linear(hi)
     total = high.pop(None, ZERO) - low.pop(None, ZERO) + ONE
     for axis, tile in tiles.items():
         first = high.pop(("first", axis), ZERO) - low.pop(("first", axis), ZERO)
         last = high.pop(("last", axis), ZERO) - low.pop(("last", axis), ZERO)
         if first + last:
-            raise CatdiagError(f"the window along {axis!r} grows with the position of its tile: it is not counted")
+            raise CatdiagError(
+                f"the footprint along {axis!r} grows with the position of its tile: its size is not counted; expected "
+                f"both ends to move by the same factor"
+            )
         total = total + last * (IntPolynomial.of(tile) - ONE)
     return total
 
 
 def linear(e: Bound) -> dict[Any, IntPolynomial]:
-    """A bound as a sum of ends of tiles with factors; None is the key of what is free of them."""
+    """An index expression as a linear form: the coefficient of each end of a tile, and of None for the constant."""
 
     def join(op: str, a: dict[Any, IntPolynomial], b: dict[Any, IntPolynomial]) -> dict[Any, IntPolynomial]:
         if op == "+":
@@ -150,13 +170,13 @@ def linear(e: Bound) -> dict[Any, IntPolynomial]:
             if set(a) != {None}:
                 a, b = b, a
             return {k: a[None] * v for k, v in b.items()}
-        raise CatdiagError("a window's end is rounded: it is not counted")
+        raise CatdiagError("an end of a footprint is rounded: its size is not counted; expected sums and products")
 
     return read_off(e, lambda v: {v: ONE} if isinstance(v, tuple) else {None: IntPolynomial.of(v)}, join)
 
 
 def region_size(ty: ArrayType, window: Sequence[AccessRange]) -> IntPolynomial:
-    """How many elements of an array there is room for."""
+    """The number of elements to allocate for an array, given its footprint."""
     lengths = {side.axis: side.length for side in window}
     total = ONE
     for axis in ty.axes:
@@ -165,6 +185,6 @@ def region_size(ty: ArrayType, window: Sequence[AccessRange]) -> IntPolynomial:
 
 
 def interior_size(ty: ArrayType, window: Sequence[AccessRange]) -> IntPolynomial:
-    """The same without the axes along which part of the window may lie outside of the array."""
+    """The same product without the axes along which part of the footprint may lie outside of the array."""
     cut = {side.axis for side in window if not side.is_interior}
     return region_size(ArrayType(tuple(a for a in ty.axes if a.name not in cut)), window)

@@ -1,16 +1,18 @@
-"""Statistics: which arrays are results of reductions, so that another kernel should find them in full precision.
+"""Statistics: results of reductions, which stay in full precision (fp32) between kernels.
 
-A row maximum, a log-sum-exp, a mean, a norm is one number for many, and what is made of it (a weight, a gradient) is
-wrong by as much as it is. So what passes between kernels in slow memory keeps fp32 if it is a statistic:
+A row maximum, a log-sum-exp, a mean or a norm is one number for a whole row. Its relative error becomes that of
+everything computed from it (weights, gradients). So an array that one kernel saves for another stays in fp32 if it is a
+statistic:
 
-- a reduction, or a sum of products, of which one array has all axes of the result and an axis that is reduced: each
+- a reduction, or a sum of products, if one input array has all axes of the result and an axis that is reduced: each
   element reduces a row of that array, as in a row sum, a weighted mean, a dot product of two rows. No factor of a
-  matrix product has all axes of its output. Arrays count that the reduced one is made of element by element;
-- what is made element by element of a statistic with all its axes, and else of statistics, numbers, integers, truth
-  values, positions, sizes and constants only: `max + log(sum)`, a mean's root;
-- a state of a loop that each turn makes so of such states and reductions.
+  matrix product has all axes of the output, so a matrix product is no statistic. If the reduced array is elementwise in
+  other arrays, those count too;
+- an elementwise function of a statistic that has all its axes, and otherwise of statistics, constants, integers,
+  booleans, positions and sizes only: `max + log(sum)`, the root of a mean;
+- a state of a loop that each iteration computes in these ways from such states and reductions.
 
-The rule reads the boxes, not what they mean: the same statistic is one in every form in which it is written so.
+The rule reads boxes, not names: the same computation is a statistic however the program is written.
 """
 
 from __future__ import annotations
@@ -25,20 +27,20 @@ from catdiag.category.types import ArrayType
 
 @dataclass(frozen=True)
 class Origin:
-    """What an array is made of: whether it is a `statistic`, and the axes of each array that it is made of element by
-    element (`of`; none, if of positions, sizes and numbers only)."""
+    """What an array is computed from: whether it is a `statistic`, and the axes of each array that it is an elementwise
+    function of (`of`; empty for positions, sizes and constants)."""
 
     of: frozenset[frozenset[str]] = frozenset()
     statistic: bool = False
 
 
 def input_origin(ty: ArrayType) -> Origin:
-    """Of an array that is made elsewhere."""
+    """The origin of an array that is made elsewhere: it is elementwise in itself."""
     return Origin(frozenset((frozenset(ty.names),)) if ty.axes else frozenset())
 
 
 def _maybe_statistic(ty: ArrayType, origin: Origin) -> bool:
-    """Whether what is made of an array and a statistic may be one."""
+    """Whether an elementwise function of a statistic and this array may be a statistic."""
     return origin.statistic or not origin.of or not ty.axes or not _real(ty)
 
 
@@ -47,7 +49,7 @@ def _real(ty: ArrayType) -> bool:
 
 
 def output_origins(box: Box, reads: Sequence[Origin]) -> tuple[Origin, ...]:
-    """Of what a box makes, which is no loop, group or named diagram."""
+    """The origins of the results of a box that is no loop, group or named diagram."""
     if len(box.cod) != 1 or isinstance(box.op, (Index, SizeOf, Const)):
         return tuple(Origin() if isinstance(box.op, (Index, SizeOf, Const)) else input_origin(ty) for ty in box.cod)
     ty, op = box.cod[0], box.op
@@ -59,10 +61,10 @@ def output_origins(box: Box, reads: Sequence[Origin]) -> tuple[Origin, ...]:
         reduced = [axes for origin in reads for axes in origin.of]
         row = not reduced or any(own <= axes and axes & lost for axes in reduced)
         return (Origin(plain.of, row and _real(ty)),)
-    whole = _real(ty) and all(_maybe_statistic(t, o) for o, t in zip(reads, box.dom, strict=True))
-    kept = any(o.statistic and own <= set(t.names) for o, t in zip(reads, box.dom, strict=True))
+    all_allowed = _real(ty) and all(_maybe_statistic(t, o) for o, t in zip(reads, box.dom, strict=True))
+    full_statistic = any(o.statistic and own <= set(t.names) for o, t in zip(reads, box.dom, strict=True))
     if isinstance(op, (Map, Einsum)):
-        return (Origin(frozenset().union(*(o.of for o in reads)), whole and kept),)
+        return (Origin(frozenset().union(*(o.of for o in reads)), all_allowed and full_statistic),)
     if isinstance(op, Rename):
         names = dict(op.pairs)
         of = frozenset(frozenset(names.get(n, n) for n in axes) for axes in reads[0].of)
@@ -71,7 +73,7 @@ def output_origins(box: Box, reads: Sequence[Origin]) -> tuple[Origin, ...]:
 
 
 def origins(graph: Graph, reads: Sequence[Origin]) -> list[Origin]:
-    """Of all wires of a graph, given those of its inputs."""
+    """The origins of all wires of a graph, given those of its inputs."""
     found = list(reads)
     for node in graph.nodes:
         args = [found[w] for w in node.inputs]
@@ -92,7 +94,8 @@ def _ends(diagram: Diagram, reads: Sequence[Origin]) -> list[Origin]:
 
 
 def _states(op: FoldOp, box: Box, reads: Sequence[Origin]) -> list[Origin]:
-    """The states of a loop: statistics, but for those that a turn makes otherwise even if all of them were."""
+    """The origins of a loop's states: statistics, except those that an iteration does not make as one even if all
+    states were. Computed as a greatest fixed point."""
     states = [Origin(input_origin(ty).of, _real(ty)) for ty in box.cod]
     while True:
         ends = _ends(op.step, [*states, *reads])
@@ -103,7 +106,7 @@ def _states(op: FoldOp, box: Box, reads: Sequence[Origin]) -> list[Origin]:
 
 
 def statistics(graph: Graph, known: Collection[int] = ()) -> frozenset[int]:
-    """The wires of a graph that are statistics, `known` ones among its inputs.
+    """The wires of a graph that are statistics. `known` are the inputs that are.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x, x v -> q v")(lambda S, V: cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V))

@@ -1,8 +1,8 @@
-"""Views outside of groups that are no work of their own: each group reads arrays through them, where elements lie.
+"""Gathers and other views of whole arrays that groups read through, so that no kernel computes them.
 
-Rows of a table at the integers of an array are such a view. What says where is in range is known of a whole array of
-integers and not of a block of it, so that the view of what a loop reads in blocks stands before the loop and the
-groups, in what is proved; no kernel makes it.
+An example: the rows of a table at the integers of an array, of which each group reads those of its tile. The proof that
+indices are in range is about the whole array of integers, not a block of it. So such a view stands before the groups
+and loops in the diagram. It is lowered to reads inside of them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,11 @@ from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, Map, Reinde
 
 
 def gathered(graph: Graph) -> frozenset[int]:
-    """The places of views of whole arrays, by groups alone read: each reads the elements of its tile where they lie.
+    """The indices of the boxes that are views of whole arrays and are read by groups only: each group reads the
+    elements of its tile through them.
 
-    What says where they lie are inputs, positions and sizes, integers made of these, or other such views; the places of
-    the integers that only views read are among them.
-
-    >>> import catdiag as cd
-    >>> rows = cd.algorithm("v d, int[t] -> d")(lambda a, at: cd.sum(cd.gather(a, "v", at), "t"))
-    >>> gathered(rows.graph), gathered(rows.stream("t").group("d").diagram.graph)
-    (frozenset(), frozenset({0}))
+    Their index arrays are inputs, positions, sizes, integers made of those, or other such views. The boxes of integers
+    that only such views read are among them.
     """
     if not any(isinstance(node.box.op, GroupOp) for node in graph.nodes):
         return frozenset()
@@ -30,19 +26,14 @@ def gathered(graph: Graph) -> frozenset[int]:
 
 
 def in_blocks(graph: Graph) -> frozenset[int]:
-    """The places of views of whole arrays that loops alone read, along the axes that they run over.
-
-    >>> import catdiag as cd
-    >>> rows = cd.algorithm("v d, int[t] -> d")(lambda a, at: cd.sum(cd.gather(a, "v", at), "t"))
-    >>> in_blocks(rows.graph), in_blocks(rows.stream("t").diagram.graph)
-    (frozenset(), frozenset({0}))
-    """
+    """The indices of the boxes that are views of whole arrays and are read by loops only, along the loops' axes."""
     if not any(isinstance(node.box.op, FoldOp) for node in graph.nodes):
         return frozenset()
     return _read_by(graph, groups=False)
 
 
 def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
+    """The same for groups (`groups`) or for loops."""
     arrays, given, rematerialized = set(range(len(graph.dom))), set(range(len(graph.dom))), set[int]()
     views: set[int] = set()
     says: set[int] = set()
@@ -62,7 +53,7 @@ def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
         else:
             continue
         given.update(made[place])
-    # What anything else reads is made as an array, and so is what that is a view of.
+    # A view with any other reader is materialized, and so is every view that it reads.
     stored = set(graph.outputs)
     for place in reversed(range(len(graph.nodes))):
         node, op = graph.nodes[place], graph.nodes[place].box.op
@@ -85,7 +76,8 @@ def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
 
 
 def is_rematerialized(node: Node, rematerialized: Container[int]) -> bool:
-    """Whether a box makes positions, sizes, constants or integers of those: of such `rematerialized`, by wire."""
+    """Whether a box makes positions, sizes, constants, or integers of those. `rematerialized` says it of each wire so
+    far."""
     op = node.box.op
     if isinstance(op, Map):
         return node.box.cod[0].element == "int" and all(w in rematerialized for w in node.inputs)

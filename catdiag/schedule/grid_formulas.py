@@ -1,4 +1,7 @@
-"""Formulas over the groups of a kernel: roundings, sums and maxima that become numbers as soon as all sizes are."""
+"""Formulas over the groups of a grid: floor, ceiling, sum and maximum that become numbers once all sizes are numbers.
+
+sympy's own versions are wrong or slow for the formulas that occur here (see `_Quotient`).
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ Expr = Any
 
 
 class _Quotient(sympy.Function):  # type: ignore[misc]
-    """A quotient of integers, rounded; a number as soon as both are. sympy's own roundings of a minimum are not always
-    right: to 1.14 it takes Min(12, 2*k + 2)/10 for an integer."""
+    """A rounded quotient of integers; a number as soon as both are. sympy's own floor and ceiling of a minimum can be
+    wrong: up to version 1.14 it takes Min(12, 2*k + 2)/10 for an integer."""
 
     nargs = 2
     is_integer = True
 
     @classmethod
     def eval(cls, a: Expr, b: Expr) -> Expr | None:
-        """The number, for numbers."""
+        """The number, if both arguments are numbers."""
         if b == 1 or a == 0:
             return a
         if a.is_Rational and b.is_Rational:
@@ -58,7 +61,7 @@ class Up(_Quotient):
 
 
 class GroupSum(sympy.Sum):  # type: ignore[misc]
-    """A sum over groups, which becomes a number as soon as it has no symbol left."""
+    """A sum over groups. It becomes a number as soon as no symbol is left."""
 
     def __new__(cls, function: Expr, *limits: Any, **options: Any) -> Expr:
         made = sympy.Sum.__new__(cls, function, *limits, **options)
@@ -67,18 +70,12 @@ class GroupSum(sympy.Sum):  # type: ignore[misc]
         return made
 
     def doit(self, **hints: Any) -> Expr:
-        """Itself: sympy's own rules for sums with roundings are of no help."""
+        """Itself: sympy's own rules for sums do not treat roundings."""
         return self
 
 
 class GroupMax(sympy.Expr):  # type: ignore[misc]
-    """The most of a formula over groups, number `first` to `last`: a number as soon as no symbol is left.
-
-    >>> g, j = sympy.symbols("g j", positive=True, integer=True)
-    >>> most = GroupMax(sympy.Min(7, g * j + 3), (j, 0, 8 / g))
-    >>> most, most.subs(g, 2)
-    (Max(Min(7, g*j + 3), j <= 8/g), 7)
-    """
+    """The maximum of a formula over the groups `first` to `last`. It becomes a number as soon as no symbol is left."""
 
     is_commutative = True
     is_integer = True
@@ -92,7 +89,7 @@ class GroupMax(sympy.Expr):  # type: ignore[misc]
 
     @property
     def free_symbols(self) -> set[Any]:
-        """All but the number of the group."""
+        """All symbols but the index of the group."""
         function, (j, first, last) = self.args
         found: set[Any] = (function.free_symbols - {j}) | first.free_symbols | last.free_symbols
         return found
@@ -108,12 +105,12 @@ class GroupMax(sympy.Expr):  # type: ignore[misc]
 
 
 def _added(function: Expr, limits: Sequence[tuple[Expr, int, int]]) -> Expr:
-    """The sum of a rational function of integers with roundings, minima and maxima, exactly."""
+    """The sum of a rational function of integers with roundings, minima and maxima, computed exactly."""
     return sympy.Add(*_values(function, limits))
 
 
 def _values(function: Expr, limits: Sequence[tuple[Expr, int, int]]) -> Iterator[Expr]:
-    """What such a function is at each of the integers."""
+    """The value of such a function at each of the integers."""
     order = list(sympy.postorder_traversal(function))
     places = {e: k for k, e in reversed(list(enumerate(order)))}
     code = [(e.func, [places[a] for a in e.args], e) for e in order]

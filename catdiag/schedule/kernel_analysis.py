@@ -1,4 +1,5 @@
-"""A diagram cut into kernels, each measured: what `io` shows as formulas and `plan` evaluates.
+"""A diagram cut into kernels, each lowered to its transfers and live arrays. `io` shows them as formulas, `plan`
+evaluates them.
 
 >>> from catdiag.category.ops import einsum_box
 >>> from catdiag.category.diagram import of_box
@@ -49,7 +50,8 @@ Dtype = str | Mapping[str, str] | None
 
 @dataclass(frozen=True)
 class Account:
-    """The kernels of a diagram, and the axes' sizes that it mentions; and of a split loop, how it is two of them."""
+    """The kernels of a diagram, the sizes of axes that it mentions, its inputs and outputs; for a split loop, the two
+    kernels."""
 
     kernels: tuple[LoweredKernel, ...]
     sizes: tuple[str, ...]
@@ -59,36 +61,36 @@ class Account:
 
     @property
     def inner(self) -> set[str]:
-        """The symbols of all sizes on chip."""
+        """The symbols of all sizes on chip: tiles, blocks and axes."""
         return {s for k in self.kernels for ms in k.points.values() for m in ms for s in m.total.symbols()}
 
     def runs_all(self, what: str) -> None:
-        """Raises CatdiagError where a loop leaves blocks out, of which `what` is not known."""
+        """Raises CatdiagError if a loop skips blocks, or an array is read in place, where `what` is not known."""
         left = next((e.axis for k in self.kernels for e in k.loop_bounds.values()), None)
         if left is not None:
-            raise CatdiagError(f"the loop over {left!r} leaves blocks out: {what}; ask before .skip({left!r})")
-        placements = next((t.array for k in self.kernels for t in k.transfers if t.region), None)
-        if placements is not None:
+            raise CatdiagError(f"the loop over {left!r} skips blocks: {what}; ask before .skip({left!r})")
+        regions = next((t.array for k in self.kernels for t in k.transfers if t.region), None)
+        if regions is not None:
             raise CatdiagError(
-                f"of {placements} a group loads what its positions reach, which overlaps: that is not counted"
+                f"{regions} is read in place: the footprints of neighboring groups overlap, which is not counted here"
             )
 
     @property
     def scalars(self) -> tuple[str, ...]:
-        """The scalar inputs on whose values it depends how often loops turn, in order of name."""
+        """The scalar inputs that trip counts depend on, in order of name."""
         return tuple(sorted({name for k in self.kernels for e in k.loop_bounds.values() for name in e.scalars()}))
 
 
 def width(dtype: str) -> int:
-    """Bytes of a value; raises CatdiagError for a name that is not known."""
+    """Bytes of an element. Raises CatdiagError for an unknown type."""
     if dtype not in BYTES:
         raise CatdiagError(f"unknown dtype {dtype!r}: expected one of {', '.join(BYTES)}")
     return BYTES[dtype]
 
 
 def widest(dtype: str | Mapping[str, str]) -> str:
-    """The type given, or the widest of those given by array (the first of equal ones). Raises CatdiagError for unknown
-    types, and where none is given.
+    """The given type, or the widest of those given by array (the first of equal ones). Raises CatdiagError for unknown
+    types, and if no type is given.
 
     >>> widest({"Q": "fp8", "V": "bf16", "out": "fp16"})
     'bf16'
@@ -102,18 +104,18 @@ def widest(dtype: str | Mapping[str, str]) -> str:
 
 
 def worked_in(diagram: Diagram, dtype: str | Mapping[str, str]) -> str:
-    """The type of a diagram's products: the one given, or of those given by array the widest of what products read as
-    it is. What is computed on the way is rounded to it, whatever the types of the arrays that it is computed of. Where
-    all factors are computed, it is the widest of the inputs with the most axes. Raises CatdiagError as `widest` does.
+    """The type of a diagram's products: the given one, or the widest of the inputs that products read directly, if
+    types are given by array. Results of the computation are rounded to it, whatever they are computed from. Where all
+    factors are computed, it is the widest of the inputs with the most axes. Raises CatdiagError as `widest` does.
 
     >>> import catdiag as cd
     >>> scaled = cd.algorithm("q d, x d, q -> q x")(lambda A, B, s: cd.einsum("q d, x d -> q x", A, B) - s)
     >>> worked_in(scaled, {"A": "bf16", "B": "bf16", "s": "fp32"})
     'bf16'
     """
-    whole = widest(dtype)
-    kinds = [whole] if isinstance(dtype, str) else [dtype.get(name, "fp32") for name in deciding(diagram)]
-    return max(kinds, key=width, default=whole)
+    default = widest(dtype)
+    kinds = [default] if isinstance(dtype, str) else [dtype.get(name, "fp32") for name in deciding(diagram)]
+    return max(kinds, key=width, default=default)
 
 
 def output_names(diagram: Diagram) -> tuple[str, ...]:
@@ -122,8 +124,8 @@ def output_names(diagram: Diagram) -> tuple[str, ...]:
 
 
 def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
-    """The widths of all arrays, by the rule of `catdiag.cost.traffic`. Raises CatdiagError for unknown dtypes and
-    arrays."""
+    """The element widths of all arrays, by the rule of `catdiag.cost.traffic`. Raises CatdiagError for unknown types
+    and arrays."""
     if dtype is None:
         return Widths()
     names, ends = diagram.input_names, output_names(diagram)
@@ -132,7 +134,9 @@ def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
     unknown = sorted(set(given) - {*names, *ends, *states})
     if unknown:
         known = ", ".join((*names, *ends, *states))
-        raise CatdiagError(f"dtype names an array {unknown[0]!r} that the diagram lacks: it has {known}")
+        raise CatdiagError(
+            f"dtype names an array {unknown[0]!r} that the diagram does not have: expected one of {known}"
+        )
     whole = width(dtype) if isinstance(dtype, str) else 4
 
     def outer(name: str, ty: ArrayType) -> int:
@@ -145,6 +149,7 @@ def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
 
 
 def _components(diagram: Diagram) -> tuple[str, ...]:
+    """The names of the states of all loops."""
     found: dict[str, None] = {}
     todo = [diagram]
     while todo:
@@ -167,22 +172,27 @@ def measure(
     walks: Walks = LivenessWalk,
     clip: bool = False,
 ) -> Account:
-    """Cuts a diagram into kernels and walks each; with arrays in `places`, else in those of two levels (`two`).
+    """Cuts a diagram into kernels and analyzes the liveness of each.
 
-    `walks` makes the walks: what draws them watches them so. Windows that reach beyond an array have all of their
-    length in memory, as in a kernel whose tiles have one shape; `clip` counts what there is of them instead, by the
-    symbols of `LoweredKernel.clipped`.
+    - `dtype`: a type, or types by array; None counts elements instead of bytes;
+    - `stages`: pipeline buffers of a streamed block; `registers`: whether registers are a level of their own;
+    - `fused`: whether boxes between groups form one kernel, instead of one each;
+    - `places`: the memory levels, instead of the two of `stages` and `registers` (`placement.two`);
+    - `walks`: makes the liveness walks; drawing passes a subclass that traces them;
+    - `clip`: an array that is read in place has its whole footprint allocated, padding included, as in a kernel whose
+      tiles have one shape. With `clip` only the part that lies in the array is, by the symbols of
+      `LoweredKernel.clipped`.
 
     Raises CatdiagError as `io` does.
     """
-    held = two(stages, registers) if places is None else places
+    levels = two(stages, registers) if places is None else places
     split_loop = two_kernels(diagram) if is_split(diagram) else None
     flat = with_access_regions(diagram if split_loop is None else split_loop.diagram)
     widths = widths_of(flat, dtype)
     graph, types = flat.graph, flat.graph.wire_types()
     free = rematerialized(graph, [False] * len(graph.dom))
     root = live_ranges(graph, free, 0, False).root
-    outer = _Outer(flat, graph, types, free, root, widths, held, clip)
+    outer = _Outer(flat, graph, types, free, root, widths, levels, clip)
     if split_loop is not None:
         names = dict(zip(count_from(outer.first[split_loop.index]), split_loop.names))
         outer.names.update((w, f"{name} of a part") for w, name in names.items())
@@ -195,38 +205,38 @@ def measure(
         node = graph.nodes[boxes[0]]
         kernel = outer.group(boxes[0], node) if isinstance(node.box.op, GroupOp) else outer.run(boxes)
         body, wires, kernel_widths, made = kernel
-        made.points = {name: [] for name in held.names}
-        if not held.phased:
-            saved = walks(made, kernel_widths, held, None).kernel_body(body, wires, outer.given)
+        made.points = {name: [] for name in levels.names}
+        if not levels.phased:
+            saved = walks(made, kernel_widths, levels, None).kernel_body(body, wires, outer.given)
             loads = [
                 Transfer(
                     b.name,
                     "load",
-                    amount.scaled(b.width * b.loads),
-                    again,
+                    elements.scaled(b.width * b.loads),
+                    reload_axes,
                     _role(b),
-                    held.path(_role(b)),
+                    levels.path(_role(b)),
                     times=b.loads,
                     wire=b.wire,
                 )
-                for b, (amount, again) in zip(wires, outer.incoming, strict=True)
+                for b, (elements, reload_axes) in zip(wires, outer.incoming, strict=True)
                 if b is not None and b.loads
             ]
             loads += [
                 Transfer(
                     b.name,
                     "load",
-                    amount.scaled(b.width),
-                    again,
+                    elements.scaled(b.width),
+                    reload_axes,
                     _role(b),
-                    held.path(_role(b)),
+                    levels.path(_role(b)),
                     local=local.scaled(b.width),
                     bounds=bounds,
                     loops=loops,
                     region=b.region,
                     wire=b.wire,
                 )
-                for b, (amount, again) in zip(wires, outer.incoming, strict=True)
+                for b, (elements, reload_axes) in zip(wires, outer.incoming, strict=True)
                 if b is not None
                 for local, bounds, loops in b.masked_loads
             ]
@@ -234,22 +244,22 @@ def measure(
                 Transfer(
                     b.name,
                     "load",
-                    amount.scaled(b.width * times),
-                    again,
+                    elements.scaled(b.width * times),
+                    reload_axes,
                     _role(b),
-                    held.path(_role(b)),
+                    levels.path(_role(b)),
                     times=times,
                     wire=b.wire,
                     loop_nest=iterations,
                 )
-                for b, (amount, again) in zip(wires, outer.incoming, strict=True)
+                for b, (elements, reload_axes) in zip(wires, outer.incoming, strict=True)
                 if b is not None
                 for iterations, times in Counter(b.nested).items()
             ]
         else:
-            loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, held, walks).run()
+            loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, levels, walks).run()
         made.transfers = [
-            replace(t, role=saved[k], path=held.path_up(saved[k]))
+            replace(t, role=saved[k], path=levels.path_up(saved[k]))
             for t, k in zip(made.transfers, outer.leaving, strict=True)
         ]
         made.transfers[:0] = loads
@@ -257,10 +267,10 @@ def measure(
         kernels.append(made)
     inlined = [(name, types[w]) for name, w in zip(output_names(flat), graph.outputs, strict=True) if free[w]]
     if inlined:
-        kernels = kernels or [LoweredKernel({}, points={name: [] for name in held.names})]
+        kernels = kernels or [LoweredKernel({}, points={name: [] for name in levels.names})]
     for name, ty in inlined:
-        amount = IntPolynomial.elements(ty.axes).scaled(widths.outputs.get(name, 1))
-        kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot", held.path_up("spot")))
+        elements = IntPolynomial.elements(ty.axes).scaled(widths.outputs.get(name, 1))
+        kernels[-1].transfers.append(Transfer(name, "save", elements, (), "spot", levels.path_up("spot")))
     sizes = sorted({s for ty in types for axis in ty.axes for s in IntPolynomial.of(axis.size).symbols()})
     if split_loop is not None:
         sizes = [s for s in sizes if s not in (split_loop.parts, split_loop.length)]
@@ -269,7 +279,7 @@ def measure(
 
 @dataclass
 class _Outer:
-    """The slow memory's side: which arrays there are, and what each kernel takes and leaves."""
+    """The side of slow memory: its arrays, and what each kernel loads and saves."""
 
     diagram: Diagram
     graph: Graph
@@ -284,18 +294,18 @@ class _Outer:
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
         self.between: dict[int, int] = {}
         self.first: list[int] = []
-        told = statistics(self.graph)
+        statistic_wires = statistics(self.graph)
         count = len(self.graph.dom)
         for node in self.graph.nodes:
             self.first.append(count)
             for k in range(len(node.box.cod)):
                 self.names[count + k] = array_name(node.box, k)
-                self.between[count + k] = self.widths.saved(node.box, k, count + k in told)
+                self.between[count + k] = self.widths.saved(node.box, k, count + k in statistic_wires)
             count += len(node.box.cod)
         self.ends: dict[int, list[str]] = {}
         self.gathered = gathered(self.graph)
         for place in sorted(self.gathered):
-            # Its elements are those of the array that it is a view of, and as wide.
+            # A view has the elements of its source, and their width.
             if isinstance(self.graph.nodes[place].box.op, Map):
                 continue
             w, source = self.first[place], self.root[self.graph.nodes[place].inputs[0]]
@@ -313,16 +323,18 @@ class _Outer:
         self.crossing: set[int] = set(self.ends)
 
     def width(self, w: int) -> int:
-        """Bytes of a value of a slow array."""
+        """Bytes of an element of an array in slow memory."""
         name = self.names[w]
         if w < len(self.graph.dom):
             return self.widths.inputs.get(name, 1)
         return self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
 
     def saved(self, kernel: LoweredKernel, k: int, w: int, again: tuple[str, ...]) -> None:
-        """Output `k` of a kernel's body goes to slow memory: as each result that it is, or between kernels.
+        """Records that output `k` of a kernel's body is saved as wire `w`: once for each result of the diagram that it
+        is, or as an array between kernels.
 
-        The first result's array is the one that other kernels read."""
+        Other kernels read the array of the first result.
+        """
         kernel.leaves = (*kernel.leaves, (k, w))
         elements = IntPolynomial.elements(self.types[w].axes)
         for name in self.ends.get(w, [self.names[w]]):
@@ -331,8 +343,7 @@ class _Outer:
             self.leaving.append(k)
 
     def segments(self, fused: bool) -> list[list[int]]:
-        """The places of the boxes of each kernel; views, what is looked up and values computed on the spot belong to
-        none."""
+        """The indices of the boxes of each kernel. Views, gathers and rematerialized values belong to none."""
         found: list[list[int]] = []
         maker: dict[int, int] = {}
         open_run = False
@@ -353,25 +364,26 @@ class _Outer:
         return found
 
     def _operand(self, w: int, local: ArrayType) -> Buffer | None:
+        """The buffer of an input of a kernel; None if it is rematerialized."""
         if self.free[w]:
             return None
         size, held = IntPolynomial.elements(local.axes), self.places.operand
         return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w, axes=local.axes)
 
     def group(self, place: int, node: Node) -> tuple[Graph, list[Buffer | None], Widths, LoweredKernel]:
-        """A Group box as a kernel."""
+        """A Group box as a kernel: its body, the buffers of its inputs, the widths, and the kernel record."""
         op = node.box.op
         if not isinstance(op, GroupOp):
-            raise CatdiagError(f"{node.box.name} is no group")
+            raise CatdiagError(f"{node.box.name} is not a group: expected a Group box")
         tiles = {symbol: _axis_size(node.box, name) for name, symbol in op.tiles}
         kernel = LoweredKernel(tiles, {symbol: name for name, symbol in op.tiles}, reads=node.inputs)
         body = inline(op.body).graph
         seen: dict[tuple[int, ArrayType], int] = {}
         single_use = gathered_inputs(body)
-        kept = [
+        representative = [
             k if k in single_use else seen.setdefault((self.root[w], body.dom[k]), k) for k, w in enumerate(node.inputs)
         ]
-        body = _merge_reads(body, kept)
+        body = _merge_reads(body, representative)
         wires: list[Buffer | None] = []
         self.incoming, self.leaving = [], []
         self.given = [self.known[w] for w in node.inputs]
@@ -392,7 +404,7 @@ class _Outer:
         return body, wires, self.widths, kernel
 
     def run(self, places: list[int]) -> tuple[Graph, list[Buffer | None], Widths, LoweredKernel]:
-        """Consecutive boxes as a kernel: one group of everything."""
+        """Consecutive boxes outside of groups as a kernel: a single group of everything."""
         body, outside, ends = part(self.graph, self.types, self.free, self.root, places, self.crossing)
         kernel = LoweredKernel({}, reads=tuple(outside))
         self.leaving, self.given = [], [self.known[w] for w in outside]
@@ -404,7 +416,8 @@ class _Outer:
 
 
 def _merge_reads(graph: Graph, kept: list[int]) -> Graph:
-    """The graph with inputs that are the same array at the same tile read as one."""
+    """The graph with equal inputs read as one: input `k` is replaced by input `kept[k]`, the same array at the same
+    tile."""
     if kept == list(range(len(kept))):
         return graph
     name = [*kept, *range(len(kept), len(graph.wire_types()))]
@@ -413,6 +426,7 @@ def _merge_reads(graph: Graph, kept: list[int]) -> Graph:
 
 
 def _axis_size(box: Box, name: str) -> IntPolynomial:
+    """The size of an axis that a box has."""
     for ty in (*box.dom, *box.cod):
         axis = ty.axis(name)
         if axis is not None:
@@ -421,16 +435,18 @@ def _axis_size(box: Box, name: str) -> IntPolynomial:
 
 
 def _role(buffer: Buffer) -> str:
+    """The role of a load: streamed if only loops read it, else operand."""
     return "streamed" if buffer.streamed_only else "operand"
 
 
 def _lacking(tiles: Mapping[str, IntPolynomial], local: ArrayType) -> tuple[str, ...]:
+    """The tiles of a kernel that an array does not have: it is loaded again for each of them."""
     have = {s for axis in local.axes for s in IntPolynomial.of(axis.size).symbols()}
     return tuple(t for t in tiles if t not in have)
 
 
 def describe(graph: Graph) -> list[str]:
-    """The stored order of a kernel's boxes in words."""
+    """The order of a kernel's boxes as text, one entry a box or loop."""
     words: list[str] = []
     for node in graph.nodes:
         op = node.box.op

@@ -1,4 +1,15 @@
-"""What a graph's stored order says of its arrays: views, what is computed on the spot, last uses, chains of sums."""
+"""Live ranges, read off the order in which a graph stores its boxes.
+
+An array is live from the box that makes it to its last use. Four facts refine this:
+
+- a view (renaming, transposition, split or merge of an axis) is the same elements: its uses are uses of its source;
+- positions, sizes, constants and what is made of them element by element are rematerialized: they are recomputed where
+  they are read, and take no memory;
+- a reduction whose result is combined with an array that dies there adds into that array in place (`x = x + sum(y)`);
+- an elementwise result may be written over an input that dies there (decided in `catdiag.schedule.liveness`).
+
+`only_streamed` and `postponed` say which inputs no kernel needs in full, because loops load them block by block.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +20,13 @@ from catdiag.category.diagram import Graph, inline
 from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.schedule.access_region import PickedElements, TileWindow
 
+# The binary function that combines two results of each reduction.
 COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 
 
 def elementwise(box: Box) -> bool:
-    """A scalar function, or a product that sums over nothing: it may write over an input."""
+    """Whether a box is a scalar function, or a product without summation: its result may be written over an input in
+    place."""
     return isinstance(box.op, Map) or (isinstance(box.op, Einsum) and not contracts(box))
 
 
@@ -23,7 +36,7 @@ def contracts(box: Box) -> bool:
 
 
 def multiplies(box: Box) -> bool:
-    """Whether a box is a product that matrix units take: a sum of products of several arrays, none of them of integers.
+    """Whether a box is a contraction for matrix units: a sum of products of several arrays, none of them of integers.
 
     >>> import catdiag as cd
     >>> boxes = cd.algorithm("int[q d], x d -> q x")(lambda A, B: cd.einsum("q d, x d -> q x", A, B)).boxes
@@ -39,7 +52,8 @@ def multiplies(box: Box) -> bool:
 
 
 def is_view(box: Box) -> bool:
-    """A renaming or transposition, a product axis split or merged, one index of one: the same elements."""
+    """Whether a box gives the same elements: a renaming, a transposition, a split or merged axis, a removed axis of
+    size 1."""
     if isinstance(box.op, Reindex):
         return box.op.kind in ("split", "merge")
     if isinstance(box.op, TileWindow):
@@ -50,14 +64,17 @@ def is_view(box: Box) -> bool:
 
 
 def pointwise(box: Box) -> bool:
-    """Whether each element of a box's result is computed from one of each input: a scalar function or product, or the
-    input's elements elsewhere."""
+    """Whether each element of a box's result is computed from one element of each input: a scalar function, a product
+    without summation, or a box that only moves elements."""
     return elementwise(box) or isinstance(box.op, (Rename, Reindex, View))
 
 
 def rematerialized(graph: Graph, given: Sequence[bool]) -> list[bool]:
-    """For each wire, whether it is computed on the spot, where it is read: positions, sizes, constants, and what is
-    made of those element by element, or is a scalar."""
+    """For each wire, whether it is rematerialized: computed again where it is read, so that it takes no memory.
+
+    These are positions, sizes and constants, and what is made of those only and is elementwise or a scalar. `given`
+    says it of the graph's inputs.
+    """
     free = list(given)
     for node in graph.nodes:
         op = node.box.op
@@ -70,7 +87,7 @@ def rematerialized(graph: Graph, given: Sequence[bool]) -> list[bool]:
 
 
 def _single_use(box: Box) -> bool:
-    """A reduction, or a sum over one array."""
+    """Whether a box is a reduction or a sum over one array: it can read its input as that is made."""
     return isinstance(box.op, Reduce) or (isinstance(box.op, Einsum) and len(box.dom) == 1)
 
 
@@ -82,17 +99,24 @@ def _monoid(box: Box) -> str:
 
 @dataclass
 class LiveRanges:
-    """For each wire the wire it is a view of, that one's last reader, and which reductions go straight into which
-    combining box (`in_place`: place of the reduction → place of the box)."""
+    """Live ranges of a graph's wires.
+
+    - `root`: for each wire, the wire that it is a view of (itself, if it is no view);
+    - `last_use`: for each root, the index of the box of its last use, -1 if there is none, the number of boxes if it
+      outlives the graph;
+    - `in_place`: the reductions that are accumulated in place (index of the reduction → index of the box that combines
+      its result with an array).
+    """
 
     root: list[int]
     last_use: list[int]
     in_place: dict[int, int]
     view_sources: dict[int, list[int]] = field(default_factory=dict)
-    """Of what takes no room, the arrays that it is made of."""
+    """For a wire that takes no memory, the arrays that it is recomputed from."""
 
     def passes(self, graph: Graph, place: int) -> bool:
-        """Whether a box is a scalar function whose result is read, and by scalar functions and reductions alone."""
+        """Whether a box is a scalar function that can be fused into its readers: it has readers, and all of them are
+        scalar functions or reductions that read its result directly."""
         node = graph.nodes[place]
         first = len(graph.dom) + sum(len(n.box.cod) for n in graph.nodes[:place])
         if not elementwise(node.box) or len(node.box.cod) != 1 or self.last_use[first] >= len(graph.nodes):
@@ -102,14 +126,18 @@ class LiveRanges:
         return bool(readers) and direct and all(elementwise(n.box) or _single_use(n.box) for n in readers)
 
     def extend(self, made: int, wires: Sequence[int]) -> None:
-        """What takes no room is made of these arrays: they stay as long as it is read."""
+        """Wire `made` takes no memory and is recomputed from `wires`, so these stay live until its last use."""
         self.view_sources[made] = list(wires)
         for w in wires:
             self.last_use[w] = max(self.last_use[w], self.last_use[made])
 
 
 def live_ranges(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> LiveRanges:
-    """Reads the last use of each array off the stored order; `kept` says that the outputs outlast the graph."""
+    """The live ranges of a graph's wires.
+
+    `free` says which wires are rematerialized, `states` how many of the first inputs are states of a loop. With `kept`,
+    the outputs outlive the graph; without it, an output dies at its last use inside.
+    """
     n = len(graph.nodes)
     root = list(range(len(graph.dom)))
     maker = [-1] * len(root)
@@ -131,18 +159,18 @@ def live_ranges(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> 
         if not isinstance(node.box.op, Map) or len(node.inputs) != 2 or node.inputs[0] == node.inputs[1]:
             continue
         for w in sorted(node.inputs, reverse=True):
-            made = maker[w]
-            if made < 0 or root[w] != w or w in ends or w in viewed or readers[w] != [place]:
+            source = maker[w]
+            if source < 0 or root[w] != w or w in ends or w in viewed or readers[w] != [place]:
                 continue
-            if COMBINES.get(_monoid(graph.nodes[made].box)) != node.box.op.fn:
+            if COMBINES.get(_monoid(graph.nodes[source].box)) != node.box.op.fn:
                 continue
             (v,) = set(node.inputs) - {w}
-            own = (maker[v] >= 0 or v < states) and root[v] == v and v not in viewed and not free[v]
+            is_array = (maker[v] >= 0 or v < states) and root[v] == v and v not in viewed and not free[v]
             dies = bool(readers[v]) and readers[v][-1] == place and not (kept and v in ends)
             names = [set(t.names) for t in (*node.box.dom, *node.box.cod)]
-            apart = v not in graph.nodes[made].inputs
-            if own and dies and apart and names[0] == names[1] == names[2]:
-                into[made] = place
+            independent = v not in graph.nodes[source].inputs
+            if is_array and dies and independent and names[0] == names[1] == names[2]:
+                into[source] = place
                 break
     last = [-1] * len(root)
     for place, node in enumerate(graph.nodes):
@@ -156,22 +184,26 @@ def live_ranges(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> 
 
 
 def only_streamed(graph: Graph, root: Sequence[int], wires: Sequence[object], nested: bool = False) -> list[bool]:
-    """For each input of a kernel, whether only loops read it, along their axis; with `nested`, or leave it to loops
-    inside of theirs (see `postponed`)."""
+    """For each input of a kernel, whether it is only streamed: every reader is a loop over one of the input's axes, so
+    that a block of it is allocated at a time.
+
+    With `nested`, loops that leave the input to loops inside of them count too (see `postponed`). `root` is that of
+    `LiveRanges`; inputs whose entry in `wires` is None take no memory and are not streamed.
+    """
     streamed = [b is not None for b in wires]
-    placements: set[int] = set()  # what is read in place, and views of that
+    read_in_place: set[int] = set()  # what is read in place, and views of that
     count = len(graph.dom)
     for node in graph.nodes:
         count += len(node.box.cod)
         if is_view(node.box):
-            if isinstance(node.box.op, TileWindow) or node.inputs[0] in placements:
-                placements.add(count - 1)
+            if isinstance(node.box.op, TileWindow) or node.inputs[0] in read_in_place:
+                read_in_place.add(count - 1)
             continue
         op = node.box.op
         along = [isinstance(op, FoldOp) and t.axis(op.axis) is not None for t in node.box.dom]
         inside = postponed(node.box, [root[w] for w in node.inputs]) if nested else [False] * len(along)
         for k, w in enumerate(node.inputs):
-            if root[w] < len(wires) and not ((along[k] or inside[k]) and w not in placements):
+            if root[w] < len(wires) and not ((along[k] or inside[k]) and w not in read_in_place):
                 streamed[root[w]] = False
     for w in graph.outputs:
         if root[w] < len(wires):
@@ -180,11 +212,13 @@ def only_streamed(graph: Graph, root: Sequence[int], wires: Sequence[object], ne
 
 
 def postponed(box: Box, arrays: Sequence[object]) -> list[bool]:
-    """For each input of a box, whether it is a loop that leaves it to loops inside its turns: nothing else reads it
-    there, and they do along their axes, or leave it to further ones. They load it, block by block, in every turn.
+    """For each input of a box, whether the box is a loop that leaves loading the input to its inner loops.
 
-    `arrays` tells which inputs are the same array: it is left to others everywhere, or nowhere. A loop that leaves
-    blocks out loads all that it needs itself.
+    That is so if nothing else in the loop's step reads the input, and the inner loops run along an axis of it, or leave
+    it to their own inner loops. The inner loops then load it block by block, in every iteration of the outer one.
+
+    `arrays` identifies inputs that are the same array: it is postponed for all of them, or for none. A loop that skips
+    blocks loads all that it needs itself.
     """
     found: dict[int, list[bool]] = {}
     todo = [(box, list(arrays), False)]
@@ -224,13 +258,16 @@ def postponed(box: Box, arrays: Sequence[object]) -> list[bool]:
 
 
 def chain(graph: Graph, found: LiveRanges, states: int) -> int:
-    """How often, along the longest path, boxes wait for the result of a reduction or contraction, which other threads
-    make. Adding to a state in place does not wait for it; anything else that reads the state does."""
+    """The longest dependence chain of reductions through a graph: how many times on one path a box waits for the result
+    of a reduction or contraction, which other threads compute.
+
+    Accumulating into a state in place does not wait. Any other read of the state does.
+    """
     depth, summed = [0] * len(graph.dom), [w < states for w in range(len(graph.dom))]
     ends = set(found.in_place.values())
     for place, node in enumerate(graph.nodes):
-        postponed_until = place not in ends and not is_view(node.box)
-        longest = max((depth[w] + (postponed_until and summed[w]) for w in node.inputs), default=0)
+        waits = place not in ends and not is_view(node.box)
+        longest = max((depth[w] + (waits and summed[w]) for w in node.inputs), default=0)
         made = summed[node.inputs[0]] if is_view(node.box) else place in ends or bool(_monoid(node.box))
         depth.extend([longest] * len(node.box.cod))
         summed.extend([made] * len(node.box.cod))

@@ -1,9 +1,13 @@
-"""Which arrays are on chip when: the walk along a diagram's stored order that `io` and `plan` read.
+"""Liveness: which arrays are allocated on chip at each point of a kernel. `io` and `plan` read it.
 
-The rules are said in `catdiag.cost.traffic`. A diagram is cut into kernels: each Group box is one, and so is what
-lies between two of them (a diagram without Group is one kernel of everything). In a kernel, each wire has a
-`Buffer`, or none if its value is computed on the spot; the walk adds and removes buffers, and notes the
-moments at which most is live. Amounts are polynomials in local sizes (tiles `g_q`, blocks `s_x`).
+A diagram is cut into kernels: each Group box is one, and so are the boxes between two of them (a diagram without Group
+is one kernel). `LivenessWalk` visits the boxes of a kernel in stored order. Each wire has a `Buffer`, or none if its
+value is rematerialized. The walk adds a buffer where its live range begins and drops it after its last use
+(`catdiag.schedule.live_ranges`). At each box it notes what is live, and keeps the points where that is maximal: the
+kernel needs as much memory as the largest of them.
+
+Sizes are integer polynomials in tiles (`g_q`), stream blocks (`s_x`) and axis sizes. The rules are stated in
+`catdiag.cost.traffic`.
 """
 
 from __future__ import annotations
@@ -59,15 +63,18 @@ __all__ = [
     "rematerialized",
 ]
 Within = tuple[Graph, Sequence[int], Sequence[int]]
-"""The body of a kernel, and the wires of it that a part of it reads and gives."""
+"""The body of a kernel, and which of its wires a part of it reads and makes."""
 SPECIAL = ("exp", "log", "sqrt", "tanh", "sigmoid")
 
 
 @dataclass(eq=False)
 class Buffer:
-    """An array on chip, in some places (see `Placement`), in so many `stages` of buffers by place (1 where left out).
+    """An array that is allocated on chip: `size` elements of `width` bytes, at each of the levels `places` (see
+    `Placement`).
 
-    `pinned` ones outlast the loop turn that reads them, so none may write over them.
+    `stages` is the number of pipeline buffers at a level, 1 if it is not there. A `pinned` buffer is live beyond the
+    loop iteration that reads it, so no result may be written over it. `loaded` says that it has been loaded,
+    `streamed_only` that only loops read it, block by block. `loads` counts the full loads of it.
     """
 
     name: str
@@ -80,31 +87,33 @@ class Buffer:
     streamed_only: bool = False
     loads: int = 0
     masked_loads: list[tuple[IntPolynomial, LoopBounds | None, tuple[Loop, ...]]] = field(default_factory=list)
-    """For each loop that leaves blocks out and streams it: a block of it, and which blocks are run. Of what is read in
-    place: what of it is loaded at a time, and in which loop."""
+    """Loads that are not of the whole array: the elements loaded at a time, which blocks are run (None: all), and in
+    which loops. They are those of loops that skip blocks and of arrays that are read in place."""
     region: tuple[AccessRange, ...] = ()
     interior: IntPolynomial = ZERO
-    """Of what is read in place, how much there is along the axes that never lie outside of the array."""
+    """For an array that is read in place: the product of its footprint's lengths along the axes on which the footprint
+    never lies outside of the array."""
     stages: Mapping[str, int] = field(default_factory=dict)
     wire: int = -1
-    """Of an operand, which array of slow memory it is."""
+    """For an operand, the wire of the flat diagram that it is loaded from."""
     axes: tuple[Axis, ...] = ()
-    """The axes of an operand, a state or what a box makes, with the sizes that they have on chip."""
+    """The axes of an operand, a state or a result, with their sizes on chip (tiles and blocks)."""
     source: Buffer | None = None
-    """Of what a loop leaves to loops inside its turns: the array; `reload_loops` are the loops around that lack none of
-    it, so that it is loaded in each of their turns, and `nested` of the array those loops for each time it is loaded
-    so."""
+    """For an input that a loop leaves to its inner loops to load (`postponed`): the array itself. `reload_loops` are
+    the outer loops that run along no axis that it lacks: each of their iterations loads it again. The array's `nested`
+    lists these loops once for each such load."""
     reload_loops: tuple[Loop, ...] = ()
     nested: list[tuple[Loop, ...]] = field(default_factory=list)
 
     def at(self, place: str) -> IntPolynomial:
-        """What it takes there: values times their width, for each buffer."""
+        """The bytes that it takes at a level: elements × width × pipeline buffers."""
         return self.size.scaled(self.width * self.stages.get(place, 1))
 
 
 @dataclass(frozen=True)
 class ProgramPoint:
-    """A point of the order at which `total` is live at a place, by array: (name, role, amount)."""
+    """A point of a kernel, named `at`, and what is allocated at one level there: `total` bytes (or values), and the
+    `live` arrays as (name, role, bytes)."""
 
     at: str
     total: IntPolynomial
@@ -113,15 +122,16 @@ class ProgramPoint:
 
 @dataclass(frozen=True)
 class Transfer:
-    """An array that crosses the edge: `size` bytes (or values), once for each tile of the axes that it lacks.
+    """A load or save between slow memory and the chip: `size` bytes (or values), once for each tile of `reload_axes`.
 
-    `role` is that of a load, operand or streamed, and of a save what is saved: the state of a loop (accumulator), what
-    a box makes (output), an operand as it is, or what is computed on the spot (spot). `path` lists the places that it
-    passes, the slow memory (`""`) first. With a `loop`, it crosses once for each block of that loop of the place above.
-    `times` is how often a group loads it, which `size` has as a factor.
+    `role` says what is moved: for a load an operand or a streamed array; for a save a state of a loop (accumulator),
+    the result of a box (output), an operand unchanged, or a rematerialized value (spot). `path` lists the levels on the
+    way, slow memory (`""`) first. With a `loop`, the transfer is made once for each block of that loop at the level
+    above. `times` is how often a group loads the array; `size` includes that factor.
 
-    Of an array with an `bounds` only the blocks that the loop in `loops` runs are loaded, each as `local` says.
-    Of one with a `region`, what of that lies in the array, times `local`, once a group or for each block of `loops`.
+    If `bounds` is given, the loop in `loops` skips blocks: only the blocks that it runs are loaded, `local` bytes each.
+    If `region` is given, the array is read in place: what is loaded is the part of the footprint that lies in the array
+    times `local`, once a group, or once for each block of `loops`.
     """
 
     array: str
@@ -137,14 +147,15 @@ class Transfer:
     loops: tuple[Loop, ...] = ()
     region: tuple[AccessRange, ...] = ()
     wire: int = -1
-    """Of what comes from slow memory, which array it is: two may have one name."""
+    """For a load from slow memory, the wire that is loaded: two arrays may have the same name."""
     loop_nest: tuple[Loop, ...] = ()
-    """Loops in each of whose turns it is loaded anew, by a loop inside them."""
+    """The outer loops that load the array again in each of their iterations, through an inner loop."""
 
 
 @dataclass
 class LoweredKernel:
-    """One kernel: its tiles (symbol → whole size, and axis), its loops, what it moves, holds and computes."""
+    """One kernel: its tiles (symbol → size of the axis; `axes`: symbol → name of the axis), loops, transfers, live
+    arrays (`points`, by level), and `work` (scalar operations by pipeline and loops)."""
 
     tiles: dict[str, IntPolynomial]
     axes: dict[str, str] = field(default_factory=dict)
@@ -153,27 +164,26 @@ class LoweredKernel:
     points: dict[str, list[ProgramPoint]] = field(default_factory=lambda: {LEVEL: [], REGISTERS: []})
     work: dict[tuple[str, tuple[Loop, ...]], IntPolynomial] = field(default_factory=dict)
     contractions: list[Contraction] = field(default_factory=list)
-    """Those that matrix units take."""
+    """The matrix products that matrix units compute."""
     by_vectors: list[Contraction] = field(default_factory=list)
-    """Those that have no rows or no columns, which they do not take."""
+    """The products with a single row, column or term: scalar units compute these."""
     factors: list[Factor] = field(default_factory=list)
-    """What products read that turns of loops make of the blocks that they load."""
+    """Factors of matrix products that loop iterations compute from the blocks that they load."""
     loop_bounds: dict[Loop, LoopBounds] = field(default_factory=dict)
-    """Of loops that leave blocks out, which they run."""
+    """For loops that skip blocks, the blocks that they run."""
     chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)
-    """For each nest of loops, how often a turn waits for sums (see `chain`)."""
+    """For each loop nest, how many reductions one iteration waits for in sequence (see `chain`)."""
     clipped: dict[str, AccessRange] = field(default_factory=dict)
-    """Symbols for how much of a window lies in the array, at most, where `measure` is asked for that."""
+    """Symbols for how many elements of a footprint lie in the array, if `measure` is asked to clip."""
     order: list[str] = field(default_factory=list)
     reads: tuple[int, ...] = ()
-    """The wires of the flat diagram that the inputs of its body are."""
+    """The wires of the flat diagram that are the inputs of the kernel's body."""
     leaves: tuple[tuple[int, int], ...] = ()
-    """The outputs of its body that it saves, in the order of its transfers, and what wires of the flat diagram these
-    are."""
+    """The outputs of the body that are saved, in the order of the transfers, each with its wire of the flat diagram."""
 
 
 class LivenessWalk:
-    """The walk along one kernel, or along a part: some wires of its body are then the inputs."""
+    """The liveness analysis of one kernel, or of a part of one whose inputs are wires of the kernel's body."""
 
     def __init__(self, kernel: LoweredKernel, widths: Widths, places: Placement, within: Within | None = None) -> None:
         self.kernel, self.widths, self.places = kernel, widths, places
@@ -184,40 +194,41 @@ class LivenessWalk:
         self.products: set[frozenset[str]] = set()
 
     def output_placement(self, role: str, ty: ArrayType) -> tuple[str, ...]:
-        """The places of what is made on chip."""
+        """The levels at which a result with this role and type is allocated."""
         if self.places.matrix and frozenset(ty.names) in self.products:
             return (self.places.matrix,)
         return self.places.of(role)
 
     def reach(self, place: int) -> None:
-        """The walk comes to a box of the sequence that it is in: for those who watch it."""
+        """Called when the walk comes to the box at index `place` of the current sequence. Subclasses that trace the
+        walk override it."""
 
     # -- what is live ------------------------------------------------------------------------
 
     def add(self, buffer: Buffer) -> None:
-        """An array is live from here on."""
+        """Begins a live range: allocates the buffer at its levels."""
         self.present[buffer] = None
         for place in buffer.places:
             self.sums[place] = self.sums[place] + buffer.at(place)
 
     def drop(self, buffer: Buffer) -> None:
-        """It is no more."""
+        """Ends a live range: frees the buffer at its levels."""
         if buffer in self.present:
             del self.present[buffer]
             for place in buffer.places:
                 self.sums[place] = self.sums[place] - buffer.at(place)
 
     def leave(self, buffer: Buffer, place: str) -> bool:
-        """Another array is written over the copy in one place; whether that was the only one."""
+        """Frees the copy at one level, because a result is written over it. Returns whether it was the only copy."""
         self.drop(buffer)
-        kept = tuple(p for p in buffer.places if p != place)
-        if kept:
-            buffer.places = kept
+        others = tuple(p for p in buffer.places if p != place)
+        if others:
+            buffer.places = others
             self.add(buffer)
-        return not kept
+        return not others
 
     def load(self, buffer: Buffer) -> None:
-        """An operand is live from here on, and crosses the edge, unless it is there already."""
+        """Loads an operand unless it is loaded already: it is live from here on, and the load is counted."""
         if not buffer.loaded:
             buffer.loaded = True
             if buffer.region:
@@ -227,7 +238,7 @@ class LivenessWalk:
             self.add(buffer)
 
     def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
-        """Keeps this moment unless another is at least as heavy at every size."""
+        """Records what is live at each level here, unless another recorded point has at least as much for all sizes."""
         for place in self.places.names:
             total, moments = self.sums[place], self.kernel.points[place]
             for buffer in extra:
@@ -248,22 +259,26 @@ class LivenessWalk:
     def _bounds(
         self, box: Box, op: FoldOp, inputs: Sequence[Bound | None], loop: Loop, loops: tuple[Loop, ...]
     ) -> LoopBounds | None:
-        """Which blocks the loop runs, where it leaves some out."""
+        """The blocks that a loop runs, if it skips some; None if it runs all."""
         bounds = bounds_of(box, inputs, self.kernel.tiles)
         if bounds is not None and loops:
-            raise CatdiagError(f"the loop over {op.axis!r} leaves blocks out inside another loop: that is not counted")
+            raise CatdiagError(
+                f"the loop over {op.axis!r} skips blocks inside another loop: the cost of that is not counted; skip "
+                f"blocks in the outermost loop only"
+            )
         if self.kernel.loop_bounds.get(loop) != bounds and loop in self.kernel.loops:
             raise CatdiagError(
-                f"two loops over {op.axis!r} leave out other blocks than each other: leave out the same, or none"
+                f"two loops over {op.axis!r} skip different blocks: expected both to skip the same blocks, or none"
             )
         if bounds is not None:
             self.kernel.loop_bounds[loop] = bounds
         return bounds
 
     def kernel_body(self, graph: Graph, wires: list[Buffer | None], given: Sequence[Bound | None]) -> list[str]:
-        """A whole kernel: inputs are loaded at their first use, outputs saved as soon as they are made.
+        """Analyzes a whole kernel. Inputs are loaded at their first use, outputs are saved as soon as they are made.
 
-        Returns what is saved of each output, as `Transfer.role` says it.
+        `given` are the index expressions of inputs that are positions. Returns the role of what is saved for each
+        output (see `Transfer.role`).
         """
         self.values = known_values(graph, given)
         root = live_ranges(graph, rematerialized(graph, [b is None for b in wires]), 0, False).root
@@ -274,7 +289,7 @@ class LivenessWalk:
         return self.body(graph, wires)
 
     def body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
-        """The same where it is known which inputs are only streamed."""
+        """`kernel_body` for wires of which it is known already which are only streamed."""
         if self.places.matrix:
             self.products = products(graph)
         free = rematerialized(graph, [b is None for b in wires])
@@ -288,7 +303,7 @@ class LivenessWalk:
         roles: list[str] = []
         for w in graph.outputs:
             b = made[w]
-            # What another array was written over later, after it was saved, has no buffer any more.
+            # A result that was saved, and then overwritten by a later result, has no buffer any more.
             made_here = "output" if b is None or b.role == "temporary" else b.role
             roles.append("spot" if free[w] else made_here)
         return roles
@@ -296,7 +311,11 @@ class LivenessWalk:
     def sequence(
         self, graph: Graph, wires: list[Buffer | None], found: LiveRanges, free: Sequence[bool], loops: tuple[Loop, ...]
     ) -> list[Buffer | None]:
-        """The boxes of a graph, one after the other; returns each wire's buffer."""
+        """Visits the boxes of a graph in order, inside `loops`. Returns the buffer of each wire, None if it has none.
+
+        For each box: its inputs are loaded and its operations counted. Its results are allocated, over an input that
+        dies there if possible. The point is noted, and the buffers whose last use this was are dropped.
+        """
         buffers = list(wires)
         states = sum(b is not None and b.role == "accumulator" for b in wires)
         self.kernel.chains[loops] = self.kernel.chains.get(loops, 0) + chain(graph, found, states)
@@ -313,7 +332,10 @@ class LivenessWalk:
                 buffers.append(buffers[node.inputs[0]])
                 continue
             if isinstance(box.op, GroupOp):
-                raise CatdiagError(f"{box.name} lies within another loop: io() counts two levels, with groups outside")
+                raise CatdiagError(
+                    f"{box.name} is inside a loop: io() counts kernels with groups outside and loops inside; expected "
+                    f".group after .stream"
+                )
             if place in found.in_place or all(free[first + k] for k in range(len(box.cod))):
                 buffers.extend([None] * len(box.cod))
                 if place in found.in_place or (pointwise(box) and box.cod[0].axes):
@@ -335,18 +357,22 @@ class LivenessWalk:
                 for k, ty in enumerate(box.cod):
                     ends = found.last_use[first + k] == len(graph.nodes)
                     role = "accumulator" if ends else "output" if first + k in outputs else "temporary"
-                    held = self.output_placement(role, ty)
-                    taken = self._overwritten(node.inputs, box, buffers, found, place, held[-1])
-                    if taken is not None and (over := buffers[taken]) is not None and self.leave(over, held[-1]):
-                        buffers[taken] = None
-                    if taken is None and self.places.fleeting and found.passes(graph, place):
+                    levels = self.output_placement(role, ty)
+                    overwritten = self._overwritten(node.inputs, box, buffers, found, place, levels[-1])
+                    if (
+                        overwritten is not None
+                        and (over := buffers[overwritten]) is not None
+                        and self.leave(over, levels[-1])
+                    ):
+                        buffers[overwritten] = None
+                    if overwritten is None and self.places.fleeting and found.passes(graph, place):
                         made_of = [v for w in reads if buffers[w] is not None for v in found.view_sources.get(w, [w])]
-                        if self._sharing(ty, made_of, buffers, held[-1]):
-                            held = ()
+                        if self._sharing(ty, made_of, buffers, levels[-1]):
+                            levels = ()
                             found.extend(first, made_of)
-                    made = IntPolynomial.elements(ty.axes)
+                    elements = IntPolynomial.elements(ty.axes)
                     result = Buffer(
-                        array_name(box, k), role, made, self.widths.by_producer(box, ty), held, axes=ty.axes
+                        array_name(box, k), role, elements, self.widths.by_producer(box, ty), levels, axes=ty.axes
                     )
                     buffers.append(result)
                     self.add(result)
@@ -358,15 +384,18 @@ class LivenessWalk:
         return [buffers[found.root[w]] if buffers[w] is not None else None for w in range(len(buffers))]
 
     def _sharing(self, ty: ArrayType, wires: Sequence[int], buffers: Sequence[Buffer | None], where: str) -> bool:
-        """Whether one of these arrays is in a place, element by element beside what is made of it there."""
+        """Whether one of these arrays is allocated at a level and has as many elements as an array of type `ty`."""
         size = IntPolynomial.elements(ty.axes)
         return any((b := buffers[w]) is not None and where in b.places and b.size == size for w in wires)
 
     def _overwritten(
         self, inputs: tuple[int, ...], box: Box, buffers: list[Buffer | None], found: LiveRanges, place: int, where: str
     ) -> int | None:
-        """The input (its root wire) whose copy in the place where a box's result is that result takes over; or what an
-        input that takes no room is made of, which ends with it."""
+        """The input (its root wire) that the result of an elementwise box is written over at a level, or None.
+
+        It dies at this box, and has the axes, the size and the width of the result. An array that a rematerialized
+        input is recomputed from counts as an input, as its live range ends there too.
+        """
         if not elementwise(box):
             return None
         ty = box.cod[0]
@@ -393,41 +422,45 @@ class LivenessWalk:
         known: Sequence[Bound | None],
         loops: tuple[Loop, ...],
     ) -> list[Buffer]:
-        """A loop: resident inputs, staged blocks and states are live through it, temporaries within a turn."""
+        """Visits a loop. Its resident inputs, the pipeline buffers of streamed blocks, and its states are live
+        throughout; temporaries are live within an iteration. Returns the buffers of the final states.
+
+        `known` are the index expressions of inputs that are positions, `loops` the loops around this one.
+        """
         if loops and self.places.state != self.places.temporary:
             raise CatdiagError(
-                f"the loop over {op.axis!r} lies within another, with temporaries at {self.places.temporary} and "
+                f"the loop over {op.axis!r} is inside another one, with temporaries at {self.places.temporary} and "
                 f"states at {self.places.state}: expected both at one level, or loops one after the other"
             )
         step, states = inline(op.step).graph, len(box.cod)
-        whole = ZERO
+        axis_size = ZERO
         for ty in box.dom:
             axis = ty.axis(op.axis)
-            whole = IntPolynomial.of(axis.size) if axis is not None else whole
-        clash = whole.symbols() & set(self.kernel.tiles)
+            axis_size = IntPolynomial.of(axis.size) if axis is not None else axis_size
+        clash = axis_size.symbols() & set(self.kernel.tiles)
         if clash:
             raise CatdiagError(
                 f"axis {op.axis!r} is streamed in blocks and grouped in tiles of {', '.join(sorted(clash))}: "
                 "group other axes than the streamed one"
             )
-        loop = (op.block, whole)
+        loop = (op.block, axis_size)
         bounds = self._bounds(box, op, known, loop, loops)
         if loop not in self.kernel.loops:
             self.kernel.loops.append(loop)
         staged: dict[Buffer, Buffer] = {}
         inner: list[Buffer | None] = []
-        asked = bounds.reads if bounds is not None else frozenset[int]()
-        first_asked = {b for k, b in enumerate(inputs) if k in asked and b is not None}
-        later = postponed(box, [id(b) for b in inputs]) if self.places.nested else [False] * len(inputs)
-        passed: dict[Buffer, Buffer] = {}
-        for b, ty, left in zip(inputs, step.dom.arrays[states:], later, strict=True):
+        test_reads = bounds.reads if bounds is not None else frozenset[int]()
+        tested = {b for k, b in enumerate(inputs) if k in test_reads and b is not None}
+        inner_loads = postponed(box, [id(b) for b in inputs]) if self.places.nested else [False] * len(inputs)
+        postponed_inputs: dict[Buffer, Buffer] = {}
+        for b, ty, left in zip(inputs, step.dom.arrays[states:], inner_loads, strict=True):
             if b is not None and b.streamed_only and left and not b.region:
-                if b not in passed:
+                if b not in postponed_inputs:
                     reload_loops = b.reload_loops if ty.axis(op.axis) is not None else (*b.reload_loops, loop)
-                    passed[b] = replace(
+                    postponed_inputs[b] = replace(
                         b, size=IntPolynomial.elements(ty.axes), source=b.source or b, reload_loops=reload_loops
                     )
-                inner.append(passed[b])
+                inner.append(postponed_inputs[b])
                 continue
             if b is not None and b.streamed_only:
                 if b not in staged:
@@ -438,13 +471,13 @@ class LivenessWalk:
                     elif b.region:
                         if bounds is not None:
                             raise CatdiagError(
-                                f"{b.name} is read in place in a loop that leaves blocks out: not counted"
+                                f"{b.name} is read in place in a loop that skips blocks: its loads are not counted"
                             )
                         b.masked_loads.append((interior_size(ty, b.region), None, (*loops, loop)))
                     elif bounds is None:
                         b.loads += 1
-                    else:  # what is read to ask about a block is loaded for each that is asked about
-                        here = replace(bounds, tests_blocks=bounds.tests_blocks and b not in first_asked)
+                    else:  # What the block test reads is loaded for each block that is tested.
+                        here = replace(bounds, tests_blocks=bounds.tests_blocks and b not in tested)
                         b.masked_loads.append((IntPolynomial.elements(ty.axes), here, (*loops, loop)))
                     block, buffers = box_of(ty, b.region), self.places.stages
                     staged[b] = Buffer(
@@ -493,7 +526,8 @@ class LivenessWalk:
     # -- work ------------------------------------------------------------------------------------
 
     def count(self, box: Box, loops: tuple[Loop, ...], given: bool) -> None:
-        """Adds the scalar operations of a box; `given`: its divisor is computed on the spot."""
+        """Adds the operations of a box that is run in `loops`. `given` says that its divisor is rematerialized, so that
+        no reciprocal is computed."""
         op = box.op
         space = IntPolynomial.elements(union((*box.dom, *box.cod)))
         if isinstance(op, Map):
@@ -508,7 +542,7 @@ class LivenessWalk:
                 of = contraction(box, set(self.kernel.tiles), loops)
                 vector = ONE in (of.rows, of.columns, of.depth)
                 (self.kernel.by_vectors if vector else self.kernel.contractions).append(of)
-            else:  # products one by one, and where an axis is summed a sum of them
+            else:  # elementwise products, and a sum of them if an axis is summed
                 self._work("alu", space.scaled(len(box.dom) - 1 + contracts(box)), loops)
 
     def _work(self, pipeline: str, amount: IntPolynomial, loops: tuple[Loop, ...]) -> None:
@@ -517,4 +551,4 @@ class LivenessWalk:
 
 
 Walks = Callable[[LoweredKernel, Widths, Placement, "Within | None"], LivenessWalk]
-"""What makes a walk: `LivenessWalk` itself, or what watches it."""
+"""What makes a walk: `LivenessWalk`, or a subclass that traces it."""

@@ -1,9 +1,11 @@
-"""Groups that differ in length: how often their loops turn, on average and at most, for candidates of tiles.
+"""Load imbalance: groups whose loops run different numbers of iterations, for candidates of tiles.
 
-Where a loop leaves blocks out, the values of a candidate are extended by what `catdiag.planner.time_model` reads of
-them:
-`("turns", block)`, how often the loop turns in a group, `("moved", transfer)`, what an array moves in the whole run.
-`("share", block)` says what part of its blocks a loop runs that asks data about each.
+A loop that skips blocks has another trip count in each group (a causal mask: early rows have few blocks). The values of
+a candidate (numbers, or NumPy arrays for many candidates) get these entries, which `catdiag.planner.time_model` reads:
+
+- `("turns", block)`: the trip count of the loop in a group;
+- `("moved", transfer)`: the bytes that an array moves in the whole run;
+- `("share", block)` is an input: the share of its blocks that a loop with a block test runs.
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ Values = Mapping[Any, Any]
 
 
 def iteration_counts(kernel: LoweredKernel, values: Values) -> tuple[Values, Values]:
-    """The values of candidates with the turns of the average group, and with those of the longest."""
+    """The values of candidates, with the trip counts of the average group, and with those of the longest group."""
     tally = IterationCounts(kernel.tiles, values, {key[1]: v for key, v in values.items() if key[0] == "share"})
     average, longest = dict(values), dict(values)
     for (block, _), bounds in kernel.loop_bounds.items():
-        sums, most = tally.iterations(bounds)
+        sums, longest_group = tally.iterations(bounds)
         groups: Any = 1
         for _, tile in bounds.tiles:
             groups = groups * -(-kernel.tiles[tile].value(values) // values[tile])
-        average["turns", block], longest["turns", block] = sums / groups, most
+        average["turns", block], longest["turns", block] = sums / groups, longest_group
     for moved in kernel.transfers:
         if moved.region:
             average["moved", moved] = longest["moved", moved] = window_loads(moved, kernel, values)
@@ -47,7 +49,7 @@ def summed_over_groups(
     values: Values,
     tally: IterationCounts | None = None,
 ) -> Any:
-    """A local amount summed over all groups, and over the blocks that a loop runs."""
+    """An amount for each group and block, summed over all groups and over the blocks that a loop runs."""
     import numpy as np
 
     if tally is None:
@@ -60,21 +62,22 @@ def summed_over_groups(
         for name in monomial:
             if name not in ranges:
                 term = term * values[name]
-        for name, whole in ranges.items():
+        for name, axis_size in ranges.items():
             if name not in inner:
                 power = monomial.count(name)
-                size, piece = whole.value(values), values[name]
-                full = size // piece
-                rest = size - full * piece
-                term = term * (full * piece**power + np.where(rest > 0, rest**power, 0))
+                size, tile = axis_size.value(values), values[name]
+                full = size // tile
+                rest = size - full * tile
+                term = term * (full * tile**power + np.where(rest > 0, rest**power, 0))
         total = total + term * tally.total(bounds, tuple(monomial.count(name) for name in inner))[0]
     return total
 
 
 def window_loads(transfer: Transfer, kernel: LoweredKernel, values: Mapping[Any, Any]) -> Any:
-    """What of it is loaded in the whole run, in numbers, or arrays of them for candidates of tiles.
+    """What is loaded of an array that is read in place, in the whole run: a number, or an array of them for candidates.
 
-    A sum over groups of what depends on few tiles each: it is the product of the sums over those that go together.
+    The sum over groups factors: it is a product of sums over the tiles that occur together in one side of the
+    footprint.
     """
     import numpy as np
 
@@ -97,7 +100,7 @@ def window_loads(transfer: Transfer, kernel: LoweredKernel, values: Mapping[Any,
 
 
 def _together(transfer: Transfer, kernel: LoweredKernel) -> list[tuple[list[str], list[AccessRange]]]:
-    """The tiles that some side of the window depends on at once, with these sides."""
+    """The groups of tiles that occur together in some side of the footprint, with these sides."""
     of = {kernel.axes[tile]: tile for tile in kernel.tiles}
     found: list[tuple[set[str], list[AccessRange]]] = [({tile}, []) for tile in kernel.tiles]
     for side in transfer.region:
@@ -118,7 +121,7 @@ def _over(
     kernel: LoweredKernel,
     values: Mapping[Any, Any],
 ) -> Any:
-    """The sum over the pieces that some tiles cut their axes in: of the lengths to these powers, times the sides."""
+    """The sum over the tiles of some axes: of the tile lengths to these powers, times the lengths of the sides."""
     import numpy as np
 
     # The length of an axis may differ between candidates too: of that of the parts of a loop, as many as there are.

@@ -1,10 +1,12 @@
-"""Which blocks a loop runs that leaves some out: bounds as functions of where a group lies.
+"""Loop bounds under a mask: which blocks a loop runs, as functions of the position of a group.
 
-A loop's extent says, for each group, between which positions `lo` and `hi` something is left. Both are integer
-arithmetic in positions along grouped axes, in sizes and in integers that are inputs (the width of a window). Where
-they only rise or only fall with each position, the least `lo` and the largest `hi` of a tile are those of its first or
-last position, so that how often the loop turns is a formula of where the tile begins and ends. Expressions are those
-of `catdiag.category.index_maps` with two further operations, `("max", e, f)` and `("min", e, f)`, and these leaves:
+A loop that skips blocks has bounds: for each group, the positions from `lo` to before `hi` that the mask leaves. Both
+are integer arithmetic in positions along grouped axes, in sizes, and in integer inputs (the width of a sliding window).
+Where they are monotonic in each position, the least `lo` and the largest `hi` of a tile are taken at its first or last
+position. The trip count is then a formula of where the tile begins and ends.
+
+Expressions are those of `catdiag.category.index_maps` with two further operations, `("max", e, f)` and `("min", e, f)`,
+and these leaves:
 
 - an integer, a size symbol; `("of", name)`, the value of a scalar input;
 - `("at", axis)`, a position along an axis; `("first", axis)` and `("last", axis)`, those at the ends of the tile.
@@ -34,11 +36,11 @@ _JOINS = {"add": "+", "mul": "*", "floordiv": "//", "max": "max", "min": "min"}
 
 @dataclass(frozen=True)
 class LoopBounds:
-    """The blocks that a loop over `axis` runs of a group: those that meet `lo` ≤ p < `hi`, within 0 and `trip_count`.
+    """The blocks that a loop over `axis` runs in one group: those that meet `lo` ≤ p < `hi`, within 0 and `trip_count`.
 
-    Bounds are of one group: their leaves are integers, sizes, scalar inputs and the ends of its tile. Where the loop
-    asks each of these blocks besides whether anything is left in it, `tests_blocks` is true: then they are the most
-    that it runs. `reads` are the numbers of the loop's inputs that asking reads.
+    The leaves of the bounds are integers, sizes, scalar inputs and the ends of the group's tile. With `tests_blocks`,
+    the loop also tests each of these blocks for whether the mask leaves anything in it, so they are the most that it
+    runs. `reads` are the loop's inputs that the test reads. `trip_count` is the size of the whole axis, in positions.
     """
 
     axis: str
@@ -49,19 +51,20 @@ class LoopBounds:
     tests_blocks: bool
     reads: frozenset[int] = frozenset()
     tiles: tuple[tuple[str, str], ...] = ()
-    """The axes on whose tiles the bounds depend, in order of name, each with the tile's symbol."""
+    """The axes whose tiles the bounds depend on, in order of name, each with the symbol of its tile."""
 
     def scalars(self) -> tuple[str, ...]:
-        """The scalar inputs that the bounds mention, in order of name."""
+        """The scalar inputs in the bounds, in order of name."""
         found = {v[1] for e in (self.lo, self.hi) for v in _leaves(e) if isinstance(v, tuple) and v[0] == "of"}
         return tuple(sorted(found))
 
     def symbols(self) -> set[str]:
-        """The sizes that the bounds mention."""
+        """The sizes in the bounds."""
         return {v for e in (self.lo, self.hi) for v in _leaves(e) if isinstance(v, str)}
 
 
 def _leaves(e: Bound) -> list[Any]:
+    """The leaves of an expression."""
     found: list[Any] = []
 
     def leaf(v: Any) -> None:
@@ -72,6 +75,7 @@ def _leaves(e: Bound) -> list[Any]:
 
 
 def _ends(*bounds: Bound) -> list[Any]:
+    """The ends of tiles that occur in these expressions."""
     return [v for e in bounds for v in _leaves(e) if isinstance(v, tuple) and v[0] in ("first", "last")]
 
 
@@ -79,7 +83,9 @@ def _ends(*bounds: Bound) -> list[Any]:
 
 
 def known(graph: Graph, given: Sequence[Bound | None]) -> list[Bound | None]:
-    """For each wire of a graph the integer that it is as an expression in positions; None where it is none.
+    """For each wire of a graph, its value as an integer expression in positions; None if it has none.
+
+    `given` are those of the inputs.
 
     >>> from catdiag.category.ops import index_box, size_box
     >>> from catdiag.category.diagram import Node
@@ -95,6 +101,7 @@ def known(graph: Graph, given: Sequence[Bound | None]) -> list[Bound | None]:
 
 
 def _evaluated(box: Box, inputs: list[Bound | None]) -> Bound | None:
+    """The expression of a box's result, given those of its inputs."""
     op = box.op
     if isinstance(op, Index):
         return ("at", op.axis)
@@ -111,9 +118,9 @@ def _evaluated(box: Box, inputs: list[Bound | None]) -> Bound | None:
         pairs = dict(op.pairs)
         return put(value, lambda v: (v[0], pairs.get(v[1], v[1])) if isinstance(v, tuple) and v[0] == "at" else v)
     if isinstance(op, Reduce) and op.monoid in ("min", "max"):
-        way = direction(value, op.axis)
-        name = "first" if (op.monoid == "min") == ((way or 0) >= 0) else "last"
-        return None if way is None else put(value, lambda v: (name, op.axis) if v == ("at", op.axis) else v)
+        sign = direction(value, op.axis)
+        name = "first" if (op.monoid == "min") == ((sign or 0) >= 0) else "last"
+        return None if sign is None else put(value, lambda v: (name, op.axis) if v == ("at", op.axis) else v)
     if isinstance(op, Reindex) and op.kind == "split" and len(op.axis.parts) == 2:
         outer, inner = op.axis.parts
         both = ("+", ("*", ("at", outer.name), inner.size), ("at", inner.name))
@@ -132,18 +139,15 @@ def _scalar(fn: str, inputs: list[Bound]) -> Bound | None:
 
 
 def put(e: Bound, leaf: Callable[[Any], Bound]) -> Bound:
-    """An expression with other leaves."""
+    """An expression with each leaf replaced."""
     return read_off(e, leaf, lambda op, a, b: (op, a, b))
 
 
 def direction(e: Bound, axis: str) -> int | None:
-    """Whether an expression rises (1) or falls (-1) with the position along an axis, or is free of it (0).
+    """Whether an expression is nondecreasing (1) or nonincreasing (-1) in the position along an axis, or does not
+    depend on it (0); None if neither is known."""
 
-    >>> direction(("+", ("of", "w"), ("*", -1, ("at", "q"))), "q")
-    -1
-    """
-
-    def leaf(v: Any) -> tuple[int | None, int | None]:  # the direction, and the sign of what is free of the axis
+    def leaf(v: Any) -> tuple[int | None, int | None]:  # the direction, and the sign if it does not depend on the axis
         if v == ("at", axis):
             return 1, None
         if isinstance(v, int):
@@ -168,7 +172,8 @@ def direction(e: Bound, axis: str) -> int | None:
 
 
 def ends(e: Bound, least: bool) -> Bound | None:
-    """The least or the largest value on a tile, by its first and last positions; None where it may lie between."""
+    """The least or the largest value of an expression on a tile, taken at its first and last positions; None where it
+    may be attained between them."""
     for axis in sorted({v[1] for v in _leaves(e) if isinstance(v, tuple) and v[0] == "at"}):
         way = direction(e, axis)
         if way is None:
@@ -182,10 +187,10 @@ def ends(e: Bound, least: bool) -> Bound | None:
 
 
 def bounds_of(box: Box, inputs: Sequence[Bound | None], tiles: Collection[str]) -> LoopBounds | None:
-    """Which blocks a loop runs whose inputs are known as `inputs`; None for a loop that runs all.
+    """The blocks that a loop runs, given the expressions of its inputs; None for a loop that runs all.
 
-    `tiles` are the symbols of group tiles. What is not known of a bound is taken to be 0, or the whole axis, and counts
-    as asked of each block.
+    `tiles` are the symbols of group tiles. A bound that has no expression is replaced by 0 or by the end of the axis,
+    and the loop then counts as one that tests each block.
     """
     op = box.op
     if not isinstance(op, FoldOp) or (op.bounds is None and op.is_live is None):
@@ -244,10 +249,10 @@ def number(e: Bound, values: Mapping[Any, Any]) -> Any:
 
 
 class IterationCounts:
-    """What loops that leave blocks out add up to, for candidates of tiles and blocks: numbers, or arrays of them.
+    """The iterations of loops that skip blocks, for candidates of tiles and blocks: numbers, or NumPy arrays of them.
 
-    `values` gives every size, tile, block and scalar input; `shares` the part of the blocks that is run of loops that
-    ask, by block, 1 where left out.
+    `values` gives every size, tile, block and scalar input. `shares` gives, by block, the share of the tested blocks
+    that are run, 1 if it is not there.
     """
 
     def __init__(
@@ -257,13 +262,13 @@ class IterationCounts:
         self._known: dict[tuple[LoopBounds, tuple[int, ...]], tuple[Any, Any]] = {}
 
     def iterations(self, bounds: LoopBounds) -> tuple[Any, Any]:
-        """How often the loop turns in all tiles together that its bounds depend on, and at most in one."""
+        """The iterations of the loop summed over all tiles that its bounds depend on, and the most of one tile."""
         return self.total(bounds, (*(0 for _ in bounds.tiles), 0))
 
     def total(self, bounds: LoopBounds, powers: tuple[int, ...]) -> tuple[Any, Any]:
-        """The sum over tiles and blocks of powers of their lengths, and the most that a tile has of it.
+        """The sum over tiles and blocks of powers of their lengths, and the largest share of it that one tile has.
 
-        `powers` are those of the tiles in the extent's order, and last that of the block.
+        `powers` are those of the tiles in the order of `bounds.tiles`, and last that of the block.
         """
         import numpy as np
 
@@ -285,6 +290,7 @@ class IterationCounts:
         return self._known[bounds, powers]
 
     def _row(self, bounds: LoopBounds, powers: tuple[int, ...], values: dict[str, int]) -> tuple[int, int]:
+        """`total` for one candidate, whose values are integers."""
         import numpy as np
 
         leaves: dict[Any, Any] = {**values, **{("of", name): values[name] for name in bounds.scalars()}}

@@ -1,7 +1,7 @@
-"""A diagram as a nest of loops: what is loaded, computed, carried from block to block and saved, in order.
+"""The loop nest of a diagram: what is loaded, computed, carried from iteration to iteration, and saved, in order.
 
-`lower` reads a diagram by `catdiag.category.functor`: a value is an array of the program, and what a box does is to
-write a statement. Printers (`pseudocode`, `numpy_source`) decide on names and on what is written in one line.
+`lower` interprets a diagram (`catdiag.category.functor`): a wire becomes an array, and a box appends a statement. Code
+generators (`pseudocode`, `numpy_source`) decide on names, and on which expressions are inlined.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from catdiag.schedule.live_ranges import is_view, only_streamed, postponed
 
 @dataclass(eq=False)
 class NestValue:
-    """An array of the program; `name` is the user's, a state's or a result's, and empty for what is in between.
+    """An array of the loop nest. `name` is the user's name, or that of a state or result; empty for intermediate
+    arrays.
 
-    `slow` says that it is in slow memory; `inlined` that it is made of positions, sizes and constants only; `view` is
-    the array that it is another form of; `of` names the user's array whose elements are looked up through it.
+    - `slow`: it is in slow memory;
+    - `inlined`: it is made of positions, sizes and constants only, so it is recomputed where it is read;
+    - `view`: the array that it is a view of;
+    - `of`: the name of the user's array whose elements are gathered through it.
     """
 
     ty: ArrayType
@@ -35,13 +38,13 @@ class NestValue:
 
     @property
     def origin(self) -> NestValue:
-        """The array that is loaded for it."""
+        """The array that is loaded for it: itself, or the array that it is a view of."""
         return self if self.view is None else self.view
 
 
 @dataclass(frozen=True)
 class LoopSpan:
-    """A range of an axis that a loop is at: pieces of `symbol` indices each (or `symbol` pieces, for parts)."""
+    """The range of an axis that one loop iteration covers: `symbol` indices (or one of `symbol` parts, for split-K)."""
 
     axis: str
     symbol: str
@@ -50,7 +53,7 @@ class LoopSpan:
 
 @dataclass(frozen=True, eq=False)
 class Let:
-    """What a box makes of some values."""
+    """Computes the results of a box from some values."""
 
     targets: tuple[NestValue, ...]
     box: Box
@@ -59,14 +62,14 @@ class Let:
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """Arrays come from slow memory, as much of them as the loops around say."""
+    """Loads arrays from slow memory: the part that the surrounding loops select."""
 
     values: tuple[NestValue, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """The part of an array that a loop is at."""
+    """The part of an array that the current loop iteration covers."""
 
     target: NestValue
     source: NestValue
@@ -75,7 +78,7 @@ class Slice:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The state of a loop before its first turn."""
+    """Sets the states of a loop before its first iteration."""
 
     states: tuple[NestValue, ...]
     values: tuple[NestValue, ...]
@@ -83,7 +86,7 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Carry:
-    """The state of a loop after a turn."""
+    """Sets the states of a loop at the end of an iteration (loop-carried values)."""
 
     states: tuple[NestValue, ...]
     values: tuple[NestValue, ...]
@@ -93,9 +96,9 @@ class Carry:
 class For:
     """A loop over ranges of axes.
 
-    `kind` is "tiles" (in any order, or at once), "blocks" (one after the other), "parts" (as tiles; each part has its
-    own states, which are kept in `partial_states`) or "merge" (over the states of `partial_states`, in order). Blocks
-    outside of `bounds`, two arrays lo and hi, are passed over.
+    `kind` is "tiles" (in any order, or in parallel), "blocks" (in order), "parts" (as tiles; each part of a split loop
+    has states of its own, stored in `partial_states`) or "merge" (over the states in `partial_states`, in order).
+    Blocks outside of `bounds`, two arrays lo and hi, are skipped.
     """
 
     kind: str
@@ -107,7 +110,7 @@ class For:
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Statements in which the symbol of a block is this size: what is asked of a whole axis."""
+    """Statements in which the symbol of a block has this size, such as bounds, which are about a whole axis."""
 
     symbol: str
     size: Size
@@ -116,21 +119,21 @@ class Within:
 
 @dataclass(frozen=True, eq=False)
 class Unless:
-    """The turn of the loop ends here unless some entry of an array holds."""
+    """Skips the rest of the iteration unless some entry of an array is true (the block test)."""
 
     condition: NestValue
 
 
 @dataclass(frozen=True, eq=False)
 class Make:
-    """Room in slow memory for arrays that tiles of are saved to."""
+    """Allocates arrays in slow memory that tiles are saved to."""
 
     values: tuple[NestValue, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Save:
-    """A value goes to slow memory: as the part of `target` that the loops around are at."""
+    """Saves a value to slow memory, to the part of `target` that the surrounding loops select."""
 
     target: NestValue
     value: NestValue
@@ -142,7 +145,7 @@ Statement: TypeAlias = Let | Load | Slice | Start | Carry | For | Within | Unles
 
 @dataclass(frozen=True)
 class LoopNest:
-    """Statements with the inputs that they read and the results that they give."""
+    """A program: its inputs, its statements and its results."""
 
     title: str
     inputs: tuple[NestValue, ...]
@@ -151,12 +154,12 @@ class LoopNest:
 
 
 def inner(statement: Statement) -> list[Statement]:
-    """The statements inside a statement."""
+    """The statements in the body of a statement."""
     return statement.body if isinstance(statement, (For, Within)) else []
 
 
 def read(statement: Statement) -> tuple[NestValue, ...]:
-    """The values that a statement reads itself, as often as it does; loads read nothing."""
+    """The values that a statement itself reads, once for each occurrence; loads read nothing."""
     match statement:
         case Let(args=args):
             return args
@@ -174,7 +177,7 @@ def read(statement: Statement) -> tuple[NestValue, ...]:
 
 
 def statements(body: Sequence[Statement]) -> Iterator[tuple[Sequence[Statement], Statement]]:
-    """All statements in order, those inside others too, each with the list that it stands in."""
+    """All statements in order, nested ones included, each with the list that contains it."""
     stack = [(body, iter(body))]
     while stack:
         found = next(stack[-1][1], None)
@@ -187,7 +190,8 @@ def statements(body: Sequence[Statement]) -> Iterator[tuple[Sequence[Statement],
 
 
 def lower(diagram: Diagram) -> LoopNest:
-    """The program of a diagram, named boxes opened; each Group box is a kernel, and so is what lies between two.
+    """The loop nest of a diagram, with named boxes inlined. Each Group box is a kernel, and so are the boxes between
+    two.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x", name="total")(lambda A: cd.sum(A, "x"))
@@ -196,10 +200,10 @@ def lower(diagram: Diagram) -> LoopNest:
     """
     flat = inline(diagram)
     inputs = tuple(NestValue(ty, name, slow=True) for name, ty in zip(flat.input_names, flat.dom, strict=True))
-    several = len(flat.cod) > 1
+    multiple = len(flat.cod) > 1
     ends: dict[int, str] = {}
     for k, w in enumerate(flat.graph.outputs):
-        ends.setdefault(w, f"out{k}" if several else "out")
+        ends.setdefault(w, f"out{k}" if multiple else "out")
     lowering = _Lowering()
     outputs = lowering.kernels(flat, inputs, ends)
     return LoopNest(flat.title, inputs, lowering.body, outputs)
@@ -207,7 +211,7 @@ def lower(diagram: Diagram) -> LoopNest:
 
 @dataclass
 class _Lowering:
-    """Where the next statement goes, and what is on chip already."""
+    """The statement list under construction, and the arrays that are loaded already."""
 
     body: list[Statement] = field(default_factory=list)
     loaded: set[NestValue] = field(default_factory=set)
@@ -215,14 +219,15 @@ class _Lowering:
     # -- kernels -------------------------------------------------------------------------------------
 
     def kernels(self, flat: Diagram, inputs: tuple[NestValue, ...], ends: Mapping[int, str]) -> tuple[NestValue, ...]:
-        """The boxes of a diagram, kernel after kernel; its results are saved."""
+        """Lowers the boxes of a diagram, kernel after kernel. `ends` names the wires that are results, which are
+        saved."""
         graph = flat.graph
         crossing = self._crossing(graph)
         crossing.update(dict.fromkeys(ends, True))
         count = len(inputs)
         place = 0
-        apart = _streamed_only(graph, inputs)
-        seen = gathered(graph)
+        streamed = _streamed_only(graph, inputs)
+        gathers = gathered(graph)
         saved: dict[NestValue, NestValue] = {}
 
         def action(box: Box, args: tuple[NestValue, ...]) -> Sequence[NestValue]:
@@ -234,7 +239,7 @@ class _Lowering:
                 results = self.group(box, box.op, args, names)
                 self.loaded = set()
                 return results
-            made = self.gathered(box, args) if place - 1 in seen else self.box(box, args, apart)
+            made = self.gathered(box, args) if place - 1 in gathers else self.box(box, args, streamed)
             for k, value in enumerate(made):
                 if names[k] and not (is_view(box) and value.slow):
                     saved[value] = NestValue(value.ty, names[k], slow=True)
@@ -256,7 +261,7 @@ class _Lowering:
         return tuple(outputs)
 
     def _crossing(self, graph: Graph) -> dict[int, bool]:
-        """The wires that one kernel makes and another reads."""
+        """The wires that one kernel makes and another one reads."""
         kernel, current = [-1] * len(graph.dom), 0
         found: dict[int, bool] = {}
         root = list(range(len(graph.dom)))
@@ -274,42 +279,43 @@ class _Lowering:
         return found
 
     def group(self, box: Box, op: GroupOp, args: Sequence[NestValue], names: Sequence[str]) -> list[NestValue]:
-        """A body run on each tile, its results put side by side."""
+        """Lowers a group: its body runs for each tile, and saves its tile of the results."""
         spans = tuple(LoopSpan(axis, symbol, _size(box, axis)) for axis, symbol in op.tiles)
         results = [NestValue(ty, name, slow=True) for ty, name in zip(box.cod, names, strict=True)]
         self.body.append(Make(tuple(results)))
         outside, self.body = self.body, []
         flat = inline(op.body)
         inputs: list[NestValue] = []
-        same: dict[tuple[NestValue, ArrayType], NestValue] = {}
+        slices: dict[tuple[NestValue, ArrayType], NestValue] = {}
         for arg, ty in zip(args, flat.dom, strict=True):
-            if (arg, ty) not in same:
-                own = tuple(s for s in spans if s.axis in ty.names)
-                same[arg, ty] = NestValue(ty, arg.name, arg.slow, arg.inlined, of=arg.of) if own else arg
-                if own:
-                    self.body.append(Slice(same[arg, ty], arg, own))
-            inputs.append(same[arg, ty])
+            if (arg, ty) not in slices:
+                spans_here = tuple(s for s in spans if s.axis in ty.names)
+                slices[arg, ty] = NestValue(ty, arg.name, arg.slow, arg.inlined, of=arg.of) if spans_here else arg
+                if spans_here:
+                    self.body.append(Slice(slices[arg, ty], arg, spans_here))
+            inputs.append(slices[arg, ty])
         made = self.inside(flat, inputs)
         for result, value, ty in zip(results, made, flat.cod, strict=True):
             self.ensure_loaded([value])
-            own = tuple(s for s in spans if s.axis in ty.names)
-            self.body.append(Save(result, value, own))
+            spans_here = tuple(s for s in spans if s.axis in ty.names)
+            self.body.append(Save(result, value, spans_here))
         outside.append(For("tiles", spans, self.body))
         self.body = outside
         return results
 
     def inside(self, flat: Diagram, inputs: Sequence[NestValue]) -> tuple[NestValue, ...]:
-        """The boxes of a body, after one another."""
-        apart = _streamed_only(flat.graph, inputs)
-        return interpret(flat, inputs, lambda box, args: self.box(box, args, apart))
+        """Lowers the boxes of a body in order."""
+        streamed = _streamed_only(flat.graph, inputs)
+        return interpret(flat, inputs, lambda box, args: self.box(box, args, streamed))
 
     # -- boxes ---------------------------------------------------------------------------------------
 
-    def box(self, box: Box, args: Sequence[NestValue], apart: set[NestValue]) -> Sequence[NestValue]:
-        """One box; arrays of slow memory are loaded before they are read, but for those that loops read in blocks."""
+    def box(self, box: Box, args: Sequence[NestValue], streamed: set[NestValue]) -> Sequence[NestValue]:
+        """Lowers one box. Arrays in slow memory are loaded before they are read, except the `streamed` ones, which
+        loops load in blocks."""
         op = box.op
         if isinstance(op, FoldOp):
-            return self.fold(box, op, args, apart)
+            return self.fold(box, op, args, streamed)
         if isinstance(op, GroupOp):
             return self.group(box, op, args, [""] * len(box.cod))
         view = is_view(box)
@@ -324,8 +330,8 @@ class _Lowering:
         return made
 
     def gathered(self, box: Box, args: Sequence[NestValue]) -> Sequence[NestValue]:
-        """A view that groups read an array through: where its elements lie, which is in slow memory."""
-        inlined = isinstance(box.op, Map)  # the integers that say where
+        """Lowers a view that groups gather an array through: it stays in slow memory."""
+        inlined = isinstance(box.op, Map)  # the index arrays
         source = args[0].origin
         made = tuple(
             NestValue(ty, slow=not inlined, inlined=inlined, of="" if inlined else source.of or source.name)
@@ -335,7 +341,7 @@ class _Lowering:
         return made
 
     def ensure_loaded(self, values: Sequence[NestValue]) -> None:
-        """Loads what is in slow memory and was not loaded yet."""
+        """Loads the arrays that are in slow memory and are not loaded yet."""
         origins = [v.origin for v in values if v.slow and not v.inlined]
         missing = tuple(dict.fromkeys(v for v in origins if v not in self.loaded))
         if missing:
@@ -344,28 +350,28 @@ class _Lowering:
 
     # -- loops ---------------------------------------------------------------------------------------
 
-    def fold(self, box: Box, op: FoldOp, args: Sequence[NestValue], apart: set[NestValue]) -> Sequence[NestValue]:
-        """The loop over blocks; with `parts` several of them, whose states are merged."""
+    def fold(self, box: Box, op: FoldOp, args: Sequence[NestValue], streamed: set[NestValue]) -> Sequence[NestValue]:
+        """Lowers a loop over blocks. A split loop is several such loops, whose states are merged."""
         along = [ty.axis(op.axis) is not None for ty in box.dom]
         left = _left(box, args)
-        self.ensure_loaded([a for a in args if a.origin not in apart and a.origin not in left])
+        self.ensure_loaded([a for a in args if a.origin not in streamed and a.origin not in left])
         size = _size(box, op.axis)
-        extent: tuple[NestValue, ...] = ()
+        bounds: tuple[NestValue, ...] = ()
         if op.bounds is not None:
             outside, self.body = self.body, []
-            extent = tuple(self.inside(inline(op.bounds), args))
+            bounds = tuple(self.inside(inline(op.bounds), args))
             outside.append(Within(op.block, size, self.body))
             self.body = outside
         states = self.states(op, box)
         if op.parts is None:
             self.start(op, states)
-            self.blocks(op, box, args, along, states, LoopSpan(op.axis, op.block, size), extent)
+            self.blocks(op, box, args, along, states, LoopSpan(op.axis, op.block, size), bounds)
             return states
         outside, self.body = self.body, []
         before = set(self.loaded)
         partial = [NestValue(v.ty, v.name + "_p") for v in states]
         self.start(op, partial)
-        self.blocks(op, box, args, along, partial, LoopSpan(op.axis, op.block, size), extent)
+        self.blocks(op, box, args, along, partial, LoopSpan(op.axis, op.block, size), bounds)
         self.loaded = before
         outside.append(For("parts", (LoopSpan(op.axis, op.parts, size),), self.body, partial_states=tuple(partial)))
         self.body = outside
@@ -378,12 +384,12 @@ class _Lowering:
         return states
 
     def states(self, op: FoldOp, box: Box) -> list[NestValue]:
-        """The variables of a loop's state."""
+        """The variables of a loop's states."""
         names = op.components if len(op.components) == len(box.cod) else [f"state{k}" for k in range(len(box.cod))]
         return [NestValue(ty, name) for ty, name in zip(box.cod, names, strict=True)]
 
     def start(self, op: FoldOp, states: Sequence[NestValue]) -> None:
-        """The state of the empty list."""
+        """Sets the states to those of the empty list."""
         outside, self.body = self.body, []
         values = self.inside(inline(op.unit), ())
         outside.append(Within(op.block, 0, [*self.body, Start(tuple(states), values)]))
@@ -399,17 +405,17 @@ class _Lowering:
         span: LoopSpan,
         extent: tuple[NestValue, ...],
     ) -> None:
-        """One turn for each block."""
+        """One iteration for each block."""
         outside, self.body = self.body, []
         step = inline(op.step)
         inputs: list[NestValue] = []
-        cuts: dict[tuple[NestValue, ArrayType], NestValue] = {}
+        slices: dict[tuple[NestValue, ArrayType], NestValue] = {}
         for arg, has, ty in zip(args, along, step.dom.arrays[len(states) :], strict=True):
-            if has and (arg, ty) not in cuts:
+            if has and (arg, ty) not in slices:
                 slow = arg.slow and arg.origin not in self.loaded
-                cuts[arg, ty] = NestValue(ty, arg.name, slow, arg.inlined, of=arg.of)
-                self.body.append(Slice(cuts[arg, ty], arg, (span,)))
-            inputs.append(cuts[arg, ty] if has else arg)
+                slices[arg, ty] = NestValue(ty, arg.name, slow, arg.inlined, of=arg.of)
+                self.body.append(Slice(slices[arg, ty], arg, (span,)))
+            inputs.append(slices[arg, ty] if has else arg)
         left = _left(box, inputs)
         self.ensure_loaded([v for v in inputs if v.origin not in left])
         if op.block_test is not None:
@@ -422,27 +428,28 @@ class _Lowering:
 
 
 def _size(box: Box, axis: str) -> Size:
-    """How long an axis of a loop is, in the words of what is around it."""
+    """The size of a loop's axis, in the symbols outside of the loop."""
     found: Iterator[Size] = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
     return next(found, axis)
 
 
 def _streamed_only(graph: Graph, inputs: Sequence[NestValue]) -> set[NestValue]:
-    """The inputs that only loops read, along their axis or by loops inside: no more of them than a block is loaded at a
+    """The inputs that only loops read, along their axis or through inner loops: at most a block of them is loaded at a
     time."""
-    whole = only_streamed(graph, _roots(graph), [True] * len(graph.dom), nested=True)
-    return {v.origin for v, alone in zip(inputs, whole, strict=True) if alone} - {
-        v.origin for v, alone in zip(inputs, whole, strict=True) if not alone
+    only_loops = only_streamed(graph, _roots(graph), [True] * len(graph.dom), nested=True)
+    return {v.origin for v, only in zip(inputs, only_loops, strict=True) if only} - {
+        v.origin for v, only in zip(inputs, only_loops, strict=True) if not only
     }
 
 
 def _left(box: Box, args: Sequence[NestValue]) -> set[NestValue]:
-    """What a loop leaves to loops inside its turns to load."""
+    """The inputs that a loop leaves to its inner loops to load."""
     found = postponed(box, [id(a.origin) for a in args])
     return {a.origin for a, left in zip(args, found, strict=True) if left}
 
 
 def _roots(graph: Graph) -> list[int]:
+    """For each wire, the wire that it is a view of, or itself."""
     root = list(range(len(graph.dom)))
     for node in graph.nodes:
         root.extend(root[node.inputs[0]] if is_view(node.box) else len(root) for _ in node.box.cod)

@@ -1,26 +1,28 @@
-"""How often loops turn that leave blocks out, summed over all groups: exactly, without rounding, and in numbers.
+"""Mask counts: the trip counts of loops that skip blocks, summed over all groups, exactly and without rounding.
 
-For a tile that holds the positions from t to e - 1 a loop runs the blocks that meet `lo` ≤ p < `hi`
-(`catdiag.schedule.loop_bounds`), which are those from ⌊max(0, lo)/s⌋ to ⌈min(x, hi)/s⌉: exactly that is added up over
-the tiles, as a `GroupSum` where it depends on them.
+**Exactly.** In the group of the tile from position t to e - 1, a loop runs the blocks that meet `lo` ≤ p < `hi`
+(`catdiag.schedule.loop_bounds`). These are the blocks from ⌊max(0, lo)/s⌋ to before ⌈min(x, hi)/s⌉. Their number is
+summed over the tiles, as a `GroupSum` if it depends on them.
 
-Without rounding (derived here). Bounds that only rise take `lo` at a tile's first position and `hi` at its last, so
-that neighbouring tiles at the boundary b share w(b) = hi(b - 1) - lo(b) positions, and the sum telescopes:
+**Without rounding** (derived here). Nondecreasing bounds take `lo` at a tile's first position and `hi` at its last.
+Neighboring tiles at the boundary b share w(b) = hi(b - 1) - lo(b) positions, and the sum telescopes:
 
     Σ (hi - lo) = hi(q - 1) - lo(0) + Σ w(b)   over the boundaries b = g, 2g, … below q
 
-(with the ends exchanged for bounds that fall). Let w be piecewise linear on [0, q], not negative at q, g ≤ q, and
-u₁, u₂, … the places where its slope falls, by δ₁, δ₂, …. Then Σ w(b) ≥ 1/g ∫ w - (w(0) + w(q))/2 - Σ δₖ uₖ/2, with
-equality for a linear w and a g that divides q:
+(with the ends exchanged for nonincreasing bounds). Let w be piecewise linear on [0, q], not negative at q, and g ≤ q.
+Let u₁, u₂, … be the points where its slope falls, by δ₁, δ₂, …. Then Σ w(b) ≥ 1/g ∫ w - (w(0) + w(q))/2 - Σ δₖ uₖ/2,
+with equality for a linear w and a g that divides q. Proof:
 
-1. With n = ⌈q/g⌉ and y = n·g ≥ q, where w goes on in its last slope a, Σ w(b) is the trapezoid sum over [0, y] less
-   (w(0) + w(y))/2. Against 1/g ∫₀^y w the trapezoid sum gains at each place where the slope rises, and loses
-   δ·(g/2)·φ(1 - φ) where it falls, φ being the part of a tile by which u passes a multiple of g: at most δ·u/2.
-2. 1/g ∫₀^y w - w(y)/2 is no less than at y = q: with h = y - q < g the difference is (h/g)·w(q) - (a·h/2)(1 - h/g),
-   not negative if w(q) ≥ max(0, a)·(q - 1)/2, as q > g where there is a boundary at all. Without one g is q, and the
-   right side is not positive, as ∫ w ≤ q(w(0) + w(q))/2 + Σ δₖ uₖ(q - uₖ)/2.
+1. Let n = ⌈q/g⌉ and y = n·g ≥ q, and continue w beyond q with its last slope a. Then Σ w(b) is the trapezoid sum over
+   [0, y] minus (w(0) + w(y))/2. Compared with 1/g ∫₀^y w, the trapezoid sum is larger at each point where the slope
+   rises. Where the slope falls at u, it is smaller by δ·(g/2)·φ(1 - φ), at most δ·u/2. Here φ is the fraction of a tile
+   by which u passes a multiple of g.
+2. 1/g ∫₀^y w - w(y)/2 is at least its value for y = q. With h = y - q < g the difference is
+   (h/g)·w(q) - (a·h/2)(1 - h/g). It is not negative if w(q) ≥ max(0, a)·(q - 1)/2, as q > g if there is a boundary at
+   all. If there is none, g is q, and the right side is not positive, as
+   ∫ w ≤ q(w(0) + w(q))/2 + Σ δₖ uₖ(q - uₖ)/2.
 
-The integral is the area of what the mask leaves: that is what transfers are proportional to.
+The integral is the area that the mask leaves, and transfers are proportional to it.
 
 >>> import catdiag as cd
 >>> x, q, g, s = (symbol(name) for name in ("x", "q", "g_q", "s_x"))
@@ -53,33 +55,34 @@ if TYPE_CHECKING:
 Expr = Any
 
 MaskDensity = float | Fraction | Mapping[str, float | Fraction] | None
-"""The share of blocks run among those that a loop asks, for all loops or by axis."""
+"""Mask density: the share of blocks that are run among those that a loop tests, for all loops or by axis."""
 
 
 class MaskCounts:
-    """The share of blocks that each loop runs among those that it asks, and what was assumed on the way."""
+    """The mask density of each loop (the share of the tested blocks that it runs), and the assumptions that formulas
+    made."""
 
     def __init__(self, density: MaskDensity, account: Account) -> None:
         self.mask_density, self.split_loop = density, account.split_loop
         self.taken = {*account.sizes, *account.inputs}
-        asking = {e.axis for k in account.kernels for e in k.loop_bounds.values() if e.tests_blocks}
-        given = density if isinstance(density, Mapping) else {} if density is None else dict.fromkeys(asking, density)
+        tested = {e.axis for k in account.kernels for e in k.loop_bounds.values() if e.tests_blocks}
+        given = density if isinstance(density, Mapping) else {} if density is None else dict.fromkeys(tested, density)
         for axis, share in given.items():
-            if axis not in asking:
+            if axis not in tested:
                 raise CatdiagError(
-                    f"density is given for axis {axis!r}: expected one whose loop asks blocks of data, of "
-                    f"{', '.join(sorted(asking)) or 'which there is none'}"
+                    f"density is given for axis {axis!r}: expected an axis whose loop tests blocks of data: "
+                    f"{', '.join(sorted(tested)) or 'there is none'}"
                 )
             if isinstance(share, bool) or not isinstance(share, (int, float, Fraction)) or not 0 <= share <= 1:
                 raise CatdiagError(f"density of axis {axis!r} is {share!r}: expected a number from 0 to 1")
-        # A decimal number stands for itself, not for the binary one near it.
+        # A float means the decimal number that prints it, not the binary number near that.
         exact = {axis: Fraction(repr(float(s))) if isinstance(s, float) else Fraction(s) for axis, s in given.items()}
         self.given = {axis: sympy.Rational(share.numerator, share.denominator) for axis, share in exact.items()}
         self.said: dict[str, None] = {}
         self.conditions: dict[Expr, None] = {}
 
     def of(self, bounds: LoopBounds) -> Expr:
-        """The share of a loop: 1 where positions alone decide."""
+        """The share of a loop: 1 if positions alone decide which blocks are run."""
         if not bounds.tests_blocks:
             return sympy.S.One
         share = self.given.get(bounds.axis)
@@ -94,7 +97,7 @@ class MaskCounts:
         return share
 
     def moved(self, transfer: Transfer, kernel: LoweredKernel) -> tuple[Expr, Expr]:
-        """What a streamed array moves in the whole run, exactly and without rounding."""
+        """What a streamed array moves in the whole run: exactly, and without rounding."""
         assert transfer.bounds is not None
         share = self.of(transfer.bounds)
         exact = exactly(transfer.local, kernel, transfer.loops, transfer.bounds, share, self.split_loop)
@@ -106,7 +109,7 @@ class MaskCounts:
         return exact, least
 
     def assumptions(self) -> tuple[str, ...]:
-        """In words."""
+        """The assumptions as text."""
         words = [f"without rounding: {', '.join(map(str, self.conditions))}"] if self.conditions else []
         return (*self.said, *words)
 
@@ -115,7 +118,7 @@ class MaskCounts:
 
 
 def written(e: Bound, leaf: Mapping[Any, Expr]) -> Expr:
-    """A bound as a formula, given what its leaves are; sizes and scalar inputs are symbols of their names."""
+    """A bound as a formula, given formulas of its leaves. Sizes and scalar inputs become symbols of their names."""
 
     def read(v: Any) -> Expr:
         if v in leaf:
@@ -142,22 +145,26 @@ def exactly(
     share: Expr,
     split_loop: SplitLoop | None = None,
 ) -> Expr:
-    """A local amount summed over all groups and over the blocks that a loop runs, of which a `share` is run."""
+    """An amount for each group and block, summed over all groups and over the blocks that a loop runs, of which a
+    `share` is run.
+
+    `amount` is a polynomial in tile sizes, block sizes and others; `loops` are the loops that it is moved in.
+    """
     ranges = {**kernel.tiles, **dict(loops)}
-    put: dict[str, Expr] = {}
+    values: dict[str, Expr] = {}
     if split_loop is not None:
-        put = {split_loop.length: IntPolynomial.of(split_loop.axis_size).expr() / symbol(split_loop.parts)}
-        put.update(dict.fromkeys(split_loop.single, sympy.S.One))
-    known = {symbol(name): value for name, value in put.items()}
+        values = {split_loop.length: IntPolynomial.of(split_loop.axis_size).expr() / symbol(split_loop.parts)}
+        values.update(dict.fromkeys(split_loop.single, sympy.S.One))
+    single_sizes = {symbol(name): value for name, value in values.items()}
     indices = {tile: index_of(axis, ranges) for axis, tile in bounds.tiles}
-    ends: dict[Any, Expr] = dict(put)
+    ends: dict[Any, Expr] = dict(values)
     lengths: dict[str, Expr] = {}
     for axis, tile in bounds.tiles:
-        g, whole, j = put.get(tile, symbol(tile)), kernel.tiles[tile].expr(), indices[tile]
+        g, whole, j = values.get(tile, symbol(tile)), kernel.tiles[tile].expr(), indices[tile]
         stop = j + 1 if g == 1 else sympy.Min(whole, g * (j + 1))
         ends[("first", axis)], ends[("last", axis)] = g * j, stop - 1
         lengths[tile] = stop - g * j
-    s, total = symbol(bounds.block), bounds.trip_count.expr().xreplace(known)
+    s, total = symbol(bounds.block), bounds.trip_count.expr().xreplace(single_sizes)
     first = Down(sympy.Max(0, written(bounds.lo, ends)), s)
     end = sympy.Min(total, written(bounds.hi, ends))
     last = Up(end, s)
@@ -166,7 +173,7 @@ def exactly(
         outer, inner = sympy.Integer(coefficient), sympy.S.One
         for name in monomial:
             if name not in ranges:
-                outer *= put.get(name, symbol(name))
+                outer *= values.get(name, symbol(name))
         for name, axis_size in ranges.items():
             power = monomial.count(name)
             if name in lengths:
@@ -174,19 +181,19 @@ def exactly(
             elif name == bounds.block:
                 inner *= _blocks(first, last, total if end == total else sympy.Min(total, s * last), s, power)
             else:
-                outer *= power_sum(axis_size.expr().xreplace(known), (put.get(name, symbol(name)),), power)
+                outer *= power_sum(axis_size.expr().xreplace(single_sizes), (values.get(name, symbol(name)),), power)
         summed[inner] = summed.get(inner, sympy.S.Zero) + outer
     found = sympy.S.Zero
     for inner, outer in summed.items():
         term = inner
         for tile, j in indices.items():
-            term = GroupSum(term, (j, 0, sympy.ceiling(kernel.tiles[tile].expr() / put.get(tile, symbol(tile))) - 1))
+            term = GroupSum(term, (j, 0, sympy.ceiling(kernel.tiles[tile].expr() / values.get(tile, symbol(tile))) - 1))
         found += share * outer * term
     return found
 
 
 def index_of(axis: str, taken: Mapping[str, Any]) -> Expr:
-    """The number of a tile of an axis."""
+    """The symbol for the index of a tile along an axis, with a name that is not in `taken`."""
     name = f"j_{axis}"
     while name in taken:
         name += "_"
@@ -194,7 +201,7 @@ def index_of(axis: str, taken: Mapping[str, Any]) -> Expr:
 
 
 def _blocks(first: Expr, last: Expr, stop: Expr, s: Expr, power: int) -> Expr:
-    """The sum of a power of the lengths of the blocks from `first` to before `last`, which ends at `stop`."""
+    """The sum of a power of the lengths of the blocks from `first` to before `last`; the last block ends at `stop`."""
     if power == 0:
         return sympy.Max(0, last - first)
     if power == 1:
@@ -208,7 +215,8 @@ def _blocks(first: Expr, last: Expr, stop: Expr, s: Expr, power: int) -> Expr:
 
 @dataclass(frozen=True)
 class Relaxed:
-    """The positions that a loop reads in all groups of one axis, at least `area`/tile + `constant`, where `assumed`."""
+    """The positions that a loop reads in all groups of one axis: at least `area`/tile + `constant`, if `assumed`
+    holds."""
 
     area: Expr
     constant: Expr
@@ -217,7 +225,7 @@ class Relaxed:
 
 @dataclass(frozen=True)
 class _Line:
-    """c + a·b + Σ δ·max(0, b - u), for b from 0 to q."""
+    """The piecewise linear function c + a·b + Σ δ·max(0, b - u) for b from 0 to q."""
 
     c: Expr
     a: Expr
@@ -230,26 +238,28 @@ class _Line:
         return _Line(self.c * k, self.a * k, tuple((d * k, u) for d, u in self.bends))
 
     def end(self, q: Expr) -> Expr:
-        """The value at q, beyond all bends."""
+        """The value at q, where all bends lie before."""
         return self.c + self.a * q + sympy.Add(*(d * (q - u) for d, u in self.bends))
 
     def area(self, q: Expr) -> Expr:
+        """The integral from 0 to q."""
         return self.c * q + self.a * q**2 / 2 + sympy.Add(*(d * (q - u) ** 2 / 2 for d, u in self.bends))
 
 
 class _NoLine(Exception):
-    """A bound that is not piecewise linear in a way that is known here."""
+    """A bound is not piecewise linear in a way that is known here."""
 
 
 class _Lines:
-    """Bounds as lines in the boundary between two tiles of an axis of size q, with what is assumed on the way."""
+    """Bounds as piecewise linear functions of the boundary between two tiles of an axis of size q, and the assumptions
+    made."""
 
     def __init__(self, axis: str, q: Expr) -> None:
         self.axis, self.q = axis, q
         self.assumed: list[Expr] = []
 
     def of(self, e: Bound, above: bool) -> _Line:
-        """A line that the bound is; where it rounds, one that is above it, or below."""
+        """A line that equals the bound; if the bound is rounded, a line above it (`above`) or below it."""
         zero = sympy.S.Zero
 
         def leaf(v: Any) -> tuple[_Line, _Line]:
@@ -291,13 +301,14 @@ class _Lines:
         return read_off(e, leaf, join)[above]
 
     def assume(self, condition: Expr) -> None:
+        """Adds a condition to the assumptions. Raises _NoLine if it is false."""
         if condition == sympy.false:
             raise _NoLine
         if condition != sympy.true and condition not in self.assumed:
             self.assumed.append(condition)
 
     def larger(self, f: _Line, g: _Line, largest: bool) -> _Line:
-        """The larger or the smaller of two lines, taken to cross within the axis."""
+        """The larger (`largest`) or the smaller of two lines, assuming that they cross within the axis."""
         if f == g:
             return f
         if f.bends or g.bends:
@@ -319,9 +330,10 @@ class _Lines:
 
 
 def relaxed(bounds: LoopBounds, axis: str, q: Expr) -> Relaxed | None:
-    """The positions that a loop reads in all tiles of an axis of size q, at least, without rounding (see above).
+    """The positions that a loop reads in all tiles of an axis of size q, without rounding (the law at the head of the
+    module).
 
-    None where its bounds are no piecewise linear functions of one axis's positions that are known here.
+    None if its bounds are not piecewise linear functions of the positions of one axis in a way that is known here.
     """
     lines = _Lines(axis, q)
     total = bounds.trip_count.expr()
@@ -352,6 +364,7 @@ def relaxed(bounds: LoopBounds, axis: str, q: Expr) -> Relaxed | None:
 
 
 def _leaves_of(e: Bound) -> list[tuple[str, str]]:
+    """The leaves of a bound that are not sizes or integers."""
     found: list[tuple[str, str]] = []
 
     def leaf(v: Any) -> None:
@@ -363,7 +376,7 @@ def _leaves_of(e: Bound) -> list[tuple[str, str]]:
 
 
 def written_at(e: Bound, part: str) -> Bound:
-    """A bound of the first part."""
+    """A bound for the first part of a split loop."""
     return put_leaves(e, lambda v: 0 if v in (("first", part), ("last", part)) else v)
 
 
@@ -375,11 +388,11 @@ def at_least(
     share: Expr,
     split_loop: SplitLoop | None = None,
 ) -> tuple[Expr, tuple[Expr, ...]]:
-    """`exactly` without rounding, which it is at least, and the conditions under which that holds."""
+    """A lower bound of `exactly` without rounding, and the conditions under which it holds."""
     ranges = {**kernel.tiles, **dict(loops)}
     found, assumed = sympy.S.Zero, tuple[Expr, ...]()
     if split_loop is not None and any(tile in split_loop.single for _, tile in bounds.tiles):
-        # The parts of a tile's range add up to it: what the bounds are counted from is 0 for the first part.
+        # The parts add up to the whole range, so count from its start: 0, that of the first part.
         part = next(axis for axis, tile in bounds.tiles if tile in split_loop.single)
         lo, hi = (written_at(e, part) for e in (bounds.lo, bounds.hi))
         own = tuple((axis, tile) for axis, tile in bounds.tiles if axis != part)
@@ -408,7 +421,7 @@ def at_least(
         elif monomial.count(g[0]) == 0:
             term *= line.area / symbol(g[0]) + line.constant
         else:
-            # Every position that is left at some row of a tile is read for the whole tile.
+            # A position that the mask leaves for any row of a tile is read for the whole tile.
             term *= line.area
         found += share * term
     return found, assumed

@@ -1,8 +1,9 @@
-"""A kernel whose loops keep their states above the innermost level: a sequence of phases (see
-`catdiag.cost.traffic_by_level`).
+"""A kernel whose loops keep their states above the innermost level (in shared memory, say): a sequence of phases.
 
-Down to the states' home, what is live is counted phase by phase; below it each phase is walked as a kernel of its own,
-which loads what it reads from above and saves what later phases and the next block need.
+A phase is a loop, or the boxes between two loops. The *home* is the level of the states. From slow memory down to the
+home, liveness is counted phase by phase. Below the home, each phase is analyzed as a kernel of its own: it loads from
+the home what it reads, and saves what later phases and the next block need. The rules are stated in
+`catdiag.cost.traffic_by_level`.
 """
 
 from __future__ import annotations
@@ -41,21 +42,23 @@ def part(
     places: Sequence[int],
     leaving: Collection[int],
 ) -> tuple[Graph, list[int], list[int]]:
-    """Some boxes of a graph as one, the wires outside that its inputs are, and those of `leaving` that it makes.
+    """Some boxes of a graph as a graph of their own, the outer wires that are its inputs, and the wires among `leaving`
+    that it makes.
 
-    Arrays that are computed on the spot it makes itself."""
+    It contains the boxes of rematerialized values that it reads.
+    """
     first: list[int] = []
     maker = [-1] * len(graph.dom)
     for place, node in enumerate(graph.nodes):
         first.append(len(maker))
         maker += [place] * len(node.box.cod)
-    reached, todo = set(places), list(places)
+    included, todo = set(places), list(places)
     while todo:
-        read = {maker[w] for w in graph.nodes[todo.pop()].inputs if free[w] and maker[w] >= 0} - reached
+        read = {maker[w] for w in graph.nodes[todo.pop()].inputs if free[w] and maker[w] >= 0} - included
         read = {p for p in read if graph.nodes[p].inputs}
-        reached |= read
+        included |= read
         todo += read
-    places = sorted(reached)
+    places = sorted(included)
     inside = {first[p] + k for p in places for k in range(len(graph.nodes[p].box.cod))}
     outside: dict[int, int] = {}
     for p in places:
@@ -69,7 +72,7 @@ def part(
     for p in places:
         node = graph.nodes[p]
         for w in node.inputs:
-            if w not in local:  # a view made before these boxes, or between them
+            if w not in local:  # a view that is made before these boxes, or between them
                 local[w] = local[root[w]]
         nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
         for k in range(len(node.box.cod)):
@@ -82,7 +85,7 @@ def part(
 
 @dataclass
 class _Phase:
-    """Boxes between two loops, or a loop: what it reads and makes, as wires that are no views."""
+    """A loop, or the boxes between two loops (`places`), and the wires that it reads and makes, views resolved."""
 
     places: list[int]
     loop: Loop | None = None
@@ -92,7 +95,8 @@ class _Phase:
 
 @dataclass(frozen=True)
 class _PhaseArray:
-    """An array that one phase makes for others, or a loop for its next block: it lies at home as long as that."""
+    """An array that one phase makes for others, or a loop for its next block. It is allocated at the home from phase
+    `since` to phase `until`."""
 
     name: str
     local: IntPolynomial
@@ -103,7 +107,8 @@ class _PhaseArray:
 
 
 class Phases:
-    """The walk along one kernel in phases; `wires` are its inputs, `incoming` what they are as a whole."""
+    """The liveness analysis of one kernel in phases. `wires` are the buffers of its inputs; `incoming` gives the size
+    of each input as a whole and the tiles that load it again."""
 
     def __init__(
         self,
@@ -117,11 +122,11 @@ class Phases:
     ) -> None:
         self.kernel, self.graph, self.wires, self.widths, self.places = kernel, graph, wires, widths, places
         self.incoming, self.walks = incoming, walks
-        reached = next((b.name for b in wires if b is not None and b.region), None)
-        if reached is not None:
+        in_place = next((b.name for b in wires if b is not None and b.region), None)
+        if in_place is not None:
             raise CatdiagError(
-                f"of {reached} a group loads what its positions reach, which overlaps: that is not counted where "
-                f"states are above the innermost level; expected them at {places.names[-1]}"
+                f"{in_place} is read in place: the footprints of neighboring groups overlap, which is not counted "
+                f"where states are above the innermost level; expected states at {places.names[-1]}"
             )
         self.types = graph.wire_types()
         self.free = rematerialized(graph, [b is None for b in wires])
@@ -142,6 +147,7 @@ class Phases:
         self.transfers: list[Transfer] = []
 
     def _phases(self) -> list[_Phase]:
+        """The phases in order."""
         found: list[_Phase] = []
         open_run = False
         for place, node in enumerate(self.graph.nodes):
@@ -150,10 +156,10 @@ class Phases:
             if is_view(node.box) or (made and all(self.free[w] for w in made)):
                 continue
             if isinstance(op, FoldOp):
-                whole = next(
+                axis_size = next(
                     (IntPolynomial.of(a.size) for t in node.box.dom if (a := t.axis(op.axis)) is not None), ZERO
                 )
-                found.append(_Phase([], (op.block, whole)))
+                found.append(_Phase([], (op.block, axis_size)))
             elif not open_run:
                 found.append(_Phase([]))
             open_run = not isinstance(op, FoldOp)
@@ -165,6 +171,7 @@ class Phases:
         return found
 
     def _arrays(self) -> dict[int, _PhaseArray]:
+        """The arrays that are passed from phase to phase, or from block to block, by wire."""
         found: dict[int, _PhaseArray] = {}
         for number, phase in enumerate(self.phases):
             for w in phase.made:
@@ -182,7 +189,8 @@ class Phases:
         return found
 
     def run(self) -> tuple[list[Transfer], list[str]]:
-        """What is loaded, and what moves between the home and the levels below; and the roles of the outputs."""
+        """The transfers: loads from slow memory, and moves between the home and the levels below. And the roles of the
+        outputs."""
         loads: dict[int, int] = {}
         for phase in self.phases:
             self._below(phase, loads)
@@ -191,7 +199,7 @@ class Phases:
         copied = [w for w in self.ends if w < len(self.wires) and not self.free[w]]
         self._copies(copied)
         upper = []
-        for w, (amount, again) in enumerate(self.incoming):
+        for w, (elements, reload_axes) in enumerate(self.incoming):
             buffer = self.wires[w]
             if buffer is None or not (loads.get(w) or w in copied):
                 continue
@@ -200,15 +208,20 @@ class Phases:
             times = loads[w] if buffer.streamed_only else int(bool(loads.get(w)))
             whole = self.places.path(role)
             if times:
-                moved = amount.scaled(buffer.width * times)
-                upper.append(Transfer(buffer.name, "load", moved, again, role, path, times=times, wire=buffer.wire))
+                moved = elements.scaled(buffer.width * times)
+                upper.append(
+                    Transfer(buffer.name, "load", moved, reload_axes, role, path, times=times, wire=buffer.wire)
+                )
             if w in copied:
                 upper.append(
-                    Transfer(buffer.name, "load", amount.scaled(buffer.width), again, role, whole, wire=buffer.wire)
+                    Transfer(
+                        buffer.name, "load", elements.scaled(buffer.width), reload_axes, role, whole, wire=buffer.wire
+                    )
                 )
         return [*upper, *self.transfers], [self._role(w) for w in self.graph.outputs]
 
     def _role(self, w: int) -> str:
+        """The role of what is saved as an output (see `Transfer.role`)."""
         w = self.root[w]
         if self.free[w]:
             return "spot"
@@ -217,7 +230,7 @@ class Phases:
         return "accumulator" if w in self.arrays and self.arrays[w].state else "output"
 
     def _below(self, phase: _Phase, loads: dict[int, int]) -> None:
-        """One phase at the innermost level, and what it moves."""
+        """Analyzes one phase at the innermost level, and adds its transfers; `loads` counts the loads by input."""
         last = self.lower[-1]
         leaving = {w for w in phase.made if w in self.arrays or w in self.ends}
         graph, outside, ends = part(self.graph, self.types, self.free, self.root, phase.places, leaving)
@@ -226,36 +239,36 @@ class Phases:
             if self.free[w]:
                 inside.append(None)
             elif w in self.arrays:
-                held = self.arrays[w]
-                inside.append(Buffer(held.name, "operand", held.local, held.width, (last,), loaded=False))
+                array = self.arrays[w]
+                inside.append(Buffer(array.name, "operand", array.local, array.width, (last,), loaded=False))
             else:
-                given = self.wires[w]
-                assert given is not None
+                source = self.wires[w]
+                assert source is not None
                 there = (last,) if last in self.places.operand else ()
-                inside.append(replace(given, places=there, loaded=False, loads=0))
+                inside.append(replace(source, places=there, loaded=False, loads=0))
         walk = self.walks(self.kernel, self.widths, _only(self.places, (last,)), (self.graph, outside, ends))
         walk.body(graph, inside)
         for w, buffer in zip(outside, inside, strict=True):
             if buffer is None or not buffer.loads:
                 continue
             if w in self.arrays:
-                held = self.arrays[w]
-                self._moved(held, "load", "passed", phase.loop)
+                array = self.arrays[w]
+                self._moved(array, "load", "passed", phase.loop)
                 continue
             loads[w] = loads.get(w, 0) + buffer.loads
             role = "streamed" if buffer.streamed_only else "operand"
             path = self.places.path(role)
-            kept = [p for p in path if p not in self.lower]
-            amount, again = self.incoming[w]
+            upper_path = [p for p in path if p not in self.lower]
+            amount, reload_axes = self.incoming[w]
             iteration = None if buffer.streamed_only else phase.loop
             self.transfers.append(
                 Transfer(
                     buffer.name,
                     "load",
                     amount.scaled(buffer.width * buffer.loads),
-                    again,
+                    reload_axes,
                     role,
-                    (kept[-1], *path[len(kept) :]),
+                    (upper_path[-1], *path[len(upper_path) :]),
                     iteration,
                 )
             )
@@ -266,18 +279,19 @@ class Phases:
             elif w in self.arrays and w not in self.ends:
                 self._moved(self.arrays[w], "save", "passed", None)
 
-    def _moved(self, held: _PhaseArray, direction: str, role: str, iteration: Loop | None) -> None:
-        """An array that moves between home and the levels below; one transfer for each product of sizes in it."""
+    def _moved(self, array: _PhaseArray, direction: str, role: str, iteration: Loop | None) -> None:
+        """Adds the transfers of an array between the home and the levels below: one for each monomial of its size."""
         path = (self.places.state, *self.lower)
-        for monomial, number in held.local.terms.items():
-            again = tuple(t for t in self.kernel.tiles if t not in monomial)
-            amount = IntPolynomial({(): number * held.width})
+        for monomial, number in array.local.terms.items():
+            reload_axes = tuple(t for t in self.kernel.tiles if t not in monomial)
+            amount = IntPolynomial({(): number * array.width})
             for size in monomial:
                 amount = amount * self.kernel.tiles.get(size, IntPolynomial.of(size))
-            self.transfers.append(Transfer(held.name, direction, amount, again, role, path, iteration))
+            self.transfers.append(Transfer(array.name, direction, amount, reload_axes, role, path, iteration))
 
     def _aside(self, phase: _Phase) -> None:
-        """One phase at the levels between home and the innermost: all that it loads."""
+        """Analyzes one phase at the levels between the home and the innermost one, where all that it loads is
+        allocated."""
         between = self.lower[:-1]
         if not between:
             return
@@ -287,7 +301,7 @@ class Phases:
         walk.note(self._words(phase))
 
     def _above(self) -> None:
-        """All phases at the levels down to the states' home."""
+        """Analyzes all phases at the levels from slow memory down to the home."""
         walk = self.walks(self.kernel, self.widths, _only(self.places, self.upper), None)
         held: dict[int, Buffer] = {}
         for number, phase in enumerate(self.phases):
@@ -326,7 +340,7 @@ class Phases:
                     walk.drop(held.pop(w))
 
     def _copies(self, copied: Sequence[int]) -> None:
-        """Outputs that are inputs, at the end."""
+        """Notes outputs that are inputs unchanged, which are loaded and saved at the end."""
         for w in copied:
             given = self.wires[w]
             if given is not None:
@@ -335,7 +349,7 @@ class Phases:
                 walk.note("copy")
 
     def _copy(self, given: Buffer, phase: _Phase, places: Sequence[str]) -> Buffer:
-        """What of an operand, or of a streamed array's block, lies at some levels."""
+        """The buffer of an operand, or of a block of a streamed array, at some levels."""
         if not given.streamed_only:
             return replace(given, places=tuple(p for p in self.places.operand if p in places))
         node = self.graph.nodes[phase.places[0]]
@@ -347,27 +361,28 @@ class Phases:
         return Buffer(given.name, "streamed", IntPolynomial.elements(ty.axes), given.width, there, stages=stages)
 
     def _loaded(self, phase: _Phase, places: Sequence[str]) -> list[Buffer]:
-        """What a phase loads."""
+        """The buffers that a phase loads."""
         found: list[Buffer] = []
         for w in phase.reads:
             given = self.wires[w] if w < len(self.wires) else None
             if given is not None:
                 found.append(self._copy(given, phase, places))
             elif w in self.arrays:
-                held = self.arrays[w]
-                found.append(Buffer(held.name, "operand", held.local, held.width, tuple(places)))
+                array = self.arrays[w]
+                found.append(Buffer(array.name, "operand", array.local, array.width, tuple(places)))
         for w in phase.made:
             if w in self.arrays and self.arrays[w].state:
-                held = self.arrays[w]
-                found.append(Buffer(held.name, "accumulator", held.local, held.width, tuple(places)))
+                array = self.arrays[w]
+                found.append(Buffer(array.name, "accumulator", array.local, array.width, tuple(places)))
         return found
 
     def _words(self, phase: _Phase) -> str:
+        """The name of a phase in reports."""
         return f"loop over {phase.loop[0]}" if phase.loop else self.graph.nodes[phase.places[-1]].box.name
 
 
 def _only(places: Placement, names: tuple[str, ...]) -> Placement:
-    """The places where only some of them are counted; what is made is at the last."""
+    """The placement with only some of the levels. Results are at the last of them."""
     return Placement(
         names,
         tuple(p for p in places.operand if p in names),

@@ -1,4 +1,4 @@
-"""Where on chip the arrays of a kernel are, by the role that they play in it."""
+"""Placement: the memory levels at which a kernel's arrays are allocated, by their role."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ LEVEL, REGISTERS, MATRIX = "level", "registers", "matrix"
 
 @dataclass(frozen=True)
 class Placement:
-    """The places that are counted, and those that hold arrays of each role, nearest to the slow memory first.
+    """The memory levels that are counted, and which of them have arrays of each role; nearest to slow memory first.
 
-    `operand` and `streamed` are the places with a copy of what is loaded, whole or block by block; `state` is where
-    the states of loops are, `temporary` where everything else is made, `output` which places hold outputs beside that.
-    `stages` are the buffers of a streamed block, by place (1 where left out). With `matrix`, what is made on chip with
-    the axes of the result of some contraction is there, whatever its role: the memory of the matrix units.
+    `operand` and `streamed` are the levels with a copy of what is loaded, in full or block by block. `state` is where
+    the states of loops are, `temporary` where everything else is computed. `output` are the levels that have a further
+    copy of outputs. `stages` is the number of pipeline buffers of a streamed block, by level (1 if it is not there). If
+    `matrix` is given, it is the memory of the matrix units: whatever is computed on chip with the axes of some
+    contraction's result is there, whatever its role.
 
     >>> two(2, registers=True).streamed, two(2, registers=True).state
     (('level',), 'registers')
@@ -31,24 +32,24 @@ class Placement:
     output: tuple[str, ...] = ()
     stages: Mapping[str, int] = field(default_factory=dict)
     phased: bool = False
-    """Whether the places after the states' take their pieces one after the other, loading the states each time."""
+    """Whether the levels below the states' take their tiles one after the other, and load the states for each."""
     matrix: str = ""
     nested: bool = False
-    """Whether what only loops inside a loop read comes block by block there, in every turn (see
-    `live_ranges.postponed`)."""
+    """Whether an input that only inner loops read is loaded block by block there, in every iteration of the outer loop
+    (see `live_ranges.postponed`)."""
     fleeting: bool = False
-    """Whether what a scalar function makes, and only further ones and reductions read, takes no room in the last place:
-    it is made element by element where it is read, and what it is made of stays until then."""
+    """Whether the result of a scalar function takes no memory at the last level if only scalar functions and reductions
+    read it: it is recomputed element by element where it is read (fused), and its inputs stay live until then."""
 
     def of(self, role: str) -> tuple[str, ...]:
-        """The places of what is made on chip: an accumulator, an output or a temporary."""
+        """The levels of what is computed on chip with a role: accumulator, output or temporary."""
         if role == "accumulator":
             return (self.state,)
         extra = self.output if role == "output" else ()
         return (*(p for p in self.names if p in extra and p != self.temporary), self.temporary)
 
     def path(self, role: str) -> tuple[str, ...]:
-        """The places that a load passes, the slow memory (`""`) first.
+        """The levels that a load passes, slow memory (`""`) first.
 
         >>> two(registers=True).path("streamed")
         ('', 'level')
@@ -56,7 +57,8 @@ class Placement:
         return ("", *(self.streamed if role == "streamed" else self.operand))
 
     def path_up(self, role: str) -> tuple[str, ...]:
-        """The places that a save passes, which are all above where it was made, the slow memory (`""`) first.
+        """The levels that a save passes, slow memory (`""`) first. They are all above the level at which the array was
+        made.
 
         >>> two(registers=True).path_up("output"), two(registers=True).path_up("operand")
         (('', 'level', 'registers'), ('', 'level'))
@@ -66,10 +68,10 @@ class Placement:
 
 
 def two(stages: int = 1, registers: bool = False, matrix: bool = False) -> Placement:
-    """One fast level; with `registers`, a second place for all but the operands' tiles and blocks; with `matrix`, a
-    third for what has the axes of the result of a contraction.
+    """One fast level. With `registers`, a second level for all arrays but the operands' tiles and blocks; with
+    `matrix`, a third one for arrays with the axes of a contraction's result.
 
-    Raises CatdiagError for a number of stages that is no positive whole number.
+    Raises CatdiagError if `stages` is not a positive integer.
     """
     check_stages(stages)
     inner = REGISTERS if registers else LEVEL
@@ -80,6 +82,6 @@ def two(stages: int = 1, registers: bool = False, matrix: bool = False) -> Place
 
 
 def check_stages(stages: object) -> None:
-    """Raises CatdiagError unless this is a positive whole number."""
+    """Raises CatdiagError unless `stages` is a positive integer."""
     if isinstance(stages, bool) or not isinstance(stages, int) or stages < 1:
         raise CatdiagError(f"stages is {stages!r}: expected a whole number of buffers, 1 or more")

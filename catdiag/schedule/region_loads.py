@@ -1,9 +1,9 @@
-"""What groups load of arrays that they read in place, in the whole run, as formulas.
+"""The loads of arrays that groups read in place, in the whole run, as formulas.
 
-The windows of `catdiag.schedule.footprint` added up over the tiles of an axis of n positions are
-σ·n + (δ·(k - 1) + 1 - σ)·⌈n/g⌉, less what lies outside. For a padding of p the tiles lose p, p - σ·g, p - 2·σ·g, … of
-it, at most p(p + 1)/2 in all, on either side: so much less is the form without rounding (derived here). The same in
-numbers is in `catdiag.schedule.load_imbalance`.
+Take the footprint of `catdiag.schedule.footprint`, an axis of n positions and tiles of g. Summed over the tiles it is
+σ·n + (δ·(k - 1) + 1 - σ)·⌈n/g⌉, minus what lies outside of the array. For a padding of p, the tiles lose p, p - σ·g, p
+- 2·σ·g, … of it, at most p(p + 1)/2 in all on either side. The form without rounding is smaller by that much (derived
+here). `catdiag.schedule.load_imbalance` computes the same in numbers.
 
 >>> import catdiag as cd
 >>> from catdiag.rewrite.group import find
@@ -31,55 +31,58 @@ Expr = Any
 
 
 def most(side: AccessRange, kernel: LoweredKernel) -> Expr:
-    """The most elements of the array that any group of a kernel reads along an axis, or 1."""
-    there, ends = _within([side], kernel, kernel.tiles)
-    held = _clipped(side, there)
+    """The most elements of the array that any group of a kernel reads along an axis, at least 1."""
+    tile_ends, ends = _within([side], kernel, kernel.tiles)
+    size = _clipped(side, tile_ends)
     for tile, j in ends.items():
-        held = GroupMax(held, (j, 0, _last(tile, kernel)))
-    return sympy.Max(1, held)
+        size = GroupMax(size, (j, 0, _last(tile, kernel)))
+    return sympy.Max(1, size)
 
 
 def _within(
     sides: Sequence[AccessRange], kernel: LoweredKernel, taken: Mapping[str, Any]
 ) -> tuple[dict[Any, Expr], dict[str, Expr]]:
-    """The ends of the tiles that sides of windows depend on, by the number of the group along each tile."""
+    """The ends of the tiles that these sides depend on, as formulas of the group's index along each tile, and those
+    indices."""
     tile_of = {axis: tile for tile, axis in kernel.axes.items()}
     mine = sorted({tile_of[v[1]] for s in sides for e in (s.start, s.stop) for v in leaves(e) if isinstance(v, tuple)})
     indices = {tile: index_of(kernel.axes[tile], taken) for tile in mine}
-    there: dict[Any, Expr] = {}
+    tile_ends: dict[Any, Expr] = {}
     for tile, j in indices.items():
         g, whole = symbol(tile), kernel.tiles[tile].expr()
-        there["first", kernel.axes[tile]] = g * j
-        there["last", kernel.axes[tile]] = sympy.Min(whole, g * (j + 1)) - 1
-    return there, indices
+        tile_ends["first", kernel.axes[tile]] = g * j
+        tile_ends["last", kernel.axes[tile]] = sympy.Min(whole, g * (j + 1)) - 1
+    return tile_ends, indices
 
 
 def _clipped(side: AccessRange, there: Mapping[Any, Expr]) -> Expr:
-    """How much of a window lies in the array, where a tile has these ends."""
+    """How many elements of a side lie in the array, given the ends of the tiles."""
     low, high = written(side.start, there), written(side.stop, there) + 1
     size = IntPolynomial.of(side.size).expr()
     return sympy.Max(0, (sympy.Min(size, high) if side.above else high) - (sympy.Max(0, low) if side.below else low))
 
 
 def _last(tile: str, kernel: LoweredKernel) -> Expr:
-    """The number of the last group along a tile."""
+    """The index of the last group along a tile."""
     return sympy.ceiling(kernel.tiles[tile].expr() / symbol(tile)) - 1
 
 
 def moved(transfer: Transfer, kernel: LoweredKernel) -> tuple[Expr, Expr]:
-    """What a group loads of it, added up over all groups, exactly and without rounding (no more than that)."""
+    """What all groups load of the array together: exactly, and without rounding (a lower bound)."""
     ranges = {**kernel.tiles, **dict(transfer.loops)}
     partly = [side for side in transfer.region if not side.is_interior]
     tile_of = {axis: tile for tile, axis in kernel.axes.items()}
-    there, indices = _within(partly, kernel, ranges)
-    lengths = {tile: there["last", kernel.axes[tile]] + 1 - there["first", kernel.axes[tile]] for tile in indices}
-    held = sympy.Mul(*(_clipped(side, there) for side in partly))
+    tile_ends, indices = _within(partly, kernel, ranges)
+    lengths = {
+        tile: tile_ends["last", kernel.axes[tile]] + 1 - tile_ends["first", kernel.axes[tile]] for tile in indices
+    }
+    clipped_size = sympy.Mul(*(_clipped(side, tile_ends) for side in partly))
     exact = relaxed = sympy.S.Zero
     rest = ONE
     for side in partly:
         rest = rest * side.length
     for monomial, coefficient in transfer.local.terms.items():
-        outside, inside = sympy.Integer(coefficient), held
+        outside, inside = sympy.Integer(coefficient), clipped_size
         for name in monomial:
             if name not in ranges:
                 outside *= symbol(name)
@@ -100,6 +103,7 @@ def moved(transfer: Transfer, kernel: LoweredKernel) -> tuple[Expr, Expr]:
 
 
 def _unrounded(monomial: Sequence[str], ranges: Mapping[str, IntPolynomial]) -> Expr:
+    """A monomial summed over the tiles of its axes, with n/g for ⌈n/g⌉."""
     term = sympy.S.One
     for name in monomial:
         if name not in ranges:
@@ -116,7 +120,7 @@ def _less(
     tile_of: Mapping[str, str],
     partly: Sequence[AccessRange],
 ) -> Expr:
-    """Without rounding, and without the most that may lie outside: each side's sum, times what else there is."""
+    """The form without rounding, minus the most that may lie outside of the array; 0 if it is not known."""
     full: list[Expr] = []
     lost: list[Expr] = []
     used: set[str] = set()
@@ -141,7 +145,7 @@ def _less(
         )
         beyond = (below if side.below else sympy.S.Zero, above if side.above else sympy.S.Zero)
         lost.append(sympy.Add(*(p * (p + 1) / 2 for p in beyond)))
-    # A product of sums, each less by what is lost of it, is at least the product less each loss times the others.
+    # A product of sums, each minus its loss, is at least the product minus each loss times the other sums.
     sums = sympy.Mul(*full)
     for k, less in enumerate(lost):
         sums -= less * sympy.Mul(*(f for j, f in enumerate(full) if j != k))

@@ -1,10 +1,10 @@
-"""Diagrams as what they are on a machine: loops in parts as two kernels.
+"""Split-K: a loop that runs in parts (a parallel reduction), as two kernels.
 
-A loop in parts is a kernel that saves the state of each part, and one that merges them.
+The first kernel runs the parts in parallel and saves the state of each. The second merges the states in order.
 
-`two_kernels` writes that out as a diagram that means the same where the parts are of one length: the streamed axis is
-split into parts and what is in one, the loop runs in groups of one part, and a second loop merges their states. The
-machine that counts runs it, and costs are read off it.
+`two_kernels` writes this as a diagram with the same meaning, where all parts have the same length. It splits the
+streamed axis into parts and positions in a part. The loop runs in groups of one part, and a second loop merges the
+states. The simulator runs this diagram, and costs are read off it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from catdiag.util.errors import CatdiagError
 class SplitLoop:
     """A diagram in which a split loop is two kernels.
 
-    `parts` is how many parts there are and `length` the symbol for how long one is, the `axis_size` axis divided by
-    that; `single` are tiles and blocks that are always 1. `names` says what the states are called, by the place of the
-    kernel that saves them.
+    `parts` is the symbol for the number of parts, `length` the symbol for the length of one: `axis_size` / `parts`.
+    `single` are symbols of tiles and blocks that are always 1. `index` is the index of the box of the kernel that saves
+    the states, and `names` are the names of the states.
     """
 
     diagram: Diagram
@@ -52,7 +52,7 @@ class SplitLoop:
 
 
 def is_split(diagram: Diagram) -> bool:
-    """Whether a loop of a diagram, in its groups too, runs in parts.
+    """Whether a diagram has a split loop, in its groups too.
 
     >>> from catdiag.category.diagram import id
     >>> is_split(id(Ty()))
@@ -68,7 +68,7 @@ def is_split(diagram: Diagram) -> bool:
 
 
 def joined(diagram: Diagram) -> Diagram:
-    """The diagram with split loops as loops of one part."""
+    """The diagram with each split loop replaced by a loop in one part."""
     nodes = []
     for node in diagram.graph.nodes:
         op = node.box.op
@@ -84,14 +84,16 @@ def joined(diagram: Diagram) -> Diagram:
 def two_kernels(diagram: Diagram) -> SplitLoop:
     """A diagram with one split loop, in one group or in none, as two kernels.
 
-    A loop that leaves blocks out leaves them out of each part. Raises CatdiagError for more split loops, or one that
-    lies elsewhere.
+    A loop that skips blocks skips them in each part. Raises CatdiagError if there are several split loops, or one in
+    another loop.
     """
     flat = inline(diagram)
     graph = flat.graph
     places = [k for k, node in enumerate(graph.nodes) if is_split(of_graph(_single_node(node)))]
     if len(places) != 1:
-        raise CatdiagError(f"{len(places)} split loops are in the diagram: the cost of one is counted")
+        raise CatdiagError(
+            f"the diagram has {len(places)} split loops: expected one, as only the cost of one is counted"
+        )
     node = graph.nodes[places[0]]
     if isinstance(node.box.op, GroupOp):
         return _grouped(flat, places[0], node.box.op)
@@ -99,6 +101,7 @@ def two_kernels(diagram: Diagram) -> SplitLoop:
 
 
 def _single_node(node: Node) -> Graph:
+    """A graph of one box."""
     dom = node.box.dom
     outputs = tuple(range(len(dom), len(dom) + len(node.box.cod)))
     return Graph(dom, (Node(node.box, tuple(range(len(dom)))),), outputs)
@@ -110,26 +113,30 @@ def _axis(body: Graph, name: str) -> Axis:
 
 
 def _loop(body: Graph) -> tuple[int, FoldOp]:
-    """The place of the split loop."""
+    """The index of the split loop, and the loop."""
     places = [k for k, n in enumerate(body.nodes) if isinstance(n.box.op, FoldOp) and n.box.op.parts is not None]
     op = body.nodes[places[0]].box.op if len(places) == 1 else None
     if not isinstance(op, FoldOp):
-        raise CatdiagError("the cost of one split loop is counted, outside of other loops")
+        raise CatdiagError(
+            "a split loop is inside another loop, or there are several: expected one, outside of other loops"
+        )
     for other in (n.box for n in body.nodes if isinstance(n.box.op, FoldOp) and n.box.op is not op):
         if any(t.axis(op.axis) is not None for b in bodies(other.op) for t in b.graph.wire_types()):
-            raise CatdiagError(f"{other.name} reads axis {op.axis!r}, of which a loop runs in parts: it is not counted")
+            raise CatdiagError(
+                f"{other.name} reads axis {op.axis!r}, which another loop splits into parts: that is not counted"
+            )
     return places[0], op
 
 
 def _with_positions(body: Graph, axis: Axis) -> Graph:
-    """The body with the positions along an axis as its last input, if it makes them itself."""
-    count, ours = len(body.dom), [k for k, n in enumerate(body.nodes) if n.box.op == Index(axis.name)]
-    if not ours:
+    """The body with the positions along an axis as its last input, if it computes them itself."""
+    count, index_boxes = len(body.dom), [k for k, n in enumerate(body.nodes) if n.box.op == Index(axis.name)]
+    if not index_boxes:
         return body
     names = list(range(count))
     nodes: list[Node] = []
     for k, n in enumerate(body.nodes):
-        if k in ours:
+        if k in index_boxes:
             names.append(count)
             continue
         start = count + 1 + sum(len(m.box.cod) for m in nodes)
@@ -141,7 +148,8 @@ def _with_positions(body: Graph, axis: Axis) -> Graph:
 
 @dataclass
 class _SplitKernels:
-    """The bodies of the two kernels, their inputs being those of `body`, and the states last for the second."""
+    """The bodies of the two kernels. Their inputs are those of the unsplit body; the second has the states last.
+    `along` says which inputs have the split axis."""
 
     saving: Diagram
     merging: Diagram
@@ -149,10 +157,10 @@ class _SplitKernels:
 
 
 def _within(op: FoldOp, extent: Diagram, inputs: Sequence[int], positions: int | None) -> Diagram:
-    """The bounds of what a loop runs, counted from the first position of the part at hand."""
+    """The bounds of a loop that skips blocks, counted from the first position of the part."""
     if positions not in inputs:
         raise CatdiagError(
-            f"the loop over {op.axis!r} leaves blocks out by bounds that its turns do not compare positions with: its "
+            f"the loop over {op.axis!r} skips blocks by bounds that its iterations do not compare positions with: its "
             f"cost in {op.parts} parts is not counted"
         )
     flat = inline(extent)
@@ -169,18 +177,22 @@ def _within(op: FoldOp, extent: Diagram, inputs: Sequence[int], positions: int |
 
 
 def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tuple[_SplitKernels, SplitLoop]:
+    """The two kernels of a body with a split loop; `positions` is the input that is the positions along the split
+    axis."""
     place, op = _loop(body)
     box, inputs = body.nodes[place].box, len(body.dom)
     assert op.parts is not None
     first = inputs + sum(len(n.box.cod) for n in body.nodes[:place])
-    whole = next((a.size for t in box.dom for a in t.axes if a.name == op.axis), None)
+    axis_size = next((a.size for t in box.dom for a in t.axes if a.name == op.axis), None)
     along = [t.axis(op.axis) is not None for t in body.dom]
-    if whole is None or not any(along) or op.axis in tiles:
-        raise CatdiagError(f"the loop over {op.axis!r} reads no array along it that is loaded: its cost is not counted")
+    if axis_size is None or not any(along) or op.axis in tiles:
+        raise CatdiagError(
+            f"the loop over {op.axis!r} loads no array that has this axis: its cost in parts is not counted"
+        )
     length, tile, turn = (f"{op.parts}__{word}" for word in ("length", "tile", "turn"))
-    split_loop = SplitLoop(of_graph(Graph(Ty(), (), ())), op.parts, length, whole, (tile, turn), 0, op.components)
+    split_loop = SplitLoop(of_graph(Graph(Ty(), (), ())), op.parts, length, axis_size, (tile, turn), 0, op.components)
 
-    # The first kernel: what the loop needs, and the loop.
+    # The first kernel: the loop, and the boxes that it needs.
     states = tuple(range(first, first + len(box.cod)))
     once = Node(Box(replace(op, parts=None), box.dom, box.cod, box.line), body.nodes[place].inputs)
     if op.bounds is not None:
@@ -190,7 +202,7 @@ def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tupl
     part = _resized(reachable(Graph(body.dom, nodes, states)), op.axis, length)
     saving = weave(of_graph(part), Axis(op.parts, tile), [k for k, a in enumerate(along) if a])
 
-    # The second: a loop over the parts, and what comes after it.
+    # The second kernel: a loop that merges the parts, and the boxes after it.
     here = Axis(op.parts)
     loaded = [ArrayType((here, *t.axes), t.element) for t in box.cod]
     dom = Ty(*body.dom, *loaded)
@@ -208,7 +220,7 @@ def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tupl
 
 
 def _merging(op: FoldOp, box: Box, parts: Axis, turn: str) -> Box:
-    """The loop that merges states: a turn reads those of one part."""
+    """The loop that merges states: each iteration reads the states of one part."""
     states = box.cod
     one = [ArrayType((Axis(parts.name, 1), *t.axes), t.element) for t in states]
     count = len(states)
@@ -228,7 +240,7 @@ def _merging(op: FoldOp, box: Box, parts: Axis, turn: str) -> Box:
 
 
 def _resized(graph: Graph, axis: str, size: Size) -> Graph:
-    """A flat graph with another size for an axis; the loop over it keeps its own inside."""
+    """A flat graph with another size for an axis. The loop over it is unchanged inside."""
 
     def ty(types: Ty) -> Ty:
         return Ty(
@@ -240,7 +252,7 @@ def _resized(graph: Graph, axis: str, size: Size) -> Graph:
 
 
 class _KernelWriter:
-    """A graph that grows."""
+    """A graph under construction."""
 
     def __init__(self, dom: Ty) -> None:
         self.dom = dom
@@ -248,13 +260,13 @@ class _KernelWriter:
         self.nodes: list[Node] = []
 
     def add(self, box: Box, inputs: Sequence[int]) -> range:
-        """The wires that a box makes."""
+        """Adds a box; returns the wires that it makes."""
         self.nodes.append(Node(box, tuple(inputs)))
         self.types.extend(box.cod)
         return range(len(self.types) - len(box.cod), len(self.types))
 
     def parts_of(self, wire: int, axis: str, split_loop: SplitLoop) -> int:
-        """An array with an axis split into parts, which come first: the same elements."""
+        """An array with an axis split into parts, and the parts' axis first."""
         ty = self.types[wire]
         whole = product(Axis(split_loop.parts), Axis(axis, split_loop.length))
         named = ArrayType(tuple(whole if a.name == axis else a for a in ty.axes), ty.element)
@@ -273,7 +285,7 @@ def _read(diagram: Diagram) -> list[int]:
 
 
 def _taking(diagram: Diagram, used: Sequence[int]) -> Diagram:
-    """The diagram without the inputs that it does not read."""
+    """The diagram without its other inputs: those not in `used`, which nothing reads."""
     place = {w: k for k, w in enumerate(used)}
     lost = len(diagram.dom) - len(used)
 
@@ -295,12 +307,12 @@ def _saved(
     sizes: Mapping[str, Axis],
     line: str | None,
 ) -> list[int]:
-    """The kernel that saves the states of the parts; its outputs."""
+    """Adds the kernel that saves the states of the parts; returns its outputs."""
     used = _read(kernels.saving)
     args = [writer.parts_of(wires[k], axis, split_loop) if kernels.along[k] else wires[k] for k in used]
     known = {**sizes, split_loop.parts: Axis(split_loop.parts)}
     cod = [ArrayType(tuple(known.get(a.name, a) for a in t.axes), t.element) for t in kernels.saving.cod]
-    # An axis that neither what is read nor a state has is no reason to run a part more than once.
+    # A part is not repeated for a grouped axis that neither an input nor a state has.
     had = {n for t in (*(writer.types[w] for w in args), *cod) for n in t.names}
     own = tuple((axis, symbol) for axis, symbol in tiles if axis in had)
     group = GroupOp((*own, (split_loop.parts, split_loop.single[0])), _taking(kernels.saving, used))
@@ -308,7 +320,7 @@ def _saved(
 
 
 def _grouped(flat: Diagram, place: int, op: GroupOp) -> SplitLoop:
-    """The group that holds the loop becomes two."""
+    """A group with the split loop becomes two groups."""
     node = flat.graph.nodes[place]
     bare = inline(op.body).graph
     _, loop = _loop(bare)
@@ -337,7 +349,7 @@ def _grouped(flat: Diagram, place: int, op: GroupOp) -> SplitLoop:
 
 
 def _bare(flat: Diagram, place: int) -> SplitLoop:
-    """A loop outside of groups: what it needs goes into the first kernel, the rest is the second."""
+    """A split loop outside of groups: the boxes that it needs go into the first kernel, the others into the second."""
     _, loop = _loop(flat.graph)
     axis = _axis(flat.graph, loop.axis)
     body = _with_positions(flat.graph, axis)

@@ -1,7 +1,7 @@
-"""Tiles within tiles: how many pieces there are, and what adds up over them.
+"""Tiles within tiles: the number of tiles, and sums of powers of their lengths.
 
-At the first level an axis is cut in pieces of `g1`, the last one smaller; at each further level every piece is cut
-again. Remainders appear at every level, so that the counts are sums over full pieces and one rest. Derived here.
+The first level cuts an axis into tiles of `g1`, the last one smaller; each further level cuts every tile again. There
+are remainders at every level, so the counts are sums over full tiles and one rest. Derived here.
 
 >>> import sympy
 >>> n, g, t = sympy.symbols("n g t", positive=True, integer=True)
@@ -22,9 +22,10 @@ Expr = Any
 
 
 def tile_count(whole: Expr, tiles: Sequence[Expr]) -> Expr:
-    """How many pieces an axis is in at the last of these levels; one, where no level cuts it.
+    """The number of tiles of an axis at the last of these levels; 1 if no level cuts it.
 
-    `whole` is its size and `tiles` the pieces at each level, slowest first, all positive integers.
+    `whole` is the size of the axis and `tiles` are the tile sizes at each level, slowest first. All are positive
+    integers.
     """
     import sympy
 
@@ -38,7 +39,7 @@ def tile_count(whole: Expr, tiles: Sequence[Expr]) -> Expr:
 
 
 def power_sum(whole: Expr, tiles: Sequence[Expr], power: int) -> Expr:
-    """The sum of a power of the pieces' lengths, over all pieces of the last level."""
+    """The sum of a power of the tile lengths, over all tiles of the last level."""
     import sympy
 
     if power == 0:
@@ -53,9 +54,11 @@ def power_sum(whole: Expr, tiles: Sequence[Expr], power: int) -> Expr:
 
 
 def summed(amount: IntPolynomial, ranges: Mapping[str, tuple[Expr, Sequence[Expr]]]) -> Expr:
-    """A local amount added up over all pieces of some axes: their tile's symbol → (whole size, tiles by level).
+    """A local amount summed over all tiles of some axes. `ranges` maps a tile's symbol to the size of its axis and its
+    tile sizes by level.
 
-    A tile's size adds up to its axis; an amount without it is multiplied by the number of pieces.
+    The sizes of an axis's tiles add up to the axis. An amount that does not depend on them is multiplied by their
+    number.
     """
     import sympy
 

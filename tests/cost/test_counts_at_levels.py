@@ -32,7 +32,7 @@ NOT_COUNTED = re.compile("split loop|reads no array along it that is loaded|of w
 
 
 # What a drawn placement may ask of a diagram that no rule is for.
-TWO_LEVELS = re.compile("lacks axis|lies within another|where the states are")
+TWO_LEVELS = re.compile("lacks axis|is inside another|where the states are")
 
 
 def rows() -> cd.Diagram:
@@ -214,7 +214,7 @@ def test_loops_within_loops_need_states_and_temporaries_at_one_level() -> None:
         fold_search.find(cd.algorithm("q x ->")(lambda a: cd.sum(a * a, "q x")).diagram, "x").diagram, "q"
     ).diagram
     where = {"temporary": "SMEM"}
-    with pytest.raises(CatdiagError, match="lies within another, with temporaries at SMEM and states at registers"):
+    with pytest.raises(CatdiagError, match="is inside another one, with temporaries at SMEM and states at registers"):
         levels_io(nested, CHAINS[0], placement=where)
     sizes, lengths = {"q": 3, "x": 4}, {"SMEM": {"s_x": 2, "s_q": 2}}
     with pytest.raises(CatdiagError, match="lies within another: expected states and temporaries at one level"):

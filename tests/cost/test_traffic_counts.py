@@ -276,7 +276,9 @@ def test_bytes_and_registers():
 def test_wrong_options_are_refused():
     with pytest.raises(cd.CatdiagError, match="unknown dtype 'bf17': expected one of fp64"):
         io(flash(), dtype="bf17")
-    with pytest.raises(cd.CatdiagError, match="array 'W' that the diagram lacks: it has Q, K, V, out, m, l, o"):
+    with pytest.raises(
+        cd.CatdiagError, match="array 'W' that the diagram does not have: expected one of Q, K, V, out, m, l, o"
+    ):
         io(flash(), dtype={"W": "bf16"})
     with pytest.raises(cd.CatdiagError, match="expected a whole number of buffers"):
         io(flash(), stages=0)

@@ -160,7 +160,7 @@ def test_parts_of_what_is_left(name, data):
 
 @cache
 def in_parts(name):
-    """The loop in parts, each of which leaves blocks out."""
+    """A split loop, each part of which skips blocks."""
     diagram = skipping(name)
     nodes = []
     for node in diagram.graph.nodes:
