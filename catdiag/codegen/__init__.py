@@ -1,6 +1,8 @@
-"""Programs written from diagrams.
+"""Code generation: source text from diagrams, by way of the loop nest of `catdiag.schedule.loop_nest`.
 
-- `numpy_source`, `pseudocode`: loops as NumPy and as pseudocode; `loop_state`: what loops carry, as formulas;
-- `triton/`, `gluon/`: kernels; `torch_reference`: what a diagram means, in PyTorch;
-- `source_writer`: what printers share; `numpy_expressions`, `torch_expressions`: what a box makes of arrays, as text.
+- `triton/`, `gluon/`: GPU kernels;
+- `numpy_source`, `pseudocode`: loops as NumPy and as pseudocode; `loop_state`: the state of loops, as formulas;
+- `torch_reference`: the meaning of a diagram in PyTorch, without its loops;
+- `source_writer`: the base class of NumPy and pseudocode printers; `numpy_expressions`, `torch_expressions`: one box as
+  an expression.
 """

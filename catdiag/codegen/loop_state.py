@@ -1,6 +1,7 @@
-"""What the loops of a derived diagram carry, as formulas: unit, element, step and merge of each state, and the finish.
+"""The state of the loops of a derived diagram, as formulas: unit, element, step and merge of each, and the finish.
 
-They are read off the loop itself, so that folds that were given and folds that were found are printed alike.
+The formulas are read from the loop itself. So a fold that the user declared and a fold that the rewrite found are
+printed in the same way.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from catdiag.category.ops import Box, FoldOp, GroupOp, Map, Rename
 from catdiag.rewrite.formula import ATOM, Text, say
 
 _LONG, _LONGER = 12, 60
-"""Above these lengths a part that is read twice gets a name: one of arrays only, and one of statistics too."""
+"""A part that is read twice gets a name above this many characters: `_LONGER` if it reads the state, else `_LONG`."""
 
 
 @dataclass(frozen=True)
 class ComponentFormulas:
-    """One component of a state.
+    """One component of a loop's state, as formulas.
 
-    `element` is what it is of a list, `unit` of the empty one. In `step`, `′` marks the values after the block; in
-    `merge`, `′` those of the neighbour, and `″` those of both lists. `repair` is the factor that what was accumulated
-    takes when an earlier component changes, or what it becomes, where that is no product.
+    - `unit`: its value for the empty list; `element`: its value for a list, computed without a loop.
+    - `step`: its value after an iteration; `′` marks new values of earlier components.
+    - `merge`: its value for two lists; `′` marks the values of the second list, `″` those of both lists together.
+    - `repair`: the factor by which the old value is rescaled when an earlier component changes. If the old value is not
+      multiplied by a factor, it is the rescaled value itself. None if the old value stays as it is.
     """
 
     name: str
@@ -36,7 +39,7 @@ class ComponentFormulas:
 
 @dataclass(frozen=True)
 class LoopFormulas:
-    """The state of one loop over blocks of `axis`; `inside` is the axis of the loop that it is a part of, if any."""
+    """The state of one loop over blocks of `axis`; `inside` is the axis of the enclosing loop, if any."""
 
     axis: str
     block: str
@@ -46,7 +49,7 @@ class LoopFormulas:
 
 @dataclass(frozen=True)
 class StateFormulas:
-    """The loops of a diagram, its results in terms of what they leave (`finish`), and names for shared parts."""
+    """The loops of a diagram, its results in terms of the final states (`finish`), and names of shared parts."""
 
     loops: tuple[LoopFormulas, ...]
     finish: tuple[tuple[str, str], ...]
@@ -72,7 +75,7 @@ class StateFormulas:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, object]:
-        """Plain values for JSON."""
+        """The formulas as plain values for JSON."""
         return {
             "loops": [
                 {
@@ -114,7 +117,7 @@ def formulas(subject: Diagram | HasDiagram) -> StateFormulas:
 
 @dataclass(frozen=True)
 class FormulaPart:
-    """A formula, and whether it depends on what a loop carries."""
+    """A formula, and whether it depends on the state of a loop (`late`)."""
 
     text: Text
     late: bool = False
@@ -122,6 +125,8 @@ class FormulaPart:
 
 @dataclass
 class _StateReading:
+    """Reads the formulas of a diagram; `taken` are the names in use, `around` is the axis of the enclosing loop."""
+
     taken: set[str]
     loops: list[LoopFormulas] = field(default_factory=list)
     shared: dict[str, str] = field(default_factory=dict)
@@ -131,21 +136,23 @@ class _StateReading:
     def walk(
         self, diagram: Diagram, inputs: Sequence[FormulaPart], names: Sequence[str] = (), collect: bool = True
     ) -> list[FormulaPart]:
-        """The formulas of a diagram's outputs. With `names`, an output is called that where other outputs read it;
-        without `collect`, loops inside are read as what they give.
+        """The formulas of a diagram's outputs.
+
+        With `names`, outputs go by these names in formulas of other outputs. Without `collect`, a loop is read as its
+        result, and its state is not recorded.
         """
         flat = inline(diagram)
         return self.outputs(flat.graph, self.wires(flat.graph, inputs, names, collect))
 
     def outputs(self, graph: Graph, wires: tuple[list[FormulaPart], dict[int, FormulaPart]]) -> list[FormulaPart]:
-        """The formulas of what leaves a graph, opened where they have a name."""
+        """The formulas of a graph's outputs, written out instead of by name."""
         parts, own = wires
         return [own.get(w, parts[w]) for w in graph.outputs]
 
     def wires(
         self, graph: Graph, inputs: Sequence[FormulaPart], names: Sequence[str], collect: bool
     ) -> tuple[list[FormulaPart], dict[int, FormulaPart]]:
-        """How each wire of a graph is read, and what it is where that is a name."""
+        """The formula by which each wire is read, which may be a name; and the formula written out, by wire."""
         uses: dict[int, int] = {}
         for node in graph.nodes:
             for w in node.inputs:
@@ -185,7 +192,7 @@ class _StateReading:
         return [FormulaPart(say(box, [a.text for a in args]), any(a.late for a in args)) for _ in box.cod]
 
     def fold(self, op: FoldOp, box: Box, args: Sequence[FormulaPart]) -> list[FormulaPart]:
-        """Notes a loop; its results go by the names of the components."""
+        """Records the formulas of a loop; its results go by the names of its components."""
         names: list[str] = []
         for k in range(len(box.cod)):
             base = op.components[k] if k < len(op.components) else f"state{k}"
@@ -222,7 +229,7 @@ class _StateReading:
 
 
 def _repair(step: Graph, k: int, parts: Sequence[FormulaPart]) -> str | None:
-    """What a turn does to component k before the block is added: the factor of a product, or all of it."""
+    """The repair of component `k` in an iteration, before the block is added (see `ComponentFormulas`)."""
     maker: dict[int, Node] = {}
     for node in step.nodes:
         maker.update(
@@ -250,5 +257,5 @@ def _repair(step: Graph, k: int, parts: Sequence[FormulaPart]) -> str | None:
 
 
 def _truth(text: str) -> str:
-    """The units of `any` and `all`, which are comparisons of constants."""
+    """The units of `any` and `all`, which are written as comparisons of constants, as truth values."""
     return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)

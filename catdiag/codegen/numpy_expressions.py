@@ -1,4 +1,4 @@
-"""Expressions of NumPy: what a box makes of arrays, as text."""
+"""NumPy expressions: one box applied to arrays, as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from catdiag.codegen.source_writer import ATOM, Text
 from catdiag.util.errors import TypeMismatch
 
 CALL = 8
-"""How tightly a call or an index binds; `UNARY` is a sign."""
+"""The precedence of a call or an index; `UNARY` is that of a sign."""
 UNARY, _TIMES, _PLUS, _COMPARE, _LOOSE = 7, 6, 5, 3, 1
 _INFIX = {"add": ("+", _PLUS), "sub": ("-", _PLUS), "mul": ("*", _TIMES), "div": ("/", _TIMES),
           "floordiv": ("//", _TIMES), "eq": ("==", _COMPARE), "ne": ("!=", _COMPARE), "lt": ("<", _COMPARE),
@@ -28,7 +28,7 @@ _COMPARISONS = {"lt": "<", "le": "<=", "eq": "=="}
 
 
 class ArrayCode:
-    """Expressions of arrays whose axes are told by position; `sizes` says what each symbol is called at the moment."""
+    """Writes NumPy expressions. `sizes` gives the current expression of each size symbol, `functions` the user's."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, str] = {}
@@ -43,7 +43,7 @@ class ArrayCode:
         return read_off(size, leaf, _join)
 
     def shape(self, ty: ArrayType) -> str:
-        """The shape of an array."""
+        """The shape of an array as an expression."""
         sizes = [self.size(a.size)[0] for a in ty.axes]
         return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
 
@@ -75,7 +75,10 @@ class ArrayCode:
         if isinstance(op, Generic):
             self.functions.setdefault(op.name, op.name)
             return f"{op.name}({', '.join(a[0] for a in args)})", ATOM
-        raise TypeMismatch(f"{box.name} has no form in NumPy")
+        raise TypeMismatch(
+            f"{box.name} cannot be written in NumPy: expected boxes of the library, or functions of `cd.apply`",
+            box.line,
+        )
 
     def _map(self, fn: str, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
         names = box.cod[0].names
@@ -109,7 +112,7 @@ class ArrayCode:
         return f'np.einsum("{left}->{right}", {", ".join(a[0] for a in args)})', ATOM
 
     def _broadcast(self, text: Text, names: Sequence[str], ty: ArrayType) -> Text:
-        """An array in another layout, repeated along the axes that it lacks."""
+        """An array in the layout of a type, broadcast along the axes that it lacks."""
         if set(names) == set(ty.names):
             return laid_out(text, names, ty.names)
         if re.fullmatch(r"-?(np\.inf|[\w.]+)", text[0]) and not names and not text[0].isidentifier():
@@ -157,7 +160,7 @@ class ArrayCode:
         return laid_out((f"{bracketed(args[0], CALL)}[{places}]", ATOM), order, ty.names)
 
     def _view(self, op: View, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
-        """Arrays read at computed positions, all of them at once."""
+        """Reads at computed positions, by one indexing operation each."""
         ty = box.cod[0]
         order = ty.names
         lengths = {a.name: a.size for a in ty.axes}
@@ -191,7 +194,7 @@ class ArrayCode:
 
 
 def bracketed(text: Text, level: int) -> str:
-    """An expression in parentheses where it binds less tightly than asked."""
+    """An expression, in parentheses if it binds less tightly than `level`."""
     return text[0] if text[1] >= level else f"({text[0]})"
 
 
@@ -230,12 +233,13 @@ def _constant(value: Fraction | None) -> Text:
     if value.denominator == 1:
         text = str(value.numerator) if abs(value) < 2**53 else repr(clamped(value))
     else:
-        return f"{value.numerator} / {value.denominator}", _PLUS  # a factor as a whole: products may be too large
+        # In parentheses as a factor, since a product with the numerator alone might overflow.
+        return f"{value.numerator} / {value.denominator}", _PLUS
     return text, ATOM if value >= 0 else UNARY
 
 
 def _letters(names: Sequence[str]) -> Mapping[str, str]:
-    """A letter for each axis: the first one of its name that is free."""
+    """A letter for each axis of an einsum: the first unused letter of its name, else any unused letter."""
     found: dict[str, str] = {}
     for name in names:
         wanted = [*name, *string.ascii_letters]

@@ -1,4 +1,4 @@
-"""Plain NumPy: the loops of a diagram as the source of a function, with nothing of this library in it."""
+"""NumPy source: the loops of a diagram as a function that needs NumPy and nothing of this library."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _KINDS = {"int": ", dtype=int", "bool": ", dtype=bool"}
 
 
 def source(subject: Diagram | HasDiagram) -> str:
-    """The source of a function of NumPy arrays that runs the loops of a diagram, blocks and tiles as they are.
+    """The source of a function of NumPy arrays that runs the loops of a diagram, in blocks and tiles.
 
-    Its arguments are the arrays, then by name what no array shows: the lengths of blocks and tiles (whole axes where
-    left out), other sizes, and functions of `cd.apply` and `cd.box`. The text imports NumPy and nothing else.
+    Its arguments are the arrays. Keyword arguments are the lengths of blocks and tiles (default: the whole axis), sizes
+    that no array shows, and the functions of `cd.apply` and `cd.box`. The text imports NumPy and nothing else.
 
     >>> import catdiag as cd
     >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.sum(A * B, "x"))
@@ -61,13 +61,15 @@ def source(subject: Diagram | HasDiagram) -> str:
         return sum1
     <BLANKLINE>
 
-    Raises TypeMismatch for an input whose name is no identifier of Python.
+    Raises TypeMismatch for an input whose name is not a Python identifier.
     """
     diagram = diagram_of(subject)
     return _NumPy(lower(diagram)).text_of()
 
 
 class _NumPy(Writer):
+    """Writes the function. `bounds` are the loops around, each with the names of its first and last position."""
+
     longest = 72
 
     def __init__(self, program: LoopNest) -> None:
@@ -142,7 +144,7 @@ class _NumPy(Writer):
         )
 
     def _symbols(self, local: set[str]) -> list[str]:
-        """The symbols of sizes that the program mentions, those of blocks and tiles left out."""
+        """The symbols of sizes in the program, except those of blocks and tiles (`local`)."""
         found: dict[str, None] = {}
 
         def take(size: Size) -> None:
@@ -230,7 +232,7 @@ class _NumPy(Writer):
                 pass
 
     def _whole(self, value: NestValue, ty: ArrayType) -> str:
-        """A value that is written to more than once: never a view of something else."""
+        """The initial value of a state: the numbers 0 and 1 are floats, so that the state is one."""
         text = self.text[value][0]
         return f"{float(text)}" if not ty.axes and ty.element in ("real", "extended") and text in ("0", "1") else text
 
@@ -277,7 +279,8 @@ class _NumPy(Writer):
             self.write(f"{self.collected[loop.partial_states]} = []")
         for span in () if loop.kind == "merge" else loop.spans:
             self._range(span, loop)
-        self.inside(loop.body) if loop.kind == "merge" else self.block(loop.body)  # no tile is no loop
+        # `_range` has indented the body already; a group without tiles has no loop and no indentation.
+        self.inside(loop.body) if loop.kind == "merge" else self.block(loop.body)
         if loop.kind == "parts":
             names = ", ".join(self.text[v][0] for v in loop.partial_states)
             self.write(
@@ -287,7 +290,7 @@ class _NumPy(Writer):
         self.depth, self.code.sizes = depth, sizes
 
     def _range(self, span: LoopSpan, loop: For) -> None:
-        """The head of a loop over one axis."""
+        """Writes the head of a loop over one axis."""
         base = re.sub(r"\W+", "_", span.axis).strip("_")
         base = base if base.isidentifier() else f"i{base}"
         letter = "part" if loop.kind == "parts" else base

@@ -1,4 +1,4 @@
-"""Pseudocode: what a kernel does, in the words of the program that it was derived from."""
+"""Pseudocode: the loops, loads and saves of a derived diagram, with the names of the user's program."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from catdiag.schedule.loop_nest import (
 from catdiag.util.errors import CatdiagError
 
 _SHOWN = 60
-"""The lines up to which a program is shown in the place of the diagram."""
+"""The most lines with which a program is shown in a message."""
 
 
 def pseudocode(subject: Diagram | HasDiagram) -> str:
-    """The loops of a diagram, what they load and save, and what is computed in between, as formulas.
+    """The pseudocode of a diagram: its loops, what they load and save, and formulas for what they compute.
 
-    Arrays have their axes where they are made (`S[q x]`); a reduction over an axis is over the block at hand. A name
-    with a prime is the next value of a state.
+    An array is shown with its axes where it is computed (`S[q x]`). In a loop, a reduction over the streamed axis is
+    over the current block. A name with a prime is the next value of a state.
 
     >>> import catdiag as cd
     >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.sum(A * B, "x"))
@@ -53,7 +53,7 @@ def pseudocode(subject: Diagram | HasDiagram) -> str:
 
 
 def shown(subject: Diagram | HasDiagram) -> list[str]:
-    """The lines by which a diagram is told from others where a test fails: its program, or its type if that is long.
+    """A diagram as lines for the message of a failing test: its pseudocode, or its type if that is long.
 
     >>> import catdiag as cd
     >>> shown(cd.algorithm("x -> x")(lambda A: A + A))
@@ -97,7 +97,7 @@ class _Pseudocode(Writer):
         return name + "′"
 
     def stays(self, let: Let, text: Text) -> bool:
-        # Only another form of an array: no work of its own.
+        # A renaming computes nothing, so it gets no line.
         return isinstance(let.box.op, Rename) and len(text[0]) <= self.longest
 
     def assign(self, targets: Sequence[NestValue], text: Text) -> None:
@@ -171,7 +171,7 @@ class _Pseudocode(Writer):
 
 
 def compares(text: str) -> bool:
-    """Whether there is an equals sign outside of all parentheses."""
+    """Whether a formula has an equals sign outside all parentheses."""
     depth = 0
     for k, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")
@@ -181,7 +181,7 @@ def compares(text: str) -> bool:
 
 
 def _end(word: str, value: NestValue, text: Text) -> str:
-    """The least or largest entry of an array."""
+    """The formula of the smallest (`min`) or largest (`max`) entry of an array."""
     return f"{word}_{','.join(value.ty.names)} {bracketed(text, 3)}" if value.ty.axes else text[0]
 
 
@@ -190,5 +190,5 @@ def _axes(ty: ArrayType) -> str:
 
 
 def _truth(text: str) -> str:
-    """The units of `any` and `all`, which are comparisons of constants."""
+    """The units of `any` and `all`, which are written as comparisons of constants, as truth values."""
     return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)

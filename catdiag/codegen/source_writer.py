@@ -1,4 +1,4 @@
-"""What printers of programs share: names, and what is written inside of another expression."""
+"""The base class of printers: names of values, and which values are inlined into the expressions that read them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from catdiag.category.types import ArrayType
 from catdiag.schedule.loop_nest import Carry, Let, LoopNest, NestValue, Statement, read, statements
 
 Text: TypeAlias = tuple[str, int]
-"""An expression and how tightly it binds."""
+"""An expression and its precedence: the higher, the tighter it binds."""
 ATOM = 9
 
 
 class Writer(ABC):
-    """Lines of a program. A subclass says how expressions and statements are written."""
+    """Writes the lines of a loop nest. A subclass says how expressions and statements are written."""
 
     indent = "    "
     longest = 64
-    """Expressions above this many letters get a name of their own."""
+    """Expressions of more than this many characters are not inlined."""
 
     def __init__(self, program: LoopNest, taken: Iterable[str] = ()) -> None:
         self.program = program
@@ -39,28 +39,28 @@ class Writer(ABC):
             self.uses[value] = self.uses.get(value, 0) + 1
         self.iteration: dict[NestValue, list[Statement]] = {}
 
-    # -- to be said by a subclass ----------------------------------------------------------------------
+    # -- for subclasses --------------------------------------------------------------------------------
 
     @abstractmethod
     def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
-        """What a box makes of expressions."""
+        """The expression of a box applied to expressions of these types."""
 
     @abstractmethod
     def assign(self, targets: Sequence[NestValue], text: Text) -> None:
-        """Writes that values get their names, and what they are."""
+        """Writes an assignment to named values."""
 
     @abstractmethod
     def statement(self, statement: Statement) -> None:
-        """Writes a statement that is no Let."""
+        """Writes a statement other than a Let."""
 
     @abstractmethod
     def newer(self, name: str) -> str:
-        """The name of the next value of a state, where the last one is needed still."""
+        """A name for the next value of a state, used while the current value is still read."""
 
     # -- names -------------------------------------------------------------------------------------------
 
     def name(self, value: NestValue, wanted: str = "") -> str:
-        """Gives a value a name that no other has: the wanted one, its own, or `t1`, `t2`, …"""
+        """Gives a value an unused name: the wanted one, its own, or `t1`, `t2`, …"""
         base = wanted or value.name
         k = self.counted.get(base, 1)
         name = base if base and k == 1 else f"{base}_{k}" if base else f"t{k}"
@@ -75,11 +75,11 @@ class Writer(ABC):
     # -- statements --------------------------------------------------------------------------------------
 
     def write(self, line: str) -> None:
-        """One line, at the depth of the loops around."""
+        """Writes one line, indented by the depth of the enclosing loops."""
         self.lines.append(self.indent * self.depth + line)
 
     def block(self, body: Sequence[Statement]) -> None:
-        """Statements in order."""
+        """Writes statements in order."""
         carried = next((s for s in body if isinstance(s, Carry)), None)
         outer = self.iteration
         if carried is not None:
@@ -95,13 +95,13 @@ class Writer(ABC):
         self.iteration = outer
 
     def inside(self, body: Sequence[Statement]) -> None:
-        """Statements one level deeper."""
+        """Writes statements one level deeper."""
         self.depth += 1
         self.block(body)
         self.depth -= 1
 
     def let(self, let: Let, body: Sequence[Statement], carried: Carry | None) -> None:
-        """A value: in the place where it is read, if that is one and near, or on a line of its own."""
+        """Writes a value on a line of its own, or inlines it: if it is short and read once, in the same body."""
         text = self.expression(let.box, [self.text[a] for a in let.args], [a.ty for a in let.args])
         target = let.targets[0]
         state = self._state(let, carried)
@@ -124,17 +124,17 @@ class Writer(ABC):
         self.assign(let.targets, text)
 
     def stays(self, let: Let, text: Text) -> bool:
-        """Whether an expression is written wherever it is read."""
+        """Whether an expression is inlined wherever it is read."""
         return False
 
     def _state(self, let: Let, carried: Carry | None) -> NestValue | None:
-        """The state of the loop whose next value this is."""
+        """The state whose next value this is, if it is one."""
         if carried is None or len(let.targets) > 1 or let.targets[0] not in carried.values:
             return None
         return carried.states[carried.values.index(let.targets[0])]
 
     def _replaces(self, state: NestValue, let: Let) -> bool:
-        """Whether in a turn nothing but its next value reads a state, so that it can be written over."""
+        """Whether only its next value reads a state in an iteration, so that the state can be updated in place."""
         value = state
         while len(self.iteration.get(value, ())) == 1:
             user = self.iteration[value][0]
@@ -146,6 +146,6 @@ class Writer(ABC):
         return False
 
     def remaining(self, carry: Carry) -> list[tuple[str, str]]:
-        """The states that a turn of a loop has not written over yet, each with its next value."""
+        """The states that an iteration has not updated yet, each with its next value."""
         pairs = [(self.text[s][0], self.text[v][0]) for s, v in zip(carry.states, carry.values, strict=True)]
         return [(name, text) for name, text in pairs if name != text]

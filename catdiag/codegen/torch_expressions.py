@@ -1,10 +1,10 @@
-"""Expressions of PyTorch: what a box makes of tensors, as text.
+"""PyTorch expressions: one box applied to tensors, as text.
 
-Numbers that depend on sizes, constants and scalar inputs only are Python's. Tensors are of one of these kinds:
+Values that depend on sizes, constants and scalar inputs only are Python numbers. Tensors are of one of these kinds, as
+in mixed precision written by hand:
 
-- "stored": of the type of the inputs, in which contractions read them and results are given;
-- "wide": of that type, or of float32 if it is narrower: what is computed element by element is wide, as in the mixed
-  precision that people write by hand;
+- "stored": of the type of the inputs; contractions read this kind, and results have it;
+- "wide": of that type, or of float32 if it is narrower; elementwise functions compute in this kind;
 - "int" (int64) and "bool".
 """
 
@@ -35,13 +35,13 @@ _REDUCE = {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin", "any": "a
 _COMPARISONS = {"lt": "<", "le": "<=", "eq": "=="}
 _REAL = ("real", "extended")
 SINGLE = Fraction(2**24 - 1) * 2**104
-"""The largest number of single precision."""
+"""The largest float32 number."""
 _FLOATING = ("stored", "wide")
 
 
 @dataclass(frozen=True)
 class TorchValue:
-    """An expression: how tightly it binds, its axes in order, its kind, and the variables that it reads."""
+    """An expression: its text, its precedence (`level`), its axes in order, its kind, and the variables it reads."""
 
     text: str
     level: int
@@ -51,19 +51,19 @@ class TorchValue:
 
     @property
     def number(self) -> bool:
-        """Whether it is a number of Python."""
+        """Whether it is a Python number."""
         return self.kind == "number"
 
 
 class TorchCode:
-    """Expressions of tensors; `symbols` says what each size is called, `sizes_used` which of them were."""
+    """Writes PyTorch expressions. `symbols` gives the name of each size; `sizes_used` collects those that occur."""
 
     def __init__(self, symbols: Mapping[str, str]) -> None:
         self.symbols = symbols
         self.sizes_used: dict[str, None] = {}
         self.functions: dict[str, None] = {}
         self.starts: dict[str, str] = {}
-        """For an axis in whose slices the program may run, what its first position is called."""
+        """The names of the first position of a slice, by the axis that is sliced."""
 
     # -- sizes -------------------------------------------------------------------------------------------
 
@@ -79,14 +79,14 @@ class TorchCode:
         return read_off(size, leaf, _join)
 
     def shape(self, ty: ArrayType) -> str:
-        """The shape of an array."""
+        """The shape of an array as an expression."""
         sizes = [self.size(a.size)[0] for a in ty.axes]
         return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
 
     # -- boxes -------------------------------------------------------------------------------------------
 
     def expression(self, box: Box, args: Sequence[TorchValue]) -> TorchValue:
-        """The one output of a box, its axes in any order. Raises TypeMismatch for a box of several results."""
+        """The output of a box, its axes in any order. Raises TypeMismatch for a box that cannot be written."""
         op, ty = box.op, box.cod[0]
         reads = frozenset().union(*(a.reads for a in args))
         if isinstance(op, Map):
@@ -116,17 +116,20 @@ class TorchCode:
             laid = [self.broadcast(a, t) for a, t in zip(args, box.dom, strict=True)]
             made = TorchValue(f"{op.name}({', '.join(a.text for a in laid)})", ATOM, ty.names, _kind(ty, "wide"))
         else:
-            raise TypeMismatch(f"{box.name} has no form in PyTorch", box.line)
+            raise TypeMismatch(
+                f"{box.name} cannot be written in PyTorch: expected a box of the library, or a box of one result",
+                box.line,
+            )
         return TorchValue(made.text, made.level, made.names, made.kind, reads)
 
     def wide(self, value: TorchValue) -> TorchValue:
-        """The value as a wide tensor; a number stays one."""
+        """The value as a wide tensor; a number stays a number."""
         if value.kind in ("wide", "number"):
             return value
         return TorchValue(f"{bracketed(value, _CALL)}.to(wide)", _CALL, value.names, "wide", value.reads)
 
     def stored(self, value: TorchValue) -> TorchValue:
-        """The value as a tensor of the type of the inputs; integers and truth values as they are."""
+        """The value as a tensor of the type of the inputs; integers and truth values are unchanged."""
         if value.kind == "number":
             return TorchValue(
                 f"torch.tensor({value.text}, dtype=stored, device=device)", ATOM, value.names, "stored", value.reads
@@ -136,7 +139,7 @@ class TorchCode:
         return TorchValue(f"{bracketed(value, _CALL)}.to(stored)", _CALL, value.names, "stored", value.reads)
 
     def tensor(self, value: TorchValue, element: str = "real") -> TorchValue:
-        """The value as a tensor, where a function takes nothing else."""
+        """The value as a tensor, for functions that take no numbers."""
         if not value.number:
             return value
         kind = {"bool": "bool", "int": "int"}.get(element, "wide")
@@ -237,7 +240,7 @@ class TorchCode:
         return made
 
     def broadcast(self, value: TorchValue, ty: ArrayType) -> TorchValue:
-        """The value over all the axes of a type, repeated along those that it lacks."""
+        """The value broadcast over all axes of a type."""
         if set(value.names) == set(ty.names):
             return laid_out(value, ty.names)
         kind = _kind(ty, "wide") if value.number else value.kind
@@ -287,7 +290,7 @@ class TorchCode:
         return TorchValue(f"{bracketed(first, _CALL)}.narrow({where}, {low}, {length})", _CALL, order, first.kind)
 
     def _view(self, op: View, box: Box, args: Sequence[TorchValue]) -> TorchValue:
-        """Arrays read at computed positions, all of them at once."""
+        """Reads at computed positions, by one indexing operation each."""
         ty = box.cod[0]
         order = ty.names
         lengths = {a.name: a.size for a in ty.axes}
@@ -339,7 +342,7 @@ class TorchCode:
 
 
 def bracketed(value: TorchValue, level: int) -> str:
-    """An expression in parentheses where it binds less tightly than asked."""
+    """An expression, in parentheses if it binds less tightly than `level`."""
     return value.text if value.level >= level else f"({value.text})"
 
 
@@ -352,7 +355,7 @@ def laid_out(value: TorchValue, order: Sequence[str]) -> TorchValue:
 
 
 def aligned(value: TorchValue, order: Sequence[str]) -> TorchValue:
-    """A tensor that broadcasts by position against others over `order`; a number stays one.
+    """A tensor, expanded so that it broadcasts by position against tensors over `order`; a number stays a number.
 
     >>> a = TorchValue("a", ATOM, ("q",), "wide")
     >>> aligned(a, ("q", "x")).text, aligned(a, ("x", "q")).text
@@ -391,7 +394,7 @@ def _kind(ty: ArrayType, real: str) -> str:
 def _constant(value: Fraction | None) -> TorchValue:
     if value is None:
         return TorchValue("-math.inf", _UNARY, (), "number")
-    if abs(value) > SINGLE:  # what is too large for a type stays finite
+    if abs(value) > SINGLE:  # clamped, so that a number that is too large for its type stays finite
         largest = (
             f"{'max' if value < 0 else 'min'}({clamped(value)!r}, torch.finfo(wide).{'min' if value < 0 else 'max'})"
         )
@@ -403,11 +406,13 @@ def _constant(value: Fraction | None) -> TorchValue:
 
 
 def _letters(names: Sequence[str]) -> Mapping[str, str]:
-    """A letter for each axis: the first one of its name that is free."""
+    """A letter for each axis of an einsum: the first unused letter of its name, else any unused letter."""
     found: dict[str, str] = {}
     for name in names:
         free = [c for c in (*name, *string.ascii_letters) if c in string.ascii_letters and c not in found.values()]
         if not free:
-            raise TypeMismatch(f"a contraction of more than {len(string.ascii_letters)} axes has no form in PyTorch")
+            raise TypeMismatch(
+                f"a contraction has {len(names)} axes: expected at most {len(string.ascii_letters)}, as in torch.einsum"
+            )
         found[name] = free[0]
     return found

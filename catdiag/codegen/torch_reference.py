@@ -1,8 +1,8 @@
-"""What a diagram means as a function of PyTorch tensors, with nothing of this library in it.
+"""A reference implementation: the meaning of a diagram as a function of PyTorch tensors, without this library.
 
-The text serves twice: on float64 tensors it is the reference that a kernel is checked against, and on tensors of the
-kernel's own type it is the program that a compiler gets to see when a kernel is compared with it. Loops are left out:
-a loop over blocks gives what its state is of the whole list, a group what its body is of the whole.
+The text has two uses. On float64 tensors it is the reference against which a kernel is checked. On tensors of the
+kernel's type it is the program that `torch.compile` compiles where a kernel is compared with it. It has no loops over
+blocks: a loop is replaced by its state for the whole list, and a group by its body on whole arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.codegen.torch_expressions import ATOM, TorchCode, TorchValue
 from catdiag.util.errors import TypeMismatch
 
-# Expressions of at most so many letters are written where they are read, if that is once; numbers, anywhere.
+# Expressions of at most _LONGEST characters that are read once are inlined; numbers of at most _SHORT always are.
 _LONGEST, _SHORT = 72, 24
 _HELPERS = {
     "_floor": '''def _floor(a, b):
@@ -42,10 +42,13 @@ _HELPERS = {
 class TorchReference:
     """A function of tensors as text: `entry` takes the inputs in the diagram's order, scalars as Python numbers.
 
-    `sizes` gives the keyword of each size that no input shows, `functions` are those of what has no meaning by itself.
-    `slices` are axes of all results such that, on the slices of the inputs that have the axis, the function gives the
-    slice of each result; with the keyword `from_AXIS` for the position at which the slice begins, where `starts` names
-    it. `between` are the arrays in between, each type once.
+    - `sizes`: the keyword argument of each size that no input shows.
+    - `functions`: the keyword arguments for uninterpreted functions and boxes.
+    - `slices`: the axes along which it can be evaluated in slices. Applied to slices of the inputs that have the axis,
+      it gives the slice of each result.
+    - `starts`: for the axes of `slices` whose positions matter, the keyword argument (`from_AXIS`) for the first
+      position of the slice.
+    - `between`: the types of intermediate arrays, each once.
     """
 
     text: str
@@ -69,8 +72,8 @@ class TorchReference:
 def torch_reference(subject: Diagram | HasDiagram) -> TorchReference:
     """The meaning of a diagram as a function of PyTorch tensors.
 
-    Elementwise work and sums are in float32 where the inputs are narrower, operands of contractions and the results
-    are in the type of the first input that has one. Casts are identities, as in the diagram's meaning.
+    Elementwise functions and reductions compute in float32 if the inputs are narrower. Operands of contractions and
+    results have the type of the first floating-point input. Casts are identities, as in the diagram's meaning.
 
     >>> import catdiag as cd
     >>> dot = cd.algorithm("q d, x d -> q x", name="dot")(lambda A, B: cd.exp(cd.einsum("q d, x d -> q x", A, B)))
@@ -89,7 +92,7 @@ def torch_reference(subject: Diagram | HasDiagram) -> TorchReference:
     >>> torch_reference(dot).slices
     ('q', 'x')
 
-    Raises TypeMismatch for an input that is no identifier, and for a box of the user's with several results.
+    Raises TypeMismatch for an input whose name is not an identifier, and for a user's box with several results.
     """
     diagram = diagram_of(subject)
     return _TorchPrinter(diagram).printed()
@@ -97,7 +100,7 @@ def torch_reference(subject: Diagram | HasDiagram) -> TorchReference:
 
 @dataclass
 class _TorchStep:
-    """One box with its wires, its sizes being those of the outermost diagram."""
+    """One box with its wires; its sizes are those of the outermost diagram."""
 
     box: Box
     inputs: tuple[int, ...]
@@ -145,7 +148,7 @@ class _TorchPrinter:
         return name
 
     def printed(self) -> TorchReference:
-        """The text, and what is known of it."""
+        """The function and its description."""
         diagram = self.diagram
         slices, counted = _slices(diagram, self.steps, self.outputs)
         code = TorchCode(self.symbols)
@@ -192,6 +195,7 @@ class _TorchPrinter:
         results: list[TorchValue],
         slices: tuple[str, ...],
     ) -> TorchReference:
+        """The function, assembled from lines of assignments and the expressions of the results."""
         diagram = self.diagram
         inputs = list(zip(diagram.input_names, diagram.dom, strict=True))
         tensors = [(n, ty) for n, ty in inputs if ty.axes]
@@ -206,10 +210,10 @@ class _TorchPrinter:
         for k, (name, value) in enumerate(lines):
             comment = f"  # [{' '.join(value.names)}]" if value.names else ""
             body.append(f"{name} = {value.text}{comment}")
-            # So that arrays that are no longer needed take no memory.
-            gone = sorted((n for n in made if last.get(n) == k and n != name), key=_natural)
-            if gone:
-                body.append(f"del {', '.join(gone)}")
+            # Arrays are deleted after their last use, to free their memory.
+            dead = sorted((n for n in made if last.get(n) == k and n != name), key=_natural)
+            if dead:
+                body.append(f"del {', '.join(dead)}")
         comment = f"  # {', '.join(f'[{chr(32).join(ty.names)}]' for ty in diagram.cod)}"
         body.append(f"return {', '.join(v.text for v in results) or '()'}{comment}")
         text = "\n".join(body)
@@ -217,7 +221,7 @@ class _TorchPrinter:
         for symbol in code.sizes_used:
             if symbol in self.shown and _mentions(self.symbols[symbol], text):
                 head.append(f"{self.symbols[symbol]} = {self.shown[symbol]}")
-        given = [s for s in code.sizes_used if s not in self.shown]
+        not_shown = [s for s in code.sizes_used if s not in self.shown]
         if _mentions("device", text):
             head.append(f"device = {tensors[0][0]}.device" if tensors else 'device = torch.device("cpu")')
         if floating:
@@ -234,7 +238,7 @@ class _TorchPrinter:
         title = entry.group() if entry and entry.group() not in self.taken else self._fresh("textbook")
         starts = {axis: name for axis, name in code.starts.items() if _mentions(name, text)}
         keywords = [
-            *(self.symbols[s] for s in given),
+            *(self.symbols[s] for s in not_shown),
             *code.functions,
             *(f"{name}=0" for name in starts.values()),
         ]
@@ -247,7 +251,7 @@ class _TorchPrinter:
             title,
             tuple((name, ty.names) for name, ty in inputs),
             tuple(ty.names for ty in diagram.cod),
-            {s: self.symbols[s] for s in given},
+            {s: self.symbols[s] for s in not_shown},
             tuple(code.functions),
             slices,
             starts,
@@ -267,13 +271,14 @@ def _natural(name: str) -> tuple[int, str]:
 
 
 def opened(diagram: Diagram) -> tuple[list[_TorchStep], list[int]]:
-    """The boxes of a diagram, all that holds others opened: a loop as its state, a group as its body.
+    """The boxes of a diagram with all nesting removed: a loop is replaced by its state, a group by its body.
 
-    Sizes of blocks and tiles become those of whole axes. Wires are numbered from the inputs on.
+    Block and tile lengths become sizes of whole axes. Also gives the wires of the outputs. Wires are numbered from 0,
+    the inputs first.
     """
     steps: list[_TorchStep] = []
     count = len(diagram.dom)
-    # A frame for each graph being read: graph, place, wires, the sizes of its blocks, and what the box around gives.
+    # A stack of graphs being read: (graph, next node, wires, sizes of blocks, output types of the enclosing box).
     frames: list[tuple[Any, int, list[int], dict[str, Size], tuple[ArrayType, ...]]] = [
         (diagram.graph, 0, list(range(count)), {}, ())
     ]
@@ -285,18 +290,21 @@ def opened(diagram: Diagram) -> tuple[list[_TorchStep], list[int]]:
             wires = [names[w] for w in node.inputs]
             op, box = node.box.op, node.box
             if isinstance(op, (Call, FoldOp, GroupOp)):
-                whole, put = _sized(box, local), dict(local)
+                unblocked, sizes = _sized(box, local), dict(local)
                 if isinstance(op, FoldOp):
-                    put[op.block] = _length(op.axis, whole)
+                    sizes[op.block] = _length(op.axis, unblocked)
                 elif isinstance(op, GroupOp):
-                    put |= {symbol: _length(axis, whole) for axis, symbol in op.tiles}
+                    sizes |= {symbol: _length(axis, unblocked) for axis, symbol in op.tiles}
                 body = op.state if isinstance(op, FoldOp) else op.body
                 frames.append((graph, k + 1, names, local, wanted))
-                inner = (body.graph, 0, wires, put, tuple(whole.cod))
+                inner = (body.graph, 0, wires, sizes, tuple(unblocked.cod))
                 break
             made = _sized(box, local)
             if len(made.cod) != 1:
-                raise TypeMismatch(f"{made.name} has {len(made.cod)} results: expected one, for PyTorch", made.line)
+                raise TypeMismatch(
+                    f"{made.name} has {len(made.cod)} results: expected one, as PyTorch references have no such boxes",
+                    made.line,
+                )
             steps.append(_TorchStep(made, tuple(wires), count))
             names.append(count)
             count += 1
@@ -309,7 +317,7 @@ def opened(diagram: Diagram) -> tuple[list[_TorchStep], list[int]]:
         types = _sized_types(graph, local)
         for k, ty in enumerate(wanted):
             own = types[graph.outputs[k]]
-            if set(own.names) != set(ty.names):  # repeated along axes that the body lacks
+            if set(own.names) != set(ty.names):  # broadcast along axes that the body lacks
                 steps.append(_TorchStep(Box(Rename(), Ty(own), Ty(ty)), (outputs[k],), count))
                 outputs[k], count = count, count + 1
         frames[-1][2].extend(outputs)
@@ -346,7 +354,7 @@ def _array(ty: ArrayType, local: Mapping[str, Size]) -> ArrayType:
 
 
 def _sized(box: Box, local: Mapping[str, Size]) -> Box:
-    """The box with the sizes of whole axes for those of blocks."""
+    """The box with block lengths replaced by sizes of whole axes."""
     if not local:
         return box
     op: Any = box.op
@@ -369,8 +377,10 @@ def _viewed(op: View, local: Mapping[str, Size]) -> View:
 
 
 def _slices(diagram: Diagram, steps: list[_TorchStep], outputs: list[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The axes in whose slices a diagram can be evaluated, in the order of the first result; and those of them whose
-    positions are asked for."""
+    """The axes along which a diagram can be evaluated in slices, and those of them whose positions it reads.
+
+    An axis qualifies if all results have it and each box maps slices to slices. The order is that of the first result.
+    """
     if not diagram.cod:
         return (), ()
     found: list[str] = []
@@ -379,26 +389,26 @@ def _slices(diagram: Diagram, steps: list[_TorchStep], outputs: list[int]) -> tu
         name = axis.name
         if not isinstance(axis.size, str) or any(name not in ty.names for ty in diagram.cod):
             continue
-        asks = False
+        positions = False
         for step in steps:
-            kept, asked = _keeps_slices(step.box, axis)
-            asks = asks or asked
-            if not kept:
+            slicewise, indexed = _slicewise(step.box, axis)
+            positions = positions or indexed
+            if not slicewise:
                 break
         else:
             if all(_independent(a, axis) for ty in diagram.dom for a in ty.axes):
                 found.append(name)
-                counted += [name] if asks else []
+                counted += [name] if positions else []
     return tuple(found), tuple(counted)
 
 
 def _independent(axis: Axis, sliced: Axis) -> bool:
-    """Whether the size of an axis has nothing to do with that of the sliced one, unless they are the same."""
+    """Whether the size of an axis does not depend on the size of the sliced one, or it is the sliced one."""
     return axis.name == sliced.name or sliced.size not in size_symbols(axis.size)
 
 
-def _keeps_slices(box: Box, sliced: Axis) -> tuple[bool, bool]:
-    """Whether a box of slices gives slices; and whether it asks for positions along the axis."""
+def _slicewise(box: Box, sliced: Axis) -> tuple[bool, bool]:
+    """Whether a box maps slices along an axis to slices; and whether it reads positions along the axis."""
     op, name = box.op, sliced.name
     if not all(_independent(a, sliced) for ty in (*box.dom, *box.cod) for a in ty.axes):
         return False, False

@@ -1,7 +1,8 @@
-"""Generated kernels, run or read: imported, compiled, registered with torch.
+"""Generated kernels at run time: imported, launched, registered with torch; and analyzed without a GPU.
 
-- `compile`: a kernel as a function of tensors; `module_cache`: texts as modules; `torch_operator`: kernels as
-  operators;
-- `machine_code`: what a module launches, and its code; `launch_recorder`: the launches without torch or a GPU;
-- `abstract_interpreter/`: what a kernel's text says of memory.
+- `compile`: a kernel as a function of tensors; `module_cache`: generated texts as Python modules; `torch_operator`:
+  kernels as custom operators of torch;
+- `machine_code`: the launches of a module and its compiled binaries (registers, spills, shared memory);
+- `launch_recorder`: the launches without torch, triton or a GPU;
+- `abstract_interpreter/`: shared memory, loads and products of a kernel, from its source.
 """

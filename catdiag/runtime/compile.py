@@ -1,8 +1,8 @@
 """A generated kernel as a function of torch tensors.
 
-`compiled` imports the module's text and gives a `CompiledKernel`: called, it checks what it is given against the types
-of the diagram, launches, and returns new tensors. It knows what it was derived from, so that
-`catdiag.testing.assert_compiled` can compare it with that.
+`compiled` imports a module's text and gives a `CompiledKernel`. A call checks its arguments against the types of the
+diagram, launches the kernels, and returns new tensors. A `CompiledKernel` has the diagram that it was derived from, so
+that `catdiag.testing.assert_compiled` can compare the two.
 """
 
 from __future__ import annotations
@@ -29,33 +29,35 @@ _WHOLE = ("int64", "int32", "int16", "int8", "uint8")
 
 
 class Tuning(Protocol):
-    """How a few configurations did that were timed: see `catdiag.measure.tune.Tuned`."""
+    """The measurements of several configurations: see `catdiag.measure.tune.Tuned`."""
 
     @property
     def times_ms(self) -> tuple[float | None, ...]:
-        """Milliseconds of each; None where it was not run."""
+        """The time of each configuration in milliseconds; None for one that was not run."""
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Why each was not run; empty where it was."""
+        """For each configuration, why it was not run; "" for one that was."""
 
     @property
     def best(self) -> int:
-        """The place of the one that is taken."""
+        """The position of the fastest one, which is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledKernel:
-    """A kernel of a diagram, to be called on torch tensors in the order of the diagram's inputs.
+    """A kernel of a diagram, called on torch tensors in the order of the diagram's inputs.
 
-    Inputs without axes are numbers. Tensors may have any strides; they are on one GPU, and of the types that the kernel
-    was written for. What comes back is a new tensor, or a tuple of them, and nothing that it was given is changed.
-    There is no derivative: a tensor that asks for one is refused.
+    Inputs without axes are numbers. Tensors may have any strides. They are on one GPU and have the element types for
+    which the kernel was written. The result is a new tensor, or a tuple of new tensors; arguments are not changed.
+    There is no autograd: a tensor that requires a gradient is refused.
 
-    `code` is the generated module (its text, tiles, types), `module` the same imported, `diagram` what it was written
-    from and `source` what that was derived from, where they are known. `options` are what is handed to the launch
-    function beside the arrays: tiles, `num_warps` and `num_stages` that are not the module's own. `tuning` says how
-    other tiles did, where they were timed.
+    - `code`: the generated module (text, tiles, types); `module`: the same, imported.
+    - `diagram`: the diagram from which it was generated; `source`: the program from which that was derived; None where
+      not known.
+    - `options`: keyword arguments of the launch function that differ from the module's defaults: tiles, `num_warps`,
+      `num_stages`.
+    - `tuning`: the measurements of other configurations, if it was tuned.
     """
 
     code: ModuleSource
@@ -65,46 +67,48 @@ class CompiledKernel:
     options: Mapping[str, int] = field(default_factory=dict)
     tuning: Tuning | None = field(default=None, repr=False)
     op: Any = field(init=False, repr=False)
-    """The kernel as an operator of torch, registered (see `catdiag.runtime.torch_operator`)."""
+    """The kernel as a registered custom operator of torch (see `catdiag.runtime.torch_operator`)."""
 
     def __post_init__(self) -> None:
-        # Now, since torch.compile, which may be what asks for it, cannot register one.
+        # Registered here, since a call under torch.compile cannot register an operator.
         object.__setattr__(self, "op", register(self))
 
     @property
     def __name__(self) -> str:
-        """What the launch function is called."""
+        """The name of the launch function."""
         return self.code.entry
 
     @property
     def text(self) -> str:
-        """The source of the module, which needs nothing but torch and triton."""
+        """The source of the module, which needs torch and triton only."""
         return self.code.text
 
     @property
     def tiles(self) -> dict[str, int]:
-        """The tiles and blocks that it runs with, those that it takes by name."""
+        """The lengths of its tiles and blocks in entries, by name; tiles of 1 are compiled in and not listed."""
         return {name: self.options.get(name, value) for name, value in self.code.tiles.items()}
 
     def at(
         self, tiles: Mapping[str, int] | None = None, warps: int | None = None, stages: int | None = None
     ) -> CompiledKernel:
-        """The same kernel with other tiles, warps or buffers. Raises SizeError for a tile that it does not have."""
+        """The same kernel with other tiles, warps or pipeline stages. Raises SizeError for an unknown tile."""
         return replace(self, options={**self.options, **launch_options(self.code, tiles, warps, stages)})
 
     # -- running ---------------------------------------------------------------------------------------------
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
-        """Runs the kernel. `out` is a tensor to be written to, or a tuple of them, if not new ones.
+        """Runs the kernel. With `out`, a tensor or a tuple of tensors, results are written there.
 
-        Raises TypeMismatch for a wrong number of inputs, types or devices, SizeError for a wrong rank or length, each
-        with the input's name and the axis, and CatdiagError where there is no GPU or a derivative is asked for.
+        Raises TypeMismatch for a wrong number of inputs, an element type or a device, and SizeError for a wrong rank or
+        length, naming the input and the axis. Raises CatdiagError without a GPU, and for inputs that require gradients.
         """
         import torch
 
         if torch.compiler.is_compiling():
             if out is not None:
-                raise CatdiagError("out= goes without torch.compile, which takes functions that change nothing")
+                raise CatdiagError(
+                    "out= is given under torch.compile: expected no out=, since the kernel's operator changes no tensor"
+                )
             return self.op(*arrays)
         values, device, sizes = self._checked(arrays)
         options: dict[str, Any] = {**sizes, **self.options}
@@ -113,7 +117,7 @@ class CompiledKernel:
         launch = self._launch
         if device is None or device.type != "cuda" or device.index == torch.cuda.current_device():
             return launch(*values, **options)
-        with torch.cuda.device(device):  # Triton launches on the current one
+        with torch.cuda.device(device):  # Triton launches on the current device
             return launch(*values, **options)
 
     @cached_property
@@ -122,11 +126,11 @@ class CompiledKernel:
 
     @cached_property
     def _known(self) -> dict[Any, dict[str, int]]:
-        """The shapes, types and devices that were found right, with the sizes that the launch function asks for."""
+        """A cache of checked shapes, types and devices, with the sizes that the launch function takes by name."""
         return {}
 
     def _checked(self, arrays: tuple[Any, ...]) -> tuple[list[Any], Any, dict[str, int]]:
-        """What the launch function takes, the device that it is on (None of numbers alone), the sizes it asks for."""
+        """The launch function's arguments, their device (None if all are numbers), and the sizes it takes by name."""
         import torch
 
         inputs = self.code.inputs
@@ -142,7 +146,7 @@ class CompiledKernel:
                 raise TypeMismatch(f"input {argument.name!r} is a {type(value).__name__}: expected a torch tensor")
             if value.requires_grad and torch.is_grad_enabled():
                 raise CatdiagError(
-                    f"input {argument.name!r} asks for a derivative, and the kernel has none: call it under "
+                    f"input {argument.name!r} requires a gradient, and the kernel has none: call it under "
                     "torch.no_grad(), or on detached tensors"
                 )
             values.append(value)
@@ -150,10 +154,11 @@ class CompiledKernel:
             key.append((value.shape, value.dtype, value.device))
         place = tuple(key)
         if place not in self._known:
-            self._known[place] = self._judge(values)
+            self._known[place] = self._check(values)
         return values, device, self._known[place]
 
-    def _judge(self, values: list[Any]) -> dict[str, int]:
+    def _check(self, values: list[Any]) -> dict[str, int]:
+        """Checks element types, devices and shapes; gives the sizes that the launch function takes by name."""
         first: tuple[SourceArgument, Any] | None = None
         for argument, value in zip(self.code.inputs, values, strict=True):
             if not argument.ty.axes:
@@ -180,25 +185,27 @@ class CompiledKernel:
         """The size of each axis, from the shapes of tensors. Raises SizeError for a wrong rank or length."""
         shapes = [tuple(getattr(a, "shape", ())) for a in arrays]
         tiles = {*self.code.tiles, "num_warps", "num_stages"}
-        given = {name: size for name, size in self.options.items() if name not in tiles}
+        sizes = {name: size for name, size in self.options.items() if name not in tiles}
         if self.diagram is not None:
-            return solve(self.diagram, shapes, given)
+            return solve(self.diagram, shapes, sizes)
         inputs = self.code.inputs
-        return shape_text([a.name for a in inputs], [a.ty for a in inputs], shapes, given)
+        return shape_text([a.name for a in inputs], [a.ty for a in inputs], shapes, sizes)
 
     # -- without running ---------------------------------------------------------------------------------------
 
     def binaries(self, sizes: Mapping[str, int], **options: Any) -> tuple[Binary, ...]:
-        """The machine code of its kernels at some sizes, no GPU needed (see
-        `catdiag.runtime.machine_code.binaries`)."""
-        return binaries(self.code, self._completed(sizes), **{**self._asked, **options})
+        """The compiled binaries of its kernels at some sizes; no GPU is needed.
+
+        See `catdiag.runtime.machine_code.binaries`.
+        """
+        return binaries(self.code, self._completed(sizes), **{**self._launch_options, **options})
 
     def launches(self, sizes: Mapping[str, int], **options: Any) -> tuple[RecordedLaunch, ...]:
-        """What it launches at some sizes, no GPU needed (see `catdiag.runtime.machine_code.launches`)."""
-        return launches(self.code, self._completed(sizes), **{**self._asked, **options})
+        """Its launches at some sizes; no GPU is needed (see `catdiag.runtime.machine_code.launches`)."""
+        return launches(self.code, self._completed(sizes), **{**self._launch_options, **options})
 
     def _completed(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Sizes, and those that follow from them."""
+        """The sizes, and all others that follow from them."""
         if self.diagram is None:
             return dict(sizes)
         inputs = zip(self.diagram.input_names, self.diagram.dom, strict=True)
@@ -208,7 +215,7 @@ class CompiledKernel:
         return {**solve(self.diagram, shapes, known), **sizes}
 
     @property
-    def _asked(self) -> dict[str, Any]:
+    def _launch_options(self) -> dict[str, Any]:
         return {
             "tiles": self.tiles,
             "warps": self.options.get("num_warps"),
@@ -217,8 +224,8 @@ class CompiledKernel:
 
 
 NO_GPU = (
-    "torch finds no GPU here: what needs none is .text, .binaries(sizes) and .launches(sizes), and running it slowly "
-    "on the processor with TRITON_INTERPRET=1 set before Python starts"
+    "torch finds no GPU here: .text, .binaries(sizes) and .launches(sizes) need none. To run the kernel slowly on the "
+    "CPU, set TRITON_INTERPRET=1 before Python starts"
 )
 
 
@@ -231,15 +238,16 @@ def compiled(
     warps: int | None = None,
     stages: int | None = None,
 ) -> CompiledKernel:
-    """A generated module as a function of torch tensors, registered as an operator of torch.
+    """A generated module as a function of torch tensors, registered as a custom operator of torch.
 
-    `diagram` is what the module was written from, `source` what that was derived from: tests and errors use them. A
-    text is imported once in a process. Raises CatdiagError where torch or triton is not installed, or the text cannot
-    be kept; SizeError for a tile that the module does not have.
+    `diagram` is the diagram from which the module was generated, and `source` the program from which that was derived;
+    tests and errors use them. `tiles`, `warps` and `stages` default to the module's. A text is imported once per
+    process. Raises CatdiagError if torch or triton is not installed, or the text cannot be written to the cache, and
+    SizeError for an unknown tile.
     """
     options = launch_options(code, tiles, warps, stages)
-    form, begun = (None if d is None else diagram_of(d) for d in (diagram, source))
-    return CompiledKernel(code, _loaded(code.text, code.entry), form, begun, options)
+    derived, original = (None if d is None else diagram_of(d) for d in (diagram, source))
+    return CompiledKernel(code, _loaded(code.text, code.entry), derived, original, options)
 
 
 @lru_cache(maxsize=256)
@@ -248,12 +256,12 @@ def _loaded(text: str, entry: str) -> ModuleType:
 
 
 def interpreted(module: ModuleType) -> bool:
-    """Whether a module's kernels are run by Triton's interpreter, on any device."""
+    """Whether a module's kernels run in Triton's interpreter, which works on any device."""
     return any(type(value).__name__ == "InterpretedFunction" for value in vars(module).values())
 
 
 def require_device(module: ModuleType, name: str, device: Any) -> None:
-    """Raises CatdiagError, or TypeMismatch naming the input, unless kernels can run on a device."""
+    """Raises TypeMismatch for a device on which kernels cannot run, naming the input; CatdiagError without any GPU."""
     import torch
 
     if device.type == "cuda" or interpreted(module):
@@ -264,14 +272,14 @@ def require_device(module: ModuleType, name: str, device: Any) -> None:
 
 
 def _number(argument: SourceArgument, value: Any) -> Any:
-    """An input without axes as a number of Python."""
+    """An input without axes as a Python number. Raises TypeMismatch for another type."""
     if hasattr(value, "item") and not getattr(value, "shape", ()):
         value = value.item()
     kinds: dict[str, tuple[tuple[type, ...], str]] = {
         "int": ((int,), "an integer"),
         "bool": ((bool,), "True or False"),
     }
-    wanted, said = kinds.get(argument.ty.element, ((int, float), "a number"))
+    wanted, text = kinds.get(argument.ty.element, ((int, float), "a number"))
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-        raise TypeMismatch(f"input {argument.name!r} is {type(value).__name__} {str(value)[:40]}: expected {said}")
+        raise TypeMismatch(f"input {argument.name!r} is {type(value).__name__} {str(value)[:40]}: expected {text}")
     return value

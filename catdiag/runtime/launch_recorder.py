@@ -1,9 +1,9 @@
-"""The launches of a generated module without torch, triton or a GPU: its launch function is run on stand-ins.
+"""The launches of a generated module without torch, triton or a GPU: its launch function runs on mock objects.
 
-The text's imports are left out and its kernels replaced by what records their launches; tensors have shapes, strides
-and a type, and no data. That is enough for a function that looks at shapes and launches, as generated ones do; what
-else it asks of torch or triton is said to be missing. `catdiag.runtime.machine_code.launches` does the same with torch
-itself.
+The imports of the module are left out, and its kernels are replaced by stubs that record launches. Tensors have a
+shape, strides and an element type, and no data. This is enough for a function that reads shapes and launches, as
+generated ones do. Anything else that it needs of torch or triton is an error. `catdiag.runtime.machine_code.launches`
+does the same with the real torch.
 
 >>> import catdiag as cd
 >>> from catdiag.codegen.triton.triton_module import module
@@ -34,7 +34,7 @@ from catdiag.util.python_syntax import parse
 
 @dataclass(frozen=True)
 class Boxed:
-    """A tensor that is read in boxes of a shape: what stands for a tensor descriptor of triton."""
+    """A mock tensor descriptor: a tensor that the copy engine reads in blocks of a shape."""
 
     base: Tensor
     shape: Sequence[int]
@@ -43,31 +43,31 @@ class Boxed:
 
     @staticmethod
     def from_tensor(tensor: Tensor, block_shape: Sequence[int], layout: object = None) -> Boxed:
-        """As triton's descriptor is made of a tensor, or Gluon's."""
+        """The constructor of Triton's and Gluon's descriptors."""
         return Boxed(tensor, tensor.shape, tensor.strides, block_shape)
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where tensors without data are."""
+    """The device of mock tensors."""
 
     type: str = "meta"
     index: int | None = None
 
 
 class Type(str):
-    """A type of elements by torch's name."""
+    """An element type, by torch's name."""
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """The bytes of an element."""
         digits = "".join(c for c in self.split("_")[0] if c.isdigit())
         return int(digits) // 8 if digits else 1
 
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor without data."""
+    """A mock tensor: a shape, strides (in elements) and an element type, without data."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -76,53 +76,53 @@ class Tensor:
 
     @staticmethod
     def of(shape: Sequence[int], dtype: str, device: Device | None = None) -> Tensor:
-        """Row by row."""
+        """A contiguous tensor in row-major order."""
         strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
         return Tensor(tuple(int(n) for n in shape), tuple(strides), Type(dtype), device or Device())
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def is_cuda(self) -> bool:
-        """It stands for one on a GPU."""
+        """True: it stands for a tensor on a GPU."""
         return True
 
     def stride(self, axis: int | None = None) -> Any:
-        """One stride, or all."""
+        """One stride, or all of them."""
         return self.strides if axis is None else self.strides[axis]
 
     def size(self, axis: int | None = None) -> Any:
-        """One length, or all."""
+        """The length of one axis, or of all."""
         return self.shape if axis is None else self.shape[axis]
 
     def narrow(self, axis: int, start: int, length: int) -> Tensor:
-        """A part along an axis, in the same place."""
+        """A slice along an axis, with the same strides."""
         shape = list(self.shape)
         shape[axis] = length
         return Tensor(tuple(shape), self.strides, self.dtype, self.device)
 
     def copy_(self, other: Tensor) -> Tensor:
-        """There are no data."""
+        """Copies nothing, since there are no data."""
         return self
 
     def data_ptr(self) -> int:
-        """Where it would begin: as well aligned as torch makes tensors."""
+        """The address 0: as well aligned as the addresses of torch."""
         return 0
 
     def numel(self) -> int:
-        """How many entries it has."""
+        """The number of entries."""
         return math.prod(self.shape)
 
     def element_size(self) -> int:
-        """Bytes of an entry."""
+        """The bytes of an entry."""
         return self.dtype.itemsize
 
 
 class _Torch:
-    """What launch functions ask of torch: types by name, tensors that are made, and the generation of the chip."""
+    """A mock of torch for launch functions: element types, allocations, and the generation of the chip."""
 
     version = SimpleNamespace(hip=None)
 
@@ -138,7 +138,10 @@ class _Torch:
             return Tensor
         if name.startswith(("float", "bfloat", "int", "uint", "bool")):
             return Type(name)
-        raise CatdiagError(f"the launch function asks for torch.{name}, which is not known without torch")
+        raise CatdiagError(
+            f"the launch function uses torch.{name}, which the launch recorder does not have: install torch, and use "
+            "catdiag.runtime.machine_code.launches"
+        )
 
 
 def _triton() -> SimpleNamespace:
@@ -153,7 +156,7 @@ def _triton() -> SimpleNamespace:
 
 
 def _gluon() -> SimpleNamespace:
-    """What launch functions ask of Gluon: layouts of boxes, which say nothing here."""
+    """A mock of Gluon for launch functions: shared-memory layouts, which are not needed to record launches."""
     layout = SimpleNamespace(get_default_for=lambda shape, kind: None)
     return SimpleNamespace(bfloat16="bfloat16", float16="float16", NVMMASharedLayout=layout)
 
@@ -165,13 +168,16 @@ def record_launches(
     scalars: Mapping[str, float] | None = None,
     generation: int | None = None,
 ) -> tuple[RecordedLaunch, ...]:
-    """The launches that a module makes at sizes, in order; `options` are tiles, `num_warps` and `num_stages`.
+    """The launches that a module makes at some sizes, in order.
 
-    Without the `generation` of a chip (8: Ampere, 9: Hopper) they are those of one that copies boxes of arrays. Raises
-    SizeError where the launch function refuses what it is given, CatdiagError where it asks for what is not known here.
+    `options` are tiles, `num_warps` and `num_stages` other than the module's defaults; `scalars` are the inputs without
+    axes. `generation` is the chip's (8: Ampere, 9: Hopper); without one, the chip is taken to have a copy engine (TMA).
+
+    Raises SizeError if the launch function refuses its arguments, and CatdiagError if it uses something of torch or
+    triton that the recorder does not have.
     """
-    given = {**sizes, **(scalars or {})}
-    lengths = {name: int(value) for name, value in {**given, **sizes}.items()}
+    numbers = {**sizes, **(scalars or {})}
+    lengths = {name: int(value) for name, value in {**numbers, **sizes}.items()}
     values: list[Any] = []
     device = Device() if generation is None else Device("cuda", 0)
     for argument in source.inputs:
@@ -179,7 +185,7 @@ def record_launches(
             shape = [size_value(axis.size, lengths) for axis in argument.ty.axes]
             values.append(Tensor.of(shape, argument.dtype, device))
         else:
-            values.append(given.get(argument.name, {"int": 1000, "bool": True}.get(argument.ty.element, 0.5)))
+            values.append(numbers.get(argument.name, {"int": 1000, "bool": True}.get(argument.ty.element, 0.5)))
     return launches_on(source, values, lengths, options, generation)
 
 
@@ -190,29 +196,31 @@ def launches_on(
     options: Mapping[str, Any] | None = None,
     generation: int | None = None,
 ) -> tuple[RecordedLaunch, ...]:
-    """The launches that a module makes of these inputs, each a `Tensor` or a number; `lengths` has the sizes that no
-    input shows. Raises as `record_launches` does."""
+    """The launches that a module makes for given inputs, each a `Tensor` or a number.
+
+    `lengths` gives the sizes that no input shows. Raises the errors of `record_launches`.
+    """
     calls: list[RecordedLaunch] = []
     namespace = _namespace(source.text, calls, generation)
     try:
         launch = namespace[source.entry]
         launch(*values, **unseen(source, launch, dict(lengths)), **(options or {}))
     except ValueError as error:
-        raise SizeError(f"{source.entry} refuses what it is given: {error}") from error
+        raise SizeError(f"{source.entry} refuses its arguments: {error}") from error
     except (TypeError, AttributeError, KeyError, NameError) as error:
         raise CatdiagError(f"{source.entry} cannot be run without torch: {error}") from error
     return tuple(calls)
 
 
 def _namespace(text: str, calls: list[RecordedLaunch], generation: int | None) -> dict[str, Any]:
-    """The names of a module whose kernels record their launches."""
+    """The namespace of a module whose kernels are replaced by stubs that record launches."""
     tree = parse(text)
     kernels: dict[str, list[str]] = {}
     body: list[ast.stmt] = []
     for node in tree.body:
-        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Try)):  # in `try`, imports of what may be missing
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Try)):  # `try` has the optional imports
             continue
-        if isinstance(node, ast.If):  # kernels of what may be missing
+        if isinstance(node, ast.If):  # the kernels that need optional imports
             kernels.update({n.name: _parameters(n) for n in node.body if isinstance(n, ast.FunctionDef)})
             continue
         if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list):

@@ -1,8 +1,8 @@
-"""What a generated module launches, and the machine code of its kernels, without a GPU.
+"""The launches of a generated module, and the compiled binaries of its kernels, without a GPU.
 
-The launch function is called with tensors that have shapes and no data (torch's `meta` device), while the launches are
-recorded instead of made: that says of each kernel its grid and its arguments. Triton's own rules then specialise it
-for them (an integer that is 1, one that 16 divides), and its compiler makes the code for a chip that need not be there.
+The launch function is called on tensors without data (torch's `meta` device), and its launches are recorded instead of
+executed. A recorded launch has the grid and the arguments of a kernel. Triton specializes the kernel for the arguments
+by its own rules (an integer is 1, or 16 divides it), and compiles it for a chip that need not be present.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported,
 from catdiag.util.errors import CatdiagError
 
 HOPPER = 90
-"""The compute capability, times ten, that code is made for if nothing else is said: an H100's and an H200's."""
+"""The default compute capability, times ten: that of H100 and H200."""
 
 _SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
@@ -29,7 +29,7 @@ _USED = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """A tensor that a kernel is given: its type, its shape, and its strides in values."""
+    """A tensor argument of a kernel: its element type, its shape, and its strides in elements."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -38,10 +38,10 @@ class ArrayArgument:
 
 @dataclass(frozen=True)
 class RecordedLaunch:
-    """One launch of a kernel: how many programs in each direction, and with what.
+    """One launch of a kernel: its grid (programs in each direction), arguments and options.
 
-    `arguments` are by the names of the kernel's parameters, tensors as `ArrayArgument`, constants among them; `warps`
-    and `stages` are as given (None: Triton's own), and `options` all that was given beside the parameters.
+    `arguments` are by the names of the kernel's parameters, constants included; tensors are `ArrayArgument`s. `options`
+    are the keyword arguments that are no parameters, such as `num_warps` and `num_stages`.
     """
 
     kernel: str
@@ -51,17 +51,19 @@ class RecordedLaunch:
 
     @property
     def programs(self) -> int:
-        """How many programs it starts, each a thread block."""
+        """The number of programs, each of which is a thread block."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
 @dataclass(frozen=True)
 class Binary:
-    """The machine code of a kernel, and what one of its thread blocks takes.
+    """The compiled code of a kernel, and the resources of one of its thread blocks.
 
-    `shared` is the shared memory that the launch asks for, in bytes (Triton's `metadata.shared`: without the 1,024
-    bytes that the driver keeps for itself); `registers` are those of a thread; `spill_stores`, `spill_loads` and
-    `stack` are bytes of a thread, 0 where nothing is spilled. `launches` are the launches that run this code.
+    - `shared`: bytes of shared memory per block (Triton's `metadata.shared`, without the 1,024 bytes that the driver
+      reserves); `threads`: threads per block.
+    - `registers`: registers per thread.
+    - `spill_stores`, `spill_loads`, `stack`: bytes per thread; 0 if nothing is spilled.
+    - `launches`: the launches that run this code.
     """
 
     kernel: str
@@ -81,7 +83,7 @@ class Binary:
 
     @property
     def spills(self) -> bool:
-        """Whether registers are kept in memory, for which there were too few."""
+        """Whether registers are spilled to local memory."""
         return bool(self.stack or self.spill_stores or self.spill_loads)
 
 
@@ -92,33 +94,33 @@ def arguments(
     dtypes: Mapping[str, str] | None = None,
     device: str = "meta",
 ) -> list[Any]:
-    """Arguments for the launch function of a module: empty tensors of its types, row by row, on a device of torch.
+    """Arguments for the launch function of a module: uninitialized contiguous tensors on a torch device.
 
-    `sizes` gives the axes, `scalars` the inputs that are numbers (they may be among the sizes too; one that is not
-    given is 0.5, or 1,000 where it is whole). `dtypes` changes the types of inputs, by name and torch's name. Raises
-    SizeError for an axis without a size, CatdiagError for an unknown input or type.
+    `sizes` gives the sizes of axes. `scalars` gives inputs without axes, which may be among the sizes too; the default
+    is 0.5, or 1,000 for an integer. `dtypes` gives other element types of inputs, by the input's name and torch's name
+    of the type. Raises SizeError for an axis without a size, CatdiagError for an unknown input or type.
     """
     torch = needed("torch", "a generated kernel")
-    given, changed = {**sizes, **(scalars or {})}, dtypes or {}
+    numbers, changed = {**sizes, **(scalars or {})}, dtypes or {}
     names = [a.name for a in source.inputs]
     for name in (*(scalars or {}), *changed):
         if name not in names:
             raise CatdiagError(f"{source.entry} has no input {name!r}: its inputs are {', '.join(names) or 'none'}")
-    return [_argument(torch, a, given, changed.get(a.name, a.dtype), device) for a in source.inputs]
+    return [_argument(torch, a, numbers, changed.get(a.name, a.dtype), device) for a in source.inputs]
 
 
 def _argument(
-    torch: ModuleType, argument: SourceArgument, given: Mapping[str, int | float], dtype: str, device: str
+    torch: ModuleType, argument: SourceArgument, numbers: Mapping[str, int | float], dtype: str, device: str
 ) -> Any:
     if not argument.ty.axes:
         default = {"int": 1000, "bool": True}.get(argument.ty.element, 0.5)
-        return given.get(argument.name, default)
+        return numbers.get(argument.name, default)
     kind = getattr(torch, dtype, None)
     if not isinstance(kind, torch.dtype):
         raise CatdiagError(
-            f"input {argument.name!r} has type {dtype!r}: expected torch's name of one, such as bfloat16"
+            f"input {argument.name!r} has type {dtype!r}: expected torch's name of an element type, such as bfloat16"
         )
-    lengths = {name: int(value) for name, value in given.items()}
+    lengths = {name: int(value) for name, value in numbers.items()}
     shape = [size_value(axis.size, lengths) for axis in argument.ty.axes]
     return torch.empty(shape, dtype=kind, device=device)
 
@@ -135,9 +137,9 @@ def launches(
 ) -> tuple[RecordedLaunch, ...]:
     """The launches that a module makes at some sizes and tiles, in order. Nothing is run, and no GPU is needed.
 
-    `tiles`, `warps` and `stages` are the module's own where left out; the rest is as `arguments` has it. Raises
-    SizeError for a tile that the module does not have, CatdiagError where torch or triton is not installed, where the
-    module refuses its arguments, or launches nothing.
+    `tiles`, `warps` and `stages` default to the module's. For the other arguments see `arguments`. Raises SizeError for
+    an unknown tile. Raises CatdiagError if torch or triton is not installed, and if the module refuses its arguments or
+    launches nothing.
     """
     return tuple(_described(call) for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages))
 
@@ -153,11 +155,11 @@ def binaries(
     stages: int | None = None,
     arch: int = HOPPER,
 ) -> tuple[Binary, ...]:
-    """The machine code of the kernels that a module launches at some sizes and tiles, in order of first launch.
+    """The compiled kernels that a module launches at some sizes and tiles, in order of first launch.
 
-    `arch` is the chip's compute capability times ten. Launches that differ in nothing that Triton specialises for share
-    one. It takes a second or so for a kernel, and none for one that Triton has in its cache. Raises what `launches`
-    does, and CatdiagError, with the kernel's name, where the compiler or the assembler refuses it.
+    `arch` is the chip's compute capability times ten. Launches for which Triton specializes in the same way share one
+    binary. A kernel takes about a second to compile, unless it is in Triton's cache. Raises the errors of `launches`,
+    and CatdiagError, with the kernel's name, if the compiler or the assembler rejects it.
     """
     found: dict[str, tuple[_CompiledBinary, list[RecordedLaunch]]] = {}
     for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages):
@@ -166,7 +168,7 @@ def binaries(
     return tuple(_binary(compiled, arch, tuple(made)) for compiled, made in found.values())
 
 
-# -- launches, recorded ------------------------------------------------------------------------------------------------
+# -- recorded launches -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ class _RecordedCall:
 
 @dataclass(frozen=True)
 class _Recorder:
-    """Stands for a kernel while its launches are recorded."""
+    """A stub for a kernel that records its launches."""
 
     name: str
     kernel: Any
@@ -218,13 +220,13 @@ def _recorded(
 
 
 def _kernels(module: ModuleType) -> dict[str, Any]:
-    """The kernels among the names of a module."""
+    """The kernels of a module, by name. Raises CatdiagError for kernels that cannot be compiled."""
     jit = needed("triton.runtime.jit", "a generated kernel")
     known = {n: v for n, v in vars(module).items() if isinstance(v, jit.KernelInterface)}
     for name, value in known.items():
         if not isinstance(value, jit.JITFunction):
             why = (
-                "unset TRITON_INTERPRET, under which nothing is compiled"
+                "unset TRITON_INTERPRET, since interpreted kernels are not compiled"
                 if "Interpreted" in type(value).__name__
                 else ""
             )
@@ -233,14 +235,14 @@ def _kernels(module: ModuleType) -> dict[str, Any]:
 
 
 def _grid(call: _RecordedCall) -> tuple[int, int, int]:
-    given = call.grid(_bound(call)) if callable(call.grid) else call.grid
-    counts = [int(n) for n in (given if isinstance(given, Sequence) else (given,))]
+    grid = call.grid(_bound(call)) if callable(call.grid) else call.grid
+    counts = [int(n) for n in (grid if isinstance(grid, Sequence) else (grid,))]
     first, second, third = (*counts, 1, 1, 1)[:3]
     return first, second, third
 
 
 def _bound(call: _RecordedCall) -> dict[str, Any]:
-    """The arguments of a launch by the names of the parameters."""
+    """The arguments of a launch, by the names of the parameters."""
     names = [p.name for p in call.kernel.params]
     named = {n: v for n, v in call.options.items() if n in names}
     defaults = {n: p.default for n, p in call.kernel.signature.parameters.items() if p.default is not p.empty}
@@ -271,7 +273,7 @@ class _CompiledBinary:
 
 
 def _compiled(call: _RecordedCall, arch: int) -> _CompiledBinary:
-    """A launch, specialised as Triton does when it makes one, and compiled."""
+    """A launch compiled for a chip, specialized as Triton specializes it at a real launch."""
     triton = needed("triton", "a generated kernel")
     compiler, jit = needed("triton.compiler", "a kernel"), needed("triton.runtime.jit", "a kernel")
     errors, inner = needed("triton.runtime.errors", "a kernel"), needed("triton.compiler.errors", "a kernel")
@@ -285,7 +287,7 @@ def _compiled(call: _RecordedCall, arch: int) -> _CompiledBinary:
         )
     except AttributeError as error:
         raise CatdiagError(
-            f"Triton {triton.__version__} binds arguments in a way that is not known here: {error}"
+            f"Triton {triton.__version__} binds arguments in an unknown way ({error}): expected Triton 3.6"
         ) from error
     made = _ast(compiler, call.kernel)(call.kernel, signature, constants, attributes)
     try:
@@ -296,7 +298,7 @@ def _compiled(call: _RecordedCall, arch: int) -> _CompiledBinary:
 
 
 def _ast(compiler: ModuleType, kernel: Any) -> Any:
-    """What Triton compiles: source in its own language, or in Gluon."""
+    """The class of sources that Triton compiles: for kernels in Triton, or in Gluon."""
     if getattr(kernel, "is_gluon", lambda: False)():
         return needed("triton.experimental.gluon._runtime", "a kernel in Gluon").GluonASTSource
     return compiler.ASTSource
@@ -325,7 +327,7 @@ def _binary(compiled: _CompiledBinary, arch: int, made: tuple[RecordedLaunch, ..
 
 
 def _used(cubin: bytes) -> tuple[int, int]:
-    """Registers, and bytes of local memory, of a thread, as `cuobjdump` reads them off the code."""
+    """The registers and the bytes of local memory per thread, from `cuobjdump`."""
     tool = needed("triton.knobs", "a kernel").nvidia.cuobjdump.path
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
@@ -333,12 +335,12 @@ def _used(cubin: bytes) -> tuple[int, int]:
         text = subprocess.run([tool, "-res-usage", str(path)], capture_output=True, text=True, check=True).stdout
     found = _USED.search(text)
     if found is None:
-        raise CatdiagError(f"cuobjdump says nothing of registers: {text.strip()[:200]!r}")
+        raise CatdiagError(f"cuobjdump printed {text.strip()[:200]!r}: expected the registers of a kernel")
     return int(found[1]), int(found[2]) + int(found[4])
 
 
 def _spilled(ptx: str, arch: int, metadata: Any) -> tuple[int, int]:
-    """Bytes that a thread stores and loads since it has too few registers, as the assembler says."""
+    """The bytes of spill stores and spill loads per thread, from the assembler (ptxas)."""
     tool = needed("triton.backends.nvidia.compiler", "a kernel").get_ptxas(arch).path
     fused = [] if metadata.enable_fp_fusion else ["--fmad=false"]
     extra = metadata.ptx_options.split() if metadata.ptx_options else []
@@ -346,8 +348,8 @@ def _spilled(ptx: str, arch: int, metadata: Any) -> tuple[int, int]:
         path = Path(folder) / "kernel.ptx"
         path.write_text(ptx, encoding="utf-8")
         command = [tool, "-lineinfo", *fused, "-v", *extra, f"--gpu-name=sm_{arch}{'a' if arch >= 90 else ''}"]
-        said = subprocess.run(
+        report = subprocess.run(
             [*command, str(path), "-o", str(path.with_suffix(".cubin"))], capture_output=True, text=True, check=True
         ).stderr
-    found = _SPILLED.search(said)
+    found = _SPILLED.search(report)
     return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -1,7 +1,8 @@
-"""Generated modules as modules of Python: kept in files by the hash of their text, since Triton reads its source there.
+"""Imports generated modules from a cache of files, named by the hash of the text. Triton reads source from files only.
 
-The folder is `$CATDIAG_CACHE`, else `catdiag` in `$XDG_CACHE_HOME`, else `~/.cache/catdiag`. A file is written whole or
-not at all, and is compared with the text before it is used; what is run is the text, never a file of bytecode.
+The folder is `$CATDIAG_CACHE`, else `catdiag` in `$XDG_CACHE_HOME`, else `~/.cache/catdiag`; the files are in `kernels`
+there. A file is written atomically, and compared with the text before it is used. The text itself is executed, never a
+file of bytecode.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ INSTALL = "pip install 'catdiag[gpu]'"
 
 
 class SourceArgument(Protocol):
-    """An input or a result of a generated module: its name, its axes (none: a number), and torch's name of its type."""
+    """An input or a result of a generated module: its name, its type (without axes: a number), its torch dtype."""
 
     @property
     def name(self) -> str: ...
@@ -36,9 +37,10 @@ class SourceArgument(Protocol):
 
 
 class ModuleSource(Protocol):
-    """What is asked of a generated module (`catdiag.codegen.triton.triton_module.Module`): its text, the name of the
-    function that launches its kernels, what that takes and gives, and the tiles that it takes by name, with what they
-    are otherwise.
+    """A generated module, such as `catdiag.codegen.triton.triton_module.Module`.
+
+    It has a text, the name of its launch function (`entry`), the function's inputs and outputs, and its tiles: keyword
+    arguments with their defaults.
     """
 
     @property
@@ -58,7 +60,7 @@ class ModuleSource(Protocol):
 
 
 def needed(package: str, what: str) -> ModuleType:
-    """An optional package. Raises CatdiagError, with the line that installs it, where it is missing.
+    """Imports an optional package. Raises CatdiagError, with the command that installs it, if it is missing.
 
     >>> needed("no_such_package", "this example")
     Traceback (most recent call last):
@@ -74,19 +76,19 @@ def needed(package: str, what: str) -> ModuleType:
 
 
 def cache_folder() -> Path:
-    """Where generated modules are kept.
+    """The folder of generated modules.
 
     >>> cache_folder().name
     'kernels'
     """
-    if given := os.environ.get("CATDIAG_CACHE"):
-        return Path(given) / "kernels"
-    above = os.environ.get("XDG_CACHE_HOME")
-    return (Path(above) if above else Path.home() / ".cache") / "catdiag" / "kernels"
+    if own := os.environ.get("CATDIAG_CACHE"):
+        return Path(own) / "kernels"
+    parent = os.environ.get("XDG_CACHE_HOME")
+    return (Path(parent) if parent else Path.home() / ".cache") / "catdiag" / "kernels"
 
 
 def digest(text: str) -> str:
-    """The hash by which a text is known: the first 20 digits of its SHA-256.
+    """The hash of a text: the first 20 hexadecimal digits of its SHA-256.
 
     >>> digest("x = 1")
     '8ff436def1451285599a'
@@ -95,9 +97,9 @@ def digest(text: str) -> str:
 
 
 def cached_file(text: str, entry: str) -> Path:
-    """The file with a text, `ENTRY_HASH.py` in the cache folder; written where it is not there, or is another.
+    """The file of a text, `ENTRY_HASH.py` in the cache folder; it is written unless it has this text already.
 
-    Raises CatdiagError where the folder cannot be made or written to.
+    Raises CatdiagError if the folder cannot be created or written to.
     """
     path = cache_folder() / f"{entry}_{digest(text)}.py"
     try:
@@ -107,16 +109,16 @@ def cached_file(text: str, entry: str) -> Path:
         write_whole(path, text)
     except OSError as error:
         raise CatdiagError(
-            f"the kernel cannot be kept in {path.parent}: {error.strerror or error}; Triton reads its source from a "
+            f"the kernel cannot be written to {path.parent}: {error.strerror or error}. Triton reads its source from a "
             "file, so set CATDIAG_CACHE to a folder that can be written to"
         ) from error
     return path
 
 
 def imported(text: str, entry: str) -> ModuleType:
-    """A new module of Python that a text makes, with its file in the cache folder; it is not put into `sys.modules`.
+    """Imports a text as a new Python module, with a file in the cache folder. It is not entered in `sys.modules`.
 
-    Raises CatdiagError where torch or triton is not installed or the text defines no `entry`.
+    Raises CatdiagError if torch or triton is not installed, and if the text defines no function `entry`.
     """
     for package in ("torch", "triton"):
         needed(package, "a generated kernel")
@@ -132,9 +134,9 @@ def imported(text: str, entry: str) -> ModuleType:
 def launch_options(
     code: ModuleSource, tiles: Mapping[str, int] | None, warps: int | None, stages: int | None
 ) -> dict[str, int]:
-    """What is handed to a launch function for tiles, warps and buffers; tiles that are 1 need not be known to it.
+    """The keyword arguments of a launch function for tiles, warps and pipeline stages.
 
-    Raises SizeError for a tile that the module does not have.
+    Raises SizeError for a tile that the module does not have, unless its length is 1: such tiles are compiled in.
     """
     options: dict[str, int] = {}
     for name, value in (tiles or {}).items():
@@ -142,15 +144,15 @@ def launch_options(
             options[name] = value
         elif value != 1:
             known = ", ".join(code.tiles) or "none"
-            raise SizeError(f"{code.entry} has no tile {name!r} to be {value}: its tiles are {known}")
+            raise SizeError(f"{code.entry} has no tile {name!r}, which is given as {value}: expected one of {known}")
     options.update({n: v for n, v in (("num_warps", warps), ("num_stages", stages)) if v is not None})
     return options
 
 
 def unseen(code: ModuleSource, launch: Callable[..., Any], sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that a launch function asks for by name, since no input shows them.
+    """The sizes that a launch function takes as keyword arguments, since no input shows them.
 
-    Raises SizeError for one that is not known.
+    Raises SizeError for one that is not in `sizes`.
     """
     found = {}
     for name, parameter in inspect.signature(launch).parameters.items():

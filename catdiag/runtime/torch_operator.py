@@ -1,8 +1,8 @@
-"""Kernels as operators of torch, so that `torch.compile` takes a program that calls them, whole.
+"""Kernels as custom operators of torch, so that `torch.compile` compiles programs that call them without graph breaks.
 
-An operator is called `catdiag::NAME_HASH`, the hash being of the module's text and of the options that it is launched
-with: the same kernel has the same name in every process, and is registered once. It changes none of its inputs. Its
-shapes follow from the types of the diagram, so that nothing is run to find them.
+The name of an operator is `catdiag::NAME_HASH`, with the hash of the module's text and of its launch options. So a
+kernel has the same name in every process, and is registered once. It mutates none of its inputs. The shapes of its
+results follow from the types of the diagram, without a run (fake tensors).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ NAMESPACE = "catdiag"
 
 
 class Launchable(Protocol):
-    """A kernel of a module's text, with the options that it is launched with; called, it runs."""
+    """A kernel of a generated module with its launch options; a call runs it."""
 
     @property
     def code(self) -> ModuleSource:
-        """The module, with the types of what it takes and gives."""
+        """The module, with the types of its inputs and outputs."""
 
     @property
     def text(self) -> str:
@@ -29,13 +29,13 @@ class Launchable(Protocol):
 
     @property
     def options(self) -> Mapping[str, int]:
-        """What is handed to the launch function beside the arrays."""
+        """The keyword arguments of the launch function."""
 
     def sizes(self, *arrays: Any) -> dict[str, int]:
-        """The sizes that arrays show."""
+        """The sizes that the shapes of arrays determine."""
 
     def __call__(self, *arrays: Any) -> Any:
-        """Runs it."""
+        """Runs the kernel."""
 
 
 def name_of(compiled: Launchable) -> str:
@@ -45,7 +45,7 @@ def name_of(compiled: Launchable) -> str:
 
 
 def schema(inputs: Sequence[SourceArgument], outputs: Sequence[SourceArgument]) -> str:
-    """The types of an operator as torch writes them; arguments go by their position.
+    """The schema of an operator in torch's notation; arguments are positional.
 
     >>> from types import SimpleNamespace as Argument
     >>> from catdiag.category.types import ArrayType, Axis
@@ -54,17 +54,17 @@ def schema(inputs: Sequence[SourceArgument], outputs: Sequence[SourceArgument]) 
     '(Tensor a0, float a1) -> Tensor'
     """
     kinds = {"int": "SymInt", "bool": "bool"}
-    given = [
+    arguments = [
         f"{'Tensor' if a.ty.axes else kinds.get(a.ty.element, 'float')} a{number}" for number, a in enumerate(inputs)
     ]
-    made = ["Tensor"] * len(outputs)
-    return f"({', '.join(given)}) -> {made[0] if len(made) == 1 else '(' + ', '.join(made) + ')'}"
+    results = ["Tensor"] * len(outputs)
+    return f"({', '.join(arguments)}) -> {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}"
 
 
 def register(compiled: Launchable) -> Any:
-    """The operator of a kernel: one that is registered under its name already, or a new one.
+    """The operator of a kernel: the one registered under its name, or a new one.
 
-    Raises CatdiagError where torch is not installed.
+    Raises CatdiagError if torch is not installed.
     """
     torch = needed("torch", "registering a kernel")
     name = name_of(compiled)
@@ -93,5 +93,5 @@ def register(compiled: Launchable) -> Any:
 
 
 def _shape(ty: ArrayType, sizes: dict[str, int]) -> list[Any]:
-    # What no input shows in its parts, one may show as a whole.
+    # A composite size may be known as a whole where its symbols are not.
     return [sizes.get(show_size(a.size)) or size_value(a.size, sizes) for a in ty.axes]

@@ -77,7 +77,7 @@ def test_a_grid_may_be_a_function() -> None:
 
 
 def test_refusals_say_what_was_expected() -> None:
-    with pytest.raises(SizeError, match="total has no tile 'g_z' to be 2: its tiles are g_q, s_x"):
+    with pytest.raises(SizeError, match="total has no tile 'g_z', which is given as 2: expected one of g_q, s_x"):
         launches(MODULE, SIZES, tiles={"g_z": 2})
     assert launches(MODULE, SIZES, tiles={"g_z": 1})
     with pytest.raises(SizeError, match="size 'x' is not given"):

@@ -35,7 +35,7 @@ def test_a_file_that_was_changed_is_written_again() -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CATDIAG_CACHE", str(tmp_path / "file"))
-    with pytest.raises(CatdiagError, match=r"cannot be kept in .*set CATDIAG_CACHE to a folder"):
+    with pytest.raises(CatdiagError, match=r"cannot be written to .*set CATDIAG_CACHE to a folder"):
         cached_file("x = 1\n", "f")
 
 

@@ -81,11 +81,11 @@ def test_a_loop_says_its_own_stages() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("tl.arange(0, d)", "tl.arange(0, q)", "a length that is not known"),
+        ("tl.arange(0, d)", "tl.arange(0, q)", "this length is not known"),
         ("for first in range(0, x, s_x)", "for first in things", "expected a loop over range"),
-        ("most = above", "most = lambda: above\n        most()", "a call that is not understood"),
-        ("tl.dot(query, tl.trans(keys))", "tl.dot(query, keys)", "do not match"),
-        ("def cascade(", "def cascade((", "no Python"),
+        ("most = above", "most = lambda: above\n        most()", "expected a call of a function"),
+        ("tl.dot(query, tl.trans(keys))", "tl.dot(query, keys)", "expected two tiles"),
+        ("def cascade(", "def cascade((", "is not Python"),
         ("def cascade(", "def another(", "no kernel 'cascade'"),
     ],
 )

@@ -1,6 +1,7 @@
-"""A kernel's text read without running it: tiles that have shapes and no elements.
+"""An abstract interpreter of Triton kernels: it executes their source on tiles that have shapes and no elements.
 
-- `kernel_reader`: the reader; `tile_values`: what is known of values; `tile_operations`: what Triton's functions do;
-- `symbolic_lengths`: numbers that know their polynomial; `register_layouts`: how a block holds a tile; `shared_memory`:
-  how much shared memory a kernel takes.
+- `kernel_reader`: the interpreter; `tile_values`: its abstract values and its trace; `tile_operations`: the functions
+  of Triton's language;
+- `shared_memory`: the shared memory that a kernel allocates; `register_layouts`: tiles in registers, and the scratch
+  memory of layout conversions; `symbolic_lengths`: integers with the polynomial of tile lengths that they are.
 """

@@ -1,9 +1,9 @@
-"""A kernel's text read without running it: its loops, what it loads, its products, and the tiles that they are of.
+"""Abstract interpretation of a kernel's source: its loops, loads, stores and matrix products, with their tiles.
 
-The text of a Triton kernel is executed on *tiles without elements*: shapes, types, which values are known (constants,
-and so every length of a tile), along which axis neighbours lie side by side in memory, and which loads a value comes
-from. A loop's body is gone through twice, first to see how what it carries is laid out in registers. Nothing is asked
-of the diagram that a kernel was made from, so that what is found is of the kernel as it was written.
+The source of a Triton kernel is executed on *abstract tiles*. A tile has a shape, a type, its value if that is a known
+constant (as every length of a tile is), the axis along which neighboring entries are contiguous in memory, and the
+loads on which it depends. The body of a loop is executed twice: first to find the register layouts of loop-carried
+values. The diagram of the kernel is not used, so that the result describes the kernel as it was written.
 
 >>> trace = read('''
 ... @triton.jit
@@ -53,18 +53,19 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wgmma: bool = True) -> TileTrace:
-    """What one program of a kernel does, given its arguments by name: `Pointer`s, and numbers where they are known.
+    """The trace of one program (thread block) of a kernel, given its arguments by name: `Pointer`s and numbers.
 
-    An integer argument counts as known where it is 1, as Triton specialises it, or of a `tl.constexpr` parameter; of
-    others it is known whether 16 divides them, which is assumed of those that are not given. Without `wgmma`, the chip
-    has no products by four warps together.
-    Raises CatdiagError, with the line, for a text that is no Python, a kernel that it lacks, and what is not
-    understood.
+    An integer argument is known if it is 1, as Triton specializes it, or if its parameter is a `tl.constexpr`. Of other
+    integers it is known whether 16 divides them; this is assumed of arguments that are not given. `wgmma` says whether
+    the chip has matrix products by four warps together (Hopper).
+
+    Raises CatdiagError, with the line, for a text that is not Python, a kernel that the text does not define, and
+    source that the interpreter does not understand.
     """
     try:
         tree = parse(text)
     except SyntaxError as error:
-        raise CatdiagError(f"the text of {kernel} is no Python: {error}") from error
+        raise CatdiagError(f"the text of {kernel} is not Python: {error}") from error
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if kernel not in functions:
         raise CatdiagError(f"the text defines no kernel {kernel!r}: it has {', '.join(functions) or 'none'}")
@@ -77,23 +78,23 @@ def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wg
     }
     reader = _AbstractInterpreter(functions, constants, warps, wgmma)
     definition = functions[kernel]
-    given: dict[str, Any] = {}
+    env: dict[str, Any] = {}
     defaults = dict(zip((a.arg for a in definition.args.args[::-1]), definition.args.defaults[::-1]))
     for parameter in definition.args.args:
         name = parameter.arg
         constant = parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
         if name in arguments:
-            given[name] = _argument(name, arguments[name], constant)
+            env[name] = _argument(name, arguments[name], constant)
         elif name in defaults:
-            given[name] = reader.expression(defaults[name], {})
+            env[name] = reader.expression(defaults[name], {})
         else:
-            given[name] = TileValue(by=DIVIDED)
-    reader.block(definition.body, given)
+            env[name] = TileValue(by=DIVIDED)
+    reader.block(definition.body, env)
     return reader.trace
 
 
 DIVIDED = 16
-"""Triton tells apart integers that this divides, and takes pointers to begin at so many bytes."""
+"""Triton specializes kernels for integers that this divides, and for pointers that are aligned to so many bytes."""
 
 
 def _argument(name: str, value: object, constant: bool) -> TileValue:
@@ -109,13 +110,13 @@ def _argument(name: str, value: object, constant: bool) -> TileValue:
 
 
 def _a_tensor_and_none(a: Any, b: Any) -> bool:
-    """Whether one of two values is None and the other a tensor or its descriptor, so that they are not the same."""
+    """Whether one of two values is None and the other a tensor or a descriptor, so that `is` is false."""
     pairs = ((a, b), (b, a))
     return any(getattr(x, "known", x) is None and isinstance(y, TileValue) and bool(y.array) for x, y in pairs)
 
 
 class _AbstractInterpreter(Calls):
-    """Executes statements on tiles without elements."""
+    """Executes statements and expressions on abstract tiles; `env` gives the values of names."""
 
     # -- statements ----------------------------------------------------------------------------
 
@@ -142,9 +143,9 @@ class _AbstractInterpreter(Calls):
         elif isinstance(node, ast.While):
             self.looped(node.body, env, None)
         elif isinstance(node, ast.If):
-            asked = self.expression(node.test, env)
-            if isinstance(asked, TileValue) and asked.known is not UNKNOWN:
-                self.block(node.body if asked.known else node.orelse, env)
+            test = self.expression(node.test, env)
+            if isinstance(test, TileValue) and test.known is not UNKNOWN:
+                self.block(node.body if test.known else node.orelse, env)
             else:
                 other = dict(env)
                 self.block(node.body, env)
@@ -153,7 +154,7 @@ class _AbstractInterpreter(Calls):
         elif isinstance(node, ast.Return):
             raise Returned(None if node.value is None else self.expression(node.value, env))
         elif not isinstance(node, (ast.Pass, ast.Assert, ast.Break, ast.Continue)):
-            raise self.fail(node, "this statement is not understood")
+            raise self.fail(node, "this kind of statement is not supported")
 
     def assign(self, target: ast.expr, value: Any, env: dict[str, Any]) -> None:
         if isinstance(target, ast.Name):
@@ -187,7 +188,7 @@ class _AbstractInterpreter(Calls):
         self.looped(node.body, env, stages)
 
     def looped(self, body: Sequence[ast.stmt], env: dict[str, Any], stages: int | None) -> None:
-        """A loop: its body first to see the layouts of what it carries, then in earnest."""
+        """A loop: its body is executed first to find the layouts of loop-carried values, then for the trace."""
         carried = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         trace, self.trace = self.trace, TileTrace(time=self.trace.time)
         trial = dict(env)
@@ -248,16 +249,16 @@ class _AbstractInterpreter(Calls):
                 return TileValue(known=join(p.known for p in parts))
             return self.elementwise(node, parts, "bool")
         if isinstance(node, ast.IfExp):
-            asked = self.expression(node.test, env)
-            if isinstance(asked, TileValue) and asked.known is not UNKNOWN:
-                return self.expression(node.body if asked.known else node.orelse, env)
+            test = self.expression(node.test, env)
+            if isinstance(test, TileValue) and test.known is not UNKNOWN:
+                return self.expression(node.body if test.known else node.orelse, env)
             self.expression(node.orelse, env)
             return self.expression(node.body, env)
         if isinstance(node, ast.Call):
             return self.call(node, env)
         if isinstance(node, (ast.Lambda, ast.JoinedStr)):
             return TileValue()
-        raise self.fail(node, "this expression is not understood")
+        raise self.fail(node, "this kind of expression is not supported")
 
     def attribute(self, node: ast.Attribute, env: dict[str, Any]) -> Any:
         base = self.expression(node.value, env)
@@ -277,14 +278,14 @@ class _AbstractInterpreter(Calls):
                 sizes = {"primitive_bitwidth": bits, "itemsize": bits // 8}
                 return TileValue(known=sizes[node.attr], by=bits) if node.attr in sizes else base
             return NamedValue(f"{base.name}.{node.attr}", base.of)
-        raise self.fail(node, "an attribute that is not understood")
+        raise self.fail(node, "expected an attribute of a tile, a type or a module")
 
     def subscript(self, node: ast.Subscript, env: dict[str, Any]) -> Any:
         base = self.expression(node.value, env)
         if isinstance(base, tuple):
             return base[self.integer(node.slice, env)]
         if not isinstance(base, TileValue):
-            raise self.fail(node, "a subscript that is not understood")
+            raise self.fail(node, "expected a subscript of a tile or a tuple")
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         shape: list[int] = []
         unit, source = None, 0
@@ -306,7 +307,7 @@ class _AbstractInterpreter(Calls):
     def unary(self, node: ast.UnaryOp, env: dict[str, Any]) -> Any:
         value = self.expression(node.operand, env)
         if not isinstance(value, TileValue):
-            raise self.fail(node, "an operand that is not understood")
+            raise self.fail(node, "expected a tile or a number as operand")
         if value.known is not UNKNOWN:
             if isinstance(node.op, ast.Not):
                 return TileValue(known=not value.known)
@@ -317,7 +318,7 @@ class _AbstractInterpreter(Calls):
         if not isinstance(left, TileValue) or not isinstance(right, TileValue):
             if isinstance(left, NamedValue) and isinstance(right, NamedValue) and op in (operator.eq, operator.ne):
                 return TileValue(known=op(left.name, right.name))
-            raise self.fail(node, "operands that are not understood")
+            raise self.fail(node, "expected tiles or numbers as operands")
         if op is not None and left.known is not UNKNOWN and right.known is not UNKNOWN:
             try:
                 known = op(left.known, right.known)
@@ -340,17 +341,17 @@ class _AbstractInterpreter(Calls):
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    """A name that is assigned to, as one that is read."""
+    """The target of an augmented assignment, as an expression that is read."""
     return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
 
 
 def _each(value: TileValue) -> int:
-    """What divides every entry of a tile."""
+    """The power of two that is known to divide every entry of a tile."""
     return 1 if value.unit is not None else value.by
 
 
 def _constancy(found: TileValue, left: TileValue, right: Any) -> tuple[int, ...]:
-    """Along each axis of a comparison, how many neighbours compare alike."""
+    """Along each axis of a comparison, the length of aligned runs of neighbors whose results are equal."""
     if not isinstance(right, TileValue):
         return ()
     grain = [MOST if n == 1 else 1 for n in found.shape]
@@ -368,7 +369,7 @@ def _constancy(found: TileValue, left: TileValue, right: Any) -> tuple[int, ...]
 
 
 def _both(shape: tuple[int, ...], left: TileValue, right: TileValue) -> tuple[int, ...]:
-    """Along each axis of two conditions together."""
+    """The same for the conjunction of two conditions, from their `grain`."""
 
     def of(value: TileValue, axis: int) -> int:
         own = axis - len(shape) + len(value.shape)

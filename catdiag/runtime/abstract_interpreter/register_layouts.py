@@ -1,10 +1,11 @@
-"""How a block of threads holds a tile in registers, and what it costs in shared memory to hold it another way.
+"""Register layouts of tiles (linear layouts), and the shared memory that a layout conversion takes.
 
-A tile of power-of-two sides has its elements spread over the registers of a thread, the lanes of a warp and the warps
-of a block. Each step of a register's number is a step in the tile, its *basis*; so are a lane's and a warp's. Triton
-(3.6, `getNumScratchElemsSwizzledCvt` in `lib/Analysis/Allocation.cpp`) changes one layout into another through shared
-memory, in turns: one for each value of the register bases that both layouts have, but for one that is spent on moving
-two values of 2 bytes at once (two bases for those of one byte or four). A turn needs room for its part of the tile.
+The entries of a tile with power-of-two sides are distributed over the registers of a thread, the lanes of a warp and
+the warps of a block. A layout is linear: each bit of the register's number is a step in the tile, its *basis vector*;
+so is each bit of the lane and of the warp. Triton (3.6, `getNumScratchElemsSwizzledCvt` in
+`lib/Analysis/Allocation.cpp`) converts a layout to another through shared memory, in rounds. There is a round for each
+value of the register bits whose basis vectors both layouts share. One such bit is used to move two 2-byte values at
+once (two bits for values of 1 or 4 bytes). Shared memory is needed for the part of the tile that one round moves.
 
 >>> rows, columns = 128, 256
 >>> made = product_layout((rows, columns), warps=4, version=3)
@@ -23,9 +24,10 @@ Step = tuple[int, ...]
 
 @dataclass(frozen=True)
 class RegisterLayout:
-    """The steps of the registers of a thread, and how many warps lie along each axis of the tile.
+    """The basis vectors of a thread's registers, and the number of warps along each axis of the tile.
 
-    `matrix` is 3 or 2 for results of matrix units (of four warps together, or of each), 0 otherwise.
+    `matrix` is 3 for results of wgmma (four warps together), 2 for results of mma (one warp), 0 otherwise.
+    `contiguous` is the axis along which a thread has neighboring entries.
     """
 
     registers: frozenset[Step]
@@ -35,7 +37,7 @@ class RegisterLayout:
 
 
 def _steps(axis: int, rank: int, first: int, end: int) -> list[Step]:
-    """Steps of first, 2 first, … below `end` along one axis."""
+    """The steps `first`, 2·`first`, 4·`first`, … below `end` along one axis."""
     found, step = [], first
     while step < end:
         found.append(tuple(step if a == axis else 0 for a in range(rank)))
@@ -44,8 +46,10 @@ def _steps(axis: int, rank: int, first: int, end: int) -> list[Step]:
 
 
 def blocked_layout(shape: Shape, contiguous: int, vector: int, warps: int) -> RegisterLayout:
-    """The layout of coalesced loads and stores: `vector` neighbours a thread along the contiguous axis, lanes and then
-    warps along it as far as they are needed, the others along the axes that follow.
+    """The layout of coalesced loads and stores.
+
+    A thread has `vector` neighboring entries along the contiguous axis. Lanes, then warps, go along that axis as far as
+    it is long, and along the next axes after that.
 
     >>> blocked_layout((64, 64), 1, 8, warps=4).warps
     (4, 1)
@@ -54,7 +58,7 @@ def blocked_layout(shape: Shape, contiguous: int, vector: int, warps: int) -> Re
     order = [contiguous, *(a for a in reversed(range(rank)) if a != contiguous)]
     threads = 32 * warps
     vector = max(1, min(vector, math.prod(shape) // threads, shape[contiguous] if rank else 1))
-    reach = [1] * rank  # what the threads placed so far cover
+    reach = [1] * rank  # the part of the tile that the threads placed so far cover
     reach[contiguous] = vector
     registers = _steps(contiguous, rank, 1, vector)
     along = [1] * rank
@@ -66,7 +70,7 @@ def blocked_layout(shape: Shape, contiguous: int, vector: int, warps: int) -> Re
             left //= taken
             if count == warps and count != 32:
                 along[axis] *= taken
-    if warps == 32:  # the loop above cannot tell lanes from warps then
+    if warps == 32:  # then the loop above does not distinguish lanes and warps
         along = [1] * rank
         along[order[-1]] = warps
     for axis in range(rank):
@@ -77,7 +81,7 @@ def blocked_layout(shape: Shape, contiguous: int, vector: int, warps: int) -> Re
 def product_layout(shape: Shape, warps: int, version: int) -> RegisterLayout:
     """The layout of the result of a matrix product of `shape` rows and columns.
 
-    Version 3 (wgmma): four warps hold 64 rows; version 2 (mma): each holds pieces of 16 by 8.
+    In version 3 (wgmma), four warps have 64 rows. In version 2 (mma), each warp has instruction shapes of 16 by 8.
     """
     rows, columns = shape[-2:]
     if version == 3:
@@ -101,13 +105,13 @@ def product_layout(shape: Shape, warps: int, version: int) -> RegisterLayout:
 
 
 def conversion_bytes(shape: Shape, width: int, source: RegisterLayout, target: RegisterLayout) -> int:
-    """Shared memory to change the layout of a tile of values of `width` bytes."""
+    """The bytes of shared memory that a layout conversion of a tile takes; `width` is the bytes per entry."""
     common = len(source.registers & target.registers)
     spent = 1 if width == 2 else 2
     return max(math.prod(shape) * width >> max(0, common - spent), 0)
 
 
 def reduction_bytes(shape: Shape, axis: int, width: int, layout: RegisterLayout) -> int:
-    """Shared memory to reduce a tile along an axis: a value from each warp along it, of each line."""
+    """The bytes of shared memory that a reduction along an axis takes: for each line, one value from each warp."""
     along = layout.warps[axis] if axis < len(layout.warps) else 1
     return math.prod(shape) // max(shape[axis], 1) * along * max(width, 4) if along > 1 else 0

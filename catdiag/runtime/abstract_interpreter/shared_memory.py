@@ -1,30 +1,32 @@
-"""How much shared memory a Triton kernel takes, read off its text: no compiler and no GPU is asked.
+"""The shared memory that a Triton kernel allocates, from its source, without a compiler or a GPU.
 
-The rules are those of Triton 3.6 for compute capability 9.0, found by compiling some hundreds of kernels and comparing.
+The rules are those of Triton 3.6 for compute capability 9.0. They were found by comparison with compiled kernels.
 
-- **Products** of tiles with 64·k rows, 16 or more columns and a multiple of four warps are made by four warps together
-  (wgmma) and read both factors in shared memory; others by single warps (mma), or by ordinary arithmetic where
-  `input_precision="ieee"`. A factor that was made on chip is read from registers where it is the first of wgmma;
-  otherwise it is put into shared memory for the product.
-- **Loops.** Of loops that have products, the innermost run ahead: what they load and products read, also by way of
-  scalar functions, has `stages` buffers if only wgmma reads it, as it is, and `stages - 1` otherwise, if 4 bytes or
-  more lie side by side as far as Triton knows (it knows of an integer whether 16 divides it). What only accumulators
-  read has none, and neither has anything with `stages=1`; then what a product reads has one buffer from its load to
-  its last use. Values of 8 bits must be side by side along the summed axis: if not, they are stored once more in the
-  right order, one buffer between store and product, and not loaded ahead.
-  Single warps read 8-bit numbers with a point in twice their width.
-- **Before loops.** What a product in a loop reads of before has a buffer as long as the loop runs, but for a first
-  factor that an instruction written out (`inline_asm_elementwise`) holds in registers, and for what single warps read
-  of a tensor descriptor.
-- **For a moment**: reductions across warps, results whose layout changes on their way out
+- **Matrix products.** A product with 64·k rows and at least 16 columns, in a kernel with a multiple of four warps, is a
+  wgmma: four warps together, both factors in shared memory. Other products are mma, by single warps, or ordinary
+  arithmetic with `input_precision="ieee"`. The first factor of a wgmma is read from registers if it was computed. Any
+  other computed factor is stored to shared memory for the product.
+- **Software pipelining.** The innermost loops with products prefetch the loads that products read, also those read by
+  way of scalar functions. Such a load has `stages` buffers if only wgmma reads it, unchanged; otherwise it has
+  `stages - 1`. A load is prefetched only if 4 bytes or more are known to be contiguous. (Of an integer, Triton knows
+  whether 16 divides it.) Loads that only accumulators read are not prefetched.
+- With `stages=1` nothing is prefetched. Then a load that a product reads has one buffer, live from the load to its last
+  use.
+- **8-bit values** must be contiguous along the summed axis for wgmma. If they are not, they are not prefetched, but
+  stored again in the right order, in one buffer that is live from this store to the product. mma reads 8-bit floating
+  point numbers widened to 16 bits.
+- **Loop-invariant factors.** A factor from before the loop has a buffer that is live while the loop runs. There are two
+  exceptions: a first factor that `inline_asm_elementwise` keeps in registers, and a factor that mma reads from a tensor
+  descriptor.
+- **Scratch memory**, live for an instant: reductions across warps, and layout conversions of results before stores
   (`catdiag.runtime.abstract_interpreter.register_layouts`).
-- Buffers that do not live at one time share room: what is taken is the most that lives at a time.
-- Kernels in Gluon say what they allocate; barriers of 8 bytes are beside it.
+- Buffers whose live ranges do not overlap share memory. The allocation is the largest sum of live buffers.
+- A Gluon kernel allocates explicitly; barriers take 8 bytes each.
 
-Compared with 680 compiled kernels (products, normalised products, cascades with two and four products, split and merged
-ones, losses with a loop within a loop, covariances; 8 to 32 bits; 1 to 4 stages), it is within 1 KiB in all with two or
-more stages. With `stages=1` and products of single warps it can be too much, since Triton then moves one factor after
-the other, in parts.
+This was compared with 680 compiled kernels: products, normalized products, cascades of two and four products, split
+and merged ones, losses with nested loops, covariances; 8 to 32 bits; 1 to 4 stages. With two or more stages it is
+within 1 KiB for all of them. With `stages=1` and mma it can be too large, since Triton then moves one factor after the
+other, in parts.
 
 >>> text = '''
 ... @triton.jit
@@ -74,12 +76,12 @@ __all__ = ["Pointer", "SharedBuffer", "SharedMemory", "shared_memory", "shared_o
 
 _ALLOCATES = "allocate_shared_memory"
 WARPS, STAGES = 4, 3
-"""Triton's own, where a launch says nothing."""
+"""Triton's defaults for `num_warps` and `num_stages`."""
 
 
 @dataclass(frozen=True)
 class SharedBuffer:
-    """Room in shared memory: for what, how many bytes in all, and from when to when."""
+    """A buffer in shared memory: its purpose, its bytes over all stages, and its live range in times of the trace."""
 
     what: str
     bytes: int
@@ -89,13 +91,13 @@ class SharedBuffer:
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """The most bytes that are taken at a time, and the buffers that are there then."""
+    """The largest sum of live buffers, in bytes, and these buffers."""
 
     bytes: int
     buffers: tuple[SharedBuffer, ...]
     totals: tuple[IntPolynomial, ...] = ()
-    """What is taken from moment to moment, as polynomials of the tiles that were given as
-    `catdiag.runtime.abstract_interpreter.symbolic_lengths`."""
+    """The sums of live buffers at all times, in bytes, as polynomials of the tile lengths that were given as
+    `catdiag.runtime.abstract_interpreter.symbolic_lengths.Length`."""
 
     def __str__(self) -> str:
         return f"{self.bytes} bytes: {'; '.join(f'{b.bytes} {b.what}' for b in self.buffers) or 'nothing'}"
@@ -104,19 +106,20 @@ class SharedMemory:
 def shared_memory(
     text: str, kernel: str, arguments: Mapping[str, object], warps: int = WARPS, stages: int = STAGES
 ) -> SharedMemory:
-    """The shared memory of one block of a kernel, in bytes (what Triton calls `metadata.shared`).
+    """The shared memory of one thread block of a kernel, in bytes (Triton's `metadata.shared`).
 
-    `text` is Python's text of the module, `arguments` gives the kernel's by name: `Pointer("bf16")` for a tensor, the
-    values of `tl.constexpr` parameters, and of strides at least those that are 1. Raises CatdiagError, with the
-    kernel's line, for what is not understood there.
+    `text` is the Python source of the module. `arguments` gives the kernel's arguments by name: `Pointer("bf16")` for a
+    tensor, values for `tl.constexpr` parameters, and at least those strides that are 1. Raises CatdiagError, with the
+    kernel's line, for source that the interpreter does not understand.
     """
     return taken(read(text, kernel, arguments, warps), stages)
 
 
 def shared_of_launch(text: str, launch: RecordedLaunch, wgmma: bool = True) -> SharedMemory:
-    """The shared memory of one block of a launch that `catdiag.runtime.machine_code.launches` recorded.
+    """The shared memory of one thread block of a launch that `catdiag.runtime.machine_code.launches` recorded.
 
-    Without `wgmma`, the chip has no products by four warps together. Raises CatdiagError as `shared_memory` does.
+    `wgmma` says whether the chip has matrix products by four warps together. Raises CatdiagError as `shared_memory`
+    does.
     """
     allocated = _allocated(text, launch)
     if allocated is not None:
@@ -126,7 +129,7 @@ def shared_of_launch(text: str, launch: RecordedLaunch, wgmma: bool = True) -> S
 
 
 def _allocated(text: str, launch: RecordedLaunch) -> SharedMemory | None:
-    """What a kernel in Gluon allocates, by its text; None for one that is not in Gluon."""
+    """The explicit allocations of a Gluon kernel; None for a Triton kernel."""
     functions = (n for n in ast.walk(parse(text)) if isinstance(n, ast.FunctionDef))
     found = next((n for n in functions if n.name == launch.kernel), None)
     if found is None or not any(ast.unparse(d) == "gluon.jit" for d in found.decorator_list):
@@ -143,7 +146,9 @@ def _allocated(text: str, launch: RecordedLaunch) -> SharedMemory | None:
         if isinstance(node, ast.Assign) and isinstance(made, ast.Call) and _ALLOCATES in ast.unparse(made.func):
             kind, shape = made.args[:2]
             if not isinstance(shape, ast.List):
-                raise CatdiagError(f"{ast.unparse(shape)} is no shape that is known of the launch")
+                raise CatdiagError(
+                    f"kernel {launch.kernel} allocates shared memory of shape {ast.unparse(shape)}: expected a list"
+                )
             lengths = [_length(n, known) for n in shape.elts]
             array = ast.unparse(kind).split(".")[0]
             width = 8 if array == "gl" else WIDTHS[dtype_of(kinds[array])]
@@ -153,7 +158,7 @@ def _allocated(text: str, launch: RecordedLaunch) -> SharedMemory | None:
 
 
 def _length(node: ast.expr, known: Mapping[str, int]) -> int:
-    """A length as it is written: a number, a constant of the kernel, or a quotient of such."""
+    """The value of a length: a number, a constant of the kernel, or a quotient of these."""
     match node:
         case ast.Constant(value=int(value)):
             return value
@@ -161,11 +166,13 @@ def _length(node: ast.expr, known: Mapping[str, int]) -> int:
             return known[name]
         case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
             return _length(left, known) // _length(right, known)
-    raise CatdiagError(f"{ast.unparse(node)} is no length that is known of the launch")
+    raise CatdiagError(
+        f"the length {ast.unparse(node)} is not known from the launch: expected numbers, constants and quotients"
+    )
 
 
 def trace_of_launch(text: str, launch: RecordedLaunch, wgmma: bool = True) -> TileTrace:
-    """What one program of a recorded launch does. Raises CatdiagError as `shared_memory` does."""
+    """The trace of one program of a recorded launch. Raises CatdiagError as `shared_memory` does."""
     arguments = {
         name: Pointer(value.dtype) if isinstance(value, ArrayArgument) else _described(value)
         for name, value in launch.arguments.items()
@@ -175,27 +182,27 @@ def trace_of_launch(text: str, launch: RecordedLaunch, wgmma: bool = True) -> Ti
 
 
 def _described(value: Any) -> Any:
-    """A tensor descriptor of triton as a pointer with a block; anything else as it is."""
+    """A tensor descriptor of Triton as a `Pointer` with a block; any other value unchanged."""
     base, block = getattr(value, "base", None), getattr(value, "block_shape", None)
     return value if base is None or block is None else Pointer(str(base.dtype).removeprefix("torch."), tuple(block))
 
 
 def taken(trace: TileTrace, stages: int) -> SharedMemory:
-    """The shared memory of what was read, with so many stages in loops that do not say how many."""
+    """The shared memory of a trace; `stages` is for loops without a number of stages of their own."""
     buffers = _Buffers(trace, stages).all()
     best: tuple[int, list[SharedBuffer]] = (0, [])
     totals: dict[IntPolynomial, None] = {}
-    for moment in sorted({b.start for b in buffers}):
-        held = [b for b in buffers if b.start <= moment <= b.end]
-        size = sum(b.bytes for b in held)
+    for time in sorted({b.start for b in buffers}):
+        live = [b for b in buffers if b.start <= time <= b.end]
+        size = sum(b.bytes for b in live)
         totals[amount_of(size)] = None
         if size > best[0]:
-            best = size, held
+            best = size, live
     return SharedMemory(int(best[0]), tuple(best[1]), tuple(totals))
 
 
 class _Buffers:
-    """Which buffers there are."""
+    """Finds the buffers of a trace with their live ranges, by the rules at the head of this module."""
 
     def __init__(self, trace: TileTrace, stages: int) -> None:
         self.trace, self.stages = trace, stages
@@ -211,21 +218,22 @@ class _Buffers:
         for dot in self.trace.dots:
             self.factor(dot, dot.left, True, copies)
             self.factor(dot, dot.right, False, copies)
-        for place, moment in enumerate(self.trace.scratch):
-            if moment.bytes and (moment.unless is None or moment.unless not in copies):
-                self.put(("scratch", place), moment.what, moment.bytes, moment.time, moment.time)
+        for place, scratch in enumerate(self.trace.scratch):
+            if scratch.bytes and (scratch.unless is None or scratch.unless not in copies):
+                self.put(("scratch", place), scratch.what, scratch.bytes, scratch.time, scratch.time)
         return list(self.buffers.values())
 
     def put(self, key: tuple[object, ...], what: str, size: int, start: int, end: int) -> None:
+        """Adds a buffer, or extends one with the same key."""
         known = self.buffers.get(key)
         if known is not None:
             start, end, size = min(start, known.start), max(end, known.end), max(size, known.bytes)
         self.buffers[key] = SharedBuffer(what, size, start, end)
 
-    # -- loops that run ahead ------------------------------------------------------------------
+    # -- software pipelining -------------------------------------------------------------------
 
     def staged(self) -> dict[int, tuple[int, str]]:
-        """The loads that run ahead, with how many buffers each has."""
+        """The prefetched loads, each with its number of buffers and the name of its array."""
         found: dict[int, tuple[int, str]] = {}
         for loop in self.trace.loops:
             stages = self.stages if loop.stages is None else loop.stages
@@ -253,12 +261,12 @@ class _Buffers:
 
     @staticmethod
     def direct_readers(readers: list[tuple[Dot, TileValue, bool]]) -> list[tuple[Dot, TileValue, bool]]:
-        """The products that read a load, without those that read what was made of its products."""
+        """The products that read a load, except those that read it only through the result of another product."""
         return [(d, v, f) for d, v, f in readers if not v.matrix] or readers
 
     @staticmethod
     def ahead(load: TracedLoad, readers: list[tuple[Dot, TileValue, bool]]) -> bool:
-        """Whether a load can be copied without passing through registers."""
+        """Whether a load can be copied to shared memory asynchronously, without passing through registers."""
         if load.described:
             return True
         if load.vector * WIDTHS[load.dtype] < 4:
@@ -266,7 +274,7 @@ class _Buffers:
         return not any(v.direct == load.number and _turned(d, v, f, load) for d, v, f in readers)
 
     def depths(self, numbers: set[int], loop: TracedLoop) -> dict[int, int]:
-        """How many loads that run ahead each waits for, which say where it reads."""
+        """For each prefetched load, the length of the chain of prefetched loads that its addresses depend on."""
         found: dict[int, int] = {}
         for number in sorted(numbers):
             after = [n for n in self.trace.loads[number].after if n in numbers]
@@ -276,7 +284,7 @@ class _Buffers:
     # -- factors of products -----------------------------------------------------------------------
 
     def factor(self, dot: Dot, value: TileValue, first: bool, copies: Mapping[int, tuple[int, str]]) -> None:
-        """The buffer from which a product reads a factor, where it has none yet."""
+        """Adds the buffer from which a product reads a factor, if it needs one that is not a prefetched load's."""
         inside = self.outermost(dot, value.defined_at)
         end = dot.time if inside is None else inside.end
         if value.direct is not None:
@@ -284,12 +292,11 @@ class _Buffers:
             if value.direct in copies:
                 return
             if load.described and dot.version == 2 and inside is not None:
-                end = load.time  # copied in boxes, and read into registers at once
+                end = load.time  # loaded by a descriptor, then read into registers at once
             size = _bytes(load) * (_widened(dot, value) if inside is not None else 1) + (8 if load.described else 0)
             self.put(("load", load.number), load.array, size, load.time, end)
             return
-        here = inside is None
-        loaded = here and not value.matrix and any(n in copies for n in value.loads)
+        loaded = inside is None and not value.matrix and any(n in copies for n in value.loads)
         if (first and dot.version == 3 and value.matrix == 3) or (loaded and (first or dot.version != 3)):
             return
         if first and value.held and inside is not None:
@@ -304,19 +311,19 @@ class _Buffers:
         what, size = "a factor that was made on chip", value.bytes * _widened(dot, value)
         self.put(("made", value.defined_at, value.shape), what, size, value.defined_at if inside else dot.time, end)
 
-    def outermost(self, dot: Dot, born: int) -> TracedLoop | None:
-        """The outermost loop around a product that began after a factor was made."""
+    def outermost(self, dot: Dot, defined_at: int) -> TracedLoop | None:
+        """The outermost loop around a product that starts after the time at which its factor was defined."""
         found, number = None, dot.loop
         while number is not None:
             loop = self.trace.loops[number]
-            if loop.start > born:
+            if loop.start > defined_at:
                 found = loop
             number = loop.outer
         return found
 
 
 def _widened(dot: Dot, value: TileValue) -> int:
-    """Single warps have no products of 8-bit numbers with a point: these are made 16 bits wide."""
+    """The factor by which a product widens its operand: mma has no 8-bit floating point operands."""
     return 2 if dot.version == 2 and value.dtype == "fp8" else 1
 
 
@@ -328,7 +335,7 @@ def _bytes(load: TracedLoad) -> int:
 
 
 def _turned(dot: Dot, value: TileValue, first: bool, load: TracedLoad) -> bool:
-    """Whether wgmma cannot read a tile of 8-bit values as it lies: the summed axis must be the one of neighbours."""
+    """Whether wgmma cannot read a tile of 8-bit values as it was loaded: the summed axis must be contiguous."""
     if dot.version != 3 or WIDTHS[load.dtype] != 1 or load.unit is None:
         return False
     rank = len(load.shape)

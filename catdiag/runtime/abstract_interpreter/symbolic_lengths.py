@@ -1,13 +1,13 @@
-"""Whole numbers that know which polynomial of tiles they are.
+"""Integers that carry the polynomial of tile lengths whose value they are (symbolic execution beside concrete values).
 
-A launch function and a kernel's text reckon with lengths: that of a block is the product of tiles, its bytes are that
-and the width of an element. Given a tile as a `Length`, what they make of it by sums, products and exact quotients is
-one too, so that the bytes of a buffer are known as a polynomial of tiles beside the number. Whatever else is made of it
-is a plain number.
+A launch function and a kernel compute with lengths: the bytes of a buffer are a product of tile lengths and the width
+of an element. If a tile length is a `Length`, then sums, products and exact quotients of it are `Length`s too. So the
+bytes of a buffer are known as a polynomial beside the number. Any other function of a `Length` gives a plain number,
+that is, a constant polynomial.
 
 >>> rows, keys = Length.of(128, "g_q"), Length.of(64, "s_x")
->>> held = 2 * rows * keys + 16 * keys // 8
->>> int(held), str(amount_of(held)), str(amount_of(max(16, rows // 3)))
+>>> size = 2 * rows * keys + 16 * keys // 8
+>>> int(size), str(amount_of(size)), str(amount_of(max(16, rows // 3)))
 (16512, '2*g_q*s_x + 2*s_x', '42')
 """
 
@@ -19,20 +19,20 @@ from catdiag.category.integer_polynomial import IntPolynomial
 
 
 class Length(int):
-    """A whole number, and the polynomial of tiles whose value it is."""
+    """An integer, and the polynomial of tile lengths whose value it is (`amount`)."""
 
     amount: IntPolynomial
 
     @staticmethod
     def made(value: int, amount: IntPolynomial) -> Length:
-        """A number as a polynomial."""
+        """An integer with a given polynomial."""
         found = Length(value)
         found.amount = amount
         return found
 
     @staticmethod
     def of(value: int, symbol: str) -> Length:
-        """The length of a tile."""
+        """The length of a tile, as its own symbol."""
         return Length.made(value, IntPolynomial.of(symbol))
 
     def __add__(self, other: Any) -> Any:
@@ -59,23 +59,23 @@ class Length(int):
 
 
 def amount_of(number: int) -> IntPolynomial:
-    """The polynomial that a number is; of a plain one, the number."""
+    """The polynomial of an integer; of a plain integer, the constant."""
     return number.amount if isinstance(number, Length) else IntPolynomial.of(int(number))
 
 
 def _quotient(amount: IntPolynomial, divisor: IntPolynomial) -> IntPolynomial | None:
-    """The quotient where it leaves nothing, by a single term; else None."""
+    """The quotient by a polynomial of one term, if the division is exact; else None."""
     if len(divisor.terms) != 1:
         return None
     ((symbols, factor),) = divisor.terms.items()
     found: dict[tuple[str, ...], int] = {}
     for monomial, coefficient in amount.terms.items():
-        left = list(monomial)
+        rest = list(monomial)
         for symbol in symbols:
-            if symbol not in left:
+            if symbol not in rest:
                 return None
-            left.remove(symbol)
+            rest.remove(symbol)
         if coefficient % factor:
             return None
-        found[tuple(left)] = coefficient // factor
+        found[tuple(rest)] = coefficient // factor
     return IntPolynomial(found)

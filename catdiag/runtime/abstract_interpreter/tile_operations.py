@@ -1,4 +1,4 @@
-"""What the functions of Triton's language do to tiles without elements."""
+"""The functions of Triton's language on abstract tiles: shapes, layouts, loads, and the scratch memory they take."""
 
 from __future__ import annotations
 
@@ -39,14 +39,17 @@ _SAME = ("multiple_of", "max_contiguous", "max_constancy", "assume", "debug_barr
 
 
 class Returned(Exception):
-    """A function's return; its value."""
+    """Raised to return from a function, with its value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class Calls:
-    """Functions of tiles; what reads expressions and statements is made of it."""
+    """Calls of functions and methods; the base class of the interpreter of expressions and statements.
+
+    `functions` are those of the kernel's module, `constants` its constants; `warps` is the number of warps of a block.
+    """
 
     def __init__(
         self, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, TileValue], warps: int, wgmma: bool
@@ -64,20 +67,20 @@ class Calls:
         raise NotImplementedError
 
     def now(self) -> int:
-        """The next moment."""
+        """Advances the time of the trace, and gives it."""
         self.trace.time += 1
         return self.trace.time
 
     def fail(self, node: ast.AST, why: str) -> CatdiagError:
-        """What is not understood, with the kernel's line."""
+        """The error for source that is not supported, with the kernel's line."""
         return CatdiagError(f"the kernel's line {getattr(node, 'lineno', '?')}, {ast.unparse(node)[:80]!r}: {why}")
 
     def integer(self, node: ast.AST, env: dict[str, Any]) -> int:
-        """A length that must be known."""
+        """A length, which must be known. Raises CatdiagError if it is not."""
         value = self.expression(node, env)
         if isinstance(value, TileValue) and isinstance(value.known, int):
             return int(value.known)
-        raise self.fail(node, "a length that is not known: expected a constant, or a tl.constexpr that is given")
+        raise self.fail(node, "this length is not known: expected a constant, or a tl.constexpr with a given value")
 
     def shape(self, node: ast.AST, env: dict[str, Any]) -> Shape:
         if isinstance(node, (ast.Tuple, ast.List)):
@@ -88,7 +91,7 @@ class Calls:
         return (self.integer(node, env),)
 
     def added(self, product: TileValue, other: TileValue) -> TileValue:
-        """A product's result and something else: that is what the product's sum then starts from."""
+        """The sum of a matrix product and another tile: the other tile is the accumulator's initial value."""
         full = len(other.shape) > 1 and other.shape == product.shape and not other.matrix
         if full and other.layout is not None and product.layout is not None and other.loads:
             size = conversion_bytes(other.shape, other.width, other.layout, product.layout)
@@ -98,7 +101,7 @@ class Calls:
         return replace(product, fresh=0, defined_at=self.now())
 
     def elementwise(self, node: ast.AST, values: Sequence[Any], dtype: str) -> TileValue:
-        """A scalar function of tiles, broadcast against each other."""
+        """An elementwise function of tiles, broadcast against each other."""
         parts = [v for v in values if isinstance(v, TileValue)]
         shape: Shape = ()
         for part in parts:
@@ -122,13 +125,16 @@ class Calls:
         return TileValue(shape, dtype, loads=loads, layout=layout, defined_at=time)
 
     def joined(self, parts: Sequence[TileValue], shape: Shape, time: int) -> RegisterLayout | None:
-        """The layout of a scalar function of tiles: a product's result's, else that of what was loaded."""
-        laid = [p for p in parts if p.layout is not None and p.layout.registers and len(p.shape) == len(shape)]
-        if not laid:
+        """The layout of an elementwise function of tiles: that of a matrix product if there is one, else of a load.
+
+        Tiles with other layouts are converted, which takes scratch memory.
+        """
+        placed = [p for p in parts if p.layout is not None and p.layout.registers and len(p.shape) == len(shape)]
+        if not placed:
             return None
-        best = max(laid, key=lambda p: (p.matrix, math.prod(p.shape)))
+        best = max(placed, key=lambda p: (p.matrix, math.prod(p.shape)))
         assert best.layout is not None
-        for part in laid:
+        for part in placed:
             full = len(shape) > 1 and part.shape == shape
             if part.layout is None or part is best or not full:
                 continue
@@ -144,7 +150,7 @@ class Calls:
     def call(self, node: ast.Call, env: dict[str, Any]) -> Any:
         target = self.expression(node.func, env)
         if not isinstance(target, NamedValue):
-            raise self.fail(node, "a call that is not understood")
+            raise self.fail(node, "expected a call of a function of triton or of this module, or of a method")
         name = target.name.split(".")[-1]
         if target.of is not None:
             return self.method(node, target.of, name, env)
@@ -160,12 +166,13 @@ class Calls:
             kind = self.dtype(dtype, env) if dtype is not None else "fp32"
             return TileValue(self.shape(keywords.get("shape", node.args[0] if node.args else node), env), kind)
         if name == "range":
-            raise self.fail(node, "a range outside a loop")
+            raise self.fail(node, "a range outside the head of a loop is not supported")
         values = [self.expression(a, env) for a in node.args]
         named = {k: self.expression(v, env) for k, v in keywords.items()}
         return self.function(node, name, values, named)
 
     def function(self, node: ast.Call, name: str, values: list[Any], named: dict[str, Any]) -> Any:
+        """A call of one of Triton's functions; one that is not listed counts as elementwise."""
         first = values[0] if values else None
         if name in _SAME:
             return first
@@ -182,9 +189,9 @@ class Calls:
             return self.dot(node, values, named)
         if name in ("trans", "permute") and isinstance(first, TileValue):
             rank = len(first.shape)
-            given = values[1:] or [named[k] for k in ("dims", "order") if k in named]
-            given = list(given[0]) if given and isinstance(given[0], tuple) else given
-            order = tuple(v.known for v in given) if given else (*range(rank - 2), rank - 1, rank - 2)
+            axes = values[1:] or [named[k] for k in ("dims", "order") if k in named]
+            axes = list(axes[0]) if axes and isinstance(axes[0], tuple) else axes
+            order = tuple(v.known for v in axes) if axes else (*range(rank - 2), rank - 1, rank - 2)
             return self.transposed(first, order)
         if name in ("reshape", "view", "broadcast_to", "expand_dims", "ravel") and isinstance(first, TileValue):
             return self.reshaped(node, name, first, [*values[1:], *named.values()])
@@ -211,9 +218,9 @@ class Calls:
             if len(known) == len(values) and UNKNOWN not in known:
                 return TileValue(known=_folded(name, known))
         if name == "inline_asm_elementwise":
-            given = values[2] if len(values) > 2 else named["args"]
+            args = values[2] if len(values) > 2 else named["args"]
             kind = values[3] if len(values) > 3 else named["dtype"]
-            parts = list(given) if isinstance(given, tuple) else [given]
+            parts = list(args) if isinstance(args, tuple) else [args]
             return replace(self.elementwise(node, parts, self.named_type(kind)), held=True)
         if name == "where":
             parts = [v for v in values[1:] if isinstance(v, TileValue)]
@@ -231,7 +238,7 @@ class Calls:
         return self.function(node, name, [of, *values], named)
 
     def inlined(self, node: ast.Call, function: ast.FunctionDef, env: dict[str, Any]) -> Any:
-        """A call of another function of the text."""
+        """A call of another function of the module, which is executed in place."""
         names = [a.arg for a in function.args.args]
         inner = dict(zip(names, (self.expression(a, env) for a in node.args)))
         inner.update({k.arg: self.expression(k.value, env) for k in node.keywords if k.arg})
@@ -247,15 +254,16 @@ class Calls:
     def dtype(self, node: ast.AST, env: dict[str, Any]) -> str:
         return self.named_type(self.expression(node, env))
 
-    def named_type(self, given: Any) -> str:
-        if isinstance(given, NamedValue):
-            return dtype_of(given.name.removeprefix("dtype:").split(".")[-1])
-        if isinstance(given, TileValue) and isinstance(given.known, str):
-            return dtype_of(given.known)
-        return given.dtype if isinstance(given, TileValue) else "fp32"
+    def named_type(self, value: Any) -> str:
+        """The short name of an element type: a dotted name, a string, or the type of a tile."""
+        if isinstance(value, NamedValue):
+            return dtype_of(value.name.removeprefix("dtype:").split(".")[-1])
+        if isinstance(value, TileValue) and isinstance(value.known, str):
+            return dtype_of(value.known)
+        return value.dtype if isinstance(value, TileValue) else "fp32"
 
-    def cast(self, value: TileValue, given: Any) -> TileValue:
-        kind = self.named_type(given)
+    def cast(self, value: TileValue, dtype: Any) -> TileValue:
+        kind = self.named_type(dtype)
         if kind == value.dtype:
             return value
         if value.direct is not None:
@@ -266,7 +274,10 @@ class Calls:
     # -- memory ----------------------------------------------------------------------------------
 
     def together(self, at: TileValue, mask: Any = None) -> int:
-        """How many neighbours a thread moves at once: as many as 16 bytes hold, begin together and are asked alike."""
+        """The vector length of a load or store: neighboring entries that a thread moves at once, at most 16 bytes.
+
+        They must be contiguous and aligned, as far as is known, and have equal masks.
+        """
         if at.unit is None or not at.shape:
             return 1
         most = min(max(1, 16 // WIDTHS[at.dtype]), at.shape[at.unit], at.by)
@@ -277,7 +288,7 @@ class Calls:
         return max(1, min(most, max(1, math.prod(at.shape) // (32 * self.warps)) if len(at.shape) > 1 else 2))
 
     def loaded(self, at: TileValue, shape: Shape, unit: int | None, described: bool, mask: Any = None) -> TileValue:
-        """A tile that comes from memory."""
+        """A load of a tile; `unit` is the contiguous axis, `described` says whether it is by a tensor descriptor."""
         number, time = len(self.trace.loads), self.now()
         vector = self.together(replace(at, shape=shape, unit=unit), mask)
         load = TracedLoad(number, time, self.loop, at.array, shape, at.dtype, unit, at.loads, described, vector)
@@ -291,7 +302,7 @@ class Calls:
         )
 
     def stored(self, at: TileValue, value: Any, mask: Any = None) -> None:
-        """A tile that goes to memory: a product's result changes its layout first."""
+        """A store of a tile; the result of a matrix product is converted to a blocked layout first."""
         self.trace.stores.append(TracedStore(at.array, at.shape, at.unit, self.together(at, mask)))
         if not isinstance(value, TileValue) or len(value.shape) < 2 or value.layout is None or not value.matrix:
             self.now()
@@ -303,7 +314,7 @@ class Calls:
         self.trace.scratch.append(Scratch(self.now(), size, f"{at.array} on its way out"))
 
     def described(self, of: TileValue, what: str, values: Sequence[Any]) -> TileValue:
-        """A load or a store by a tensor descriptor."""
+        """A load or a store (`what`) by a tensor descriptor."""
         if what == "load":
             return self.loaded(of, of.block, len(of.block) - 1, True)
         size = math.prod(of.block) * WIDTHS[of.dtype]
@@ -313,8 +324,8 @@ class Calls:
     def transposed(self, value: TileValue, order: Sequence[int]) -> TileValue:
         shape = tuple(value.shape[axis] for axis in order)
         unit = None if value.unit is None else list(order).index(value.unit)
-        turned = tuple(order) != tuple(range(len(order)))
-        if value.pointer or not turned:
+        permuted = tuple(order) != tuple(range(len(order)))
+        if value.pointer or not permuted:
             return replace(value, shape=shape, unit=unit)
         layout = None
         if value.layout is not None and not value.matrix:
@@ -323,8 +334,8 @@ class Calls:
             layout = RegisterLayout(steps, warps, 0, list(order).index(value.layout.contiguous))
         return replace(value, shape=shape, unit=unit, layout=layout, swapped=not value.swapped, fresh=0)
 
-    def reshaped(self, node: ast.Call, name: str, value: TileValue, given: list[Any]) -> TileValue:
-        flat = list(given[0]) if given and isinstance(given[0], tuple) else given
+    def reshaped(self, node: ast.Call, name: str, value: TileValue, args: list[Any]) -> TileValue:
+        flat = list(args[0]) if args and isinstance(args[0], tuple) else args
         numbers = [v.known for v in flat if isinstance(v, TileValue) and isinstance(v.known, int)]
         if name == "expand_dims":
             at = numbers[0] % (len(value.shape) + 1)
@@ -335,10 +346,10 @@ class Calls:
         if shape == value.shape:
             return value
         if name != "broadcast_to" and math.prod(shape) != math.prod(value.shape):
-            raise self.fail(node, f"a tile of {value.shape} has no shape {shape}")
+            raise self.fail(node, f"a tile of shape {value.shape} cannot have shape {shape}: expected as many entries")
         if value.direct is not None:
             if [n for n in shape if n != 1] == [n for n in value.shape if n != 1] and shape:
-                # Axes of length 1 come and go without a copy.
+                # Axes of length 1 are added and removed without a copy.
                 vector = self.trace.loads[value.direct].vector
                 layout = blocked_layout(shape, len(shape) - 1, vector, self.warps)
                 return replace(value, shape=shape, unit=None, layout=layout, fresh=0)
@@ -364,7 +375,7 @@ class Calls:
     def dot(self, node: ast.Call, values: list[Any], named: dict[str, Any]) -> TileValue:
         left, right = values[0], values[1]
         if not isinstance(left, TileValue) or not isinstance(right, TileValue) or left.shape[-1:] != right.shape[-2:-1]:
-            raise self.fail(node, "factors that do not match")
+            raise self.fail(node, "expected two tiles, the columns of the first as many as the rows of the second")
         shape = (*left.shape[:-1], right.shape[-1])
         precision = named.get("input_precision")
         exact = isinstance(precision, TileValue) and precision.known == "ieee" and left.dtype == "fp32"

@@ -1,4 +1,4 @@
-"""What is known of the values of a kernel whose text is read: tiles without elements; and what happens to them."""
+"""Abstract values of a kernel (tiles with shapes and no elements), and the trace of what the kernel does with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class UnknownValue(enum.Enum):
-    """The value of what only a run decides."""
+    """The type of `UNKNOWN`, the value of what only a run decides."""
 
     UNKNOWN = "unknown"
 
@@ -32,20 +32,23 @@ _NAMES = {
 
 
 def dtype_of(name: str) -> str:
-    """A type's short name, given torch's or Triton's. Raises CatdiagError for an unknown one.
+    """The short name of an element type, from torch's or Triton's name. Raises CatdiagError for an unknown one.
 
     >>> dtype_of("bfloat16"), dtype_of("float8e4nv")
     ('bf16', 'fp8')
     """
     if name not in _NAMES:
-        raise CatdiagError(f"element type {name!r} is not known here: expected one of {', '.join(sorted(_NAMES))}")
+        raise CatdiagError(f"unknown element type {name!r}: expected one of {', '.join(sorted(_NAMES))}")
     return _NAMES[name]
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """A tensor among a kernel's arguments, by its element type; with a `block`, a tensor descriptor, of the tensor
-    `array` (by default one with the argument's name)."""
+    """A tensor argument of a kernel, by its element type.
+
+    With a `block`, it is a tensor descriptor for blocks of that shape, of the tensor `array` (default: one with the
+    name of the argument).
+    """
 
     dtype: str
     block: Shape = ()
@@ -54,28 +57,36 @@ class Pointer:
 
 @dataclass(frozen=True)
 class TileValue:
-    """What is known of a value: a tile, a number, a pointer, or the name of something."""
+    """What is known of a value: a tile, a number, or a pointer."""
 
     shape: Shape = ()
     dtype: str = "int32"
     known: Any = UNKNOWN
+    """The value of a constant."""
     array: str = ""
+    """The tensor into which a pointer points."""
     unit: int | None = None
+    """The axis along which positions increase by one: the contiguous axis of a tile of pointers."""
     loads: frozenset[int] = frozenset()
+    """The numbers of the loads on which it depends."""
     direct: int | None = None
+    """The number of the load whose result it is, unchanged."""
     layout: RegisterLayout | None = None
     defined_at: int = 0
+    """The time at which it was computed."""
     block: Shape = ()
+    """The block shape of a tensor descriptor."""
     pointer: bool = False
     swapped: bool = False
+    """Whether it is a transposed load or product."""
     by: int = 1
-    """What power of two divides it, or where runs of neighbours begin, as far as Triton knows."""
+    """A power of two that divides it, or to which runs of neighbors are aligned, as far as Triton knows."""
     grain: tuple[int, ...] = ()
-    """Of a truth value, along each axis: of how many neighbours all are alike."""
+    """For truth values: along each axis, the length of aligned runs of neighbors that are equal."""
     held: bool = False
-    """Made by an instruction of its own, which keeps it in registers."""
+    """Whether inline assembly made it, which keeps it in registers."""
     fresh: int = 0
-    """The time of the product whose result this is, summed from zero; 0 for anything else."""
+    """The time of the matrix product whose result this is, accumulated from zero; 0 for any other value."""
 
     @property
     def width(self) -> int:
@@ -87,14 +98,18 @@ class TileValue:
 
     @property
     def matrix(self) -> int:
-        """The version of the matrix unit whose result it is laid out as; 0 if none."""
+        """The version of the matrix unit whose result layout it has; 0 if none."""
         return self.layout.matrix if self.layout is not None else 0
 
 
 @dataclass
 class TracedLoad:
-    """A tile that is loaded: at what time, in which loop; `vector` neighbours are loaded at once.
-    `others`: whether anything but products reads it."""
+    """A load of a tile, at a time and in a loop (None: outside loops).
+
+    `unit` is the contiguous axis, along which a thread loads `vector` neighboring entries at once. `after` are the
+    loads on which its addresses depend. `described` says whether it is by a tensor descriptor, `others` whether
+    anything but matrix products reads it.
+    """
 
     number: int
     time: int
@@ -111,7 +126,7 @@ class TracedLoad:
 
 @dataclass(frozen=True)
 class TracedStore:
-    """A tile that is stored: `vector` neighbours along the axis `unit` at once by a thread."""
+    """A store of a tile: a thread stores `vector` neighboring entries along the axis `unit` at once."""
 
     array: str
     shape: Shape
@@ -121,7 +136,7 @@ class TracedStore:
 
 @dataclass(frozen=True)
 class Dot:
-    """A product of two tiles, by which unit: 3 (wgmma), 2 (mma) or 0 (ordinary arithmetic)."""
+    """A matrix product of two tiles; `version` is 3 (wgmma), 2 (mma) or 0 (ordinary arithmetic)."""
 
     time: int
     loop: int | None
@@ -132,7 +147,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Shared memory for a moment; none if `unless` is a load whose block lies there anyway."""
+    """Shared memory that is live for an instant; none is needed if `unless` is a load that is in shared memory."""
 
     time: int
     bytes: int
@@ -142,7 +157,7 @@ class Scratch:
 
 @dataclass
 class TracedLoop:
-    """A loop: the one that it lies in, its times, how many stages it is run in, and whether another lies in it."""
+    """A loop: the enclosing loop, its times, its pipeline stages (None: the launch's), whether it contains a loop."""
 
     number: int
     outer: int | None
@@ -154,7 +169,7 @@ class TracedLoop:
 
 @dataclass
 class TileTrace:
-    """What a kernel does, in order of time."""
+    """What one program of a kernel does, in order of time."""
 
     loads: list[TracedLoad] = field(default_factory=list)
     stores: list[TracedStore] = field(default_factory=list)
@@ -166,7 +181,7 @@ class TileTrace:
 
 @dataclass(frozen=True)
 class NamedValue:
-    """A dotted name of something outside the kernel, or a method of a value."""
+    """A dotted name of something outside the kernel, or a method of the value `of`."""
 
     name: str
     of: TileValue | None = None
@@ -177,11 +192,11 @@ RANK = {"bool": 0, "int8": 1, "uint8": 1, "int16": 2, "int32": 3, "uint32": 3, "
 
 
 MOST = 1 << 30
-"""A power of two above all that is asked for: what divides 0."""
+"""A power of two above all alignments: it stands for what divides 0."""
 
 
 def power(number: Any) -> int:
-    """The largest power of two that divides a whole number; 1 for anything else.
+    """The largest power of two that divides an integer; 1 for anything else.
 
     >>> power(48), power(0) == MOST, power(0.5)
     (16, True, 1)
@@ -192,21 +207,22 @@ def power(number: Any) -> int:
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:
+    """The shape of two tiles broadcast against each other. Raises ValueError if they do not fit."""
     rank = max(len(a), len(b))
     a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
     for m, n in zip(a, b, strict=True):
         if m != n and 1 not in (m, n):
-            raise ValueError(f"tiles of {a} and {b} do not go together")
+            raise ValueError(f"tiles of shapes {a} and {b} do not broadcast: expected equal lengths, or 1")
     return tuple(max(m, n) for m, n in zip(a, b, strict=True))
 
 
 def wider(*values: TileValue) -> str:
-    """The type of a result: that of the widest tile, where there is one; numbers adapt."""
+    """The type of an elementwise result: that of the widest tile; numbers count only if there is no tile."""
     tiles = [v.dtype for v in values if v.shape] or [v.dtype for v in values]
     return max(tiles, key=lambda name: RANK[name])
 
 
 def side(shape: Shape, *values: TileValue) -> int | None:
-    """The axis along which a sum of positions steps by one."""
+    """The axis along which a sum of positions increases by one; None if there is not exactly one."""
     sides = [v.unit + len(shape) - len(v.shape) for v in values if v.unit is not None]
     return sides[0] if len(sides) == 1 else None
