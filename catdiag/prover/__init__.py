@@ -1,12 +1,15 @@
-"""Finding proofs and counterexamples; the kernel checks what is found.
+"""The prover: searches for proofs and counterexamples. The kernel checks every proof; nothing here has to be trusted.
 
-- `api`: `prove` and `equivalent`; `batch`: `prove_all`; `outcomes`: what a proof comes to;
-- `export`: diagrams as core programs, with the names that `identifiers` gives; `interface_comparison`: whether two
-  diagrams have one type;
-- `proof_search`: the search for certificates; `term_equality`: two terms led to one; `proof_trace`: steps applied and
-  written down; `proof_cache`: proofs of loops found before; `congruence`: equations cut into pieces;
-- `normal_form/`: terms normalized by steps; `lemmas/`: sums of comparisons, maxima;
-- `refute/`: counterexamples; `assumptions`, `witness_search`: assumptions that say too much, and inputs that meet them.
+- `api`: `prove` and `equivalent`; `batch`: `prove_all`, in worker processes; `outcomes`: `Theorem`, `Refuted`,
+  `Undecided`, `Interrupted`.
+- `export`: diagrams as core programs, the kernel's input; `identifiers`: the names in certificates;
+  `interface_comparison`: whether two diagrams have the same type, and how they differ.
+- `proof_search`: the search for certificates; `term_equality`: equality of two terms by congruence, case splits and
+  sums; `proof_trace`: recorded kernel steps; `proof_cache`: reuse of earlier proofs of loops; `congruence`: equations
+  cut at shared arrays.
+- `normal_form/`: normal forms of terms; `lemmas/`: linear arithmetic and lemmas about maxima.
+- `refute/`: the search for counterexamples; `assumptions`: assumptions about sizes and their consistency;
+  `witness_search`: inputs that meet a theorem's hypotheses.
 """
 
 from catdiag.prover.api import (

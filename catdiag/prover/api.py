@@ -1,8 +1,8 @@
 """`prove`: whether two diagrams mean the same, for all sizes.
 
-It ends in one of these ways, and says which: a `Theorem` (perhaps conditional, perhaps trivial), `Refuted` with a
-counterexample, `Undecided` with the goal at which it stopped, or `Interrupted`. "Proved" is the kernel's word: the
-certificate that was found is replayed by a plain checker before a theorem is returned.
+There are four outcomes: a `Theorem` (possibly conditional, possibly trivial), `Refuted` with a counterexample,
+`Undecided` with the goal at which the search stopped, or `Interrupted`. Only the kernel says "proved": the certificate
+that was found is replayed by a plain checker before a theorem is returned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Subject = Diagram | HasDiagram
-"""What an equation may have as a side: a diagram, or what stands for one."""
+"""A side of an equation: a diagram, or an object that has one, such as a program."""
 
 
 _LONGEST = 1000
@@ -45,12 +45,12 @@ _COMPARISONS: dict[type, tuple[str, bool]] = {
 
 
 def parse_assumption(text: str) -> list[Any]:
-    """An assumption about sizes as plain data.
+    """An assumption about sizes, parsed to plain data.
 
     >>> parse_assumption("n >= 2*m + 1")
     ['le', ['+', ['*', 2, 'm'], 1], 'n']
 
-    Raises AssumptionError for anything but one comparison of sums and products of sizes and naturals.
+    Raises AssumptionError for anything but one comparison of sums and products of sizes and natural numbers.
     """
 
     def fail() -> AssumptionError:
@@ -81,10 +81,10 @@ def parse_assumption(text: str) -> list[Any]:
 
 
 def statement_of(f: Subject, g: Subject, assume: Sequence[str] = ()) -> dict[str, Any]:
-    """The statement `f = g` as plain data: two core programs and the hypotheses.
+    """The statement `f = g` as plain data: two core programs and the hypotheses about sizes.
 
-    Every size of an axis is at least 1 among them, but for those that an assumption says may be 0: `"x >= 0"`.
-    Numbers of different kinds are compared as the wider kind: a result that may be minus infinity with a real one too.
+    Every size of an axis is assumed to be at least 1, unless an assumption says that it may be 0: `"x >= 0"`. Element
+    types are widened to a common one: a result that may be −∞ can be compared with a real one.
     """
     f, g = diagram_of(f), diagram_of(g)
     from catdiag.prover.export import program
@@ -116,11 +116,12 @@ def _mentioned(size: Any) -> set[str]:
 def certify(
     ask: Ask, statement: dict[str, Any], further: bool = True, earlier: dict[str, Any] | None = None
 ) -> Theorem:
-    """The theorem of a statement: a certificate is found, then checked afresh, with a witness where one is found.
+    """The theorem of a statement: a certificate is found, then replayed by a fresh checker; with a witness where one is
+    found.
 
-    With `further`, more is tried than normal forms, which takes long where the statement is false. With a certificate
-    of `earlier`, what proves the loops of that one is tried first.
-    Raises `proof_search.OpenGoal` if no certificate is found, SoundnessError if what was proved is false on an input.
+    With `further`, a search follows where normal forms do not suffice; it takes long for false statements. With
+    `earlier`, a certificate, the proofs of its loops are tried first. Raises `proof_search.OpenGoal` if no certificate
+    is found, SoundnessError if the proved statement is false on an input.
     """
     from catdiag.prover.proof_search import find
     from catdiag.prover.witness_search import examined
@@ -147,9 +148,9 @@ def certify_equation(
     further: bool = True,
     earlier: dict[str, Any] | None = None,
 ) -> Theorem:
-    """`certify` for two diagrams, which may have uninterpreted boxes: the equation is cut at these (`congruence`).
+    """`certify` for two diagrams, which may have uninterpreted boxes: the equation is cut at these (see `congruence`).
 
-    `through` pairs arrays of the two sides, by their wires in the inlined forms, at which it is cut as well.
+    `through` gives pairs of arrays of the two sides, by their wires in the inlined forms, where it is cut as well.
     Raises `proof_search.OpenGoal` where no proof is found, TypeMismatch for different types.
     """
     from catdiag.prover.congruence import Cutter, NotCongruent, has_generators
@@ -175,9 +176,9 @@ def certify_equation(
 def prove(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
     """The theorem that two diagrams of one type mean the same, for all sizes and all arrays.
 
-    Every axis is taken to have at least one index; `assume` adds conditions on sizes, such as `"n >= 2"`. The search
-    ends by work, which is the same on every machine; `limit` is the time in seconds that all of it may take, if it is
-    to end by the clock as well.
+    Every axis is assumed to have at least one index; `assume` adds conditions on sizes, such as `"n >= 2"`. The search
+    is bounded by an amount of work that is the same on every machine. `limit` is an additional time limit in seconds
+    (None: no limit).
 
     Raises Refuted with exact numbers, Undecided with the goal where the proof stopped, Interrupted when the time is up
     (which is no verdict), TypeMismatch for different types, AssumptionError for assumptions that do not parse or that
@@ -194,7 +195,7 @@ def prove(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | Non
 
 
 def prove_with(ask: Ask, f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
-    """`prove` with a solver that is running already."""
+    """`prove` with a solver that is already running."""
     from catdiag.prover.congruence import has_generators
 
     f, g = given_sides(f, g, assume)
@@ -210,10 +211,10 @@ def prove_with(ask: Ask, f: Subject, g: Subject, assume: Sequence[str] = (), lim
 
 
 def refutable(f: Diagram, g: Diagram) -> tuple[Diagram, Diagram] | None:
-    """The diagrams that refute `f = g` if they are not equal: f and g with functions for their uninterpreted boxes.
+    """The diagrams to refute `f = g` with: f and g with interpretations of their uninterpreted boxes.
 
-    Such a box can be any function, so that what refutes an equation for some of them refutes it. None where no function
-    is at hand, for boxes of extended reals.
+    Such a box can be any function, so that a counterexample for some functions refutes the equation. None where no
+    interpretation is available, for boxes of extended reals.
     """
     from catdiag.prover.congruence import interpreted
 
@@ -222,7 +223,7 @@ def refutable(f: Diagram, g: Diagram) -> tuple[Diagram, Diagram] | None:
 
 
 def _replaying(f: Diagram, g: Diagram, work: Callable[[], Theorem]) -> Theorem:
-    """What the work returns; a counterexample that it raises gets the two values that NumPy gives."""
+    """The result of the work; a counterexample that it raises gets the two values that NumPy computes."""
     from catdiag.execute.interpreter import run
 
     try:
@@ -235,7 +236,7 @@ def _replaying(f: Diagram, g: Diagram, work: Callable[[], Theorem]) -> Theorem:
             tiles = {name: n for name, n in found.blocks.items() if name in known}
             try:
                 out = run(diagram, list(found.numpy().values()), tiles, functions=found.functions, sizes=found.sizes)
-            except ValueError:  # sizes of 0, say, which arrays of floats cannot show
+            except ValueError:  # such as sizes of 0, which NumPy's inputs cannot express
                 break
             out = out if isinstance(out, tuple) else (out,)
             values.append(float(out[found.output][tuple(found.index[a] for a in diagram.cod[found.output].names)]))
@@ -246,19 +247,21 @@ def _replaying(f: Diagram, g: Diagram, work: Callable[[], Theorem]) -> Theorem:
 
 
 def given_sides(f: Subject, g: Subject, assume: object) -> tuple[Diagram, Diagram]:
-    """The two diagrams of an equation. Raises TypeMismatch for what has none, and unless assumptions are a list."""
+    """The two diagrams of an equation. Raises TypeMismatch for a side without a diagram, and unless assumptions are a
+    list.
+    """
     listed = isinstance(assume, (list, tuple)) and all(isinstance(a, str) for a in assume)
     require(listed, "assume", assume, "a list of conditions on sizes, such as ['n >= 2']")
     return diagram_of(f, "the left side"), diagram_of(g, "the right side")
 
 
 def title_of(f: Diagram, g: Diagram) -> str:
-    """An equation as its two names."""
+    """An equation in words: the titles of its two sides."""
     return f"{f.title or 'left'} = {g.title or 'right'}"
 
 
 def check_limit(limit: object) -> None:
-    """Raises TypeMismatch for a limit that is no number of seconds and not None, SizeError for one not above 0."""
+    """Raises TypeMismatch unless a limit is a number of seconds or None, SizeError unless it is above 0."""
     expected = "a number of seconds above 0, or None for no limit"
     number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
     require(limit is None or number, "limit", limit, expected)
@@ -267,7 +270,7 @@ def check_limit(limit: object) -> None:
 
 
 def in_time(limit: float | None, title: str, work: Callable[[], R]) -> R:
-    """What the work returns. Raises Interrupted where it takes more than `limit` seconds, or a solver was stopped."""
+    """The result of the work. Raises Interrupted where it takes more than `limit` seconds, or a solver was stopped."""
     check_limit(limit)
     try:
         return within(limit, work)
@@ -278,15 +281,15 @@ def in_time(limit: float | None, title: str, work: Callable[[], R]) -> R:
 
 
 _FEW, _MANY = 6, 200
-"""The batches of inputs in which a counterexample is sought before more is tried to prove, and after."""
+"""The batches of inputs for a counterexample: before the longer proof search, and after it."""
 
 
 def decide(
     ask: Ask, statement: dict[str, Any] | None, title: str, prover: Callable[[], Theorem] | None = None
 ) -> Theorem:
-    """The theorem of a statement; raises as `prove` does where there is none, and SolverInterrupted.
+    """The theorem of a statement. Raises as `prove` does where there is none, and SolverInterrupted.
 
-    With `prover`, the theorem that it gives, the statement (if there is one) being what refutes it.
+    With `prover`, the theorem comes from it, and the statement, if there is one, only serves to find a counterexample.
     """
     from catdiag.prover import assumptions
     from catdiag.prover.proof_search import OpenGoal
@@ -296,7 +299,7 @@ def decide(
         assume = statement["assume"]
         said = {k: show_condition(condition(c)) for k, c in enumerate(assume) if c[:2] != ["le", 1]}
         assumptions.check(ask, sorted(assumptions.symbols_of(["", *assume])), assume, said)
-    # What is false is mostly refuted at once, so that what takes longer to prove is looked at with some reason.
+    # False statements are mostly refuted at once, so that a long proof search is only made for likely ones.
     goal, attempts = "", [(prover, _MANY)] if prover is not None else []
     if prover is None and statement is not None:
         attempts = [(partial(certify, ask, statement, False), _FEW), (partial(certify, ask, statement), _MANY)]
@@ -323,11 +326,10 @@ def how_false(title: str, found: Counterexample) -> str:
 
 
 def equivalent(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> bool | None:
-    """True where `f = g` is proved without new conditions, False where it is refuted, None for neither.
+    """True where `f = g` is proved without new conditions, False where it is refuted, None otherwise.
 
-    A theorem about nothing (`Theorem.vacuous`) is no proof: None.
-
-    The arguments are those of `prove`, and so are the errors for what is wrong use.
+    A theorem with contradictory hypotheses (`Theorem.vacuous`) does not count as a proof: None. Arguments and errors
+    for wrong use are those of `prove`.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x")(lambda A: A + A)

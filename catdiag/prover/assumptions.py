@@ -1,7 +1,7 @@
-"""Assumptions about sizes: the small sizes that meet them, and whether they say more than a user may have meant.
+"""Assumptions about sizes: small sizes that meet them, and whether they are stronger than the user may have meant.
 
-A theorem under assumptions that nothing meets holds of nothing, and one under assumptions that leave a size only 0 or
-1 is about scalars. Both are errors that name the assumption, unless an equation asks for just that size.
+A theorem under contradictory assumptions is about nothing. One under assumptions that leave only 0 or 1 for a size is
+about scalars. Both are errors that name the assumption, unless an equation asks for exactly that size.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _WORK = 20_000
 
 
 class AssumptionError(CatdiagError, ValueError):
-    """An assumption that does not parse, that no sizes meet, or that leaves a size only 0 or 1."""
+    """An assumption that does not parse, that no sizes meet, or that leaves only 0 or 1 for a size."""
 
 
 def symbols_of(s: Any) -> set[str]:
-    """The symbols in a size, or in an assumption."""
+    """The size symbols in a size, or in an assumption."""
     if isinstance(s, (list, tuple)):
         return set().union(*(symbols_of(a) for a in s[1:]))
     return {s} if isinstance(s, str) else set()
 
 
 def value(s: Any, sizes: Mapping[str, int]) -> int:
-    """The number that a size is."""
+    """The value of a size."""
     if isinstance(s, (list, tuple)):
         a, b = value(s[1], sizes), value(s[2], sizes)
         return a + b if s[0] == "+" else a * b
@@ -57,7 +57,7 @@ def holds(c: Assumption, sizes: Mapping[str, int]) -> bool:
 
 
 def _boundary_values(c: Assumption, name: str, sizes: Mapping[str, int]) -> set[int]:
-    """Values of one symbol near which an assumption begins or ceases to hold, the other symbols being given."""
+    """Values of one symbol near the boundary of an assumption, for given values of the other symbols."""
 
     def gap(v: int) -> int:
         here = {**sizes, name: v}
@@ -75,9 +75,9 @@ def _boundary_values(c: Assumption, name: str, sizes: Mapping[str, int]) -> set[
 def meeting(
     symbols: Sequence[str], assume: Sequence[Assumption], least: int = 0, hints: Sequence[int] = (), count: int = 60
 ) -> list[dict[str, int]]:
-    """Sizes, each at least `least`, that meet the assumptions, the smallest first, at most `count`.
+    """Sizes that meet the assumptions, each at least `least`, the smallest first, at most `count`.
 
-    `hints` are numbers to be tried besides the smallest. The search is bounded: that nothing is found says nothing.
+    `hints` are further numbers to try besides the smallest. The search is bounded: an empty result proves nothing.
 
     >>> meeting(["n", "m"], [["le", 7, "n"], ["eq", "n", ["*", 2, "m"]]], count=2)
     [{'n': 8, 'm': 4}, {'n': 10, 'm': 5}]
@@ -101,14 +101,14 @@ def meeting(
 
 
 def _free(names: Sequence[str], own: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:
-    """Values of symbols that no joint assumption binds."""
+    """Values of the symbols that no joint assumption mentions."""
     if any(not own[s] for s in names):
         return
     if len(names) <= 5:
         for chosen in product(*(own[s][: 5 if len(names) < 4 else 3] for s in names)):
             yield dict(zip(names, chosen, strict=True))
         return
-    # Too many to combine: all the same, and one at a time larger.
+    # Too many to combine: all of them equal, then one of them larger.
     for k in range(3):
         yield {s: own[s][min(k, len(own[s]) - 1)] for s in names}
     for s in names:
@@ -123,7 +123,7 @@ def _together(
     assume: Sequence[Assumption],
     least: int,
 ) -> list[dict[str, int]]:
-    """Values of symbols that joint assumptions bind, by search with the last symbol solved for."""
+    """Values of the symbols that joint assumptions mention, by a search that solves for the last symbol."""
     if not names:
         return [{}]
     found: dict[tuple[int, ...], dict[str, int]] = {}
@@ -134,7 +134,7 @@ def _together(
         if not left:
             found.setdefault(tuple(sizes[s] for s in names), sizes)
             return
-        # The symbol that is determined, where there is one, goes first.
+        # A symbol that is determined by the others comes first.
         last = {s: [c for c in joint if symbols_of(c) - set(sizes) == {s}] for s in left}
         chosen = min(left, key=lambda s: (not any(c[0] == "eq" for c in last[s]), -len(last[s]), order.index(s)))
         turns = {v for c in last[chosen] for v in _boundary_values(c, chosen, sizes)}
@@ -156,9 +156,9 @@ def _together(
 
 
 def check(ask: Ask, symbols: Sequence[str], assume: Sequence[Assumption], texts: Mapping[int, str]) -> None:
-    """Raises AssumptionError where no sizes meet the assumptions, or they leave a size only 0 or 1 unasked.
+    """Raises AssumptionError where no sizes meet the assumptions, or they leave only 0 or 1 for a size.
 
-    `texts` gives the assumptions of the user by their place in `assume`; the others go without saying.
+    `texts` gives the user's assumptions by their place in `assume`; the others are implicit.
     """
     if not texts:
         return
@@ -192,7 +192,7 @@ def check(ask: Ask, symbols: Sequence[str], assume: Sequence[Assumption], texts:
 
 
 def _minimal(places: Sequence[int], impossible: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Assumptions of which none can be left out."""
+    """A minimal contradictory subset of the assumptions."""
     kept = list(places)
     for k in places:
         fewer = [j for j in kept if j != k]

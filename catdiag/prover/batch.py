@@ -1,7 +1,7 @@
-"""`prove_all`: several equations at once, in other processes if one likes; nothing that comes back is believed.
+"""`prove_all`: many equations, optionally in worker processes; nothing that a worker returns is trusted.
 
-What travels is plain data: the statement one way, a certificate, numbers or a goal the other. A certificate that comes
-back is checked again here, against the statement made here, by a solver of ours; so an executor may run anywhere.
+Only plain data travels: a statement to the worker; a certificate, a counterexample or a goal back. A certificate is
+checked again in this process, against the statement made here. So the executor may run anywhere.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ def prove_all(
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> list[Outcome]:
-    """What `prove` comes to for each pair of diagrams, in their order: a Theorem, or the Refuted, Undecided or
-    Interrupted that it would raise.
+    """The outcome of `prove` for each pair of diagrams, in order: a Theorem, or the Refuted, Undecided or Interrupted
+    that it would raise.
 
-    A pair may have assumptions as a third part. `limit` is for each pair, in seconds. `executor` is any
-    `concurrent.futures.Executor`, in whose workers the proofs are searched; without it they are searched here, and so
-    are those of diagrams with uninterpreted boxes. A
-    theorem that was found elsewhere is checked again in this process, and so are counterexamples; NotAProof is raised
-    where one does not stand. A pair whose worker raised or died is tried again here. `progress` is called with how many
-    pairs are done, and how many there are. Raises TypeMismatch, AssumptionError and ValueError as `prove` does.
+    A pair may have assumptions as a third item. `limit` is the time per pair, in seconds. `executor` is any
+    `concurrent.futures.Executor` whose workers search the proofs. Without it, they are searched in this process, as are
+    those of diagrams with uninterpreted boxes. A theorem or counterexample that a worker found is checked again in this
+    process; NotAProof is raised where it is wrong. A pair whose worker failed is tried again here. `progress` is called
+    with the numbers of finished pairs and of all pairs. Raises TypeMismatch, AssumptionError and ValueError as `prove`
+    does.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x"))
@@ -78,7 +78,7 @@ def prove_all(
         outcomes = []
         for done, goal in enumerate(goals, 1):
             found = Failed((), "kept here") if executor is None or goal.by_congruence else next(coming)
-            # What a worker did not come to is no answer: the search is made here instead.
+            # A worker that failed gives no answer: the search is made here instead.
             outcomes.append(goal.here(ask, limit) if isinstance(found, Failed) else goal.believed(ask, found, limit))
             if progress is not None:
                 progress(done, len(goals))
@@ -86,28 +86,28 @@ def prove_all(
 
 
 class _Goal:
-    """An equation to be proved: its statement, made here, and its title."""
+    """An equation to be proved: its statement, made in this process, and its title."""
 
     def __init__(self, f: Subject, g: Subject, assume: Sequence[str] = ()) -> None:
         f, g = given_sides(f, g, assume)
         self.f, self.g, self.assume, self.title = f, g, assume, title_of(f, g)
-        # Where uninterpreted boxes are cut is found while the proof is: there is no statement before.
+        # With uninterpreted boxes the cuts are found during the proof, so that there is no statement in advance.
         self.by_congruence = has_generators(f) or has_generators(g)
         self.statement = {} if self.by_congruence else statement_of(f, g, assume)
 
     def task(self, limit: float | None) -> tuple[Any, ...]:
-        """What a worker is given."""
+        """The arguments of a worker's task."""
         return self.statement, self.title, limit
 
     def here(self, ask: Ask, limit: float | None) -> Outcome:
-        """What the search comes to in this process."""
+        """The outcome of a search in this process."""
         try:
             return prove_with(ask, self.f, self.g, self.assume, limit)
         except (Refuted, Undecided, Interrupted) as outcome:
             return outcome
 
     def believed(self, ask: Ask, found: Any, limit: float | None) -> Outcome:
-        """What came back, after it was checked. Raises NotAProof where it does not stand."""
+        """The outcome that a worker returned, checked. Raises NotAProof where it is wrong."""
         found = plain(found)
         kind = found.get("outcome") if isinstance(found, dict) else None
         if kind == "proved":
@@ -153,7 +153,7 @@ class _Goal:
 
 
 def attempt(statement: dict[str, Any], title: str, limit: float | None) -> dict[str, Any]:
-    """What `prove` comes to for a statement, as plain data: the work of one task, in whatever process."""
+    """The outcome of `prove` for a statement, as plain data: the task of a worker."""
     from catdiag.prover.refute.counterexample_data import as_data
 
     start = time.perf_counter()

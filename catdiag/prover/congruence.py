@@ -1,16 +1,15 @@
-"""Equations cut into pieces: how diagrams with uninterpreted boxes are proved, and large ones.
+"""Congruence: equations cut at shared arrays, for diagrams with uninterpreted boxes and for large diagrams.
 
-A box that is known by its name only has no term. What is known of it is that it is a function: on equal arrays it
-gives equal arrays. So both sides are cut at such boxes. The arrays that a box makes become inputs of both sides, one
-for all boxes of its name that are given equal arrays, and the arrays that it reads become further outputs, which have
-to agree. That the cut equation says as much as the whole: put the boxes' own results for the new inputs; then the
-outputs that the boxes read agree, from the first box on, so that the boxes of the right side make the very arrays
-that were put in, and the other outputs agree. A box takes defined arrays only: what it reads is an output, so that
-the left side is defined where that is.
+An uninterpreted box has no term. All that is known of it is that it is a function: equal arguments give equal results.
+So both sides are cut at such boxes. The results of a box become new inputs of both sides, shared by all boxes of that
+name with equal arguments. The arguments become further outputs, which have to agree. The cut equation implies the
+original one: substitute the boxes' own results for the new inputs. Then the arguments agree, from the first box on, so
+that the boxes of the right side compute the substituted arrays, and the other outputs agree. A box takes defined arrays
+only: its argument is an output, so that the left side is defined only where the argument is.
 
-Any other array that both sides compute can be cut through in the same way, which keeps the terms of a large diagram
-small. The theorem then says a little less: that all arrays cut through are defined is among its hypotheses.
-Of a very large one, the pieces that are the same on both sides, box by box, are not even written down.
+Any other array that both sides compute can be cut in the same way, which keeps the terms of a large diagram small. The
+theorem is then slightly weaker: its hypotheses say that all cut arrays are defined. In a very large diagram, arrays
+that both sides compute by the same boxes from the same arrays are left out.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class CutEquation:
-    """Two diagrams to be proved equal in the place of two others, and what was cut, in words."""
+    """Two diagrams to be proved equal in place of two others, and the cuts in words."""
 
     left: Diagram
     right: Diagram
@@ -48,7 +47,7 @@ class CutEquation:
 
 
 class NotCongruent(Exception):
-    """An uninterpreted box of the right side that is given what none of the left side is given."""
+    """An uninterpreted box of the right side whose arguments equal those of no box of the left side."""
 
 
 def has_generators(diagram: Diagram) -> bool:
@@ -77,27 +76,27 @@ def has_generators(diagram: Diagram) -> bool:
 
 @dataclass(eq=False)
 class _Class:
-    """Arrays that stand on their own: what boxes of one name make of equal arrays, or one that is cut through.
+    """A congruence class: the results of boxes of one name with equal arguments, or one array that is cut.
 
-    `first` are the wires that stand for it on the left side: what the box reads, or the array itself; `others` those
-    that must agree with them.
+    `first` are its wires on the left side: the arguments of the box, or the array itself. `others` are those that must
+    be equal to them.
     """
 
     box: Box
-    inputs: list[int]  # the numbers of the new inputs
+    inputs: list[int]  # the numbers of its new inputs
     first: tuple[int, ...]
-    others: list[tuple[bool, tuple[int, ...]]] = field(default_factory=list)  # whether on the right, and the wires
+    others: list[tuple[bool, tuple[int, ...]]] = field(default_factory=list)  # whether on the right side, and the wires
     generator: bool = True
-    computed: Any = None  # how an array that is cut through is computed on the left side
-    congruent: bool = False  # it is left out, since it is computed in the same way on the right side
+    computed: Any = None  # how a cut array is computed on the left side
+    congruent: bool = False  # computed in the same way on the right side, and so left out
 
 
 LARGE = 2000
-"""With more boxes than this on a side, what both sides compute by the same boxes from the same arrays is left out."""
+"""With more boxes than this on a side, arrays that both sides compute by the same boxes are left out."""
 
 
 class Cutter:
-    """The cut of one equation. `equal` says whether it is proved that one diagram equals another."""
+    """The cutting of one equation. `equal` says whether two diagrams are proved equal."""
 
     def __init__(self, f: Diagram, g: Diagram, equal: Callable[[Diagram, Diagram], bool]) -> None:
         if f.dom != g.dom or f.cod != g.cod:
@@ -105,7 +104,7 @@ class Cutter:
         self.f, self.g, self.equal = f, g, equal
         left, right = inline(f).graph, inline(g).graph
         self.dom = list(f.dom)
-        # One graph holds both sides: the nodes of the left one, then those of the right one.
+        # One graph has both sides: the nodes of the left side, then those of the right side.
         self.nodes: list[Node] = list(left.nodes)
         shift = sum(len(node.box.cod) for node in left.nodes)
         self.shift = shift
@@ -122,19 +121,20 @@ class Cutter:
         self.fresh: list[tuple[str, ArrayType]] = []
         self.names = set(f.input_names)
         self.tried: dict[str, int] = {}
-        self.cut_wires: dict[int, int] = {}  # wires that are read from a new input, and its number among these
+        self.cut_wires: dict[int, int] = {}  # cut wires, each with the number of its new input
         self.classes: list[_Class] = []
 
     def on_right(self, wire: int) -> int:
-        """The number that a wire of the right side has here."""
+        """The number of a wire of the right side in the common graph."""
         return wire if wire < len(self.dom) else wire + self.shift
 
     # -- classes ---------------------------------------------------------------------------------
 
     def find(self, through: Sequence[Pair] = ()) -> CutEquation:
-        """The cut equation. `through` pairs wires of the two sides, in their inlined forms, to be cut through as well.
+        """The cut equation. `through` gives pairs of wires of the two sides, in their inlined forms, that are cut as
+        well.
 
-        Raises Apart where a box of the right side has no partner.
+        Raises NotCongruent where a box of the right side has no partner.
         """
         twins = {self.on_right(b): a for a, b in through}
         needed = self._reaching()
@@ -187,7 +187,8 @@ class Cutter:
         return found
 
     def _new(self, box: Box, first: tuple[int, ...], types: Sequence[ArrayType], generator: bool) -> _Class:
-        # The kernel's own names have these marks.
+        """A new congruence class with new inputs of the given types."""
+        # These characters are reserved for the kernel's own names.
         base = box.name.replace("%", "_").replace("$", "_") if generator else "array"
         k = self.tried.get(base, 1)
         name = base if k == 1 else f"{base}_{k}"
@@ -207,6 +208,7 @@ class Cutter:
         return made
 
     def _class_of(self, node: Node, read: tuple[int, ...], value: list[int], twin: _Class | None, place: int) -> _Class:
+        """The congruence class of an uninterpreted box, by its arguments. Raises NotCongruent."""
         right = place >= self.seam
         alike = [c for c in self.classes if c.generator and c.box == node.box]
         found = twin if twin in alike else None
@@ -215,19 +217,21 @@ class Cutter:
             found = next((c for c in alike if self._same(c.first, node.inputs)), None)
         if found is None:
             if right:
-                raise NotCongruent(f"{node.box.name} of the right side is given what none of the left side is given")
+                raise NotCongruent(
+                    f"{node.box.name} of the right side has arguments that no such box of the left side has"
+                )
             return self._new(node.box, node.inputs, list(node.box.cod), generator=True)
         found.others.append((right, node.inputs))
         return found
 
     def _same(self, a: Sequence[int], b: Sequence[int]) -> bool:
-        """Whether it is proved that two rows of arrays are equal, with the boxes cut so far."""
+        """Whether two lists of arrays are proved equal, with the cuts made so far."""
         return self.equal(self._side(self.f, a), self._side(self.g, b))
 
     # -- the equation ------------------------------------------------------------------------------
 
     def _side(self, like: Diagram, outputs: Sequence[int], raw: Sequence[bool] = ()) -> Diagram:
-        """The diagram of some wires over the inputs and the new inputs; a raw one is computed though it is cut."""
+        """The diagram of some wires over the inputs and the new inputs; a `raw` wire is computed although it is cut."""
         inputs = len(self.dom)
         dom = Ty(*self.dom, *(ty for _, ty in self.fresh))
         names = [*range(inputs)] + [0] * (len(self.types) - inputs)
@@ -258,7 +262,7 @@ class Cutter:
             if not any(right for right, _ in c.others):
                 c.others.append((True, c.first))
             for right, wires in c.others:
-                # What the left side's boxes read stands on the left, so that it is defined by hypothesis.
+                # Arguments of the left side's boxes are on the left, so that they are defined by hypothesis.
                 lefts += c.first if right else wires
                 rights += wires if right else c.first
                 raw += [not c.generator] * len(c.first)
@@ -284,7 +288,7 @@ class Cutter:
 
 
 def _needed(inputs: int, *sides: Diagram) -> list[Diagram]:
-    """Diagrams of one domain, without those inputs after the first few that none of them reads."""
+    """Diagrams with a common domain, without the new inputs that none of them reads."""
     read = set(range(inputs))
     for side in sides:
         read.update(side.graph.outputs, *(node.inputs for node in side.graph.nodes))
@@ -305,7 +309,7 @@ def _needed(inputs: int, *sides: Diagram) -> list[Diagram]:
 
 
 def _either(left: ArrayType, right: ArrayType) -> ArrayType:
-    """The type of an array that is cut through: what its elements are called on either side, and no more."""
+    """The type of a cut array: the wider of its element types on both sides."""
     if left.element == right.element == "bool":
         return left
     return ArrayType(left.axes, "extended" if "extended" in (left.element, right.element) else "real")
@@ -315,14 +319,15 @@ def _either(left: ArrayType, right: ArrayType) -> ArrayType:
 
 
 def interpreted(diagram: Diagram) -> Diagram | None:
-    """The diagram with one function for each uninterpreted box, the same for each name; None where there is none.
+    """The diagram with an interpretation for each uninterpreted box, the same for equal names; None where there is
+    none.
 
-    A diagram without such boxes is given back.
+    A diagram without such boxes is returned as it is.
 
-    Such a box becomes an uninterpreted scalar function of what it reads at an index, and of sums of what it reads,
-    weighted by position. An axis that all results have, and an input too, may be one that the box is mapped over: along
-    it nothing is summed, so that the function is one of the box itself, the same wherever that is mapped over it. A
-    counterexample to an equation of these refutes it for boxes that can be anything.
+    Such a box becomes an uninterpreted scalar function of its arguments at an index, and of sums of its arguments
+    weighted by position. An axis that all results and some input have may be a weaved axis; nothing is summed along it,
+    so that the function does not depend on whether the box is mapped over it. A counterexample to the interpreted
+    equation refutes it for boxes that can be any function.
 
     >>> from catdiag.category.diagram import box
     >>> from catdiag.category.types import Axis
@@ -363,6 +368,7 @@ def interpreted(diagram: Diagram) -> Diagram | None:
 def _stand_in(
     name: str, ty: ArrayType, wires: Sequence[int], mapped: set[str], types: list[ArrayType], put: Callable[..., int]
 ) -> int:
+    """A wire with the interpretation of one result of an uninterpreted box."""
     args: list[int] = []
 
     def constant(k: int) -> int:
@@ -389,14 +395,14 @@ def _stand_in(
             args.append(summed(w, mapped))
     known = {n for w in args for n in types[w].names}
     places = [put(index_box(a)) for a in ty.axes if a.name not in known]
-    # A function of nothing is one of a constant.
+    # A function without arguments gets a constant one.
     args = [*args, *places] or [one]
     made = put(map_box(f"apply:{name}{_stand_in_text(ty.element, summing, places)}", [types[w] for w in args]), *args)
     if ty.element == "bool":
         none = constant(0)
         made = put(map_box("lt", [types[none], types[made]]), none, made)
     elif ty.element == "int":
-        # ⌊t/1⌋: what stands for a function into the integers is one.
+        # ⌊t/1⌋ makes the interpretation of an integer function an integer.
         given = Ty(types[made], types[one])
         made = put(Box(Map("floordiv"), given, Ty(ArrayType(types[made].axes, "int"))), made, one)
     if types[made].names != ty.names:
@@ -405,7 +411,7 @@ def _stand_in(
 
 
 def _stand_in_text(element: str, summing: bool, places: Sequence[int]) -> str:
-    """How a box is made of the function that stands for it, in words after its name; nothing where it is that one."""
+    """How the interpretation differs from a plain scalar function, as a suffix of its name; empty where it does not."""
     of = ["sums of what it reads with weights 1, 2, …"] * summing + ["positions"] * bool(places)
     made = {"bool": " true where positive,", "int": " rounded down,"}.get(element, "")
     return (f" of {' and '.join(of)}," if of else "") + made

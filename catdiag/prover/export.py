@@ -1,6 +1,6 @@
-"""Diagrams as core programs: the plain data that the kernel reads.
+"""Export: diagrams as core programs, the plain data that the kernel reads.
 
-Named boxes are opened, and kernels without tiles; everything else is written node by node, in stored order.
+Named boxes, and kernels without tiles, are inlined. Everything else is written node by node, in stored order.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def program(diagram: Diagram) -> dict[str, Any]:
         given = [layouts[w] for w in node.inputs]
         made = _nodes(node.box, [wires[w] for w in node.inputs], count, given)
         nodes += made
-        # Of the nodes that stand for one box, the last gives its results; those before it give one each.
+        # Of the nodes of one box, the last has its results; the earlier ones have one result each.
         count += len(made) - 1 + len(node.box.cod)
         wires += range(count - len(node.box.cod), count)
         layouts += _layouts(node.box, given)
@@ -88,7 +88,7 @@ def program(diagram: Diagram) -> dict[str, Any]:
 
 
 def _layouts(box: Box, given: Sequence[Names]) -> list[Names]:
-    """The order of the axes of a box's results in the core, which tells it by the inputs where the axes are theirs."""
+    """The order of the axes of a box's results in the core program, which derives it from the inputs."""
     if isinstance(box.op, Reduce) or (isinstance(box.op, Map) and not box.op.fn.startswith("cast:")):
         names = box.cod[0].names
         return [tuple(n for n in _together(given) if n in names)]
@@ -100,14 +100,14 @@ def _together(given: Sequence[Names]) -> Names:
 
 
 def _nodes(box: Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
-    """The nodes for a box, the wires that they make being numbered from `first`, given the inputs' layouts."""
+    """The nodes of a box; their wires are numbered from `first`. `given` are the layouts of the inputs."""
     if isinstance(box.op, Einsum):
         return _einsum(box, args, first, given)
     return [_node(box, args)]
 
 
 def _einsum(box: Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
-    """A product, summed over one axis after another, then put into its layout."""
+    """A contraction: a product, summed over one axis after another, then transposed."""
     kept = box.cod[0].names
     names = _together(given)
     nodes: list[dict[str, Any]] = [{"op": "map", "fn": "mul", "args": args}]
@@ -120,7 +120,7 @@ def _einsum(box: Box, args: list[int], first: int, given: Sequence[Names]) -> li
 
 
 def _view(args: list[int], axes: Sequence[Axis], reads: Sequence[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
-    """Arrays read at index expressions by axis, each where its conditions hold."""
+    """A node for arrays read at index expressions, each under its conditions."""
     return {"op": "view", "args": args, "axes": [_axis(a) for a in axes],
             "reads": [{"at": {identifier(axis): e for axis, e in at.items()}, "where": where}
                       for at, where in reads]}  # fmt: skip
@@ -131,7 +131,7 @@ def _index(axis: str) -> list[Any]:
 
 
 def _reads(kind: str, whole: Axis, place: int) -> list[tuple[dict[str, Any], list[Any]]]:
-    """A map between an axis and its parts as reads.
+    """An index map between an axis and its parts, as reads.
 
     split: at i = (i₁·n₂ + i₂)·n₃ + …; merge: at iₖ = a mod nₖ with a = ⌊i/nₖ₊₁/…⌋, written as a − nₖ·⌊a/nₖ⌋;
     slice: at n₁ + … + i; concat: of the arrays the one in whose part i lies.

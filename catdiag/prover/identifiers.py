@@ -1,8 +1,8 @@
-"""Names as certificates have them: identifiers of ASCII letters, different for different names.
+"""Identifiers: an injective encoding of names as ASCII identifiers, as certificates have them.
 
-`identifier` takes any name of an axis, a size, an input or a function to one, and `name_of` takes that back. A name
-that is such an identifier already stays as it is: what is added is marked by two underscores, and a name that has these
-itself has them marked too. A word of formulas gets a mark of its own.
+`identifier` encodes any name of an axis, a size, an input or a function; `name_of` decodes it. A name that is a plain
+ASCII identifier stays as it is. Encoded characters are marked by two underscores; underscores in a name that look like
+a mark are encoded too, and so are reserved words of formulas.
 
 >>> [identifier(name) for name in ("x", "(c k)", "x+y", "128", "m\u2032", "exp")]
 ['x', 'c__by__k', 'x__plus__y', 'axis__128', 'm__prime__', 'name__exp']
@@ -23,7 +23,7 @@ from catdiag.kernel.well_formed import is_title
 V = TypeVar("V")
 _WORDS = {"+": "plus", " ": "space", "(": "open", ")": "close", "\u2032": "prime", "_": "under"}
 _LETTERS = {word: letter for letter, word in _WORDS.items()}
-# A single underscore between letters or digits, or at an end, is none of a mark.
+# A single underscore between letters or digits, or at an end, is no part of a mark.
 _MARKED = re.compile(r"[A-Za-z0-9]|(?<![^A-Za-z0-9])_(?=[A-Za-z0-9]|\Z)|(.)", re.ASCII | re.DOTALL)
 _MARK = re.compile(r"__(by|plus|space|open|close|prime|under|u[0-9a-f]{1,6})__")
 _GROUP = re.compile(r"\(([^() ]+(?: [^() ]+)+)\)")
@@ -31,7 +31,7 @@ _GROUP = re.compile(r"\(([^() ]+(?: [^() ]+)+)\)")
 
 @lru_cache(maxsize=4096)
 def identifier(name: str) -> str:
-    """The identifier for a name."""
+    """The identifier of a name."""
     group = _GROUP.fullmatch(name)
     if group is not None:
         parts = [_marked(part) for part in group[1].split(" ")]
@@ -48,7 +48,7 @@ def _marked(name: str) -> str:
 
 
 def name_of(text: str) -> str:
-    """The name that an identifier is for."""
+    """The name that an identifier encodes."""
     numbered = text.startswith("axis__") and text[6:7].isdigit()
     if numbered or (text.startswith("name__") and not is_name(text[6:])):
         text = text[6:]
@@ -63,12 +63,12 @@ def name_of(text: str) -> str:
 
 
 def by_identifier(named: Mapping[str, V]) -> dict[str, V]:
-    """What goes by names, by their identifiers."""
+    """A mapping from names as one from their identifiers."""
     return {identifier(name): value for name, value in named.items()}
 
 
 def title(text: str) -> str:
-    """A title as certificates have it: the name of a program and the steps by which it was derived, else nothing.
+    """A title as certificates have it: the name of a program and the steps of its derivation; empty for other texts.
 
     >>> title("softmax.stream('x', passes=2)"), title("a + b"), title("stripes.stream('\u03b1')")
     ("softmax.stream('x', passes=2)", '', "stripes.stream('__u3b1__')")

@@ -1,4 +1,4 @@
-"""Whether two diagrams have one type, and if not, where they differ and what would put it right."""
+"""Comparison of types: whether two diagrams have the same type, and if not, where they differ and how to fix it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def require_one_type(f: Diagram, g: Diagram) -> None:
-    """Raises TypeMismatch, naming the first input or result that differs and how, unless the diagrams have one type.
+    """Raises TypeMismatch unless the diagrams have the same type, naming the first input or result that differs and
+    how.
 
-    Results may be of different kinds of numbers.
+    Results may have different numeric element types.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x -> q", name="f")(lambda A: cd.sum(A, "x"))
@@ -38,7 +39,7 @@ def require_one_type(f: Diagram, g: Diagram) -> None:
 
 
 def _numbers(f: Diagram) -> list[ArrayType]:
-    """The types of the results, all kinds of numbers alike."""
+    """The types of the results with all numeric element types replaced by one."""
     return [ty if ty.element == "bool" else ArrayType(ty.axes) for ty in f.cod]
 
 
@@ -50,7 +51,7 @@ def _first(
     g: str,
     names: tuple[Sequence[str], Sequence[str]],
 ) -> str:
-    """The first difference between two lists of arrays in words; nothing where there is none."""
+    """The first difference between two lists of array types, in words; empty where there is none."""
     if len(ours) != len(theirs):
 
         def listed(types: Sequence[ArrayType]) -> str:
@@ -68,7 +69,7 @@ def _first(
 
 
 def _shown(ty: ArrayType) -> str:
-    """A type with the sizes that its axes' names do not tell."""
+    """A type as text, with those sizes that the axis names do not show."""
 
     def axis(a: Axis) -> str:
         told = a.kind != "name" or a.size == a.name or str(a.size) == a.name
@@ -84,7 +85,7 @@ def _advice(a: ArrayType, b: ArrayType, g: str) -> str:
         return f"expected {len(a.axes)} axes in both"
     if sorted(a.names) == sorted(b.names):
         if a.names != b.names:
-            # In another layout, or with sizes as well that differ: the order is put right first.
+            # If sizes differ too, the order is reported first.
             return f"the axes are in another order; expected [{' '.join(a.names)}] in the signature of {g}"
         axis, other = next((x, y) for x, y in zip(a.axes, b.axes, strict=True) if x != y)
         return f"axis {axis.name} has size {show_size(axis.size)} in one and {show_size(other.size)} in the other"

@@ -1,6 +1,6 @@
-"""What a proof comes to: a `Theorem` with its certificate, `Refuted`, `Undecided` or `Interrupted`.
+"""Outcomes of a proof: a `Theorem` with its certificate, `Refuted`, `Undecided` or `Interrupted`.
 
-A theorem is made where the checker has replayed its certificate, and nowhere else; one that travels is checked again.
+A theorem is made only after the checker has replayed its certificate; one that is unpickled is checked again.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ class Undecided(CatdiagError):
 
 
 class Interrupted(CatdiagError):
-    """Time was up, or the solver was stopped, before there was a verdict."""
+    """The time was up, or the solver was stopped, before there was a verdict."""
 
 
 @dataclass(frozen=True)
 class Theorem(AsHTML):
     """A checked equation between two diagrams, with the certificate that proves it.
 
-    `.statement`, `.hypotheses`, `.defined` (what the left side needs to be defined), `.conditions` (what the right
-    side needs beyond that; empty unless `.conditional`), `.witness`, `.vacuous`, `.axioms`, `.trivial`, `.seconds`,
-    `.certificate`, and `.taken`: in words, the arrays that the certificate takes as further inputs (see
-    `catdiag.prover.congruence`).
+    `.statement` and `.hypotheses` say what is proved. `.defined` is what the left side needs to be defined, a
+    hypothesis. `.conditions` is what the right side needs beyond that; empty unless `.conditional`. `.witness` is an
+    input that meets all hypotheses, `.vacuous` says whether there is none. `.axioms` are the axioms used, `.trivial`
+    says whether both sides are one term, `.seconds` is the time of the check, `.certificate` the proof. `.taken` says
+    in words which arrays the certificate takes as further inputs (see `catdiag.prover.congruence`).
     """
 
     checked: Checked
@@ -67,37 +68,37 @@ class Theorem(AsHTML):
 
     @property
     def hypotheses(self) -> tuple[str, ...]:
-        """What is assumed of sizes."""
+        """The assumptions about sizes."""
         return self.checked.hypotheses
 
     @property
     def defined(self) -> tuple[str, ...]:
-        """What the left side needs to be defined: a hypothesis of the theorem."""
+        """The conditions under which the left side is defined: hypotheses of the theorem."""
         return self.checked.defined
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What the right side needs beyond that."""
+        """The further conditions that the right side needs to be defined."""
         return self.checked.conditions
 
     @property
     def conditional(self) -> bool:
-        """Whether there are such conditions."""
+        """Whether there are such further conditions."""
         return self.checked.conditional
 
     @property
     def trivial(self) -> bool:
-        """Whether the two sides are one term."""
+        """Whether the two sides are the same term."""
         return self.checked.trivial
 
     @property
     def witness(self) -> str:
-        """An input that meets all that the theorem takes for granted, as text; empty where none was found."""
+        """An input that meets all hypotheses of the theorem, as text; empty where none was found."""
         return self.checked.witness
 
     @property
     def vacuous(self) -> bool | None:
-        """True where nothing meets what the theorem takes for granted, False with a witness, None if not known."""
+        """True if no input meets the hypotheses, False with a witness, None if it is not known."""
         return self.checked.vacuous
 
     @property
@@ -114,23 +115,23 @@ class Theorem(AsHTML):
         return self.checked.axioms
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What travels is the certificate: where it arrives it is checked again."""
+        """Pickles the certificate only: it is checked again when it is unpickled."""
         return checked_again, (self.certificate, self.seconds, self.taken)
 
     def __copy__(self) -> Theorem:
-        """Itself: nothing in it changes."""
+        """Itself: a theorem is immutable."""
         return self
 
     def __deepcopy__(self, _: dict[int, Any]) -> Theorem:
-        """Itself: nothing in it changes."""
+        """Itself: a theorem is immutable."""
         return self
 
     def save(self, path: str) -> None:
-        """Writes the certificate, whole or not at all; raises OSError where that cannot be done."""
+        """Writes the certificate atomically; raises OSError where that is not possible."""
         write_whole(path, self.text())
 
     def text(self) -> str:
-        """The certificate as JSON, with the theorem in words for people; the checker does not look at them."""
+        """The certificate as JSON, with the theorem in words for readers; the checker ignores the words."""
         about = [*str(self.checked).splitlines(), *(f"  where {text}" for text in self.taken)]
         told = {"about": about, **self.certificate}
         fields = (json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in told.values())
@@ -143,11 +144,13 @@ class Theorem(AsHTML):
 
 
 class NotAProof(CatdiagError):
-    """What came back from another process as a proof or a counterexample is none."""
+    """A proof or counterexample from another process that is wrong."""
 
 
 def checked_again(certificate: Any, seconds: float = 0.0, taken: Sequence[str] = ()) -> Theorem:
-    """The theorem of a certificate that came from elsewhere: how a pickled theorem is read. Raises NotAProof."""
+    """The theorem of a certificate from another process, checked here: how a pickled theorem is read.
+    Raises NotAProof.
+    """
     data = plain(certificate)
     try:
         with Z3() as ask:
@@ -159,9 +162,9 @@ def checked_again(certificate: Any, seconds: float = 0.0, taken: Sequence[str] =
 
 
 def plain(data: Any) -> Any:
-    """Data after it was written as JSON and read again: lists, objects, texts and numbers, and nothing in their guise.
+    """The data after a round trip through JSON: lists, dicts, texts and numbers, and no subclasses of these.
 
-    Raises NotAProof for what cannot be written.
+    Raises NotAProof for data that cannot be written.
     """
     try:
         return json.loads(json.dumps(data))

@@ -1,8 +1,7 @@
-"""Proofs of loops that were found before, for loops that differ in names of sizes or in what is left out.
+"""The proof cache: earlier proofs of loops, reused for loops that differ in names of sizes or in skipped blocks.
 
-A derivation proves one loop many times: grouped, in parts, without the blocks that a mask empties. What was found the
-last time is tried first. It is replayed by the checker's own rules on the goals of this time, so that it is taken
-where it fits and nowhere else.
+A derivation proves one loop many times: grouped, split, with skipped blocks. The earlier proof is tried first. The
+checker's rules replay it on the new goals, so that it is used only where it is a proof.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ def key(node: Json) -> str:
 
 
 def of_earlier(statement: Json, certificate: Json | None) -> dict[str, Json]:
-    """The proofs of loops in a certificate, for those in their places on the right of a statement, by their keys."""
+    """The proofs of loops in a certificate, by the keys of the loops in the same places on the right side of a
+    statement.
+    """
     if certificate is None:
         return {}
     now = {key(node): node for node in _loops(statement["right"])}
@@ -41,7 +42,7 @@ def _loops(program: Json) -> Iterator[Json]:
 
 
 def _sizes(old: Json, new: Json) -> dict[str, str]:
-    """The sizes of axes that one loop has in place of those of another."""
+    """The renaming of axis sizes from one loop to another."""
     found = {}
     for a, b in zip(old["state"]["inputs"], new["state"]["inputs"], strict=False):
         for (_, m), (_, n) in zip(a["axes"], b["axes"], strict=False):
@@ -51,7 +52,7 @@ def _sizes(old: Json, new: Json) -> dict[str, str]:
 
 
 def renamed(proof: Any, sizes: Mapping[str, str]) -> Any:
-    """A proof with other names for sizes.
+    """A proof with sizes renamed.
 
     >>> renamed({"steps": [["same", [0], ["size", "q", []]]], "cases": "q"}, {"q": "g_q"})
     {'steps': [['same', [0], ['size', 'g_q', []]]], 'cases': 'g_q'}

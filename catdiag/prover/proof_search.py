@@ -1,8 +1,8 @@
-"""Finding a certificate: the checker's own walk through a statement, with a search where it reads a proof.
+"""Proof search: the checker's own walk through a statement, with a search wherever the checker reads a proof record.
 
-`Finder` is a `Checker` whose proofs are empty records; where the checker would replay steps, the finder looks for
-them (normal forms, then `field`, then distinguishing whether a size is 0) and writes them into the record. The
-record is then checked by a plain `Checker`, so that nothing here is trusted.
+`Finder` is a `Checker` that starts with empty records. Where the checker would replay steps, the finder searches for
+them (normal forms, the rule `field`, case splits) and writes them into the record. A plain `Checker` then checks the
+record, so that nothing here is trusted.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from catdiag.prover.term_equality import Meeting
 
 
 class OpenGoal(Exception):
-    """A goal that the search could not close. `.goal` is it as text; `.condition` is it in normal form.
+    """A goal that the search could not prove: `.goal` as text, `.condition` in normal form.
 
-    `.large` where it was not searched to the end, for being too large.
+    `.large`: the search was given up because the goal is too large.
     """
 
     def __init__(self, goal: str, condition: Term = TRUE, large: bool = False) -> None:
@@ -66,18 +66,18 @@ class OpenGoal(Exception):
 
 
 class Finder(Checker):
-    """A checker that finds the proofs it is asked to check."""
+    """A checker that searches for the proofs that it is asked to check."""
 
     def __init__(
         self, ask: Ask, further: bool = False, brief: bool = False, earlier: Mapping[str, Json] | None = None
     ) -> None:
         super().__init__(ask)
         self.folds: list[dict[str, Any]] = []
-        # Proofs of loops, by what determines these; and of parts of records, by the records that they may fill.
+        # Earlier proofs of loops, by their keys; and hints for parts of records, by the identity of the record.
         self._earlier, self._loop = dict(earlier or {}), ""
         self._hints: dict[int, Json] = {}
         self._splits = 0
-        # Whether normal forms that keep cases are all that is tried where there are any; whether there were.
+        # `brief`: only the opaque-ite normal form is tried on goals with cases. `met_cases`: there were such goals.
         self.brief, self.met_cases = brief, False
         self.work = WorkBudget()
         self.further = WorkBudget(_FURTHER) if further else None
@@ -111,11 +111,16 @@ class Finder(Checker):
         """A record is never used up."""
 
     def holds(self, ctx: Context, condition: Term, proof: Json) -> None:
-        """Finds a proof that a condition holds and records it. Raises Open if none was found."""
+        """Searches for a proof that a condition holds, and records it. Raises OpenGoal if none is found.
+
+        The steps, from cheap to expensive: an earlier proof, a split on two maxima, the opaque-ite normal form, the
+        full normal form with linear arithmetic, the rule `field` and a solver, a split on a size of 0, a maximum that
+        attains a bound, `Meeting`, and splits on conditions.
+        """
         if _plain(ctx, condition):
             return
         record = _record(proof)
-        if self._as_before(ctx, condition, record) or self._split_on_maxima(ctx, condition, record):
+        if self._by_cached_proof(ctx, condition, record) or self._split_on_maxima(ctx, condition, record):
             return
         goal = OpenGoal(show(condition), condition)
         known: dict[Term, Term] = {}
@@ -145,7 +150,7 @@ class Finder(Checker):
             if self._closes(ctx, found):
                 record.update(steps=search.steps, close="field")
                 return
-            # The solver comes last: it knows most, and costs most.
+            # The solver comes last: it decides most, and costs most.
             if found.op == "eq" and ctx.entails(found):
                 record["steps"] = search.steps
                 return
@@ -164,8 +169,8 @@ class Finder(Checker):
         elif not self._attains(ctx, condition, record, goal) and not self._meets(ctx, condition, record):
             self._by_condition(ctx, condition, record, goal)
 
-    def _as_before(self, ctx: Context, condition: Term, record: dict[str, Any]) -> bool:
-        """Whether a proof that was found before, of a part of a loop like this one, is one here too."""
+    def _by_cached_proof(self, ctx: Context, condition: Term, record: dict[str, Any]) -> bool:
+        """Whether the cached proof of the same part of a similar loop is a proof here too; it is then recorded."""
         hint = self._hints.pop(id(record), {})
         if record or not hint:
             return False
@@ -173,14 +178,14 @@ class Finder(Checker):
         try:
             Judge(self._ask).holds(ctx, condition, copy)
         except (KernelError, RecursionError, LookupError, TypeError, ValueError, ArithmeticError):
-            return False  # what fits another loop may be of any form here
+            return False  # a proof of another loop may be malformed here
         record.update(json.loads(json.dumps(hint)))
         return True
 
     def _by_opaque_cases(
         self, ctx: Context, condition: Term, record: dict[str, Any], untouched: frozenset[Term]
     ) -> Term:
-        """A condition in normal forms that keep cases, and its proof if it is found to hold by them."""
+        """A condition in opaque-ite normal form; `TRUE`, with the proof recorded, where that proves it."""
         found = condition
         there = frozenset(t for t in parts_of(condition.args[-1]) if t.op == "big" and not t.loose)
         for search in (OpaqueIteNormalizer(self.work, untouched), DecidedIteNormalizer(self.work, untouched, there)):
@@ -195,9 +200,9 @@ class Finder(Checker):
         return found
 
     def _split_on_maxima(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
-        """Distinguishes which of two maxima is larger, where cases turn on it.
+        """Splits on which of two maxima is larger, where cases of the equation depend on it.
 
-        What depends on that is smaller in each case than in all together, so that it comes before all else.
+        The terms are smaller in each of these cases, so that this split comes first.
         """
         pair = _compared_maxima(equation) if self._splits < _SPLITS else None
         if pair is None:
@@ -216,7 +221,7 @@ class Finder(Checker):
         return False
 
     def _attains(self, ctx: Context, condition: Term, record: dict[str, Any], goal: OpenGoal) -> bool:
-        """Whether one side of an equation is a maximum, of which a term is found to reach the other side."""
+        """Whether one side of an equation is a maximum that is proved to attain the other side."""
 
         def normal(inner: Context) -> tuple[Term, list[list[Any]]]:
             search = Normalizer(self.work)
@@ -227,7 +232,7 @@ class Finder(Checker):
         return found is not None
 
     def _meets(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
-        """Whether the two sides of an equation are led to one term, by more than normal forms."""
+        """Whether the two sides of an equation are rewritten to one term by `Meeting`."""
         if self.further is None:
             return False
         try:
@@ -249,9 +254,11 @@ class Finder(Checker):
             return False
 
     def _by_condition(self, ctx: Context, equation: Term, record: dict[str, Any], goal: OpenGoal) -> None:
-        """Distinguishes whether a condition of the goal holds. Raises the goal where there is none, or too many."""
+        """Splits on a condition in the goal. Raises the goal where there is none, or the splits are nested too
+        deeply.
+        """
         found = list(_conditions(ctx, goal.condition)) if self._splits < _SPLITS else []
-        # What is larger tells more than whether both are equal.
+        # An order relation says more than an equation, so it is split on first.
         condition = next((c for c in found if c.op != "eq"), found[0] if found else None)
         if condition is None:
             raise goal
@@ -267,9 +274,9 @@ class Finder(Checker):
             self._splits -= 1
 
     def _by_size(self, ctx: Context, condition: Term, record: dict[str, Any], goal: OpenGoal, found: Term) -> None:
-        """Distinguishes whether a size is 0. Raises the goal where that is known of all of them.
+        """Splits on whether a size is 0. Raises the goal where that is decided for all sizes.
 
-        The size is that of a maximum over nothing but −∞ in what the condition was found to be, if there is one.
+        If the condition has a maximum over −∞ only, the size of its axis comes first.
         """
         split = self._undecided_size(ctx, condition, found)
         if split is None:
@@ -295,10 +302,10 @@ class Finder(Checker):
         return child
 
     def discharge(self, ctx: Context, owed: Obligation, proof: Json, demands: Sequence[Obligation] = ()) -> bool:
-        """Tries the obligation itself, then whether it is one of the demands in other words."""
+        """Tries to prove the obligation, then to identify it with one of the demands."""
         record = _record(proof)
         inner = owed.context(ctx)
-        # What is likely and cheap comes first: that a program owes what the other one does, whatever its cases are.
+        # Cheap attempts come first: mostly both programs have the same obligations, whatever their cases are.
         brief = self.brief
         try:
             for self.brief in (True,) if brief else (True, False):
@@ -307,7 +314,7 @@ class Finder(Checker):
         finally:
             self.brief = brief
         if brief and self.met_cases:
-            # What is not met would be a condition of the theorem, so that all is tried first.
+            # An open obligation would become a condition of the theorem, so that everything is tried before.
             raise OpenGoal(str(owed))
         return False
 
@@ -328,7 +335,9 @@ class Finder(Checker):
         return any(self._by_factor(ctx, condition, demand, record) for demand in demands)
 
     def _by_factor(self, ctx: Context, condition: Term, demand: Obligation, record: dict[str, Any]) -> bool:
-        """Whether a sum of exponentials is not 0 since another one is not, which is it times an exponential."""
+        """Whether a sum of exponentials is not 0 because another one, times an exponential, is equal to it and
+        not 0.
+        """
         sought, known = _nonzero_sum(condition), _nonzero_sum(demand.condition)
         if sought is None or known is None:
             return False
@@ -352,14 +361,14 @@ class Finder(Checker):
 
     @staticmethod
     def _normal_condition(ctx: Context, condition: Term, search: Normalizer) -> Term:
-        """A condition in normal form, what it denies as a whole."""
+        """A condition in normal form, including the operand of a negation."""
         if condition.op == "not":
             return fn("not", search.normal(ctx, condition.args[0], (0,)))
         return search.normal(ctx, condition)
 
     @staticmethod
     def _condition(ctx: Context, condition: Term, search: Normalizer) -> Term:
-        """A condition with the terms it compares in normal form."""
+        """A condition with the terms that it compares in normal form."""
         if condition.op not in ("real", "lt", "le", "eq", "not"):
             return condition
         if condition.op == "not":
@@ -374,7 +383,7 @@ class Finder(Checker):
     def derived_facts(
         self, defined: Sequence[Obligation], facts: tuple[Fact, ...], names: Mapping[str, str], proof: Json
     ) -> tuple[Fact, ...]:
-        """What the left side's definedness says, with its terms in normal form."""
+        """The facts that follow from the left side's definedness, with terms in normal form."""
         found = []
         for k, owed in enumerate(defined):
             if self.brief and any(t.op == "ite" for t in parts_of(owed.condition)):
@@ -382,7 +391,7 @@ class Finder(Checker):
                 continue
             search = Normalizer(self.work)
             try:
-                # The fact may not be used on itself: it would turn into `1 ≠ 0` and be lost.
+                # A fact must not simplify itself: it would become `1 ≠ 0` and be lost.
                 bare = owed.context(Context(self.ask, {}, facts[: len(facts) - len(defined)], names))
                 condition = (self._condition if _of_signs(owed.condition) else self._normal_condition)(
                     bare, owed.condition, search
@@ -396,13 +405,13 @@ class Finder(Checker):
 
 
 def _of_signs(condition: Term) -> bool:
-    """Whether a condition says of a term that it is real, or compares it with 0."""
+    """Whether a condition says that a term is real, or compares it with 0."""
     inner = condition.args[0] if condition.op == "not" else condition
     return inner.op == "real" or (inner.op in ("lt", "le", "eq") and bool({ZERO, BOT} & set(inner.args)))
 
 
 def _nonzero_sum(condition: Term) -> tuple[list[int], Term] | None:
-    """Of a condition that a sum is not 0, or above 0, the sum and where it is."""
+    """For a condition that a sum is not 0, or above 0: the path to the sum, and the sum."""
     inside, path = (condition.args[0], [0]) if condition.op == "not" else (condition, [])
     if inside.op != ("eq" if path else "lt") or ZERO not in inside.args:
         return None
@@ -412,7 +421,7 @@ def _nonzero_sum(condition: Term) -> tuple[list[int], Term] | None:
 
 
 def _free_exponents(t: Term) -> list[Term] | None:
-    """What is added in the exponent of a sum of exponentials and does not depend on its index."""
+    """The summands in the exponent of a sum of exponentials that do not depend on its index."""
     body = open_body(t.args[1], idx("%free"))
     if body.op != "exp" or body.args[0].op != "add":
         return None
@@ -420,21 +429,21 @@ def _free_exponents(t: Term) -> list[Term] | None:
 
 
 def _plain(ctx: Context, condition: Term) -> bool:
-    """Whether a condition holds without more: equations only by their form."""
+    """Whether a condition holds trivially; equations only by their form."""
     return condition.args[0] == condition.args[1] if condition.op == "eq" else ctx.entails(condition)
 
 
 _FALSE = fn("lt", ZERO, ZERO)
 
 _FURTHER = 150_000
-"""The work that is spent where normal forms are not enough."""
+"""The work bound of the search beyond normal forms."""
 
 _SPLITS = 4
-"""How deep case distinctions on conditions may be nested."""
+"""The deepest nesting of splits on conditions."""
 
 
 def _compared_maxima(equation: Term) -> tuple[Term, Term] | None:
-    """Two reductions, where a case of an equation asks whether one of them is their maximum."""
+    """Two reductions, if a case of the equation asks whether one of them is their maximum."""
     stack = list(equation.args) if equation.op == "eq" else []
     while stack:
         t = stack.pop()
@@ -449,14 +458,14 @@ def _compared_maxima(equation: Term) -> tuple[Term, Term] | None:
 
 
 def _equations(c: Term) -> list[Term]:
-    """The equations that a condition is made of."""
+    """The equations that a condition consists of."""
     if c.op in ("and", "or", "not"):
         return [e for a in c.args for e in _equations(a)]
     return [c] if c.op == "eq" else []
 
 
 def _conditions(ctx: Context, goal: Term) -> Iterator[Term]:
-    """The conditions on which closed parts of terms turn, and that are not decided: of cases, maxima and roots."""
+    """The undecided conditions of closed subterms: those of if-then-else, maxima and roots."""
     stack = list(goal.args)
     seen: set[Term] = set()
     while stack:
@@ -486,13 +495,13 @@ def _record(proof: Json) -> dict[str, Any]:
 
 
 def find(ask: Ask, statement: Mapping[str, Any], further: bool = False, earlier: Json | None = None) -> dict[str, Any]:
-    """A certificate for a statement. Raises Open with the goal at which the search stopped.
+    """A certificate for a statement. Raises OpenGoal with the goal at which the search stopped.
 
-    With `further`, more is tried than normal forms, which takes long where the statement is false. With a certificate
-    of `earlier`, what proves its loops is tried on those that are here.
-    Every part of the certificate is plain data. It proves nothing until a `Checker` accepts it.
+    With `further`, a search follows where normal forms do not suffice; it takes long for false statements. With
+    `earlier`, a certificate, the proofs of its loops are tried on those of this statement. The certificate is plain
+    data, and proves nothing until a `Checker` accepts it.
     """
-    # What is cheap comes first; it fails at the first goal that needs more.
+    # A cheap search comes first; it fails at the first goal that needs more.
     for brief in (True, False):
         finder = Finder(ask, further, brief, proof_cache.of_earlier(statement, earlier))
         proof: dict[str, Any] = {}

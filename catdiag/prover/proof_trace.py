@@ -1,4 +1,4 @@
-"""Kernel steps, applied one after the other and written down, with a bound on the work."""
+"""Proof traces: kernel rules applied in sequence and recorded, with a bound on the work."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Change = Callable[[Context, Term, Path], Term]
 
 
 class WorkBudget:
-    """How much may still be rewritten, in parts of terms: a count, so that the limit does not depend on the machine.
+    """The remaining amount of rewriting, counted in subterms, so that the bound does not depend on the machine.
 
-    `known` are the normal forms found so far: of a term in a context, in a mode, with the steps to it.
+    `known` is the cache of normal forms: by term, context and mode, with the steps to each.
     """
 
     def __init__(self, parts: int = 150_000) -> None:
@@ -25,21 +25,21 @@ class WorkBudget:
         self.known: dict[tuple[Hashable, Context, Term], tuple[Term, list[list[Any]]]] = {}
 
     def spend(self, parts: int) -> None:
-        """Takes parts away. Raises TooLarge when there are none left."""
+        """Subtracts an amount. Raises TooLarge when nothing is left."""
         self.left -= parts
         if self.left < 0:
             raise TooLarge("the normal form takes too much work")
 
 
 class ProofTrace:
-    """Rules applied at places of a term, in `.steps`; `work` bounds what this and others that share it do."""
+    """Applies rules at positions of a term and records them in `.steps`; `work` bounds all traces that share it."""
 
     def __init__(self, work: WorkBudget | None = None) -> None:
         self.steps: list[list[Any]] = []
         self.work = work or WorkBudget()
 
     def step(self, ctx: Context, t: Term, path: Path, rule: str, *args: Any) -> Term:
-        """One kernel rule at the subterm t, recorded if it changes it."""
+        """Applies a kernel rule at the subterm t, recorded if it changes the term."""
         self.work.spend(t.weight)
         result = RULES[rule](ctx, t, *args)
         if result != t:
@@ -47,7 +47,7 @@ class ProofTrace:
         return result
 
     def attempt(self, ctx: Context, t: Term, path: Path, rule: str, *args: Any) -> Term:
-        """A step if the kernel allows it, else the term as it is."""
+        """Applies a rule if the kernel allows it; else the term as it is."""
         try:
             return self.step(ctx, t, path, rule, *args)
         except TooLarge:
@@ -56,7 +56,7 @@ class ProofTrace:
             return t
 
     def part(self, ctx: Context, t: Term, path: Path, k: int, change: Change) -> Term:
-        """A term with its part k changed, where what is known there is known."""
+        """A term with its part k rewritten, under the facts that hold there."""
         inner, child, name = enter(ctx, t, k)
         new = change(inner, child, (*path, k))
         if new is child:
@@ -66,11 +66,11 @@ class ProofTrace:
         return rebuild(t, (*t.args[:k], new, *t.args[k + 1 :]))
 
     def parts(self, ctx: Context, t: Term, path: Path, change: Change) -> Term:
-        """A term with each of its parts changed, one after the other."""
+        """A term with each of its parts rewritten, one after the other."""
         for k in range(len(t.args)):
             t = self.part(ctx, t, path, k, change)
         return t
 
     def under(self, ctx: Context, t: Term, path: Path, change: Change) -> Term:
-        """A reduction with its body changed."""
+        """A reduction with its body rewritten."""
         return self.part(ctx, t, path, 1, change)

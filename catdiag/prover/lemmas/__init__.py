@@ -1,5 +1,5 @@
-"""What a proof needs that no normal form gives: comparisons that add up, and maxima.
+"""Lemmas beyond normal forms: linear arithmetic and maxima.
 
-- `linear_arithmetic`: which known comparisons add up to a wanted one; `max_bounds`: no term is above its maximum;
-- `max_attained`: a maximum that equals a bound.
+- `linear_arithmetic`: a comparison as a combination of known comparisons (Farkas' lemma).
+- `max_bounds`: elements are at most their maximum; `max_attained`: a maximum that is equal to a bound.
 """

@@ -1,6 +1,7 @@
-"""Which known comparisons add up to a wanted one: Farkas' lemma, by an exact simplex method.
+"""Linear arithmetic: a comparison as a nonnegative combination of known ones (Farkas' lemma), by an exact simplex
+method.
 
-What is found is checked by the kernel's rule `decide`; integers are handled without a solver this way.
+The kernel's rule `decide` checks the combination. Comparisons of integers are proved without a solver in this way.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from catdiag.kernel.terms import ONE, ZERO, Data, KernelError, Term, fn, idx, le
 
 _INSTANCES = 20
 _MOST = 24
-"""The most comparisons that are tried together."""
+"""The most comparisons in one combination problem."""
 
 
 def combination(ctx: Context, goal: Term) -> list[list[object]] | None:
-    """Coefficients of comparisons known here that add up to the goal, for `decide`; None if there are none."""
+    """Coefficients of known comparisons whose combination gives the goal, for the rule `decide`; None if there are
+    none.
+    """
     p = gap(ctx, goal)
     if p is None or goal.op == "eq":
         return None
@@ -34,7 +37,7 @@ def combination(ctx: Context, goal: Term) -> list[list[object]] | None:
             columns.append((k, {m: -a for m, a in q.items()}))
     rows = sorted({m for _, q in columns for m in q if m} | {m for m in p if m}, key=str)
     matrix = [[q.get(m, Fraction(0)) for _, q in columns] + [Fraction(0)] for m in rows]
-    # The constants: what is left over is a column of its own.
+    # The constants: the slack is a column of its own.
     matrix.append([q.get((), Fraction(0)) for _, q in columns] + [Fraction(1)])
     wanted = [p.get(m, Fraction(0)) for m in rows] + [p.get((), Fraction(0))]
     strict = goal.op == "lt" and not whole(ctx, goal)
@@ -49,7 +52,9 @@ def combination(ctx: Context, goal: Term) -> list[list[object]] | None:
 
 
 def gap(ctx: Context, c: Term) -> Poly | None:
-    """b − a for a comparison of a with b; 1 less for a < b of integers. None where it is none of reals."""
+    """b − a for a comparison of a with b; one less for a < b of integers. None where the difference is no
+    polynomial.
+    """
     if c.op not in ("lt", "le", "eq"):
         return None
     try:
@@ -62,7 +67,9 @@ def gap(ctx: Context, c: Term) -> Poly | None:
 
 
 def linear(ctx: Context, goal: Term) -> bool:
-    """Whether a goal and what is known of it are linear, so that without a combination it is not decided either way."""
+    """Whether a goal and the known comparisons are linear, so that a missing combination means that they do not imply
+    it.
+    """
     conditions = [goal, *_known(ctx, goal)]
     gaps = [q for c in conditions if (q := gap(ctx, c)) is not None]
     plain = [f.condition for f in ctx.facts if not f.variables and not f.guards and arithmetic(f.condition)]
@@ -87,7 +94,7 @@ def _known(ctx: Context, goal: Term) -> list[Term]:
 
 
 def _instances(ctx: Context, fact: Fact) -> list[Term]:
-    """What a fact about all indices says of those that are here, and of the first and the last ones."""
+    """Instances of a fact about all indices: at the indices that occur, and at the first and the last index."""
     if fact.condition.op not in ("lt", "le", "eq"):
         return []
     spoken = set().union(*(leaves(c, "idx") for c in (fact.condition, *fact.guards)))
@@ -98,7 +105,7 @@ def _instances(ctx: Context, fact: Fact) -> list[Term]:
             names.append(name)
             ends = [ZERO, sub(n, ONE)] if ctx.positive_size(n) else []
             values.append([*here, *(sub(sub(n, ONE), i) for i in here), *ends])
-    # The indices that are here come first, and then what differs from them in fewer places.
+    # The indices that occur come first, then those that differ from them in fewer places.
     ranked = sorted(product(*map(range, map(len, values))), key=lambda chosen: (sum(chosen), chosen))[:_INSTANCES]
     choices: list[dict[tuple[str, Data], Term]] = [
         {("idx", name): vs[k] for name, vs, k in zip(names, values, chosen, strict=True)} for chosen in ranked
@@ -109,7 +116,7 @@ def _instances(ctx: Context, fact: Fact) -> list[Term]:
         condition = substitute(fact.condition, put)
         guards = [substitute(g, put) for g in fact.guards]
         spoken = set().union(*(leaves(c, "idx") for c in (condition, *guards)))
-        # A solver is not worth asking for each of many instances.
+        # Calling a solver for each of many instances would take too long.
         if spoken <= set(ctx.ranges) and plain.issuperset(guards):
             found.append(condition)
     return found
@@ -120,7 +127,7 @@ def _floors(t: Term) -> list[Term]:
 
 
 def _related(p: Poly, known: list[tuple[Term, Poly]]) -> list[tuple[Term, Poly]]:
-    """Those comparisons that hang together with p through the monomials they share, the nearest first."""
+    """The comparisons that are connected with p by shared monomials, the nearest first."""
     reached, chosen, rest = {m for m in p if m}, list[tuple[Term, Poly]](), known
     while rest and len(chosen) < _MOST:
         near = [(c, q) for c, q in rest if reached & set(q)]
@@ -135,7 +142,8 @@ def _related(p: Poly, known: list[tuple[Term, Poly]]) -> list[tuple[Term, Poly]]
 def simplex(
     matrix: Sequence[Sequence[Fraction]], wanted: Sequence[Fraction], gain: Sequence[Fraction]
 ) -> list[Fraction] | None:
-    """Some x ≥ 0 with matrix·x = wanted that makes gain·x greatest, or just large where it is unbounded; or None.
+    """Some x ≥ 0 with matrix·x = wanted that maximizes gain·x, or makes it large where it is unbounded; None if
+    infeasible.
 
     >>> simplex([[Fraction(1), Fraction(2)]], [Fraction(4)], [Fraction(1), Fraction(0)])
     [Fraction(4, 1), Fraction(0, 1)]
@@ -159,7 +167,7 @@ def simplex(
                 rows[k] = _coprime([lead * a - factor * b for a, b in zip(row, chosen, strict=True)])
 
     def improve(value: Sequence[Fraction], columns: int) -> int | None:
-        # The column along which the value grows without end, if there is one.
+        # The column along which the value is unbounded, if there is one.
         shares = [Fraction(value[basis[k]], table[k][basis[k]]) for k in range(count)]
         ends = [*value, Fraction(0)]
         reduced = _integral([ends[c] - sum(s * row[c] for s, row in zip(shares, table, strict=True) if s) for c in
@@ -196,7 +204,7 @@ def simplex(
 
 
 def _integral(row: Sequence[Fraction]) -> list[int]:
-    """A positive multiple of a row of rationals, of whole numbers."""
+    """A positive multiple of a row of rationals with integer entries."""
     n = lcm(*(a.denominator for a in row))
     return _coprime([int(a * n) for a in row])
 

@@ -1,8 +1,8 @@
-"""A maximum that equals a bound because one of its terms does: A9, by order.
+"""A maximum that is equal to a bound because one of its elements attains it (A9, by order).
 
-To show max_i t(i) = R where t(i) ≤ R for all i, and s ≤ max_i v(i) for some s such that t(i) ≥ R says v(i) ≥ s: a
-maximum is at least a number if one of its terms is, so that some v(i) is at least s, and that t(i) at least R.
-`max_i min(v(i), r) = r` for r ≤ max_i v(i) is of this kind, and so is what a rising function makes of a maximum.
+To show max_i t(i) = R, let t(i) ≤ R for all i, and s ≤ max_i v(i) for some s such that v(i) ≥ s implies t(i) ≥ R. A
+maximum is at least s only if one of its elements is, so that some v(i) is at least s, and that t(i) is at least R.
+Examples are `max_i min(v(i), r) = r` for r ≤ max_i v(i), and a monotone function of a maximum.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _MOST = 6
 def prove_attained(
     ctx: Context, equation: Term, normal: Callable[[Context], tuple[Term, Steps]]
 ) -> dict[str, Any] | None:
-    """A proof that a maximum is attained at a bound, for the judge; None where none is found.
+    """A proof record that a maximum attains a bound; None where none is found.
 
-    `equation` is in normal form; `normal` gives that form in a context that knows more, with the steps to it.
+    `equation` is in normal form; `normal` gives that form in a context with more facts, with the steps to it.
     """
     if equation.op != "eq" or not all(map(ctx.real, equation.args)):
         return None
@@ -39,7 +39,7 @@ def prove_attained(
 
 
 def _tops(ctx: Context, equation: Term) -> Iterator[tuple[Term, Term]]:
-    """The maxima of functions of elements in an equation, each with what it says that they are."""
+    """The maxima in an equation, each with the value that the equation says it has."""
     try:
         p = to_poly(sub(*equation.args), ctx)
     except KernelError:
@@ -51,7 +51,7 @@ def _tops(ctx: Context, equation: Term) -> Iterator[tuple[Term, Term]]:
 
 
 def _pivots(ctx: Context, top: Term, bound: Term) -> Iterator[tuple[Term, Term]]:
-    """Maxima over the same range, and what is known to be at most each."""
+    """Maxima over the same range, each with a known lower bound."""
     found: dict[Term, None] = {}
     stack = [bound, *(f.condition for f in ctx.facts if not f.variables and not f.guards)]
     while stack:
@@ -90,7 +90,7 @@ def _proof(
 
 
 class _MaximumWalk:
-    """Steps from what was to be shown, one after the other."""
+    """A recorder of steps, starting from the equation to be proved."""
 
     def __init__(self, ctx: Context, equation: Term, normal: Callable[[Context], tuple[Term, Steps]]) -> None:
         self.ctx = ctx
@@ -111,7 +111,7 @@ def _reached(ctx: Context, equation: Term, normal: Callable[[Context], tuple[Ter
 
 
 def _absurd(ctx: Context, equation: Term, above: Term, normal: Callable[[Context], tuple[Term, Steps]]) -> Steps:
-    """The equation where a maximum is said to be above a bound of its terms: this never happens."""
+    """The steps in the case that the maximum is above a bound of its elements, which is impossible."""
     walk = _MaximumWalk(ctx, equation, normal)
     walk.do("same", [], term_data(fn("or", equation, above)))
     walk.do("decide", [1])
@@ -129,7 +129,7 @@ def _some(
     least: Term,
     normal: Callable[[Context], tuple[Term, Steps]],
 ) -> Steps:
-    """The equation where a maximum is said to be below a bound that one of its terms reaches."""
+    """The steps in the case that the maximum is below the bound, which one of its elements attains."""
     walk = _MaximumWalk(ctx, equation, normal)
     walk.do("same", [], term_data(fn("or", equation, below, fn("lt", other, least))))
     walk.do("order", [1])

@@ -1,7 +1,7 @@
-"""What a maximum over an axis says of its terms, where a comparison turns on it.
+"""Comparisons with maxima over an axis: an element is at most its maximum.
 
-No term is above its maximum: max(v(i), M) = M with M = max_j v(j). A comparison that is not known may be known with
-that: it is taken apart where the bound holds and where it does not, and the second of these never happens.
+max(v(i), M) = M for M = max_j v(j). A comparison that is not decided may be decided with this bound. It is split into
+the cases that the bound holds and that it does not; the second case is impossible.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _BOUNDS = 4
 
 
 class MaxLemmas(ProofTrace):
-    """How comparisons with maxima are rewritten."""
+    """Rewrites comparisons with maxima."""
 
     def compare_with_bounds(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A comparison that is known with the bound of a maximum which facts speak of; others as they are."""
+        """A comparison decided by a bound of a maximum that facts mention; other comparisons as they are."""
         for v, maximum in _below(ctx, t):
             bound = _bound(v, maximum)
             if self._decides(ctx, t, fn("le", v, maximum)):
@@ -32,9 +32,10 @@ class MaxLemmas(ProofTrace):
 
     @staticmethod
     def undecided(ctx: Context, t: Term) -> bool:
-        """Whether a comparison is of sums of elements and reductions, of which only linear facts are known, and open.
+        """Whether a comparison is an open one of linear expressions in elements and reductions, of which only linear
+        facts are known.
 
-        Adding up facts decides such a comparison if anything does: a solver is not asked.
+        If combining facts does not decide such a comparison, nothing does: a solver is not called.
         """
         if t.op not in ("eq", "lt", "le"):
             return False
@@ -53,14 +54,14 @@ class MaxLemmas(ProofTrace):
         return all(combination(ctx, goal) is None for goal in goals)
 
     def incomparable(self, ctx: Context, t: Term) -> bool:
-        """Whether no argument of a maximum is known to be below another one, without a solver."""
+        """Whether no argument of a maximum is known to be at most another one, without a solver."""
         pairs = [(a, b) for a in t.args for b in t.args if a is not b]
         if not all(a.op == "big" and a.data == "max" and a.args[1].op not in ("big", "max") for a in t.args):
             return False
         return len(pairs) <= 6 and all(self.undecided(ctx, fn("le", a, b)) for a, b in pairs)
 
     def by_equations(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A comparison with one of two maxima that are known to be equal in the place of the other."""
+        """A comparison in which a maximum is replaced by one that is known to be equal."""
         for fact in ctx.facts:
             c = fact.condition
             if c.op == "eq" and not fact.variables and not fact.guards and all(_is_maximum(a) for a in c.args):
@@ -78,7 +79,7 @@ class MaxLemmas(ProofTrace):
         return t
 
     def _decides(self, ctx: Context, t: Term, bound: Term) -> bool:
-        """Whether a comparison is known by adding up a bound and what else is known."""
+        """Whether a comparison follows by linear arithmetic from a bound and the known facts."""
         inner = ctx.with_condition(bound)
         for c in _strict(ctx):
             inner = inner.with_condition(c)
@@ -86,7 +87,7 @@ class MaxLemmas(ProofTrace):
         return any(combination(inner, goal) is not None for goal in goals)
 
     def own_maximum(self, ctx: Context, t: Term, path: Path) -> Term:
-        """`M ≤ v` as `v = M`, and `v < M` as its opposite, for a maximum M of which v is a term."""
+        """`M ≤ v` as `v = M`, and `v < M` as its negation, for a maximum M that has v as an element."""
         a, b = (t.args if t.op == "le" else t.args[::-1]) if t.op in ("le", "lt") else (t, t)
         several = [m for m in (a.args if a.op == "max" else (a,)) if _is_maximum(m)]
         if not any(v == b for m in several for v in _terms_of(ctx, m)) or not (ctx.real(a) and ctx.real(b)):
@@ -98,7 +99,7 @@ class MaxLemmas(ProofTrace):
         )
 
     def _with_bound(self, ctx: Context, t: Term, path: Path, bound: Term, change: Change) -> Term:
-        """A condition that is changed where a bound of a maximum is known."""
+        """A condition rewritten under the bound of a maximum."""
         mark = len(self.steps)
         try:
             t = self.step(ctx, t, path, "distinguish", term_data(bound))
@@ -125,12 +126,16 @@ class MaxLemmas(ProofTrace):
 
 
 def _bound(v: Term, maximum: Term) -> Term:
-    """v ≤ M in words that are seen to hold by themselves: an order might be seen not to hold where facts exclude v."""
+    """v ≤ M, written so that it is recognized by its form: the comparison itself might be simplified to false where
+    facts exclude v.
+    """
     return fn("eq", fn("max", v, maximum), maximum)
 
 
 def _silent(ctx: Context, c: Term) -> Poly | None:
-    """The difference of the sides of a comparison, if linear in elements and reductions of unknown sign; else None."""
+    """The difference of the sides of a comparison that is linear in elements and reductions of unknown
+    sign; else None.
+    """
     p = gap(ctx, c) if not arithmetic(c) else None
     if p is None or not all(map(ctx.real, c.args)):
         return None
@@ -144,13 +149,13 @@ def _is_maximum(t: Term) -> bool:
 
 
 def _terms_of(ctx: Context, maximum: Term) -> Iterator[Term]:
-    """The terms of a maximum at the indices that are here."""
+    """The elements of a maximum at the indices that occur."""
     n, body = maximum.args
     return (open_body(body, idx(i)) for i, m in ctx.ranges.items() if m == n)
 
 
 def _below(ctx: Context, t: Term) -> list[tuple[Term, Term]]:
-    """The maxima M that facts compare, each after a term v of it of which a comparison speaks."""
+    """The maxima M that facts compare, each with an element v of it that a comparison mentions."""
     if arithmetic(t) or not ctx.ranges:
         return []
     spoken, here = leaves(t, "read"), leaves(t, "idx")
@@ -167,7 +172,7 @@ def _below(ctx: Context, t: Term) -> list[tuple[Term, Term]]:
 
 
 def _strict(ctx: Context) -> list[Term]:
-    """a < b where it is known that a ≤ b and that they are not equal."""
+    """a < b where a ≤ b and a ≠ b are known."""
     conditions = [f.condition for f in ctx.facts if not f.variables and not f.guards and not arithmetic(f.condition)]
     unequal = [p for c in conditions if c.op == "not" and c.args[0].op == "eq" and (p := gap(ctx, c.args[0]))]
     return [

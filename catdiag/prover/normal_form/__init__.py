@@ -1,6 +1,7 @@
 """Normal forms of terms, as traces of kernel steps.
 
-- `normalize`: the whole of it; `opaque_ite`: the form in which case distinctions are atoms, tried first;
-- `conditions`: comparisons; `guards`: case distinctions; `index_arithmetic`: positions;
-- `reduction_terms`: reductions, with binders in the order of `binder_order`.
+- `normalize`: the full normal form; `opaque_ite`: a cheaper form in which every if-then-else is an atom, tried first.
+- `conditions`: comparisons and connectives; `guards`: if-then-else as indicator functions; `index_arithmetic`: floors
+  and reindexed reductions.
+- `reduction_terms`: reductions; `binder_order`: the canonical order of their binders.
 """

@@ -1,4 +1,4 @@
-"""The canonical order of the binders of nested reductions: by their ranges, then by the part they play in the body."""
+"""The canonical order of the binders of nested reductions: by their ranges, then by how the body uses them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MOST_ORDERS = 720
 def canonical_order(sizes: list[Term], body: Term, names: list[str]) -> tuple[int, ...]:
     """The order of binders, given by their ranges and their names in the body.
 
-    Binders are coloured first: by their range, and by where they stand in the body beside what other colours. Where
-    too many remain alike, any order of those is taken.
+    Binders are colored by their range, and by where they occur in the body next to binders of other colors (color
+    refinement). If too many binders have equal colors, one of their orders is taken.
     """
     colors = {name: n.key for name, n in zip(names, sizes, strict=True)}
     for _ in range(3):
@@ -30,7 +30,7 @@ def canonical_order(sizes: list[Term], body: Term, names: list[str]) -> tuple[in
 
 
 def _orders(colors: list[str]) -> Iterator[tuple[int, ...]]:
-    """The orders of binders that sort their colours: those of one colour in every order, if these are not too many."""
+    """The orders of binders by color; those of one color in every order, unless these are too many."""
     groups: dict[str, list[int]] = {}
     for k, color in enumerate(colors):
         groups.setdefault(color, []).append(k)
@@ -46,7 +46,7 @@ def _chain_key(sizes: list[Term], body: Term, names: list[str], order: tuple[int
 
 
 def _keyed(t: Term, names: dict[str, str]) -> str:
-    """A text of a term under new names for its indices, blind to the order of factors and summands."""
+    """A text of a term with its indices renamed, which does not depend on the order of factors and summands."""
     if t.op == "idx":
         return names.get(str(t.data), str(t.data))
     parts = [_keyed(a, names) for a in t.args]

@@ -1,8 +1,8 @@
-"""Conditions in canonical form, and which of them are known.
+"""Canonical forms of conditions, and which conditions are known.
 
-Comparisons of integers are `a < b`, `a ≤ b + c` or `a = b` with coprime natural coefficients on both sides; those of
-reals compare 0 with a polynomial up to a positive factor; connectives are flat and sorted, with `not` inside. That
-something holds of some index of an axis is `0 < max_i [c(i)]`.
+Comparisons of integers are `a < b`, `a ≤ b + c` or `a = b` with coprime natural coefficients on both sides. Those of
+reals compare 0 with a polynomial, up to a positive factor. Connectives are flat and sorted, with `not` inside. That
+some index satisfies c is written `0 < max_i [c(i)]`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ COMPARISONS = ("lt", "le", "eq")
 
 
 SUM = 40
-"""The work of looking for a sum of known comparisons."""
+"""The work bound of searching a combination of known comparisons."""
 
 
 class Conditions(MaxLemmas):
-    """How conditions are rewritten; `normal` is that of the whole normal form."""
+    """Rewrites conditions; `normal` is the full normal form."""
 
     def __init__(self, work: WorkBudget | None = None) -> None:
         super().__init__(work)
-        # What was found not to be decided.
+        # Conditions that were found to be undecided.
         self._open: set[tuple[Context, Term]] = set()
 
     def normal(self, ctx: Context, t: Term, path: Path = ()) -> Term:
@@ -48,11 +48,11 @@ class Conditions(MaxLemmas):
         raise NotImplementedError
 
     def lifted(self, ctx: Context, t: Term, path: Path) -> Term | None:
-        """The normal form of a term that has case distinctions in its arguments; None for others."""
+        """The normal form of a term with an if-then-else among its arguments; None for other terms."""
         raise NotImplementedError
 
     def decided(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A comparison as `true` or `false` if it is known here, by adding up what is known or by the kernel."""
+        """A comparison as `true` or `false` if it is known, by linear arithmetic or by the kernel; else as it is."""
         if t.op not in COMPARISONS or (ctx, t) in self._open:
             return t
         result = self._decided(ctx, t, path)
@@ -75,13 +75,13 @@ class Conditions(MaxLemmas):
 
     @staticmethod
     def known(ctx: Context, c: Term) -> bool:
-        """Whether a condition is known, without a solver where that is enough."""
+        """Whether a condition is known; a solver is called only where that is needed."""
         if c.op in ("lt", "le") and combination(ctx, c) is not None:
             return True
         return not (arithmetic(c) and linear(ctx, c)) and ctx.entails(c)
 
     def _unequal(self, ctx: Context, t: Term, path: Path) -> Term:
-        """An equation of integers, where one side may be known to be below the other."""
+        """An equation of integers; false if one side is known to be less than the other."""
         below = any(combination(ctx, fn("lt", a, b)) is not None for a, b in (t.args, reversed(t.args)))
         equal = all(combination(ctx, fn("le", a, b)) is not None for a, b in (t.args, reversed(t.args)))
         known = fn("eq", *reversed(t.args)) in {f.condition for f in ctx.facts}
@@ -90,7 +90,7 @@ class Conditions(MaxLemmas):
         return t
 
     def comparison(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A comparison in canonical form, its sides normal."""
+        """A comparison of normal terms in canonical form."""
         lifted = self.lifted(ctx, t, path)
         if lifted is not None:
             return lifted
@@ -114,7 +114,7 @@ class Conditions(MaxLemmas):
         return self.attempt(ctx, t, path, "difference")
 
     def _isolated(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A comparison with one maximum in it as that maximum against the rest."""
+        """A comparison with one maximum as that maximum against the other terms."""
         if arithmetic(t) or any(a.op == "max" or (a.op == "big" and a.data == "max") for a in t.args):
             return t
         try:
@@ -134,7 +134,7 @@ class Conditions(MaxLemmas):
             target = fn(t.op, top, to_term({m: -a for m, a in rest.items()}))
         return self.attempt(ctx, t, path, "same", term_data(target))
 
-    # -- that an index exists -------------------------------------------------------------------------
+    # -- existence of an index ------------------------------------------------------------------------
 
     @staticmethod
     def says_some(t: Term) -> bool:
@@ -147,7 +147,9 @@ class Conditions(MaxLemmas):
         return body.op == "ite" and body.args[1:] == (ONE, ZERO)
 
     def _exists(self, ctx: Context, t: Term, path: Path) -> Term:
-        """0 < max_i [c(i)] with c normal; over `or` and what does not depend on i taken apart; nested, if c says so."""
+        """0 < max_i [c(i)] for a normal c: distributed over `or`, with conjuncts that do not depend on i moved out, and
+        nested existences flattened.
+        """
         t = self.part(ctx, t, path, 1, self._exists_body)
         if t.args[1].op == "max":
             return self.normal(ctx, self.step(ctx, t, path, "order"), path)
@@ -168,7 +170,7 @@ class Conditions(MaxLemmas):
         if free:
             t = self.step(ctx, t, path, "distinguish", term_data(free[0]))
             for k in (0, 1):
-                # The condition comes out before it could be found again in what says that an index exists.
+                # The condition is moved out before the existence statement could use it as a fact.
                 t = self.part(ctx, t, path, k, lambda c, u, p: self.part(c, u, p, 1, self.normal))
                 t = self.part(ctx, t, path, k, lambda c, u, p: self.step(c, u, p, "logic"))
             return self.logic(ctx, t, path)
@@ -204,7 +206,7 @@ class Conditions(MaxLemmas):
     # -- connectives ----------------------------------------------------------------------------------
 
     def logic(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A connective of normal conditions, each simplified where the others are known."""
+        """A connective of normal conditions, each simplified under the others."""
         if t.op == "not" and self.says_some(t.args[0]):
             return t
         t = self.step(ctx, t, path, "logic")
@@ -227,14 +229,14 @@ def _is_maximum(t: Term) -> bool:
 
 
 def compares_maxima(t: Term) -> bool:
-    """Whether a polynomial has a maximum over an axis for an atom, which no condition decides."""
+    """Whether a polynomial has a maximum over an axis as an atom, which no condition decides."""
     return (t.op == "big" and t.data == "max") or (t.op in ("add", "mul") and any(map(compares_maxima, t.args)))
 
 
 def upright(ctx: Context, c: Term) -> bool:
-    """Whether of a comparison in canonical form and its opposite it is this one that is written in guards.
+    """Whether a canonical comparison, and not its negation, is the one that is written in guards.
 
-    Of integers, the one without a constant on the smaller side, which does not depend on the names of indices.
+    For integers it is the one without a constant on the smaller side, which does not depend on the names of indices.
     """
     if arithmetic(c):
         left = c.args[0].args if c.args[0].op == "add" else (c.args[0],)

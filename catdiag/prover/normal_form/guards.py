@@ -1,8 +1,8 @@
-"""Case distinctions in normal form: polynomials in guards [c], where all is real.
+"""If-then-else in normal form: polynomials in guards [c] (indicator functions), where all values are real.
 
-A guard is the indicator of a comparison: conjunctions are products, [¬c] = 1 − [c], of a comparison and its opposite
-one is used, and 0 ≤ p of reals is 0 < p or 0 = p. In a product with guards, each factor is simplified where the guards
-hold, and each guard where the others do. Functions of case distinctions are case distinctions between functions.
+A conjunction is a product of guards, and [¬c] = 1 − [c]. Of a comparison and its negation only one is used, and 0 ≤ p
+of reals is 0 < p or 0 = p. In a product with guards, each factor is simplified under the guards, and each guard under
+the others. A function of an if-then-else becomes an if-then-else of functions.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def is_guard(t: Term) -> bool:
 
 
 class Guards(Conditions):
-    """How case distinctions are rewritten."""
+    """Rewrites if-then-else terms."""
 
     def case(self, ctx: Context, t: Term, path: Path, alike: bool = False) -> Term:
-        """The normal form of a case distinction; with `alike`, one whose branches are one term so far."""
+        """The normal form of an if-then-else; with `alike`, of one whose branches are the same term so far."""
         t = self.part(ctx, t, path, 0, self.normal)
         c, yes, no = t.args
         if c in (TRUE, FALSE) or (yes == no and not alike):
@@ -56,23 +56,23 @@ class Guards(Conditions):
             return self.ring(ctx, self.attempt(ctx, t, path, "guard"), path)
         earlier = [b.args[0] for b in t.args[1:] if b.op == "ite" and not is_guard(b) and b.args[0].key < c.key]
         if earlier:
-            # Distinctions between values that are not real are nested in the order of their conditions.
+            # An if-then-else with values that are not real is nested, in the order of the conditions.
             return self.distinguished(ctx, t, path, min(earlier, key=lambda d: d.key))
         return t
 
     def distinguished(self, ctx: Context, t: Term, path: Path, condition: Term) -> Term:
-        """The normal form of a number, where a condition holds and where not."""
+        """The normal form of a number, split by whether a condition holds."""
         return self.case(ctx, self.step(ctx, t, path, "distinguish", term_data(condition)), path, True)
 
     def lifted(self, ctx: Context, t: Term, path: Path) -> Term | None:
-        """The normal form of a term that has case distinctions in its arguments; None for others."""
+        """The normal form of a term with an if-then-else among its arguments; None for other terms."""
         condition = next(_distinctions(ctx, t), None)
         if condition is None:
             return None
         if t.op in LOGICAL:
             t = self.step(ctx, t, path, "distinguish", term_data(condition))
             for k in (0, 1):
-                # The cases are decided before their conditions could be found to follow from the whole.
+                # The cases are split before the whole term could serve as a fact about their conditions.
                 t = self.part(ctx, t, path, k, lambda c, u, p: self.part(c, u, p, 1, self.normal))
             return self.normal(ctx, t, path)
         return self.distinguished(ctx, t, path, condition)
@@ -95,13 +95,13 @@ class Guards(Conditions):
     def _polynomial(self, ctx: Context, t: Term, path: Path) -> Term:
         result = self.attempt(ctx, t, path, "ring")
         if result is t and t.op in RING:
-            # Not all parts are known to be real: those that are get their normal form.
+            # Not all parts are known to be real: only those that are get a polynomial normal form.
             t = self.parts(ctx, t, path, lambda c, u, p: self._polynomial(c, u, p) if u.op in RING else u)
             return self.attempt(ctx, t, path, "ring")
         return result
 
     def monomial(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A product with guards, its parts simplified where the guards hold."""
+        """A product with guards, its factors simplified under the guards."""
         if not any(is_guard(a) for a in t.args) or len(t.args) < 2:
             return self.cancelled(ctx, t, path)
         for k in range(len(t.args)):
@@ -114,7 +114,7 @@ class Guards(Conditions):
         return t
 
     def _guarded(self, ctx: Context, t: Term, path: Path, conditions: list[Term]) -> Term:
-        """A factor where the conditions of guards beside it are known."""
+        """A factor simplified under the conditions of the guards beside it."""
         before = t
         for c in conditions:
             t = self._replaced(ctx, t, path, c)
@@ -127,7 +127,7 @@ class Guards(Conditions):
 
     @staticmethod
     def _touched(t: Term, conditions: list[Term]) -> bool:
-        """Whether a factor may be simpler where conditions hold: it has an operation on what they speak of."""
+        """Whether a factor may become simpler under conditions: it has an operation on terms that they mention."""
         if t.op in ("read", "size", "idx"):
             return False
         reads = leaves(t, "read") | leaves(t, "holds")
@@ -139,7 +139,7 @@ class Guards(Conditions):
         return False
 
     def _replaced(self, ctx: Context, t: Term, path: Path, c: Term) -> Term:
-        """What an equation says is put in: an index for another one, or an atom by what it is equal to."""
+        """A term with an equation substituted: an index replaced by another term, or an atom by its value."""
         if c.op != "eq":
             return t
         if arithmetic(c):
@@ -157,12 +157,12 @@ class Guards(Conditions):
         if len(lead) == 1 and lead[0][0] == t and lead[0][1] == 1:
             factor = 1 / p[lead]
             rest = to_term({m: -a * factor for m, a in p.items() if m != lead})
-            # t − rest is 1/p[lead] times what c says is 0, which is its right side less its left one.
+            # t − rest is 1/p[lead] times the right side of c minus its left side, which is 0.
             return self.attempt(ctx, t, path, "same", term_data(rest), [[term_data(c), _number(-factor)]])
         return t
 
     def with_equations(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A polynomial where the equations that are known are put in."""
+        """A polynomial with the known equations substituted."""
         before = t
         for fact in ctx.facts:
             if fact.condition.op == "eq" and not fact.variables and not fact.guards:
@@ -184,7 +184,7 @@ class Guards(Conditions):
         return self.parts(ctx, t, path, lambda c, u, p: self._everywhere(c, u, p, one, other, modulo))
 
     def cancelled(self, ctx: Context, t: Term, path: Path) -> Term:
-        """a·inv(a), where it is not known whether a is 0, as [a ≠ 0]."""
+        """a·inv(a) as [a ≠ 0], where it is not known whether a is 0."""
         inverted = {a.args[0] for a in t.args if a.op == "inv"}
         for a in t.args:
             if a in inverted and not ctx.nonzero(a):
@@ -192,7 +192,7 @@ class Guards(Conditions):
         return t
 
     def _by_zero(self, ctx: Context, t: Term, path: Path, a: Term) -> Term:
-        """A product with a factor a, where a is 0 and where it is not."""
+        """A product with a factor a, split by whether a is 0."""
         condition = Term("eq", None, (ZERO, a))
         t = self.step(ctx, t, path, "distinguish", term_data(condition))
         others = list(t.args[1].args)
@@ -217,9 +217,10 @@ def _has_cases(t: Term) -> bool:
 
 
 def _distinctions(ctx: Context, t: Term) -> Iterator[Term]:
-    """The conditions that the arguments of a term turn on, not looked for inside reductions and maxima.
+    """The conditions of the if-then-elses among the arguments of a term, except those inside reductions and maxima.
 
-    A case that is real though a branch is not everywhere (a maximum, or a number where that is −∞) is an atom.
+    An if-then-else that is real although one of its branches is not real everywhere is an atom (a maximum, or a number
+    where that is −∞).
     """
     for a in t.args:
         if a.op == "ite":

@@ -1,8 +1,8 @@
-"""Positions in normal form: floors of quotients, and reductions whose index can be chosen in several ways.
+"""Index arithmetic in normal form: floors of quotients, and reductions with a canonical choice of index.
 
-A floor has whole multiples of its divisor outside, no floor as its whole dividend, and no factor that dividend and
-divisor share. A reduction over a few indices is written out; one over more is turned round, rotated or moved so that
-its reads start at their arrays' ends. All of it is done by steps that the kernel checks.
+A floor has multiples of its divisor outside, no floor as its whole dividend, and no common factor of dividend and
+divisor. A reduction over a few indices is unrolled. The index of other reductions is reversed, rotated or shifted so
+that their reads start at the ends of their arrays. All steps are kernel rules.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FAR = 4
 
 
 class Indices(Guards):
-    """How floors of quotients, and the indices of reductions, are rewritten."""
+    """Rewrites floors of quotients, and the indices of reductions."""
 
     # -- floors -----------------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ class Indices(Guards):
         return t
 
     def position(self, ctx: Context, t: Term, path: Path) -> Term:
-        """An index or a size, as what it is known to be: the only index below 1 is 0."""
+        """An index or a size, replaced by its value if that is known: the only index below 1 is 0."""
         if t.op == "idx" and ctx.ranges.get(str(t.data)) == ONE:
             return self.step(ctx, t, path, "same", term_data(ZERO), [[term_data(fn("eq", t, ZERO)), term_data(ONE)]])
         return t
@@ -63,7 +63,7 @@ class Indices(Guards):
     # -- reductions -------------------------------------------------------------------------------------
 
     def turned(self, ctx: Context, t: Term, path: Path) -> Term | None:
-        """A reduction over another index; None where this one is as it should be."""
+        """A reduction with another choice of index; None where its index is canonical."""
         n, body = t.args
         if n.op == "num" and 1 < n.data <= _FEW and body.weight * int(n.data) <= _LARGE:  # type: ignore[operator,arg-type]
             here = bound(0)
@@ -82,7 +82,7 @@ class Indices(Guards):
         )
 
     def _cut(self, ctx: Context, t: Term, path: Path, at: Term, name: str) -> Term | None:
-        """Over fewer indices, where a bound of the index stands among the guards."""
+        """The reduction over a shorter range, where a guard bounds the index."""
         n = t.args[0]
         for condition in guards_of(str(t.data), at):
             bound_ = _bound(ctx, condition, name) if condition.op in ("lt", "le") else None
@@ -109,7 +109,7 @@ class Indices(Guards):
         return self.normal(ctx, t, path)
 
     def _reversed(self, ctx: Context, t: Term, path: Path, uses: dict[tuple[str, int, str, Term], None]) -> Term | None:
-        """From the last index to the first, where that reads arrays forwards."""
+        """The reduction with its index reversed, where that makes its reads ascending."""
         signs = [(array, place, rest, sign) for array, place, rest, sign in _signs(uses)]
         there = sorted((array, place, -sign, rest) for array, place, rest, sign in signs)
         back = sorted((array, place, sign, rest) for array, place, rest, sign in signs)
@@ -119,7 +119,7 @@ class Indices(Guards):
         return self._over(ctx, t, path, t.args[0], other, other)
 
     def _rotated(self, ctx: Context, t: Term, path: Path, at: Term, name: str) -> Term | None:
-        """An index i that is used as (i + c) mod n only, for that."""
+        """The reduction over j = (i + c) mod n, where its body uses i only in this form."""
         n = t.args[0]
         floors = list(_floors(at, name))
         if len(floors) != 1 or floors[0].args[1] != n or not _only_with(at, name, floors[0]):
@@ -131,7 +131,7 @@ class Indices(Guards):
         return self._over(ctx, t, path, n, forth, back)
 
     def _moved(self, ctx: Context, t: Term, path: Path, uses: dict[tuple[str, int, str, Term], None]) -> Term | None:
-        """Σ_i t(i) by Σ_i t(i ± 1) and the two ends, so that the first element read is the first one."""
+        """Σ_i t(i) as Σ_i t(i ± 1) and the terms at the two ends, so that its reads start at the first element."""
         offsets = [_constant(rest) for _, _, how, rest in uses if how == "+"]
         if t.data != "sum" or not offsets or not 0 < abs(min(offsets)) <= _FAR:
             return None
@@ -140,7 +140,7 @@ class Indices(Guards):
 
 
 def _constant(rest: Term) -> int:
-    """The number in what is added to an index."""
+    """The constant in the offset of an index."""
     numbers = [int(p.data) for p in (rest.args if rest.op == "add" else (rest,)) if p.op == "num"]  # type: ignore[arg-type]
     return numbers[0] if numbers else 0
 
@@ -150,7 +150,7 @@ def _modulo(a: Term, n: Term) -> Term:
 
 
 def guards_of(monoid: str, t: Term) -> Iterator[Term]:
-    """The conditions without which a body is the unit."""
+    """Conditions outside of which a body is the unit of its monoid."""
     if t.op == "ite":
         yield from t.args[0].args if t.args[0].op == "and" else (t.args[0],)
         yield from guards_of(monoid, t.args[1])
@@ -160,7 +160,7 @@ def guards_of(monoid: str, t: Term) -> Iterator[Term]:
 
 
 def _bound(ctx: Context, condition: Term, name: str) -> tuple[bool, Term] | None:
-    """Where a condition says i < limit (True, limit) or limit ≤ i (False, limit) of an index."""
+    """For a condition on an index: (True, limit) if it says i < limit, (False, limit) if limit ≤ i; else None."""
     if not arithmetic(condition):
         return None
     p = to_poly(sub(condition.args[1], condition.args[0]), ctx.with_index(name, ONE))
@@ -184,7 +184,9 @@ def _counts_only(t: Term, name: str, condition: Term) -> bool:
 
 
 def _uses(t: Term, name: str) -> Iterator[tuple[str, int, str, Term]]:
-    """The reads at an index: array, place, `+` or `-` or `?` for how the index counts there, and the rest."""
+    """The reads of a body at an index: array, axis position, the sign of the index there (`+`, `-`, or `?` for other
+    uses), and the offset.
+    """
     stack, seen = [t], set[Term]()
     while stack:
         t = stack.pop()
@@ -230,7 +232,7 @@ def _floors(t: Term, name: str) -> Iterator[Term]:
 
 
 def _only_with(t: Term, name: str, floor: Term) -> bool:
-    """Whether an index occurs in positions only that mention the floor too."""
+    """Whether an index occurs only in positions that mention the floor too."""
     if name not in leaves(t, "idx"):
         return True
     if arithmetic(t):
@@ -242,7 +244,7 @@ def _only_with(t: Term, name: str, floor: Term) -> bool:
 
 
 def _quotients(ctx: Context, t: Term) -> Iterator[tuple[Term, Term]]:
-    """Terms q and r with a = q·n + r, for ⌊a/n⌋, the simplest q first; that 0 ≤ r < n is for the kernel to see."""
+    """Candidates q and r with a = q·n + r for ⌊a/n⌋, the simplest q first; the kernel checks that 0 ≤ r < n."""
     a, n = (to_poly(u, ctx) for u in t.args)
     for whole, left in _divisions(ctx, a, n):
         yield to_term(whole), to_term(left)
@@ -253,7 +255,7 @@ def _quotients(ctx: Context, t: Term) -> Iterator[tuple[Term, Term]]:
 
 
 def _divisions(ctx: Context, a: Poly, n: Poly) -> Iterator[tuple[Poly, Poly]]:
-    """Polynomials q and r with a = q·n + r, by division, for each choice of a leading monomial of n."""
+    """Polynomials q and r with a = q·n + r, by polynomial division, for each choice of a leading monomial of n."""
     for lead, c in n.items():
         q: Poly = {}
         r = a
@@ -268,7 +270,7 @@ def _divisions(ctx: Context, a: Poly, n: Poly) -> Iterator[tuple[Poly, Poly]]:
 
 
 def _over(m: Monomial, n: Monomial) -> Monomial | None:
-    """The monomial that n must be multiplied by to give m."""
+    """The monomial m/n; None where n does not divide m."""
     powers = dict(m)
     for a, e in n:
         powers[a] = powers.get(a, Fraction(0)) - e
@@ -276,7 +278,9 @@ def _over(m: Monomial, n: Monomial) -> Monomial | None:
 
 
 def _simpler(ctx: Context, a: Poly, lead: Monomial, c: Fraction) -> Iterator[Term]:
-    """What ⌊a/n⌋ may be, n being c times a product of sizes: with multiples of n outside, or with less inside."""
+    """Candidates for a simpler form of ⌊a/n⌋, for n = c times a product of sizes: multiples of n moved out, or a
+    smaller dividend.
+    """
     k = int(c)
     if c != k or k < 1:
         return
@@ -306,7 +310,7 @@ def _simpler(ctx: Context, a: Poly, lead: Monomial, c: Fraction) -> Iterator[Ter
 
 
 def _shared(rest: Poly, lead: Monomial, k: int) -> Iterator[Term]:
-    """⌊(g·a + r)/(g·n)⌋ = ⌊a/n⌋ for 0 ≤ r < g, a number or a size."""
+    """⌊(g·a + r)/(g·n)⌋ = ⌊a/n⌋ for 0 ≤ r < g, with g a number or a size."""
     numbers = [int(d) for m, d in rest.items() if m]
     g = gcd(k, *numbers)
     if numbers and g > 1:

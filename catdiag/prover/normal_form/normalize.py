@@ -1,8 +1,8 @@
-"""The normal form for indexed sums, as a trace of kernel steps.
+"""The full normal form of indexed sums, as a trace of kernel steps.
 
-What it aims at: a polynomial over atoms, which are reads, functions of polynomials, guards (see `guards`), reductions
-(see `reduction_terms`) and maxima. Every change is a kernel rule applied here and recorded, so nothing in this file
-needs to be believed.
+The normal form is a polynomial over atoms: reads, functions of polynomials, guards (see `guards`), reductions (see
+`reduction_terms`) and maxima. Every rewrite is a kernel rule that is applied here and recorded, so that nothing in this
+file has to be trusted.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from catdiag.prover.normal_form.reduction_terms import Reductions
 from catdiag.prover.proof_trace import Path, WorkBudget
 
 _SMALL = 6
-"""The weight below which a normal form is found anew each time."""
+"""Normal forms of terms with a smaller weight are not cached."""
 
 
 class Normalizer(Reductions):
-    """Rewrites terms to normal form; `.steps` is the trace. `work` bounds what it and others that share it do.
+    """Rewrites terms to normal form; `.steps` is the trace. `work` bounds the work of all normalizers that share it.
 
-    With `cases`, maxima of reals are case distinctions, and so are roots and logarithms of products of unknown signs.
+    With `cases`, maxima of reals are split into cases, and so are roots and logarithms of products of unknown sign.
     """
 
     def __init__(self, work: WorkBudget | None = None, cases: bool = False) -> None:
         super().__init__(work)
         self.cases = cases
-        # What normal forms that are found once are found for.
+        # The key of the cache of normal forms.
         self.mode: Hashable = "cases" if cases else ""
 
     def normal(self, ctx: Context, t: Term, path: Path = ()) -> Term:
@@ -77,7 +77,7 @@ class Normalizer(Reductions):
         return t if lifted is None else lifted
 
     def region(self, ctx: Context, t: Term, path: Path) -> Term:
-        """The normal form of a term that begins with an operation of polynomials."""
+        """The normal form of a term whose outermost operation is a polynomial one."""
         t = self._atoms(ctx, t, path)
         return self.ring(ctx, t, path) if t.op in RING else t
 
@@ -92,11 +92,11 @@ class Normalizer(Reductions):
         return t
 
     def maximum(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A maximum of several terms, each in normal form."""
+        """A maximum of terms in normal form."""
         t = self.step(ctx, t, path, "lattice")
         if t.op != "max":
             return t
-        # Known comparisons come first: they take no solver.
+        # Known comparisons come first: they need no solver.
         t = self._without_smaller(ctx, t, path)
         if t.op == "max" and not self.incomparable(ctx, t):
             t = self.attempt(ctx, t, path, "larger")
@@ -108,7 +108,7 @@ class Normalizer(Reductions):
         if self.cases and all(map(ctx.real, t.args)):
             plain = [a for a in t.args if not compares_maxima(a)]
             if len(plain) > 1:
-                # Cases inside come first, so that conditions compare no cases.
+                # Inner cases are split first, so that conditions compare terms without cases.
                 lifted = self.lifted(ctx, t, path)
                 condition = fn("lt", plain[0], plain[1])
                 if lifted is None and not self.known(ctx, condition) and not self.known(ctx, negate(condition)):
@@ -117,7 +117,7 @@ class Normalizer(Reductions):
         return t
 
     def _without_smaller(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A maximum without arguments that comparisons which are known add up to be smaller than others."""
+        """A maximum without the arguments that are known, by linear arithmetic, to be at most another one."""
         if not any(f.condition.op in ("lt", "le", "eq") and not arithmetic(f.condition) for f in ctx.facts):
             return t
         for low, high in permutations(range(len(t.args)), 2):

@@ -1,11 +1,11 @@
-"""The normal form in which case distinctions are kept: an `ite` is an atom.
+"""The opaque-ite normal form: every if-then-else is an atom, and no condition is decided.
 
-What a program does to single elements, masks above all, stands in its loop as it stands in its definition. So terms
-mostly meet without anyone looking into a condition, however large it is: no comparison is decided, no case is
-distinguished and nothing is asked of a solver. Where that is not enough, the full normal form (`normal`) is found.
+Operations on single elements, such as masks, are the same in a loop as in its specification. So terms mostly become
+equal without looking into a condition, however large it is: no comparison is decided, no case is split, and no solver
+is called. Where that does not suffice, the full normal form (`normalize`) is computed.
 
-Distinctions that stand on both sides of an equation, but for the positions at which they read, stay as they are
-written, so that what is known of the program as it is written is known of them. Others are made of normal parts.
+An if-then-else that occurs on both sides of an equation, up to the positions at which it reads, is not rewritten, so
+that facts stated with the program's own terms apply to it. Others get normal parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from catdiag.prover.proof_trace import Path, WorkBudget
 
 
 class OpaqueIteNormalizer(Normalizer):
-    """A normaliser that keeps case distinctions, those that have one of some shapes (see `shapes`) as they are."""
+    """A normalizer that keeps if-then-else terms; those with one of the shapes `untouched` (see `shapes`) are not
+    rewritten.
+    """
 
     def __init__(self, work: WorkBudget | None = None, untouched: frozenset[Term] = frozenset()) -> None:
         super().__init__(work)
@@ -29,7 +31,7 @@ class OpaqueIteNormalizer(Normalizer):
         self.mode = ("kept", untouched)
 
     def case(self, ctx: Context, t: Term, path: Path, alike: bool = False) -> Term:
-        """A case distinction between normal numbers, on a normal condition."""
+        """An if-then-else of normal numbers on a normal condition."""
         if shape(t, self._shapes) in self.untouched:
             return t
         t = self.parts(ctx, t, path, self.normal)
@@ -41,11 +43,13 @@ class OpaqueIteNormalizer(Normalizer):
         return self.ring(ctx, self.attempt(ctx, t, path, "guard"), path)
 
     def lifted(self, ctx: Context, t: Term, path: Path) -> Term | None:
-        """None: no distinction comes out of what it stands in."""
+        """None: if-then-else terms are not moved out of arguments."""
         return None
 
     def comparison(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A comparison of normal numbers: one with a maximum of several is several, one of reductions is of 0."""
+        """A comparison of normal numbers. One with a maximum of several terms becomes several comparisons; one of
+        reductions compares with 0.
+        """
         done = self.attempt(ctx, t, path, "compare")
         if done is not t:
             return done
@@ -60,37 +64,37 @@ class OpaqueIteNormalizer(Normalizer):
         return self.attempt(ctx, t, path, "logic")
 
     def maximum(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A maximum of normal terms; which of them is the larger is not asked."""
+        """A maximum of normal terms, without deciding which is the largest."""
         t = self.step(ctx, t, path, "lattice")
         out = self.attempt(ctx, t, path, "through") if t.op == "max" else t
         return t if out is t else self.region(ctx, out, path)
 
     def turned(self, ctx: Context, t: Term, path: Path) -> Term | None:
-        """None: an index is what it is."""
+        """None: indices are not changed."""
         return None
 
     def collapsed(self, ctx: Context, t: Term, path: Path) -> Term | None:
-        """None: a guard says nothing of an index."""
+        """None: guards are not solved for an index."""
         return None
 
     def monomial(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A product, whose guards say nothing of the other factors."""
+        """A product; its factors are not simplified under guards."""
         return self.cancelled(ctx, t, path)
 
     def divided(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A floor as it is."""
+        """A floor, as it is."""
         return t
 
     @staticmethod
     def says_some(t: Term) -> bool:
-        """Never: that an index exists is a comparison."""
+        """False: existence of an index is treated as any comparison."""
         return False
 
 
 class DecidedIteNormalizer(OpaqueIteNormalizer):
-    """A normaliser that keeps case distinctions but those whose conditions are known to hold, or not to, here.
+    """A normalizer that keeps if-then-else terms, except those whose condition is known to be true or false.
 
-    In the reductions of `there`, which stand on the other side too, none is decided.
+    In the reductions `there`, which occur on the other side too, none is decided.
     """
 
     def __init__(
@@ -116,7 +120,7 @@ class DecidedIteNormalizer(OpaqueIteNormalizer):
             self.mode = mode
 
     def case(self, ctx: Context, t: Term, path: Path, alike: bool = False) -> Term:
-        """A case distinction, where its condition is known the branch that is taken."""
+        """An if-then-else; the branch that is taken, where its condition is known."""
         if self._inside:
             return super().case(ctx, t, path, alike)
         t = self.part(ctx, t, path, 0, self._decided_parts)
@@ -132,7 +136,7 @@ class DecidedIteNormalizer(OpaqueIteNormalizer):
         return self.attempt(ctx, t, path, "larger") if fallen else t
 
     def _decided_parts(self, ctx: Context, c: Term, path: Path) -> Term:
-        """A condition without the comparisons in it that are known."""
+        """A condition without those of its comparisons that are known."""
         if c.op in ("and", "or", "not"):
             c = self.parts(ctx, c, path, self._decided_parts)
             return self.step(ctx, c, path, "logic") if TRUE in c.args or FALSE in c.args else c
@@ -140,14 +144,14 @@ class DecidedIteNormalizer(OpaqueIteNormalizer):
 
 
 def _known(ctx: Context, c: Term) -> bool:
-    """Whether a condition says of a number that it is not −∞, and that is known."""
+    """Whether a condition says that a number is not −∞, and that is known."""
     if c.op != "not" or c.args[0].op != "eq" or BOT not in c.args[0].args:
         return False
     return all(a == BOT or ctx.real(a) for a in c.args[0].args)
 
 
 def parts_of(t: Term) -> Iterator[Term]:
-    """All parts of a term, itself among them, each once."""
+    """All subterms of a term, itself included, each once."""
     stack, seen = [t], set[Term]()
     while stack:
         t = stack.pop()
@@ -158,12 +162,12 @@ def parts_of(t: Term) -> Iterator[Term]:
 
 
 def reduces(t: Term) -> bool:
-    """Whether there is a reduction in a term."""
+    """Whether a term contains a reduction."""
     return any(u.op == "big" for u in parts_of(t))
 
 
 def shape(t: Term, known: dict[Term, Term]) -> Term:
-    """A term without the positions at which it reads arrays; `known` are those found before."""
+    """A term without the positions at which it reads arrays; `known` is a cache."""
     stack = [t]
     while stack:
         u = stack[-1]
@@ -182,5 +186,5 @@ def shape(t: Term, known: dict[Term, Term]) -> Term:
 
 
 def shapes(t: Term, known: dict[Term, Term]) -> set[Term]:
-    """The shapes of the case distinctions in a term."""
+    """The shapes of the if-then-else terms in a term."""
     return {shape(u, known) for u in parts_of(t) if u.op == "ite"}

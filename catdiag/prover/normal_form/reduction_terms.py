@@ -1,8 +1,9 @@
 """Reductions in normal form.
 
-A sum over indices is an atom `Σ_i Σ_j … monomial` whose binders hang together (a factor free of a binder stands
-outside it, a sum that depends on a binder is drawn inside it) and stand in canonical order; maxima have the summands
-free of their binder outside; a sum whose guards leave one index collapses to it.
+A sum over indices is an atom `Σ_i Σ_j … monomial` in canonical order of binders. Its binders are connected by the
+factors: a factor that does not depend on a binder is outside of it, and a sum that depends on a binder is moved inside
+it. Maxima have the summands that do not depend on their binder outside. A sum whose guards leave one index is replaced
+by its element there.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from catdiag.prover.proof_trace import Change, Path
 
 
 class Reductions(Indices):
-    """How reductions are rewritten."""
+    """Rewrites reductions."""
 
     def region(self, ctx: Context, t: Term, path: Path) -> Term:
-        """The normal form of a term that begins with an operation of polynomials."""
+        """The normal form of a term whose outermost operation is a polynomial one."""
         raise NotImplementedError
 
     def maximum(self, ctx: Context, t: Term, path: Path) -> Term:
@@ -52,7 +53,7 @@ class Reductions(Indices):
         """The normal form of a reduction."""
         n = t.args[0]
         while n.op == "mul" and any(a.op == "mul" for a in n.args):
-            # Factors keep their order, which is the layout of the axis.
+            # Factors keep their order: it is the layout of the axis.
             t = self.part(ctx, t, path, 0, lambda c, u, p: self.step(c, u, p, "flatten"))
             n = t.args[0]
         if n.op in ("add", "mul") and not natural(n):
@@ -72,7 +73,7 @@ class Reductions(Indices):
         return self.reduced(ctx, t, path)
 
     def reduced(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A reduction whose body is normal."""
+        """A reduction with a normal body, in normal form."""
         monoid, body = str(t.data), t.args[1]
         if body.op == MONOIDS[monoid]:
             t = self.step(ctx, t, path, "part")
@@ -96,12 +97,13 @@ class Reductions(Indices):
             return self._max(ctx, t, path)
         return self.binders_in_order(ctx, t, path)
 
-    # -- one index ------------------------------------------------------------------------------------
+    # -- a single index -------------------------------------------------------------------------------
 
     def collapsed(self, ctx: Context, t: Term, path: Path) -> Term | None:
-        """A reduction of cases that do not depend on its index by cases, or at the one index that its guards leave.
+        """A reduction whose body is an if-then-else with a condition free of the index, as an if-then-else; or its
+        element at the single index that its guards leave.
 
-        None for others.
+        None for other reductions.
         """
         body = t.args[1]
         if body.op == "ite" and not is_guard(body) and not body.args[0].loose:
@@ -116,7 +118,7 @@ class Reductions(Indices):
         return None
 
     def _at_index(self, ctx: Context, t: Term, path: Path, k: Term) -> Term | None:
-        """⊕_i t(i) at i = k, where t(i) is the unit elsewhere. Whether k is in range is distinguished if need be."""
+        """⊕_i t(i) as t(k), where t(i) is the unit for i ≠ k. Splits on whether k is in range, if that is not known."""
         for c in (fn("le", ZERO, k), fn("lt", k, t.args[0])):
             if not self.known(ctx, c):
                 return self.distinguished(ctx, t, path, c)
@@ -135,7 +137,9 @@ class Reductions(Indices):
         return [k for k, a in enumerate(body.args) if name not in leaves(open_body(a, idx(name)), "idx")]
 
     def _split_exp(self, ctx: Context, t: Term, path: Path) -> Term:
-        """The body of a sum with the part of its exponential that is free of the index as a factor of its own."""
+        """The body of a sum, with the part of its exponential that does not depend on the index as a separate
+        factor.
+        """
 
         def change(inner: Context, body: Term, at: Path) -> Term:
             name = list(inner.ranges)[-1]
@@ -153,7 +157,7 @@ class Reductions(Indices):
         return self.under(ctx, t, path, change)
 
     def _pull(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A sum with the factors free of its index outside: `outside · Σ rest`, or as it is."""
+        """A sum with the factors that do not depend on its index moved out: `outside · Σ rest`."""
         t = self._split_exp(ctx, t, path)
         body = t.args[1]
         if body.op != "mul":
@@ -177,7 +181,7 @@ class Reductions(Indices):
         return self.ring(ctx, self.part(ctx, pulled, path, len(pulled.args) - 1, rest), path)
 
     def _closed(self, ctx: Context, t: Term, path: Path) -> Term | None:
-        """Σ of a power of the index, in closed form."""
+        """Σ of a power of the index, in closed form (Faulhaber)."""
         factors = t.args[1].args if t.args[1].op == "mul" else (t.args[1],)
         if t.data != "sum" or any(f != bound(0) for f in factors) or not natural(t.args[0]):
             return None
@@ -185,7 +189,7 @@ class Reductions(Indices):
         return None if done is t else self.region(ctx, done, path)
 
     def _gather(self, ctx: Context, t: Term, path: Path) -> Term:
-        """Draws sums that depend on a binder inside it, then puts the binders into canonical order."""
+        """Moves sums that depend on a binder inside of it, then orders the binders."""
         before = t
         t = self.under(ctx, t, path, self._draw_in)
         if t != before and _detached(t):
@@ -205,7 +209,7 @@ class Reductions(Indices):
         return self.ring(ctx, t, path) if t.op in RING else t
 
     def _factor_out(self, ctx: Context, t: Term, path: Path) -> Term:
-        """Factors pulled out of every sum of a chain again, from the innermost on."""
+        """Moves factors out of every sum of a chain, from the innermost one on."""
         if t.op != "big" or t.data != "sum":
             return t
         t = self.under(ctx, t, path, self._factor_out)
@@ -256,7 +260,7 @@ class Reductions(Indices):
         return self.at_depth(ctx, t, path, depth, self._resorted)
 
     def _resorted(self, ctx: Context, t: Term, path: Path) -> Term:
-        """A body whose indices have other names now, with what is sorted by names sorted anew."""
+        """A body whose indices were renamed, with everything that is sorted by names sorted again."""
         if is_guard(t):
             return self.part(ctx, t, path, 0, lambda c, u, p: self.attempt(c, u, p, "difference"))
         if t.op == "mul":
@@ -264,14 +268,14 @@ class Reductions(Indices):
         return self.region(ctx, t, path) if t.op in RING else t
 
     def at_depth(self, ctx: Context, t: Term, path: Path, depth: int, change: Change) -> Term:
-        """A chain of reductions changed under `depth` binders."""
+        """A chain of reductions, changed under `depth` binders."""
         if depth == 0:
             return change(ctx, t, path)
         return self.under(ctx, t, path, lambda c, u, p: self.at_depth(c, u, p, depth - 1, change))
 
 
 def _solutions(ctx: Context, condition: Term, name: str) -> Iterator[Term]:
-    """What an index is where an equation holds, as terms without the index."""
+    """The solutions of an equation for an index, as terms without the index."""
     if condition.op != "eq" or name not in leaves(condition, "idx"):
         return
     here = idx(name)
@@ -285,8 +289,8 @@ def _solutions(ctx: Context, condition: Term, name: str) -> Iterator[Term]:
 
 
 def _faulhaber(power: int) -> Term:
-    """Σ_{i<n} i^power as a polynomial in n, which is bound variable 0."""
-    # The coefficients c of n^(k+1) are found from T(n + 1) − T(n) = n^power, from the highest on.
+    """Σ_{i<n} i^power as a polynomial in n, which is bound variable 0 (Faulhaber's formula)."""
+    # The coefficients c of n^(k+1) follow from T(n + 1) − T(n) = n^power, from the highest on.
     count = power + 1
     wanted = [Fraction(int(k == power)) for k in range(count)]
     found = [Fraction(0)] * (count + 1)
@@ -296,7 +300,7 @@ def _faulhaber(power: int) -> Term:
 
 
 def _detached(t: Term) -> bool:
-    """Whether the binders of a chain of sums do not hang together through the factors of its body."""
+    """Whether the binders of a chain of sums are not connected by the factors of its body."""
     names: list[str] = []
     while t.op == "big" and t.data == "sum":
         names.append(f"%d{len(names)}")

@@ -1,8 +1,9 @@
-"""Counterexamples: searched in floats, decided on exact numbers, made small.
+"""Counterexamples: found by screening in floating point, decided in exact arithmetic, then shrunk.
 
-- `counterexample_search`: the search; `program_comparison`: two programs on the same inputs; `candidate_inputs`: inputs
-  to try; `float_screening`: many at once, in floats; `boundary_inputs`: inputs at which a program branches;
-- `exact_execution`: programs run on the numbers of `exact_reals`, with `function_interpretations` of functions that
-  have no meaning of their own;
-- `counterexample_shrink`: smaller ones; `counterexample_data`: as plain data; `validate`: whether one stands.
+- `counterexample_search`: the search; `candidate_inputs`: inputs to try; `boundary_inputs`: inputs on decision
+  boundaries of a program; `float_screening`: many inputs at once, in floating point.
+- `program_comparison`: two programs on the same inputs; `exact_execution`: programs in the exact arithmetic of
+  `exact_reals`; `function_interpretations`: interpretations of uninterpreted functions.
+- `counterexample_shrink`: smaller counterexamples; `counterexample_data`: counterexamples as plain data; `validate`: an
+  independent check.
 """
