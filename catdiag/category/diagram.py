@@ -35,9 +35,9 @@ from catdiag.util.display import AsProgram
 from catdiag.util.errors import AxisError, TypeMismatch, require
 
 BOX, WIRING, SEQ, PAR, GRAPH = range(5)
-"""How a diagram was made: a box, wiring only, by `>>`, by `@`, or flat already."""
+"""How a diagram was built: from a box, from wiring, by `>>`, by `@`, or from a flat graph."""
 
-# How large a diagram may be for its `repr` to be an expression that rebuilds it.
+# The size up to which the `repr` of a diagram is an expression that rebuilds it.
 _REPR_BOXES, _REPR_WIRES, _REPR_NESTING = 500, 500, 20
 
 
@@ -76,11 +76,12 @@ class Diagram(AsProgram):
         reads: Sequence[int] | Any,
         outputs: Sequence[int] | Any,
     ) -> Diagram:
-        """The diagram of columns: node k is `boxes[which[k]]`, and reads the next wires of `reads`, those it takes.
+        """A diagram from columns of integers: node k is `boxes[which[k]]`, and reads the next wires of `reads`, as many
+        as it has inputs.
 
-        Wires are numbered as in `catdiag.category.graph`: those of `dom` from 0, then what node 0 gives, node 1, and so
-        on. The columns are lists or arrays of NumPy, and are copied; every wire is checked, all at once. Raises
-        TypeMismatch, naming the first node that reads a wire that is not there by then, or one of another type than its
+        Wires are numbered as in `catdiag.category.graph`: those of `dom` from 0, then the outputs of node 0, of node 1,
+        and so on. The columns are lists or NumPy arrays, and are copied. All wires are checked at once. Raises
+        TypeMismatch, naming the first node that reads a wire that does not exist yet, or one of another type than its
         box takes.
 
         >>> X = Ty(ArrayType((Axis("x"),)))
@@ -94,7 +95,7 @@ class Diagram(AsProgram):
 
     @property
     def dom(self) -> Ty:
-        """The object that the diagram takes."""
+        """The domain."""
         known = self._dom
         if known is None:
             known, self._cod = _boundaries(self)
@@ -103,7 +104,7 @@ class Diagram(AsProgram):
 
     @property
     def cod(self) -> Ty:
-        """The object that the diagram gives."""
+        """The codomain."""
         known = self._cod
         if known is None:
             self._dom, known = _boundaries(self)
@@ -113,30 +114,30 @@ class Diagram(AsProgram):
     # -- composition -------------------------------------------------------------------------
 
     def __rshift__(self, other: Diagram) -> Diagram:
-        """First this, then `other`. Raises TypeMismatch, naming both types and the wire."""
+        """Sequential composition: first this, then `other`. Raises TypeMismatch, naming both types and the wire."""
         if not isinstance(other, Diagram):
             return NotImplemented
         given, taken = self.cod, other.dom
         if given is not taken:
             if given != taken:
                 _mismatch(given, taken)
-            # One object for equal types: the next comparison is one of identities.
+            # Equal types share one object, so that the next comparison is by identity.
             other._dom = given
             if other._cod is taken:
                 other._cod = given
         return Diagram(SEQ, self, other, self.dom, other.cod, self.names)
 
     def __matmul__(self, other: Diagram) -> Diagram:
-        """This beside `other`."""
+        """Parallel composition (tensor): this beside `other`."""
         if not isinstance(other, Diagram):
             return NotImplemented
-        return Diagram(PAR, self, other, None, None)  # its objects are put together when asked for
+        return Diagram(PAR, self, other, None, None)  # its objects are concatenated lazily
 
     # -- the flat form -----------------------------------------------------------------------
 
     @property
     def graph(self) -> Graph:
-        """The flat form; made once, without recursion."""
+        """The flat form; computed once, without recursion."""
         if self._graph is None:
             from catdiag.category.flatten import flatten
 
@@ -154,11 +155,11 @@ class Diagram(AsProgram):
         return self.names if len(self.names) == len(self.dom) else tuple(f"in{k}" for k in range(len(self.dom)))
 
     def __len__(self) -> int:
-        """How many boxes there are."""
+        """The number of boxes."""
         return len(self.graph)
 
     def __bool__(self) -> bool:
-        """True: a diagram without boxes is a diagram too."""
+        """True, also for a diagram without boxes."""
         return True
 
     # -- equality in the category -------------------------------------------------------------
@@ -166,8 +167,8 @@ class Diagram(AsProgram):
     def __eq__(self, other: object) -> bool:
         """Equality up to interchange, symmetry and the comonoid laws. Equality of meaning is `cd.prove`.
 
-        Linear time where every box reaches an output. Raises EqualityUndecided where parts that reach none
-        are too hard to tell apart.
+        Linear time if every box reaches an output. Raises EqualityUndecided where boxes that reach none are too hard to
+        match.
         """
         if self is other:
             return True
@@ -202,7 +203,8 @@ class Diagram(AsProgram):
     # -- mapping over an axis ----------------------------------------------------------------------
 
     def weave(self, axis: Axis | str, inputs: Iterable[int | str] | str | None = None) -> Diagram:
-        """The diagram mapped over one more axis, put in front on all outputs and the given inputs (all, if None).
+        """The diagram mapped over one more axis, which comes first in all outputs and in the given inputs (None: all
+        inputs).
 
         Raises AxisError if a wire has an axis of that name already, or no input of that name or position exists.
         """
@@ -228,11 +230,11 @@ def _mismatch(cod: Ty, dom: Ty) -> None:
 
 
 def _boundaries(diagram: Diagram) -> tuple[Ty, Ty]:
-    """The domain and the codomain of diagrams side by side, from those known; one object where they are one."""
+    """Domain and codomain of a parallel composition from those of its parts; shared objects where they are equal."""
     left, right = diagram._left, diagram._right
     if left._dom is None or right._dom is None:
         return _joined(diagram)
-    # In constant time, so that a tensor that grows by one can be asked at each step.
+    # Constant time, so that a tensor that grows step by step can be asked at every step.
     dom = left._dom @ right._dom
     return dom, dom if left._dom is left._cod and right._dom is right._cod else left._cod @ right._cod
 
@@ -263,7 +265,7 @@ def _short(ty: Ty) -> str:
 
 
 def nested_beyond(diagram: Diagram, most: int) -> bool:
-    """Whether named boxes that stand for diagrams are more than so many deep in each other."""
+    """Whether named boxes are nested more than `most` deep."""
     seen: dict[int, int] = {}
     stack = [(diagram, 0)]
     while stack:
@@ -277,13 +279,15 @@ def nested_beyond(diagram: Diagram, most: int) -> bool:
 
 
 def is_large(diagram: Diagram) -> bool:
-    """Whether a diagram has more boxes and wires, bodies included, than one reads."""
+    """Whether a diagram has too many boxes and wires, bodies included, for an expression that one reads."""
     boxes, wires, nesting = _size_and_depth(diagram)
     return boxes > _REPR_BOXES or wires > _REPR_WIRES or nesting > _REPR_NESTING
 
 
 def _size_and_depth(diagram: Diagram) -> tuple[int, int, int]:
-    """Boxes, wires and depth of nesting, bodies included; counting stops where `repr` has its answer."""
+    """The numbers of boxes and wires and the depth of nesting, bodies included; counting stops at the
+    limits of `repr`.
+    """
     boxes, wires, nesting = 0, 0, 0
     stack = [(diagram, 0)]
     while stack and boxes <= _REPR_BOXES and nesting <= _REPR_NESTING:
@@ -299,14 +303,14 @@ def _size_and_depth(diagram: Diagram) -> tuple[int, int, int]:
 
 
 class HasDiagram(Protocol):
-    """What stands for a diagram: a derivation, a user's program, a plan."""
+    """An object with a diagram: a derivation, a user's program, a plan."""
 
     @property
     def diagram(self) -> Diagram: ...
 
 
 def diagram_of(subject: Diagram | HasDiagram, what: str = "the diagram") -> Diagram:
-    """A diagram itself, or that of what stands for one. Raises TypeMismatch for anything else.
+    """The diagram of `subject`: itself, or its attribute `.diagram`. Raises TypeMismatch for anything else.
 
     >>> X = ArrayType((Axis("x"),))
     >>> diagram_of(id(X)) == id(X)
@@ -331,7 +335,7 @@ def _listed(boxes: object) -> Sequence[Any]:
 
 
 def one_box(given: object, what: str) -> Box:
-    """The box that was given, or of which the given diagram is made. Raises TypeMismatch for anything else."""
+    """The box that was given, or the only box of the given diagram. Raises TypeMismatch for anything else."""
     known = given if isinstance(given, Box) else getattr(given, "diagram", given)
     found = known._left if isinstance(known, Diagram) and known._kind == BOX else known
     require(isinstance(found, Box), what, given, "a box, such as cd.box('f', X, X)")
@@ -339,12 +343,12 @@ def one_box(given: object, what: str) -> Box:
 
 
 def of_box(b: Box) -> Diagram:
-    """A box as a diagram."""
+    """A diagram of one box."""
     return Diagram(BOX, b, None, b.dom, b.cod)
 
 
 def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), title: str = "") -> Diagram:
-    """A flat form as a diagram. The graph is trusted to be well formed: boxes fit their wires."""
+    """A diagram from its flat form. The graph is trusted to be well formed: boxes fit their wires."""
     if cod is None:
         types = graph.wire_types()
         cod = Ty(*(types[w] for w in graph.outputs))
@@ -357,12 +361,12 @@ def box(name: str, dom: Ty | ArrayType, cod: Ty | ArrayType) -> Diagram:
 
 
 def call(name: str, body: Diagram) -> Diagram:
-    """A diagram as one named box that can be opened again."""
+    """A diagram as one named box, which `inline` opens again."""
     return of_box(Box(Call(name, body), body.dom, body.cod))
 
 
 def wiring(dom: Ty | ArrayType, sources: Sequence[int]) -> Diagram:
-    """The diagram whose k-th output is input `sources[k]`: identities, swaps, copies and discards are such."""
+    """The diagram whose k-th output is input `sources[k]`, such as identities, swaps, copies and discards."""
     dom = _ty(dom)
     for k in sources:
         if not 0 <= k < len(dom):
@@ -400,9 +404,9 @@ def discard(ty: Ty | ArrayType) -> Diagram:
 
 
 def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False, kernels: bool = False) -> Diagram:
-    """The diagram with named boxes opened, all the way down, but for those that `keep` accepts.
+    """The diagram with named boxes inlined at all depths, except those that `keep` accepts.
 
-    The bodies of loops and groups are left as they are; with `kernels`, groups without tiles are opened too.
+    Bodies of loops and groups are left as they are; with `kernels`, groups without tiles are inlined too.
 
     >>> X = ArrayType((Axis("x"),))
     >>> f, g = box("f", X, X), box("g", X, X)
@@ -430,13 +434,13 @@ def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False, kern
 
 
 def _opened(b: Box, kernels: bool) -> Diagram | None:
-    """The diagram for which a box stands by name alone, or None."""
+    """The diagram that a box is only a name for; None for other boxes."""
     named = isinstance(b.op, Call) or (kernels and isinstance(b.op, GroupOp) and not b.op.tiles)
     return bodies(b.op)[0] if named else None
 
 
 def reachable(graph: Graph) -> Graph:
-    """The graph without the boxes that reach no output; the others stay in order.
+    """The graph without boxes that reach no output; the others stay in order.
 
     >>> X = Ty(ArrayType((Axis("x"),)))
     >>> f, g = (Box(Generic(name), X, X) for name in "fg")
@@ -470,7 +474,7 @@ def reachable(graph: Graph) -> Graph:
 
 
 def check_axis_free(diagram: Diagram, axis: Axis) -> None:
-    """Raises AxisError if a wire of the diagram has an axis of that name, TypeMismatch for what is no axis."""
+    """Raises AxisError if a wire of the diagram has an axis of that name, TypeMismatch unless `axis` is an Axis."""
     require(isinstance(axis, Axis), "the axis", axis, "an Axis, such as Axis('b')")
     seen: set[int] = set()
     for ty in diagram.graph.wire_types():
@@ -481,10 +485,10 @@ def check_axis_free(diagram: Diagram, axis: Axis) -> None:
 
 
 def check(diagram: Diagram) -> None:
-    """Raises TypeMismatch unless the diagram is well formed, bodies included: what `of_graph` takes on trust.
+    """Raises TypeMismatch unless the diagram is well formed, bodies included: this is what `of_graph` trusts.
 
-    Each node reads wires that exist when it runs and have the types of its box, each box has types that its
-    operation can have, and the outputs have the types of the codomain.
+    Each node reads wires that exist before it and have the types of its box, each box has types that its operation
+    accepts, and the outputs have the types of the codomain.
 
     >>> X = Ty(ArrayType((Axis("x"),)))
     >>> check(box("f", X, X) >> copy(X))

@@ -28,16 +28,16 @@ from catdiag.category.ops import NESTING, Box, bodies, without_bodies
 from catdiag.util.errors import EqualityUndecided
 
 WORK = 10_000_000
-"""How many boxes and edges a search may look at before `EqualityUndecided`; some seconds."""
+"""The most boxes and edges that a search examines before `EqualityUndecided`: some seconds."""
 
 
 class _Canon:
-    """What comparing needs to know of a flat form, made once.
+    """The canonical data of a flat form that comparisons need, computed once.
 
-    Wires are numbered anew: the inputs, then the outputs of live boxes in the order of the walk. `reads`
-    lists what live boxes read, one box after another, then what the diagram's outputs read; `which` are the places of
-    the live boxes in `table`. `dead` has each dead box with what it reads: a wire's new number, or (−1 − the dead box's
-    place here, its output).
+    Wires are renumbered: the inputs, then the outputs of live boxes in the order of the walk. `reads` lists the inputs
+    of the live boxes, one box after another, then the diagram's outputs. `which` are the places of the live boxes in
+    `table`. `dead` has each dead box with its inputs: a wire's new number, or (−1 − the dead box's place here, its
+    output).
     """
 
     __slots__ = ("dead", "fingerprint", "nested", "reads", "table", "which")
@@ -47,7 +47,7 @@ class _Canon:
         table, which, read = graph.lists()
         arity, ports = [b.dom._length for b in table], [b.cod._length for b in table]
         inputs = len(graph.dom)
-        # Where what each node reads begins, and its first output.
+        # The start of each node's inputs in `reads`, and its first output.
         start = list(accumulate([arity[k] for k in which], initial=0))
         first = list(accumulate([ports[k] for k in which], initial=inputs))
         producer = [-1] * inputs
@@ -106,9 +106,9 @@ def _canon(diagram: Diagram) -> _Canon:
 
 
 def _inside_out(diagrams: Iterable[Diagram], known: bool = True) -> list[Diagram]:
-    """The diagrams and all bodies of boxes in them, each once, bodies before what holds them.
+    """The diagrams and all bodies of boxes in them, each once, inner bodies first.
 
-    Without `known`, those with a known fingerprint are left out, with all inside them.
+    Without `known`, those with a cached fingerprint are left out, with everything inside of them.
     """
     found: list[Diagram] = []
     seen: set[int] = set()
@@ -125,7 +125,7 @@ def _inside_out(diagrams: Iterable[Diagram], known: bool = True) -> list[Diagram
 
 
 def fingerprint(diagram: Diagram) -> int:
-    """A number that equal diagrams share, within one run of Python; cached, and made without recursion.
+    """A hash that equal diagrams share within one run of Python; cached, and computed without recursion.
 
     >>> from catdiag.category.diagram import box, swap
     >>> from catdiag.category.types import ArrayType
@@ -150,13 +150,13 @@ def fingerprint(diagram: Diagram) -> int:
             boxes = tuple([used[k] for k in canon.which])
             canon.fingerprint = hash((item.dom, item.cod, boxes, tuple(canon.reads), dead))
         value = canon.fingerprint
-    return value  # of the last, which is the diagram itself
+    return value  # of the last one, the diagram itself
 
 
 def isomorphic(left: Diagram, right: Diagram) -> bool:
-    """Whether two diagrams are equal in the category. Raises EqualityUndecided rather than guess.
+    """Whether two diagrams are equal in the category. Raises EqualityUndecided instead of guessing.
 
-    Bodies of boxes are compared from the innermost out, so that nesting costs no recursion.
+    Bodies of boxes are compared from the innermost out, without recursion.
     """
     if left.dom != right.dom or left.cod != right.cod:
         return False
@@ -179,10 +179,10 @@ def isomorphic(left: Diagram, right: Diagram) -> bool:
 
 
 def _at_sight(left: Graph, right: Graph) -> bool | None:
-    """Equality of flat forms of the same types, where no walk is needed to see it; None where one is.
+    """Equality of flat forms of the same types where no walk is needed to decide it; None where one is.
 
-    They are equal where they are the same as stored, and not where one has more boxes of a kind than the other. Boxes
-    with bodies are left to the walk, since comparing them would recur.
+    They are equal if they are stored equally, and different if one has more boxes of some kind. Boxes with bodies are
+    left to the walk, since comparing them would recurse.
     """
     if left is right:
         return True
@@ -191,7 +191,7 @@ def _at_sight(left: Graph, right: Graph) -> bool | None:
     (mine, which, reads), (theirs, other, others) = left.common_columns(right)
     if any(isinstance(b.op, NESTING) for table in (mine, theirs) for b in table):
         return None
-    # The boxes of the two most often stand in the same places of both tables, but for a few: no hash is needed then.
+    # Mostly the boxes are in the same places of both tables, except for a few: then no hash is needed.
     apart = next((k for k, (b, c) in enumerate(zip(mine, theirs, strict=False)) if b != c), None)
     if apart is None and len(mine) == len(theirs) and _equal_columns(which, other):
         return True if left.outputs == right.outputs and _equal_columns(reads, others) else None
@@ -226,7 +226,7 @@ def _equal_columns(left: Column, right: Column) -> bool:
 
 
 def _counts(places: Column, most: int) -> list[int]:
-    """How often each number below `most` occurs."""
+    """The number of occurrences of each number below `most`."""
     if isinstance(places, list):
         counted = Counter(places)
         return [counted[k] for k in range(most)]
@@ -237,7 +237,7 @@ def _counts(places: Column, most: int) -> list[int]:
 
 
 def _same(left: Diagram, right: Diagram, classes: dict[int, int]) -> bool:
-    """Equality, given the classes of all bodies in boxes of the two."""
+    """Equality, given the equivalence classes of all bodies in the two diagrams."""
     if left.dom != right.dom or left.cod != right.cod:
         return False
     a, b = _canon(left), _canon(right)
@@ -264,7 +264,7 @@ def _key(b: Box, classes: dict[int, int]) -> Hashable:
 
 
 def _same_dead(a: _Canon, b: _Canon, classes: dict[int, int]) -> bool:
-    """Whether the dead boxes of two diagrams, whose live boxes agree, can be matched."""
+    """Whether the dead boxes of two diagrams with equal live boxes can be matched."""
     size = len(a.dead)
     near: list[list[tuple[int, int]]] = [[] for _ in range(2 * size)]
     kinds: dict[Hashable, int] = {}
@@ -284,19 +284,19 @@ def _same_dead(a: _Canon, b: _Canon, classes: dict[int, int]) -> bool:
     return matcher.match(range(size), range(size, 2 * size), color)
 
 
-# A colouring: the colour of each box at hand. Edges to boxes that are not at hand do not count.
+# A coloring: the color of each box in it. Edges to boxes that are not in it do not count.
 _Colors = dict[int, int]
 
 
 class _Matcher:
-    """Isomorphism of coloured graphs with labelled edges: `near[k]` lists the neighbours of box k with labels."""
+    """Isomorphism of colored graphs with labeled edges: `near[k]` lists the neighbors of box k with labels."""
 
     def __init__(self, near: list[list[tuple[int, int]]]) -> None:
         self.near = near
         self.work = 0
 
     def match(self, left: Iterable[int], right: Iterable[int], color: _Colors) -> bool:
-        """Whether the boxes of two sides can be matched, colours and edges kept."""
+        """Whether the boxes of two sides can be matched, preserving colors and edges."""
         left, right = list(left), list(right)
         if sorted([color[k] for k in left]) != sorted([color[k] for k in right]):
             return False
@@ -306,11 +306,12 @@ class _Matcher:
         return bool(_run(self.code(left, codes)) == _run(self.code(right, codes)))
 
     def refine(self, color: _Colors, fresh: list[int] | None, left: frozenset[int]) -> bool:
-        """Splits colours until boxes of one colour have equally many neighbours of each colour by each label.
+        """Color refinement: splits colors until boxes of one color have equally many neighbors of each color by each
+        label.
 
-        `fresh` lists the colours from which to start (all, if None). Each colour that splits hands on all
-        its parts but the largest, so that an edge is looked at O(log n) times. False, and given up, as soon as
-        a colour is on more boxes of one side than of the other: then nothing matches the two.
+        `fresh` lists the colors to start from (None: all). When a color splits, all its parts but the largest are
+        processed, so that each edge is visited O(log n) times. False as soon as a color has more boxes on one side than
+        on the other: then the sides cannot be matched.
         """
         cells: dict[int, dict[int, None]] = {}
         for k, c in color.items():
@@ -353,7 +354,7 @@ class _Matcher:
                     for k in part:
                         del cell[k]
                         color[k] = new
-                    # If `c` still waits, so do all its parts; if not, all but the largest must.
+                    # If `c` is still queued, so are all its parts; if not, all but the largest must be.
                     queue.append(new)
         return True
 
@@ -375,7 +376,7 @@ class _Matcher:
         return found
 
     def code(self, members: list[int], codes: _Codes) -> _Steps:
-        """The codes of the components of the members, sorted: equal codes, isomorphic components."""
+        """The codes of the components of the members, sorted: equal codes mean isomorphic components."""
         found: list[int] = []
         color = codes.color
         for component in self.components(members, color):
@@ -401,7 +402,7 @@ class _Matcher:
         return tuple(sorted(found))
 
     def search(self, left: list[int], right: list[int], color: _Colors) -> _Steps:
-        """Whether two connected components with the same colours, none of them on one box only, are isomorphic."""
+        """Whether two connected components with equal colors, none of which is on a single box, are isomorphic."""
         cells: dict[int, list[int]] = {}
         for k in left:
             cells.setdefault(color[k], []).append(k)
@@ -430,7 +431,7 @@ class _Matcher:
 
 
 class _Codes:
-    """Numbers for isomorphism classes of components under one colouring, given out as they are met."""
+    """Numbers for isomorphism classes of components under one coloring, assigned in order of appearance."""
 
     def __init__(self, color: _Colors) -> None:
         self.color = color

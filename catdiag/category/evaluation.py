@@ -1,9 +1,9 @@
-"""A diagram of functions, run: the functor from diagrams to functions that a function for each box gives.
+"""Evaluation: a diagram of Python functions, run; the functor from diagrams to functions given by a function for each
+box.
 
-What `catdiag.category.functor` does with one action for all boxes, this does with a function for each kind of box,
-which is looked up once and not at each node. How the nodes follow each other is worked out once for a diagram and kept:
-where the result of one is read by the next one only, values are passed on and never stored; elsewhere a value is
-dropped when it is read for the last time.
+`catdiag.category.functor` takes one action for all boxes. Here there is a function for each box, looked up once and not
+at every node. The execution schedule of a diagram is computed once and cached: where only the next node reads a result,
+values are passed on without being stored. Other values are released after their last use.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from catdiag.util.errors import TypeMismatch, require
 
 V = TypeVar("V")
 SHORTEST = 4
-"""From so many nodes on, each read by the next only, it pays to treat them as a row of their own."""
+"""The least number of nodes in a chain, each read by the next only, for which a row of its own pays off."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireSpan:
-    """Nodes `start` to `stop`. In a row each has one input and one output, which only the next one reads.
+    """The nodes from `start` to `stop`. In a row, each has one input and one output, which only the next one reads.
 
-    `linear` says that each wire is read here for the last time. What they read is in `reads` from `at` to `end`, `wire`
-    is their first output, and `unread` lists wires that were never read, to be dropped after the last of them.
+    `linear`: each wire is read here for the last time. Their inputs are in `reads` from `at` to `end`, `wire` is their
+    first output. `unread` lists wires that nothing reads, to be released after the last node.
     """
 
     start: int
@@ -43,7 +43,7 @@ class WireSpan:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How a flat form is run: which of `reads` is the last to read its wire, and the spans of nodes."""
+    """The execution schedule of a flat form: which of `reads` is the last use of its wire, and the spans of nodes."""
 
     last: bytes
     spans: tuple[WireSpan, ...]
@@ -55,11 +55,11 @@ def evaluate(
     inputs: Sequence[V],
     functions: Mapping[Any, Callable[..., Any]] | Callable[[Box], Callable[..., Any]],
 ) -> tuple[V, ...]:
-    """The outputs of a diagram whose boxes are functions: of as many arguments as a box has inputs.
+    """The outputs of a diagram whose boxes are functions, with as many arguments as a box has inputs.
 
-    `functions` has one for each box (as it stands in `Diagram.boxes`, or the diagram that `cd.box` makes), or is a
-    function from boxes to functions, asked once for each. A function gives its output, or a sequence of outputs where
-    the box does not have just one.
+    `functions` maps each box (as in `Diagram.boxes`, or the diagram that `cd.box` makes) to a function, or is a
+    function from boxes to functions that is called once for each. A function returns its output, or a sequence of
+    outputs unless the box has exactly one.
 
     >>> from catdiag.category.diagram import box, copy
     >>> from catdiag.category.types import ArrayType, Ty
@@ -68,7 +68,7 @@ def evaluate(
     >>> evaluate(copy(X) >> double @ (double >> double) >> add, [7], {add: lambda a, b: a + b, double: lambda a: 2 * a})
     (42,)
 
-    Raises TypeMismatch for another number of inputs or of outputs of a function, and for a box without a function.
+    Raises TypeMismatch for a wrong number of inputs or of outputs of a function, and for a box without a function.
     """
     graph = diagram_of(diagram).graph
     if not isinstance(inputs, Sequence) or len(inputs) != len(graph.dom):
@@ -92,7 +92,7 @@ def evaluate(
             for k in kinds:
                 value = acts[k](value)
             values[span.wire + len(kinds) - 1] = value
-            del value  # it is held by `values` alone
+            del value  # only `values` refers to it
         else:
             wires = iter(reads[at : span.end])
             ends = iter(last[at : span.end])
@@ -124,7 +124,7 @@ def evaluate(
 
 
 def _functions(graph: Graph, functions: object) -> list[Callable[..., Any]]:
-    """The function of each box of the table; boxes that no node has are not asked for."""
+    """The function of each box of the table; boxes that no node uses get none."""
     table, which, _ = graph.lists()
     expected = "a dictionary from boxes to functions, or a function that gives them"
     require(isinstance(functions, Mapping) or callable(functions), "functions", functions, expected)
@@ -150,7 +150,7 @@ def _outputs(b: Box, result: object) -> str:
 
 
 def course_of(graph: Graph) -> Course:
-    """How a flat form is run, by NumPy where it is long.
+    """The execution schedule of a flat form, computed with NumPy where it is long.
 
     >>> from catdiag.category.diagram import box, copy
     >>> from catdiag.category.types import ArrayType
@@ -163,7 +163,7 @@ def course_of(graph: Graph) -> Course:
     arity, ports = [len(b.dom) for b in table], [len(b.cod) for b in table]
     single = [a == p == 1 for a, p in zip(arity, ports, strict=True)]
     if len(which) >= SHORTEST and inputs == 1 and all(single) and graph.outputs == (len(which),):  # noqa: SIM102
-        # A sequence of boxes on one wire is the most common of long diagrams.
+        # Most long diagrams are a chain of boxes on one wire.
         if reads == list(range(len(which))):
             return Course(b"\1" * len(which), (WireSpan(0, len(which), True, False, 0, len(which), 1),), ())
     if graph.has_arrays:
@@ -183,7 +183,7 @@ def course_of(graph: Graph) -> Course:
         linked[:1] = False
         at = np.flatnonzero(linked)
         linked[at] = alone[at - 1] & (wires[starts[at]] == firsts[at - 1]) & ends[starts[at]]
-        # Where a row begins or ends; rows that are too short are left to what is around them.
+        # The starts and ends of rows; rows that are too short are part of the span around them.
         edges = np.flatnonzero(np.diff(linked, prepend=False, append=False))
         begins, stops = edges[::2] - 1, edges[1::2]
         long = stops - begins >= SHORTEST
@@ -215,7 +215,7 @@ def course_of(graph: Graph) -> Course:
 def _spans(
     rows: list[tuple[int, int]], cuts: list[int], begin: Any, wire: Any, last: bytes, never: list[int]
 ) -> tuple[WireSpan, ...]:
-    """Rows, and what is between them, cut where a wire is made that nothing reads."""
+    """The rows and the spans between them, cut where a wire is made that nothing reads."""
     size = len(begin) - 1
     inside = dict(rows)
     edges = sorted({0, size, *(k for row in rows for k in row), *cuts})

@@ -1,4 +1,4 @@
-"""From the expression by which a diagram was built to its flat form, without recursion, in linear time."""
+"""Flattening: the expression that a diagram was built by, as a graph; without recursion, in linear time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Wires = tuple[int, ...]
 
 
 class _FlattenFrame:
-    """A row of diagrams that `>>` or `@` joins, at work.
+    """A stack frame: a list of diagrams that `>>` or `@` joins, and the progress in it.
 
-    In sequence, `wires` are those between the last and the next; side by side, they are the inputs of all,
-    `start` is where those of the next begin, and `done` holds the outputs of the ones before.
+    In sequence, `wires` are those between the last and the next diagram. In parallel, they are the inputs of all,
+    `start` is where those of the next begin, and `done` has the outputs of the earlier ones.
     """
 
     __slots__ = ("done", "items", "kind", "place", "start", "wires")
@@ -62,7 +62,7 @@ def flatten(diagram: Diagram) -> Graph:
                 out: Wires = (first,) if count == first + 1 else tuple(range(first, count))
             elif kind == WIRING:
                 sources = item._left
-                # The identity's sources are a range.
+                # The identity stores its sources as a range.
                 out = feed if type(sources) is range else tuple([feed[k] for k in sources])
             elif item._graph is None:
                 inner = _FlattenFrame(kind, _row(item), feed)
@@ -90,7 +90,7 @@ def flatten(diagram: Diagram) -> Graph:
 
 
 class _NodeColumns:
-    """The columns of a flat form, as they grow: each box once, with its place by identity."""
+    """The columns of a flat form under construction: each box once, by identity."""
 
     __slots__ = ("places", "reads", "table", "which")
 
@@ -101,7 +101,7 @@ class _NodeColumns:
         self.reads: list[int] = []
 
     def place(self, box: Box) -> int:
-        """The number of a box, which it is given when it is met."""
+        """The number of a box, assigned at its first use."""
         known = self.places.get(id(box))
         if known is None:
             known = self.places[id(box)] = len(self.table)
@@ -110,7 +110,7 @@ class _NodeColumns:
 
 
 def _append(graph: Graph, wires: Wires, made: _NodeColumns, count: int) -> tuple[Wires, int]:
-    """Puts the nodes of a flat form behind the others; gives its outputs and the next free wire."""
+    """Appends the nodes of a flat form; gives its outputs and the next free wire."""
     table, which, reads = graph.lists()
     moved = [made.place(box) for box in table]
     made.which.extend([moved[k] for k in which])
@@ -122,7 +122,7 @@ def _append(graph: Graph, wires: Wires, made: _NodeColumns, count: int) -> tuple
 
 
 def _row(diagram: Diagram) -> list[Diagram]:
-    """The diagrams that nested `>>`, or nested `@`, join."""
+    """The diagrams that a nest of `>>`, or of `@`, joins."""
     found: list[Diagram] = []
     stack = [diagram]
     kind = diagram._kind

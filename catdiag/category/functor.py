@@ -1,13 +1,13 @@
-"""How every reading of a diagram is made: a value for each input wire, an action for each box.
+"""Interpretations of diagrams: a value for each input wire, and an action for each box.
 
-An interpretation sends an object to the values on its wires and a box to an action on values;
-composition and tensor extend it, so that for `run = lambda d, v: interpret(d, v, action)`
+An interpretation maps an object to the values on its wires, and a box to an action on values. Composition and tensor
+extend it, so that for `run = lambda d, v: interpret(d, v, action)`
 
     run(f >> g, v) = run(g, run(f, v))          run(f @ g, v + w) = run(f, v) + run(g, w)
 
-Copying shares a value and discarding drops it. A reading whose action is pure is therefore a functor;
-one that also counts (boxes run, bytes moved) is a functor on the monoidal category only, where
-`f >> copy` and `copy >> f @ f` differ. Values are released after their last use, and there is no recursion.
+Copying shares a value and discarding drops it. An interpretation whose action is pure is a functor. One that also
+counts (boxes run, bytes moved) is a functor on the monoidal category only, where `f >> copy` and `copy >> f @ f`
+differ. Values are released after their last use, and there is no recursion.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def interpret(
 
 
 def last_uses(graph: Graph) -> list[int]:
-    """For each wire the place of the last node that reads it; -1 for none, the number of nodes for an output."""
+    """For each wire the place of the last node that reads it: −1 if none does, the number of nodes for an output."""
     table, which, reads = graph.lists()
     arity, ports = [b.dom._length for b in table], [b.cod._length for b in table]
     last = [-1] * (len(graph.dom) + sum([ports[k] for k in which]))
@@ -84,10 +84,11 @@ def last_uses(graph: Graph) -> list[int]:
 
 
 def weave(diagram: Diagram, axis: Axis, inputs: Iterable[int | str] | str | None = None) -> Diagram:
-    """The functor that adds an axis, in front, to all outputs and to the given inputs (all, if None).
+    """The functor that adds an axis in front of all outputs and of the given inputs (None: all inputs), like `vmap`.
 
-    A box is mapped over the axis when one of its inputs has it, its bodies likewise; a box that depends on no
-    woven input (a constant, say) stays as it is, and is broadcast where it is used or, as an output, repeated.
+    A box is mapped over the axis if one of its inputs has it, and so are its bodies. A box that depends on no weaved
+    input (such as a constant) stays as it is. Its results are broadcast where they are used, and repeated where they
+    are outputs.
 
     >>> from catdiag.category.diagram import box
     >>> X, Y = Ty(ArrayType((Axis("x"),))), Ty(ArrayType((Axis("y"),)))
@@ -95,19 +96,19 @@ def weave(diagram: Diagram, axis: Axis, inputs: Iterable[int | str] | str | None
     >>> str(weave(f, h)), weave(f >> g, h) == weave(f, h) >> weave(g, h)
     ('[h x] → [h y]', True)
 
-    So `weave(f >> g) = weave(f) >> weave(g)` where every wire between depends on a woven input; elsewhere the
-    right side repeats earlier, and `broadcast` has the law without exception. Always
-    `weave(f @ g) = weave(f) @ weave(g)`. Raises AxisError if a wire has an axis of that name already, if no
-    input of that name or position exists, and if a loop or group uses the size of the axis for its own blocks.
+    So `weave(f >> g) = weave(f) >> weave(g)` if every wire between them depends on a weaved input. Otherwise the right
+    side repeats earlier; `broadcast` has the law without exception. `weave(f @ g) = weave(f) @ weave(g)` always holds.
+    Raises AxisError if a wire has an axis of that name already, if no input of that name or position exists, and if a
+    loop or group uses the size of the axis for its own blocks.
     """
     return _pad(*broadcast(diagram, axis, _positions(diagram, inputs)), axis)
 
 
 def broadcast(diagram: Diagram, axis: Axis, inputs: Iterable[int]) -> tuple[Diagram, tuple[bool, ...]]:
-    """The diagram with an axis in front of the inputs at the given positions and of all that depends on them.
+    """The diagram with an axis in front of the inputs at the given positions and of all wires that depend on them.
 
-    Gives which outputs have it, too. A functor from diagrams whose wires are marked as having the axis or not:
-    if `broadcast(f, a, s)` is `(F, marks)` and `t` are the marked positions, with `broadcast(g, a, t)` being `(G, …)`,
+    Also gives which outputs have the axis. This is a functor from diagrams whose wires are marked as having the axis or
+    not: if `broadcast(f, a, s)` is `(F, marks)`, `t` are the marked positions, and `broadcast(g, a, t)` is `(G, …)`,
     then `broadcast(f >> g, a, s)` is `(F >> G, …)`.
 
     >>> from catdiag.category.diagram import box
@@ -182,7 +183,7 @@ def _positions(diagram: Diagram, inputs: Iterable[int | str] | str | None) -> li
 
 
 def _inside(b: Box, has: tuple[bool, ...], axis: Axis) -> list[tuple[Diagram, tuple[int, ...]]]:
-    """The bodies of a box, each with its inputs that have the axis when those of the box marked in `has` do."""
+    """The bodies of a box, each with its inputs that have the axis if those of the box marked in `has` do."""
     op = b.op
     chosen = tuple([k for k, h in enumerate(has) if h])
     if isinstance(op, FoldOp):
@@ -213,7 +214,7 @@ def _inside(b: Box, has: tuple[bool, ...], axis: Axis) -> list[tuple[Diagram, tu
 
 
 def _pad(diagram: Diagram, has: tuple[bool, ...], axis: Axis) -> Diagram:
-    """The diagram with the axis on all its outputs: those that lack it are repeated along it."""
+    """The diagram with the axis on all its outputs; those without it are repeated along it."""
     if all(has):
         return diagram
     graph = diagram.graph

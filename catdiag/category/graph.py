@@ -1,12 +1,12 @@
-"""The flat form of a diagram: boxes at work in stored order, and the wires between them.
+"""The flat form of a diagram: a dataflow graph of nodes in stored order, and the wires between them.
 
     dom wires 0 … n-1        node 0: box, inputs (wire, …)     its outputs are wires n, n+1, …
                              node 1: …                         outputs: (wire, …)
 
-It is kept as nodes, or as columns: the different boxes, the number of the box of each node, and the wires that the
-nodes read, one node after another. Each is made from the other when it is first asked for; the columns as lists, or as
-arrays of NumPy, which makes and compares many at once. So that a diagram of a million boxes has no million objects
-until something looks at one of its nodes.
+It is stored as nodes, or as columns: the distinct boxes, the number of the box of each node, and the wires that the
+nodes read, one node after another. Each form is computed from the other at its first use; columns are lists or NumPy
+arrays, on which many nodes are processed at once. So a diagram of a million boxes has no million objects until one of
+its nodes is read.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FEW, MANY = 300, 10_000
-"""From so many nodes on, work on columns is handed to NumPy: if it is imported already, and if it is not."""
+"""The number of nodes from which columns are processed by NumPy: if it is imported already, and if it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A box at work: the wires it reads. Its outputs are the next free wire numbers."""
+    """A box and the wires that it reads. Its outputs are the next free wire numbers."""
 
     box: Box
     inputs: tuple[int, ...]
@@ -45,7 +45,7 @@ Lists: TypeAlias = "tuple[tuple[Box, ...], list[int], list[int]]"
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Graph:
-    """The flat form of a diagram: nodes in stored order, and the wires that leave it.
+    """The flat form of a diagram: nodes in stored order, and its output wires.
 
     >>> X = Ty(ArrayType())
     >>> from catdiag.category.ops import Generic
@@ -73,8 +73,8 @@ class Graph:
 
     @staticmethod
     def of_columns(dom: Ty, table: Iterable[Box], which: Column, reads: Column, outputs: Iterable[int]) -> Graph:
-        """The flat form of columns, trusted to be well formed and left as they are; `which[k]` is the place in `table`
-        of the box of node k.
+        """A flat form from columns, which are trusted to be well formed and are not copied; `which[k]` is the place in
+        `table` of the box of node k.
         """
         graph = Graph(dom, None, tuple(outputs))
         if isinstance(which, list) and isinstance(reads, list):
@@ -101,7 +101,9 @@ class Graph:
         return found
 
     def lists(self) -> Lists:
-        """The columns as lists, not to be changed: different boxes, the box of each node, and what nodes read."""
+        """The columns as lists, which must not be changed: distinct boxes, the box of each node, and the inputs of the
+        nodes.
+        """
         found = self._lists
         if found is None:
             if self._arrays is not None:
@@ -125,7 +127,7 @@ class Graph:
         return found
 
     def arrays(self) -> tuple[tuple[Box, ...], Ints, Ints]:
-        """The columns as arrays of NumPy, not to be changed; the boxes are a tuple."""
+        """The columns as NumPy arrays, which must not be changed; the boxes are a tuple."""
         found = self._arrays
         if found is None:
             import numpy as np
@@ -136,13 +138,13 @@ class Graph:
         return found
 
     def common_columns(self, other: Graph) -> tuple[Columns, Columns]:
-        """The columns of both in one form: arrays where one of them has arrays, and lists where none does."""
+        """The columns of both graphs in one form: arrays if one of them has arrays, else lists."""
         if self._arrays is None and other._arrays is None:
             return self.lists(), other.lists()
         return self.arrays(), other.arrays()
 
     def cached(self, make: Callable[[Graph], T]) -> T:
-        """What a function makes of this flat form: made once."""
+        """The result of a function of this flat form, computed once."""
         known = self._cache
         if known is None:
             known = {}
@@ -153,12 +155,12 @@ class Graph:
 
     @property
     def has_arrays(self) -> bool:
-        """Whether the columns are there as arrays, or so long that they should be."""
+        """Whether the columns exist as arrays, or are so long that they should."""
         return self._arrays is not None or len(self) >= (FEW if "numpy" in sys.modules else MANY)
 
     @property
     def table(self) -> tuple[Box, ...]:
-        """The boxes of the columns, each of which many nodes may have; those given by a user may occur twice."""
+        """The boxes of the columns, each shared by many nodes; in a user's table a box may occur twice."""
         return (self._arrays or self.lists())[0]
 
     def boxes(self) -> tuple[Box, ...]:
@@ -176,17 +178,17 @@ class Graph:
         return types
 
     def __len__(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         if self._nodes is not None:
             return len(self._nodes)
         return len(self._lists[1]) if self._lists is not None else len(self._arrays[1]) if self._arrays else 0
 
     def __bool__(self) -> bool:
-        """True: a flat form without nodes is one too."""
+        """True, also without nodes."""
         return True
 
     def __eq__(self, other: object) -> bool:
-        """The same nodes in the same order: equality of diagrams is less strict."""
+        """Whether both have the same nodes in the same order, which is stricter than equality of diagrams."""
         if self is other:
             return True
         if not isinstance(other, Graph):
@@ -207,7 +209,7 @@ class Graph:
 
 
 def of_arrays(dom: Ty, table: Sequence[Box], which: object, reads: object, outputs: object) -> tuple[Graph, Ty]:
-    """The flat form of arrays or lists of integers, and its codomain, after a check of every wire, by NumPy.
+    """A flat form from arrays or lists of integers, and its codomain, after a check of every wire by NumPy.
 
     The arrays are copied. Raises TypeMismatch, naming the first node that is wrong.
     """
@@ -219,7 +221,7 @@ def of_arrays(dom: Ty, table: Sequence[Box], which: object, reads: object, outpu
         place = int(wrong.argmax())
         raise TypeMismatch(f"node {place} is box {kinds[place]}: expected the number of one of {len(table)}, from 0")
     numbers: dict[ArrayType, int] = {}
-    # Objects that many boxes share are looked at once.
+    # Types that many boxes share are checked once.
     known: dict[int, list[int]] = {}
     for ty in (dom, *(ty for b in table for ty in (b.dom, b.cod))):
         if id(ty) not in known:
@@ -229,7 +231,7 @@ def of_arrays(dom: Ty, table: Sequence[Box], which: object, reads: object, outpu
     count = int(arity.sum()) if isinstance(arity, np.ndarray) else arity * len(kinds)
     if count != len(wires):
         raise TypeMismatch(f"reads has {len(wires)} wires: expected {count}, what the nodes read one after another")
-    # The wires that are there when a node runs: those of the domain and of the nodes before.
+    # The number of wires that exist before a node: those of the domain and of the earlier nodes.
     there = _before(ports, len(kinds)) + len(own)
     total = len(own) + (int(ports.sum()) if isinstance(ports, np.ndarray) else ports * len(kinds))
     limit = np.repeat(there, arity) if isinstance(arity, np.ndarray) or arity != 1 else there
@@ -277,7 +279,7 @@ def _integers(values: object, name: str) -> Ints:
 
 
 def _each(lengths: list[int], which: Ints) -> int | Ints:
-    """The length of each node's list: one number where all have one."""
+    """The length of each node's list: one number if all are equal."""
     import numpy as np
 
     if len(set(lengths)) == 1:
@@ -287,7 +289,7 @@ def _each(lengths: list[int], which: Ints) -> int | Ints:
 
 
 def _before(lengths: int | Ints, n: int) -> Ints:
-    """The sum of the lengths before each."""
+    """The sum of the lengths before each node."""
     import numpy as np
 
     if isinstance(lengths, int):
@@ -297,7 +299,7 @@ def _before(lengths: int | Ints, n: int) -> Ints:
 
 
 def _reader(arity: int | Ints, at: int) -> int:
-    """The node to which a place in `reads` belongs."""
+    """The node that a position in `reads` belongs to."""
     import numpy as np
 
     if isinstance(arity, int):
@@ -306,7 +308,7 @@ def _reader(arity: int | Ints, at: int) -> int:
 
 
 def gathered(lists: Sequence[Sequence[int]], which: Ints) -> Ints:
-    """The lists of numbers of the given places, one after another.
+    """The lists of numbers at the given places, concatenated.
 
     >>> import numpy as np
     >>> gathered([[1, 2], [], [3]], np.array([2, 0, 1, 0])).tolist()

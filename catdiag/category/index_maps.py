@@ -1,9 +1,9 @@
-"""Reindexings: operations that compute nothing, and read elements elsewhere.
+"""Index maps: operations that compute no values, and read elements at other indices (reshapes, gathers, windows).
 
-`Reindex` is about products and coproducts of axes; `View` reads at any index arithmetic. An expression is
+`Reindex` is about products and coproducts of axes. `View` reads at arbitrary index arithmetic. An expression is
 
 - an integer, or a size (a symbol, or `("+", s, t)`, `("*", s, t)` of sizes);
-- `("i", axis)`, the index of an axis that is made; `("w", k)`, the value of input k, an array of integers;
+- `("i", axis)`, the index of an axis of the result; `("w", k)`, the value of input k, an array of integers;
 - `("+", e, f)`, `("*", e, f)`, `("//", e, f)`: the last rounds down, and has no value unless f is positive.
 
 A condition is `("lt", e, f)`, `("le", e, f)` or `("eq", e, f)`.
@@ -27,7 +27,7 @@ _SIGNS = {"lt": "<", "le": "≤", "eq": "="}
 
 @dataclass(frozen=True)
 class Reindex:
-    """A structural map of the rig of axes, about one product or coproduct `axis` and its parts.
+    """An isomorphism or inclusion of the rig of axes, for one product or coproduct `axis` and its parts.
 
     - `split`: an array over the product `(b g)` as one over `b` and `g`; `merge` is its inverse;
     - `slice`: the part of an array over the coproduct `x+y` that is over its part number `place`;
@@ -39,19 +39,19 @@ class Reindex:
     place: int = 0
 
     def removed_axes(self) -> tuple[tuple[Axis, ...], ...]:
-        """The axes that it takes from each input."""
+        """The axes that it removes from each input."""
         if self.kind == "concat":
             return tuple((p,) for p in self.axis.parts)
         return (self.axis.parts,) if self.kind == "merge" else ((self.axis,),)
 
     def added_axes(self) -> tuple[Axis, ...]:
-        """The axes that it gives to the output."""
+        """The axes that it adds to the output."""
         if self.kind == "slice":
             return (self.axis.parts[self.place],)
         return self.axis.parts if self.kind == "split" else (self.axis,)
 
     def touches(self, name: str) -> bool:
-        """Whether an axis of that name is the product or coproduct, or inside it."""
+        """Whether an axis of that name is the product or coproduct, or a part of it."""
         stack = [self.axis]
         while stack:
             axis = stack.pop()
@@ -66,7 +66,9 @@ class Reindex:
         return f"{self.kind}[{self.axis}{f' → {self.added_axes()[0]}' if self.kind == 'slice' else ''}]"
 
     def rest(self, inputs: Sequence[ArrayType], line: str | None) -> list[Axis]:
-        """The axes that it leaves as they are; raises AxisError where it cannot take or give its own."""
+        """The axes that it leaves as they are; raises AxisError where an input lacks a removed axis, or an axis would
+        occur twice.
+        """
         kind = "coproduct" if self.kind in ("slice", "concat") else "product"
         if self.kind not in ("split", "merge", "slice", "concat") or self.axis.kind != kind:
             raise AxisError(
@@ -91,7 +93,7 @@ class Reindex:
 
 @dataclass(frozen=True)
 class Read:
-    """How an input is read: each axis named in `at` at an expression, and taken where all conditions hold."""
+    """How an input is read: each axis in `at` at an expression, if all conditions in `where` hold."""
 
     at: tuple[tuple[str, Expr], ...] = ()
     where: tuple[Cond, ...] = ()
@@ -99,13 +101,13 @@ class Read:
 
 @dataclass(frozen=True)
 class View:
-    """An array over the axes `index_axes`, each element of which is read at index arithmetic in their indices.
+    """An array over the axes `index_axes`, whose elements are read at index arithmetic in their indices.
 
-    Input k is read as `reads[k]` says, for the first k of which all conditions hold; the last has none. An axis that
-    is made and that the input has is read at the same index, unless `at` names it; all further axes are weaved. The
-    inputs after the reads are arrays of integers that expressions may mention. Every read that is taken must be
-    in range. `fits` says no more of the meaning: made axes whose size nothing shows are as long as it allows, when
-    the diagram is run.
+    Input k is read as `reads[k]` says, for the first k whose conditions hold; the last read has none. An axis of the
+    result that the input has too is read at the same index, unless `at` names it. All further axes are weaved. The
+    inputs after the reads are arrays of integers that expressions may mention. Every read that is taken must be in
+    range. `fits` does not affect the meaning: it bounds those new axes whose size nothing else determines, when the
+    diagram is run.
     """
 
     index_axes: tuple[Axis, ...]
@@ -113,11 +115,11 @@ class View:
     fits: tuple[Cond, ...] = ()
 
     def added_axes(self) -> tuple[Axis, ...]:
-        """The axes that it gives to the output."""
+        """The axes that it adds to the output."""
         return self.index_axes
 
     def touches(self, name: str) -> bool:
-        """Whether an axis of that name is made, or read at an expression."""
+        """Whether an axis of that name is added, or read at an expression."""
         return any(a.name == name for a in self.index_axes) or any(n == name for r in self.reads for n, _ in r.at)
 
     @property
@@ -127,7 +129,7 @@ class View:
         return f"view[{' '.join(taken)} → {' '.join(a.name for a in self.index_axes)}]".replace(" ]", "]")
 
     def rest(self, inputs: Sequence[ArrayType], line: str | None) -> list[Axis]:
-        """The axes that it leaves as they are; raises AxisError or TypeMismatch where it cannot read its inputs."""
+        """The axes that it leaves as they are; raises AxisError or TypeMismatch for inputs that it cannot read."""
         count = len(self.reads)
         if not 0 < count <= len(inputs) or self.reads[-1].where:
             raise TypeMismatch(
@@ -164,18 +166,18 @@ class View:
         return _remaining_axes(self.name, union(kept, line), self.index_axes, line)
 
     def expressions(self) -> list[Expr]:
-        """All expressions that say where is read, and when."""
+        """All expressions of positions and conditions."""
         found: list[Expr] = [e for read in self.reads for _, e in read.at]
         for _, left, right in (*(c for read in self.reads for c in read.where), *self.fits):
             found += (left, right)
         return found
 
     def trusts_inputs(self) -> bool:
-        """Whether it reads where an index array says, and the array has to be in range."""
+        """Whether it gathers at an index array that has to be in range."""
         return bool(View((), self.reads[-1:]).arrays())
 
     def arrays(self) -> set[int]:
-        """The index arrays, by their places among the inputs, at which it reads."""
+        """The index arrays, by their places among the inputs."""
         expressions = [e for read in self.reads for _, e in read.at]
         return {leaf[1] for e in expressions for leaf in leaves(e) if isinstance(leaf, tuple) and leaf[0] == "w"}
 
@@ -185,7 +187,7 @@ def _without(array: ArrayType, names: set[str]) -> ArrayType:
 
 
 def _remaining_axes(what: str, rest: tuple[Axis, ...], given: tuple[Axis, ...], line: str | None) -> list[Axis]:
-    """The axes that are left, if none of them is given too; raises AxisError."""
+    """The axes of `rest`, if none of them is added again; raises AxisError."""
     names = [a.name for a in given]
     twice = next((n for n in names if names.count(n) > 1 or any(n == a.name for a in rest)), None)
     if twice is not None:
@@ -197,7 +199,7 @@ def _remaining_axes(what: str, rest: tuple[Axis, ...], given: tuple[Axis, ...], 
 
 
 def read_off(e: Expr, leaf: Callable[[Any], R], join: Callable[[str, R, R], R]) -> R:
-    """An expression read from its leaves up, without recursion.
+    """A fold over an expression from its leaves, without recursion.
 
     >>> read_off(("+", ("*", 2, "x"), ("i", "y")), lambda v: [v], lambda op, left, right: [*left, op, *right])
     [2, '*', 'x', '+', ('i', 'y')]
@@ -217,7 +219,7 @@ def read_off(e: Expr, leaf: Callable[[Any], R], join: Callable[[str, R, R], R]) 
 
 
 def leaves(e: Expr) -> list[Any]:
-    """The integers, sizes, indices and inputs that an expression is made of, from left to right.
+    """The leaves of an expression from left to right: integers, sizes, indices and inputs.
 
     >>> leaves(("+", ("*", 2, "x"), ("i", "y")))
     [2, 'x', ('i', 'y')]
@@ -234,7 +236,7 @@ def leaves(e: Expr) -> list[Any]:
 
 
 def plus(a: Expr, b: Expr) -> Expr:
-    """a + b, with integers added up.
+    """a + b, with integer constants combined.
 
     >>> plus(plus("x", 3), -3), plus(("i", "y"), 1)
     ('x', ('+', ('i', 'y'), 1))
@@ -252,7 +254,7 @@ def plus(a: Expr, b: Expr) -> Expr:
 
 
 def times(a: Expr, b: Expr) -> Expr:
-    """a · b, with integers multiplied.
+    """a · b, with integer constants combined.
 
     >>> times(times(2, "x"), 3), times(1, ("i", "y"))
     (('*', 6, 'x'), ('i', 'y'))
@@ -270,7 +272,7 @@ def times(a: Expr, b: Expr) -> Expr:
 
 
 def divided(a: Expr, b: Expr) -> Expr:
-    """⌊a / b⌋; what has no value stays as it is.
+    """⌊a / b⌋; an expression without a value stays as it is.
 
     >>> divided(7, 2), divided(("i", "y"), 1), divided(("i", "y"), 2), times(0, divided(7, "x"))
     (3, ('i', 'y'), ('//', ('i', 'y'), 2), ('*', 0, ('//', 7, 'x')))
@@ -283,7 +285,7 @@ def divided(a: Expr, b: Expr) -> Expr:
 
 
 def always(e: Expr) -> bool:
-    """Whether an expression has a value whatever the sizes are: nothing in it divides but by a positive integer."""
+    """Whether an expression has a value for all sizes: it divides only by positive integers."""
     stack: list[Any] = [e]
     while stack:
         item = stack.pop()
@@ -295,7 +297,7 @@ def always(e: Expr) -> bool:
 
 
 def replaced(e: Expr, put: Mapping[Any, Expr]) -> Expr:
-    """The expression with other leaves.
+    """The expression with leaves substituted.
 
     >>> replaced(("+", ("i", "y"), 1), {("i", "y"): 4})
     5
@@ -309,7 +311,7 @@ def replaced(e: Expr, put: Mapping[Any, Expr]) -> Expr:
 
 
 def natural(e: Expr) -> bool:
-    """Whether an expression is plainly not negative: made of sizes, indices and natural numbers.
+    """Whether an expression is nonnegative by its form: made of sizes, indices and natural numbers.
 
     >>> natural(("+", ("i", "y"), 1)), natural(("+", ("i", "y"), -1))
     (True, False)
@@ -318,9 +320,9 @@ def natural(e: Expr) -> bool:
 
 
 def bounds(e: Expr, leaf: Callable[[Any], tuple[int, int]]) -> tuple[int, int]:
-    """The least and the largest value that an expression can have, given those of its leaves.
+    """The range of an expression (interval arithmetic), given those of its leaves.
 
-    Where a leaf occurs twice, they need not be reached.
+    Where a leaf occurs twice, the ends of the range may not be attained.
 
     >>> bounds(("+", ("*", -2, ("i", "y")), 7), lambda v: (v, v) if isinstance(v, int) else (0, 3))
     (1, 7)
@@ -341,7 +343,7 @@ def bounds(e: Expr, leaf: Callable[[Any], tuple[int, int]]) -> tuple[int, int]:
 
 
 def show(e: Expr) -> str:
-    """An expression as text, with brackets where a sum is a factor.
+    """An expression as text, with parentheses where a sum is a factor.
 
     >>> show(("+", ("*", 2, ("+", ("i", "y"), 1)), -3))
     '2*(y + 1) - 3'

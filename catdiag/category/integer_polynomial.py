@@ -1,4 +1,4 @@
-"""How many: polynomials in sizes with integer coefficients, the currency in which memory and work are counted.
+"""Polynomials in sizes with integer coefficients: the type of counts of values, bytes and operations.
 
 >>> d, g = IntPolynomial.of("d"), IntPolynomial.of("g_q")
 >>> tile = d * g + d * g + g
@@ -7,7 +7,7 @@
 >>> tile.dominates(d * g), (d * g).dominates(tile), (d * g).dominates(g)      # sizes are at least 1
 (True, False, True)
 
-They are smaller and quicker than a computer algebra system's, and take NumPy arrays as values.
+They are smaller and faster than those of a computer algebra system, and accept NumPy arrays as values.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 from catdiag.category.types import Axis, Size
 
 Monomial = tuple[str, ...]
-"""Symbols in order of name, each as often as its power."""
+"""Symbols in order of name, repeated according to their power."""
 
-_DEGREE = 12  # beyond it the comparison by shifting (2^degree terms) gives up, and says "not dominated"
+_DEGREE = 12  # for higher degrees the comparison by shifting (2^degree terms) gives up and answers "not dominated"
 
 
 class IntPolynomial:
-    """A polynomial in sizes. Immutable: arithmetic makes new ones."""
+    """A polynomial in sizes; immutable."""
 
     __slots__ = ("terms",)
 
@@ -33,7 +33,7 @@ class IntPolynomial:
 
     @staticmethod
     def of(size: Size) -> IntPolynomial:
-        """A size as an amount.
+        """A size as a polynomial.
 
         >>> print(IntPolynomial.of(("*", "b", ("+", "x", 3))))
         b*x + 3*b
@@ -45,7 +45,7 @@ class IntPolynomial:
 
     @staticmethod
     def elements(axes: Iterable[Axis]) -> IntPolynomial:
-        """How many elements an array over these axes has."""
+        """The number of elements of an array over these axes."""
         total = ONE
         for axis in axes:
             total = total * IntPolynomial.of(axis.size)
@@ -69,11 +69,11 @@ class IntPolynomial:
         return IntPolynomial(found)
 
     def scaled(self, factor: int) -> IntPolynomial:
-        """This, `factor` times."""
+        """The polynomial times an integer."""
         return IntPolynomial({m: c * factor for m, c in self.terms.items()})
 
     def without(self, names: Collection[str]) -> IntPolynomial:
-        """This where some symbols are 1.
+        """The polynomial with some symbols set to 1.
 
         >>> print(IntPolynomial.of(("*", "a", "b")).without("a"))
         b
@@ -93,11 +93,11 @@ class IntPolynomial:
         return bool(self.terms)
 
     def symbols(self) -> set[str]:
-        """The symbols it mentions."""
+        """The symbols that occur."""
         return {s for m in self.terms for s in m}
 
     def value(self, values: Mapping[str, Any]) -> Any:
-        """The number it is, or an array of numbers where some values are arrays."""
+        """Its value, or an array of values where some of `values` are arrays."""
         total: Any = 0
         for m, c in self.terms.items():
             product: Any = c
@@ -107,8 +107,9 @@ class IntPolynomial:
         return total
 
     def dominates(self, other: IntPolynomial) -> bool:
-        """Whether it is at least the other for all sizes ≥ 1: with each size written 1 + s, no coefficient of the
-        difference is negative (sufficient, not necessary)."""
+        """Whether it is at least `other` for all sizes ≥ 1. With each size written as 1 + s, the test is that no
+        coefficient of the difference is negative, which is sufficient and not necessary.
+        """
         shifted: dict[Monomial, int] = {}
         difference = self - other
         if all(c > 0 for c in difference.terms.values()):
@@ -124,7 +125,7 @@ class IntPolynomial:
         return all(c >= 0 for c in shifted.values())
 
     def expr(self) -> Any:
-        """As a sympy expression in positive integer symbols."""
+        """The polynomial as a sympy expression in positive integer symbols."""
         import sympy
 
         return sympy.Add(*(sympy.Mul(c, *map(symbol, m)) for m, c in self.terms.items()))

@@ -1,9 +1,9 @@
-"""The generators: what a single box can do.
+"""Operations: what a single box can be.
 
-A box is an operation with its types. An operation names only the axes that it uses up or makes; every
-other axis on the inputs is weaved (mapped over, with broadcast of the inputs that lack it), so one
-`Reduce("sum", "x")` serves arrays of any shape, and weaving a box changes its types and nothing else.
-What an operation means is said once, in `kernel/semantics.py`.
+A box is an operation with its types. An operation names only the axes that it removes or adds. Every other axis of the
+inputs is weaved: the box is mapped over it, and inputs without it are broadcast. So one `Reduce("sum", "x")` applies to
+arrays of any shape, and weaving a box changes its types and nothing else. The meaning of each operation is defined in
+one place, `kernel/semantics.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from catdiag.util.errors import AxisError, TypeMismatch
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
 
-# Scalar functions: how many arguments they take, and the element type they give ("same" joins those of the inputs).
+# Scalar functions: the number of arguments, and the element type of the result ("same": the join of the inputs').
 SCALARS: dict[str, tuple[int, str]] = {
     "add": (2, "same"), "sub": (2, "same"), "mul": (2, "same"), "div": (2, "real"), "neg": (1, "same"),
     "exp": (1, "real"), "log": (1, "real"), "sqrt": (1, "real"), "tanh": (1, "real"), "sigmoid": (1, "real"),
@@ -36,9 +36,9 @@ MONOIDS = ("sum", "prod", "max", "min", "any", "all")
 
 @dataclass(frozen=True)
 class Map:
-    """A scalar function at every index of the union of the inputs' axes.
+    """A scalar function, elementwise over the union of the inputs' axes.
 
-    `apply:f` is the uninterpreted function f; `cast:bf16` is the identity, and what it gives is kept in bf16.
+    `apply:f` is the uninterpreted function f. `cast:bf16` means the identity; its result has the width of bf16.
     """
 
     fn: str
@@ -46,7 +46,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Reduce:
-    """A commutative monoid folded over one axis."""
+    """A reduction over one axis by a commutative monoid."""
 
     monoid: str
     axis: str
@@ -54,19 +54,19 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Einsum:
-    """The product of the inputs, summed over the axes that the output lacks."""
+    """A contraction: the product of the inputs, summed over the axes that the output does not have."""
 
 
 @dataclass(frozen=True)
 class Rename:
-    """New names for axes, and any layout: with no pairs it only transposes, or repeats along new axes."""
+    """Axes renamed, in any layout. Without pairs it is a transposition, or a broadcast along new axes."""
 
     pairs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Index:
-    """The position along an axis, an array over that axis."""
+    """The positions along an axis, an array over that axis (iota)."""
 
     axis: str
 
@@ -86,7 +86,7 @@ class Const:
 
 
 def clamped(value: Fraction, largest: float = sys.float_info.max) -> float:
-    """A number as a type holds it whose largest is given: what is too large stays finite.
+    """A number as a floating-point type stores it whose largest number is given; larger numbers are clamped to it.
 
     >>> clamped(Fraction(10**400)), clamped(Fraction(-1, 2))
     (1.7976931348623157e+308, -0.5)
@@ -96,7 +96,7 @@ def clamped(value: Fraction, largest: float = sys.float_info.max) -> float:
 
 @dataclass(frozen=True)
 class Call:
-    """A named diagram, drawn as one box; it means what its body means."""
+    """A named diagram, drawn as one box; it means the same as its body."""
 
     name: str
     body: Diagram
@@ -104,33 +104,33 @@ class Call:
 
 @dataclass(frozen=True)
 class Generic:
-    """An uninterpreted generator: a box known by its name only."""
+    """An uninterpreted box, identified by its name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class FoldOp:
-    """A loop over consecutive non-empty blocks of one axis, with a state kept on chip.
+    """A loop over consecutive nonempty blocks of one axis, with a state on chip.
 
-    The inputs of the box that have the axis are streamed, the others are resident. In the bodies the
-    axis has the local size `block` (a symbol): how long the list at hand is.
+    The inputs of the box that have the axis are streamed, the others are resident. In the bodies the axis has the local
+    size `block`, a symbol: the length of the list or block.
 
     - `unit`: () → states, the state of the empty list;
-    - `step`: (states, inputs at a block) → states, one turn of the loop;
-    - `merge`: (states, states) → states, of two neighbouring lists (for trees);
-    - `state`: inputs at a list → states, what each component is of a list, textbook fashion.
+    - `step`: (states, inputs at a block) → states, one iteration of the loop;
+    - `merge`: (states, states) → states, for two consecutive lists (for trees of merges);
+    - `state`: inputs at a list → states, the specification: each component as a function of a list.
 
-    The box gives `state` of the whole list, by folding `step`; that the two agree is list induction.
+    The box means `state` of the whole list. The loop computes it by folding `step`; that both agree is list induction.
 
-    How the loop is run, which changes nothing of what it gives (the kernel's premises say so of each):
+    The following options say how the loop is run. They do not change its result (a premise in the kernel for each):
 
-    - `parts`: a size symbol; the axis is cut into so many chunks, each folded on its own, and their states are merged
-      in order;
-    - `is_live`: inputs at a block → an array of truth values; where none is true the block changes no state, and is not
-      run if the loop asks (`tests_blocks`), as it must that has no `bounds`;
-    - `bounds`: inputs at the list → two arrays of integers lo and hi, between which all is that is live; a block that
-      for all their entries ends at or before lo, or begins at or after hi, is not run.
+    - `parts`: a size symbol (split-K): the axis is cut into that many parts, each with a loop of its own, and their
+      states are merged in order;
+    - `is_live`: inputs at a block → truth values. A block where none is true changes no state. It is skipped if the
+      loop tests blocks (`tests_blocks`), which it must do if it has no `bounds`;
+    - `bounds`: inputs at the list → two arrays of integers lo and hi (loop bounds): all live elements are between them.
+      A block that ends at or before lo, or starts at or after hi, for all entries, is skipped.
     """
 
     axis: str
@@ -147,15 +147,15 @@ class FoldOp:
 
     @property
     def block_test(self) -> Diagram | None:
-        """What the loop asks of each block before it runs it, if anything."""
+        """The condition that the loop tests for each block before it runs it; None if it tests none."""
         return self.is_live if self.tests_blocks or self.bounds is None else None
 
 
 @dataclass(frozen=True)
 class GroupOp:
-    """A body run on tiles of some axes, each tile on its own; the results are put side by side.
+    """A body run on tiles of some axes, each tile independent; the results are concatenated.
 
-    `tiles` pairs each grouped axis with its local size (a symbol) in the body; without any, the body runs once, as a
+    `tiles` pairs each grouped axis with its tile size, a symbol, in the body. Without tiles the body runs once, as a
     kernel of its own.
     """
 
@@ -164,13 +164,13 @@ class GroupOp:
 
 
 NESTING = (Call, FoldOp, GroupOp)
-"""The operations that hold diagrams."""
+"""The operations with diagrams as bodies."""
 
 Op = Map | Reduce | Einsum | Rename | Reindex | View | Index | SizeOf | Const | Call | Generic | FoldOp | GroupOp
 
 
 def bodies(op: Op) -> tuple[Diagram, ...]:
-    """The diagrams inside an operation: of a named diagram, a loop or a group; none for any other.
+    """The bodies of an operation: of a named diagram, a loop or a group; empty for any other.
 
     >>> bodies(Map("exp"))
     ()
@@ -184,7 +184,7 @@ def bodies(op: Op) -> tuple[Diagram, ...]:
 
 
 def with_bodies(op: Op, new: tuple[Diagram, ...]) -> Op:
-    """The operation with other diagrams inside, in the order of `bodies`."""
+    """The operation with other bodies, in the order of `bodies`."""
     if isinstance(op, (Call, GroupOp)):
         return replace(op, body=new[0])
     if isinstance(op, FoldOp):
@@ -196,7 +196,7 @@ def with_bodies(op: Op, new: tuple[Diagram, ...]) -> Op:
 
 
 def without_bodies(op: Op) -> tuple[Hashable, ...]:
-    """What an operation says beside its bodies; two operations are equal when this and their bodies are."""
+    """The data of an operation except its bodies; operations are equal if this data and their bodies are."""
     if isinstance(op, Call):
         return (Call, op.name)
     if isinstance(op, GroupOp):
@@ -237,7 +237,7 @@ class Box:
             return NotImplemented
         if self.op != other.op:
             return False
-        # Most often one object is both, and asking it takes a call.
+        # Mostly both are the same object, and comparing takes a call.
         dom, cod = self.dom, self.cod
         return (dom is other.dom or dom == other.dom) and (cod is other.cod or cod == other.cod)
 
@@ -274,12 +274,12 @@ class Box:
 
 
 def array_name(box: Box, k: int = 0) -> str:
-    """What tables call an array that a box makes, its output `k`: the box's name and the axes.
+    """The name of an array in tables: that of the box that makes it as output `k`, and the axes.
 
     >>> array_name(reduce_box("max", "x", ArrayType((Axis("q"), Axis("x")), "extended")))
     'max[x] [q]'
 
-    Of what a group makes, it is the box inside.
+    For a result of a group it is that of the box inside.
     """
     while isinstance(box.op, GroupOp):
         graph = box.op.body.graph
@@ -303,13 +303,11 @@ def _joined(types: Sequence[ArrayType]) -> str:
 
 
 def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
-    """A scalar function weaved over the union of the inputs' axes.
+    """A scalar function, elementwise over the union of the inputs' axes.
 
     >>> q, x = Axis("q"), Axis("x")
     >>> str(map_box("add", [ArrayType((q,)), ArrayType((x,))]).cod)
     '[q x]'
-
-    Raises TypeMismatch for an unknown function or a wrong number of inputs, AxisError for one name with two sizes.
     """
     element = "real"
     if not fn.startswith("apply:"):
@@ -324,7 +322,7 @@ def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Bo
 
 
 def _scalar(fn: str, line: str | None) -> tuple[int, str]:
-    """How many arguments a scalar function takes, and what it gives."""
+    """The number of arguments of a scalar function, and the element type of its result."""
     if fn.startswith("cast:") and fn[5:] in BYTES:
         return 1, "same"
     if fn not in SCALARS:
@@ -338,7 +336,7 @@ def _scalar(fn: str, line: str | None) -> tuple[int, str]:
 
 
 def reduce_box(monoid: str, axis: str, array: ArrayType, line: str | None = None) -> Box:
-    """A monoid folded over one axis of an array; raises AxisError if the array lacks the axis."""
+    """A reduction over one axis of an array; raises AxisError if the array does not have the axis."""
     if array.axis(axis) is None:
         have = " ".join(array.names) or "no axes"
         raise AxisError(f"cannot reduce over axis {axis!r}: the array has {have}", line)
@@ -350,7 +348,7 @@ def reduce_box(monoid: str, axis: str, array: ArrayType, line: str | None = None
 
 
 def einsum_box(inputs: Sequence[ArrayType], output: Sequence[str], line: str | None = None) -> Box:
-    """The sum of products with the named axes left; raises AxisError for an output axis that no input has."""
+    """A contraction with the named axes left; raises AxisError for an output axis that no input has."""
     axes = {a.name: a for a in union(inputs, line)}
     missing = next((n for n in output if n not in axes), None)
     if missing is not None:
@@ -359,14 +357,14 @@ def einsum_box(inputs: Sequence[ArrayType], output: Sequence[str], line: str | N
 
 
 def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Box:
-    """New names for axes of an array (sizes stay), then a layout; axes new in the layout are repeated along.
+    """Axes of an array renamed (sizes stay), in a layout; the array is broadcast along axes that are new in the layout.
 
     >>> q, x = Axis("q"), Axis("x")
     >>> str(rename_box(ArrayType((q, x)), {"x": "y"}, [Axis("h"), Axis("y", "x"), q]).cod)
     '[h y q]'
 
-    Raises AxisError for an axis that the array lacks, two axes of one name, and a layout that drops an axis
-    or changes a size.
+    Raises AxisError for an axis that the array does not have, two axes of one name, and a layout that drops an axis or
+    changes a size.
     """
     for old in pairs:
         if array.axis(old) is None:
@@ -379,19 +377,19 @@ def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] |
 
 
 def replace_name(axis: Axis, pairs: Mapping[str, str]) -> Axis:
-    """The axis under its new name, of the size it had."""
+    """The axis under its new name, with its old size."""
     return Axis(pairs[axis.name], axis.size) if axis.name in pairs else axis
 
 
 def reindex_box(op: Reindex | View, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
-    """A reindexing of arrays that have the axes it takes; what it gives stands in the place of those of the first.
+    """An index map of arrays; the axes that it adds come where those that it removes were in the first array.
 
     >>> b, g, d = Axis("b"), Axis("g"), Axis("d")
     >>> str(reindex_box(Reindex("split", b * g), [ArrayType((b * g, d))]).cod)
     '[b g d]'
 
-    Raises AxisError for an array that lacks an axis, and for a result with one axis twice; TypeMismatch for inputs
-    of the wrong number or elements.
+    Raises AxisError for an array that lacks an axis, and for a result with one axis twice; TypeMismatch for inputs of
+    the wrong number or element type.
     """
     rest = {a.name: a for a in op.rest(inputs, line)}
     first = [a.name for a in inputs[0].axes]
@@ -404,7 +402,7 @@ def reindex_box(op: Reindex | View, inputs: Sequence[ArrayType], line: str | Non
 
 
 def index_box(axis: Axis) -> Box:
-    """The position along an axis: integers 0 to size − 1."""
+    """The positions along an axis: integers from 0 to size − 1."""
     return Box(Index(axis.name), Ty(), Ty(ArrayType((axis,), "int")))
 
 
@@ -414,7 +412,7 @@ def size_box(size: Size) -> Box:
 
 
 def const_box(value: Fraction | None, element: str = "real") -> Box:
-    """A rational constant, an integer one of element type `int` where asked for, or minus infinity for None."""
+    """A rational constant; with element type `int` an integer one; minus infinity for None."""
     return Box(Const(value), Ty(), Ty(ArrayType((), "extended" if value is None else element)))
 
 
@@ -429,7 +427,8 @@ def check_box(b: Box) -> None:
     catdiag.util.errors.TypeMismatch: sum[x] from [x] cannot give [x]: expected the axes none, in any order
     ...
 
-    The bodies of a box are compared with its types, but not looked into: that is `catdiag.category.diagram.check`.
+    The types of bodies are compared with those of the box; the bodies themselves are checked by
+    `catdiag.category.diagram.check`.
     """
     op = b.op
     if isinstance(op, Generic):
@@ -461,7 +460,7 @@ def _check_axes(b: Box) -> None:
     else:
         have = {a.name: a.size for a in union(list(b.dom), b.line)}
     out = {a.name: a.size for a in b.cod[0].axes}
-    free = isinstance(op, (Rename, Index, SizeOf, Const))  # may have axes that no input has: the array is repeated
+    free = isinstance(op, (Rename, Index, SizeOf, Const))  # may have axes that no input has: a broadcast
     if isinstance(op, Reduce):
         if op.axis not in have:
             raise AxisError(f"{b.name} takes {b.dom}, which lacks axis {op.axis!r}", b.line)
@@ -485,7 +484,7 @@ def _check_axes(b: Box) -> None:
 
 
 def _local(ty: Ty, sizes: Mapping[str, str]) -> Ty:
-    """The object with the local sizes that bodies of loops and groups see."""
+    """The object with the local sizes that the bodies of loops and groups see."""
     return Ty(*(ArrayType(tuple(Axis(a.name, sizes.get(a.name, a.size), a.kind, a.parts) for a in t.axes), t.element)
                 for t in ty))  # fmt: skip
 

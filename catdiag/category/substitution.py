@@ -1,8 +1,9 @@
-"""Boxes replaced by diagrams: the functor that the images of some boxes give, and that leaves the others as they are.
+"""Substitution: boxes replaced by diagrams. It is the functor F with given images of some boxes, and the identity on
+others.
 
     F(f >> g) = F(f) >> F(g)        F(f @ g) = F(f) @ F(g)        F(b) = boxes[b]
 
-Wires are renumbered by columns: node after node where there are few, and all at once by NumPy where there are many.
+Wires are renumbered by columns: node by node in small graphs, and by NumPy all at once in large ones.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 def substitute(
     diagram: Diagram | HasDiagram, boxes: Mapping[Box | Diagram | HasDiagram, Diagram | HasDiagram]
 ) -> Diagram:
-    """The diagram with each box that is given replaced by its diagram; bodies of boxes are left as they are.
+    """The diagram with each of the given boxes replaced by its diagram; bodies of boxes are left as they are.
 
-    A box is given as it stands in `Diagram.boxes`, or as the diagram that `cd.box` makes.
+    A box is given as in `Diagram.boxes`, or as the diagram that `cd.box` makes.
 
     >>> from catdiag.category.diagram import box, copy
     >>> from catdiag.category.types import ArrayType, Axis, Ty
@@ -33,7 +34,7 @@ def substitute(
     >>> substitute(f >> copy(X) >> f @ g, {f: h >> h}) == h >> h >> copy(X) >> (h >> h) @ g
     True
 
-    Linear in what is made. Raises TypeMismatch where a diagram has other types than the box that it is to replace.
+    Linear in the size of the result. Raises TypeMismatch where a diagram has other types than the box that it replaces.
     """
     diagram = diagram_of(diagram)
     require(isinstance(boxes, Mapping), "boxes", boxes, "a dictionary from boxes to diagrams")
@@ -53,7 +54,7 @@ def substitute(
 
 
 def replaced(graph: Graph, images: Sequence[Graph | None]) -> Graph:
-    """The flat form with the nodes of the k-th box of its table replaced by `images[k]`, or kept where that is None."""
+    """The flat form with the nodes of the k-th box of its table replaced by `images[k]`; None keeps them."""
     if all(image is None for image in images):
         return graph
     table: list[Box] = []
@@ -66,7 +67,7 @@ def replaced(graph: Graph, images: Sequence[Graph | None]) -> Graph:
             table.append(b)
         return known
 
-    # For each box: its nodes by place in the new table, what they read, its outputs; wires count from its inputs on.
+    # For each box: its nodes by place in the new table, their inputs, its outputs; wires count from its inputs on.
     rows: list[tuple[list[int], list[int], Sequence[int], int]] = []
     for b, image in zip(graph.table, images, strict=True):
         if image is None:
@@ -110,7 +111,7 @@ def _vectorized(graph: Graph, rows: _Rows) -> tuple[Column, Column, list[int]]:
     arity = np.array([len(b.dom) for b in table], dtype=np.int64)[which]
     ports = np.array([row[3] for row in rows], dtype=np.int64)[which]
     inputs, nodes = len(graph.dom), np.arange(len(which))
-    # Local wire w of node i is what it reads at `first[i] + w`, if w is below its arity, and `shift[i] + w` if not.
+    # Local wire w of node i is its input at `first[i] + w` if w is below its arity, and wire `shift[i] + w` if not.
     first = np.cumsum(arity) - arity
     shift = np.cumsum(ports) - ports + inputs - arity
 
@@ -124,7 +125,7 @@ def _vectorized(graph: Graph, rows: _Rows) -> tuple[Column, Column, list[int]]:
     made, passed, source = local([row[2] for row in rows])
     names = np.concatenate([np.arange(inputs), made])
     if len(passed):
-        # An image may hand on what it reads: such a wire stands for an earlier one, that one perhaps for another.
+        # An image may pass an input through: such a wire is an alias of an earlier one, which may be an alias itself.
         stands = np.arange(len(names))
         stands[inputs + passed] = source
         further = stands[stands]

@@ -39,11 +39,11 @@ ELEMENTS = ("real", "extended", "int", "bool")
 
 
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-"""Bytes of a number, by the type that hardware keeps it in."""
+"""Bytes per number, by hardware data type."""
 
 
 def show_size(size: Size) -> str:
-    """A size as text, with brackets where a sum is a factor.
+    """A size as text, with parentheses where a sum is a factor.
 
     >>> show_size(("+", "x", ("*", "b", ("+", "g", 1))))
     'x + b*(g + 1)'
@@ -58,7 +58,7 @@ def show_size(size: Size) -> str:
 
 
 def size_symbols(size: Size) -> set[str]:
-    """The symbols that a size mentions.
+    """The symbols in a size.
 
     >>> sorted(size_symbols(("+", "x", ("*", 2, "y"))))
     ['x', 'y']
@@ -75,7 +75,7 @@ def size_symbols(size: Size) -> set[str]:
 
 
 def size_value(size: Size, sizes: Mapping[str, int]) -> int:
-    """The number that a size is, given what its symbols are. Raises SizeError for a symbol that is not given.
+    """The value of a size, given those of its symbols. Raises SizeError for a symbol without a value.
 
     >>> size_value(("+", "x", ("*", 2, "y")), {"x": 1, "y": 3})
     7
@@ -95,7 +95,7 @@ def size_value(size: Size, sizes: Mapping[str, int]) -> int:
 
 
 def _fold(size: Size, leaf: Callable[[int | str], R], join: Callable[[str, R, R], R]) -> R:
-    """A size read from its leaves up, without recursion."""
+    """A fold over a size from its leaves, without recursion."""
     todo: list[tuple[Size, bool]] = [(size, False)]
     done: list[R] = []
     while todo:
@@ -112,12 +112,12 @@ def _fold(size: Size, leaf: Callable[[int | str], R], join: Callable[[str, R, R]
 
 @dataclass(frozen=True)
 class Axis:
-    """A named axis. Its size is a symbol, by default its own name, or an integer.
+    """A named axis. Its size is an integer or a symbol, by default its own name.
 
-    An integer axis may be named by its size, `Axis("3", 3)`. Products and coproducts are axes too, made by
-    `*` and `+`; `kind` tells which, `parts` are their factors or terms. Axes are equal when names, sizes
-    and parts are. Raises AxisError for a name that is no identifier or a negative size. A block or tile of any axis
-    is an axis of its name and a size of its own: `Axis("(b h)", "g_b_h")`.
+    An integer axis may have its size as name, `Axis("3", 3)`. Products and coproducts, made by `*` and `+`, are axes
+    too; `kind` says which, `parts` are their factors or terms. Axes are equal if their names, sizes and parts are.
+    Raises AxisError for a name that is no identifier or a negative size. A block or tile of any axis is an axis of the
+    same name with another size: `Axis("(b h)", "g_b_h")`.
 
     >>> x = Axis("x")
     >>> eval(repr((x + one) * Axis("head", 32))) == (x + one) * Axis("head", 32)
@@ -143,7 +143,7 @@ class Axis:
         if self.kind == "name" and not (self.name.isidentifier() or by_size or local):
             raise AxisError(f"{self.name!r} cannot name an axis: expected an identifier, such as 'q' or 'head_dim'")
         if self.name != unicodedata.normalize("NFKC", self.name):
-            # Python's own names are normalised: two axes would be one where names are keywords.
+            # Python normalizes identifiers: two axes would become one where names are keywords.
             read = unicodedata.normalize("NFKC", self.name)
             raise AxisError(f"{self.name!r} cannot name an axis: Python reads it as {read!r}, write that")
         if isinstance(self.size, int) and self.size < 0:
@@ -167,7 +167,7 @@ class Axis:
 
 
 def product(*axes: Axis) -> Axis:
-    """The product axis `(a b)`: `a` is the slow index, `b` the fast one. Units and nesting are kept flat.
+    """The product axis `(a b)`: `a` is the slow index, `b` the fast one. Units and nesting are flattened.
 
     >>> a, b, c = Axis("a"), Axis("b"), Axis("c")
     >>> str(product(a, b, c)), (a * b) * c == a * (b * c), a * one == a == one * a
@@ -180,7 +180,7 @@ def product(*axes: Axis) -> Axis:
 
 
 def coproduct(*axes: Axis) -> Axis:
-    """The coproduct axis `a+b`: the indices of `a`, then those of `b`. Units and nesting are kept flat.
+    """The coproduct axis `a+b`: the indices of `a`, then those of `b`. Units and nesting are flattened.
 
     >>> a, b, c = Axis("a"), Axis("b"), Axis("c")
     >>> str(coproduct(a, b, c)), (a + b) + c == a + (b + c), a + zero == a == zero + a
@@ -193,7 +193,7 @@ def coproduct(*axes: Axis) -> Axis:
 
 
 def _combined(op: str, parts: tuple[Axis, ...], unit: int) -> Size:
-    """The size of a product or coproduct, as a tree of logarithmic depth that depends on the flat parts only."""
+    """The size of a product or coproduct: a tree of logarithmic depth that depends on the flattened parts only."""
     level: list[Size] = [part.size for part in parts]
     while len(level) > 1:
         odd = level[len(level) - len(level) % 2 :]
@@ -290,13 +290,13 @@ class Ty:
 
     @property
     def arrays(self) -> tuple[ArrayType, ...]:
-        """The array types, in order. The concatenations waiting in this object are carried out here."""
+        """The array types, in order. Pending concatenations are carried out here."""
         if self._arrays is None:
             found: list[ArrayType] = []
             stack: list[Ty] = [self]
             while stack:
                 ty = stack.pop()
-                # The halves are read first, since another thread may put the arrays in their place meanwhile.
+                # The halves are read first, since another thread may replace them by the arrays meanwhile.
                 left, right = ty._left, ty._right
                 if ty._arrays is not None:
                     found.extend(ty._arrays)

@@ -1,12 +1,10 @@
-"""Two terms rewritten to one: by their normal forms, else part by part, by cases, or as one sum that is zero.
+"""Equality of two terms: by normal forms, congruence, case splits, or as a sum that is zero.
 
-`meet` is tried where the normal forms of two terms differ. Its attempts, each on what the last one left:
+`meet` is called where the normal forms of two terms differ. Its attempts, each on the result of the previous one:
 
-1. the normal forms are one, or their difference vanishes as a rational function;
-2. the same operation stands before arguments that meet (congruence, with all of this for the arguments);
-3. maxima are case distinctions;
-4. a condition on which a part turns holds or does not;
-5. sums over one range are one sum, and its body is zero.
+1. the normal forms are equal, or their difference vanishes as a rational function; 2. congruence: the same operation on
+arguments that are equal by all of these attempts; 3. maxima become if-then-else; 4. a split on a condition of a
+subterm; 5. sums over one range become one sum, whose body is zero.
 
 The work is bounded by a count, not by the clock.
 """
@@ -33,30 +31,30 @@ _PARTS = {"inv", "log", "sqrt", "exp", "apply", "big", "max", "ite", "lt", "le",
 
 
 class TermSide:
-    """One of two terms that are to meet: what it is by now, and the steps that led there."""
+    """One of the two terms: its current form, and the steps that led to it."""
 
     def __init__(self, ctx: Context, t: Term) -> None:
         self.ctx, self.term, self.steps = ctx, t, list[Step]()
 
     def take(self, steps: Sequence[Step], at: Sequence[int] = ()) -> None:
-        """Goes on by steps at a place."""
+        """Applies steps at a position."""
         for rule, path, *args in steps:
             self.do(rule, [*at, *path], *args)
 
     def do(self, rule: str, path: Sequence[int], *args: Any) -> None:
-        """One more step."""
+        """Applies one more step."""
         self.term = apply(self.ctx, self.term, rule, path, args)
         self.steps.append([rule, list(path), *args])
 
     def normalize(self, work: WorkBudget, cases: bool = False) -> None:
-        """Goes on to the normal form."""
+        """Rewrites the term to its normal form."""
         search = Normalizer(work, cases)
         self.term = search.with_equations(self.ctx, search.normal(self.ctx, self.term), ())
         self.steps += search.steps
 
 
 class Meeting:
-    """A search for steps that lead two terms to one, within a bound on the work."""
+    """A search for steps that rewrite two terms to one, within a work bound."""
 
     def __init__(self, work: WorkBudget | None = None) -> None:
         self.work = work or WorkBudget(100_000)
@@ -64,7 +62,9 @@ class Meeting:
     def meet(
         self, ctx: Context, left: Term, right: Term, depth: int = _DEPTH, splits: int = _SPLITS
     ) -> tuple[list[Step], list[Step]] | None:
-        """Steps that lead left and right to one term, or None. Raises TooLarge where the work is spent."""
+        """Steps that rewrite left and right to one term; None if none are found. Raises TooLarge beyond the
+        work bound.
+        """
         if left == right:
             return [], []
         if arithmetic(left) and arithmetic(right):
@@ -89,14 +89,14 @@ class Meeting:
 
     @staticmethod
     def _one_position(ctx: Context, left: Term, right: Term) -> tuple[list[Step], list[Step]] | None:
-        """Integers that are known to be equal."""
+        """Steps for integers that are known to be equal."""
         equal = fn("eq", left, right)
         known = left.op not in LOGICAL and right.op not in LOGICAL and ctx.entails(equal)
         return ([["same", [], term_data(right), [[term_data(equal), term_data(num(1))]]]], []) if known else None
 
     @staticmethod
     def _one(x: TermSide, y: TermSide) -> bool:
-        """Whether both are one, or become one by the step `same`."""
+        """Whether both terms are equal, or become equal by the rule `same`."""
         if x.term == y.term:
             return True
         try:
@@ -112,7 +112,7 @@ class Meeting:
     # -- congruence -----------------------------------------------------------------------------------
 
     def _congruent(self, x: TermSide, y: TermSide, depth: int, splits: int) -> bool:
-        """Whether they become one by making parts meet that differ and begin alike."""
+        """Whether the terms become equal by making differing parts with the same outermost operation equal."""
         for _ in range(_PAIRS):
             if not self._some_pair_meets(x, y, depth, splits):
                 return False
@@ -144,7 +144,7 @@ class Meeting:
     def _parts_meet(
         self, x: TermSide, y: TermSide, at: Sequence[int], on: Sequence[int], depth: int, splits: int
     ) -> bool:
-        """Whether two terms with one operation become one by making their arguments meet, one by one."""
+        """Whether two terms with one operation become equal by making their arguments equal, one by one."""
         s, t = x.term, y.term
         if (s.op, s.data, len(s.args)) != (t.op, t.data, len(t.args)):
             return False
@@ -188,7 +188,7 @@ class Meeting:
     # -- sums -----------------------------------------------------------------------------------------
 
     def _summed(self, x: TermSide, y: TermSide, depth: int, splits: int) -> bool:
-        """Whether the difference is one sum over a range, of terms that are zero."""
+        """Whether the difference is a sum over one range whose body is zero."""
         try:
             p = to_poly(sub(x.term, y.term), x.ctx)
         except TooLarge:
@@ -224,7 +224,9 @@ def _is_sum(t: Term) -> bool:
 
 
 def _with_sum_last(p: Poly, n: Term) -> list[Term] | None:
-    """The monomials of a polynomial as products that end with a sum over n; None where one has none."""
+    """The monomials of a polynomial as products that end with a sum over n; None where some monomial has
+    no such sum.
+    """
     found = []
     for m, c in p.items():
         last = next((a for a, e in m if e == 1 and _is_sum(a) and a.args[0] == n), None)
@@ -237,7 +239,9 @@ def _with_sum_last(p: Poly, n: Term) -> list[Term] | None:
 
 
 def _atoms(t: Term, reads: bool = False) -> Iterator[tuple[Term, None]]:
-    """The outermost parts of a polynomial, or of a truth value, that are functions of others; with reads or without."""
+    """The outermost subterms of a polynomial, or of a truth value, that are functions of others; array reads only with
+    `reads`.
+    """
     if t.op in ("add", "mul"):
         for a in t.args:
             yield from _atoms(a, reads)
@@ -246,7 +250,7 @@ def _atoms(t: Term, reads: bool = False) -> Iterator[tuple[Term, None]]:
 
 
 def _places(t: Term, part: Term, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
-    """Where a part stands in a polynomial."""
+    """The positions at which a part occurs in a polynomial."""
     if t == part:
         return [path]
     if t.op not in ("add", "mul"):
@@ -267,7 +271,7 @@ def _mentions(t: Term, op: str) -> bool:
 
 
 def _signs_in(ctx: Context, c: Term) -> Iterator[Term]:
-    """The conditions on the signs of factors that decide the sign of a product."""
+    """The conditions on the signs of factors that determine the sign of a product."""
     if c.op not in ("lt", "le") or arithmetic(c) or c.loose:
         return
     try:
@@ -282,7 +286,7 @@ def _signs_in(ctx: Context, c: Term) -> Iterator[Term]:
 
 
 def _conditions(ctx: Context, terms: Sequence[Term]) -> Iterator[Term]:
-    """The conditions on which closed parts of terms turn, and that are not decided: of cases, maxima and roots."""
+    """The undecided conditions of closed subterms: those of if-then-else, maxima and roots."""
     stack, seen = list(terms), set[Term]()
     while stack:
         t = stack.pop()

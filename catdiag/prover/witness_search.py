@@ -1,8 +1,8 @@
-"""Witnesses of theorems, and the alarm: a few inputs on which what is proved is run.
+"""Witnesses of theorems, and a soundness alarm: proved programs are run on a few inputs.
 
-A witness is an input that meets all that a theorem takes for granted, so that the theorem is about something. It is
-found by drawing inputs and evaluated by the checker. On the same inputs both programs must agree: if they do not, a
-rule, a solver or a reading of the programs is wrong, and no theorem is given.
+A witness is an input that meets all hypotheses of a theorem, so that the theorem is not vacuous. It is found by drawing
+inputs, and evaluated by the checker. Both programs must agree on the same inputs: if they do not, a rule, a solver or
+the semantics is wrong, and no theorem is returned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GROWTH = 12
 
 
 class SoundnessError(RuntimeError):
-    """What was proved is false on an input: an error of this library. `.counterexample` is the input."""
+    """A proved statement is false on an input: a bug of this library. `.counterexample` is the input."""
 
     def __init__(self, message: str, counterexample: Counterexample) -> None:
         super().__init__(f"{message}\n{counterexample}")
@@ -40,7 +40,7 @@ class SoundnessError(RuntimeError):
 
 
 def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> dict[str, Any] | None:
-    """A witness of a proved statement as plain data, or None where none was found.
+    """A witness of a proved statement as plain data; None where none was found.
 
     Raises SoundnessError where the two programs differ on one of a few inputs.
     """
@@ -50,7 +50,7 @@ def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> 
     found = search.examine(_shapes(search, hypotheses), _COUNT)
     meeting_all = (w for w in (as_data(p, search) for p in found.points) if met(hypotheses, search.declared, w))
     witness = next(meeting_all, None)
-    # What does not certainly meet the hypotheses says nothing of the theorem.
+    # An input that does not certainly meet the hypotheses says nothing about the theorem.
     if found.counterexample is not None and witness is not None:
         try:
             counterexample = replay(statement, found.counterexample)
@@ -63,9 +63,9 @@ def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> 
 
 
 def _shapes(search: CounterexampleSearch, hypotheses: Sequence[Obligation]) -> list[dict[str, int]]:
-    """The smallest sizes that are all at least 2; where there are none, those of which the most are.
+    """The smallest sizes that are all at least 2; if there are none, those of which the most are at least 2.
 
-    Where they do not meet what is taken for granted of sizes and positions, larger ones that do.
+    If they do not meet the hypotheses on sizes and positions, larger ones that do.
     """
     large = meeting(search.symbols, search.assume, least=2, count=1)
     small = [] if large else meeting(search.symbols, search.assume)
@@ -74,9 +74,9 @@ def _shapes(search: CounterexampleSearch, hypotheses: Sequence[Obligation]) -> l
     of_sizes = [o for o in hypotheses if not any(leaves(t, op) for t in _terms(o) for op in ("read", "holds", "apply"))]
     grown = [_grown(sizes, of_sizes) for sizes in found]
     chosen = [sizes for sizes in grown if all(holds(c, sizes) for c in search.assume)] or found
-    # Where an axis may be empty, that is looked at too.
+    # Where an axis may be empty, that case is tried too.
     least = meeting(search.symbols, search.assume, count=1)
-    # Sizes of two are many numbers where axes are many.
+    # With many axes, sizes of 2 already give many elements.
     if all(search.cells(sizes) > MOST_CELLS for sizes in chosen):
         chosen = least
     return chosen + [sizes for sizes in least if 0 in sizes.values()]
@@ -87,7 +87,7 @@ def _terms(owed: Obligation) -> list[Term]:
 
 
 def _grown(sizes: dict[str, int], of_sizes: Sequence[Obligation]) -> dict[str, int]:
-    """Sizes after those on the larger side of inequalities that do not hold have grown, for a bounded time."""
+    """Sizes increased on the larger side of inequalities that do not hold, for a bounded number of rounds."""
     for _ in range(_GROWTH):
         failing = [o.condition for o in of_sizes if not satisfied([o], sizes, {}, {})]
         rising = {s for c in failing if c.op in ("lt", "le") for s in leaves(c.args[1], "size")}

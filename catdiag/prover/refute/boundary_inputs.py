@@ -1,7 +1,9 @@
-"""Inputs at which a program turns: numbers solved for so that what is compared is equal, or a divisor is 0.
+"""Inputs on the decision boundaries of a program: one number is solved for so that two compared values are equal, or a
+divisor is 0.
 
-For each input of a batch, one of the conditions that both programs watch is chosen, and one number in the input; the
-condition's value is found for three values of that number, and where it is linear or quadratic in it, solved for.
+For each input of a batch, one of the critical values of both programs is chosen (a difference of compared values, a
+divisor, the argument of a root or logarithm), and one number of the input. The critical value is computed for three
+values of that number. Where it is linear or quadratic in the number, its zero is solved for.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _COLUMNS = 400
 
 
 def solved(pair: Comparison, batch: Batch) -> Batch:
-    """A batch with some numbers of each input put to where a condition turns, or near it. Raises Exhausted."""
+    """A batch with some numbers of each input moved to a zero of a critical value, or near it. Raises Exhausted."""
     cells = [k for k, d in enumerate(pair.declared) if d["element"] != "bool" and batch.arrays[k][0].size]
     if not cells:
         return batch
@@ -60,7 +62,7 @@ _WHOLE = frozenset(Fraction(n) for n in range(-1000, 1001))
 
 
 def _weights(watched: Floats) -> Floats:
-    """Conditions that are never met, or always decided in one way, are looked at more often."""
+    """Sampling weights: critical values that never change sign, or always have the same one, are chosen more often."""
     with np.errstate(all="ignore"):
         never = ~(np.abs(watched) < 1e-9).any(0)
         one_way = (watched > 0).all(0) | (watched < 0).all(0)
@@ -74,7 +76,7 @@ def _flat(pair: Comparison, batch: Batch, cells: list[int]) -> Floats:
 
 
 def _critical_values(pair: Comparison, batch: Batch, wires: list[float_screening.Wire] | None) -> Floats | None:
-    """What both programs turn on, for each input: [input, condition]."""
+    """The critical values of both programs for each input: [input, value]."""
     meter = float_screening.Meter(pair.meter.budget.left, watch=True)
     wires = wires if wires is not None else batch.wires(pair.declared, pair.pool)
     functions = batch.polynomials(pair.pool)
@@ -97,7 +99,7 @@ def _critical_values(pair: Comparison, batch: Batch, wires: list[float_screening
 def _at(
     pair: Comparison, batch: Batch, cells: list[int], starts: Indices, spots: Indices, shift: int, columns: Indices
 ) -> Floats:
-    """The chosen condition of each input, its chosen number moved by `shift`."""
+    """The chosen critical value of each input, with its chosen number moved by `shift`."""
     wires = batch.wires(pair.declared, pair.pool)
     rows = np.arange(len(spots))
     for j, k in enumerate(cells):
@@ -111,7 +113,9 @@ def _at(
 
 
 def _place(pair: Comparison, x: float, zero: float, one: float, two: float, turn: int) -> int | None:
-    """The place of the number at which a condition turns, or of one near it; None where it is not found."""
+    """The place (in the pool) of a number at which a critical value is 0, or of one near it; None where
+    none is found.
+    """
     if not np.isfinite([x, zero, one, two]).all():
         return None
     second, first = (two - 2 * one + zero) / 2, one - zero

@@ -1,4 +1,4 @@
-"""Inputs to try programs on: pools of numbers that are likely to tell programs apart, drawn for many inputs at once."""
+"""Candidate inputs: numbers from a pool that are likely to tell programs apart, drawn for many inputs at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Indices: TypeAlias = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class TrialPoint:
-    """One input of both programs: sizes, lengths of blocks and tiles, functions and arrays."""
+    """One input of both programs: sizes, block and tile sizes, functions and arrays."""
 
     sizes: dict[str, int]
     blocks: dict[str, int]
@@ -37,7 +37,7 @@ class TrialPoint:
 
 
 class Pool:
-    """Numbers in exact and in floating point, by place."""
+    """Numbers, exact and in floating point, by their places in the pool."""
 
     def __init__(self, constants: Sequence[Value]) -> None:
         self.values: list[Value] = []
@@ -60,7 +60,7 @@ class Pool:
         self.bottom = int(self.of([BOTTOM])[0])
 
     def of(self, values: Any) -> Indices:
-        """The places of numbers, which are put in where they are new."""
+        """The places of numbers; new ones are added."""
         found = []
         for value in values:
             v: Value = value if isinstance(value, (MinusInfinity, Powers)) else Fraction(value)
@@ -79,7 +79,7 @@ class Pool:
         return self._floats
 
     def costs(self) -> Floats:
-        """How far each number is from 0 and 1: what is read most easily costs least."""
+        """The cost of each number: its distance from 0 and 1, so that simple numbers are preferred."""
         return np.array([cost(v) for v in self.values])
 
 
@@ -91,7 +91,7 @@ def _float(v: Any) -> float:
 
 
 def cost(v: Value) -> float:
-    """How far a number is from 0 and 1; less for numbers that are read more easily."""
+    """The distance of a number from 0 and 1, smaller for numbers that are easier to read."""
     if not isinstance(v, Fraction):
         return 40.0
     size = float(min(abs(v.numerator), 10**9)) + (v < 0) / 2
@@ -100,16 +100,18 @@ def cost(v: Value) -> float:
 
 @dataclass(frozen=True)
 class Batch:
-    """Many inputs with the same sizes and blocks: for each array the places in a pool [input, *axes]."""
+    """Many inputs with the same sizes and block sizes: for each array the places of its numbers in a pool, [input,
+    *axes].
+    """
 
     sizes: dict[str, int]
     blocks: dict[str, int]
     arrays: tuple[Indices, ...]
     functions: dict[str, Indices]
-    """For each function the places of its coefficients [input, 4]."""
+    """For each function the places of its coefficients: [input, 4]."""
 
     def take(self, rows: Any) -> Batch:
-        """Some of the inputs."""
+        """The inputs in some rows."""
         return Batch(
             self.sizes,
             self.blocks,
@@ -141,7 +143,7 @@ class Batch:
         return {name: made(pool.floats[c]) for name, c in self.functions.items()}
 
     def point(self, row: int, declared: Sequence[Mapping[str, Any]], pool: Pool) -> TrialPoint:
-        """One of the inputs, exactly."""
+        """One of the inputs, exact."""
         arrays = []
         for places, d in zip(self.arrays, declared, strict=True):
             one = places[row]
@@ -159,7 +161,7 @@ class Batch:
 
 
 class Drawer:
-    """Draws batches: structured arrays first, then random ones, from a seed."""
+    """Draws batches from a seed: structured arrays first, then random ones."""
 
     def __init__(
         self,
@@ -173,7 +175,7 @@ class Drawer:
         self.rng = np.random.Generator(np.random.PCG64(seed))
 
     def draw(self, sizes: dict[str, int], blocks: dict[str, int], count: int) -> Batch:
-        """A batch. The first inputs are the plainest: zeros, ones, numbers counted up."""
+        """A batch. Its first inputs are the simplest: zeros, ones, consecutive numbers."""
         family = self.rng.integers(0, 12, size=count)
         arrays, start = [], 1
         for k, d in enumerate(self.declared):
@@ -204,7 +206,7 @@ class Drawer:
             made[family == 1] = pool.bits[1]
             return made
         if limits:
-            # Read as an index: mostly in range.
+            # An array of indices: mostly in range.
             inside = self._choice(pool.of(range(max(1, min(limits)))), full)
             return np.where(_rows(family < 10, full), inside, self._choice(pool.whole, full))
         if element == "int":
@@ -227,18 +229,18 @@ class Drawer:
         return made
 
     def _structured(self, made: Indices, family: Indices, shape: tuple[int, ...], single: Indices) -> None:
-        """Puts structured arrays in place of some; `single` are the numbers for an element that alone is not 0."""
+        """Replaces some arrays by structured ones; `single` are the values for arrays with one nonzero element."""
         pool, cells = self.pool, made[0].size
-        rows = np.flatnonzero(family == 8)  # one element only is not 0
+        rows = np.flatnonzero(family == 8)  # a single nonzero element
         spots = self.rng.integers(0, cells, size=len(rows))
         made[rows] = pool.bits[0]
         made.reshape(len(made), cells)[rows, spots] = self._choice(single, (len(rows),))
-        rows = np.flatnonzero(family == 9)  # all different
+        rows = np.flatnonzero(family == 9)  # distinct elements
         order = np.argsort(self.rng.random((len(rows), cells)), axis=1) + self.rng.integers(0, 4, size=(len(rows), 1))
         made[rows] = pool.counting[np.minimum(order, len(pool.counting) - 1)].reshape(len(rows), *shape)
-        rows = np.flatnonzero(family == 10)  # all rows the same
+        rows = np.flatnonzero(family == 10)  # equal rows
         made[rows] = made[rows][:, :1]
-        rows = np.flatnonzero(family == 11)  # all the same
+        rows = np.flatnonzero(family == 11)  # equal elements
         first: tuple[Any, ...] = (rows, *(slice(0, 1) for _ in shape))
         made[rows] = made[first]
 

@@ -1,4 +1,4 @@
-"""Counterexamples, and the same as plain data; `validate` says whether what was read is one."""
+"""Counterexamples, and their form as plain data; `validate` checks what was read."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from catdiag.util.errors import CatdiagError
 
 
 class NotACounterexample(CatdiagError):
-    """Numbers that do not show two programs to differ."""
+    """Numbers that do not show that two programs differ."""
 
 
 @dataclass(frozen=True)
 class Counterexample:
     """Sizes and exact arrays on which two diagrams differ.
 
-    `.arrays` are nested lists of rationals by input name, `.lhs` and `.rhs` the two values (a rational, a quotient of
-    powers of e, or an enclosure; `float` gives each as a number) at `.index` of output `.output`; `.blocks` are the
-    sizes of blocks and tiles used, and `.functions` says what stood for uninterpreted functions: call them, or give
-    them to `Diagram.run`. `.undefined` is "rhs" where the right program has no value though the left one has, with
-    `.reason` saying what has none and where; `.rhs` is then None. `.floats` are the two values as NumPy gives them.
+    `.arrays` are nested lists of rationals by input name. `.lhs` and `.rhs` are the two values at `.index` of output
+    `.output`: rationals, quotients of exponential polynomials, or enclosures; `float` gives a number. `.blocks` are the
+    block and tile sizes that were used. `.functions` are interpretations of uninterpreted functions: call them, or pass
+    them to `Diagram.run`. `.undefined` is "rhs" where the right program is undefined although the left one is defined;
+    then `.rhs` is None, and `.reason` says what is undefined and where. `.floats` are the two values as NumPy computes
+    them.
     """
 
     sizes: dict[str, int]
@@ -69,7 +70,7 @@ class Counterexample:
 
     @property
     def verdict(self) -> str:
-        """What the two programs give, as text."""
+        """The two values, as text."""
         where = ", ".join(f"{a}={i}" for a, i in self.index.items())
         at = f" at {where}" if where else ""
         if self.undefined is not None:
@@ -131,20 +132,22 @@ def _lengths(shape: Any) -> tuple[int, ...]:
 
 
 _LONGEST = 10_000
-"""Characters of a reason, above which it is none of ours."""
+"""The most characters of a reason in a file."""
 _POWER = re.compile(r"e(?:\^\(?(-?[0-9]{1,4000}(?:/[0-9]{1,4000})?)\)?)?")
 _RATIONAL = re.compile(r"-?[0-9]{1,4000}(?:/[0-9]{1,4000})?")
 
 
 def of_data(data: Any) -> Counterexample:
-    """The counterexample that plain data says; its two values are to be found by running. Raises NotACounterexample."""
+    """The counterexample in plain data; its two values are computed by running the programs. Raises
+    NotACounterexample.
+    """
 
     def value(x: Any) -> Any:
         if isinstance(x, list):
             return [value(v) for v in x]
         if isinstance(x, bool) or x in ("-inf", "-∞"):
             return x if isinstance(x, bool) else exact_execution.BOTTOM
-        # The text of a number of a certain length only: `1e999999999` would fill the memory.
+        # The length of a number's text is bounded: `1e999999999` would fill the memory.
         text = str(x) if isinstance(x, (str, int)) else ""
         power = _POWER.fullmatch(text)
         if power is None and _RATIONAL.fullmatch(text) is None:

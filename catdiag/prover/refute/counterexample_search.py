@@ -1,10 +1,9 @@
-"""Counterexamples: small sizes and exact arrays on which two programs certainly differ.
+"""The search for counterexamples: small sizes and exact arrays on which two programs certainly differ.
 
-Candidates are drawn for many inputs at once, the smallest sizes first, and run in floats (`float_screening`); what
-looks different there is run on exact numbers (`exact_execution`), which alone give the verdict. Where nothing differs,
-inputs are solved for at which something turns: what is compared is equal, a divisor is 0, a root or logarithm ends. A
-counterexample is shrunk: sizes first, then numbers towards 0 and 1. The search is deterministic, and bounded by counts
-of work.
+Candidates are drawn for many inputs at once, the smallest sizes first, and run in floating point (`float_screening`).
+Those that seem to differ are run in exact arithmetic (`exact_execution`), which alone decides. If nothing differs,
+inputs on decision boundaries are solved for (`boundary_inputs`). A counterexample is shrunk: first sizes, then numbers
+towards 0 and 1. The search is deterministic, and bounded by an amount of work.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 BATCH, _FEW = 128, 4
-"""Inputs that are run at once."""
+"""The number of inputs in a batch."""
 _SUSPECTS = 4
 _MISSES = 24
 _FAINT = 1e-13
@@ -51,11 +50,10 @@ def refute(
 ) -> Counterexample | None:
     """A counterexample to a statement (two core programs and assumptions), or None if none was found.
 
-    What the search finds is looked at again by `validate`; what does not stand there is passed over.
-
-    Both programs are defined on it, unless `partial`: then one on which only the left one is will do, where there is
-    no other. `goal` are terms at which a proof stopped; their numbers are tried. The search is bounded by `tries`
-    (batches of inputs) and by a number of scalar `operations`, so that it ends in about a second.
+    A counterexample that the search finds is checked by `validate`, and ignored if it fails the check. Both programs
+    are defined on it; with `partial`, an input on which only the left one is defined counts if there is no other.
+    `goal` are terms at which a proof stopped; their constants are tried. The search is bounded by `tries` (batches of
+    inputs) and by a number of scalar `operations`, so that it ends in about a second.
     """
     search = CounterexampleSearch(statement, tries, operations, seed, goal)
     found = _standing(statement, search.find())
@@ -65,7 +63,7 @@ def refute(
 
 
 def _standing(statement: Mapping[str, Any], candidates: Iterable[Counterexample]) -> Counterexample | None:
-    """The first candidate that is a counterexample."""
+    """The first candidate that `validate` confirms."""
     for found in candidates:
         try:
             return replay(statement, found)
@@ -76,14 +74,14 @@ def _standing(statement: Mapping[str, Any], candidates: Iterable[Counterexample]
 
 @dataclass(frozen=True)
 class Examined:
-    """A few inputs on which both programs are defined; that one alone on which they differ, if there is any."""
+    """A few inputs on which both programs are defined; only the differing one, if they differ on one."""
 
     counterexample: Counterexample | None
     points: tuple[TrialPoint, ...]
 
 
 class CounterexampleSearch(Comparison):
-    """A search for inputs of one statement on which its two programs differ."""
+    """The search for an input on which the two programs of a statement differ."""
 
     def __init__(
         self, statement: Mapping[str, Any], tries: int, operations: int, seed: int, goal: Sequence[Term]
@@ -91,12 +89,12 @@ class CounterexampleSearch(Comparison):
         super().__init__(statement, operations, seed, goal)
         self.tries, self.misses = tries, 0
         self.half: TrialPoint | None = None
-        """An input on which the left program is defined and the right one is not."""
+        """An input on which the left program is defined and the right one is undefined."""
 
     # -- the walk over sizes ---------------------------------------------------------------------------------
 
     def find(self) -> Iterator[Counterexample]:
-        """What look like counterexamples, shrunk; each that is passed over counts as a miss."""
+        """Candidate counterexamples, shrunk; each one that the caller rejects counts as a miss."""
         shapes = self.shapes()
         try:
             for k, sizes in enumerate(cycle(shapes)):
@@ -106,7 +104,7 @@ class CounterexampleSearch(Comparison):
                 if point is not None:
                     yield from self.shrunk(point)
                     self.misses += 1
-            # What is less apart than floats are rounded is looked at last, and seldom: it mostly is rounding.
+            # Differences within rounding error come last, and seldom: mostly they are rounding.
             self.tolerance, self.misses = _FAINT, _MISSES - _SUSPECTS
             for sizes in shapes[:_FREE]:
                 point = (
@@ -120,13 +118,15 @@ class CounterexampleSearch(Comparison):
         yield from self._free(shapes)
 
     def shrunk(self, point: TrialPoint, half: bool = False) -> Iterator[Counterexample]:
-        """The smallest counterexample that is found from one, and that one as it is."""
+        """The smallest counterexample that shrinking finds, then the original one."""
         for found in (shrink(self, point, half), self.check(point, half)):
             if found is not None:
                 yield found
 
     def _tried(self, sizes: dict[str, int], k: int) -> TrialPoint | None:
-        """An input of given sizes on which the programs differ: the k-th attempt, of many inputs or of a few."""
+        """An input of the given sizes on which the programs differ, from the k-th batch (a large or a small one); None
+        if there is none.
+        """
         for count in (BATCH, _FEW):
             batch = self.drawer.draw(sizes, self._blocks(k), count)
             try:
@@ -137,7 +137,7 @@ class CounterexampleSearch(Comparison):
         return None
 
     def examine(self, shapes: Sequence[dict[str, int]], count: int) -> Examined:
-        """What a few inputs of given sizes show; the plainest of those on which both programs are defined."""
+        """The result of a few inputs of given sizes; the simplest of those on which both programs are defined."""
         points: list[TrialPoint] = []
         batch: Batch | None = None
         try:
@@ -150,20 +150,22 @@ class CounterexampleSearch(Comparison):
                 if found is not None:
                     return Examined(self.check(found), (found,))
                 order = np.flatnonzero(whole & ~apart)
-                # Numbers counted up are looked at first: they are told apart more easily than zeros and ones.
+                # Consecutive numbers come first: they show differences more easily than zeros and ones.
                 chosen = sorted(order.tolist(), key=lambda row: (row != _COUNT_WEIGHT, row))[:_LOOKED_AT]
                 points += [batch.point(row, self.declared, self.pool) for row in chosen]
                 for point in points[:1]:
                     if self.check(point, operations=_EXACTLY) is not None:
                         return Examined(self.check(point), (point,))
         except exact_execution.Exhausted:
-            # Too much work to run the programs: what they take for granted can be looked at all the same.
+            # Running the programs is too much work; the hypotheses can be evaluated all the same.
             if batch is not None and not points:
                 points = [batch.point(row, self.declared, self.pool) for row in range(min(count, _LOOKED_AT))]
         return Examined(None, tuple(points))
 
     def _free(self, shapes: Sequence[dict[str, int]]) -> Iterator[Counterexample]:
-        """Counterexamples with functions that obey no law: what holds of all polynomials need not hold."""
+        """Counterexamples with arbitrary functions, since an equation may hold for all polynomials and not for all
+        functions.
+        """
         if not self.names:
             return
         for k, sizes in enumerate(shapes[:_FREE]):
@@ -196,7 +198,7 @@ class CounterexampleSearch(Comparison):
     # -- floats ----------------------------------------------------------------------------------------------
 
     def suspect(self, batch: Batch, seen: tuple[Flags, Flags, Flags] | None = None) -> TrialPoint | None:
-        """An input of a batch on which the programs differ, if exact numbers say so."""
+        """An input of a batch on which the programs differ in exact arithmetic; None if there is none."""
         apart, half, _ = seen or self.differing(batch)
         for point in self._plainest(batch, apart):
             if self.check(point) is not None:

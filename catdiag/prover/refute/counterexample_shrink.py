@@ -1,4 +1,4 @@
-"""Counterexamples made small: sizes first, then numbers towards 0 and 1, as long as the programs still differ."""
+"""Shrinking of counterexamples: first sizes, then numbers towards 0 and 1, while the programs still differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _CELLS = 96
 
 
 def shrink(pair: Comparison, point: TrialPoint, half: bool = False) -> Counterexample | None:
-    """The smallest counterexample that is found from one; exact numbers confirm it. `half`: see `Comparison.check`."""
+    """The smallest counterexample that shrinking finds, confirmed in exact arithmetic; `half` is as in
+    `Comparison.check`.
+    """
     best = pair.check(point, half)
     batch = _batch(pair, point)
     try:
@@ -36,7 +38,7 @@ def shrink(pair: Comparison, point: TrialPoint, half: bool = False) -> Counterex
 
 
 def _batch(pair: Comparison, point: TrialPoint) -> Batch:
-    """One input as a batch."""
+    """A batch of one input."""
     arrays = []
     for a in point.arrays:
         places = pair.pool.of([Fraction(v) if isinstance(v, bool) else v for v in a.values.values()])
@@ -48,7 +50,7 @@ def _batch(pair: Comparison, point: TrialPoint) -> Batch:
 
 
 def _still(pair: Comparison, batch: Batch, half: bool) -> Indices:
-    """The inputs of a batch on which the programs still look different."""
+    """The inputs of a batch on which the programs still seem to differ."""
     pair.meter.budget.left = max(pair.meter.budget.left, 4_000_000)
     return np.flatnonzero(pair.differing(batch)[1 if half else 0])
 
@@ -57,7 +59,7 @@ def _still(pair: Comparison, batch: Batch, half: bool) -> Indices:
 
 
 def _sizes(pair: Comparison, batch: Batch, half: bool) -> Batch:
-    """The input with indices left out of axes, while that keeps the difference."""
+    """The input with indices removed from axes while the difference remains."""
     for _ in range(_ROUNDS):
         smaller = next(
             (found for trial in _fewer(pair, batch) for found in [_first(pair, trial, half)] if found is not None),
@@ -76,7 +78,7 @@ def _first(pair: Comparison, trial: Batch, half: bool) -> Batch | None:
 
 
 def _fewer(pair: Comparison, batch: Batch) -> Iterator[Batch]:
-    """Batches of inputs with one index less along one size, one for each index that may go."""
+    """Batches of inputs with one index removed along one size, one input for each index that can be removed."""
     for s in pair.symbols:
         sizes = {**batch.sizes, s: batch.sizes[s] - 1}
         if sizes[s] < 0 or not all(holds(c, sizes) for c in pair.assume):
@@ -106,7 +108,7 @@ def _fewer(pair: Comparison, batch: Batch) -> Iterator[Batch]:
 
 
 def _numbers(pair: Comparison, batch: Batch, half: bool) -> Batch:
-    """The input with plainer numbers, while that keeps the difference."""
+    """The input with simpler numbers while the difference remains."""
     for _ in range(_ROUNDS):
         changes = list(_plainer(pair, batch))
         if not changes:
@@ -128,7 +130,7 @@ def _numbers(pair: Comparison, batch: Batch, half: bool) -> Batch:
 
 
 def _plainer(pair: Comparison, batch: Batch) -> Iterator[tuple[int, int, int]]:
-    """Changes (array, cell, place) to plainer numbers; functions count as arrays of coefficients."""
+    """Changes (array, cell, place) to simpler numbers; functions count as arrays of coefficients."""
     pool = pair.pool
     zero, one, minus, two = pool.of((0, 1, -1, 2)).tolist()
     tables = [*batch.arrays, *batch.functions.values()]
@@ -146,7 +148,7 @@ def _plainer(pair: Comparison, batch: Batch) -> Iterator[tuple[int, int, int]]:
 
 
 def _changed(batch: Batch, changes: list[list[tuple[int, int, int]]]) -> Batch:
-    """A batch of one input changed in several ways."""
+    """A batch of variants of one input, one for each list of changes."""
     tables = [np.repeat(t, len(changes), axis=0) for t in (*batch.arrays, *batch.functions.values())]
     flat = [t.reshape(len(changes), -1) for t in tables]
     for row, several in enumerate(changes):

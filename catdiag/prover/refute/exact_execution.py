@@ -1,8 +1,8 @@
-"""Core programs run on exact numbers (`exact_reals`), each element with its value, or with why it has none.
+"""Core programs run in exact arithmetic (`exact_reals`): each element has a value, or the reason why it has none.
 
-An element is `NoValue` where the program is not defined there (a divisor is 0, a read is out of range, …), or where
-enclosures are too wide to tell. This is strict, as definedness is: only `where`, and reads that are not taken, leave
-out what they do not need. Loops and groups really run in blocks and tiles.
+An element is `NoValue` where the program is undefined (a divisor is 0, a read is out of range, …), or where enclosures
+are too wide to decide. Evaluation is strict, as definedness is: only `where`, and reads that are not taken, skip
+operands. Loops and groups are run in blocks and tiles.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _EXPENSIVE = 20
 
 
 class Exhausted(Exception):
-    """The work allowed is used up."""
+    """The work bound is reached."""
 
 
 class IllTyped(Exception):
-    """Arrays whose extents are not those that a program says, or not the same along one axis."""
+    """Arrays whose extents are not those that the program says, or differ along one axis."""
 
 
 class Budget:
-    """A number of scalar operations that may still be carried out, and how narrow enclosures are."""
+    """The number of scalar operations that remain, and the precision of enclosures in bits."""
 
     def __init__(self, operations: int, bits: int = BITS) -> None:
         self.left, self.bits = operations, bits
@@ -66,7 +66,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class NoValue:
-    """Why an element has no value: `undefined` by the program, or too close to tell; and at which index."""
+    """Why an element has no value: the program is undefined there (`undefined`), or an enclosure is too wide; and at
+    which index.
+    """
 
     reason: str
     at: tuple[tuple[str, int], ...] = ()
@@ -83,7 +85,7 @@ Functions: TypeAlias = Mapping[str, Function]
 
 
 def scalar(name: str, args: Sequence[Value], functions: Functions, bits: int = BITS) -> Value:
-    """A scalar function on values; `tanh` and `sigmoid` by their definitions. Raises Undefined and Unclear."""
+    """A scalar function of exact values; `tanh` and `sigmoid` by their definitions. Raises Undefined and Unclear."""
     x = args[0]
     if name.startswith("apply:"):
         reals = [Fraction(a) if isinstance(a, bool) else a for a in args]
@@ -125,7 +127,7 @@ def _quotient(a: Value, b: Value) -> Value:
 
 
 def reduction(monoid: str, values: Sequence[Value]) -> Value:
-    """⊕ of values; `max` of none is −∞."""
+    """⊕ of values; the maximum of none is −∞."""
     if monoid in ("any", "all"):
         truths = [truth(v) for v in values]
         return any(truths) if monoid == "any" else all(truths)
@@ -140,7 +142,7 @@ def reduction(monoid: str, values: Sequence[Value]) -> Value:
 
 
 def _attempt(place: Callable[[], tuple[tuple[str, int], ...]], work: Callable[[], Value]) -> Element:
-    """A value, or why there is none."""
+    """The value of a computation, or the reason why there is none."""
     try:
         return work()
     except (Undefined, Unclear) as error:
@@ -148,14 +150,14 @@ def _attempt(place: Callable[[], tuple[tuple[str, int], ...]], work: Callable[[]
 
 
 def _first(found: Sequence[Element]) -> NoValue | None:
-    """Why elements that are all needed have no value: what is certainly undefined comes first."""
+    """The reason why one of several required elements has no value; certain reasons come first."""
     missing = [v for v in found if isinstance(v, NoValue)]
     return next((v for v in missing if v.undefined), missing[0]) if missing else None
 
 
 @dataclass(frozen=True)
 class ExactArray:
-    """Elements at every index of named axes."""
+    """Exact elements at every index of named axes."""
 
     axes: tuple[str, ...]
     shape: tuple[int, ...]
@@ -166,7 +168,7 @@ class ExactArray:
         return self.values[tuple(index[a] for a in self.axes)]
 
     def slice(self, axis: str, start: int, stop: int) -> ExactArray:
-        """The part of an axis from start to stop; the array itself if it lacks the axis."""
+        """The part of an axis from start to stop; the array itself if it does not have the axis."""
         if axis not in self.axes:
             return self
         k = self.axes.index(axis)
@@ -182,7 +184,7 @@ def build(axes: Sequence[str], shape: Sequence[int], value: Callable[[tuple[int,
 
 
 def _extents(args: Sequence[ExactArray]) -> dict[str, int]:
-    """The extent of every axis of arrays. Raises IllTyped where two of them disagree."""
+    """The extent of every axis of some arrays. Raises IllTyped where two of them disagree."""
     found: dict[str, int] = {}
     for array in args:
         for name, n in zip(array.axes, array.shape, strict=True):
@@ -192,7 +194,7 @@ def _extents(args: Sequence[ExactArray]) -> dict[str, int]:
 
 
 def pointwise(args: Sequence[ExactArray], work: Callable[[Sequence[Value]], Value]) -> ExactArray:
-    """A function of the elements of arrays at every index of all their axes."""
+    """A function of the elements of arrays, at every index of the union of their axes."""
     extent = _extents(args)
     names = tuple(extent)
     places = [(a.values, tuple(names.index(axis) for axis in a.axes)) for a in args]
@@ -208,7 +210,7 @@ def pointwise(args: Sequence[ExactArray], work: Callable[[Sequence[Value]], Valu
 
 
 def _where(args: Sequence[ExactArray]) -> ExactArray:
-    """`where`, which needs the branch that it takes and no other."""
+    """`where`, which evaluates only the branch that it takes."""
     extent = _extents(args)
     names = tuple(extent)
 
@@ -224,7 +226,7 @@ def _where(args: Sequence[ExactArray]) -> ExactArray:
 
 
 def index_value(expr: Any, sizes: Mapping[str, int], here: Mapping[str, int], args: Sequence[ExactArray]) -> int:
-    """The number that an index expression of a view is. Raises Undefined and Unclear for a read that has none."""
+    """The value of an index expression of a view. Raises Undefined or Unclear for a read without a value."""
     if isinstance(expr, int):
         return expr
     if isinstance(expr, str):
@@ -281,7 +283,7 @@ def _view(node: Mapping[str, Any], args: Sequence[ExactArray], sizes: Mapping[st
 
 
 def locals_of(program: Mapping[str, Any]) -> set[str]:
-    """The names of the sizes of blocks and tiles in a core program."""
+    """The names of the block and tile sizes in a core program."""
     found: set[str] = set()
     for node in program["nodes"]:
         if node["op"] == "fold":
@@ -292,7 +294,7 @@ def locals_of(program: Mapping[str, Any]) -> set[str]:
 
 
 def size_value(s: Any, sizes: Mapping[str, int]) -> int:
-    """The number that a size of a core program is."""
+    """The value of a size of a core program."""
     if isinstance(s, (list, tuple)):
         left, right = size_value(s[1], sizes), size_value(s[2], sizes)
         return left + right if s[0] == "+" else left * right
@@ -300,7 +302,7 @@ def size_value(s: Any, sizes: Mapping[str, int]) -> int:
 
 
 def symbols_of(program: Mapping[str, Any]) -> set[str]:
-    """The symbols of sizes in a core program: those of blocks and tiles are not among them."""
+    """The size symbols in a core program, except those of blocks and tiles."""
     found: set[str] = set()
     stack: list[tuple[Mapping[str, Any], frozenset[str]]] = [(program, frozenset())]
     while stack:
@@ -332,10 +334,10 @@ def run(
     functions: Functions,
     budget: Budget | None = None,
 ) -> list[ExactArray]:
-    """The outputs of a core program. `blocks` gives the sizes of blocks and tiles by their local names (default 1).
+    """The outputs of a core program. `blocks` gives the block and tile sizes by their local names (default 1).
 
-    Elements without a value are `NoValue`: −∞ too, in an output of reals. Raises Exhausted where the budget does not
-    suffice, IllTyped where the arrays are not of the sizes that the program says.
+    Elements without a value are `NoValue`; in an output of reals, −∞ counts as one. Raises Exhausted where the budget
+    does not suffice, IllTyped where the arrays do not have the sizes that the program says.
     """
     budget = budget or Budget(10**9)
     for array, declared in zip(inputs, program["inputs"], strict=True):
@@ -369,6 +371,7 @@ def _node(
     functions: Functions,
     budget: Budget,
 ) -> list[ExactArray]:
+    """The outputs of one node of a core program."""
     op = node["op"]
     extent = {} if op == "view" else _extents(args)
     if op == "map":

@@ -1,10 +1,10 @@
-"""Exact numbers: rationals, quotients of exponential polynomials, and enclosures of other reals; −∞ beside them.
+"""Exact real arithmetic: rationals, quotients of exponential polynomials, and enclosures of other reals; and −∞.
 
-`exp` of a rational makes exponential polynomials Σ c·e^r with rational c and r. The powers e^r for distinct rational r
-are linearly independent over the rationals (Lindemann and Weierstrass), so that such a number is zero only if all its
-coefficients are: equality of quotients is decided, and an order too, by enclosures that are narrowed until they leave
-out zero. What is neither (logarithms, roots, `exp` of these) is enclosed by two rationals, rounded outwards: results
-whose enclosures do not meet are different numbers. Nothing is sampled, and there is no floating point.
+`exp` of a rational gives exponential polynomials Σ c·e^r with rational c and r. The powers e^r for distinct rational r
+are linearly independent over the rationals (Lindemann–Weierstrass theorem), so that such a number is 0 only if all its
+coefficients are 0. So equality of quotients is decidable, and so is the order, by enclosures that are narrowed until
+they exclude 0. Other reals (logarithms, roots, `exp` of these) are enclosed by two rationals, rounded outwards: numbers
+whose enclosures are disjoint differ. Nothing is sampled, and there is no floating point.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from math import isqrt
 from typing import TypeAlias
 
 BITS = 120
-"""Binary digits of an enclosure, where nothing else is asked for."""
+"""The default precision of an enclosure, in bits."""
 _TERMS = 160
 _NARROWEST = 4096
 
 
 class Undefined(Exception):
-    """An operation outside its domain: the program means nothing on this input."""
+    """An operation outside of its domain: the program is undefined on this input."""
 
 
 class Unclear(Exception):
-    """The enclosures are too wide to tell which way the program goes."""
+    """The enclosures are too wide to decide a comparison or a domain."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class MinusInfinity:
-    """−∞; `reason` says what it came from."""
+    """−∞; `reason` says where it comes from."""
 
     reason: str = "-inf"
 
@@ -61,13 +61,13 @@ BOTTOM = MinusInfinity()
 EMPTY = MinusInfinity("the maximum of nothing")
 
 Terms: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
-"""Pairs of an exponent r and a coefficient c ≠ 0, meaning Σ c·e^r; exponents increase."""
+"""An exponential polynomial Σ c·e^r: pairs of an exponent r and a coefficient c ≠ 0, by increasing exponent."""
 _ONE: Terms = ((Fraction(0), Fraction(1)),)
 
 
 @dataclass(frozen=True)
 class Powers:
-    """A quotient of two exponential polynomials that is not rational; the bottom begins with 1·e⁰."""
+    """A quotient of two exponential polynomials that is not rational; the denominator starts with 1·e⁰."""
 
     top: Terms
     bottom: Terms = _ONE
@@ -105,7 +105,7 @@ def _show(terms: Terms) -> str:
 
 
 def _make(low: Fraction, high: Fraction) -> Value:
-    """The enclosure of what lies between, its ends rounded outwards to far less than its width."""
+    """The enclosure of an interval, its ends rounded outwards by far less than its width."""
     if low == high:
         return low
     width = high - low
@@ -141,7 +141,7 @@ def _sum_bounds(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
 
 
 def _nonzero_bounds(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
-    """An enclosure, narrowed until it leaves out zero."""
+    """An enclosure that is narrowed until it excludes 0."""
     while True:
         low, high = _sum_bounds(terms, bits)
         if low > 0 or high < 0:
@@ -162,7 +162,7 @@ def _quotient_bounds(x: Powers, bits: int) -> tuple[Fraction, Fraction]:
 
 @lru_cache(maxsize=4096)
 def _exp_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Two rationals around eˣ, in fixed point: halved below 1/4, the series, squared back."""
+    """Two rationals around eˣ, in fixed point: argument reduction below 1/4, the power series, repeated squaring."""
     if x < 0:
         low, high = _exp_bounds(-x, bits)
         return 1 / high, 1 / low
@@ -179,7 +179,7 @@ def _exp_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
         least = (least * under >> shift) // k
         most = _ceil(_ceil(most * over, 1 << shift), k)
         lower, upper = lower + least, upper + most
-    # The argument is at most 1/4, so that what is left of the series is less than its last term.
+    # The argument is at most 1/4, so that the remainder of the series is less than its last term.
     upper += most + 1
     for _ in range(halvings):
         lower, upper = lower * lower >> shift, _ceil(upper * upper, 1 << shift)
@@ -191,7 +191,7 @@ def _ceil(a: int, b: int) -> int:
 
 
 def _artanh_bounds(t: Fraction, shift: int) -> tuple[int, int]:
-    """2·artanh t = log((1+t)/(1−t)) for 0 ≤ t ≤ 1/3, times 2^shift, from below and from above."""
+    """2·artanh t = log((1+t)/(1−t)) for 0 ≤ t ≤ 1/3, times 2^shift: a lower and an upper bound."""
     under, over = (t.numerator << shift) // t.denominator, _ceil(t.numerator << shift, t.denominator)
     low, high, k = under, over, 1
     least, most = under, over
@@ -206,7 +206,7 @@ def _artanh_bounds(t: Fraction, shift: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def _log_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Two rationals around log x: x = y·2^k with y from 1 to 2, and the series of artanh."""
+    """Two rationals around log x: x = y·2^k with 1 ≤ y ≤ 2, and the series of artanh."""
     k = x.numerator.bit_length() - x.denominator.bit_length()
     y = x / Fraction(2) ** k
     if y < 1:
@@ -251,7 +251,7 @@ def _times(a: Terms, b: Terms) -> Terms:
 
 
 def _over(top: Terms, bottom: Terms) -> Value:
-    """A quotient with a bottom that is not zero, rational where it is; enclosed where it would be too long."""
+    """A quotient with a nonzero denominator: a rational if it is one, an enclosure if it would be too long."""
     if not top:
         return Fraction(0)
     r, c = bottom[0]
@@ -269,7 +269,7 @@ def _over(top: Terms, bottom: Terms) -> Value:
 
 
 def _short(*lengths: int) -> bool:
-    """Whether products of so many terms are still written out."""
+    """Whether a product of polynomials with this many terms is still computed exactly."""
     product = 1
     for n in lengths:
         product *= n
@@ -350,13 +350,13 @@ def exp(x: Value, bits: int = BITS) -> Value:
     a, b = bounds(x, bits)
     if max(abs(a), abs(b)) > 4000:
         raise Unclear("an exponent too large to enclose")
-    # Ends with few digits: what they add to the width is little beside it.
+    # Ends with few digits: they widen the enclosure by little.
     low, high = bounds(_make(a, b))
     return _make(_exp_bounds(_shortened(low), bits)[0], _exp_bounds(_shortened(high, up=True), bits)[1])
 
 
 def _shortened(x: Fraction, up: bool = False) -> Fraction:
-    """The number itself, or one a little below or above with fewer digits."""
+    """The number itself, or a nearby one below (or above) it with fewer digits."""
     if x.denominator.bit_length() <= 1024:
         return x
     scaled = x.numerator << 1024
@@ -407,7 +407,7 @@ def sqrt(x: Value, bits: int = BITS) -> Value:
 
 
 def maximum(x: Value, y: Value) -> Value:
-    """The larger; −∞ is least."""
+    """The larger of two values; −∞ is the least."""
     if isinstance(x, MinusInfinity):
         return y
     if isinstance(y, MinusInfinity):
@@ -443,7 +443,7 @@ def compare(op: str, x: Value, y: Value) -> bool:
 
 
 def different(x: Value, y: Value) -> bool:
-    """Whether two values are certainly different."""
+    """Whether two values certainly differ."""
     try:
         return not compare("eq", x, y)
     except Unclear:
@@ -451,7 +451,7 @@ def different(x: Value, y: Value) -> bool:
 
 
 def truth(x: Value) -> bool:
-    """A number as a truth value: whether it is not 0."""
+    """The truth value of a number: whether it is not 0."""
     return x if isinstance(x, bool) else not compare("eq", x, Fraction(0))
 
 

@@ -1,8 +1,8 @@
-"""Core programs on floating-point numbers, for many inputs at once: what guides the search for counterexamples.
+"""Core programs in floating point, for many inputs at once: the screening that guides the search for counterexamples.
 
-Every array has a first dimension that counts inputs. NaN stands for "no value" (a divisor is 0, a read is out of
-range, −∞ is used as a number), as strictly as `exact_execution` has it. Nothing here is a verdict: what looks
-different is run again on exact numbers.
+The first dimension of every array counts inputs. NaN stands for "no value" (a divisor is 0, a read is out of range, −∞
+is used as a number), as strictly as in `exact_execution`. Nothing here is a verdict: inputs that seem to differ are run
+again in exact arithmetic.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from catdiag.prover.refute.exact_execution import Budget, Exhausted, size_value
 
 Floats: TypeAlias = NDArray[np.float64]
 Wire: TypeAlias = tuple[Floats, tuple[str, ...]]
-"""Values [input, *axes] and the names of the axes; the first dimension is 1 where all inputs give the same."""
+"""Values [input, *axes] and the names of the axes; the first dimension is 1 where all inputs give equal values."""
 Functions: TypeAlias = Mapping[str, Callable[..., Floats]]
 _NAN = np.float64("nan")
 _NODE = 5000
-"""What a node costs besides its scalars, in scalars."""
+"""The fixed cost of a node, in scalar operations."""
 _LARGEST = 4_000_000
 
 
 class BudgetExceeded(Exhausted):
-    """One array alone takes too much memory."""
+    """A single array takes too much memory."""
 
 
 class Meter:
-    """Counts work; and collects what programs turn on, if asked to.
+    """Counts work, and collects critical values if asked to.
 
-    `critical_values` gets differences of what is compared, divisors, and arguments of roots and logarithms.
+    `critical_values` gets differences of compared values, divisors, and arguments of roots and logarithms.
     """
 
     def __init__(self, operations: int, watch: bool = False) -> None:
@@ -43,13 +43,15 @@ class Meter:
         self.critical_values: list[Floats] | None = [] if watch else None
 
     def spend(self, scalars: int) -> None:
-        """Counts a node. Raises Exhausted where nothing is left, TooLarge where it alone takes too much memory."""
+        """Counts a node. Raises Exhausted where nothing remains, BudgetExceeded where a single array takes too much
+        memory.
+        """
         if scalars > _LARGEST:
             raise BudgetExceeded
         self.budget.spend(_NODE + scalars)
 
     def watch(self, values: Floats) -> None:
-        """Keeps values whose zeros matter."""
+        """Records values whose zeros are decision boundaries."""
         if self.critical_values is not None:
             self.critical_values.append(values)
 
@@ -62,7 +64,7 @@ def outputs(
     functions: Functions,
     meter: Meter,
 ) -> list[Wire]:
-    """The outputs of a core program; −∞ is no value in an output of reals. Raises Exhausted."""
+    """The outputs of a core program; in an output of reals −∞ is no value. Raises Exhausted."""
     with np.errstate(all="ignore"):
         found = _run(program, inputs, sizes, blocks, functions, meter)
         return [
@@ -72,7 +74,7 @@ def outputs(
 
 
 def aligned(args: Sequence[Wire]) -> tuple[list[Floats], tuple[str, ...]]:
-    """The arrays with the axes of all of them, in one order, of length 1 where an array lacks one."""
+    """The arrays broadcast to the union of their axes in one order, with length 1 along axes that they do not have."""
     names = tuple(dict.fromkeys(name for _, axes in args for name in axes))
     made = []
     for values, axes in args:
@@ -117,7 +119,7 @@ def _truth_value(holds: Any, *args: Floats) -> Floats:
 
 
 def _nearly_equal(a: Floats, b: Floats) -> Any:
-    """Whether two numbers may be one but for rounding."""
+    """Whether two numbers may be equal up to rounding."""
     gap = np.abs(a - b)
     return (a == b) | ((gap <= 1e-13 * np.maximum(np.abs(a), np.abs(b))) & np.isfinite(gap))
 
@@ -241,7 +243,7 @@ def _group(
     extent = _extent(args)
     tiles = [(axis, local, extent[axis]) for axis, local in node["tiles"]]
     made: list[Wire] = []
-    # Over an empty axis there are no tiles: one without elements gives results of the right axes.
+    # An empty axis has no tiles: an empty tile gives results with the right axes.
     starts = [range(0, n, blocks.get(local, 1)) or (0,) for _, local, n in tiles]
     for corner in product(*starts):
         here, inner = list(args), dict(sizes)
@@ -261,7 +263,7 @@ def _group(
 
 
 def _renamed(node: Mapping[str, Any], array: Wire, sizes: Mapping[str, int]) -> Wire | None:
-    """A view that reads one array at indices as they are, or under other names; None for another view."""
+    """A view that only renames axes of one array; None for other views."""
     (x, axes), (read, *more) = array, node["reads"]
     named = {axis: read["at"].get(axis, ["i", axis]) for axis in axes}
     if more or read["where"] or any(not isinstance(e, (list, tuple)) or e[0] != "i" for e in named.values()):

@@ -1,4 +1,4 @@
-"""Interpretations of uninterpreted functions: polynomials, with values of their own at chosen arguments."""
+"""Interpretations of uninterpreted functions: polynomials with exceptions at some arguments, and tables."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from catdiag.prover.refute.exact_reals import Interval, MinusInfinity, Powers, U
 
 @dataclass(frozen=True)
 class Function:
-    """A polynomial in t = x₁ + 2·x₂ + 3·x₃ + …, its coefficients from the constant on; `table` has exceptions.
+    """A polynomial in t = x₁ + 2·x₂ + 3·x₃ + …, coefficients from the constant on, with exceptions in `table`.
 
-    It takes rationals and other exact numbers, floats, and arrays of floats.
+    It accepts rationals and other exact numbers, floats, and arrays of floats.
 
     >>> square = Function((Fraction(0), Fraction(0), Fraction(1)), (((Fraction(3),), Fraction(5)),))
     >>> square(Fraction(1, 2)), square(3), square(4.0)
@@ -27,14 +27,14 @@ class Function:
     table: tuple[tuple[tuple[Fraction, ...], Fraction], ...] = ()
 
     def __call__(self, *xs: Any) -> Any:
-        """The value at numbers, or at arrays index by index. Raises Unclear near an exception."""
+        """The value at numbers, or elementwise at arrays. Raises Unclear near an exception."""
         if any(not isinstance(x, (bool, int, Fraction, Powers, Interval, MinusInfinity)) for x in xs):
             return self._floats(*xs)
         exact: list[Any] = [Fraction(x) if isinstance(x, int) else x for x in xs]
         for known, value in self.table:
             if exact == list(known):
                 return value
-            # A `Powers` is never rational; an enclosure may hold the argument of an exception.
+            # A `Powers` is never rational; an enclosure may contain the argument of an exception.
             if all(_may_be(x, k) for x, k in zip(exact, known, strict=True)):
                 raise Unclear("a function of a number too close to another")
         t: Any = exact[0]
@@ -70,7 +70,7 @@ class Function:
 
     @staticmethod
     def of_data(data: Any) -> Function:
-        """The function of plain data. Raises ValueError, TypeError or KeyError for what is none."""
+        """The function in plain data. Raises ValueError, TypeError or KeyError for other data."""
         table = tuple((tuple(Fraction(x) for x in known), Fraction(value)) for known, value in data["table"])
         return Function(tuple(Fraction(c) for c in data["polynomial"]), table)
 
@@ -104,9 +104,9 @@ def _may_be(x: Any, k: Fraction) -> bool:
 
 
 class Free:
-    """A function that is settled where it is first called: a value drawn for each argument, otherwise 0.
+    """An arbitrary function, defined when it is called: a drawn value for each argument, otherwise 0.
 
-    No law holds of it but that equal arguments have equal values.
+    Equal arguments have equal values; no other law holds.
     """
 
     def __init__(self, seed: str) -> None:
@@ -121,5 +121,5 @@ class Free:
         return self.seen[xs]
 
     def function(self) -> Function:
-        """The same on what it was called with."""
+        """The same function as a `Function`, on the arguments that it was called with."""
         return Function((Fraction(0),), tuple(self.seen.items()))

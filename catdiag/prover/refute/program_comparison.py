@@ -1,6 +1,6 @@
-"""Two programs of a statement run on the same inputs: in floats for many inputs at once, and on exact numbers for one.
+"""The two programs of a statement on the same inputs: in floating point for many inputs, in exact arithmetic for one.
 
-Exact numbers alone say that the two differ.
+Only exact arithmetic decides that they differ.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 MOST_CELLS, _MOST_AXES = 100_000, 31
-"""The most numbers in the arrays of one input, and the most axes of an array, with which programs are tried."""
+"""The most numbers in the arrays of one input, and the most axes of an array, for which programs are run."""
 _HINT = 24
 
 
 class Comparison:
-    """The two programs of a statement, with numbers that may tell them apart, and a bound on the work."""
+    """The two programs of a statement, a pool of numbers that may tell them apart, and a bound on the work."""
 
     def __init__(self, statement: Mapping[str, Any], operations: int, seed: int, goal: Sequence[Term]) -> None:
         self.left, self.right = statement["left"], statement["right"]
@@ -52,10 +52,10 @@ class Comparison:
         self.tolerance = 1e-7
 
     def cells(self, sizes: Mapping[str, int]) -> int:
-        """The numbers in the inputs at these sizes."""
+        """The number of elements of all inputs at these sizes."""
         total = 0
         for d in self.declared:
-            # NumPy's arrays have no more axes than so, one of them being that of the batch.
+            # NumPy bounds the number of axes, and one of them is that of the batch.
             cells = 1 if len(d["axes"]) <= _MOST_AXES else MOST_CELLS + 1
             for _, s in d["axes"]:
                 cells *= exact_execution.size_value(s, sizes)
@@ -67,14 +67,16 @@ class Comparison:
     def outputs(
         self, batch: Batch, meter: float_screening.Meter | None = None
     ) -> tuple[list[float_screening.Wire], list[float_screening.Wire]]:
-        """The outputs of both programs in floats."""
+        """The outputs of both programs in floating point."""
         wires, functions = batch.wires(self.declared, self.pool), batch.polynomials(self.pool)
         meter = meter or self.meter
         left = float_screening.outputs(self.left, wires, batch.sizes, batch.blocks, functions, meter)
         return left, float_screening.outputs(self.right, wires, batch.sizes, batch.blocks, functions, meter)
 
     def differing(self, batch: Batch) -> tuple[Flags, Flags, Flags]:
-        """For each input, whether the programs look different, whether only the left one looks defined, or both do."""
+        """For each input: whether the programs seem to differ, whether only the left one seems defined, and whether
+        both do.
+        """
         left, right = self.outputs(batch)
         count = len(batch.arrays[0]) if batch.arrays else 1
         apart, fine, missing = (np.zeros(count, dtype=bool) for _ in range(3))
@@ -93,7 +95,9 @@ class Comparison:
     # -- exact numbers ---------------------------------------------------------------------------------------
 
     def check(self, point: TrialPoint, half: bool = False, operations: int = 200_000) -> Counterexample | None:
-        """The counterexample that a point is, by exact numbers. With `half`, one on which only the left is defined."""
+        """The counterexample at a point, by exact arithmetic; None if it is none. With `half`, a point where only the
+        left program is defined.
+        """
         for bits in (exact_execution.BITS, 4 * exact_execution.BITS):
             budget = exact_execution.Budget(operations, bits)
             try:
@@ -147,7 +151,7 @@ class Comparison:
     def _made(
         self, point: TrialPoint, x: Any, y: Any, index: dict[str, int], number: int, reason: str | None = None
     ) -> Counterexample:
-        # Statements have identifiers; what is said has the names of the user.
+        # Statements have identifiers; a counterexample has the user's names.
         names = [name_of(str(d["name"])) for d in self.declared]
         return Counterexample(
             by_name(point.sizes),
@@ -167,7 +171,7 @@ class Comparison:
 
 
 def by_name(found: Mapping[str, int]) -> dict[str, int]:
-    """Numbers by the names that identifiers are for."""
+    """Numbers by the names that their identifiers encode."""
     return {name_of(name): n for name, n in found.items()}
 
 
@@ -182,7 +186,7 @@ def nested(array: exact_execution.ExactArray) -> Any:
     return part(())
 
 
-# -- what programs mention ------------------------------------------------------------------------------------
+# -- contents of programs -------------------------------------------------------------------------------------
 
 
 def _bodies(program: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -210,7 +214,7 @@ def _mentions(program: Mapping[str, Any], fn: str) -> bool:
 def _numbers(
     programs: Sequence[Mapping[str, Any]], goal: Sequence[Term]
 ) -> tuple[list[exact_execution.Value], set[int]]:
-    """The constants of programs, and the whole numbers at which their sizes and indices may matter."""
+    """The constants of programs, and the integers at which their sizes and indices may matter."""
     constants: dict[Fraction, None] = {}
     whole: set[int] = set()
     for program in programs:
@@ -244,7 +248,7 @@ def _integers(data: Any) -> set[int]:
 
 
 def _positions(*programs: Mapping[str, Any]) -> dict[int, list[Any]]:
-    """The inputs that are read as indices, with the sizes of the axes that they go into."""
+    """The inputs that are read as indices, with the sizes of the axes that they index."""
     found: dict[int, list[Any]] = {}
     for program in programs:
         inputs = program["inputs"]

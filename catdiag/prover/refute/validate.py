@@ -1,16 +1,16 @@
-"""Whether numbers are a counterexample: looked at before anything is said, by code that the search has no part in.
+"""The independent check of a counterexample, by code that the search does not use.
 
-A counterexample to `left = right` under assumptions stands if
+A counterexample to `left = right` under assumptions is valid if
 
-1. there is a natural number for every size, with which each assumption holds, and blocks and tiles are not empty;
-2. every array has, along each axis, as many elements as that axis's size says, and they are of its sort: integers for
-   `int`, truth values for `bool`, numbers for `real`, numbers or −∞ for `extended`;
-3. on exact numbers the left program is defined everywhere, and the right one is too and certainly differs from it at
-   the index that is named; or, where that is claimed, the right one certainly has no value there;
-4. the kernel's reading of the two programs, on which theorems rest, says nothing else of these numbers: what the left
-   one owes is not certainly violated, and the two values are not certainly equal. It is not asked of loops.
+1. every size has a natural number, each assumption holds for them, and block and tile sizes are not 0; 2. every array
+has, along each axis, as many elements as the size says, of its element type: integers for `int`, truth values for
+`bool`, numbers for `real`, numbers or −∞ for `extended`; 3. in exact arithmetic the left program is defined everywhere,
+and the right one is defined too and certainly differs from it at the named index; or, where that is claimed, the right
+one certainly has no value there; 4. the kernel's reading of the two programs, which theorems rest on, does not
+contradict this: no obligation of the left program is certainly violated, and the two values are not certainly equal.
+The kernel is not asked about loops.
 
-Whoever hands in a counterexample, a search of ours or a file of somebody's, need not be believed.
+So a counterexample from a search or from a file need not be trusted.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from catdiag.prover.refute.counterexample_data import Counterexample, NotACounte
 from catdiag.prover.refute.exact_execution import ExactArray, MinusInfinity, NoValue, Powers, Value
 
 _HEAVY = 20_000
-"""The most symbols of an output of a program that the kernel is asked about."""
+"""The most symbols of a program's output for which the kernel is asked."""
 
 
 def replay(statement: Mapping[str, Any], given: Counterexample) -> Counterexample:
-    """A counterexample with the two values that the programs of a statement really give.
+    """The counterexample with the two values that the programs of a statement compute on it.
 
-    Raises NotACounterexample, saying why, where it does not stand.
+    Raises NotACounterexample, with the reason, where it is not valid.
     """
     found = _identified(given)
     try:
@@ -70,7 +70,7 @@ def replay(statement: Mapping[str, Any], given: Counterexample) -> Counterexampl
 
 
 def _identified(found: Counterexample) -> Counterexample:
-    """A counterexample by the identifiers that a statement has for the names of a user."""
+    """A counterexample in the identifiers that a statement has for the user's names."""
     return replace(
         found,
         sizes=by_identifier(found.sizes),
@@ -81,7 +81,7 @@ def _identified(found: Counterexample) -> Counterexample:
     )
 
 
-# -- sizes and sorts ------------------------------------------------------------------------------------------
+# -- sizes and element types ----------------------------------------------------------------------------------
 
 
 def _size(s: Any, sizes: Mapping[str, int]) -> int:
@@ -102,7 +102,7 @@ def _check_sizes(statement: Mapping[str, Any], sizes: Mapping[str, int], blocks:
 
 
 def _array(declared: Mapping[str, Any], name: str, nested: Any, sizes: Mapping[str, int]) -> ExactArray:
-    """An input's elements, of the extents that the sizes say and of its sort."""
+    """An input's elements, with the extents that the sizes say and of its element type."""
     element, shape = declared["element"], [_size(size, sizes) for _, size in declared["axes"]]
 
     def check(x: Any, lengths: Sequence[int]) -> None:
@@ -125,7 +125,7 @@ def _array(declared: Mapping[str, Any], name: str, nested: Any, sizes: Mapping[s
 
 
 def _of_sort(x: Any, element: str) -> bool:
-    """Whether a number is one that an array of some element type can hold."""
+    """Whether a number is a value of an element type."""
     if element == "bool" or isinstance(x, bool):
         return element == "bool" and isinstance(x, bool)
     if isinstance(x, MinusInfinity):
@@ -157,11 +157,11 @@ def _missing(outputs: Sequence[ExactArray]) -> Iterator[Any]:
 
 
 class _LoopRun(Exception):
-    """A program has a loop or a group, of which the kernel knows what it means and not what it does."""
+    """A program has a loop or a group: the kernel knows its specification, not its execution."""
 
 
 def _ask_kernel(statement: Mapping[str, Any], found: Counterexample) -> None:
-    """Raises NotACounterexample where the kernel's reading of the programs certainly denies what is claimed."""
+    """Raises NotACounterexample where the kernel's reading of the programs certainly contradicts the claim."""
     functions = {name: f.coefficients for name, f in found.functions.items()}
     sizes: Sizes = {name: num(n) for name, n in found.sizes.items()}
     if any(f.table for f in found.functions.values()):
@@ -188,7 +188,7 @@ def _ask_kernel(statement: Mapping[str, Any], found: Counterexample) -> None:
 
 
 def _read(program: Mapping[str, Any], inputs: Sequence[Wire], sizes: Sizes) -> tuple[list[Wire], list[Obligation]]:
-    """What a program means and owes, at these sizes."""
+    """The meaning and the obligations of a program at these sizes."""
     owed: list[Obligation] = []
 
     def accept(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes) -> None:
