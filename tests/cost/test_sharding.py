@@ -231,9 +231,9 @@ def test_wrong_uses_are_refused_by_name() -> None:
     made = cd.library.get("matmul").stream("b").group("a").diagram
     for over, held, words in (
         ({"c": 2}, None, "neither grouped nor streamed"),
-        ({}, None, "no axis to spread"),
+        ({}, None, "no axis to shard"),
         ({"a": 0}, None, "number of devices"),
-        ({"a": 2}, {"C": "a"}, "lacks"),
+        ({"a": 2}, {"C": "a"}, "does not have"),
         ({"a": 2}, {"A": "c"}, "no axis 'c'"),
     ):
         with pytest.raises(cd.CatdiagError, match=words):

@@ -14,7 +14,7 @@ def test_of_optima():
     io = cd.library.get("attention").stream("x").group("q").io()
     with pytest.raises(SizeError, match="give a size for d, s_x"):
         io.optimum().bracket({"q": 1})
-    with pytest.raises(SizeError, match="g_z is no tile: expected g_q, s_x"):
+    with pytest.raises(SizeError, match="g_z is no tile: expected one of g_q, s_x"):
         io.integer_optimum(SIZES, 1000, {"g_z": 2})
 
 
