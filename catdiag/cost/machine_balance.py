@@ -446,7 +446,8 @@ def min_memory_integer(
     fine = np.nonzero(moved <= budget)[0]
     if not len(fine):
         raise CatdiagError(
-            f"not even whole axes suffice: they move {int(min(moved)):,} {io.unit}, at most {float(budget):,.0f} are allowed"
+            f"not even whole axes suffice: they move {int(min(moved)):,} {io.unit}, "
+            f"at most {float(budget):,.0f} are allowed"
         )
     best = min(fine, key=lambda place: (held[place], moved[place], place))
     tiles = {
