@@ -39,8 +39,15 @@ from benchmarks.gpu.sweep_list import PLANS, RANDOM, STRIDED, Swept, by_chance, 
 from catdiag.measure.bench import BenchDevice, of_kernels, raised, reason, torch_reference_of, versions  # noqa: E402
 from catdiag.measure.bench_case import ArraySpec, BenchCase  # noqa: E402
 from catdiag.measure.device_timer import interleaved  # noqa: E402
-from catdiag.measure.output_check import TOLERANCE, TORCH, WrongResult, check, inputs_of, reference  # noqa: E402
-from catdiag.util.errors import CatdiagError  # noqa: E402
+from catdiag.measure.output_check import (  # noqa: E402
+    TOLERANCE,
+    TORCH,
+    UndefinedReference,
+    WrongResult,
+    check,
+    inputs_of,
+    reference,
+)
 from catdiag.util.files import write_whole  # noqa: E402
 
 PART = ".part.jsonl"
@@ -180,8 +187,8 @@ def run_one(item: Swept, machine: BenchDevice, turn: Turn, rounds: int, seed: in
         row.error, row.worst, row.failure = found.error, found.worst, ""
         functions["ours"] = ours
     except raised() as error:
-        vague = isinstance(error, CatdiagError) and "means no number" in error.message
-        row.outcome = VAGUE if vague else WRONG if isinstance(error, WrongResult) else FAILED
+        undefined = isinstance(error, UndefinedReference)
+        row.outcome = VAGUE if undefined else WRONG if isinstance(error, WrongResult) else FAILED
         row.failure = reason(error)
     if item.timed and row.outcome == RIGHT:
         try:

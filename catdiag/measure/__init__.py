@@ -1,6 +1,8 @@
-"""Kernels on a GPU: timed, tuned, compared, profiled.
+"""Measurements on a GPU: kernels are checked, timed, tuned, benchmarked and profiled.
 
-- `tune`: the quickest of a few configurations; `bench`: a kernel beside what people use, of `bench_kernels`, as a
-  `bench_case`, shown as a `bench_table`; `device_timer`: times; `output_check`: whether results are right;
-- `profile/`: a profiler's counters against the formulas.
+- `bench`: runs a benchmark of a kernel against others; `bench_case`: its data; `bench_kernels`: the kernels to run;
+  `bench_table`: its results as markdown;
+- `tune`: autotuning, the fastest of the configurations that the time model proposes;
+- `device_timer`: timing; `output_check`: results against a float64 reference;
+- `profile/`: a profiler's hardware counters against the formulas.
 """

@@ -1,7 +1,8 @@
-"""A kernel beside what people use today: checked first, then timed in interleaved rounds, in one run.
+"""Benchmarks: a kernel against other implementations, in one run. All are checked first, then timed in turns.
 
-Each contestant is a function of the inputs. One that cannot be made, raises, or does not give what the diagram means
-is listed with the reason and is not timed: speed is looked at only of what is right.
+Each contestant is a function of the inputs. A contestant that cannot be built, raises an error, or gives a wrong result
+is listed with the reason and is not timed: only correct implementations are compared. Timing is in interleaved rounds
+(A B C, A B C, …), so that a change of clocks affects all in the same way.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from catdiag.util.errors import CatdiagError
 
 OURS = "catdiag"
 COMPILED = "torch.compile"
-_HELD = 3.0
-"""Inputs of one call are taken to stay in a cache of up to this part more than their bytes: sets rotate beyond that."""
+_CACHES = 3.0
+"""Calls rotate over sets of inputs, together this many times as large as the cache, so that none stays in it."""
 _MOST_SETS = 16
 
 Function = Callable[..., Any]
@@ -33,9 +34,9 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to compute a case: `build` gives the function, which takes the inputs in order.
+    """An implementation of a case: `build` gives the function, which takes the inputs in order.
 
-    `out` says that it takes `out=` tensors for the results, which are handed to it full of NaN where it is checked.
+    `out` says that the function takes `out=` tensors for the results. They are filled with NaN for the check.
     """
 
     name: str
@@ -45,7 +46,10 @@ class Contestant:
 
 @dataclass
 class BenchResult:
-    """What came of a contestant: milliseconds (median and quartiles) and error, or why there are none."""
+    """The result of a contestant: its time in milliseconds (median and quartiles) and its error, or why it has none.
+
+    `error` is ‖out − ref‖ / ‖ref‖ against the float64 reference.
+    """
 
     name: str
     median_ms: float | None = None
@@ -54,12 +58,16 @@ class BenchResult:
     error: float | None = None
     failure: str = ""
     peak: int = 0
-    """Bytes that were held at the most while it ran, beside its inputs; 0 where that is not known."""
+    """The most bytes that were allocated while it ran, without its inputs; 0 where not known."""
 
 
 @dataclass
 class BenchRow:
-    """A case with what came of each contestant."""
+    """A case with the results of its contestants.
+
+    `flops` are floating point operations of contractions, `bytes` the compulsory bytes, both of one call; `seconds` is
+    the time of the whole comparison.
+    """
 
     case: str
     group: str
@@ -73,26 +81,26 @@ class BenchRow:
     seconds: float = 0.0
 
     def result(self, name: str) -> BenchResult | None:
-        """What came of the contestant of that name."""
+        """The result of the contestant of that name."""
         return next((r for r in self.results if r.name == name), None)
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> BenchRow:
-        """The row of plain values, as JSON has them."""
+        """The row from plain values, as from JSON."""
         return BenchRow(**{**data, "results": [BenchResult(**r) for r in data["results"]]})
 
 
 class FailedContestant(CatdiagError):
-    """A contestant after which the device no longer answers this process: `.name` and `.failure` say which and how."""
+    """A contestant (`.name`) failed (`.failure`) so that the GPU is unusable in this process."""
 
     def __init__(self, name: str, failure: str) -> None:
-        super().__init__(f"{name} left the GPU in a state that ends this process: {failure}", "")
+        super().__init__(f"{name} left the GPU unusable in this process: {failure}", "")
         self.name, self.failure = name, failure
 
 
 @dataclass(frozen=True)
 class BenchDevice:
-    """Where it runs: PyTorch's name of the device, its clock, the bytes of its cache and those a reference may take."""
+    """The device: PyTorch's name of it, its clock, the bytes of its cache, the bytes that a reference may allocate."""
 
     device: str
     clock: Clock
@@ -100,7 +108,7 @@ class BenchDevice:
     budget: float = 2.0**30
 
     def fresh(self) -> None:
-        """Forgets what was compiled and held before: what is compiled anew too often is left as it is."""
+        """Clears torch.compile's caches, which stop compiling after too many recompilations, and frees memory."""
         if "torch._dynamo" in sys.modules:
             sys.modules["torch._dynamo"].reset()
         if self.device == "cuda":
@@ -110,7 +118,7 @@ class BenchDevice:
             torch.cuda.empty_cache()
 
     def peak_bytes(self, reset: bool = False) -> int:
-        """The most bytes that tensors took since the last reset; what they take now, with `reset`."""
+        """The most bytes of tensors since the last reset; with `reset`, the bytes of tensors now."""
         if self.device != "cuda":
             return 0
         import torch
@@ -121,7 +129,7 @@ class BenchDevice:
         return int(torch.cuda.max_memory_allocated())
 
     def alive(self) -> bool:
-        """Whether the device still answers: after an access out of bounds it does not, in this process."""
+        """Whether the device is usable; after an access out of bounds it is not, in this process."""
         if self.device != "cuda":
             return True
         import torch
@@ -134,40 +142,40 @@ class BenchDevice:
 
     @staticmethod
     def gpu() -> BenchDevice:
-        """The GPU of this machine. Raises CatdiagError where PyTorch is missing or sees none."""
+        """The GPU of this machine. Raises CatdiagError if PyTorch is not installed or finds none."""
         torch = torch_with_gpu()
         properties = torch.cuda.get_device_properties(0)
         return BenchDevice("cuda", Events(), int(properties.L2_cache_size), float(properties.total_memory) / 4)
 
 
 def torch_with_gpu() -> Any:
-    """PyTorch, where it sees a GPU. Raises CatdiagError that says what is missing."""
+    """The module `torch`, if it finds a GPU. Raises CatdiagError, saying what is missing."""
     torch: Any = needed("torch", "a comparison on a GPU")
     if not torch.cuda.is_available():
         raise CatdiagError(
-            f"no GPU: PyTorch {torch.__version__} sees no CUDA device here. Everything but running works without one: "
-            "catdiag derive OP --on h200",
+            f"no GPU: PyTorch {torch.__version__} finds no CUDA device here. All but running kernels works without "
+            "one: catdiag derive OP --on h200",
             "",
         )
     return torch
 
 
 def versions() -> dict[str, str]:
-    """What the numbers depend on: the GPU, its driver, and the versions of PyTorch, Triton, CUDA and cuDNN."""
+    """The versions on which measurements depend: GPU, driver, PyTorch, Triton, CUDA, cuDNN, Python."""
     import platform
     import subprocess
 
     torch = torch_with_gpu()
     found = {"GPU": str(torch.cuda.get_device_name(0)), "PyTorch": str(torch.__version__)}
     try:
-        said = subprocess.run(
+        lines = subprocess.run(
             ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
             capture_output=True,
             text=True,
             check=False,
             timeout=20,
         ).stdout.split()
-        found["driver"] = said[0] if said else "unknown"
+        found["driver"] = lines[0] if lines else "unknown"
     except (OSError, subprocess.TimeoutExpired):
         found["driver"] = "unknown"
     spec = importlib.util.find_spec("triton")
@@ -182,9 +190,9 @@ def versions() -> dict[str, str]:
 
 
 def of_kernels(case: BenchCase) -> list[Contestant]:
-    """The kernels of a case: the model's first choice, then those with other tiles; or why there is none."""
+    """The kernels of a case: the time model's first choice, then those with other tiles; or one that says why none."""
     if not case.kernels:
-        return [Contestant(OURS, _refusing(case.refused or "no kernel was made"))]
+        return [Contestant(OURS, _refusing(case.refused or "no kernel was generated"))]
     names = [OURS, *(f"{OURS}, {kernel.about or f'choice {k}'}" for k, kernel in enumerate(case.kernels[1:], 2))]
     return [Contestant(name, _making(kernel), out=True) for name, kernel in zip(names, case.kernels, strict=True)]
 
@@ -209,7 +217,7 @@ def _making(kernel: KernelSource) -> Callable[[], Function]:
 
 
 def torch_reference_of(case: BenchCase, compiler: Callable[[Function], Function] | None = None) -> Contestant:
-    """The textbook form, by `torch.compile` (or by `compiler`)."""
+    """The reference program of the case, compiled by `torch.compile` (or by `compiler`)."""
 
     def make() -> Function:
         import functools
@@ -240,9 +248,10 @@ def run_case(
     warm_ms: float = 100.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> BenchRow:
-    """Checks the contestants on fresh inputs, then times those that are right, in interleaved rounds.
+    """Checks the contestants on fresh inputs, then times the correct ones in interleaved rounds.
 
-    Raises Lost where one of them leaves the device unusable: the others can be run in a new process.
+    Each is warmed up for `warm_ms` milliseconds. Raises FailedContestant if one leaves the device unusable; the others
+    can be run in a new process.
     """
     started = clock()
     row = BenchRow(case.name, case.group, case.operator, case.sizes, case.dtype, case.flops, case.bytes)
@@ -263,8 +272,8 @@ def run_case(
                 options["out"] = outputs[0] if len(outputs) == 1 else tuple(outputs)
             before = machine.peak_bytes(reset=True)
             found = function(*inputs, **options)
-            given = sum(a.bytes for a in case.outputs) if contestant.out else 0
-            result.peak = machine.peak_bytes() - before + given if machine.device == "cuda" else 0
+            allocated = sum(a.bytes for a in case.outputs) if contestant.out else 0
+            result.peak = machine.peak_bytes() - before + allocated if machine.device == "cuda" else 0
             meant = meant or reference(case, inputs, machine.budget)
             result.error = check(case, found, meant).error
             functions[contestant.name] = function
@@ -276,7 +285,7 @@ def run_case(
     del meant
     sets = [inputs]
     moved = sum(a.bytes for a in case.inputs if a.axes)
-    wanted = math.ceil(_HELD * machine.cache / moved) if moved else 1
+    wanted = math.ceil(_CACHES * machine.cache / moved) if moved else 1
     for k in range(1, max(1, min(_MOST_SETS, wanted))):
         sets.append(inputs_of(case, machine.device, seed + 1000 + k))
     calls = {name: _rotating(function, sets) for name, function in functions.items()}
@@ -296,12 +305,12 @@ def run_case(
 
 
 def _rotating(function: Function, sets: Sequence[Sequence[Any]]) -> Call:
-    """Calls on one input set after the other, so that none is found in a cache."""
+    """Calls on one set of inputs after the other, so that none is in a cache when it is read."""
     return lambda k: function(*sets[k % len(sets)])
 
 
 def raised() -> tuple[type[BaseException], ...]:
-    """What functions and compilers of others raise where they fail; Triton's errors have a base of their own."""
+    """The exceptions that other implementations and compilers raise; Triton's errors have a base class of their own."""
     triton: tuple[type[BaseException], ...] = ()
     if "triton" in sys.modules:
         triton = (importlib.import_module("triton.errors").TritonError,)

@@ -1,7 +1,6 @@
-"""One comparison: a diagram at sizes, with what it costs by formula and what it means as text. Plain data, as JSON.
+"""A benchmark case: a diagram at sizes, with its FLOPs and bytes by formula and its meaning as text. Plain JSON data.
 
-A case needs nothing of this library to be run but PyTorch, so that it can be made where the solvers are and run where
-the GPU is.
+A case can be prepared where the solvers are and run where the GPU is, which needs PyTorch only.
 """
 
 from __future__ import annotations
@@ -27,9 +26,10 @@ Number = int | float
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """An input or an output at sizes: `dtype` as hardware knows it ("bf16", "int64", "bool"), empty shape for a scalar.
+    """An input or an output at sizes; a scalar has an empty shape. `dtype` is a type of the hardware ("bf16", "int64").
 
-    `draw` says how it is drawn: "normal", "uniform" in 0 to 1, times `scale`; integers are drawn from 0 to `below`.
+    `draw` is the distribution of an input: "normal", or "uniform" in [0, 1), times `scale`. Integers are uniform in
+    0, …, `below` − 1.
     """
 
     name: str
@@ -43,16 +43,16 @@ class ArraySpec:
 
     @property
     def bytes(self) -> int:
-        """How many bytes it takes."""
+        """The bytes of the array."""
         return math.prod(self.shape) * BYTES.get(self.dtype, _NARROWEST.get(self.element, 4))
 
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A module with a function over tensors: its text, the function's name, and the keywords it is called with.
+    """A generated module: its text, its launch function (`entry`), and the keyword arguments to call it with.
 
-    Those are tiles, `num_warps` and `num_stages`. `loads` are the bytes that the formula says each edge of the memory
-    carries down with these tiles, `about` is what a reader of a table should know of it.
+    `options` are tiles, `num_warps` and `num_stages`. `loads` are its transfers (H) in bytes by formula, by direction:
+    "load" and "save". `about` describes the kernel for readers of a table.
     """
 
     text: str
@@ -64,9 +64,15 @@ class KernelSource:
 
 @dataclass(frozen=True)
 class BenchCase:
-    """A comparison at sizes. `flops` are those of contractions, without blocks that a mask empties; `bytes` what has to
-    cross memory at the least: each input read once, each output written once. `kernels` are the model's choice, then
-    others that it proposes; `refused` says why there is none."""
+    """A benchmark of one operator at sizes.
+
+    - `flops`: floating point operations of its contractions, without blocks that a mask empties.
+    - `bytes`: compulsory bytes: each input read once, each output written once.
+    - `kernels`: the time model's first choice, then others that it proposes; `refused`: why there is none.
+    - `peers`: the names of other implementations to compare with.
+    - `text`, `entry`, `keywords`, `slices`, `starts`, `between`: the reference program, as in
+      `catdiag.codegen.torch_reference`.
+    """
 
     name: str
     group: str
@@ -94,7 +100,7 @@ class BenchCase:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> BenchCase:
-        """The case that `as_dict` gave.
+        """The case of the plain values that `as_dict` gives.
 
         >>> import catdiag as cd
         >>> case = case_of(cd.library.get("matmul"), {"a": 4, "b": 8, "c": 2})
@@ -126,11 +132,13 @@ def case_of(
     peers: Sequence[str] = (),
     refused: str = "",
 ) -> BenchCase:
-    """The comparison of a diagram at sizes, its arrays of real numbers being of `dtype` (results of fp8 are fp16).
+    """The benchmark case of a diagram at sizes, with real arrays of `dtype` (with fp8, results are fp16).
 
-    `scalars` are values of inputs without axes (a half where none is given; integers have to be given), `draws` say how
-    inputs are drawn (fields of `ArraySpec`: draw, scale, below), `derivation` is what the kernel was made of, and says
-    which blocks are left out. Raises SizeError for sizes or scalars that are missing.
+    - `scalars`: values of inputs without axes. The default is 0.5; an integer must be given.
+    - `draws`: distributions of inputs, by name (fields of `ArraySpec`: draw, scale, below).
+    - `derivation`: the derivation of the kernel, which tells which blocks are skipped.
+
+    Raises SizeError for sizes or scalars that are missing.
 
     >>> import catdiag as cd
     >>> case = case_of(cd.library.get("matmul"), {"a": 4, "b": 8, "c": 2})
@@ -138,7 +146,7 @@ def case_of(
     (128.0, 112.0)
     """
     diagram = diagram_of(diagram)
-    book = torch_reference(diagram)
+    reference = torch_reference(diagram)
     scalars, draws = dict(scalars or {}), draws or {}
     inputs = []
     for label, ty in zip(diagram.input_names, diagram.dom, strict=True):
@@ -146,14 +154,14 @@ def case_of(
         inputs.append(made)
         if not ty.axes and label not in scalars:
             if ty.element == "int":
-                raise SizeError(f"input {label} is one integer, and decides what is computed: give its value")
+                raise SizeError(f"the integer input {label} has no value: give it in scalars, as {{{label!r}: 4096}}")
             scalars[label] = 0.5
     outputs = [
         _array(f"out{k}", ty, sizes, "fp16" if dtype == "fp8" else dtype, {}) for k, ty in enumerate(diagram.cod)
     ]
-    missing = [s for s in book.sizes if s not in sizes]
+    missing = [s for s in reference.sizes if s not in sizes]
     if missing:
-        raise SizeError(f"the size of axis {missing[0]!r} is missing: no input shows it")
+        raise SizeError(f"the size of axis {missing[0]!r} is missing: expected it in sizes, since no input shows it")
     return BenchCase(
         name=name or diagram.title,
         group=group,
@@ -165,12 +173,12 @@ def case_of(
         outputs=tuple(outputs),
         flops=_flops(diagram, derivation, {**_integral(scalars), **sizes}),
         bytes=float(sum(a.bytes for a in (*inputs, *outputs) if a.shape)),
-        text=book.text,
-        entry=book.entry,
-        keywords={name: sizes[s] for s, name in book.sizes.items()},
-        slices=book.slices,
-        starts=dict(book.starts),
-        between=tuple(dict.fromkeys((ty.names, _shape(ty, sizes)) for ty in book.between)),
+        text=reference.text,
+        entry=reference.entry,
+        keywords={name: sizes[s] for s, name in reference.sizes.items()},
+        slices=reference.slices,
+        starts=dict(reference.starts),
+        between=tuple(dict.fromkeys((ty.names, _shape(ty, sizes)) for ty in reference.between)),
         kernels=tuple(kernels),
         peers=tuple(peers),
         refused=refused,
@@ -196,18 +204,21 @@ def _shape(ty: ArrayType, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _flops(diagram: Diagram, derivation: HasDiagram | None, sizes: Mapping[str, int]) -> float:
-    """The least that either counts: a derivation may leave blocks out, and it may compute things twice. Products of
-    several arrays are counted two at a time, in the order that multiplies least."""
-    whole = flops_of(pairwise(diagram, sizes), sizes)
-    return whole if derivation is None else min(whole, flops_of(derivation, sizes, diagram))
+    """The FLOPs of a diagram or of its derivation, whichever are fewer.
+
+    A derivation may skip blocks, and it may compute something twice. Contractions of several arrays are counted as
+    pairwise contractions, in the order of the fewest FLOPs.
+    """
+    direct = flops_of(pairwise(diagram, sizes), sizes)
+    return direct if derivation is None else min(direct, flops_of(derivation, sizes, diagram))
 
 
 def flops_of(diagram: Diagram | HasDiagram, sizes: Mapping[str, int], source: Diagram | None = None) -> float:
-    """The operations of the contractions of a diagram, an addition and a multiplication being two.
+    """The FLOPs of the contractions of a diagram: an addition and a multiplication are two.
 
-    Where loops leave blocks out, with tiles and blocks of one index, so that what is counted is what no tiling can
-    leave out: of causal attention q·(q+1)/2 pairs. Blocks that loops ask arrays about count as run. Where that cannot
-    be counted, those of `source`.
+    If loops skip blocks, tiles and blocks are taken to have one entry, so that exactly the entries that no tiling can
+    skip are counted: q·(q+1)/2 pairs for causal attention. Blocks that depend on arrays count as run. If the FLOPs
+    cannot be counted so, those of `source` are given.
 
     >>> import catdiag as cd
     >>> flops_of(cd.library.get("attention"), {"q": 10, "x": 20, "d": 4})
@@ -224,14 +235,14 @@ def flops_of(diagram: Diagram | HasDiagram, sizes: Mapping[str, int], source: Di
 
 
 def evaluated(formula: Any, sizes: Mapping[str, int]) -> float:
-    """A formula of sizes, at sizes; sums are added up.
+    """The value of a formula at sizes; symbolic sums are evaluated.
 
     >>> import sympy
     >>> q, j = sympy.symbols("q j")
     >>> evaluated(sympy.Sum(j + 1, (j, 0, q - 1)), {"q": 8192}) == 8192 * 8193 / 2
     True
 
-    Raises SizeError for a symbol that is given no number.
+    Raises SizeError for a symbol without a number.
     """
     import sympy
 

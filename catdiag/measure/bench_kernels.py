@@ -1,4 +1,4 @@
-"""The kernels of a diagram on a chip, as text: the model's choice of tiles, and a few others that it proposes."""
+"""The kernels of a diagram to benchmark on a chip: the time model's first configuration, and further candidates."""
 
 from __future__ import annotations
 
@@ -30,28 +30,30 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
 
 _NEAR = 2.0
-"""How many times the predicted time of the best another derivation may take to be tried beside it."""
+"""Another derivation is tried if its predicted time is at most this multiple of the best one's."""
 
 
 @dataclass(frozen=True)
 class PlannedKernels:
-    """A derivation for a chip, and the seconds that it takes by the model."""
+    """A derivation for a chip, and its predicted time in seconds."""
 
     derivation: Derivation
     time_s: float
     plans: Plans | None = None
-    """The plan, where it is of several kernels."""
+    """The plan, if it has several kernels."""
 
     @property
     def kernels(self) -> int:
-        """How many kernels it has."""
+        """The number of kernels."""
         return 1 if self.plans is None else len(self.plans.kernels)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a module is written with: tiles by symbol, and stages and warps, one number or one for each kernel, and
-    whether warps are specialized."""
+    """A configuration of a module: tile lengths by symbol, pipeline stages, warps, and warp specialization.
+
+    The last three have one value, or one for each kernel.
+    """
 
     tiles: Mapping[str, int]
     stages: int | tuple[int, ...]
@@ -60,7 +62,7 @@ class Chosen:
 
     @staticmethod
     def of(proposal: Proposal) -> Chosen:
-        """What is proposed."""
+        """The configuration of a proposal."""
         return Chosen(dict(proposal.tiles), proposal.stages, proposal.warps, proposal.specialized)
 
 
@@ -72,29 +74,28 @@ def planned(
     *,
     several: bool = False,
 ) -> tuple[PlannedKernels, ...]:
-    """Derivations of a diagram that nobody put into loops, the one of least predicted time first; with `several`, that
-    in several kernels.
+    """Derivations of a diagram without loops, by predicted time; with `several`, the one of several kernels is first.
 
-    That in one kernel or several, as `Diagram.plan` has it; the one kernel of least time; that without the blocks that
-    a mask empties; and that with its loop in parts. Where Triton can run none of them as the model proposes, those with
-    a loop over another axis come first. `sizes` has scalar inputs too that say how often loops turn. Raises
-    as `plan` does where nothing fits.
+    They are: the plan of `Program.plan`, which may have several kernels; the fastest single kernel; the same with
+    skipped blocks, if it has a mask; and with a split loop (split-K). If Triton has no kernel for any of these,
+    derivations that stream another axis come first. `sizes` includes scalar inputs on which trip counts depend. Raises
+    the errors of `plan` if nothing fits.
 
     >>> import catdiag as cd
     >>> found = planned(cd.library.get("matmul"), "H200", {"a": 4096, "b": 4096, "c": 4096})
     >>> [step.name for step in found[0].derivation.steps]
     ['stream b', 'group a c']
     """
-    begun = derivation_of(diagram)
-    source = begun.source
+    original = derivation_of(diagram)
+    source = original.source
     axes = {a for ty in (*source.dom, *source.cod) for axis in ty.axes for a in size_symbols(axis.size)}
     lengths = {n: k for n, k in sizes.items() if n in axes or n not in source.input_names}
-    plans = planned_from(begun, hardware, lengths, dtype=dtype, several=several)
+    plans = planned_from(original, hardware, lengths, dtype=dtype, several=several)
     found = [PlannedKernels(plans.derivation, plans.time_s, plans if len(plans.kernels) > 1 else None)]
     single: Derivation | None = plans.derivation
     if len(plans.kernels) > 1:
         try:
-            plans = planned_from(begun, hardware, lengths, dtype=dtype, cuts=0)
+            plans = planned_from(original, hardware, lengths, dtype=dtype, cuts=0)
         except CatdiagError:
             single = None
         else:
@@ -104,7 +105,7 @@ def planned(
         found += _further(single, hardware, sizes, lengths, dtype)
     found = [*found[: int(several)], *sorted(found[int(several) :], key=lambda p: p.time_s)]
     if all(p.plans is None and not _proposals(p.derivation, hardware, sizes, dtype) for p in found):
-        # Triton fills lengths up and keeps arrays elsewhere than the chip's own plan: another loop may still fit.
+        # Triton pads lengths and allocates differently from the ideal model of the plan: another loop may still fit.
         others = _streamed(diagram, hardware, sizes, dtype)
         if not others and not several:
             with suppress(CatdiagError):
@@ -116,12 +117,12 @@ def planned(
 def _further(
     single: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], lengths: Mapping[str, int], dtype: str
 ) -> Iterator[PlannedKernels]:
-    """One kernel with its loops in parts, and without the blocks that a mask empties, where that can be."""
+    """A single kernel with split loops, and with skipped blocks, where these steps apply."""
     for step, axis in _steps(single):
         try:
             made = step(single, axis)
             fitted = fit(made, hardware, sizes if step is skip else lengths, dtype=dtype)
-        except CatdiagError:  # no mask, or nothing that could run in parts
+        except CatdiagError:  # no mask to skip blocks by, or no loop to split
             continue
         yield PlannedKernels(made, fitted.time_s)
 
@@ -129,7 +130,7 @@ def _further(
 def _proposals(
     derivation: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str
 ) -> tuple[Proposal, ...]:
-    """What is proposed for a derivation first; nothing where Triton has no kernel for it."""
+    """The first proposal for a derivation; empty if Triton has no kernel for it."""
     from catdiag.planner.launch_configurations import propose
 
     try:
@@ -141,7 +142,7 @@ def _proposals(
 def _streamed(
     diagram: Diagram | HasDiagram, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str
 ) -> list[PlannedKernels]:
-    """The diagram with a loop over any one axis, and grouped, where Triton has a kernel of it; the quickest first."""
+    """The diagram streamed along one axis and grouped, for each axis that gives a Triton kernel; the fastest first."""
     try:
         with Z3() as ask:
             tried, _ = attempts(diagram, ask, memory)
@@ -155,7 +156,7 @@ def _streamed(
 
 
 def _steps(single: Derivation) -> list[tuple[Callable[[Derivation, str], Derivation], str]]:
-    """What may still be done to the loops of one kernel."""
+    """The further steps on the loops of one kernel: skip blocks, or split, for each streamed axis."""
     axes: dict[str, None] = {}
     todo = [single.diagram]
     while todo:
@@ -175,10 +176,10 @@ def kernels_of(
     *,
     most: int = 3,
 ) -> list[KernelSource]:
-    """At most `most` kernels for a derivation at sizes on a chip, the one that the model takes for the fastest first.
+    """At most `most` kernels for a derivation at sizes on a chip, the predicted fastest first.
 
-    `sizes` has scalar inputs too that say how often loops turn. What is planned in several kernels comes with its
-    planned tiles only. Raises as `fit` does where nothing fits, and as the emitter does.
+    `sizes` includes scalar inputs on which trip counts depend. For a plan of several kernels, the configuration of one
+    kernel at a time is varied. Raises the errors of `fit` if nothing fits, and those of the code generator.
 
     >>> import catdiag as cd
     >>> product = cd.library.get("matmul").stream("b").group("a c")
@@ -194,7 +195,7 @@ def kernels_of(
     for choice in _choices(derivation, hardware, sizes, dtype, most):
         try:
             found.append(_kernel(derivation, choice, sizes, dtype))
-        except CatdiagError as error:  # a tile that the emitter refuses; others may do
+        except CatdiagError as error:  # the code generator refuses these tiles; others may work
             problem = problem or error
     if not found and problem is not None:
         raise problem
@@ -202,7 +203,7 @@ def kernels_of(
 
 
 def _of_form(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes, with those scalar inputs only that say how often loops of this form turn."""
+    """The sizes, with only those scalar inputs on which the trip counts of this derivation depend."""
     inputs = set(derivation.diagram.input_names)
     lengths = {n: k for n, k in sizes.items() if n not in inputs}
     if len(lengths) == len(sizes):
@@ -214,13 +215,13 @@ def _of_form(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]
 def _of_partition(
     made: PlannedKernels, plans: Plans, sizes: Mapping[str, int], dtype: str, most: int
 ) -> list[KernelSource]:
-    """The modules of a plan of several kernels: as it is planned, and with one of the kernels as it is proposed."""
-    found = [_kernel(made.derivation, c, sizes, dtype) for c in _ways(plans, most)]
+    """The modules of a plan of several kernels: the plan's own, and those with another configuration of one kernel."""
+    found = [_kernel(made.derivation, c, sizes, dtype) for c in _variations(plans, most)]
     return [replace(kernel, about=f"{made.kernels} kernels: {kernel.about}") for kernel in found]
 
 
-def _ways(plans: Plans, most: int) -> list[Chosen]:
-    """At most so many choices for several kernels: the plan's own, and those that differ in one of them."""
+def _variations(plans: Plans, most: int) -> list[Chosen]:
+    """At most `most` configurations of several kernels: the plan's own, and those that differ in one kernel."""
     from catdiag.planner.fitted_configuration import each_dtype
     from catdiag.planner.launch_configurations import propose
 
@@ -233,16 +234,18 @@ def _ways(plans: Plans, most: int) -> list[Chosen]:
             dtypes = each_dtype(p.diagram, p.types)
             proposals = propose(p.diagram, p.chip, p.sizes, dtypes, most=most, **p.asked)
             found += [q for q in proposals if (q.tiles, q.stages, q.warps, q.specialized) not in own]
-    ways = [own]
+    variations = [own]
     for place in range(most):
         for k, found in enumerate(others):
             if place < len(found):
                 q = found[place]
-                ways.append([*own[:k], (q.tiles, q.stages, q.warps, q.specialized), *own[k + 1 :]])
+                variations.append([*own[:k], (q.tiles, q.stages, q.warps, q.specialized), *own[k + 1 :]])
     chosen = []
-    for way in ways[:most]:
-        tiles = {name: size for picked, *_ in way for name, size in picked.items()}
-        chosen.append(Chosen(tiles, tuple(w[1] for w in way), tuple(w[2] for w in way), tuple(w[3] for w in way)))
+    for varied in variations[:most]:
+        tiles = {name: size for picked, *_ in varied for name, size in picked.items()}
+        chosen.append(
+            Chosen(tiles, tuple(w[1] for w in varied), tuple(w[2] for w in varied), tuple(w[3] for w in varied))
+        )
     return chosen
 
 
@@ -254,8 +257,11 @@ def proposed(
     *,
     most: int = 3,
 ) -> list[KernelSource]:
-    """At most `most` kernels of some derivations: one of each that is predicted to take at most twice as long as the
-    first, and all others of the first. Raises as `kernels_of` does for the first."""
+    """At most `most` kernels of some derivations.
+
+    There is one for each derivation whose predicted time is at most twice the first one's; all others are of the first.
+    Raises the errors of `kernels_of` for the first.
+    """
     near = [other for other in found[1:] if other.time_s <= _NEAR * found[0].time_s][: most - 1]
     others = []
     for other in near:
@@ -265,14 +271,14 @@ def proposed(
             continue
         parts = _parts(other.derivation)
         if parts and all(kernel.options.get(symbol) == 1 for symbol in parts):
-            continue  # one part is the loop that is not in parts, and a kernel more
+            continue  # a loop split into one part is the unsplit loop with one kernel more
         steps = ", ".join(step.name for step in other.derivation.steps)
         others.append(replace(kernel, about=f"{steps}: {kernel.about}"))
     return kernels_of(found[0], hardware, sizes, dtype, most=most - len(others)) + others
 
 
 def _parts(made: Derivation) -> set[str]:
-    """The symbols that say in how many parts loops run."""
+    """The symbols of the numbers of parts of split loops."""
     found: set[str] = set()
     todo = [made.diagram]
     while todo:
@@ -286,7 +292,7 @@ def _parts(made: Derivation) -> set[str]:
 def _choices(
     made: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str, most: int
 ) -> list[Chosen]:
-    """Tiles, stages and warps, the model's first choice first."""
+    """The configurations that the time model proposes, its first choice first."""
     from catdiag.planner.launch_configurations import propose
 
     return [Chosen.of(p) for p in propose(made, hardware, sizes, dtype, most=most)]
@@ -299,16 +305,16 @@ def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> 
     text = module(made.diagram, tiles, dtype, stages=stages, warps=warps, specialized=chosen.specialized)
     shown = {s: sizes[s] for s in _needed(text.text, text.entry) if s in sizes}
     options = {**shown, **{t: tiles[t] for t in text.tiles}}
-    if isinstance(warps, int) and isinstance(stages, int):  # else they are written into the module
+    if isinstance(warps, int) and isinstance(stages, int):  # if not, they are defaults of the module
         options |= {"num_warps": warps, "num_stages": stages}
-    told = ", ".join(f"{name} {size}" for name, size in tiles.items() if size != 1)
-    apart = ", loads apart" if text.specialized else ""
+    lengths = ", ".join(f"{name} {size}" for name, size in tiles.items() if size != 1)
+    specialized = ", warp-specialized" if text.specialized else ""
     return KernelSource(
         text.text,
         text.entry,
         options,
         loads_of(made, tiles, sizes, dtype),
-        f"{told or 'no tiles'}, {_described(warps)} warps, {_described(stages)} stages{apart}",
+        f"{lengths or 'no tiles'}, {_described(warps)} warps, {_described(stages)} stages{specialized}",
     )
 
 
@@ -317,7 +323,7 @@ def _described(number: int | tuple[int, ...]) -> str:
 
 
 def _needed(text: str, entry: str) -> list[str]:
-    """The keywords of a function that have no default: sizes that no input shows."""
+    """The keyword arguments of a function without default: the sizes that no input shows."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef) and node.name == entry:
             arguments = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
@@ -326,8 +332,9 @@ def _needed(text: str, entry: str) -> list[str]:
 
 
 def loads_of(made: Any, tiles: Mapping[str, int], sizes: Mapping[str, int], dtype: str) -> dict[str, float]:
-    """The bytes that come down into a block's memory with these tiles, and those that go up, by formula: the most that
-    can be, where loops ask arrays which blocks to run.
+    """The transfers (H) at the edge into shared memory with these tiles, in bytes: "load" down, "save" up, by formula.
+
+    If arrays decide which blocks run, all blocks are counted.
 
     >>> import catdiag as cd
     >>> product = cd.library.get("matmul").stream("b").group("a c")

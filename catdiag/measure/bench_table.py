@@ -1,4 +1,4 @@
-"""The table of a comparison: what each contestant reached, beside the kernel, with the errors of all."""
+"""Benchmark results as markdown tables: rates, speedups over other implementations, errors, memory."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from catdiag.measure.bench import OURS, BenchResult, BenchRow
 
 _SAME = 0.03
-"""Quartiles closer together than this part of the median are not worth a word."""
+"""Quartiles are shown if they are further apart than this part of the median."""
 _LARGE = 10**9
-"""Bytes held beside the inputs that are worth a column."""
+"""Memory beside the inputs is shown if some contestant allocates more bytes than this."""
 
 
 def page(rows: Sequence[BenchRow], about: Mapping[str, str], missing: Iterable[str] = (), head: str = "") -> str:
-    """The page of a run as markdown: the versions, a table for each group of cases, and what could not be measured.
+    """The markdown page of a run: the versions, a table for each group of cases, and the failures.
 
-    `missing` are the names of cases that were not run. Raises nothing: a row without a time shows why.
+    `missing` are the names of cases that were not run. A row without a time shows the reason; nothing is raised.
 
     >>> row = BenchRow("4 by 4", "products", "matmul", {"a": 4}, "bf16", 12800.0, 96.0)
     >>> row.results = [BenchResult("catdiag", 1.0, 0.99, 1.01, 0.001), BenchResult("torch.compile",
@@ -40,26 +40,26 @@ def page(rows: Sequence[BenchRow], about: Mapping[str, str], missing: Iterable[s
         parts.append("\n".join(_table([row for row in rows if row.group == group], failures)) + "\n")
     if failures:
         parts.append("\n".join(f"{k}. {text}" for k, text in enumerate(failures, 1)) + "\n")
-    left = list(missing)
-    if left:
-        parts.append(f"Not run, since the time for the run was over: {', '.join(left)}.\n")
+    not_run = list(missing)
+    if not_run:
+        parts.append(f"Not run, since the time for the run was over: {', '.join(not_run)}.\n")
     return "\n".join(parts)
 
 
 def peers_of(rows: Iterable[BenchRow]) -> list[str]:
-    """The contestants beside the kernel and its other tiles, in order of appearance."""
+    """The names of the other implementations, in order of appearance."""
     return list(dict.fromkeys(r.name for row in rows for r in row.results if not r.name.startswith(OURS)))
 
 
 def rate(row: BenchRow, result: BenchResult) -> float | None:
-    """What it reached: TFLOP/s, or TB/s of what has to be moved where nothing is contracted."""
+    """The rate of a contestant: TFLOP/s, or TB/s of compulsory bytes if the case has no contractions."""
     if not result.median_ms:
         return None
     return (row.flops or row.bytes) / result.median_ms / 1e9
 
 
 def ratio(row: BenchRow, peer: BenchResult, ours: BenchResult | None = None) -> float | None:
-    """How many times as fast as the peer the kernel is, with the tiles that were chosen first, or as `ours` has it."""
+    """The speedup of the kernel over a peer, with the model's first configuration or that of `ours`."""
     ours = ours or row.result(OURS)
     if ours is None or not ours.median_ms or not peer.median_ms:
         return None
@@ -67,7 +67,7 @@ def ratio(row: BenchRow, peer: BenchResult, ours: BenchResult | None = None) -> 
 
 
 def best(row: BenchRow) -> BenchResult | None:
-    """The fastest of the kernel's tiles."""
+    """The result of the kernel's fastest configuration."""
     found = [r for r in row.results if r.name.startswith(OURS) and r.median_ms]
     return min(found, key=lambda r: r.median_ms or 0.0, default=None)
 
@@ -91,14 +91,14 @@ def _table(rows: Sequence[BenchRow], failures: list[str]) -> list[str]:
         for name in peers:
             cells.append(_peer(row, row.result(name), unit, failures))
         if large:
-            held = [row.result(name) for name in (OURS, *peers)]
-            cells.append(" / ".join(f"{r.peak / 1e9:.2f}" if r is not None and r.peak else "–" for r in held))
+            all_results = [row.result(name) for name in (OURS, *peers)]
+            cells.append(" / ".join(f"{r.peak / 1e9:.2f}" if r is not None and r.peak else "–" for r in all_results))
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
 def _by_bytes(row: BenchRow) -> bool:
-    """Whether moving its bytes bounds it: fewer than 50 operations for each, a chip of today does 200."""
+    """Whether a case is memory bound: fewer than 50 FLOPs per byte, where today's chips do about 200."""
     return row.flops < 50 * row.bytes
 
 
@@ -130,8 +130,8 @@ def _peer(row: BenchRow, result: BenchResult | None, unit: str, failures: list[s
     if not result.median_ms:
         return _failed(row, result, failures)
     times = [t for t in (ratio(row, result), ratio(row, result, best(row))) if t is not None]
-    told = ", ".join(f"{t:.2f}×" for t in dict.fromkeys(times))
-    return _rate(row, result, unit) + (f" ({told})" if told else "")
+    speedups = ", ".join(f"{t:.2f}×" for t in dict.fromkeys(times))
+    return _rate(row, result, unit) + (f" ({speedups})" if speedups else "")
 
 
 def _failed(row: BenchRow, result: BenchResult, failures: list[str]) -> str:

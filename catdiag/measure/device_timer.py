@@ -1,4 +1,4 @@
-"""Times of functions on a device: warmed up, in interleaved rounds, each with its spread."""
+"""Times of functions on a device, in milliseconds: after warm-up, in interleaved rounds, with quartiles."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Call = Callable[[int], Any]
-"""Runs once, on the input set of that number."""
+"""A function to time: called with k, it runs once, on the k-th set of inputs."""
 
 
 class Clock(Protocol):
-    """What times calls: milliseconds of one of `times` calls in a row."""
+    """A clock for calls on a device."""
 
     def time(self, call: Call, times: int) -> float:
-        """Milliseconds of one call, of so many that are made one after the other."""
+        """The milliseconds of one call, as the mean of `times` calls in a row."""
 
 
 @dataclass(frozen=True)
 class TimingSample:
-    """Milliseconds of a call over some rounds: their median, and between what half of them lie."""
+    """The milliseconds of a call over several rounds: their median and quartiles."""
 
     median: float
     low: float
@@ -29,7 +29,7 @@ class TimingSample:
 
     @property
     def spread(self) -> float:
-        """How far apart the quartiles are, as a share of the median."""
+        """The distance of the quartiles, as a fraction of the median."""
         return (self.high - self.low) / self.median if self.median else 0.0
 
 
@@ -58,10 +58,10 @@ def interleaved(
     warm_ms: float = 100.0,
     batch_ms: float = 4.0,
 ) -> tuple[dict[str, TimingSample], dict[str, Exception]]:
-    """Times of several functions, in rounds A B C, A B C, …, and what those raised that could not be timed.
+    """The times of several functions, in rounds A B C, A B C, …; and the exceptions of those that could not be timed.
 
-    Each function is warmed up for about `warm_ms`, and is then called so often in a row in each round that this takes
-    about `batch_ms`: launches that are shorter than the host takes to ask for them are timed as a queue of them.
+    Each function is warmed up for about `warm_ms` milliseconds. In each round it is called several times in a row, for
+    about `batch_ms` milliseconds. So launches that are shorter than the host's launch overhead are timed as a queue.
 
     >>> class Steps:
     ...     def time(self, call, times):
@@ -93,10 +93,10 @@ def interleaved(
 
 
 class Events:
-    """The clock of a CUDA device: events around calls, or around the replay of a graph of them.
+    """The clock of a CUDA device: CUDA events around calls, or around the replay of a CUDA graph of calls.
 
-    Short calls are captured as a graph, so that what the host takes to ask for them is not timed; where a call cannot
-    be captured it is timed as it is, and `plain` holds it.
+    Calls shorter than `short_ms` milliseconds are captured as a graph, so that the host's launch overhead is not timed.
+    A call that cannot be captured is timed directly; `plain` has the ids of such calls.
     """
 
     def __init__(self, short_ms: float = 0.4) -> None:
@@ -105,12 +105,12 @@ class Events:
         self.torch = torch
         self.short_ms = short_ms
         self.graphs: dict[tuple[int, int], Any] = {}
-        self.kept: list[Call] = []
+        self.captured: list[Call] = []
         self.plain: set[int] = set()
         self.last: dict[int, float] = {}
 
     def time(self, call: Call, times: int) -> float:
-        """Milliseconds of one call. Raises what the call raises."""
+        """The milliseconds of one call. Raises what the call raises."""
         key = (id(call), times)
         graph = self.graphs.get(key)
         if graph is None and times > 1 and self.last.get(id(call), math.inf) < self.short_ms:
@@ -143,13 +143,13 @@ class Events:
             self.plain.add(id(call))
             torch.cuda.synchronize()
             return None
-        self.kept.append(call)  # so that no other call gets its number
+        self.captured.append(call)  # referenced here so that its id is not reused
         self.graphs[id(call), times] = graph
         return graph
 
     def forget(self) -> None:
-        """Gives back the memory of the graphs."""
+        """Frees the graphs."""
         self.graphs.clear()
-        self.kept.clear()
+        self.captured.clear()
         self.plain.clear()
         self.last.clear()

@@ -1,4 +1,7 @@
-"""Whether a function of tensors gives what a diagram means: fresh inputs, poisoned memory, errors against float64."""
+"""Checks the results of a function of tensors against the diagram's meaning, computed in float64.
+
+Inputs are fresh. Output memory is filled with NaN before, so that an entry that is never written is found.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,26 @@ TORCH = {
     "fp8": "float8_e4m3fn", "int64": "int64", "bool": "bool",
 }  # fmt: skip
 TOLERANCE = {"fp64": 1e-9, "fp32": 1e-3, "tf32": 5e-3, "fp16": 5e-3, "bf16": 2e-2, "fp8": 2e-1}
-"""The largest ‖out − ref‖ / ‖ref‖ by element type: a few times what operands rounded to it make of a contraction."""
+"""The largest ‖out − ref‖ / ‖ref‖ by element type: a few times the error of a contraction of rounded operands."""
 _MOST_SLICES = 24
-_ALIVE = 6
-"""How many of the widest arrays of the reference are taken to be held at once."""
+_LIVE = 6
+"""How many of the largest arrays of the reference are taken to be live at once."""
 
 
 class WrongResult(CatdiagError):
-    """A function that does not give what the diagram means: shapes, entries never written, or too large an error."""
+    """A result is wrong: it has another shape, entries that were never written, or too large an error."""
+
+
+class UndefinedReference(CatdiagError):
+    """The diagram is not defined on these inputs, so that nothing can be compared."""
 
 
 @dataclass(frozen=True)
 class CheckedResult:
-    """The error of a function, ‖out − ref‖ / ‖ref‖, that of its worst entry, max |out − ref| / max |ref|, each the
-    largest of its results; and how many entries were compared."""
+    """The error of a function, as the largest over its results, and the number of entries that were compared.
+
+    `error` is ‖out − ref‖ / ‖ref‖; `worst` is that of the worst entry, max |out − ref| / max |ref|.
+    """
 
     error: float
     entries: int
@@ -37,7 +46,7 @@ class CheckedResult:
 
 
 def drawn(array: ArraySpec, device: str, generator: Any) -> Any:
-    """A fresh tensor for an input."""
+    """A random tensor for an input. Raises CatdiagError for an unknown distribution."""
     import torch
 
     dtype = getattr(torch, TORCH[array.dtype])
@@ -52,7 +61,7 @@ def drawn(array: ArraySpec, device: str, generator: Any) -> Any:
 
 
 def inputs_of(case: BenchCase, device: str, seed: int) -> list[Any]:
-    """Fresh inputs of a case, in order; those without axes are Python numbers."""
+    """Random inputs of a case, in order; inputs without axes are Python numbers."""
     import torch
 
     generator = torch.Generator(device=device)
@@ -61,7 +70,7 @@ def inputs_of(case: BenchCase, device: str, seed: int) -> list[Any]:
 
 
 def meaning(text: str, entry: str) -> Callable[..., Any]:
-    """The function of that name in a text that a textbook printed."""
+    """The function `entry` of a reference program (`catdiag.codegen.torch_reference`)."""
     namespace: dict[str, Any] = {}
     exec(compile(text, f"<textbook {entry}>", "exec", dont_inherit=True), namespace)
     made: Callable[..., Any] = namespace[entry]
@@ -69,15 +78,15 @@ def meaning(text: str, entry: str) -> Callable[..., Any]:
 
 
 def poison(case: BenchCase, device: str) -> None:
-    """Leaves NaN in memory that the allocator is about to hand out again, so that what is never written shows."""
+    """Fills memory with NaN and frees it, so that results allocated there show entries that are never written."""
     import torch
 
-    kept = [torch.full((max(1, a.bytes // 4 + 1),), math.nan, device=device) for a in case.outputs for _ in range(3)]
-    del kept
+    filled = [torch.full((max(1, a.bytes // 4 + 1),), math.nan, device=device) for a in case.outputs for _ in range(3)]
+    del filled
 
 
 def poisoned_outputs(case: BenchCase, device: str) -> list[Any]:
-    """Tensors of NaN for the results of a case; integers and truth values have none, and are left at -1 and true."""
+    """Tensors filled with NaN for the results of a case; integers are filled with -1, truth values with true."""
     import torch
 
     found = []
@@ -89,7 +98,7 @@ def poisoned_outputs(case: BenchCase, device: str) -> list[Any]:
 
 
 def steps_of(case: BenchCase, budget: float) -> dict[str, int]:
-    """How long slices of each axis the reference is evaluated on, so that its arrays take at most `budget` bytes.
+    """The lengths of the slices on which the reference is evaluated, by axis, so that it takes `budget` bytes at most.
 
     >>> import catdiag as cd
     >>> from catdiag.measure.bench_case import case_of
@@ -104,7 +113,7 @@ def steps_of(case: BenchCase, budget: float) -> dict[str, int]:
         return max(
             (math.prod(steps.get(n, k) for n, k in zip(axes, shape, strict=True)) for axes, shape in case.between),
             default=0,
-        ) * (8.0 * _ALIVE)
+        ) * (8.0 * _LIVE)
 
     for axis in case.slices:
         over = needed() / budget
@@ -116,51 +125,50 @@ def steps_of(case: BenchCase, budget: float) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Reference:
-    """What the diagram means of some inputs in float64: results on slices, which are all there are if `complete`."""
+    """The diagram's meaning of some inputs, in float64, as results on slices; `complete` if these are all slices."""
 
     parts: tuple[tuple[Mapping[str, tuple[int, int]], tuple[Any, ...]], ...]
     complete: bool
 
 
 def reference(case: BenchCase, inputs: Sequence[Any], budget: float = 2.0**35, most: int = _MOST_SLICES) -> Reference:
-    """The diagram's meaning of the inputs in float64, slice by slice, so that it takes at most `budget` bytes at once.
+    """The diagram's meaning of the inputs in float64, slice by slice, in at most `budget` bytes at once.
 
-    All of it, but where there would be more than `most` slices: then so many, evenly spaced, the first and the last
-    among them.
+    If there are more than `most` slices, only `most` of them are evaluated, evenly spaced, with the first and the last.
     """
     import torch
 
     slices = list(_slices(case, steps_of(case, budget)))
-    whole = len(slices) <= most
-    if not whole:
+    complete = len(slices) <= most
+    if not complete:
         slices = [slices[round(k * (len(slices) - 1) / max(1, most - 1))] for k in range(max(2, most))]
     function = meaning(case.text, case.entry)
     parts = []
     for bounds in slices:
-        given = [_part(t, a, bounds) for t, a in zip(inputs, case.inputs, strict=True)]
-        wide = [p.to(torch.float64) if torch.is_tensor(p) and p.is_floating_point() else p for p in given]
+        sliced = [_part(t, a, bounds) for t, a in zip(inputs, case.inputs, strict=True)]
+        wide = [p.to(torch.float64) if torch.is_tensor(p) and p.is_floating_point() else p for p in sliced]
         further = {case.starts[n]: lo for n, (lo, _) in bounds.items() if n in case.starts}
         found = function(*wide, **case.keywords, **further)
         results = found if isinstance(found, tuple) else (found,)
         parts.append((bounds, tuple(r.to(torch.float64) for r in results)))
-    return Reference(tuple(parts), whole)
+    return Reference(tuple(parts), complete)
 
 
 def check(case: BenchCase, outputs: Any, meant: Reference) -> CheckedResult:
-    """Compares outputs with what the diagram means; of entries that are in no slice only that they are numbers.
+    """Compares outputs with the reference. Entries outside its slices are only checked not to be NaN.
 
-    Raises Wrong where a result has another shape, has NaN where the meaning has a number, or is further off than
-    `TOLERANCE`, all of it or one entry; CatdiagError where the meaning itself is NaN, so that nothing can be compared.
+    Raises WrongResult for a wrong number of results or shape, for NaN where the reference has a number, and for an
+    error above `TOLERANCE`, of the whole or of one entry. Raises UndefinedReference if the reference is NaN.
     """
     import torch
 
     results = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
     if len(results) != len(case.outputs):
-        raise WrongResult(f"{len(results)} results, expected {len(case.outputs)}")
+        raise WrongResult(f"{len(results)} results: expected {len(case.outputs)}")
     for result, array in zip(results, case.outputs, strict=True):
         if tuple(result.shape) != array.shape:
             raise WrongResult(
-                f"a result of shape {tuple(result.shape)}, expected {array.shape} [{' '.join(array.axes)}]"
+                f"a result has shape {tuple(result.shape)}: expected {array.shape} [{' '.join(array.axes)}]"
             )
     off, size, count = [0.0] * len(results), [0.0] * len(results), 0
     far, large = [0.0] * len(results), [0.0] * len(results)
@@ -171,7 +179,7 @@ def check(case: BenchCase, outputs: Any, meant: Reference) -> CheckedResult:
             unknown = torch.isnan(ref)
             vague += int(unknown.sum())
             lost += int((torch.isnan(out) & ~unknown).sum())
-            same = out == ref  # infinities that agree
+            same = out == ref  # equal infinities too
             gap = torch.where(same | unknown, 0.0, out - ref)
             known = torch.where(torch.isfinite(ref), ref, 0.0)
             off[k] += float((gap * gap).sum())
@@ -182,21 +190,21 @@ def check(case: BenchCase, outputs: Any, meant: Reference) -> CheckedResult:
             count += out.numel()
     entries = sum(r.numel() for r in results)
     if vague:
-        raise CatdiagError(
-            f"the diagram means no number at {vague} of {count} entries, for these inputs: say by draws and scalars "
-            "what it is defined on"
+        raise UndefinedReference(
+            f"the diagram is not defined at {vague} of {count} entries for these inputs: choose inputs on which it is "
+            "defined, by draws and scalars"
         )
     if not meant.complete:
         lost = sum(int(torch.isnan(r).sum()) for r in results if r.is_floating_point())
     if lost:
-        raise WrongResult(f"{lost} of {entries} entries are NaN: not written, or computed so")
+        raise WrongResult(f"{lost} of {entries} entries are NaN: expected numbers; they were not written, or are wrong")
     error = max((math.sqrt(a) / math.sqrt(b) if b else math.sqrt(a) for a, b in zip(off, size, strict=True)), default=0)
     worst = max((a / b if b else a for a, b in zip(far, large, strict=True)), default=0)
     if not error <= TOLERANCE[case.dtype]:
-        raise WrongResult(f"error {error:.1e}, at most {TOLERANCE[case.dtype]:.0e} is allowed for {case.dtype}")
-    if not worst <= TOLERANCE[case.dtype]:  # one wrong row of thousands is little of all
+        raise WrongResult(f"the error is {error:.1e}: expected at most {TOLERANCE[case.dtype]:.0e} for {case.dtype}")
+    if not worst <= TOLERANCE[case.dtype]:  # one wrong row of thousands hardly changes the error of the whole
         raise WrongResult(
-            f"an entry is off by {worst:.1e} of the largest, at most {TOLERANCE[case.dtype]:.0e} is allowed for "
+            f"an entry is off by {worst:.1e} of the largest: expected at most {TOLERANCE[case.dtype]:.0e} for "
             f"{case.dtype}"
         )
     return CheckedResult(error, count, worst)

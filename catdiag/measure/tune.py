@@ -1,12 +1,11 @@
-"""The quickest of a few proposed launch configurations, found by running them, and kept for the next time.
+"""Autotuning: the fastest of a few proposed launch configurations, found by running them, with a cache.
 
-`tuned` writes the kernels that `catdiag.planner.launch_configurations` proposes, checks each against what the diagram
-means (in double precision, with results poisoned before they are written), times those that are right in interleaved
-rounds, and takes the one of the least median. What was found is kept in a file of its own, by the kernels' texts, the
-sizes (rounded up to powers of two), the types, the device and Triton's version, and is taken from there unless asked
-for `fresh`. The folder is `tuned` beside that of the kernels (`catdiag.runtime.module_cache`).
+`tuned` generates the kernels that `catdiag.planner.launch_configurations` proposes. It checks each against the float64
+reference, times the correct ones in interleaved rounds, and takes the one of least median time. The result is cached in
+a file. The key is the kernels' texts, the sizes (rounded up to powers of two), the types, the device and Triton's
+version. The folder is `tuned`, beside that of the kernels (`catdiag.runtime.module_cache`).
 
-`reached` says how good the model is: of many cases that were timed, in how many its first choice was near the best.
+`reached` rates the time model: in how many of many timed cases its first choice was near the fastest configuration.
 
 >>> reached([TimedCase("a", (1.0, 2.0)), TimedCase("b", (1.2, 1.0, None)), TimedCase("c", (1.02, 1.0))]).share
 0.6666666666666666
@@ -42,55 +41,57 @@ if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
 
 TOLERANCE = 0.05
-"""How much longer than the best one may take and be near it."""
+"""A configuration is near the fastest one if it is slower by at most this fraction."""
 _LARGEST = 2**16
-"""Bytes of a kept file above which it is not read."""
+"""The most bytes of a cache file that is read."""
 _ROUNDS = 11
 _ROUNDED = 1e-9
 
 
 @dataclass(frozen=True)
 class TimedCase:
-    """A case: milliseconds of its configurations in the order in which the model ranks them, None of those that were
-    not right or could not be run."""
+    """The times of a case's configurations in milliseconds, in the order of the time model.
+
+    The time of a configuration that was wrong or could not be run is None.
+    """
 
     case: str
     times_ms: tuple[float | None, ...]
 
     @property
     def known(self) -> tuple[float, ...]:
-        """The times there are."""
+        """The times of the configurations that ran."""
         return tuple(t for t in self.times_ms if t is not None)
 
     @property
     def best(self) -> int | None:
-        """The place of the quickest; None where none ran."""
+        """The position of the fastest configuration; None if none ran."""
         return self.times_ms.index(min(self.known)) if self.known else None
 
     @property
     def rank(self) -> int | None:
-        """How many the first is from being the quickest, 1 if it is; None where it did not run."""
+        """The rank of the model's first choice by measured time, from 1; None if it did not run."""
         first = self.times_ms[0] if self.times_ms else None
         return None if first is None else 1 + sum(t < first for t in self.known)
 
     @property
     def distance(self) -> float | None:
-        """How much longer the first takes than the quickest, as a share of that; None where it did not run."""
+        """By what fraction the model's first choice is slower than the fastest; None if it did not run."""
         first = self.times_ms[0] if self.times_ms else None
         return None if first is None else first / min(self.known) - 1
 
     @staticmethod
     def of(row: BenchRow) -> TimedCase:
-        """The configurations of ours in a comparison: the results whose names begin with that of ours, in order."""
+        """The case of a benchmark's row: the results of this library's kernels, in order."""
         return TimedCase(row.case, tuple(r.median_ms for r in row.results if r.name.startswith(OURS)))
 
 
 @dataclass(frozen=True)
 class TuningQuality:
-    """How near the model's first choice was to the quickest, over cases of several configurations each.
+    """How near the time model's first choice was to the fastest configuration, over cases with several configurations.
 
-    `within_tolerance` of the `cases` were within `TOLERANCE`; `middle` and `worst` are the distances in the middle and
-    the largest one. `failed` are the cases whose first choice did not run, which count as not near.
+    It was within the fraction `within` in `within_tolerance` of the `cases`. `middle` is the median distance, `worst`
+    the largest, as fractions. `failed` are the cases whose first choice did not run; they count as not near.
     """
 
     cases: int
@@ -102,24 +103,24 @@ class TuningQuality:
 
     @property
     def share(self) -> float:
-        """The part of the cases in which the first was near the best."""
+        """The fraction of the cases in which the first choice was near the fastest; NaN without cases."""
         return self.within_tolerance / self.cases if self.cases else math.nan
 
     def __str__(self) -> str:
         if not self.cases:
             return "No case had several configurations that ran."
-        said = (
+        summary = (
             f"The model's first choice was within {100 * self.within:.0f}% of the quickest that was timed in "
             f"{self.within_tolerance} of {self.cases} cases ({100 * self.share:.0f}%); half of them are within "
             f"{100 * self.middle:.1f}%, all within {100 * self.worst:.1f}%."
         )
-        return said + (f" It did not run for {', '.join(self.failed)}." if self.failed else "")
+        return summary + (f" It did not run for {', '.join(self.failed)}." if self.failed else "")
 
 
 def reached(found: Iterable[TimedCase | BenchRow], within: float = TOLERANCE) -> TuningQuality:
-    """How often the first configuration was within so much of the best, over all cases of which two or more ran.
+    """How near the first configuration was to the fastest, over the cases of which two or more configurations ran.
 
-    Rows of `catdiag.measure.bench` are taken as they are, as `TimedCase.of` reads them.
+    Rows of `catdiag.measure.bench` are read by `TimedCase.of`.
     """
     several = [t if isinstance(t, TimedCase) else TimedCase.of(t) for t in found]
     several = [t for t in several if len(t.times_ms) > 1 and t.known and (len(t.known) > 1 or t.times_ms[0] is None)]
@@ -136,9 +137,9 @@ def reached(found: Iterable[TimedCase | BenchRow], within: float = TOLERANCE) ->
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of the proposals: milliseconds of each (None: not run), or why it was not (empty: it was).
+    """The measurements of proposals: the milliseconds of each (None: not run), and why it was not run ("": it was).
 
-    `best` is the place of the one that is taken. `from_cache` says that it is from an earlier run.
+    `best` is the position of the fastest, which is used. `from_cache` says that the result is from an earlier run.
     """
 
     proposals: tuple[Proposal, ...]
@@ -149,19 +150,19 @@ class Tuned:
 
     @property
     def as_case(self) -> TimedCase:
-        """As a case for `reached`."""
+        """The measurements as a case for `reached`."""
         return TimedCase("", self.times_ms)
 
     @property
     def chosen(self) -> Proposal:
-        """The one that is taken."""
+        """The fastest proposal."""
         return self.proposals[self.best]
 
     def __str__(self) -> str:
         lines = []
         for k, (p, ms, why) in enumerate(zip(self.proposals, self.times_ms, self.failures, strict=True)):
-            told = f"{1e3 * ms:.1f} µs" if ms is not None else why or "not run"
-            lines.append(f"{'*' if k == self.best else ' '} {k + 1}. {p}: {told}, {1e6 * p.time_s:.1f} µs predicted")
+            result = f"{1e3 * ms:.1f} µs" if ms is not None else why or "not run"
+            lines.append(f"{'*' if k == self.best else ' '} {k + 1}. {p}: {result}, {1e6 * p.time_s:.1f} µs predicted")
         first = self.as_case
         if first.distance is not None:
             lines.append(f"the first is number {first.rank}, {100 * first.distance:.1f}% slower than the quickest")
@@ -182,14 +183,17 @@ def tuned(
     fresh: bool = False,
     **options: Any,
 ) -> tuple[CompiledKernel, Tuned]:
-    """The kernel of a diagram in loops and groups at the quickest of its proposals, and how all of them did.
+    """The kernel of a derived diagram with the fastest of its proposed configurations, and all measurements.
 
-    `source` is what the diagram was derived from, and says what it means; `hardware` is the chip that the proposals are
-    for, which should be the one that they run on; `sizes` has the scalar inputs too that say how often loops turn.
-    The `options` are those of `propose`: tiles that are given, say.
-    `scalars` and `draws` are the values and the distributions of inputs, as `catdiag.measure.bench_case.case_of` has
-    them. With `fresh`, what was kept is not looked at. Raises CatdiagError where PyTorch sees no GPU or no proposal is
-    right, with the reasons; and as `propose` and `module` do.
+    - `source`: the program from which the diagram was derived, which is the reference for the check.
+    - `hardware`: the chip for which configurations are proposed; it should be the one on which they run.
+    - `sizes`: the sizes of axes, and scalar inputs on which trip counts depend.
+    - `most`: how many configurations to try; `options`: further arguments of `propose`, such as fixed tiles.
+    - `scalars` and `draws`: values and distributions of inputs, as in `catdiag.measure.bench_case.case_of`.
+    - `fresh`: measure again, whatever is in the cache.
+
+    Raises CatdiagError without a GPU, and if no proposal is correct, with the reasons. Raises the errors of `propose`
+    and of `catdiag.codegen.triton.triton_module.module`.
     """
     diagram, source = diagram_of(diagram), None if source is None else diagram_of(source)
     found = propose(diagram, hardware, sizes, dtype, most=most, **options)
@@ -209,7 +213,7 @@ def tuned(
     right = {k: ms for k, ms in times.items() if ms is not None}
     if not right:
         listed = "; ".join(f"{found[k]}: {text}" for k, text in sorted(why.items()))
-        raise CatdiagError(f"none of {len(found)} proposals is right on this GPU: {listed}")
+        raise CatdiagError(f"none of {len(found)} proposals gives correct results on this GPU: {listed}")
     result = Tuned(
         found,
         tuple(times.get(k) for k in range(len(found))),
@@ -221,18 +225,17 @@ def tuned(
 
 
 def tuned_plan(plan: Plan) -> Plan:
-    """The plan of the configuration that is quickest on the GPU here, of those that the model proposes.
+    """The plan with the fastest configuration on this machine's GPU, of those that the time model proposes.
 
-    Tiles that the plan was given are kept. `.compile().tuning` says how all of them did. What was found is kept for
-    the next time.
+    Tiles that were given to the plan stay as they are. `.compile().tuning` has all measurements. They are cached.
 
-    Raises CatdiagError for a plan with types by name or of the ideal model, and what `tuned` raises.
+    Raises CatdiagError for a plan with types by name and for a plan of the ideal model, and the errors of `tuned`.
     """
     module_of(plan)
     if not isinstance(plan.types, str):
         raise CatdiagError(f"a kernel of types by name ({plan.dtype}) is not tuned: expected one type for all")
     if plan.diagram is None or plan.chip is None:
-        raise CatdiagError("the plan does not know its diagram: expected one that fit gave in this process")
+        raise CatdiagError("the plan has no diagram: expected a plan that was made in this process, not one from JSON")
     kernel, found = tuned(plan.diagram, plan.source, plan.chip, plan.sizes, plan.types, **plan.asked)
     search = searching(plan.diagram, plan.chip, plan.sizes, plan.types, **plan.asked)
     measured = Fitting(search, plan.types).plan(found.chosen)
@@ -241,7 +244,7 @@ def tuned_plan(plan: Plan) -> Plan:
 
 
 def _written(diagram: Diagram, found: Sequence[Proposal], dtype: str) -> tuple[dict[int, Module], dict[int, str]]:
-    """The modules of proposals by their place, with what is proposed as their defaults, and why there is none."""
+    """The modules of proposals by position, with the proposal as defaults; and the reasons for those without one."""
     written: dict[int, Module] = {}
     refused: dict[int, str] = {}
     for k, p in enumerate(found):
@@ -256,11 +259,11 @@ def _contestant(name: str, made: Module) -> Contestant:
     return Contestant(name, lambda: getattr(imported(made.text, made.entry), made.entry), out=True)
 
 
-# -- what was found before --------------------------------------------------------------------------------------
+# -- the cache --------------------------------------------------------------------------------------------------
 
 
 def _place(written: Mapping[int, Module], sizes: Mapping[str, int], dtype: str, machine: BenchDevice | None) -> Path:
-    """The file of a tuning: of these texts, at sizes of these powers of two, on this device and with this compiler."""
+    """The cache file for these texts, at sizes rounded up to powers of two, on this device, with this compiler."""
     if machine is None or machine.device.startswith("cuda"):
         device = str(torch_with_gpu().cuda.get_device_name(0))
     else:
@@ -277,7 +280,7 @@ def _place(written: Mapping[int, Module], sizes: Mapping[str, int], dtype: str, 
 
 
 def _cached(place: Path, found: tuple[Proposal, ...], written: Mapping[int, Module]) -> Tuned | None:
-    """What was kept, if it is there and is what is kept there."""
+    """The cached measurements; None if there are none, or the file is not valid for these proposals."""
     try:
         data = json.loads(read_whole(place, _LARGEST).decode("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -298,7 +301,7 @@ def _cached(place: Path, found: tuple[Proposal, ...], written: Mapping[int, Modu
 
 def _store(place: Path, result: Tuned) -> None:
     data = {"times_ms": result.times_ms, "failures": result.failures, "best": result.best}
-    # Where nothing can be kept, what was found is still good: it is found again the next time.
+    # If the cache cannot be written, the result is valid all the same; it is measured again the next time.
     with suppress(OSError):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(place, json.dumps(data, indent=1) + "\n")

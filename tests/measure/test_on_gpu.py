@@ -49,7 +49,7 @@ def test_a_kernel_that_is_wrong_is_not_timed(case: BenchCase) -> None:
     row = run_case(
         replace(case, kernels=(worse,)), BenchDevice.gpu(), of_kernels(replace(case, kernels=(worse,))), rounds=1
     )
-    assert row.results[0].failure.startswith("Wrong") and row.results[0].median_ms is None
+    assert row.results[0].failure.startswith("WrongResult") and row.results[0].median_ms is None
 
 
 def test_the_command_runs_what_was_written_elsewhere(

@@ -147,5 +147,5 @@ class TestRun:
         assert found.best == 0 and found.times_ms[1] is None and found.failures[1]
         made.clear()
         bad = {1, 2}
-        with pytest.raises(CatdiagError, match=r"none of 2 proposals is right on this GPU: g_a="):
+        with pytest.raises(CatdiagError, match=r"none of 2 proposals gives correct results on this GPU: g_a="):
             tuned(PRODUCT, SOURCE, "H200", SIZES, "fp32", most=2, machine=BenchDevice("cpu", Steps()))

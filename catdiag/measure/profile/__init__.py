@@ -1,5 +1,6 @@
-"""A profiler's counters against the formulas.
+"""A GPU's hardware counters against the formulas, by Nsight Compute.
 
-- `expected_counters`: what a kernel should show; `profiler_target`: the program that a profiler runs;
-- `ncu`: how Nsight Compute it is run and read; `counter_comparison`: what was counted beside what was predicted.
+- `expected_counters`: the predicted counters of a kernel, and the known causes of differences;
+- `ncu`: runs Nsight Compute and reads its output; `profiler_target`: the program that it profiles;
+- `counter_comparison`: measured counters beside predicted ones.
 """

@@ -1,9 +1,13 @@
-"""The formula against the machine: what a profiler counted of a kernel, beside what was predicted.
+"""Measured hardware counters of a kernel beside the predicted ones.
 
-`measure` runs points once each under Nsight Compute, in one process. `compare` puts every counter beside its
-prediction: they *agree* within 2%; a larger gap is *explained* where causes that were computed before (see
-`catdiag.measure.profile.expected_counters`), or loads that the profiler saw served by L1, make up for it within 2%; and
-*unexplained* otherwise. What could not be read is *unavailable*, with the reason, and everything else is still told.
+`measure` runs each point once under Nsight Compute, all in one process. `compare` puts each counter beside its
+prediction, with a status:
+
+- *agrees*: within 2%;
+- *explained*: the difference is larger, but causes account for it within 2%. Causes are computed before the run (see
+  `catdiag.measure.profile.expected_counters`), or are loads that hit in L1, as the profiler counts them;
+- *unexplained*: any other difference;
+- *unavailable*: the counter could not be read, with the reason; all others are still reported.
 
 >>> gap = judged("loads", 1000.0, 1110.0, [Cause("sectors", 0.0, 120.0)])
 >>> gap.status, gap.ratio, gap.reason
@@ -31,16 +35,16 @@ from catdiag.measure.profile.expected_counters import Cause, ExpectedCounters, P
 from catdiag.util.errors import CatdiagError
 
 TOLERANCE = 0.02
-"""A larger part than this is a gap."""
+"""Counters agree if they differ by at most this fraction."""
 SHARED_TOLERANCE = 1024
-"""Bytes within which shared memory has to be right."""
+"""Shared memory agrees if it differs by at most so many bytes."""
 
 AGREES, EXPLAINED, UNEXPLAINED, UNAVAILABLE, REPORTED = "agrees", "explained", "unexplained", "unavailable", "reported"
 
 
 @dataclass(frozen=True)
 class CounterLine:
-    """A counter beside its prediction; `kernel` is empty for what is of all kernels of a point together."""
+    """A counter beside its prediction; `kernel` is empty for a counter of all kernels of a point together."""
 
     what: str
     kernel: str
@@ -60,7 +64,10 @@ class CounterLine:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of points: for each the readings of its launches, or why there are none."""
+    """The measurements of points: for each the readings of its launches, or why there are none.
+
+    `about` has the versions of GPU, driver and software.
+    """
 
     readings: tuple[tuple[ncu.CounterReading, ...], ...]
     failures: tuple[str, ...]
@@ -79,7 +86,7 @@ class Measured:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Measured:
-        """What `as_dict` gave."""
+        """The measurements from the plain values that `as_dict` gives."""
         readings = tuple(
             tuple(ncu.CounterReading(r["kernel"], r["order"], r["values"], tuple(r["missing"])) for r in rs)
             for rs in data["readings"]
@@ -88,12 +95,15 @@ class Measured:
 
     @staticmethod
     def none(points: Sequence[ProfilePoint], why: str) -> Measured:
-        """Nothing was read, for one reason."""
+        """No readings for any point, for one reason."""
         return Measured(tuple(() for _ in points), tuple(why for _ in points))
 
 
 def measure(points: Sequence[ProfilePoint], *, timeout: float = 280.0, profiler: str = "ncu") -> Measured:
-    """Runs each point once under Nsight Compute and reads its counters. Where that cannot be done, says why of each."""
+    """Runs each point once under Nsight Compute and reads its counters; the result says why a point has none.
+
+    `timeout` is in seconds, `profiler` the command. Raises nothing.
+    """
     try:
         torch_with_gpu()
         about = versions()
@@ -108,29 +118,29 @@ def measure(points: Sequence[ProfilePoint], *, timeout: float = 280.0, profiler:
         return Measured(tuple(readings), tuple(failures), about)
     with tempfile.TemporaryDirectory() as folder:
         program, done = _program([points[k] for k in sound], Path(folder))
-        left = max(1.0, timeout - (time.monotonic() - start))
-        found = ncu.profile(program, timeout=left, ncu=profiler, env=env)
+        remaining = max(1.0, timeout - (time.monotonic() - start))
+        found = ncu.profile(program, timeout=remaining, ncu=profiler, env=env)
         rows = json.loads(done.read_text(encoding="utf-8")) if done.is_file() else []
     if found.left_out:
         about["counters that this Nsight Compute lacks"] = ", ".join(found.left_out)
-    given = shared_out(found.readings, rows, len(sound))
-    for k, own, failure in zip(sound, *given, strict=True):
+    assigned = shared_out(found.readings, rows, len(sound))
+    for k, own, failure in zip(sound, *assigned, strict=True):
         readings[k] = own
         failures[k] = f"counters are unavailable: {found.unavailable}" if found.unavailable else failure
     return Measured(tuple(readings), tuple(failures), about)
 
 
 def _program(points: Sequence[ProfilePoint], folder: Path) -> tuple[list[str], Path]:
-    """The program that launches points once each, and the file that says what it did."""
-    given, done = folder / "points.json", folder / "done.json"
-    given.write_text(json.dumps([p.as_dict() for p in points]), encoding="utf-8")
-    return [sys.executable, "-m", "catdiag.measure.profile.profiler_target", str(given), str(done)], done
+    """The program that launches each point once, and the file to which it writes what it launched."""
+    file, done = folder / "points.json", folder / "done.json"
+    file.write_text(json.dumps([p.as_dict() for p in points]), encoding="utf-8")
+    return [sys.executable, "-m", "catdiag.measure.profile.profiler_target", str(file), str(done)], done
 
 
 def _tried(points: Sequence[ProfilePoint], env: Mapping[str, str], timeout: float) -> list[str]:
-    """Runs the points without a profiler, which compiles them, and says of each that cannot be run why.
+    """Runs the points without a profiler, which compiles them; gives for each why it cannot be run ("": it can).
 
-    A kernel that reads where it may not spoils its whole process: what comes after it is tried again in another.
+    A kernel with an illegal memory access makes its process unusable. The points after it run in another process.
     """
     failures = ["it was not reached in time"] * len(points)
     first, start = 0, time.monotonic()
@@ -160,9 +170,9 @@ def _tried(points: Sequence[ProfilePoint], env: Mapping[str, str], timeout: floa
 def shared_out(
     readings: Sequence[ncu.CounterReading], rows: Sequence[Mapping[str, Any]], count: int
 ) -> tuple[tuple[tuple[ncu.CounterReading, ...], ...], tuple[str, ...]]:
-    """Readings in order of launch, given out to the points that launched them; what others launched is passed over.
+    """Assigns readings, in order of launch, to the points that launched them; other launches are ignored.
 
-    A point of which a launch was not read has no readings: that some of its bytes are missing would look like a gap.
+    A point with an unread launch gets no readings, since the missing bytes would look like a difference.
     """
     found: list[tuple[ncu.CounterReading, ...]] = []
     failures: list[str] = []
@@ -195,17 +205,17 @@ def shared_out(
 def judged(
     what: str, predicted: float, measured: float | None, causes: Sequence[Cause] = (), kernel: str = "", why: str = ""
 ) -> CounterLine:
-    """A counter beside a prediction, and which of the causes a gap needs."""
+    """A counter beside its prediction, with its status and, for a difference, the causes."""
     if measured is None:
         return CounterLine(what, kernel, predicted, None, UNAVAILABLE, (why or "the profiler gave no number",))
     if _within_tolerance(measured, predicted, predicted):
         return CounterLine(what, kernel, predicted, measured, AGREES)
     low, high = predicted + sum(c.low for c in causes), predicted + sum(c.high for c in causes)
-    told = tuple(_described(c) for c in causes)
+    reasons = tuple(_described(c) for c in causes)
     if causes and (_within_tolerance(measured, low, high) or low <= measured <= high):
-        return CounterLine(what, kernel, predicted, measured, EXPLAINED, told)
+        return CounterLine(what, kernel, predicted, measured, EXPLAINED, reasons)
     rest = measured - (high if measured > high else low)
-    return CounterLine(what, kernel, predicted, measured, UNEXPLAINED, (*told, f"{rest:+,.0f} B left"))
+    return CounterLine(what, kernel, predicted, measured, UNEXPLAINED, (*reasons, f"{rest:+,.0f} B left"))
 
 
 def _within_tolerance(measured: float, low: float, high: float) -> bool:
@@ -223,7 +233,7 @@ def _described(cause: Cause) -> str:
 
 
 def compare(point: ProfilePoint, readings: Sequence[ncu.CounterReading], failure: str = "") -> tuple[CounterLine, ...]:
-    """Every counter of a point beside its prediction, kernel by kernel, and what of them is of all together."""
+    """Every counter of a point beside its prediction: for each kernel, then HBM traffic of all kernels together."""
     lines: list[CounterLine] = []
     by_kernel = {k.kernel: [r for r in readings if r.kernel == k.kernel] for k in point.kernels}
     for kernel in point.kernels:
@@ -244,7 +254,7 @@ def compare(point: ProfilePoint, readings: Sequence[ncu.CounterReading], failure
 
 
 def _between(point: ProfilePoint) -> tuple[Cause, ...]:
-    """What one kernel of a point saves for another, which may pass by HBM or stay in the cache."""
+    """The cause for what one kernel of a point saves for another: it may go to HBM or stay in the cache."""
     if len(point.kernels) < 2:
         return ()
     names = {a.name for a in point.inputs}
@@ -258,9 +268,9 @@ def _sum(readings: Sequence[ncu.CounterReading], metric: str) -> float | None:
 
 
 def _loads(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: str) -> CounterLine:
-    causes, kept = list(kernel.causes), _sum(own, ncu.L1_HITS)
-    if kept:
-        causes.append(Cause("found in L1, as the profiler counts", -kept * ncu.SECTOR, 0.0))
+    causes, hits = list(kernel.causes), _sum(own, ncu.L1_HITS)
+    if hits:
+        causes.append(Cause("found in L1, as the profiler counts", -hits * ncu.SECTOR, 0.0))
     return judged("loads L2 to SM", sum(kernel.loads.values()), _sum(own, ncu.LOADED), causes, kernel.kernel, why)
 
 
@@ -271,14 +281,14 @@ def _saves(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: str
 
 
 def _shared(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: str) -> CounterLine:
-    """Shared memory by the text against the launch, or the compiler where nothing was launched."""
+    """Shared memory predicted from the source, beside that of the launch, or of the compiler without a launch."""
     what, name = "shared memory of a block", kernel.kernel
     measured = max((r.values[ncu.SHARED] for r in own if ncu.SHARED in r.values), default=None)
     if measured is None and kernel.compiled is not None:
         measured, what = float(kernel.compiled["shared"]), f"{what}, compiled"
     if kernel.shared is None:
-        said = kernel.shared_causes or "it is not predicted"
-        return CounterLine(what, name, None, measured, UNAVAILABLE if measured is None else REPORTED, (said,))
+        why_not = kernel.shared_causes or "it is not predicted"
+        return CounterLine(what, name, None, measured, UNAVAILABLE if measured is None else REPORTED, (why_not,))
     if measured is None:
         return CounterLine(what, name, kernel.shared, None, UNAVAILABLE, (why or "the profiler gave no number",))
     gap = measured - kernel.shared
@@ -287,13 +297,13 @@ def _shared(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: st
 
 
 def _reported(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: str) -> list[CounterLine]:
-    """Registers, spills, warps and time."""
+    """Registers, spills, sectors read from L2, and warps."""
     name, made, lines = kernel.kernel, kernel.compiled, list[CounterLine]()
     registers = max((r.values[ncu.REGISTERS] for r in own if ncu.REGISTERS in r.values), default=None)
     if registers is None and made is not None:
         registers = float(made["registers"])
-    status, said = (REPORTED, ()) if registers is not None else (UNAVAILABLE, (why,))
-    lines.append(CounterLine("registers of a thread", name, None, registers, status, said, ""))
+    status, reasons = (REPORTED, ()) if registers is not None else (UNAVAILABLE, (why,))
+    lines.append(CounterLine("registers of a thread", name, None, registers, status, reasons, ""))
     local = [_sum(own, m) for m in (ncu.LOCAL_LOADS, ncu.LOCAL_STORES)]
     if all(v is not None for v in local) and own:
         spilled: float | None = sum(v for v in local if v is not None)
@@ -304,12 +314,12 @@ def _reported(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: 
     if spilled is None:
         lines.append(CounterLine(what, name, 0.0, None, UNAVAILABLE, (why or "the profiler gave no number",), ""))
     else:
-        told = () if not spilled else ("registers are put aside in memory",)
-        lines.append(CounterLine(what, name, 0.0, spilled, UNEXPLAINED if spilled else AGREES, told, ""))
-    asked = _sum(own, ncu.REQUESTED)
-    if asked is not None:
-        said = ("requests that met on the way counted once",)
-        lines.append(CounterLine("read from L2", name, None, asked * ncu.SECTOR, REPORTED, said))
+        reasons = () if not spilled else ("registers are spilled to local memory",)
+        lines.append(CounterLine(what, name, 0.0, spilled, UNEXPLAINED if spilled else AGREES, reasons, ""))
+    requested = _sum(own, ncu.REQUESTED)
+    if requested is not None:
+        reasons = ("coalesced requests counted once",)
+        lines.append(CounterLine("read from L2", name, None, requested * ncu.SECTOR, REPORTED, reasons))
     for metric, what, unit in ((ncu.MOST_WARPS, "warps at most", "%"), (ncu.WARPS, "warps active", "%")):
         values = [r.values[metric] for r in own if metric in r.values]
         if values:
@@ -321,7 +331,7 @@ def _reported(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: 
 
 
 def shown(value: float | None, unit: str) -> str:
-    """A number for a table: bytes in the largest unit that leaves a whole part.
+    """A number for a table: bytes in GB or MB where they are that large.
 
     >>> shown(4329000000.0, "B"), shown(98304.0, "B"), shown(168.0, ""), shown(None, "B")
     ('4.329 GB', '98,304 B', '168', '')
@@ -337,12 +347,12 @@ def shown(value: float | None, unit: str) -> str:
 
 
 def rows(lines: Sequence[CounterLine]) -> list[tuple[str, str, str, str, str, str]]:
-    """Cells for a table: what, the kernel, predicted, measured, ratio, and what is to be said."""
+    """The cells of a table: (counter, kernel, predicted, measured, ratio, status and reasons)."""
     found = []
     for line in lines:
         ratio = "" if line.ratio is None else f"{line.ratio:.3f}"
-        said = "; ".join((line.status, *line.reason)) if line.status != REPORTED else "; ".join(line.reason)
+        remark = "; ".join((line.status, *line.reason)) if line.status != REPORTED else "; ".join(line.reason)
         found.append(
-            (line.what, line.kernel, shown(line.predicted, line.unit), shown(line.measured, line.unit), ratio, said)
+            (line.what, line.kernel, shown(line.predicted, line.unit), shown(line.measured, line.unit), ratio, remark)
         )
     return found

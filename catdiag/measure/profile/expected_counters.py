@@ -1,23 +1,21 @@
-"""What a kernel should show to a profiler: bytes by formula, array by array, and what in its text makes them more.
+"""The predicted counters of a kernel: bytes by formula for each array, and known causes of differences.
 
-A point is an operator at sizes with its tiles. Its *loads* are those of the exact formula: `H.load` at the edge into
-shared memory, where a tile's last rows and a loop's last block count as they are, not filled up (the kernel masks what
-is outside), and blocks that a mask empties count as not run. HBM is predicted at its compulsory bytes: each input read
-once, each result written once.
+A point is an operator at sizes, with its tiles. Its *loads* are `H.load` of the exact formula, at the edge into shared
+memory. A partial tile or block counts its entries only (the kernel masks the rest), and a skipped block counts nothing.
+HBM traffic is predicted as the compulsory bytes: each input read once, each result written once.
 
-*Causes* are what the formula leaves out and the kernel's text, its launches or the chip tell, in bytes:
+*Causes* are what the formula leaves out, in bytes. They follow from the kernel's source, its launches and the chip.
+Most are upper bounds, since the bytes may hit in L1.
 
-- **sectors**: memory comes in pieces of 32 bytes; a row of a tile that begins or ends within one takes all of it (at
-  most: the other part may be found in L1);
-- **apart**: neighbours in a tile that are not neighbours in memory take a sector each (at most);
-- **again**: an array that the text loads more than once in a turn, where the formula counts it once (at most: it may be
-  found in L1);
-- **wider**: whole numbers that take other bytes than the formula's 4;
-- **L2**: where inputs and results are more than the cache holds, each wave of groups that runs at a time may fetch
-  again what it shares with those before: at most the inputs once for each further wave, if groups of a wave that read
-  one thing read it together;
-- **written later**: results stay in the cache when the kernel ends, and lines that others wrote leave it meanwhile, at
-  most as much as it holds.
+- **sectors**: memory is moved in sectors of 32 bytes. A row of a tile that starts or ends within a sector moves all of
+  it (upper bound).
+- **strided**: neighbors in a tile that are not contiguous in memory move a sector each (upper bound).
+- **reloaded**: the source loads an array more than once per iteration, where the formula counts it once (upper bound).
+- **wider**: integers that have other than the formula's 4 bytes.
+- **L2**: if inputs and results exceed the cache, each further wave of groups may fetch the inputs again. The bound
+  assumes that groups of one wave that read the same data read it together.
+- **written later**: results stay in L2 when the kernel ends, and dirty lines of earlier kernels are evicted meanwhile;
+  each is at most the capacity of L2.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ _WHOLE = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a counter shows other bytes than the formula: from `low` to `high` more."""
+    """A reason for a counter to differ from the formula: by `low` to `high` bytes."""
 
     reason: str
     low: float
@@ -64,8 +62,13 @@ class Cause:
 
 @dataclass(frozen=True)
 class ExpectedCounters:
-    """A kernel: bytes that come into the SMs by array, their causes, and shared memory; `compiled` is what the compiler
-    made of it where it was asked (`shared`, `registers`, `stack`, `spill_stores`, `spill_loads`); `saves` leave."""
+    """The predicted counters of one kernel.
+
+    - `loads`, `saves`: bytes into and out of the SMs, by array; `causes`, `save_causes`: causes of differences.
+    - `shared`: bytes of shared memory per block; None if not predicted, for the reason `shared_causes`.
+    - `compiled`: the resources of the compiled kernel, if it was compiled: `shared`, `registers`, `stack`,
+      `spill_stores`, `spill_loads`.
+    """
 
     kernel: str
     loads: Mapping[str, float]
@@ -79,7 +82,10 @@ class ExpectedCounters:
 
 @dataclass(frozen=True)
 class ProfilePoint:
-    """An operator at sizes and tiles: its module, what that is given, and what is predicted."""
+    """An operator at sizes and tiles: its module, its inputs and launch options, and the predicted counters.
+
+    `read` and `written` are the compulsory bytes of HBM traffic.
+    """
 
     name: str
     operator: str
@@ -102,7 +108,7 @@ class ProfilePoint:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> ProfilePoint:
-        """The point that `as_dict` gave."""
+        """The point of the plain values that `as_dict` gives."""
         found = dict(data)
         found["inputs"] = tuple(
             ArraySpec(**{**a, "axes": tuple(a["axes"]), "shape": tuple(a["shape"])}) for a in found["inputs"]
@@ -133,11 +139,12 @@ def point_of(
     compile_too: bool = False,
     specialized: bool = False,
 ) -> ProfilePoint:
-    """The point of a derivation (or of a diagram in loops and groups) with tiles by symbol.
+    """The point of a derivation (or of a derived diagram) at sizes, with tile lengths by symbol.
 
-    `sizes` gives the axes, `scalars` the inputs that are numbers. With `compile_too` the compiler is asked as well, for
-    which torch and triton have to be installed; `specialized` is the emitter's. Raises what the emitter raises for
-    tiles that it refuses, SizeError for sizes that are missing, and CatdiagError where the compiler refuses.
+    `sizes` gives the sizes of axes, `scalars` the inputs without axes, `draws` the distributions of inputs. With
+    `compile_too` the kernels are compiled, for which torch and triton must be installed. `specialized` asks for a
+    warp-specialized form. Raises the errors of the code generator for tiles that it refuses, SizeError for missing
+    sizes, and CatdiagError if the compiler rejects a kernel.
     """
     from catdiag.chip import hardware
     from catdiag.codegen.triton.triton_module import module
@@ -178,7 +185,7 @@ def point_of(
 
 
 def _typed(inputs: Sequence[ArraySpec], code: Module) -> tuple[ArraySpec, ...]:
-    """The inputs, of the types that the module takes."""
+    """The inputs, with the element types that the module takes."""
     from dataclasses import replace
 
     kinds = {a.name: a.dtype for a in code.inputs}
@@ -186,7 +193,7 @@ def _typed(inputs: Sequence[ArraySpec], code: Module) -> tuple[ArraySpec, ...]:
 
 
 def _dtypes(code: Module) -> dict[str, str]:
-    """The types of the module's real arrays, by the formulas' names of them."""
+    """The element types of the module's real arrays, by their names in the formulas."""
     ends = ["out"] if len(code.outputs) == 1 else [f"out{k}" for k in range(len(code.outputs))]
     named = [*((a.name, a) for a in code.inputs), *zip(ends, code.outputs, strict=True)]
     return {name: _SHORT[a.dtype] for name, a in named if a.dtype in _SHORT and a.ty.axes}
@@ -208,11 +215,11 @@ def _result_bytes(code: Module, outputs: Sequence[ArraySpec]) -> list[int]:
 
 
 _Moved = tuple[dict[str, float], dict[str, float], list[Cause]]
-"""Of a kernel: loads by array, saves by array, and causes."""
+"""A kernel's transfers: (loads by array, saves by array, causes)."""
 
 
 def _by_kernel(io: IO, values: Mapping[str, int], inputs: Sequence[ArraySpec]) -> list[_Moved]:
-    """Loads of each kernel by array, and what whole numbers of other widths make of them."""
+    """The transfers of each kernel by array, with causes for integers of other widths."""
     found: list[_Moved] = []
     rows = iter(io.traffic)
     known = {a.name: a for a in inputs}
@@ -236,20 +243,20 @@ def _by_kernel(io: IO, values: Mapping[str, int], inputs: Sequence[ArraySpec]) -
 
 
 def _later(chip: Hardware, read: float, written: float) -> tuple[Cause, ...]:
-    """What the cache, which writes when it has to, does to the bytes that are written while a kernel runs."""
+    """The causes by which a write-back L2 cache changes the bytes written to HBM while a kernel runs."""
     if not chip.l2_bytes:
         return ()
-    held = float(chip.l2_bytes)
+    capacity = float(chip.l2_bytes)
     return (
-        Cause("results that stay in L2 when the kernel ends", -min(written, held), 0.0),
-        Cause("what others had written, and what is read pushes out of L2", 0.0, min(read, held)),
+        Cause("results that stay in L2 when the kernel ends", -min(written, capacity), 0.0),
+        Cause("what others had written, and what is read pushes out of L2", 0.0, min(read, capacity)),
     )
 
 
 def _fetched(
     kernels: Sequence[ExpectedCounters], launched: Sequence[RecordedLaunch], chip: Hardware, read: float, written: float
 ) -> tuple[Cause, ...]:
-    """What HBM may give again since the cache does not hold all: the inputs, for each wave of groups but the first."""
+    """The cause by which inputs are read from HBM again, by each wave of groups but the first, if L2 is too small."""
     if not chip.l2_bytes or read + written <= chip.l2_bytes or not launched:
         return ()
     first, threads = kernels[0], 32 * int(str(launched[0].options.get("num_warps", 4)))
@@ -273,7 +280,7 @@ def _kernels(
     scalars: Mapping[str, Number],
     compile_too: bool,
 ) -> tuple[tuple[ExpectedCounters, ...], tuple[RecordedLaunch, ...]]:
-    """The kernels in the order of their first launch, and the launches."""
+    """The predicted counters of kernels, in the order of their first launch; and the launches."""
     names = list(code.kernels)
     launched: tuple[RecordedLaunch, ...] = ()
     why = ""
@@ -284,7 +291,7 @@ def _kernels(
         raise
     except CatdiagError as error:
         why = error.message
-    if len(names) != len(by_kernel):  # told together, since which formula is of which kernel is not known
+    if len(names) != len(by_kernel):  # summed up, since it is not known which formula is of which kernel
         all_loads: dict[str, float] = {}
         all_saves: dict[str, float] = {}
         for loads, saves, _ in by_kernel:
@@ -297,25 +304,27 @@ def _kernels(
     found: list[ExpectedCounters] = []
     for name, (loads, saves, causes) in zip(names, by_kernel):
         launch = next((one for one in launched if one.kernel == name), None)
-        shared, said, late = None, why, list[Cause]()
+        shared, why_not, save_causes = None, why, list[Cause]()
         if launch is not None:
             try:
                 shared = shared_of_launch(code.text, launch).bytes
-                if name in code.specialized:  # loads are boxes of the copy engine, each once
-                    late = _of_fragments(saves, code)
+                if name in code.specialized:  # the copy engine loads each block once
+                    save_causes = _of_fragments(saves, code)
                 else:
                     causes = [*causes, *_causes(code, launch, loads, inputs)]
-                    late = _save_causes(code, launch, saves)
+                    save_causes = _save_causes(code, launch, saves)
             except CatdiagError as error:
-                said = error.message
-        found.append(ExpectedCounters(name, loads, tuple(causes), shared, said, compiled.get(name), saves, tuple(late)))
+                why_not = error.message
+        found.append(
+            ExpectedCounters(name, loads, tuple(causes), shared, why_not, compiled.get(name), saves, tuple(save_causes))
+        )
     return tuple(found), launched
 
 
 def _compiled(
     code: Module, sizes: Mapping[str, int], options: Mapping[str, int], scalars: Mapping[str, Number]
 ) -> dict[str, dict[str, int]]:
-    """What the compiler made, by kernel."""
+    """The resources of the compiled kernels, by kernel."""
     how: dict[str, Any] = {"tiles": {t: options[t] for t in code.tiles}, "scalars": dict(scalars)}
     how.update(warps=options["num_warps"], stages=options["num_stages"])
     found = {}
@@ -333,7 +342,7 @@ def _compiled(
 def _causes(
     code: Module, launch: RecordedLaunch, loads: Mapping[str, float], inputs: Sequence[ArraySpec]
 ) -> list[Cause]:
-    """What the text of a kernel makes of the bytes of each array."""
+    """The causes for each array that follow from the source of a kernel."""
     found: list[Cause] = []
     trace = trace_of_launch(code.text, launch)
     shapes = {a.name: a for a in inputs}
@@ -346,7 +355,8 @@ def _causes(
             iterations[load.loop] = iterations.get(load.loop, 0) + 1
         times = max(iterations.values())
         if times > 1:
-            found.append(Cause(f"again: {array} is loaded {times} times in a turn", 0.0, bytes_ * (times - 1)))
+            reason = f"reloaded: {array} is loaded {times} times per iteration"
+            found.append(Cause(reason, 0.0, bytes_ * (times - 1)))
         known = shapes.get(array)
         if known is not None and known.shape:
             found += _of_sectors(array, of, known, bytes_)
@@ -354,7 +364,7 @@ def _causes(
 
 
 def _save_causes(code: Module, launch: RecordedLaunch, saves: Mapping[str, float]) -> list[Cause]:
-    """A warp stores 32 times what a thread does at once: where that ends within a sector, two stores have it."""
+    """The causes of stores: if what a warp stores at once ends within a sector, two stores move that sector."""
     found: list[Cause] = []
     for store in trace_of_launch(code.text, launch).stores:
         tensor, bytes_ = launch.arguments.get(store.array), saves.get(store.array, 0.0)
@@ -369,7 +379,7 @@ def _save_causes(code: Module, launch: RecordedLaunch, saves: Mapping[str, float
 
 
 def _of_fragments(saves: Mapping[str, float], code: Module) -> list[Cause]:
-    """Results as matrix units leave them: four threads have eight neighbours of a row, which are saved at once."""
+    """The causes of stores in accumulator layout: four threads have eight neighbors of a row, stored at once."""
     kinds = {a.name: _SHORT.get(a.dtype, "fp32") for a in code.outputs}
     found = []
     for array, bytes_ in saves.items():
@@ -383,9 +393,8 @@ def _of_sectors(name: str, loads: Sequence[TracedLoad], array: ArraySpec, bytes_
     width = _width(array)
     tiles = [load for load in loads if load.shape]
     if any(load.unit is None for load in tiles):
-        return [
-            Cause(f"apart: neighbours of a tile of {name} are not so in memory", 0.0, bytes_ * (SECTOR / width - 1))
-        ]
+        reason = f"strided: neighbors in a tile of {name} are not contiguous in memory"
+        return [Cause(reason, 0.0, bytes_ * (SECTOR / width - 1))]
     lengths = [load.shape[load.unit] for load in tiles if load.unit is not None]
     if not lengths:
         return []
@@ -394,8 +403,9 @@ def _of_sectors(name: str, loads: Sequence[TracedLoad], array: ArraySpec, bytes_
 
 
 def sectors(shape: Sequence[int], width: int, run: int) -> float:
-    """Bytes of the sectors that runs of a row touch, over the bytes of the runs; `run` values each, from the row's
-    start, rows one after the other.
+    """The bytes of the sectors that runs of `run` values touch, as a multiple of the bytes of the runs.
+
+    Runs start at the start of each row; rows are contiguous. `width` is the bytes per value.
 
     >>> sectors((4096, 128), 2, 64), sectors((4096, 100), 2, 100), sectors((7,), 4, 7)
     (1.0, 1.12, 1.1428571428571428)

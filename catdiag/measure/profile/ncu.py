@@ -1,9 +1,9 @@
-"""Nsight Compute: which counters are read, how it is run, and what its tables say.
+"""Nsight Compute: the counters that are read, how it is run, and how its output is parsed.
 
-`read` takes the CSV of `ncu` in both of its forms (one line for each counter, or one for each kernel), with or without
-units, thousands separated, among anything else that the program or the profiler printed. A counter without a number
-("n/a", "nan") is left out, and is named in `.missing`. Where nothing can be read, `profile` says why in a sentence and
-raises nothing: counters that are unavailable are no reason to stop.
+`read` parses the CSV output of `ncu` in both of its forms: one line for each counter, or one for each kernel. It
+accepts units, thousands separators, and other output of the program or the profiler in between. A counter without a
+number ("n/a", "nan") is named in `.missing`. If nothing can be read, `profile` gives the reason as a sentence and
+raises nothing.
 
 >>> text = '''==PROF== Connected to process 7
 ... "ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
@@ -40,24 +40,24 @@ L1_HITS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum"
 TIME = "gpu__time_duration.sum"
 
 METRICS: Mapping[str, str] = {
-    LOADED: "bytes that come into the SMs' L1 from L2",
+    LOADED: "bytes loaded from L2 into the L1 caches of the SMs",
     HBM_READ: "bytes read from HBM",
     HBM_WRITTEN: "bytes written to HBM while the kernel runs",
-    REQUESTED: "sectors of 32 bytes that L2 reads for the SMs, requests that met on the way counted once",
+    REQUESTED: "sectors of 32 bytes that L2 reads for the SMs, coalesced requests counted once",
     STORED: "sectors of 32 bytes that the SMs write to L2",
-    REGISTERS: "registers of a thread",
-    SHARED: "bytes of shared memory of a block that the launch asks for",
-    WARPS: "warps that were active, in percent of what an SM can have",
-    MOST_WARPS: "warps that can be active with this kernel's registers and shared memory, in percent",
-    LOCAL_LOADS: "loads of registers that were put aside",
-    LOCAL_STORES: "stores of registers that are put aside",
-    L1_HITS: "sectors of 32 bytes that loads found in L1",
+    REGISTERS: "registers per thread",
+    SHARED: "dynamic shared memory per block, in bytes",
+    WARPS: "active warps, in percent of the most that an SM can have (achieved occupancy)",
+    MOST_WARPS: "the same, as limited by the kernel's registers and shared memory (theoretical occupancy)",
+    LOCAL_LOADS: "instructions that load spilled registers",
+    LOCAL_STORES: "instructions that spill registers",
+    L1_HITS: "sectors of 32 bytes that loads hit in L1",
     TIME: "nanoseconds",
 }
-"""The counters that are read, with what each counts."""
+"""The counters that are read, each with its meaning."""
 
 SECTOR = 32
-"""Bytes of the smallest piece that a cache moves."""
+"""The bytes of a sector, the smallest unit of a cache transfer."""
 
 _ID, _KERNEL, _NAME, _UNIT, _VALUE = "ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value"
 _SCALE = {
@@ -68,8 +68,8 @@ _BYTES = re.compile(r"^([KMGT]i?)?bytes?$", re.IGNORECASE)
 _NUMBER = re.compile(r"^[-+]?(\d+(,\d{3})+|\d+)?(\.\d+)?([eE][-+]?\d+)?$")
 
 _CAUSES = (
-    ("ERR_NVGPUCTRPERM", "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): the driver's administrator "
-     "allows it, or run as root"),
+    ("ERR_NVGPUCTRPERM", "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): run as root, or have the "
+     "administrator allow it in the driver"),
     ("LibraryNotLoaded", "Nsight Compute could not be loaded into the driver (LibraryNotLoaded), as in some virtual "
      "machines"),
     ("driver resource", "another profiler holds the GPU's counters"),
@@ -83,7 +83,7 @@ _UNKNOWN = re.compile(r"Failed to find metric (?:regex:)?\^?([\w.]+)")
 
 @dataclass(frozen=True)
 class CounterReading:
-    """The counters of one launch, in bytes, nanoseconds, or as they are; and those that have no number."""
+    """The counters of one launch, in bytes, nanoseconds or plain numbers, by name; and those without a number."""
 
     kernel: str
     order: int
@@ -93,7 +93,7 @@ class CounterReading:
 
 @dataclass(frozen=True)
 class Profile:
-    """The readings in order of launch; or, in a sentence, why there are none (`unavailable`)."""
+    """The readings in order of launch; or, as a sentence, why there are none (`unavailable`)."""
 
     readings: tuple[CounterReading, ...] = ()
     unavailable: str = ""
@@ -102,7 +102,7 @@ class Profile:
 
 
 def number(text: str, unit: str = "") -> float | None:
-    """A number of a table in base units; None where there is none.
+    """A number of a table in base units (bytes, nanoseconds); None if the cell has none.
 
     >>> number("1,234.5", "Kbyte"), number("2", "Mibyte/block"), number("n/a"), number("3.5", "usecond")
     (1234500.0, 2097152.0, None, 3500.0)
@@ -123,9 +123,9 @@ def number(text: str, unit: str = "") -> float | None:
 
 
 def read(text: str) -> tuple[CounterReading, ...]:
-    """The launches of which `ncu --csv` printed counters, in their order.
+    """The readings in the output of `ncu --csv`, in order of launch.
 
-    Lines that belong to no table are passed over; a table ends where a line has another number of columns.
+    Lines outside tables are ignored. A line with another number of columns than its table is ignored too.
     """
     rows = _tables(text)
     found: dict[tuple[str, str], tuple[str, dict[str, float], list[str]]] = {}
@@ -152,7 +152,7 @@ def read(text: str) -> tuple[CounterReading, ...]:
 
 
 def _tables(text: str) -> list[tuple[str, dict[str, str]]]:
-    """The rows of all tables, each with the process it is of; units of the second line of a wide table beside."""
+    """The rows of all tables, each with its process; a wide table's second line has units, which are added to rows."""
     found: list[tuple[str, dict[str, str]]] = []
     header: list[str] | None = None
     units: list[str] | None = None
@@ -174,12 +174,12 @@ def _tables(text: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def _plain(name: str) -> str:
-    """A kernel's name without what it takes."""
+    """A kernel's name without its parameters."""
     return re.split(r"[(<]", name.strip(), maxsplit=1)[0].split()[-1] if name.strip() else ""
 
 
 def unavailable_reason(text: str, status: int) -> str:
-    """Why a run of `ncu` gave no readings, in a sentence.
+    """Why a run of `ncu` gave no readings, as a sentence.
 
     >>> unavailable_reason("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", 1)[:43]
     "this user may not read the GPU's counters ("
@@ -195,9 +195,9 @@ def unavailable_reason(text: str, status: int) -> str:
 
 
 def command(program: Sequence[str], metrics: Sequence[str], ncu: str = "ncu") -> list[str]:
-    """The command that reads the counters of what a program launches while `cudaProfilerStart` holds.
+    """The command that reads the counters of launches between `cudaProfilerStart` and `cudaProfilerStop`.
 
-    Clocks are left alone; caches are emptied before each launch, so that what HBM gives is what the kernel asks for.
+    Clocks are not locked. Caches are flushed before each launch, so that a kernel's inputs come from HBM.
     """
     return [
         ncu, "--clock-control", "none", "--cache-control", "all", "--profile-from-start", "off",
@@ -213,18 +213,20 @@ def profile(
     env: Mapping[str, str] | None = None,
     ncu: str = "ncu",
 ) -> Profile:
-    """Runs a program under Nsight Compute. Counters that this version does not know are left out, and it is run again.
+    """Runs a program under Nsight Compute; `timeout` is in seconds.
+
+    If this version does not know some counters, it is run again without them.
 
     >>> profile(["true"], ncu="no-such-profiler").unavailable
     'Nsight Compute is not installed: there is no no-such-profiler'
     """
     if shutil.which(ncu) is None:
         return Profile(unavailable=f"Nsight Compute is not installed: there is no {ncu}")
-    asked, left_out = list(metrics), list[str]()
+    wanted, left_out = list(metrics), list[str]()
     while True:
         try:
             done = subprocess.run(
-                command(program, asked, ncu),
+                command(program, wanted, ncu),
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -236,13 +238,13 @@ def profile(
             return Profile(unavailable=f"ncu was stopped after {timeout:.0f} seconds")
         except OSError as error:
             return Profile(unavailable=f"ncu cannot be started: {error.strerror or error}")
-        said = done.stdout + "\n" + done.stderr
+        output = done.stdout + "\n" + done.stderr
         readings = read(done.stdout)
-        unknown = {m for m in _UNKNOWN.findall(said) if m in asked}
-        if not readings and unknown and len(unknown) < len(asked):
+        unknown = {m for m in _UNKNOWN.findall(output) if m in wanted}
+        if not readings and unknown and len(unknown) < len(wanted):
             left_out += sorted(unknown)
-            asked = [m for m in asked if m not in unknown]
+            wanted = [m for m in wanted if m not in unknown]
             continue
         if not any(r.values for r in readings):
-            return Profile(unavailable=unavailable_reason(said, done.returncode), left_out=tuple(left_out))
+            return Profile(unavailable=unavailable_reason(output, done.returncode), left_out=tuple(left_out))
         return Profile(readings, left_out=tuple(left_out))

@@ -1,9 +1,10 @@
-"""Launches each point of a file once, for a profiler to read:
-`python -m catdiag.measure.profile.profiler_target POINTS.json DONE.json`.
+"""The program that a profiler runs: it launches each point of a file once.
 
-A point is compiled and run once before, unseen; then the profiler's range is opened for one call. What is written says
-of each point which kernels that call launched, in order, or why it could not be run. It needs torch, triton and a GPU,
-and neither solvers nor formulas.
+`python -m catdiag.measure.profile.profiler_target POINTS.json DONE.json`
+
+Each point is compiled and run once outside the profiler's range, then called once inside it. DONE.json gets for each
+point the kernels that this call launched, in order, or why it could not be run. The program needs torch, triton and a
+GPU, and no solvers or formulas.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from catdiag.util.files import write_whole
 
 
 def main(points: str, done: str, device: str = "cuda") -> int:
-    """Runs the points; 0, however many could be run."""
+    """Runs the points. The exit status is 0, however many could be run."""
     from catdiag.measure.bench import raised, reason
     from catdiag.measure.profile.expected_counters import ProfilePoint
     from catdiag.runtime.module_cache import imported
 
     torch = _torch()
-    said: list[dict[str, Any]] = []
+    report: list[dict[str, Any]] = []
     for data in json.loads(Path(points).read_text(encoding="utf-8")):
         point = ProfilePoint.of(data)
         row: dict[str, Any] = {"name": point.name, "launched": [], "failure": ""}
-        said.append(row)
+        report.append(row)
         try:
             module = imported(point.text, point.entry)
             inputs = _inputs(point, torch, device)
@@ -43,7 +44,7 @@ def main(points: str, done: str, device: str = "cuda") -> int:
             row["launched"] = launched
         except raised() as error:
             row["failure"] = reason(error)
-        write_whole(Path(done), json.dumps(said))
+        write_whole(Path(done), json.dumps(report))
     return 0
 
 
@@ -54,7 +55,7 @@ def _torch() -> Any:
 
 
 def _inputs(point: Any, torch: Any, device: str) -> list[Any]:
-    """Inputs of a point, of the types and shapes that its module takes."""
+    """Random inputs of a point, of the types and shapes that its module takes."""
     from catdiag.measure.output_check import drawn
 
     generator = torch.Generator(device=device)
@@ -70,7 +71,7 @@ def _inputs(point: Any, torch: Any, device: str) -> list[Any]:
 
 
 def _profiled(module: ModuleType) -> list[str]:
-    """The names of the kernels that a module launches from now on, in order."""
+    """A list to which the names of the kernels that a module launches from now on are appended, in order."""
     from triton.runtime.jit import KernelInterface
 
     launched: list[str] = []
