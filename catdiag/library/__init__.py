@@ -1,68 +1,40 @@
-"""Named diagrams: each module holds a few, whose mathematics stands in the docstring of its function.
+"""Named operators as programs: `library.attention`, or `library.get("attention")`.
 
->>> "attention" in names()
-True
->>> print(get("softmax"))
+They are built when they are first asked for. `definitions` has their mathematics, a docstring each; `diagrams` gives
+them as bare diagrams, for bulk work.
+
+>>> import catdiag as cd
+>>> print(cd.library.softmax)
 softmax: [q x] → [q x]
+>>> cd.library.get("softmax") == cd.library.softmax, "softmax" in dir(cd.library)
+(True, True)
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+from typing import Any
 
-from catdiag.category.diagram import Diagram
-from catdiag.util.errors import CatdiagError, require
+from catdiag.library import diagrams
+from catdiag.library.diagrams import describe, names
+from catdiag.util.display import as_program
+from catdiag.util.errors import CatdiagError
 
-_MODULES = (
-    "attention",
-    "convolution",
-    "embedding",
-    "attention_variants",
-    "linear_attention",
-    "losses",
-    "masked_attention",
-    "matmul",
-    "mlp",
-    "norms",
-    "moments",
-    "softmax",
-    "statistics",
-)
+__all__ = ["describe", "get", "names"]
 
 
-def _entries() -> dict[str, tuple[Diagram, str]]:
-    found: dict[str, tuple[Diagram, str]] = {}
-    for module in _MODULES:
-        found.update(import_module(f"{__name__}.{module}").DIAGRAMS)
-    return found
+def get(name: str) -> Any:
+    """The program of that name. Raises CatdiagError, naming those that there are."""
+    return as_program(diagrams.get(name))
 
 
-def names() -> tuple[str, ...]:
-    """The names of the library's diagrams, sorted."""
-    return tuple(sorted(_entries()))
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return get(name)
+    except CatdiagError as error:
+        raise AttributeError(error.message) from None
 
 
-def get(name: str) -> Diagram:
-    """The diagram of that name. Raises CatdiagError, naming those that there are."""
-    return _entry(name)[0]
-
-
-def describe(name: str) -> str:
-    """The mathematics of the diagram of that name, as text. Raises CatdiagError, naming those that there are.
-
-    >>> print(describe("matmul").splitlines()[0])
-    The product of two matrices: C[a,c] = Σ_b A[a,b] · B[b,c].
-    """
-    return _entry(name)[1]
-
-
-def _entry(name: str) -> tuple[Diagram, str]:
-    from difflib import get_close_matches
-
-    require(isinstance(name, str), "the name of a diagram", name, "a text, such as 'matmul'")
-    entries = _entries()
-    if name not in entries:
-        close = get_close_matches(name, entries, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise CatdiagError(f"the library has no diagram {name!r}: {hint}it has {', '.join(sorted(entries))}")
-    return entries[name]
+def __dir__() -> list[str]:
+    return sorted({*__all__, *names()})

@@ -1,5 +1,5 @@
-"""How objects show themselves in notebooks: by functions that the package sets, so that a class whose objects are shown
-imports nothing that draws.
+"""How objects show themselves in notebooks, and what users are handed of a diagram: by functions that the package sets,
+so that a class whose objects are shown imports nothing that draws, and the library not the class of programs.
 
 Such a class derives from `AsHTML` or `AsSVG`. `catdiag/__init__.py` sets `catdiag.draw.report.notebook.html` and
 `catdiag.draw.render.shown`, which are imported when something is first shown.
@@ -17,9 +17,21 @@ if TYPE_CHECKING:
 _HOOKS: dict[str, Callable[[Any], Any]] = {}
 
 
-def set_hooks(*, html: Callable[[Any], str], svg: Callable[[Any], str], lines: Callable[[Any], list[str]]) -> None:
-    """Sets what shows an object: as a piece of HTML, as a picture in SVG, and as lines of text."""
-    _HOOKS.update(html=html, svg=svg, lines=lines)
+def set_hooks(
+    *,
+    html: Callable[[Any], str],
+    svg: Callable[[Any], str],
+    lines: Callable[[Any], list[str]],
+    program: Callable[[Any], Any],
+) -> None:
+    """Sets what shows an object: as a piece of HTML, as a picture in SVG, and as lines of text; and what makes a
+    program of a diagram."""
+    _HOOKS.update(html=html, svg=svg, lines=lines, program=program)
+
+
+def as_program(diagram: Any) -> Any:
+    """What users are handed of a diagram: a program."""
+    return _HOOKS["program"](diagram)
 
 
 class AsHTML:

@@ -121,6 +121,10 @@ class DoesNotFit(CatdiagError):
     excess: float = float("inf")
 
 
+class OfOneKernel(CatdiagError, AttributeError):
+    """What each kernel of a plan has for itself was asked of a plan of several."""
+
+
 class MatchUndecided(CatdiagError):
     """Looking for a pattern took more work than allowed: no answer, not a guess."""
 

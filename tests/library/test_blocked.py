@@ -51,7 +51,7 @@ class Derived:
         said = SAID.search(file.read_text(encoding="utf-8"))
         return None if said is None else Derived(file.stem, said[1], said[2])
 
-    def forms(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[cd.Diagram]:
+    def forms(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[cd.category.Diagram]:
         """The forms that the derivation may lead to, found anew and not proved: with the first state, the second, …"""
         for passed_over in range(len(MODES)):
             calls = count()
@@ -63,7 +63,7 @@ class Derived:
             monkeypatch.setattr(Derivation, "prove", prove)
             yield runpy.run_path(str(PROOFS / f"{self.file}.py"))["right"].diagram
 
-    def form(self, monkeypatch: pytest.MonkeyPatch) -> cd.Diagram:
+    def form(self, monkeypatch: pytest.MonkeyPatch) -> cd.category.Diagram:
         """The form of which the stored certificate is; that the kernel accepts it is tested with the others."""
         stored = json.loads((PROOFS / f"{self.file}.json").read_text(encoding="utf-8"))["statement"]
         for form in self.forms(monkeypatch):
@@ -157,7 +157,7 @@ def one_in_front(rng: Rng, shape: tuple[int, ...], axis: int | None) -> np.ndarr
 HARD = (plain, plain, plain, plain, large, huge, ties, ties, zeros_first, cancels_first, one_in_front)
 
 
-def arrays(diagram: cd.Diagram, sizes: Sizes, rng: Rng, kind: Any, axis: str | None) -> list[np.ndarray]:
+def arrays(diagram: cd.category.Diagram, sizes: Sizes, rng: Rng, kind: Any, axis: str | None) -> list[np.ndarray]:
     made: list[Any] = []
     for name, ty in zip(diagram_of(diagram).input_names, diagram.dom, strict=True):
         shape = tuple(size_value(a.size, sizes) for a in ty.axes)
@@ -172,7 +172,7 @@ def arrays(diagram: cd.Diagram, sizes: Sizes, rng: Rng, kind: Any, axis: str | N
     return made
 
 
-def drawn_sizes(diagram: cd.Diagram, rng: Rng, axis: str | None) -> Sizes:
+def drawn_sizes(diagram: cd.category.Diagram, rng: Rng, axis: str | None) -> Sizes:
     symbols = {s for ty in (*diagram.dom, *diagram.cod) for a in ty.axes for s in size_symbols(a.size)}
     sizes = {s: int(rng.integers(1, 10 if s == axis else 4)) for s in sorted(symbols)}
     for name, window in ROOM.get(diagram.title, {}).items():
@@ -183,7 +183,7 @@ def drawn_sizes(diagram: cd.Diagram, rng: Rng, axis: str | None) -> Sizes:
 Tree = str | int | None
 
 
-def trials(derived: Derived, form: cd.Diagram) -> Iterator[tuple[list[np.ndarray], dict[str, int], Tree]]:
+def trials(derived: Derived, form: cd.category.Diagram) -> Iterator[tuple[list[np.ndarray], dict[str, int], Tree]]:
     """Arrays, lengths of blocks and tiles (one, two, and others up to whole axes), numbers of parts, and trees."""
     diagram = library.get(derived.operator)
     rng = np.random.default_rng(zlib.crc32(derived.file.encode()))
@@ -198,7 +198,7 @@ def trials(derived: Derived, form: cd.Diagram) -> Iterator[tuple[list[np.ndarray
 # -- tests -----------------------------------------------------------------------------------------
 
 
-def as_near(diagram: cd.Diagram, given: list[np.ndarray]) -> list[Any]:
+def as_near(diagram: cd.category.Diagram, given: list[np.ndarray]) -> list[Any]:
     return [a if ty.element in ("int", "bool") else near(a) for a, ty in zip(given, diagram.dom, strict=True)]
 
 

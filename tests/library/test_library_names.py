@@ -40,7 +40,7 @@ def test_the_package_offers_the_library() -> None:
     assert cd.library.get("attention") == library.get("attention")
 
 
-def _boxes(f: cd.Diagram) -> Iterator[Box]:
+def _boxes(f: cd.category.Diagram) -> Iterator[Box]:
     for box in diagram_of(f).boxes:
         yield box
         for inner in bodies(box.op):

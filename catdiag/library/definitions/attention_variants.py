@@ -9,8 +9,8 @@ from __future__ import annotations
 from catdiag.frontend import builder
 from catdiag.frontend.elementwise import exp, log, maximum, sigmoid, sqrt
 from catdiag.frontend.tracing import Traced
-from catdiag.library.attention import attend, scores
-from catdiag.library.registry import Entries
+from catdiag.library.definitions.attention import attend, scores
+from catdiag.library.definitions.registry import Entries
 
 _entries = Entries({})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from catdiag.frontend.builder import einsum
 from catdiag.frontend.tracing import Traced
-from catdiag.library.registry import Entries
+from catdiag.library.definitions.registry import Entries
 
 _entries = Entries({})
 

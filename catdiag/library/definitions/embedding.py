@@ -11,7 +11,7 @@ from catdiag.frontend.elementwise import where
 from catdiag.frontend.indexing import gather, reverse
 from catdiag.frontend.reshape import rearrange
 from catdiag.frontend.tracing import Traced
-from catdiag.library.registry import Entries
+from catdiag.library.definitions.registry import Entries
 
 _entries = Entries({})
 

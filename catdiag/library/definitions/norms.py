@@ -11,7 +11,7 @@ from catdiag.frontend.diagram_calls import apply
 from catdiag.frontend.elementwise import sqrt
 from catdiag.frontend.nn import var
 from catdiag.frontend.tracing import Traced
-from catdiag.library.registry import Entries
+from catdiag.library.definitions.registry import Entries
 
 _entries = Entries({})
 

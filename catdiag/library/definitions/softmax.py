@@ -9,7 +9,7 @@ from __future__ import annotations
 from catdiag.frontend import builder
 from catdiag.frontend.elementwise import exp, log
 from catdiag.frontend.tracing import Traced
-from catdiag.library.registry import Entries
+from catdiag.library.definitions.registry import Entries
 
 _entries = Entries({})
 

@@ -10,7 +10,7 @@ from catdiag.frontend import builder
 from catdiag.frontend.elementwise import tanh
 from catdiag.frontend.nn import relu, silu
 from catdiag.frontend.tracing import Traced
-from catdiag.library.registry import Entries
+from catdiag.library.definitions.registry import Entries
 
 _entries = Entries({})
 

@@ -11,7 +11,7 @@ from catdiag.frontend.elementwise import sqrt, where
 from catdiag.frontend.indexing import gather
 from catdiag.frontend.nn import log_softmax, logsumexp
 from catdiag.frontend.tracing import Traced
-from catdiag.library.registry import Entries
+from catdiag.library.definitions.registry import Entries
 
 _entries = Entries({})
 

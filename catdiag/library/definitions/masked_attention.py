@@ -14,8 +14,8 @@ from catdiag.frontend.elementwise import clip, tanh, where
 from catdiag.frontend.indexing import gather
 from catdiag.frontend.nn import inf
 from catdiag.frontend.tracing import Traced
-from catdiag.library.attention import attend, scores, titled
-from catdiag.library.registry import Entries
+from catdiag.library.definitions.attention import attend, scores, titled
+from catdiag.library.definitions.registry import Entries
 
 _entries = Entries({})
 
