@@ -9,7 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+import catdiag as cd
+from catdiag.draw import program_picture, svg
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -95,19 +99,29 @@ def test_the_glossary_is_sorted_and_says_each_word_once():
 
 
 def test_readme_says_what_is_so():
-    import numpy as np
-
     said = run(ROOT / "README.md")
     flash, io, plan = said["flash"], said["io"], said["plan"]
-    assert not flash.theorem.conditional
-    assert np.allclose(flash.run(said["Q"], said["K"], said["V"]), said["attention"](said["Q"], said["K"], said["V"]))
+    assert not flash.theorem.conditional and not said["theorem"].conditional
+    Q, K, V = np.random.default_rng(0).normal(size=(3, 300, 16))
+    assert np.allclose(flash.run(Q, K, V, tiles={"s_x": 64, "g_q": 128}), said["my_attention"](Q, K, V))
     assert str(io.relaxed) == "2*d*q + 2*d*q*x/g_q"
-    assert {"2*d*g_q", "2*d*s_x"} <= set(str(io.memory).split(" + "))
     assert str(io.optimum().leading) == "2*d*q + 4*d**2*q*x/M"
     assert io.optimum().exact is not None
     assert "ceiling" in str(io.transfers)
     assert plan.groups >= 100
     assert plan.proof.statement
+    assert "import triton" in said["kernel"]
+
+
+def test_readme_has_two_screens():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 110
+
+
+def test_the_picture_of_the_readme_is_what_is_drawn_now():
+    """Made by: catdiag draw attention --stream x --group q --program -o docs/static/flash_attention.svg"""
+    flash = cd.library.get("attention").stream("x").group("q")
+    drawn = svg(program_picture(flash), legend=True)
+    assert (DOCS / "static" / "flash_attention.svg").read_text(encoding="utf-8").strip() == drawn.strip()
 
 
 def test_commands_are_the_two_that_ci_runs():
@@ -124,20 +138,15 @@ def test_commands_are_the_two_that_ci_runs():
 
 
 def test_rooms_exist():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = text.split("## Where things are")[1]
-    rooms = {
-        part
-        for line in table.splitlines()
-        if line.startswith("| `")
-        for part in re.findall(r"`([^`]+)`", line.split("|")[1])
-    }
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.split("## Where is …")[1].split("\n## ")[0]
+    rooms = set(re.findall(r"`([\w/.]+(?:/|\.py))`", table))
     for room in rooms:
         assert (ROOT / room).exists() or (ROOT / "catdiag" / room).exists(), room
     mentioned = {room.rstrip("/").rsplit("/", 1)[-1] for room in rooms}
     for item in (ROOT / "catdiag").iterdir():
         if (item / "__init__.py").exists() or (item.suffix == ".py" and item.name != "__init__.py"):
-            assert item.name in mentioned, f"the README's list of rooms lacks {item.name}"
+            assert item.name in mentioned, f"CONTRIBUTING's list of rooms lacks {item.name}"
 
 
 def example(name: str) -> str:

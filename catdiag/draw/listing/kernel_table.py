@@ -411,7 +411,7 @@ class Table:
         level = self.style.places[place]
         found, values = self.totals[place], self.wording.values
         widest = max(_widest(texts, "number" if values else "note") for texts in found.values())
-        caption = f"held in {place}, {self.wording.unit}" if values is None else f"held in {place}"
+        caption = f"allocated in {place}, {self.wording.unit}" if values is None else f"allocated in {place}"
         numbers = [self.wording.value(line.total(place), place) for line in self.listing.lines] if values else []
         most = max((self.wording.value(a, place) for a in self.peaks[place]), default=0) if values else 0
         width = max(widest + (_CHART + 6 if values else 0) + 8, text_width(caption, "level"))

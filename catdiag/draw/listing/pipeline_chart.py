@@ -16,7 +16,8 @@ from catdiag.chip import hardware as chips
 from catdiag.draw.listing.kernel_table import wrapped
 from catdiag.draw.scene import Curve, Frame, Item, Label, Point2D, Scene, Shape, StraightLine
 from catdiag.draw.text_width import text_width
-from catdiag.planner.plan import Plan
+from catdiag.planner.multi_kernel_plan import Plan, one_kernel
+from catdiag.planner.plan import KernelPlan
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ class PipelineChart:
         return {**self.busy, **{name: clocks / self.period for name, (clocks, _) in self.loads.items()}}
 
 
-def pipeline_picture(of: Plan | Configuration, *, iterations: int = 2, chip: Hardware | str | None = None) -> Scene:
+def pipeline_picture(
+    of: Plan | KernelPlan | Configuration, *, iterations: int = 2, chip: Hardware | str | None = None
+) -> Scene:
     """The pipelines of a core in `iterations` periods of the loop of a plan or a configuration.
 
     Rows are the pipelines, and the edge over which blocks reach shared memory; widths are clocks of one core (SM). The
@@ -87,13 +90,15 @@ def pipeline_picture(of: Plan | Configuration, *, iterations: int = 2, chip: Har
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
         raise CatdiagError(f"turns is {iterations!r}: expected the number of periods to draw, 1 or more")
 
-    return _drawn(_planned(of, iterations, chip) if isinstance(of, Plan) else _configured(of, iterations))
+    if isinstance(of, (Plan, KernelPlan)):
+        return _drawn(_planned(one_kernel(of, "this picture"), iterations, chip))
+    return _drawn(_configured(of, iterations))
 
 
 # -- data of plans and configurations ------------------------------------------------------------------------------
 
 
-def _planned(plan: Plan, iterations: int, given: Hardware | str | None) -> PipelineChart:
+def _planned(plan: KernelPlan, iterations: int, given: Hardware | str | None) -> PipelineChart:
     found = plan.schedule
     if found is None:
         raise CatdiagError(
@@ -153,7 +158,7 @@ def _load_spans(edge: str, clocks: float, what: str, stages: int) -> tuple[dict[
     return {}, [said]
 
 
-def _chip(plan: Plan, given: Hardware | str | None) -> Hardware | None:
+def _chip(plan: KernelPlan, given: Hardware | str | None) -> Hardware | None:
     if given is not None:
         own = chips.get(given)
         if own.name != plan.hardware:

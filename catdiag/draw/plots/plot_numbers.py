@@ -13,7 +13,7 @@ from catdiag.util.errors import CatdiagError, SizeError
 
 if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
-    from catdiag.planner.plan import Plan
+    from catdiag.planner.plan import KernelPlan
 
 Dtype = str | Mapping[str, str] | None
 
@@ -39,7 +39,7 @@ def at(formula: Any, sizes: Mapping[str, Any]) -> int | Fraction:
     return int(value) if value.is_Integer else Fraction(int(value.p), int(value.q))
 
 
-def dtype_of(plan: Plan) -> Dtype:
+def dtype_of(plan: KernelPlan) -> Dtype:
     """The element types of a plan, in the form that `io` takes.
 
     >>> from types import SimpleNamespace
@@ -50,7 +50,7 @@ def dtype_of(plan: Plan) -> Dtype:
     return plan.dtype if len(parts[0]) == 1 else {part[0]: part[1] for part in parts}
 
 
-def chip_of(plan: Plan, chip: Hardware | str | None) -> Hardware:
+def chip_of(plan: KernelPlan, chip: Hardware | str | None) -> Hardware:
     """The chip of a plan. Raises CatdiagError where its bandwidths are not those of the plan."""
     found = hardware.get(plan.hardware if chip is None else chip)
     rates = {

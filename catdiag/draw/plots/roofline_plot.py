@@ -33,6 +33,7 @@ from catdiag.draw.plots.plot_style import (
 )
 from catdiag.draw.plots.unfused_plan import unfused_schedule
 from catdiag.planner.fit import fit
+from catdiag.planner.multi_kernel_plan import one_kernel
 from catdiag.rewrite.derivation import derivation_of
 from catdiag.schedule.kernel_analysis import measure, worked_in
 from catdiag.util.errors import CatdiagError
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
     from catdiag.category.diagram import Diagram
     from catdiag.chip.hardware import Hardware
-    from catdiag.planner.plan import Plan
+    from catdiag.planner.multi_kernel_plan import Plan
+    from catdiag.planner.plan import KernelPlan
     from catdiag.rewrite.derivation import Derivation
 
 _HEIGHT = 3.3
@@ -105,9 +107,10 @@ class Roofline:
 
 
 def roofline_of(
-    plan: Plan, derivation: Derivation | Diagram | None = None, chip: Hardware | str | None = None
+    plan: Plan | KernelPlan, derivation: Derivation | Diagram | None = None, chip: Hardware | str | None = None
 ) -> Roofline:
     """The data of `roofline`, without a figure."""
+    plan = one_kernel(plan, "a roofline")
     hardware = chip_of(plan, chip)
     work, unit = plan.flops, "FLOP"
     source = None if derivation is None else source_of(derivation)
@@ -145,13 +148,15 @@ def roofline_of(
     return Roofline(title, subtitle, work, unit, roofs, ceilings, tuple(rows), (*caption, *_parts(hardware)))
 
 
-def _operations(diagram: Any, plan: Plan) -> int:
+def _operations(diagram: Any, plan: KernelPlan) -> int:
     """The number of all scalar operations, for programs without contractions."""
     found = io(diagram, dtype=dtype_of(plan))
     return int(sum(at(formula, {**plan.sizes, **plan.tiles}) for formula in found.work.values()))
 
 
-def _fewest(plan: Plan, derivation: Any, chip: Hardware, work: int, names: Mapping[str, str]) -> RooflineRow | None:
+def _fewest(
+    plan: KernelPlan, derivation: Any, chip: Hardware, work: int, names: Mapping[str, str]
+) -> RooflineRow | None:
     """The tiles of least traffic, where they are not the plan's, with points at every edge if they can be planned."""
     least = plan.minimum_traffic
     if least.bytes_moved >= plan.bytes_moved:
@@ -173,7 +178,7 @@ def _fewest(plan: Plan, derivation: Any, chip: Hardware, work: int, names: Mappi
 
 
 def _unfused(
-    source: Diagram, plan: Plan, chip: Hardware, work: int, roofs: Sequence[Roof], ask: Any
+    source: Diagram, plan: KernelPlan, chip: Hardware, work: int, roofs: Sequence[Roof], ask: Any
 ) -> tuple[RooflineRow, ...]:
     """Each stage of the program as a planned kernel of its own; each box, at best, where stages cannot be planned."""
     dtype = dtype_of(plan)
@@ -192,7 +197,7 @@ def _unfused(
     return (RooflineRow("unfused", work / symbols.time_s, {name: work / c for name, c in crossed.items() if c}, how),)
 
 
-def _at_best(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) -> RooflineRow:
+def _at_best(source: Diagram, plan: KernelPlan, chip: Hardware, work: int, edge: str) -> RooflineRow:
     """Each box as a kernel of its own, which takes at least the time of its bytes, and of each of its pipelines."""
     dtype = dtype_of(plan)
     rates = {
@@ -212,7 +217,7 @@ def _at_best(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) 
     return RooflineRow("unfused, at best", work / seconds, {edge: work / total}, how)
 
 
-def _ceilings(plan: Plan, chip: Hardware, work: int, unit: str) -> tuple[Ceiling, ...]:
+def _ceilings(plan: KernelPlan, chip: Hardware, work: int, unit: str) -> tuple[Ceiling, ...]:
     found: list[Ceiling] = []
     rate = work / plan.time_s
     alus = chip.alu_per_clock * chip.clock_hz * chip.sms
@@ -239,7 +244,7 @@ def _parts(chip: Hardware) -> tuple[str, ...]:
     return (f"Roofs are sustained rates: {chip.word('HBM')} gives {hbm} of its peak, and matrix units {products}.",)
 
 
-def _left_out(plan: Plan, chip: Hardware) -> list[str]:
+def _left_out(plan: KernelPlan, chip: Hardware) -> list[str]:
     """The edges without a roof, with the reason."""
     drawn = {(e.upper, e.lower) for e in plan.edges if e.bytes_moved}
     found = [f"{e.upper} → {e.lower}, whose bandwidth is not known" for e in chip.hierarchy.edges if not e.bytes_per_s]
@@ -250,7 +255,7 @@ def _left_out(plan: Plan, chip: Hardware) -> list[str]:
 
 
 def roofline(
-    plan: Plan,
+    plan: Plan | KernelPlan,
     derivation: Derivation | Diagram | None = None,
     *,
     chip: Hardware | str | None = None,

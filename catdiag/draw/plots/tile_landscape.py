@@ -31,6 +31,7 @@ from catdiag.draw.plots.plot_style import (
 )
 from catdiag.planner.explanation import best_plan
 from catdiag.planner.fit import searching
+from catdiag.planner.multi_kernel_plan import one_kernel
 from catdiag.planner.plan import TRITON
 from catdiag.planner.time_model import peak, producer_registers, registers_per_thread
 from catdiag.schedule.liveness import LEVEL
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from catdiag.chip.hardware import Hardware
-    from catdiag.planner.plan import Plan
+    from catdiag.planner.multi_kernel_plan import Plan
+    from catdiag.planner.plan import KernelPlan
     from catdiag.planner.tile_search import TileSearch
     from catdiag.rewrite.derivation import Derivation
     from catdiag.schedule.liveness import LoweredKernel
@@ -73,7 +75,7 @@ class Landscape:
     exceeded: Any
     chosen: tuple[int, ...]
     minimum_traffic: tuple[int, ...]
-    plan: Plan
+    plan: KernelPlan
     places: tuple[str, ...]
     caption: tuple[str, ...]
 
@@ -85,14 +87,14 @@ def landscape_of(
     dtype: str | Mapping[str, str] = "bf16",
     *,
     tiles: Sequence[str] | None = None,
-    plan: Plan | None = None,
+    plan: Plan | KernelPlan | None = None,
     **options: Any,
 ) -> Landscape:
     """The data of `landscape`, without a figure."""
     import numpy as np
 
     search = searching(derivation, chip, sizes, dtype, **options)
-    asked = plan
+    asked = None if plan is None else one_kernel(plan, "this plot")
     if asked is not None and (asked.hardware != search.chip.name or dict(asked.sizes) != search.sizes):
         raise CatdiagError(
             f"the plan is for {asked.hardware} at {listed(asked.sizes)}, and the landscape for {search.chip.name} at "
@@ -147,7 +149,7 @@ def landscape_of(
 
 
 def _names(
-    options: Mapping[str, Sequence[int]], asked: Sequence[str] | None, search: TileSearch, plan: Plan
+    options: Mapping[str, Sequence[int]], asked: Sequence[str] | None, search: TileSearch, plan: KernelPlan
 ) -> tuple[str, ...]:
     """The tiles to plot: those asked for, or the two on which the plan's time depends most."""
     if asked is not None:
@@ -166,7 +168,7 @@ def _names(
     return tuple(name for name in free if name in ranked[:2])
 
 
-def _time_range(name: str, values: Sequence[int], search: TileSearch, plan: Plan) -> float:
+def _time_range(name: str, values: Sequence[int], search: TileSearch, plan: KernelPlan) -> float:
     """The ratio of the worst to the best time over the sizes of a tile that fit with the plan's other tiles."""
     import numpy as np
 
@@ -220,7 +222,9 @@ def _registers_fit(kernel: LoweredKernel, chip: Hardware, values: Mapping[str, A
     )
 
 
-def _caption(plan: Plan, others: Mapping[str, Sequence[int]], quickest: float, asked: Plan | None) -> tuple[str, ...]:
+def _caption(
+    plan: KernelPlan, others: Mapping[str, Sequence[int]], quickest: float, asked: KernelPlan | None
+) -> tuple[str, ...]:
     rest = ["buffers", "threads", *others]
     best = f"{', '.join(rest[:-1])} and {rest[-1]}"
     lines = [f"At each point the best choice of {best} that fits. Contours: bytes that cross into shared memory."]
@@ -245,7 +249,7 @@ def landscape(
     dtype: str | Mapping[str, str] = "bf16",
     *,
     tiles: Sequence[str] | None = None,
-    plan: Plan | None = None,
+    plan: Plan | KernelPlan | None = None,
     ax: Axes | None = None,
     **options: Any,
 ) -> Figure:
@@ -253,10 +257,10 @@ def landscape(
 
     `tiles` names one or two tiles or blocks (`("g_q", "s_x")`); by default the two on which the time depends most. At
     each point the best choice of the rest is taken. Where no choice fits, the point is hatched, by the memory that is
-    too small. All is of the ideal model, whose choice and that of least traffic are marked: of `plan`, if `fit` has
+    too small. All is of the ideal model, whose choice and that of least traffic are marked: of `plan`, if it has
     made it with the same `options`, which are its own, and it is of that model. With one tile: time and bytes as lines.
 
-    Raises as `fit` does, and CatdiagError for tiles that the diagram lacks.
+    Raises as `Program.plan` does, and CatdiagError for tiles that the diagram lacks.
     """
     shown = landscape_of(derivation, chip, sizes, dtype, tiles=tiles, plan=plan, **options)
     heights = [_HEIGHT] if len(shown.tiles) == 2 else [_LOW, _LOW]

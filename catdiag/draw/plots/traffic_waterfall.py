@@ -31,6 +31,7 @@ from catdiag.draw.plots.plot_style import (
 )
 from catdiag.draw.plots.unfused_plan import Moved, moved, outer, unfused_schedule
 from catdiag.planner.fit import fit
+from catdiag.planner.multi_kernel_plan import one_kernel
 from catdiag.planner.plan import plural
 from catdiag.schedule.kernel_analysis import measure
 from catdiag.util.errors import CatdiagError
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
     from catdiag.category.diagram import Diagram
     from catdiag.chip.hardware import Hardware
-    from catdiag.planner.plan import Plan
+    from catdiag.planner.multi_kernel_plan import Plan
+    from catdiag.planner.plan import KernelPlan
     from catdiag.rewrite.derivation import Derivation
 
 _WHOLE = (
@@ -119,7 +121,7 @@ def waterfall_of(
     dtype: str | Mapping[str, str] | None = None,
     *,
     tiles: Mapping[str, int] | None = None,
-    plan: Plan | None = None,
+    plan: Plan | KernelPlan | None = None,
     chip: Hardware | str | None = None,
 ) -> Waterfall:
     """The data of `waterfall`, without a figure."""
@@ -128,32 +130,33 @@ def waterfall_of(
         raise CatdiagError(
             f"{name_of(derivation)} has groups or loops already: expected a derivation, which knows the unfused source"
         )
-    if plan is None and chip is not None:
+    own = None if plan is None else one_kernel(plan, "this plot")
+    if own is None and chip is not None:
         dtype = "bf16" if dtype is None else dtype
-        plan = fit(derivation, chip, sizes, dtype=dtype)
+        own = fit(derivation, chip, sizes, dtype=dtype)
     after = io(derivation, dtype=dtype)
     names = [str(s) for s in (*after.groups, *after.streams)]
-    chosen = dict(tiles or {}) or (dict(plan.tiles) if plan is not None else {})
+    chosen = dict(tiles or {}) or (dict(own.tiles) if own is not None else {})
     if missing := [name for name in names if name not in chosen]:
         raise CatdiagError(
             f"no size was given for the tile {missing[0]!r}: give tiles= for {', '.join(names)}, or a plan=, or a chip="
         )
     fused = moved(after.traffic, {**sizes, **chosen})
     edges: tuple[EdgeTransfers, ...]
-    if plan is None or dtype is None:
+    if own is None or dtype is None:
         edges = (EdgeTransfers("slow memory → on chip", _changes(_unfused_transfers(source, dtype, sizes), fused)),)
         notes = [_WHOLE]
     else:
-        edges, notes = _planned(derivation, source, plan, chip, dtype, fused)
+        edges, notes = _planned(derivation, source, own, chip, dtype, fused)
     floor = int(at(lower_bound(source, dtype=dtype).compulsory, sizes))
     said = "values" if dtype is None else dtype if isinstance(dtype, str) else listed(dtype)
-    subtitle = f"{listed(sizes)}; {said}; {listed(chosen)}" + (f"; {plan.hardware}" if plan is not None else "")
+    subtitle = f"{listed(sizes)}; {said}; {listed(chosen)}" + (f"; {own.hardware}" if own is not None else "")
     title = f"{name_of(derivation)}: {after.unit} moved, unfused and fused"
     return Waterfall(title, subtitle, after.unit, edges, floor, tuple(notes))
 
 
 def _planned(
-    derivation: Any, source: Diagram, plan: Plan, chip: Hardware | str | None, dtype: Dtype, fused: Moved
+    derivation: Any, source: Diagram, plan: KernelPlan, chip: Hardware | str | None, dtype: Dtype, fused: Moved
 ) -> tuple[tuple[EdgeTransfers, ...], list[str]]:
     """The edges of a plan: unfused kernels are planned too, or counted where they cannot be planned."""
     hardware = chip_of(plan, chip)
@@ -219,14 +222,14 @@ def waterfall(
     dtype: str | Mapping[str, str] | None = None,
     *,
     tiles: Mapping[str, int] | None = None,
-    plan: Plan | None = None,
+    plan: Plan | KernelPlan | None = None,
     chip: Hardware | str | None = None,
 ) -> Figure:
     """The traffic of the unfused and of the fused program, array by array, for each edge.
 
     Unfused is the source with a kernel per stage, planned on the chip of the plan; without a plan, with a kernel per
-    box (`io(fused=False)`). Fused is the derivation at `tiles`, or at those of the `plan`, or of the plan that `fit`
-    makes for the `chip`. Bars begin at the unfused total; savings are subtracted, and added traffic (tiles that are
+    box (`io(fused=False)`). Fused is the derivation at `tiles`, or at those of the `plan`, or of one that is made
+    for the `chip`. Bars begin at the unfused total; savings are subtracted, and added traffic (tiles that are
     reloaded) is added. In values, or in bytes with `dtype`. With a plan there is a panel for each edge whose bytes are
     counted by array.
 

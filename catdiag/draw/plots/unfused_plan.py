@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
     from catdiag.chip.hardware import Hardware
     from catdiag.planner.kernel_schedules import Schedule
-    from catdiag.planner.plan import Plan
+    from catdiag.planner.plan import KernelPlan
 
 Moved = dict[str, dict[str, int]]
 """Bytes by array and direction, "load" or "save"."""
@@ -35,7 +35,7 @@ class Stage:
     """
 
     schedule: str
-    plan: Plan
+    plan: KernelPlan
     inner: Moved
     outer: Moved | None
 
@@ -137,7 +137,7 @@ def _stage(
 
     segment = row.segment(k, k + 1)
     piece = segment.diagram
-    best: tuple[Plan, Schedule] | None = None
+    best: tuple[KernelPlan, Schedule] | None = None
     refused: CatdiagError | None = None
     for schedule in KernelSchedules(k, k + 1, piece, {"dtype": dtype}, ask).schedules:
         account = measure(schedule.draft)
@@ -172,7 +172,9 @@ def moved(traffic: Any, sizes: Mapping[str, int], names: Mapping[str, str] | Non
     return found
 
 
-def outer(run: Any, plan: Plan, chip: Hardware, dtype: Dtype, names: Mapping[str, str] | None = None) -> Moved | None:
+def outer(
+    run: Any, plan: KernelPlan, chip: Hardware, dtype: Dtype, names: Mapping[str, str] | None = None
+) -> Moved | None:
     """The traffic of each array out of slow memory under a cache: the fetches of waves of groups, in launch order.
 
     None where that is not counted, or there is no cache.

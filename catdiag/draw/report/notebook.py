@@ -19,7 +19,8 @@ from catdiag.draw.report.state_section import state
 from catdiag.draw.report.stylesheet import shared
 from catdiag.optimum.minimize import Optimum
 from catdiag.optimum.regimes import Regimes
-from catdiag.planner.fit import Plan
+from catdiag.planner.multi_kernel_plan import Plan
+from catdiag.planner.plan import KernelPlan
 from catdiag.prover.api import Theorem
 from catdiag.rewrite.claims import Verdict
 from catdiag.rewrite.derivation import Derivation
@@ -85,9 +86,18 @@ def of_stability(stability: Stability) -> str:
 
 
 @html.register
-def of_plan(plan: Plan) -> str:
-    """The tables of a plan."""
+def of_kernel_plan(plan: KernelPlan) -> str:
+    """The tables of the plan of a kernel."""
     return card(plan_section.of_plan(plan))
+
+
+@html.register
+def of_plan(plan: Plan) -> str:
+    """The tables of the kernels of a plan; of several, folded under what they are together."""
+    if len(plan.kernels) == 1:
+        return of_kernel_plan(plan.kernels[0])
+    tables = (folded(f"kernel {k}: {p.loops}", plan_section.of_plan(p)) for k, p in enumerate(plan.kernels, 1))
+    return card(tag("pre", str(plan)), *tables)
 
 
 @html.register

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
     from catdiag.draw.scene import Scene
     from catdiag.draw.string_diagram.sheets import Address
-    from catdiag.planner.fit import Plan
+    from catdiag.planner.plan import KernelPlan
     from catdiag.rewrite.derivation import Derivation
 
 MOST = 400
@@ -88,7 +88,7 @@ class Pictures:
         )
         return self.figure(scene, caption, legend=True)
 
-    def pipeline(self, plan: Plan, chip: Hardware | None) -> Html:
+    def pipeline(self, plan: KernelPlan, chip: Hardware | None) -> Html:
         """The iterations of a plan's loop in clocks, where a loop is scheduled."""
         try:
             scene = pipeline_picture(plan, chip=chip)

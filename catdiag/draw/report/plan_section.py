@@ -10,7 +10,7 @@ from catdiag.draw.report.mathml import math, name, number, sign
 from catdiag.planner.plan import IMBALANCE, WHOLE, WORDS, plural
 
 if TYPE_CHECKING:
-    from catdiag.planner.plan import Plan
+    from catdiag.planner.plan import KernelPlan
 
 
 def tiles_of(tiles: Mapping[str, int]) -> Html:
@@ -19,7 +19,7 @@ def tiles_of(tiles: Mapping[str, int]) -> Html:
     return joined(parts, ", ") if parts else escaped("none")
 
 
-def of_plan(plan: Plan) -> Html:
+def of_plan(plan: KernelPlan) -> Html:
     """All tables of a plan."""
     return joined([summary(plan), levels(plan), edges(plan), time(plan), choices(plan), proof(plan)])
 
@@ -32,7 +32,7 @@ def _table(head: list[str], rows: list[tuple[str, ...]], caption: str, numbers: 
     return tag("div", table(head, rows, caption, numbers), class_="scroll wide")
 
 
-def summary(plan: Plan) -> Html:
+def summary(plan: KernelPlan) -> Html:
     """The tiles, and their predictions."""
     threads = f"{plural(plan.threads, 'thread')} ({plural(plan.threads // plan.warp, 'warp')}"
     threads += f", and {plan.producers} producers)" if plan.producers else ")"
@@ -60,7 +60,7 @@ def summary(plan: Plan) -> Html:
     return _table([], rows, f"{plan.hardware}, {plan.dtype}")
 
 
-def levels(plan: Plan) -> Html:
+def levels(plan: KernelPlan) -> Html:
     """The memory used at each level, in bytes."""
     rows: list[tuple[str, ...]] = []
     for level in plan.levels:
@@ -72,7 +72,7 @@ def levels(plan: Plan) -> Html:
     return _table(["level, array", "bytes used", "capacity", ""], rows, "Memory used by one group", (1, 2))
 
 
-def edges(plan: Plan) -> Html:
+def edges(plan: KernelPlan) -> Html:
     """The traffic over each edge."""
     rows: list[tuple[str, ...]] = [
         (f"{e.upper} to {e.lower}", f"{e.bytes_moved:,}", f"{e.bytes_per_s / 1e12:,.2f} TB/s", _micro(e.seconds))
@@ -81,7 +81,7 @@ def edges(plan: Plan) -> Html:
     return _table(["edge", "bytes moved", "bandwidth", "predicted, alone"], rows, "Traffic of the whole run", (1, 2, 3))
 
 
-def time(plan: Plan) -> Html:
+def time(plan: KernelPlan) -> Html:
     """The time of a group by pipeline."""
     rows: list[tuple[str, ...]] = [
         (WORDS[pipe], _micro(s), f"{100 * plan.busy[pipe]:.0f}%") for pipe, s in plan.parts_s.items() if s
@@ -92,7 +92,7 @@ def time(plan: Plan) -> Html:
     return found
 
 
-def choices(plan: Plan) -> Html:
+def choices(plan: KernelPlan) -> Html:
     """The alternatives, and why they were not chosen."""
     rows: list[tuple[str, ...]] = [
         (
@@ -125,7 +125,7 @@ def name_of(tile: str) -> Html:
     return math(name(tile))
 
 
-def proof(plan: Plan) -> Html:
+def proof(plan: KernelPlan) -> Html:
     """What z3 proved about the tiles."""
     clauses = plan.proof.statement.split("; ")
     bounds = [tag("code", clause) for clause in clauses if ":" in clause]

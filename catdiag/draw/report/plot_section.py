@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from catdiag.draw.report.report_data import ReportData
-    from catdiag.planner.fit import Plan
+    from catdiag.planner.plan import KernelPlan
 
 
 def installed() -> bool:
@@ -23,7 +23,7 @@ def installed() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def of_plan(facts: ReportData, plan: Plan) -> Html:
+def of_plan(facts: ReportData, plan: KernelPlan) -> Html:
     """The plots of a plan, or a line that says how to get them."""
     if not installed():
         return tag("p", "Plots need matplotlib: pip install 'catdiag[plot]'.", class_="soft")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from catdiag.cost.level_formulas import LevelsIO
     from catdiag.cost.traffic import IO
     from catdiag.optimum.minimize import Optimum
-    from catdiag.planner.fit import Plan
+    from catdiag.planner.plan import KernelPlan
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.stability import Stability
@@ -37,8 +37,8 @@ class ReportData:
 
     `counted` is the form whose costs are counted, the derivation or an earlier form of it; `io` are its transfers and
     memory in values. Where there is no optimum, bound or plan, a text says why. `levels` are the costs at each level,
-    in the unit that it states. `options` are further options of `fit` with which the plan was made. `notes` are lines
-    about the derivation, such as rewrites that were tried and refused.
+    in the unit that it states. `options` are further options of the plan that was made. `notes` are lines about the
+    derivation, such as rewrites that were tried and refused.
     """
 
     derivation: Derivation
@@ -49,7 +49,7 @@ class ReportData:
     levels: LevelsIO | str
     stability: Stability
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    plan: Plan | str | None = None
+    plan: KernelPlan | str | None = None
     hardware: Hardware | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
     dtype: str = "bf16"
@@ -85,7 +85,7 @@ def report_data(
         raise SizeError("a plan is for a chip and sizes: give both, as in on='h100', sizes={'q': 8192, …}, or neither")
     chip = None if on is None else chips.get(on)
     counted = derivation
-    plan: Plan | str | None = None
+    plan: KernelPlan | str | None = None
     if chip is not None:
         try:
             plan = fit(derivation, chip, dict(sizes or {}), dtype=dtype)
