@@ -1,7 +1,7 @@
-"""What makes programs: `algorithm`, the generators of the category, and the library, for users.
+"""What makes programs: `algorithm` and the generators of the category, for users.
 
 Each gives what the module of that name below gives as a bare diagram (`catdiag.frontend.builder`,
-`catdiag.category.diagram`, `catdiag.library`), as a `Program`.
+`catdiag.category.diagram`), as a `Program`.
 
 >>> from catdiag.category.types import ArrayType, Axis
 >>> X = ArrayType((Axis("x"),))
@@ -14,12 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from catdiag import library as operators
 from catdiag.category import diagram
 from catdiag.category.types import ArrayType, Ty
 from catdiag.frontend import builder
 from catdiag.program import Program
-from catdiag.util.errors import CatdiagError
 
 
 def algorithm(signature: str, name: str | None = None) -> Callable[[Callable[..., Any]], Program]:
@@ -61,37 +59,3 @@ def copy(ty: Ty | ArrayType, times: int = 2) -> Program:
 def discard(ty: Ty | ArrayType) -> Program:
     """`ty → 1`, the counit."""
     return Program(diagram.discard(ty))
-
-
-class Library:
-    """The library's operators as programs: `library.attention`, or `library.get("attention")`.
-
-    >>> print(Library().softmax)
-    softmax: [q x] → [q x]
-    """
-
-    def get(self, name: str) -> Program:
-        """The program of that name. Raises CatdiagError, naming those that there are."""
-        return Program(operators.get(name))
-
-    def names(self) -> tuple[str, ...]:
-        """The names of the library's programs, sorted."""
-        return operators.names()
-
-    def describe(self, name: str) -> str:
-        """The mathematics of the program of that name, as text. Raises CatdiagError, naming those that there are."""
-        return operators.describe(name)
-
-    def __getattr__(self, name: str) -> Program:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return self.get(name)
-        except CatdiagError as error:
-            raise AttributeError(error.message) from None
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.names()})
-
-
-library = Library()

@@ -20,7 +20,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "catdiag"
 ROOMS = [
     "util", "kernel", "solvers", "category", "chip", "frontend", "importers", "library", "schedule", "execute",
     "prover", "rewrite", "simulate", "optimum", "cost", "bounds", "codegen", "runtime", "planner", "testing",
-    "measure", "draw", "program", "integrations", "constructors", "cli",
+    "measure", "draw", "program", "integrations", "constructors",
+    "nn", "errors", "cli",
 ]  # fmt: skip
 # The only room whose files may import each other in a circle: a diagram, its graph, its boxes and its functors.
 CIRCLES = "category"
@@ -33,6 +34,7 @@ SOFTMAX = {
     FACE,
     "catdiag.frontend.builder",
     "catdiag.frontend.nn",
+    "catdiag.nn",
     "catdiag.testing.strategies.diagram_strategies",
     "catdiag.testing.strategies.kernel_programs",
 }

@@ -7,4 +7,40 @@
   (mapping over an axis).
 - `substitution`: boxes replaced by diagrams; `evaluation`: diagrams of Python functions, run.
 - `integer_polynomial`: polynomials in sizes with integer coefficients.
+
+What is named here is what bare diagrams are made of and read with; they have neither derivations nor theorems.
+
+>>> from catdiag import category
+>>> X = category.ArrayType((category.Axis("x"),))
+>>> print(category.box("f", X, X) >> category.copy(X))
+[x] → [x] @ [x]
 """
+
+from __future__ import annotations
+
+from catdiag.category.diagram import Diagram, box, copy, diagram_of, discard, id, of_graph, swap
+from catdiag.category.functor import interpret, weave
+from catdiag.category.graph import Graph, Node
+from catdiag.category.ops import Box
+from catdiag.category.substitution import substitute
+from catdiag.category.types import ArrayType, Axis, Ty
+
+__all__ = [
+    "ArrayType",
+    "Axis",
+    "Box",
+    "Diagram",
+    "Graph",
+    "Node",
+    "Ty",
+    "box",
+    "copy",
+    "diagram_of",
+    "discard",
+    "id",
+    "interpret",
+    "of_graph",
+    "substitute",
+    "swap",
+    "weave",
+]

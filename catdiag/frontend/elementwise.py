@@ -183,7 +183,7 @@ def apply(function: str, *arrays: Operand) -> Traced:
     if function in _WITH_MEANING:
         raise SignatureError(
             f"cd.apply({function!r}, …) would be any function, and print as the one of that name: "
-            f"use cd.{function} where that is meant, else another name"
+            "use that one where it is meant, else another name"
         )
     arity = trace.memo(("arity", function), lambda: len(arrays))
     if arity != len(arrays) or not arrays:

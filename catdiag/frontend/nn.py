@@ -30,7 +30,7 @@ def relu(a: Operand) -> Traced:
     """The positive part: max(a, 0).
 
     >>> import catdiag as cd
-    >>> cd.algorithm("x")(lambda a: cd.relu(a))([-1, 2]).tolist()
+    >>> cd.algorithm("x")(lambda a: cd.nn.relu(a))([-1, 2]).tolist()
     [0.0, 2.0]
     """
     return _named("relu", a, lambda v: maximum(v, 0))
@@ -40,7 +40,7 @@ def silu(a: Operand) -> Traced:
     """The sigmoid linear unit, also called swish: a · sigmoid(a) (Elfwing, Uchibe and Doya 2018).
 
     >>> import catdiag as cd
-    >>> cd.algorithm("x")(lambda a: cd.silu(a))([0, 40]).tolist()
+    >>> cd.algorithm("x")(lambda a: cd.nn.silu(a))([0, 40]).tolist()
     [0.0, 40.0]
     """
     return _named("silu", a, lambda v: v * sigmoid(v))
@@ -52,7 +52,7 @@ def elu(a: Operand) -> Traced:
     Written as max(a, 0) + e^min(a, 0) − 1, which is the same number and overflows nowhere.
 
     >>> import catdiag as cd
-    >>> cd.algorithm("x")(lambda a: cd.elu(a))([-1000, 0, 2]).tolist()
+    >>> cd.algorithm("x")(lambda a: cd.nn.elu(a))([-1000, 0, 2]).tolist()
     [-1.0, 0.0, 2.0]
     """
     return _named("elu", a, lambda v: maximum(v, 0) + exp(minimum(v, 0)) - 1)
@@ -65,7 +65,7 @@ def logsumexp(array: Operand, axes: str) -> Traced:
     """The logarithm of a sum of exponentials along axes: m + log Σ e^(a − m), with m the maximum.
 
     >>> import catdiag as cd
-    >>> cd.algorithm("q x")(lambda a: cd.logsumexp(a, "x"))([[7], [1000]]).tolist()
+    >>> cd.algorithm("q x")(lambda a: cd.nn.logsumexp(a, "x"))([[7], [1000]]).tolist()
     [7.0, 1000.0]
 
     Raises AxisError for an axis that the array does not have.
@@ -83,7 +83,7 @@ def log_softmax(array: Operand, axes: str) -> Traced:
     """The logarithm of softmax along axes: a − m − log Σ e^(a − m), with m the maximum.
 
     >>> import catdiag as cd
-    >>> cd.algorithm("q x")(lambda a: cd.log_softmax(a, "x"))([[0, -1000]]).tolist()
+    >>> cd.algorithm("q x")(lambda a: cd.nn.log_softmax(a, "x"))([[0, -1000]]).tolist()
     [[0.0, -1000.0]]
 
     Raises AxisError for an axis that the array does not have.
@@ -101,7 +101,7 @@ def var(array: Operand, axes: str) -> Traced:
     """The population variance along axes: the mean of (a − μ)², with μ the mean.
 
     >>> import catdiag as cd
-    >>> cd.algorithm("q x")(lambda a: cd.var(a, "x"))([[1, 3], [2, 2]]).tolist()
+    >>> cd.algorithm("q x")(lambda a: cd.nn.var(a, "x"))([[1, 3], [2, 2]]).tolist()
     [1.0, 0.0]
 
     Raises AxisError for an axis that the array does not have.
