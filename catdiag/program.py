@@ -36,12 +36,10 @@ if TYPE_CHECKING:
     from catdiag.bounds.lower_bound import LowerBound
     from catdiag.chip.hardware import Hardware
     from catdiag.chip.hierarchy import Hierarchy
-    from catdiag.codegen.loop_state import StateFormulas
     from catdiag.cost.level_formulas import LevelsIO
     from catdiag.cost.sharding import Sharding
     from catdiag.cost.traffic import IO
-    from catdiag.planner.fit import Plan
-    from catdiag.planner.multi_kernel_plan import Plans
+    from catdiag.planner.multi_kernel_plan import Plan
     from catdiag.prover.api import Theorem
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
     from catdiag.rewrite.skip import Guide
     from catdiag.rewrite.stability import Stability
     from catdiag.rewrite.stream.user_fold import Fold
-    from catdiag.runtime.compile import CompiledKernel
     from catdiag.solvers.z3 import Z3
 
 Dtype = str | Mapping[str, str]
@@ -164,7 +161,7 @@ class Program(AsProgram):
     def __str__(self) -> str:
         if not self.steps:
             return str(self._diagram)
-        return "\n".join([str(self.derivation), *("  " + line for line in str(self.formulas()).splitlines())])
+        return "\n".join([str(self.derivation), *("  " + line for line in self.code("formulas").splitlines())])
 
     # -- composition -----------------------------------------------------------------------------
 
@@ -448,18 +445,6 @@ class Program(AsProgram):
 
         return advice(self.derivation, self.stability())
 
-    def formulas(self) -> StateFormulas:
-        """What the loops carry, as formulas: unit, element, repair, step and merge of each state, and the finish.
-
-        >>> import catdiag as cd
-        >>> dot = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
-        >>> dot.stream("x").formulas().loops[0].components[0].step
-        'sum1 + Σ_x A·B'
-        """
-        from catdiag.codegen.loop_state import formulas
-
-        return formulas(self._diagram)
-
     def sharding(self, over: Mapping[str, int | str], **options: Any) -> Sharding:
         """The program on several devices: what each receives, holds and computes (`catdiag.cost.sharding`).
 
@@ -475,23 +460,17 @@ class Program(AsProgram):
 
         return sharding(self._diagram, over, **options)
 
-    def plan(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan | Plans:
+    def plan(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan:
         """How it runs on a chip in the least predicted time, with z3's proof that the tiles fit.
 
         A program in loops or groups is one kernel: its tiles, with the options of `catdiag.planner.fit.fit` (`dtype`,
         `stages`, fixed `tiles`, the `objective`, …). Any other is cut into kernels, each with its loops, groups and
-        tiles, with the options of `catdiag.planner.partition.plan` (`dtype`, `stages`, `cuts` at most, `several`).
-        Raises DoesNotFit, with what each array takes, SizeError, and as these do.
+        tiles, with the options of `catdiag.planner.partition.planned_kernels` (`dtype`, `stages`, `cuts` at most,
+        `several`). Raises DoesNotFit, with what each array takes, SizeError, and as these do.
         """
-        from catdiag.rewrite.split import runs_in_kernels
+        from catdiag.planner.partition import plan
 
-        if runs_in_kernels(self._diagram):
-            from catdiag.planner.fit import fit
-
-            return fit(self.derivation, hardware, sizes, **options)
-        from catdiag.planner.partition import planned_from
-
-        return planned_from(self.derivation, hardware, sizes, **options)
+        return plan(self.derivation, hardware, sizes, **options)
 
     # -- outputs ---------------------------------------------------------------------------------
 
@@ -520,10 +499,14 @@ class Program(AsProgram):
         """`run` with whole axes; inside an algorithm, one named box."""
         return self.run(*arrays)
 
-    def code(self, language: Literal["numpy", "pseudocode", "triton"] = "pseudocode", **options: Any) -> str:
-        """The program as text: "pseudocode", its loops as formulas; "numpy", the source of a function of plain NumPy;
+    def code(
+        self, language: Literal["numpy", "pseudocode", "formulas", "triton"] = "pseudocode", **options: Any
+    ) -> str:
+        """The program as text: "pseudocode", its loops with what they load and save; "formulas", what the loops carry
+        (of each state the unit, element, repair, step and merge, and the finish: see
+        `catdiag.codegen.loop_state.formulas`); "numpy", the source of a function of plain NumPy;
         "triton", a module for GPUs, which needs `tiles`, and takes `dtype`, `stages` and `warps` (see
-        `catdiag.codegen.triton.triton_module`), or what a plan writes: `program.plan(chip, sizes).triton()`.
+        `catdiag.codegen.triton.triton_module`), or what a plan writes: `program.plan(chip, sizes).code("triton")`.
 
         Raises SizeError for a tile that is missing, TypeMismatch for what has no form in a kernel.
 
@@ -537,6 +520,8 @@ class Program(AsProgram):
                 load A[q x]
                 sum1[q] = sum1 + Σ_x A
             save out[q] = sum1
+        >>> "step     sum1 + Σ_x A" in total.stream("x").code("formulas")
+        True
         """
         if language == "triton":
             from catdiag.codegen.triton.triton_module import module
@@ -546,32 +531,15 @@ class Program(AsProgram):
             from catdiag.codegen.numpy_source import source
 
             return source(self._diagram, **options)
-        require(language == "pseudocode", "the language", language, "'numpy', 'pseudocode' or 'triton'")
+        if language == "formulas":
+            from catdiag.codegen.loop_state import formulas
+
+            return str(formulas(self._diagram, **options))
+        expected = "'numpy', 'pseudocode', 'formulas' or 'triton'"
+        require(language == "pseudocode", "the language", language, expected)
         from catdiag.codegen.pseudocode import pseudocode
 
         return pseudocode(self._diagram, **options)
-
-    def compile(
-        self, tiles: Mapping[str, int], dtype: Dtype = "bf16", *, stages: int = 2, warps: int = 4
-    ) -> CompiledKernel:
-        """The program as a function of torch tensors with the given tiles, registered with torch (see
-        `catdiag.runtime.compile`); `program.plan(chip, sizes).compile()` chooses them.
-
-        The same arguments give the same function. Raises what `code("triton", …)` raises, and CatdiagError where torch
-        or triton is not installed.
-        """
-        from catdiag.planner.compiled_plan import compiled_of
-
-        types = dtype if isinstance(dtype, str) else tuple(dtype.items())
-        place = (tuple(tiles.items()), types, stages, warps)
-        if place not in self._compiled:
-            self._compiled[place] = compiled_of(self._diagram, self._source, tiles, dtype, stages=stages, warps=warps)
-        return self._compiled[place]
-
-    @cached_property
-    def _compiled(self) -> dict[Any, CompiledKernel]:
-        """The functions that were compiled, by what they were asked for with."""
-        return {}
 
     def draw(
         self, format: Literal["svg", "tikz", "html"] = "svg", path: str | Path | None = None, **options: Any
@@ -580,7 +548,7 @@ class Program(AsProgram):
         written to `path` too, where one is given.
 
         Of pictures, the options are `open`, which named diagrams are drawn as their insides; `levels` of memory,
-        slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts; `color`; `theme`,
+        slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts; `colour`; `theme`,
         "auto", "light" or "dark"; `legend`; of LaTeX `standalone`, a document or only a picture (see
         `catdiag.draw.render`). The page has the steps, the theorem with its certificate to download, the state, the
         loops, H and M, the optimum and the lower bound; with a chip `on` and `sizes` the plan for `dtype` too, with

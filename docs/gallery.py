@@ -18,7 +18,7 @@ import catdiag as cd
 from catdiag import library
 from catdiag.draw import Scene, pipeline_picture, program_picture, svg
 from catdiag.draw.render import scene_of
-from catdiag.planner.plan import Plan
+from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.planner.warpgroup_configuration import Configuration, configure
 from catdiag.rewrite.derivation import Derivation
 from catdiag.util.files import write_whole

@@ -27,7 +27,7 @@ def main() -> None:
     plan = derived.plan("h200", SIZES, tiles={"g_q": 64, "s_x": 64})
     print(f"proved for all sizes and tiles: {derived.theorem.statement}")
     print(f"tiles {dict(plan.tiles)}, {plan.stages} stages, {plan.warps} warps, {plan.shared_memory_bytes:,} bytes")
-    print(f"{len(plan.triton().splitlines())} lines of Triton")
+    print(f"{len(plan.code('triton').splitlines())} lines of Triton")
     if not (importlib.util.find_spec("torch") and importlib.util.find_spec("triton")):
         print("for more: pip install 'catdiag[gpu]'")
         return

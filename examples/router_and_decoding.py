@@ -44,7 +44,7 @@ def main() -> None:
     generator = np.random.default_rng(0)
 
     routed = route.stream("e")
-    print(routed.formulas())
+    print(routed.code("formulas"))
     X, W = generator.normal(size=(5, 8)), generator.normal(size=(8, 20))
     for found, expected in zip(routed.run(X, W, tiles={"s_e": 3}), route(X, W), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)

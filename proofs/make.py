@@ -47,7 +47,7 @@ def make(name: str) -> str:
     """Writes the certificate of a file; what is wrong with it as text, or nothing."""
     try:
         found = theorem(name)
-    except cd.CatdiagError as error:
+    except cd.errors.CatdiagError as error:
         return f"{name}: {error}"
     if found.conditional:
         return f"{name}: it is conditional on {'; '.join(found.conditions)}"

@@ -5,9 +5,9 @@ import catdiag as cd
 
 @cd.algorithm("x -> x")
 def left(A):
-    return cd.sigmoid(-A)
+    return cd.nn.sigmoid(-A)
 
 
 @cd.algorithm("x -> x")
 def right(A):
-    return 1 - cd.sigmoid(A)
+    return 1 - cd.nn.sigmoid(A)

@@ -10,4 +10,4 @@ def left(a, b):
 
 @cd.algorithm("q, q -> q")
 def right(a, b):
-    return cd.sigmoid(a - b)
+    return cd.nn.sigmoid(a - b)

@@ -10,4 +10,4 @@ def left(A):
 
 @cd.algorithm("x -> x")
 def right(A):
-    return 2 * cd.sigmoid(2 * A) - 1
+    return 2 * cd.nn.sigmoid(2 * A) - 1

@@ -35,8 +35,8 @@ WRONG: dict[str, Callable[[], Any]] = {
     "an axis without a name": lambda: cd.Axis(None),  # type: ignore[arg-type]
     "an axis that is an array": lambda: cd.Axis(np.ones(2)),  # type: ignore[arg-type]
     "a size that is an array": lambda: cd.Axis("q", np.ones(2)),  # type: ignore[arg-type]
-    "axes that are text": lambda: cd.ArrayType("q"),  # type: ignore[arg-type]
-    "axes that are none": lambda: cd.ArrayType(None),  # type: ignore[arg-type]
+    "axes that are text": lambda: cd.category.ArrayType("q"),  # type: ignore[arg-type]
+    "axes that are none": lambda: cd.category.ArrayType(None),  # type: ignore[arg-type]
     "the identity of nothing": lambda: cd.id(None),  # type: ignore[arg-type]
     "copies of a diagram": lambda: cd.copy(F),  # type: ignore[arg-type]
     "copies without end": lambda: cd.copy(F.dom, 10**30),
@@ -84,7 +84,7 @@ WRONG: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_the_error_is_ours(what: str) -> None:
-    with pytest.raises(cd.CatdiagError) as caught:
+    with pytest.raises(cd.errors.CatdiagError) as caught:
         WRONG[what]()
     assert caught.value.message.strip()
     assert len(caught.value.message) < 1500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_steps_are_those_of_the_parts_and_groups_stay_kernels() -> None:
 
 @settings(max_examples=20)
 @given(diagrams())
-def test_no_steps_mean_a_theorem_by_reflexivity(diagram: cd.Diagram) -> None:
+def test_no_steps_mean_a_theorem_by_reflexivity(diagram: cd.category.Diagram) -> None:
     program = cd.Program(diagram)
     assert program.steps == () and program.source is program and program.diagram is diagram
     assert program.theorem.trivial and not program.theorem.conditional
@@ -102,7 +103,7 @@ def test_no_steps_mean_a_theorem_by_reflexivity(diagram: cd.Diagram) -> None:
 
 @settings(max_examples=20)
 @given(diagrams(), diagrams())
-def test_equality_reads_the_diagrams(f: cd.Diagram, g: cd.Diagram) -> None:
+def test_equality_reads_the_diagrams(f: cd.category.Diagram, g: cd.category.Diagram) -> None:
     assert (cd.Program(f) == cd.Program(g)) == (f == g) == (cd.Program(f) == g) == (f == cd.Program(g))
     assert cd.Program(f) == cd.Program(f) and hash(cd.Program(f)) == hash(f)
     assert cd.Program(f).__eq__(3) is NotImplemented
@@ -141,7 +142,7 @@ def test_a_program_travels_with_its_theorem() -> None:
 
 def test_outputs_are_named() -> None:
     total = ROWS["total"]
-    with pytest.raises(TypeMismatch, match="expected 'numpy', 'pseudocode' or 'triton'"):
+    with pytest.raises(TypeMismatch, match="expected 'numpy', 'pseudocode', 'formulas' or 'triton'"):
         total.code("fortran")  # type: ignore[arg-type]
     with pytest.raises(TypeMismatch, match="expected 'svg', 'tikz' or 'html'"):
         total.draw("gif")  # type: ignore[arg-type]
@@ -149,10 +150,18 @@ def test_outputs_are_named() -> None:
         cd.Program(3)  # type: ignore[arg-type]
 
 
-def test_the_library_is_programs_and_its_modules_are_diagrams() -> None:
-    from catdiag.library.attention import attention
+def test_no_operator_is_hidden_by_a_file_of_the_library() -> None:
+    folder = Path(cd.library.__file__).parent
+    assert not {path.stem for path in folder.iterdir()} & {*cd.library.names()}
+    assert {*cd.library.names(), "get", "names", "describe"} == {*dir(cd.library)}
 
-    assert isinstance(cd.library.attention, cd.Program) and isinstance(attention, cd.Diagram)
+
+def test_the_library_is_programs_and_its_definitions_are_diagrams() -> None:
+    import catdiag.library as library
+    from catdiag.library.definitions.attention import attention
+
+    assert library is cd.library and library.attention == cd.library.attention
+    assert isinstance(cd.library.attention, cd.Program) and isinstance(attention, cd.category.Diagram)
     assert cd.library.attention == cd.library.get("attention") == attention
     assert "attention" in cd.library.names() and "softmax" in cd.library.describe("attention")
     with pytest.raises(AttributeError, match="no diagram 'attentoin': did you mean 'attention'"):

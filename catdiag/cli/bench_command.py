@@ -209,7 +209,7 @@ def _numbers(texts: Sequence[str], diagram: Diagram) -> dict[str, float]:
 def _draws(texts: Sequence[str], diagram: Diagram) -> dict[str, dict[str, Any]]:
     """How inputs are drawn, by name, from texts such as `W=normal*0.02`.
 
-    >>> from catdiag.library import get
+    >>> from catdiag.library.diagrams import get
     >>> _draws(["W=normal*0.02", "label=below*1000"], get("linear_cross_entropy"))
     {'W': {'draw': 'normal', 'scale': 0.02}, 'label': {'below': 1000}}
     """

@@ -66,8 +66,8 @@ def _point(request: CounterArgs) -> tuple[Derivation, ProfilePoint]:
     from catdiag.cli.derive_report_data import DeriveTarget, derive
     from catdiag.cost.traffic import io
     from catdiag.measure.profile.expected_counters import point_of
-    from catdiag.planner.fit import fit
-    from catdiag.planner.plan import module_of
+    from catdiag.planner.multi_kernel_plan import one_kernel
+    from catdiag.planner.partition import plan
     from catdiag.solvers.z3 import Z3
     from catdiag.util.errors import CatdiagError
 
@@ -98,9 +98,10 @@ def _point(request: CounterArgs) -> tuple[Derivation, ProfilePoint]:
         raise UsageError(f"there is no tile {unknown[0]!r}: expected some of {', '.join(sorted(wanted))}")
     options: dict[str, Any] = {"tiles": given or None, "stages": request.stages}
     options["threads"] = None if request.warps is None else chip.warp * request.warps
-    plan = fit(derivation, chip, {**lengths, **scalars}, dtype=request.dtype, **options)
-    module_of(plan)
-    tiles, stages, warps, specialized = dict(plan.tiles), plan.stages, plan.warps, plan.warp_specialized
+    found = plan(derivation, chip, {**lengths, **scalars}, dtype=request.dtype, **options)
+    found.written()
+    kernel = one_kernel(found)
+    tiles, stages, warps, specialized = dict(kernel.tiles), kernel.stages, kernel.warps, kernel.warp_specialized
     try:
         return derivation, point_of(
             derivation, tiles, lengths, request.dtype, stages=stages, warps=warps, scalars=scalars, chip=request.on,

@@ -10,7 +10,7 @@ from catdiag.cli.derive_report_data import DeriveTarget
 from catdiag.cli.exit_status import own_lines
 
 if TYPE_CHECKING:
-    from catdiag.planner.fit import Plan
+    from catdiag.planner.plan import KernelPlan
 
 
 def html_of(report: Report, target: DeriveTarget | None, times: bool = False) -> str:
@@ -19,11 +19,11 @@ def html_of(report: Report, target: DeriveTarget | None, times: bool = False) ->
     from catdiag.draw.report.report_data import ReportData, levels_of
 
     chip, dtype = (None, "bf16") if target is None else (target.hardware, target.dtype)
-    plan: Plan | str | None = report.plan
+    plan: KernelPlan | str | None = None if report.plan is None or report.kernels else report.plan.kernels[0]
     if report.misfit is not None:
         plan = report.misfit.message
-    if report.plans is not None:
-        plan = str(report.plans)
+    if report.kernels:
+        plan = str(report.plan)
     sizes = {} if target is None else dict(target.sizes)
     if target is not None and report.counted is not report.chosen.derivation:
         sizes |= target.scalars
@@ -31,7 +31,7 @@ def html_of(report: Report, target: DeriveTarget | None, times: bool = False) ->
         derivation=report.derivation,
         counted=report.counted,
         io=report.io,
-        optimum=report.optimum if report.plans is None else "each kernel has tiles of its own, which the plan lists",
+        optimum=report.optimum if not report.kernels else "each kernel has tiles of its own, which the plan lists",
         bound=report.bound,
         levels=levels_of(report.counted, chip, dtype),
         stability=report.stability,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from catdiag.cost.traffic import IO
     from catdiag.optimum.minimize import Optimum
     from catdiag.planner.derivation_search import RefusedAxis, StrategyCandidate
-    from catdiag.planner.fit import Plan
-    from catdiag.planner.multi_kernel_plan import Plans
+    from catdiag.planner.multi_kernel_plan import Plan
+    from catdiag.planner.plan import KernelPlan
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
     from catdiag.rewrite.stability import Stability
@@ -37,8 +37,6 @@ class PlanOutcome:
     plan: Plan | None = None
     misfit: DoesNotFit | None = None
     measure: float = math.inf
-    plans: Plans | None = None
-    """Of several kernels, instead of `plan`."""
 
     def __float__(self) -> float:
         return self.measure
@@ -73,14 +71,14 @@ class Report:
     """What was not asked for and would pay."""
 
     @property
-    def plans(self) -> Plans | None:
-        """Its plan, where it was cut into kernels for a chip."""
-        return self.worth.plans
-
-    @property
     def plan(self) -> Plan | None:
         """Its plan, where a chip was given and something fits."""
         return self.worth.plan
+
+    @property
+    def kernels(self) -> tuple[KernelPlan, ...]:
+        """The plans of its kernels, where there are several."""
+        return self.plan.kernels if self.plan is not None and len(self.plan.kernels) > 1 else ()
 
     @property
     def misfit(self) -> DoesNotFit | None:
@@ -126,12 +124,10 @@ class Report:
         if self.plan is not None:
             also = (f"{'instead of' if not k else '':10} {words}" for k, words in enumerate(self.instead))
             yield from _section("Plan", [*str(self.plan).splitlines(), *also])
-        if self.plans is not None:
-            yield from _section("Plan", str(self.plans).splitlines())
-            for number, kernel in enumerate(self.plans.kernels, 1):
-                steps = () if kernel.derivation is None else kernel.derivation.steps
-                proofs = (f"{step.name}, {step.theorem.verdict} in {step.theorem.seconds:.2f} s" for step in steps)
-                yield from _section(f"Kernel {number}: {kernel.schedule}", [*proofs, *str(kernel.plan).splitlines()])
+        for number, kernel in enumerate(self.kernels, 1):
+            steps = () if kernel.derivation is None else kernel.derivation.steps
+            proofs = (f"{step.name}, {step.theorem.verdict} in {step.theorem.seconds:.2f} s" for step in steps)
+            yield from _section(f"Kernel {number}: {kernel.loops}", [*proofs, *str(kernel).splitlines()])
         yield "", False
         yield f"{self.seconds:.2f} s of computing, {self._proof_seconds():.2f} s of it for proofs", False
 
@@ -184,7 +180,7 @@ class Report:
 
     def against(self, other: PlanOutcome) -> str:
         """What another plan is against the chosen one, in words that follow its name."""
-        mine = self.chosen.worth.plan or self.chosen.worth.plans
+        mine = self.chosen.worth.plan
         if other.misfit is not None and mine is not None:
             return ", and does not fit"
         if other.plan is not None and mine is not None:
@@ -223,7 +219,7 @@ class Report:
 
     def _proof_seconds(self) -> float:
         steps = [*self.derivation.steps]
-        for kernel in self.plans.kernels if self.plans is not None else ():
+        for kernel in self.kernels:
             steps += kernel.derivation.steps if kernel.derivation is not None else ()
         return sum(step.theorem.seconds for step in steps)
 
@@ -266,8 +262,8 @@ class Report:
             "io": self.io.as_dict(),
             "optimum": _optimum_data(self.optimum),
             "lower_bound": self.bound.as_dict(),
-            "plan": plan.as_dict() if plan is not None else None,
-            "kernels": self.plans.as_dict() if self.plans is not None else None,
+            "plan": plan.kernels[0].as_dict() if plan is not None and not self.kernels else None,
+            "kernels": plan.as_dict() if plan is not None and self.kernels else None,
             "does_not_fit": misfit.message if misfit is not None else None,
             "seconds": {"computing": self.seconds, "proofs": self._proof_seconds()},
         }
@@ -276,7 +272,7 @@ class Report:
 def type_of(diagram: Diagram) -> str:
     """The type of a diagram with the names of its inputs.
 
-    >>> from catdiag.library import get
+    >>> from catdiag.library.diagrams import get
     >>> type_of(get("matmul"))
     'matmul: A[a b], B[b c] → [a c]'
     >>> import catdiag as cd

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
     from catdiag.cost.traffic import IO
     from catdiag.optimum.minimize import Optimum
-    from catdiag.planner.multi_kernel_plan import Plans
+    from catdiag.planner.multi_kernel_plan import Plan
     from catdiag.planner.partition import PartitionSearch
     from catdiag.rewrite.derivation import Derivation
     from catdiag.solvers.z3 import Z3
@@ -72,7 +72,7 @@ def derive(
     an axis that was asked for cannot be, AxisError for an unknown one. A plan that nothing fits is in the report, as
     the error that says so.
 
-    >>> from catdiag.library import get
+    >>> from catdiag.library.diagrams import get
     >>> from catdiag.solvers.z3 import Z3
     >>> with Z3() as ask:
     ...     report = derive(get("sum_of_squares"), ask)
@@ -97,11 +97,11 @@ def derive(
     begun = Derivation.start(diagram, ask)
     begun = begun if distribute is None else distribute_over(begun, distribute or None)
     search: PartitionSearch | None = None
-    found: Plans | None = None
+    found: Plan | None = None
     if target is not None and stream is None and group is None and not split and not skip and passes == 1:
         search = _searched(begun.diagram, ask, target, cuts, several)
     if search is not None and len(search.chosen()) > 1:
-        found = _plans(search, begun)
+        found = _plan(search, begun)
     instead: tuple[str, ...] = ()
     tried, refused = list[StrategyCandidate[PlanOutcome]](), list[RefusedAxis]()
     if found is None:
@@ -116,11 +116,11 @@ def derive(
         )
         one = best(tried).worth.measure
         if search is not None and search.total(search.chosen()) * CLOSE < one:
-            found = _plans(search, begun)
+            found = _plan(search, begun)
         if search is not None and found is None and not math.isinf(one):
             instead = tuple(f"{r.name}: {r.against(one)}" for r in search.alternatives((search.full_span,)))
     if found is not None:
-        tried = [StrategyCandidate(None, found.derivation, PlanOutcome(plans=found, measure=found.time_s)), *tried]
+        tried = [StrategyCandidate(None, found.derivation, PlanOutcome(found, measure=found.time_s)), *tried]
     chosen = best(tried)
     derivation = chosen.derivation
     for axis in split:
@@ -175,12 +175,12 @@ def _searched(
         return None
 
 
-def _plans(search: PartitionSearch, begun: Derivation) -> Plans | None:
+def _plan(search: PartitionSearch, begun: Derivation) -> Plan | None:
     """The plan of the way that is taken, derived from what was begun with; None where it was not proved."""
     from catdiag.planner.multi_kernel_plan import continued
 
     try:
-        return continued(begun, search.plans())
+        return continued(begun, search.plan())
     except CatdiagError:
         return None
 
@@ -219,12 +219,12 @@ def _optimum(io: IO) -> Optimum | str:
 
 def planned_for(derivation: Derivation, target: DeriveTarget) -> PlanOutcome:
     """The plan, or the reason why there is none."""
-    from catdiag.planner.fit import fit
+    from catdiag.planner.partition import plan
 
     try:
-        plan = fit(derivation, target.hardware, target.sizes, dtype=target.dtype, stages=target.stages)
+        found = plan(derivation, target.hardware, target.sizes, dtype=target.dtype, stages=target.stages)
     except DoesNotFit as error:
         return PlanOutcome(misfit=error)
     except CatdiagError as error:
         return PlanOutcome(misfit=DoesNotFit(error.message, error.line))
-    return PlanOutcome(plan=plan, measure=plan.time_s)
+    return PlanOutcome(plan=found, measure=found.time_s)

@@ -34,9 +34,8 @@ def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
     found: list[tuple[Path, str]] = []
     if files.pseudocode is not None:
         found.append((files.pseudocode, pseudocode_of(report) + "\n"))
-    plan = report.plan or report.plans
-    if files.triton is not None and plan is not None:
-        found.append((files.triton, plan.triton()))
+    if files.triton is not None and report.plan is not None:
+        found.append((files.triton, report.plan.code("triton")))
     if files.numpy is not None:
         from catdiag.codegen.numpy_source import source
 
@@ -46,12 +45,9 @@ def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
 
 def launched(report: Report, files: Files) -> list[str]:
     """With which tiles, warps and stages a kernel was written: the plan's."""
-    from catdiag.planner.plan import module_of
-
-    plan = report.plan or report.plans
-    if files.triton is None or plan is None:
+    if files.triton is None or report.plan is None:
         return []
-    made = module_of(plan)
+    made = report.plan.written()
     tiles = ", ".join(f"{name} {size}" for name, size in made.tiles.items()) or "none"
     warps, stages = (str(n) if isinstance(n, int) else " and ".join(map(str, n)) for n in (made.warps, made.stages))
     return [f"{files.triton}: tiles: {tiles}; {warps} warps, {stages} stages"]
@@ -61,15 +57,13 @@ def pseudocode_of(report: Report) -> str:
     """The loops with all variables, with numbers where there is a plan of them; where they are not counted, the loops
     alone, and why."""
     from catdiag.draw.listing.program_text import expanded
-    from catdiag.planner.compiled_plan import longest, sizes_of
 
-    plan = report.plan or report.plans
+    plan = report.plan
     try:
         if plan is None or plan.diagram is not report.derivation.diagram:
             return expanded(report.derivation)
-        own = longest(plan)
-        dtype = plan.dtype
-        return expanded(report.derivation, sizes=sizes_of(plan), tiles=plan.tiles, dtype=dtype, stages=own.stages)
+        longest = max(plan.kernels, key=lambda kernel: kernel.time_s)
+        return expanded(report.derivation, sizes=plan.sizes, tiles=plan.tiles, dtype=plan.dtype, stages=longest.stages)
     except CatdiagError as error:
         from catdiag.codegen.pseudocode import pseudocode
 

@@ -99,7 +99,7 @@ def run_sharding(
         if not axis or not equals or not count:
             raise UsageError(f"cannot read {part!r}: expected axis=devices, as in --over q=8 or --over q=P")
         if count.isascii() and count.isdigit() and len(count) > 18:
-            raise UsageError(f"axis {axis} is sharded over {count[:20]}… devices: expected at most {10**18 - 1}")
+            raise UsageError(f"axis {axis} is spread over {count[:20]}… devices: expected at most {10**18 - 1}")
         counts[axis] = int(count) if count.isascii() and count.isdigit() else count
     places: dict[str, str | None] = {}
     for part in (p for text in held for p in text.split(",")):

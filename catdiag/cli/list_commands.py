@@ -41,7 +41,7 @@ def run_library(alone: bool = True) -> None:
     Raises UsageError where options were given, which are for an operator.
     """
     from catdiag.cli.exit_status import UsageError
-    from catdiag.library import describe, names
+    from catdiag.library.diagrams import describe, names
 
     if not alone:
         raise UsageError("which operator is meant? expected a name of the library, or path.py:name, before the options")

@@ -50,7 +50,7 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def _from_library(name: str) -> Diagram:
-    from catdiag.library import get
+    from catdiag.library.diagrams import get
 
     if name.endswith(".py") or "/" in name:
         raise UsageError(f"{name!r} does not say which operator of the file is meant: expected {name}:name")

@@ -21,7 +21,7 @@ _MOST = 2**62
 def sizes_of(diagram: Diagram) -> tuple[str, ...]:
     """The size symbols of a diagram, in order of appearance.
 
-    >>> from catdiag.library import get
+    >>> from catdiag.library.diagrams import get
     >>> sizes_of(get("attention"))
     ('q', 'd', 'x')
     """

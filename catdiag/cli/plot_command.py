@@ -15,7 +15,7 @@ from catdiag.frontend.signature import axis_names
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
     from catdiag.cli.derive_report_data import DeriveTarget
-    from catdiag.planner.plan import Plan
+    from catdiag.planner.multi_kernel_plan import Plan
     from catdiag.rewrite.derivation import Derivation
     from catdiag.solvers.z3 import Z3
 

@@ -1,11 +1,10 @@
-"""What a diagram costs: transfers H and memory M as formulas, and what follows from them.
+"""What a diagram costs: transfers and memory as formulas, and what follows from them.
 
-- `traffic`: transfers and memory of two levels, and the rules by which they are counted; `traffic_by_level`: the same
-  for every level of a memory hierarchy, with the results in `level_formulas`; `latex`: the formulas in LaTeX;
-- `cache`, `cache_fetches`: what a cache fetches; `wave_footprints`: the footprint of a wave of groups, as numbers;
-- `energy_of_transfers`; `machine_balance`: arithmetic intensity, the least memory and sizes for a machine's balance;
-  `hierarchy_model`: costs of all levels, weighted and added;
-- `multi_level_optimum`: the tiles of all levels chosen together; `sharding`: a diagram on a mesh of devices.
+- `traffic`: transfers and memory, under rules that it states; `traffic_by_level`: the same at every level of a chain,
+  as the values of `level_formulas`; `latex`: in LaTeX;
+- `cache`, `cache_fetches`: what a cache fetches; `wave_footprints`: what waves of groups load, counted;
+- `energy_of_transfers`; `machine_balance`: transfers against work; `hierarchy_model`: costs over levels;
+- `multi_level_optimum`: the tiles of all levels chosen together; `sharding`: a diagram on several devices.
 
 What users call is here too, imported when first used: `cd.cost.Model`, `cd.cost.min_memory`.
 """

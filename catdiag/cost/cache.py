@@ -1,8 +1,8 @@
-"""What a cache fetches: each distinct tile once for every wave of groups, if the tiles of a wave fit it together.
+"""What a cache fetches: of the groups that run at a time, each distinct piece once, if they fit together.
 
-Groups run in waves, in launch order: row-major over the grid of groups, in the stored order of tiles, the last tile
-fastest. The footprint of a wave is the set of distinct (array, tile) that its groups load, with whole streamed axes. If
-it fits the cache, each tile is fetched once; otherwise every load of the wave goes to the level above. Derived here.
+Groups run in waves, in launch order: row-major over the grid of groups in the stored order of tiles, last tile fastest.
+A wave's pieces are the distinct (array, tile) that its groups load, whole along streamed axes. Where they fit the
+cache together each is fetched once; otherwise every load of the wave passes on to the level above. Derived here.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ Expr = Any
 
 @dataclass(frozen=True)
 class Fetched:
-    """An array that groups load: its size, how often a group loads its tile (`times`), and which of the grid's tiles it
-    has."""
+    """An array that groups load: how much of it there is, how often a group loads its piece, which tiles it has."""
 
     array: str
     size: Expr
@@ -33,17 +32,12 @@ class Fetched:
 
 
 class Wave(sympy.Expr):  # type: ignore[misc]
-    """A quantity of waves, as a formula that is evaluated once sizes, tiles and the wave are numbers.
+    """A number about waves, as a formula that is evaluated once sizes, tiles and the wave are numbers.
 
-    `Wave(what, names, wave, capacity, grid, arrays)`:
-
-    - `what`: the index in `arrays` of the array whose fetched amount this is, or -1 for the largest footprint of a
-      wave;
-    - `wave`: the number of groups that run at a time; `capacity`: `oo` if everything fits;
-    - `grid`: for each tile, the size of the axis and of the tile;
-    - `arrays`: for each array its size, how often a group loads it, and for each tile whether it has it.
-
-    See `fetched` and `resident_bytes`.
+    `Wave(what, names, wave, capacity, grid, arrays)`: `what` is the place of an array in `arrays`, whose fetched amount
+    this is, or -1 for the most that a wave's pieces take; `capacity` is `oo` where everything fits; `grid` has for each
+    tile the axis and the tile; `arrays` the amount of each, how often a group loads it, and for each tile whether it
+    has it. See `fetched` and `resident_bytes`.
     """
 
     is_commutative = True
@@ -51,12 +45,12 @@ class Wave(sympy.Expr):  # type: ignore[misc]
     is_nonnegative = True
 
     def __new__(cls, *args: Any) -> Any:
-        """The number, if all arguments are numbers."""
-        arguments = [sympy.sympify(a) for a in args]
-        what, _, wave, capacity, grid, arrays = arguments
+        """The number, where everything is one."""
+        given = [sympy.sympify(a) for a in args]
+        what, _, wave, capacity, grid, arrays = given
         if all(e.is_number for e in (wave, capacity, *sympy.flatten(grid), *(a[0] for a in arrays))):
             return _evaluated(int(what), int(wave), capacity, grid, arrays)
-        return sympy.Expr.__new__(cls, *arguments)
+        return sympy.Expr.__new__(cls, *given)
 
     def _sympystr(self, printer: Any) -> str:
         what, names, wave, capacity, grid, _ = self.args
@@ -77,7 +71,7 @@ class Wave(sympy.Expr):  # type: ignore[misc]
 def fetched(
     which: int, wave: Expr, capacity: int | None, grid: Sequence[tuple[Expr, Expr]], arrays: Sequence[Fetched]
 ) -> Expr:
-    """What a cache fetches of one array in the whole run, exactly. With `capacity` None everything fits.
+    """What a cache fetches of one array in the whole run, exactly; `capacity` None: everything fits.
 
     >>> q, x, g, w = sympy.symbols("q x g w", positive=True, integer=True)
     >>> rows, keys = Fetched("Q", 4 * q, 1, (True,)), Fetched("K", 4 * x, 1, (False,))
@@ -91,7 +85,7 @@ def fetched(
 
 
 def resident_bytes(wave: Expr, grid: Sequence[tuple[Expr, Expr]], arrays: Sequence[Fetched]) -> Expr:
-    """The largest footprint of a wave: the sizes of its distinct tiles added up."""
+    """The most that the distinct pieces of a wave take together."""
     return _formula(-1, wave, None, grid, arrays)
 
 
@@ -107,10 +101,10 @@ def _formula(
 def about(
     which: int, wave: Expr, capacity: int | None, grid: Sequence[tuple[Expr, Expr]], arrays: Sequence[Fetched]
 ) -> Expr:
-    """`fetched` without rounding, for waves that are blocks of the grid: full along the fastest tiles.
+    """The same without rounding, for waves that are blocks of the grid: full along the fastest tiles.
 
     Along each tile a wave spans `min(N, max(1, wave / groups along faster tiles))` of its N groups. An array is fetched
-    once for each such span along the tiles that it does not have.
+    once for every such span along the tiles that it lacks.
     """
     spans: list[Expr] = []
     faster = sympy.Integer(1)
@@ -123,31 +117,29 @@ def about(
             *(n / g / span for (n, g), span, has in zip(grid, spans, array.has, strict=True) if not has)
         )
 
-    fetched_once = once(arrays[which])
+    kept = once(arrays[which])
     if capacity is None:
-        return fetched_once
-    fetched_always = arrays[which].size * arrays[which].times
-    fetched_always = fetched_always * sympy.Mul(
-        *(n / g for (n, g), has in zip(grid, arrays[which].has, strict=True) if not has)
-    )
-    wave_footprint = sympy.Add(
+        return kept
+    every = arrays[which].size * arrays[which].times
+    every = every * sympy.Mul(*(n / g for (n, g), has in zip(grid, arrays[which].has, strict=True) if not has))
+    touched = sympy.Add(
         *(
             a.size * sympy.Mul(*(span * g / n for (n, g), span, has in zip(grid, spans, a.has, strict=True) if has))
             for a in arrays
         )
     )
-    return sympy.Piecewise((fetched_once, wave_footprint <= capacity), (fetched_always, True))
+    return sympy.Piecewise((kept, touched <= capacity), (every, True))
 
 
 def _evaluated(what: int, wave: int, capacity: Expr, grid: Any, arrays: Any) -> Any:
     if wave < 1:
         raise ValueError(f"a wave of {wave} groups: expected 1 or more")
-    axis_sizes = [int(n) for n, _ in grid]
+    wholes = [int(n) for n, _ in grid]
     loaded = []
     for amount, times, has in arrays:
-        has_tile = tuple(bool(flag) for flag in has)
-        shared = math.prod(n for n, flag in zip(axis_sizes, has_tile, strict=True) if flag)
-        loaded.append(Loaded(Fraction(int(amount), shared), int(times), has_tile))
+        own = tuple(bool(flag) for flag in has)
+        piece = math.prod(n for n, flag in zip(wholes, own, strict=True) if flag)
+        loaded.append(Loaded(Fraction(int(amount), piece), int(times), own))
     limit = None if capacity == sympy.oo else int(capacity)
     found = footprint(wave, limit, [Places.of(int(n), int(g)) for n, g in grid], loaded)
     value = found.fetched[what] if what >= 0 else found.most

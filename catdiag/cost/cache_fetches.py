@@ -1,4 +1,4 @@
-"""What the groups of a kernel load through caches, each array counted once (see `catdiag.cost.cache`)."""
+"""What the groups of a kernel load through caches: the arrays, each once (see `catdiag.cost.cache`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Expr = Any
 
 
 class Fetches:
-    """The loads of a kernel's groups. `grid` has the symbol, the size of the axis and of the tile, slowest first."""
+    """The loads of a kernel's groups; `grid` gives the tile, the axis and its piece, slowest first."""
 
     def __init__(self, wave: Expr, grid: Sequence[tuple[str, Expr, Expr]], kernel: LoweredKernel) -> None:
         from catdiag.cost.cache import Fetched
@@ -28,17 +28,16 @@ class Fetches:
             found[moved.wire, has] = Fetched(moved.array, moved.size.expr() / moved.times, times, has)
         self.tiles = [tile for tile, _, _ in grid]
         self.found = found
-        self.counted: set[tuple[str, tuple[int, tuple[bool, ...]]]] = set()
+        self.told: set[tuple[str, tuple[int, tuple[bool, ...]]]] = set()
 
     def of(self, moved: Transfer, cache: str, capacity: int | None) -> tuple[Expr, Expr] | None:
-        """What a cache fetches of an array, exactly and without rounding; None if it was asked for that cache
-        before."""
+        """What a cache fetches of an array, exactly and without rounding; None if told of that cache before."""
         from catdiag.cost.cache import about, fetched
 
         key = moved.wire, tuple(tile not in moved.reload_axes for tile in self.tiles)
-        if (cache, key) in self.counted:
+        if (cache, key) in self.told:
             return None
-        self.counted.add((cache, key))
+        self.told.add((cache, key))
         which, arrays = list(self.found).index(key), list(self.found.values())
         return (
             fetched(which, self.wave, capacity, self.grid, arrays),
@@ -46,7 +45,7 @@ class Fetches:
         )
 
     def resident_bytes(self) -> Expr:
-        """The largest footprint of a wave."""
+        """The most that a wave's pieces take together."""
         from catdiag.cost.cache import resident_bytes
 
         return resident_bytes(self.wave, self.grid, list(self.found.values()))

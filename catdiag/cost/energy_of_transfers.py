@@ -1,11 +1,11 @@
-"""The energy of transfers, edge by edge, for hardware with published energies per byte.
+"""The energy of transfers, edge by edge, for hardware of which somebody published what a byte costs.
 
 >>> from catdiag.chip.hierarchy import Edge, Hierarchy, Level
 >>> chip = Hierarchy("chip", (Level("HBM", None), Level("SMEM", 1 << 16)), (Edge("HBM", "SMEM", 1e12, 30.0),))
 >>> energy({("HBM", "SMEM"): 10**9}, chip).total
 0.03
 
-No figure is made up: an edge without a published one is named, and has no energy.
+No figure is made up: an edge without one is named, and has no energy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ends = tuple[str, str]
 
 @dataclass(frozen=True)
 class Energy:
-    """Joules by edge. `missing` are the edges that arrays cross and that have no published figure."""
+    """Joules by edge; `missing` are the edges that arrays cross and for which no figure is published."""
 
     name: str
     joules: Mapping[Ends, Expr]
@@ -31,7 +31,7 @@ class Energy:
 
     @property
     def total(self) -> Expr:
-        """Joules of all edges. Raises CatdiagError if an edge has no published figure."""
+        """Joules of all edges. Raises CatdiagError where an edge has no published figure."""
         if self.missing:
             raise CatdiagError(
                 f"no published figure for the energy of {_named(self.missing)} of {self.name}: give the edge a "
@@ -49,10 +49,10 @@ def _named(edges: Any) -> str:
 
 
 def energy(moved: Mapping[Ends, Expr] | Any, hierarchy: Hierarchy) -> Energy:
-    """The energy of transfers in joules: the bytes over each edge times its published picojoules per byte.
+    """What transfers cost in joules: bytes over each edge, times the edge's published picojoules a byte.
 
-    `moved` gives bytes by (upper, lower) level, as numbers or formulas, or is the result of `io(levels=…, dtype=…)`.
-    Raises CatdiagError for edges that the hierarchy does not have, and for transfers that are counted in values.
+    `moved` gives bytes by (upper, lower), numbers or formulas, or is what `io(levels=…, dtype=…)` returns. Raises
+    CatdiagError for edges that the hierarchy lacks, and for transfers that are counted in values.
     """
     ends = getattr(moved, "edges", moved)
     edged = isinstance(ends, Mapping) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in ends)

@@ -1,15 +1,14 @@
-"""Costs over a memory hierarchy: the transfers at each level, for its memory, weighted and added.
+"""Costs over a hierarchy of memories: transfers at each level, each with its memory, weighted and added.
 
-At leading order the transfers of a diagram are a sum of powers of the memory that a group may use, `H(M) = sum_t
-alpha_t M**(-beta_t)` (`Optimum.power_form`). A *tier* is an edge of the hierarchy with the memory below it. Each value
-that crosses costs something (seconds, joules). The laws of "FlashAttention on a Napkin" (Abbott and Zardini, TMLR 2025,
-section 4) are operations on such models:
+At leading order the transfers of a diagram are a sum of powers of the memory that a group may use,
+`H(M) = sum_t alpha_t M**(-beta_t)` (`Optimum.power_form`). A *tier* is an edge of the hierarchy with the memory below
+it: each value that crosses costs something (seconds, joules). The laws of "FlashAttention on a Napkin" (Abbott and
+Zardini, TMLR 2025, section 4) are operations on such models:
 
 - equation 2: `Model.total`, the sum over tiers of the cost of a value times `H` at the tier's memory;
 - equation 3: `Model.quantized`, where a value takes `q` bytes and tiers are in bytes: each term gets `q**(1 + beta)`;
-- theorem 2: `Model.cached`, where a level keeps its results in its children, so that its memory counts as that of all
-  children together;
-- theorem 3: `Model.clustered`, where children exchange what one of them has loaded (thread block clusters).
+- theorem 2: `Model.cached`, where a level keeps its results in its children, so that it counts as large as they all;
+- theorem 3: `Model.clustered`, where children pass on to each other what one of them has loaded.
 
 >>> import catdiag as cd
 >>> product = cd.algorithm("a b, b c")(lambda A, B: cd.einsum("a b, b c -> a c", A, B))
@@ -18,9 +17,8 @@ section 4) are operations on such models:
 >>> print(model.parts["SMEM"], "|", model.total)
 a*b*c/128 + a*c | 5*a*b*c/512 + 5*a*c
 
-The weighted transfers are added, as if nothing overlapped. Everything is at leading order: memory other than its
-largest terms (streamed blocks, statistics) is neglected, and tiles are assumed to be
-shorter than their axes.
+The weights are added, as if nothing overlapped. Everything is at leading order: it leaves out what is small beside the
+largest terms of memory (streamed blocks, statistics), and tiles are taken to be shorter than their axes.
 """
 
 from __future__ import annotations
@@ -50,9 +48,9 @@ _STEEPEST = 64
 
 @dataclass(frozen=True)
 class Tier:
-    """An edge down into a memory: how much of that memory one group may use, and the cost of moving one unit across.
+    """An edge down into a memory: how much of it one group may use, and what it costs to move one unit across.
 
-    `memory` is in the unit of the model's form (values or bytes), and `cost` is per such unit. Both are numbers or
+    `memory` is in the unit of the model's form (values or bytes) and `cost` is for one such unit, both numbers or
     sympy expressions. Raises CatdiagError for a memory that is not positive, or a cost below 0.
     """
 
@@ -73,9 +71,9 @@ class Tier:
 
 @dataclass(frozen=True)
 class Caching:
-    """A level that keeps results in its children: its effective memory, and how many children one of its groups needs.
+    """A level that keeps results in its children: its memory in effect, and how many children one of its groups needs.
 
-    `needed` is at most `children` if the theorem holds. `contains` is None if that depends on sizes.
+    `needed` is at most `children` where the theorem holds; `contains` is None where that depends on sizes.
     """
 
     memory: Expr
@@ -84,7 +82,7 @@ class Caching:
 
     @property
     def contains(self) -> bool | None:
-        """Whether there are enough children."""
+        """Whether there are children enough."""
         import sympy
 
         short = sympy.simplify(sympy.sympify(self.children) - self.needed)
@@ -95,8 +93,8 @@ class Caching:
 class Model:
     """A diagram's transfers, as powers of memory, over tiers from the slowest to the fastest.
 
-    `form` gives the transfers at a memory, in the unit of `form.capacity`, and `tiles` the tiles that attain them.
-    `assumed` are the conditions on sizes and capacity under which the form is the optimum: see `conditions`.
+    `form` gives the transfers at a memory, in the unit of `form.capacity`; `tiles` the tiles that attain them, and
+    `assumed` what has to hold of sizes and that capacity. The form is the optimum only there: see `conditions`.
     """
 
     form: PowerForm
@@ -108,7 +106,7 @@ class Model:
     def of(optimum: Optimum, tiers: Iterable[Tier]) -> Model:
         """The model of a diagram's optimum: its power form, and its tiles at leading order.
 
-        Raises ValueError if the optimum has no closed form in a symbol for the capacity.
+        Raises ValueError where the optimum has no closed form in a symbol for the capacity.
         """
         require(isinstance(optimum, Optimum), "the optimum", optimum, "what .io().optimum() gives")
         require(
@@ -124,8 +122,8 @@ class Model:
 
     @property
     def conditions(self) -> dict[str, tuple[Expr, ...]]:
-        """For each tier, the conditions on sizes under which the form is the optimum at its memory: tiles are at least
-        1, and no longer than their axes. Conditions that always hold are omitted; False stands for one that fails."""
+        """For each tier what has to hold of sizes for the form to be the optimum at its memory: tiles of one at the
+        least, and not longer than their axes. What holds anyway is left out; False says that it does not."""
         import sympy
 
         put = {t.name: [c.subs(self.form.capacity, sympy.sympify(t.memory)) for c in self.assumed] for t in self.tiers}
@@ -133,18 +131,18 @@ class Model:
 
     @property
     def parts(self) -> dict[str, Expr]:
-        """The cost of each tier: the cost of a unit times the transfers at its memory."""
+        """What each tier costs: the cost of a unit times the transfers at its memory."""
         import sympy
 
         return {t.name: sympy.expand(sympy.sympify(t.cost) * self.form.at(t.memory)) for t in self.tiers}
 
     @property
     def total(self) -> Expr:
-        """The sum of the costs over tiers (equation 2 of the paper)."""
+        """The sum over tiers (equation 2 of the paper)."""
         return self.form.over([(t.cost, t.memory) for t in self.tiers])
 
     def tier(self, name: str) -> Tier:
-        """The tier with that name. Raises CatdiagError, listing the tiers."""
+        """The tier of that name. Raises CatdiagError, listing the tiers."""
         return self.tiers[self._place(name)]
 
     def _place(self, name: str) -> int:
@@ -158,10 +156,10 @@ class Model:
         return replace(self, tiers=(*self.tiers[:place], *tiers, *self.tiers[place + 1 :]))
 
     def quantized(self, width: Number) -> Model:
-        """A model in values, converted to bytes, `width` for each value. The tiers' memories and costs are then those
-        of bytes, and each term gets the factor `width**(1 + beta)` (equation 3).
+        """A model in values, told in bytes of which a value takes `width`: the tiers' memories and costs are then
+        those of bytes, and each term gets the factor `width**(1 + beta)` (equation 3).
 
-        It holds if *everything* has that width. If accumulators stay wide, or there are scales to load, take the form
+        It holds where *everything* has that width. Where accumulators stay wide, or scales go along, take the form
         from the diagram's bytes instead: `diagram.io(dtype={...}).optimum().power_form`.
 
         >>> import sympy
@@ -174,24 +172,24 @@ class Model:
         return replace(self, form=self.form.quantized(width))
 
     def without(self, name: str) -> Model:
-        """The model without one of the tiers. What crossed the edge into it then crosses into the next tier, at the
-        same cost per unit, and with the memory of the next tier.
+        """The model without one of the tiers: what crossed the edge into it then crosses into the next one at the
+        same cost a unit, and with the memory of that one.
 
-        Raises CatdiagError for an unknown tier, and for the last one.
+        Raises CatdiagError for an unknown tier, and for the last one, below which nothing is.
         """
         place = self._place(name)
         if place == len(self.tiers) - 1:
-            raise CatdiagError(f"{name!r} is the last tier: the data that is computed on has to be in one")
+            raise CatdiagError(f"{name!r} is the last tier: something has to hold what is worked on")
         lower = self.tiers[place + 1]
         return replace(
             self, tiers=(*self.tiers[:place], replace(lower, cost=self.tiers[place].cost), *self.tiers[place + 2 :])
         )
 
     def caching(self, memory: Number, children: Number) -> Caching:
-        """What is needed if a level keeps its results in `children` children of `memory` each (theorem 2).
+        """What it takes that a level keeps its results in `children` children of `memory` each (theorem 2).
 
-        Its groups are then as large as those of a memory of `children * memory`. As many children work on a group as
-        its tile has tiles of theirs, so the ratio of both sizes is the number of children that it needs.
+        Its groups are then as large as those of a memory of `children * memory`; each is worked on by as many
+        children as its tile has tiles of theirs, so the ratio of the sizes of both is the number that it needs.
         """
         import sympy
 
@@ -204,12 +202,12 @@ class Model:
         return Caching(whole, sympy.simplify(needed), children)
 
     def cached(self, name: str, children: Number, memory: Number | None = None) -> Model:
-        """The model in which the tier's level keeps its results in its children until they are complete. Its memory
-        counts as that of all children together (theorem 2): `H` is taken at `children * memory`.
+        """The model where the tier's level keeps its results in its children until they are complete, and counts as
+        large as they all are together (theorem 2): `H` at `children * memory` in place of its own memory.
 
-        `memory` is that of one child, by default the next tier's. The level itself then has streamed blocks only.
-        Raises CatdiagError if there are too few children for one of its groups (`caching` says how many are needed), or
-        if the tier is the last and no memory is given.
+        `memory` is that of one child, by default the next tier's. The level itself then holds streamed blocks only.
+        Raises CatdiagError where there are not children enough for one of its groups (`caching` says how many), or
+        the tier is the last and no memory is given.
 
         >>> import sympy
         >>> from catdiag.optimum.power_form import power_form
@@ -226,17 +224,17 @@ class Model:
         found = self.caching(memory, children)
         if found.contains is False:
             raise CatdiagError(
-                f"a group of {name!r} needs {found.needed} children and there are {children}: "
+                f"a group of {name!r} would need {found.needed} children and there are {children}: "
                 "take fewer, or leave its results in its own memory"
             )
         return self._with(name, [replace(self.tiers[place], memory=found.memory)])
 
     def clustered(self, name: str, children: Number, cost: Number) -> Model:
-        """The model in which `children` memories of the tier exchange what one of them has loaded (theorem 3).
+        """The model where `children` memories of the tier pass on to each other what one has loaded (theorem 3).
 
-        Together they need `H(M)`. Of that, `H(children * M)` comes from above, and the rest crosses between them at
-        `cost` per unit. This is the model with one more tier, which has all of their memory, at the difference of the
-        costs. Raises CatdiagError if exchanging costs more than loading.
+        Together they need `H(M)`; of that, `H(children * M)` has to come from above, and the rest crosses between
+        them at `cost` a unit. That is the model with one tier more, of all their memory, at the difference of costs.
+        Raises CatdiagError where passing on costs more than loading.
 
         >>> import sympy
         >>> from catdiag.optimum.power_form import power_form
@@ -251,13 +249,13 @@ class Model:
         less = sympy.sympify(tier.cost) - sympy.sympify(cost)
         if less.is_negative:
             raise CatdiagError(
-                f"a transfer between children costs {cost} a unit and a load {tier.cost}: a cluster saves nothing"
+                f"passing on between children costs {cost} a unit and loading {tier.cost}: a cluster buys nothing"
             )
         whole = sympy.sympify(children) * sympy.sympify(tier.memory)
         return self._with(name, [Tier(f"{name} cluster", whole, less), replace(tier, cost=cost)])
 
     def gain(self, other: Model) -> Expr:
-        """What the other model saves compared with this one: the difference of the totals.
+        """What the other model saves against this one: the difference of the totals.
 
         >>> import sympy
         >>> from catdiag.optimum.power_form import power_form
@@ -272,11 +270,11 @@ class Model:
 
 
 def tiers(hardware: Hardware | Hierarchy | str, *levels: str, by: str = "time") -> tuple[Tier, ...]:
-    """The tiers of a chip between these levels, slowest first, in bytes. Each level below the first is a tier, with its
-    capacity and the cost of a byte on the edge into it: seconds (`by="time"`), or joules (`by="energy"`).
+    """The tiers of a chip between these levels, the slowest first, in bytes: each level below the first with its
+    capacity, and what a byte costs on the edge into it: seconds (`by="time"`), or joules (`by="energy"`).
 
-    A group is assumed to have all of a level's capacity. Raises CatdiagError for unknown chips, levels and edges, for
-    edges without a bandwidth or a published energy, for a level without a capacity, and for another `by`.
+    A group is taken to have all of a level's capacity. Raises CatdiagError for unknown chips, levels and edges, for
+    edges without a bandwidth or a published energy, for a level that holds anything, and for another `by`.
 
     >>> [(t.name, t.memory, 1 / t.cost) for t in tiers("H100", "HBM", "L2")]
     [('L2', 52428800, 3350000000000.0)]
@@ -293,9 +291,7 @@ def tiers(hardware: Hardware | Hierarchy | str, *levels: str, by: str = "time") 
     for upper, lower in pairwise(levels):
         edge, memory = chain.edge(upper, lower), chain.level(lower).capacity
         if memory is None:
-            raise CatdiagError(
-                f"level {lower!r} of {whole.name} has no capacity: expected a level with a capacity for each tier"
-            )
+            raise CatdiagError(f"level {lower!r} of {whole.name} holds anything: a tier has to have a capacity")
         if by == "energy":
             if edge.pj_per_byte is None:
                 raise CatdiagError(f"no published figure for the energy of the edge {upper} to {lower} of {whole.name}")
@@ -310,8 +306,8 @@ def tiers(hardware: Hardware | Hierarchy | str, *levels: str, by: str = "time") 
 def cross_transfer_gain(beta: Fraction | float, children: Number, cost: Number, cross: Number) -> Expr:
     """What a cluster of `children` saves, for each unit that a term `alpha * M**(-beta)` moves without it.
 
-    It is `(cost - cross) * (1 - children**(-beta))` (theorem 3): `cost` is that of a unit from above, `cross` that of
-    one between children. Divided by `cost`, it is the saved share of the term's cost.
+    `(cost - cross) * (1 - children**(-beta))`, theorem 3's gain; `cost` is that of a unit from above, `cross` that of
+    one between children. Divided by `cost`, it is the part of the term's cost that is saved.
 
     >>> round(float(cross_transfer_gain(1, 2, 1 / 2.04, 1 / 3.27) * 2.04), 3)
     0.188
@@ -329,10 +325,10 @@ def cross_transfer_gain(beta: Fraction | float, children: Number, cost: Number, 
 
 
 def quantization_gain(wide: PowerForm, narrow: PowerForm) -> dict[Fraction, Expr]:
-    """How many times fewer bytes the narrow form moves, for each power of memory: the ratio of the coefficients.
+    """How many times fewer bytes the narrow form moves in each power of memory: the ratio of the coefficients.
 
-    Both are forms in bytes, of diagrams with their own widths of inputs, accumulators and scales, at one capacity. The
-    naive factor is `(ratio of widths)**(1 + beta)`.
+    Both are forms in bytes, of diagrams with their own widths of inputs, accumulators and scales, at one capacity.
+    The naive factor is `(ratio of widths)**(1 + beta)`.
 
     >>> import sympy
     >>> from catdiag.optimum.power_form import power_form

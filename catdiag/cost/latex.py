@@ -13,7 +13,7 @@ Expr = Any
 
 
 def latex(cost: IO | LevelsIO) -> str:
-    """The formulas of `io` in LaTeX: exact, and without rounding.
+    """The formulas of `io` in LaTeX, exact and without rounding.
 
     >>> import catdiag as cd
     >>> print(latex(cd.algorithm("q x")(lambda A: cd.sum(A, "x")).stream("x").group("q").io()))
@@ -40,7 +40,7 @@ def latex(cost: IO | LevelsIO) -> str:
 
 
 def formula(expr: Expr) -> str:
-    """A formula in LaTeX. Tiles and blocks of further levels are written `g^{(2)}_{q}`.
+    """A formula in LaTeX: tiles and blocks of further levels as `g^{(2)}_{q}`.
 
     >>> from catdiag.category.integer_polynomial import symbol
     >>> formula(symbol("g2_q") * symbol("d"))
@@ -63,7 +63,7 @@ def _name(name: str) -> str:
 
 
 def text(words: str) -> str:
-    """Words inside a formula.
+    """Words within a formula.
 
     >>> text("in_0")
     '\\\\text{in\\\\_0}'

@@ -1,4 +1,4 @@
-"""The transfers and memory of a diagram at several memory levels, as formulas to be read, evaluated and minimized."""
+"""The transfers and memory of a diagram at several levels, as formulas to be read, evaluated and minimised."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Ends = tuple[str, str]
 
 @dataclass(frozen=True)
 class EdgeIO:
-    """What crosses between two levels in the whole run, by array and in all, as exact sympy expressions."""
+    """What crosses between two levels in the whole run, by array and in all: exact sympy expressions."""
 
     upper: str
     lower: str
     traffic: tuple[Traffic, ...] = ()
 
     def carrying(self, array: str, direction: str, exact: Expr, relaxed: Expr) -> EdgeIO:
-        """The edge with the traffic of one more array."""
+        """The edge with one array more."""
         return replace(self, traffic=(*self.traffic, Traffic(array, direction, exact, relaxed)))
 
     def _sum(self, direction: str) -> Expr:
@@ -40,28 +40,28 @@ class EdgeIO:
 
     @property
     def load(self) -> Expr:
-        """What moves down (toward the chip), exactly."""
+        """Down, exactly."""
         return self._sum("load")
 
     @property
     def save(self) -> Expr:
-        """What moves up, exactly."""
+        """Up, exactly."""
         return self._sum("save")
 
     @property
     def transfers(self) -> Expr:
-        """What moves in both directions, exactly."""
+        """Both, exactly."""
         return self.load + self.save
 
     @property
     def relaxed(self) -> Expr:
-        """What moves in both directions, without rounding up: a posynomial of tiles and blocks."""
+        """Both, without rounding up: a posynomial of tiles and blocks."""
         import sympy
 
         return sympy.expand(sympy.Add(*(t.relaxed for t in self.traffic)))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, with expressions as text."""
+        """Plain values for JSON; expressions as text."""
         return {
             "upper": self.upper,
             "lower": self.lower,
@@ -75,15 +75,12 @@ class EdgeIO:
 
 @dataclass(frozen=True)
 class LevelProgram:
-    """A geometric program: posynomials of tiles and blocks (positive sympy symbols).
+    """What there is to minimise, as posynomials of tiles and blocks (positive sympy symbols).
 
-    - `objective`: what crosses each edge, without rounding;
-    - `memory`: what one tile of each level takes, a posynomial or a `Max` of several;
-    - `children`: how many tiles of a level run in parallel in one tile of the level above, without rounding (a
-      monomial);
-    - `tiles` and `blocks`: by level, the size that each is a tile of, which bounds it.
-
-    Caches have no tiles. They are left out, and so are the edges into them.
+    `objective` is what crosses each edge, without rounding; `memory` what a piece of each level holds, a posynomial or
+    a `Max` of some; `children` how many pieces of a level run side by side in one of the level above, without rounding
+    (a monomial); `tiles` and `blocks` give, by level, what each is a piece of, which it is at most. Caches have no
+    tiles and are left out, and so are the edges into them.
     """
 
     objective: Mapping[Ends, Expr]
@@ -97,13 +94,10 @@ class LevelProgram:
 class LevelsIO(AsHTML):
     """Transfers of every edge and memory of every level below the first, in values, or in bytes with a dtype.
 
-    - `edges`: by the names of the upper and lower level;
-    - `memory`: the peak of one tile of a level; `live_arrays`: what is live at the peak;
-    - `children`: how many tiles of a level run in parallel in one tile of the level above (for the first level: all
-      groups);
-    - `tiles`: each level's symbols, by those of the first level; `groups` and `streams`: the size that the tiles and
-      blocks of a level are cut from;
-    - `work`: scalar operations by pipeline; `order`: the stored order as text.
+    `edges` are by the names of upper and lower level; `memory` is the peak of one piece of a level, `live_arrays` what
+    it holds at its fullest; `children` how many pieces of a level run side by side in one of the level above (of the
+    first: all groups). `tiles` gives each level's symbols by those of the first level, `groups` and `streams` what the
+    tiles and blocks of a level are pieces of; `work` the scalar operations by pipeline, `order` the stored order.
     """
 
     levels: tuple[Level, ...]
@@ -121,13 +115,13 @@ class LevelsIO(AsHTML):
     account: Account = field(repr=False, compare=False)
 
     def _named(self, level: object, among: Iterable[str] | None = None) -> None:
-        """Raises CatdiagError for a name that is no level here."""
+        """Raises CatdiagError for what is no level here."""
         names = [lv.name for lv in self.levels] if among is None else list(among)
         if level not in names:
-            raise CatdiagError(f"{level!r} is not a level here: expected one of {', '.join(names)}")
+            raise CatdiagError(f"{level!r} is no level here: expected one of {', '.join(names)}")
 
     def edge(self, lower: str) -> EdgeIO:
-        """The edge into a level from the one above. Raises CatdiagError for an unknown level, and for the first one."""
+        """The edge from the level above. Raises CatdiagError for a level that is none of these or the first."""
         self._named(lower)
         names = [level.name for level in self.levels]
         if lower not in names[1:]:
@@ -135,9 +129,9 @@ class LevelsIO(AsHTML):
         return self.edges[names[names.index(lower) - 1], lower]
 
     def capacity(self, level: str) -> Expr:
-        """The capacity of a level: a number if it is known, in bytes; else a symbol such as `M_SMEM`.
+        """How much a level holds: a number where it is known, in bytes, else a symbol `M_SMEM`.
 
-        Underscores are added if a size has that name.
+        Underscores are added where a size is called that.
         """
         import sympy
 
@@ -152,10 +146,9 @@ class LevelsIO(AsHTML):
         return sympy.Symbol(name, positive=True)
 
     def reach(self, level: str) -> Expr:
-        """The memory of a level and of all levels below that one tile of it uses: its own, and that of the tiles that
-        run in parallel below it.
+        """What all memories from a level down hold that a piece of it uses: its own, and those side by side below it.
 
-        A number if all capacities are known, in bytes; else a symbol: `M`, or that of `capacity` for the last level.
+        A number where all capacities are known, in bytes; else a symbol: `M`, or that of `capacity` for the last level.
         Lower bounds on what crosses the edge into the level are for a memory of this size, since states, for one, may
         be further down.
         """
@@ -180,14 +173,12 @@ class LevelsIO(AsHTML):
 
     @property
     def _home(self) -> int:
-        """The level of the states."""
         return list(self.groups).index(self.places.state)
 
     def bounded(self, level: str) -> bool:
-        """Whether all that is computed on has crossed the edge into a level: nothing is read from above, or bypasses
-        the level.
+        """Whether all that is computed on has crossed the edge into a level: nothing is read from above, or passes by.
 
-        Then a lower bound for a memory of `reach(level)` holds for what crosses the edge.
+        Then what crosses it is no less than a lower bound for a memory of `reach(level)`.
         """
         self._named(level)
         names = [lv.name for lv in self.levels]
@@ -201,12 +192,11 @@ class LevelsIO(AsHTML):
         return all(names.index(p) >= place for p in deepest) and not passing
 
     def optimum(self, lower: str, capacity: Expr | None = None) -> Optimum:
-        """The least that can cross the edge into a scratchpad, without rounding, if the memory of a tile is at most a
-        capacity.
+        """The least that can cross the edge into a scratchpad, without rounding, if its memory is at most a capacity.
 
-        Each edge is minimized by itself, with tiles up to the whole axes. All edges together may do worse, since tiles
-        of a level are cut from those above, and since too few of them may run in parallel. Blocks of levels above stay
-        as they are. Raises CatdiagError for the first level, a cache, and an unknown level.
+        Each edge is taken by itself, with its tiles up to the whole axes: together edges may do worse, since tiles of a
+        level are pieces of those above, and since side by side there may be too few of them. Blocks of levels above
+        stay as they are. Raises CatdiagError for the first level, a cache, and one that is none of these.
 
         >>> import catdiag as cd
         >>> product = cd.library.get("matmul").stream("b").group("a c")
@@ -224,13 +214,12 @@ class LevelsIO(AsHTML):
         return replace(found, unit=self.unit)
 
     def regimes(self, lower: str, children: Expr | None = None) -> Regimes:
-        """The regimes of that optimum, each with its certificate. With `children`, the memory of the states' level is a
-        constraint too.
+        """The regimes of that optimum, each with its certificate; with `children`, under the memory of the home too.
 
-        If the states are further down, a tile of `lower` is as large as the tiles of the states' level that run in
-        parallel in it, at most `children` of them (Abbott and Zardini, arXiv 2412.03317, theorem 2; derived here for
-        exact memories). This is computed if the memory of the states' level is a multiple of the product of its tiles,
-        so that the arrangement of the children does not matter. Raises CatdiagError otherwise.
+        Where the states' home is further down, a piece of `lower` is as large as all pieces of the home together that
+        run side by side in it: at most `children` (Abbott and Zardini, arXiv 2412.03317, theorem 2; derived here for
+        exact memories). That is counted where what the home holds is a multiple of the product of its tiles, so that
+        it does not matter how the children are arranged. Raises CatdiagError where it is not.
 
         >>> import catdiag as cd
         >>> import sympy
@@ -255,7 +244,7 @@ class LevelsIO(AsHTML):
         return regimes(Limits(posynomial(self.edge(lower).relaxed, list(tiles)), limits, tuple(tiles.items())))
 
     def _axis_sizes(self, lower: str) -> dict[Expr, Expr]:
-        """The tiles of a level, with the sizes of the whole axes."""
+        """The tiles of a level with the whole axes."""
         if lower not in self.groups:
             raise CatdiagError(f"tiles cannot be chosen for {lower!r}: expected one of {', '.join(self.groups)}")
         wholes: dict[Expr, Expr] = {}
@@ -264,28 +253,28 @@ class LevelsIO(AsHTML):
         return {tile: wholes[tile] for tile in self.groups[lower]}
 
     def _shared(self, lower: str, children: Expr) -> Expr:
-        """The memory of each of so many tiles of the states' level that together are a tile of `lower`."""
+        """What each of so many pieces of the home holds, if together they are a piece of `lower`."""
         import sympy
 
         home, names = self.places.state, list(self.groups)
         if names.index(lower) >= names.index(home):
-            raise CatdiagError(f"children are tiles of {home}, the level of states: {lower!r} is not above it")
+            raise CatdiagError(f"children are pieces of {home}, where states are: {lower!r} is not above it")
         here, there = self.tiles[lower], self.tiles[home]
         bases = [base for base in there if there[base] in self.groups[home]]
         if any(base not in here for base in bases):
-            raise CatdiagError(f"{home} tiles axes that {lower} does not: its children are not one tile of {lower}")
+            raise CatdiagError(f"{home} cuts axes that {lower} does not: its children are no piece of {lower}")
         inner = sympy.Mul(*(there[base] for base in bases))
         held = [sympy.expand(branch) for branch in _branches(self.memory[home])]
         if any((term / inner).free_symbols & inner.free_symbols for b in held for term in sympy.Add.make_args(b)):
             raise CatdiagError(
-                f"{home} holds {self.memory[home]}, which is not a multiple of {inner}: how its tiles are arranged "
+                f"{home} holds {self.memory[home]}, which is no multiple of {inner}: how its pieces are arranged "
                 "matters; place operands and streamed arrays above it"
             )
         outer = sympy.Mul(*(here[base] for base in bases)) / children
         return sympy.Max(*(sympy.expand(b / inner) * outer for b in held), evaluate=False)
 
     def programs(self) -> LevelProgram:
-        """The geometric program: each edge's transfers, each level's memory, the children, and the bounds of tiles.
+        """Posynomials to minimise: each edge's transfers, each level's memory, the children, and what tiles are of.
 
         >>> from catdiag.cost.traffic_by_level import levels_io
         >>> import catdiag as cd
@@ -306,7 +295,7 @@ class LevelsIO(AsHTML):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, with expressions as text."""
+        """Plain values for JSON; expressions as text."""
         return {
             "unit": self.unit,
             "levels": [
@@ -361,7 +350,6 @@ class LevelsIO(AsHTML):
 
 
 def _branches(formula: Expr) -> tuple[Expr, ...]:
-    """The arguments of a maximum, or the formula itself."""
     from catdiag.optimum.minimize import branches
 
     found: tuple[Expr, ...] = branches(formula)

@@ -1,17 +1,17 @@
-"""Machine balance: when a diagram is compute bound, and what that requires of a machine.
+"""Transfers against work: when a diagram is bound by computing, and what that asks of a machine.
 
-A machine moves `bytes_per_s` over an edge and does `flops_per_s`. If both overlap, a diagram is compute bound if it
-moves at most `bytes_per_s / flops_per_s` bytes per operation: its arithmetic intensity is at least the machine balance.
-The questions, each an inverse of the others:
+A machine moves `bytes_per_s` over an edge while it makes `flops_per_s`; where both go on at once, a diagram is bound by
+computing if it moves at most `bytes_per_s / flops_per_s` bytes for each operation. The questions, each the inverse
+of the others:
 
-- `per_operation`: the transfers per operation at a memory `M`, as a sum of powers of `M`;
-- `min_memory`: the smallest memory at which they are few enough, at leading order; in closed form if one power of `M`
-  changes, else between two rational numbers that are checked exactly;
-- `min_memory_integer`: the same for integer tiles, exactly, including ceilings, statistics and blocks;
+- `per_operation`: the transfers for each operation at a memory `M`, as a sum of powers of `M`;
+- `min_memory`: the smallest memory at which they are few enough, at leading order; in closed form where one power of
+  `M` changes, else between two rational numbers that are checked exactly;
+- `min_memory_integer`: the same of whole tiles, exactly, ceilings, statistics and blocks included;
 - `size_range`: between which sizes of an axis they are few enough;
-- `bandwidth_needed`: the bandwidth of the edge that given tiles need.
+- `bandwidth_needed`: what a given tile asks of the edge.
 
-Source: Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025), appendix B.1, for matrix products. The general
+Source: Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025), appendix B.1, for matrix products; the general
 forms are derived here.
 
 >>> import catdiag as cd
@@ -44,8 +44,8 @@ from catdiag.util.errors import CatdiagError, SizeError, require
 
 Expr = Any
 Number = int | float | Fraction
-_BITS = 200  # of roots that are not rational
-_NARROW = Fraction(1, 1 << 40)  # the relative distance of the ends of a bracket
+_BITS = 200  # of roots that are no rational numbers
+_NARROW = Fraction(1, 1 << 40)  # how near the ends of a bracket are, relative to it
 _GRID = 4_000_000
 _FORM = "powers of a capacity, such as .io().optimum().power_form"
 
@@ -77,14 +77,14 @@ class SizeRange:
 
     @property
     def integer_range(self) -> tuple[int, int | None]:
-        """The least and the greatest integer size that suffices."""
+        """The least and the greatest whole size that does."""
         return max(1, math.ceil(self.lower)), None if self.upper is None else math.floor(self.upper)
 
 
 @dataclass(frozen=True)
 class IntegerTiles:
-    """The smallest memory of integer tiles whose transfers are within a budget. `memory`, `transfers` and `budget` are
-    in the unit of the formulas, and `tiles` are the tiles and blocks that take that memory."""
+    """The smallest memory of whole tiles whose transfers are within a budget: `memory`, `transfers` and `budget` are in
+    the unit of the formulas, `tiles` the tiles and blocks that take it."""
 
     memory: int
     tiles: Mapping[str, int]
@@ -93,11 +93,11 @@ class IntegerTiles:
 
 
 def per_operation(io: IO, pipeline: str = "tensor") -> PowerForm:
-    """Transfers per operation at the leading optimum, in the unit of `io`: the inverse of arithmetic intensity.
+    """Transfers for each operation at the leading optimum, in the unit of `io`: the inverse of arithmetic intensity.
 
-    `pipeline` says which operations of `io.work`: "tensor", "exp" or "alu". Work that several groups repeat counts
-    once, as with whole axes. Raises CatdiagError if there are no such operations, ValueError if the optimum has no
-    closed form.
+    `pipeline` says which operations of `io.work`: "tensor", "exp" or "alu"; those that several groups do again count
+    once, as with whole axes. Raises CatdiagError where there are none,
+    ValueError where the optimum has no closed form.
     """
     require(isinstance(io, IO), "io", io, "what .io() gives")
     argument_checks.text(pipeline, "pipeline", "'tensor', 'exp' or 'alu'")
@@ -115,8 +115,7 @@ def per_operation(io: IO, pipeline: str = "tensor") -> PowerForm:
 
 
 def machine_ratio(bytes_per_s: Number, flops_per_s: Number, width: Number = 1) -> Fraction:
-    """The inverse of the machine balance: what a machine moves per operation, in bytes, or in values of `width` bytes.
-    Exact.
+    """How much a machine moves for each operation: bytes, or values of `width` bytes. Exact.
 
     >>> machine_ratio(3.35e12, 989e12, width=2)
     Fraction(67, 39560)
@@ -127,28 +126,26 @@ def machine_ratio(bytes_per_s: Number, flops_per_s: Number, width: Number = 1) -
 
 
 def _sized(sizes: Any) -> None:
-    """Raises TypeMismatch or SizeError unless sizes are numbers or `math.inf`, by name."""
+    """Raises TypeMismatch or SizeError unless sizes are numbers, or `math.inf`, by name."""
     infinite = isinstance(sizes, Mapping) and {name: 1 if size == math.inf else size for name, size in sizes.items()}
     argument_checks.numbers({} if sizes is None else infinite or sizes)
 
 
 def _filled(form: PowerForm, sizes: Mapping[str, Any]) -> list[tuple[Expr, Fraction]]:
-    """The terms with sizes substituted; for `math.inf`, the limit."""
+    """The terms with sizes put in; `math.inf` takes the limit."""
     import sympy
 
     found: list[tuple[Expr, Fraction]] = []
     known = {str(s): s for alpha, _ in form.terms for s in alpha.free_symbols}
     unknown = [name for name in sizes if name not in known]
     if unknown:
-        raise SizeError(
-            f"size {unknown[0]!r} is given, and the formula has no such size: expected some of {', '.join(known)}"
-        )
+        raise SizeError(f"size {unknown[0]!r} is given, and the formula has no such size: it has {', '.join(known)}")
     for alpha, beta in form.terms:
         for name, size in sizes.items():
             if size == math.inf:
                 alpha = sympy.limit(alpha, known[name], sympy.oo)
                 if alpha.has(sympy.oo, sympy.zoo, sympy.nan):
-                    raise SizeError(f"transfers per operation grow with {name!r} without bound: give it a size")
+                    raise SizeError(f"transfers for each operation grow with {name!r} without end: give it a size")
             else:
                 alpha = alpha.subs(known[name], sympy.nsimplify(size) if isinstance(size, float) else size)
         if alpha != 0:
@@ -157,15 +154,15 @@ def _filled(form: PowerForm, sizes: Mapping[str, Any]) -> list[tuple[Expr, Fract
 
 
 def min_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, Any] | None = None) -> MemoryBounds:
-    """The smallest memory at which `form` (transfers per operation) is at most `ratio`, in the form's unit.
+    """The smallest memory at which `form` (transfers for each operation) is at most `ratio`, in the form's unit.
 
-    The form is the leading order, which is never above the least transfers: no memory below `lower` suffices, whatever
-    the tiles. `upper` suffices if the form's conditions hold (`io.optimum()` states them: tiles shorter than their
-    axes) and the neglected terms are small. `min_memory_integer` is exact.
+    Of a leading order, which is never above the least transfers: below `lower` no memory suffices, whatever the tiles.
+    That `upper` does is so where its conditions hold (`io.optimum()` says them: tiles shorter than their axes) and what
+    it leaves out is small; `min_memory_integer` is exact.
 
-    `sizes` gives axes as numbers, `math.inf` for one that is unboundedly long. `.exact` is the closed form if only one
-    power of the memory is left. Its sizes may then stay symbols (`.lower` and `.upper` are then 0). Raises CatdiagError
-    if no memory suffices, SizeError for unknown or missing sizes.
+    `sizes` gives axes as numbers, `math.inf` for one that is as long as you like. `.exact` is the closed form where
+    only one power of the memory is left, and its sizes may then stay symbols (`.lower` and `.upper` are then 0). Raises
+    CatdiagError where no memory suffices, SizeError for unknown or missing sizes.
 
     >>> import sympy
     >>> from catdiag.optimum.power_form import power_form
@@ -185,7 +182,7 @@ def min_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, Any]
     left = limit - constant
     if left.is_nonpositive:
         raise CatdiagError(
-            f"no memory suffices: {constant} is moved per operation whatever the memory, and the machine "
+            f"no memory suffices: {constant} is moved for each operation whatever the memory, and the machine "
             f"moves {limit}. Longer axes, or more bandwidth"
         )
     if not moving:
@@ -198,7 +195,7 @@ def min_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, Any]
     if symbols:
         if exact is None:
             names = ", ".join(sorted(map(str, symbols)))
-            raise SizeError(f"the form has several powers of {form.capacity}: give the sizes {names} as numbers")
+            raise SizeError(f"several powers of {form.capacity} change: give the sizes {names} as numbers")
         return MemoryBounds(Fraction(0), Fraction(0), exact)
     root = math.lcm(*(beta.denominator for _, beta in moving))
     low, high = ([(_rational(a, up), int(b * root)) for a, b in moving] for up in (False, True))
@@ -215,7 +212,7 @@ def min_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, Any]
 
 
 def _between(enough: Callable[[Fraction], bool], too_small: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
-    """The ends of a narrow interval, from a number that is too small to one that is large enough."""
+    """Ends of a narrow interval from a number that is too small to one that is enough."""
     upper = Fraction(1)
     while not enough(upper):
         upper *= 2
@@ -228,20 +225,20 @@ def _between(enough: Callable[[Fraction], bool], too_small: Callable[[Fraction],
             upper = middle
         elif too_small(middle):
             lower = middle
-        else:  # the root itself, up to rounding
+        else:  # the root itself, as far as rounding tells
             return lower, upper
     return lower, upper
 
 
 def _rational(value: Expr, up: bool) -> Fraction:
-    """A rational bound of a number; the number itself if it is rational."""
+    """A rational bound of a number, equal to it where it is rational."""
     import sympy
 
     value = sympy.sympify(value)
     if value.is_Rational:
         return Fraction(int(value.p), int(value.q))
     if not value.is_number or not value.is_real:
-        raise CatdiagError(f"{value} is not a real number: give all sizes")
+        raise CatdiagError(f"{value} is no real number: give all sizes")
     near = sympy.Rational(sympy.N(value, 80))
     slack = Fraction(1, 10**70) * (1 + abs(Fraction(int(near.p), int(near.q))))
     return Fraction(int(near.p), int(near.q)) + (slack if up else -slack)
@@ -254,11 +251,10 @@ def size_range(
     sizes: Mapping[str, Any] | None = None,
     memory: Number = math.inf,
 ) -> SizeRange:
-    """The sizes of `axis` for which the form (transfers per operation) is at most `ratio` with that memory.
+    """Between which sizes of `axis` the form (transfers for each operation) is at most `ratio` with that memory.
 
-    `memory` is in the form's unit; with `math.inf` only the terms without memory count. Both ends suffice, and beyond
-    them, up to a relative distance of 1e-9, no size does. Raises CatdiagError if no size suffices, SizeError for
-    unknown or missing sizes.
+    `memory` is in the form's unit; with `math.inf` only what no memory saves is left. Both ends suffice; beyond them,
+    within 1e-9, nothing does. Raises CatdiagError where no size suffices, SizeError for unknown or missing sizes.
 
     >>> import sympy
     >>> from catdiag.optimum.power_form import power_form
@@ -279,9 +275,9 @@ def size_range(
     known = {str(s): s for alpha, _ in form.terms for s in alpha.free_symbols}
     if axis not in known:
         listed = ", ".join(known) or "none"
-        raise SizeError(f"transfers per operation do not depend on {axis!r}, only on {listed}")
+        raise SizeError(f"transfers for each operation do not depend on {axis!r}, only on {listed}")
     if axis in (sizes or {}):
-        raise SizeError(f"axis {axis!r} has a size in sizes, and its range is asked for: leave it out of sizes")
+        raise SizeError(f"axis {axis!r} has a size in sizes, and is asked for: leave it out")
     variable, terms = known[axis], _filled(form, sizes or {})
     missing = {s for alpha, _ in terms for s in alpha.free_symbols} - {variable}
     if missing:
@@ -289,9 +285,9 @@ def size_range(
     most, least = (_excess(terms, variable, ratio, memory, up) for up in (True, False))
     spans = _spans(most)
     if not spans:
-        raise CatdiagError(f"no size of {axis!r} suffices: take more memory, more bandwidth, or other sizes")
+        raise CatdiagError(f"no size of {axis!r} suffices: more memory, or more bandwidth, or other sizes")
     if len(spans) > 1:
-        raise CatdiagError(f"the sizes of {axis!r} that suffice are not a single range: {spans}")
+        raise CatdiagError(f"the sizes of {axis!r} that suffice are no single range: {spans}")
     ((lower, upper),) = spans
     for end, beyond in ((lower, -1), (upper, 1)):
         if end is not None and end > 1:
@@ -313,7 +309,7 @@ def _excess(terms: list[tuple[Expr, Fraction]], variable: Expr, ratio: Fraction,
         total += alpha * _power(memory, beta, up) if beta else alpha
     above, below = sympy.fraction(sympy.together(sympy.expand(total)))
     if not below.is_positive:
-        raise CatdiagError(f"{total} is not a sum of powers of {variable} with a positive denominator")
+        raise CatdiagError(f"{total} is no sum of powers of {variable} with a denominator above 0")
     return sympy.Poly(above, variable)
 
 
@@ -329,7 +325,7 @@ def _power(memory: Number, beta: Fraction, up: bool) -> Expr:
 
 
 def _spans(excess: Any) -> list[tuple[Fraction, Fraction | None]]:
-    """The intervals in [1, ∞) on which a polynomial is at most 0, by their ends."""
+    """The intervals of numbers from 1 on at which a polynomial is at most 0; their ends are such numbers."""
     import sympy
 
     roots = [
@@ -342,7 +338,7 @@ def _spans(excess: Any) -> list[tuple[Fraction, Fraction | None]]:
         stop = roots[place][0] if place < len(roots) else None
         inside = start * 2 + 1 if stop is None else (start + stop) / 2
         fine = bool(excess.eval(sympy.Rational(inside.numerator, inside.denominator)) <= 0)
-        if fine and before:  # a double root between the two
+        if fine and before:  # it touches 0 between the two
             spans[-1] = (spans[-1][0], stop)
         elif fine:
             spans.append((start, stop))
@@ -351,7 +347,7 @@ def _spans(excess: Any) -> list[tuple[Fraction, Fraction | None]]:
 
 
 def bandwidth_needed(io: IO, sizes: Mapping[str, int], tiles: Mapping[str, int], flops_per_s: Number) -> Fraction:
-    """The bandwidth that an edge needs so that these tiles keep the matrix units busy, in units of `io` per second.
+    """What an edge has to move in a second so that these tiles keep the matrix units busy, in the unit of `io`.
 
     Exact: all transfers of the whole run (ceilings included), over the time that the work takes at `flops_per_s`.
     Raises SizeError for missing sizes or tiles.
@@ -372,7 +368,6 @@ def bandwidth_needed(io: IO, sizes: Mapping[str, int], tiles: Mapping[str, int],
 
 
 def _products(io: IO) -> Expr:
-    """The work of the matrix units."""
     work = io.work.get("tensor", 0)
     if work == 0:
         raise CatdiagError("the diagram has no products for matrix units, so nothing to keep them busy with")
@@ -380,7 +375,7 @@ def _products(io: IO) -> Expr:
 
 
 def _useful_work(io: IO, work: Expr) -> Expr:
-    """The work with whole axes for tiles and blocks, where nothing is repeated."""
+    """The work with whole axes for tiles and blocks, where nothing is done again."""
     return work.subs({**io.groups, **io.streams})
 
 
@@ -394,14 +389,14 @@ def _number(formula: Expr, values: Mapping[str, int]) -> Fraction:
 def min_memory_integer(
     io: IO, sizes: Mapping[str, int], ratio: Fraction, blocks: Mapping[str, int] | None = None
 ) -> IntegerTiles:
-    """The smallest memory of integer tiles that move at most `ratio` per operation: exact, with no term neglected.
+    """The smallest memory of whole tiles that move at most `ratio` for each operation: exact, nothing left out.
 
-    Work that several groups repeat counts once, as in `per_operation`. The result is in the unit of `io`. Stream blocks
-    are 1 unless `blocks` gives them (`{"s_x": 64}`).
+    Operations that several groups do again count once, as in `per_operation`.
 
-    Transfers depend on a tile only through the number of tiles, and memory grows with the tile. So only the least tile
-    for each number of tiles is tried. Raises CatdiagError if not even whole axes suffice, for several kernels, and if
-    more than four million combinations are left; SizeError for missing sizes.
+    In the unit of `io`. Stream blocks are 1 unless `blocks` gives them (`{"s_x": 64}`). Transfers depend on a tile only
+    through how many there are, and memory grows with it, so the least tile for each number of tiles is tried, and
+    no others need be. Raises CatdiagError where not even whole axes suffice, for several kernels and where more than
+    four million combinations are left; SizeError for missing sizes.
 
     >>> import catdiag as cd
     >>> product = cd.algorithm("a b, b c")(lambda A, B: cd.einsum("a b, b c -> a c", A, B))
@@ -416,7 +411,7 @@ def min_memory_integer(
     argument_checks.positive(ratio, "ratio")
     argument_checks.numbers({} if blocks is None else blocks, "blocks")
     account = io.account
-    account.runs_all("the best integer tiles are searched only for loops that run all blocks")
+    account.runs_all("the tiles that are best whole are sought for loops that run all")
     if len(account.kernels) != 1 or account.split_loop is not None:
         raise CatdiagError(f"the smallest memory is that of one kernel, and the diagram has {len(account.kernels)}")
     missing = [name for name in account.sizes if name not in sizes]
@@ -424,7 +419,7 @@ def min_memory_integer(
         raise SizeError(f"the size of axis {missing[0]!r} is missing: expected sizes for {', '.join(account.sizes)}")
     (kernel,) = account.kernels
     if any(transfer.loop_nest for transfer in kernel.transfers):
-        raise CatdiagError("an inner loop loads again in every outer iteration: its best blocks are not searched here")
+        raise CatdiagError("a loop inside a loop loads anew in every turn: its best blocks are not sought here")
     budget = ratio * _number(_useful_work(io, _products(io)), sizes)
     values: dict[str, Any] = {**sizes, **{block: 1 for block, _ in kernel.loops}, **(blocks or {})}
     shared = {tile for moved in kernel.transfers for tile in moved.reload_axes}
@@ -446,8 +441,7 @@ def min_memory_integer(
     fine = np.nonzero(moved <= budget)[0]
     if not len(fine):
         raise CatdiagError(
-            f"not even whole axes suffice: they move {int(min(moved)):,} {io.unit}, "
-            f"at most {float(budget):,.0f} are allowed"
+            f"not even whole axes suffice: {int(min(moved)):,} {io.unit} are moved, and {float(budget):,.0f} may be"
         )
     best = min(fine, key=lambda place: (held[place], moved[place], place))
     tiles = {

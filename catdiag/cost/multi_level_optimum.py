@@ -1,9 +1,9 @@
-"""Multi-level tiling: the tiles of all levels chosen together, as one program over all edges and memories.
+"""Multi-level tiling: the tiles of all levels chosen together, as one program over every edge and every memory.
 
-Each edge's transfers are weighted by the cost of one unit (the inverse of a bandwidth, or an energy), and added. If
-edges work at the same time, the largest one counts instead (minimax). Tiles and blocks of a level are at most those of
-the level above. This is equation 2 of "FlashAttention on a Napkin" (Abbott and Zardini, arXiv 2412.03317, section 4),
-with exact memories, and with nested tiles in place of independent levels.
+The transfers of the edges are weighted (by the cost of one unit: the inverse of a bandwidth, or an energy) and added.
+Where edges work at the same time, the largest counts (minimax). Tiles and blocks of a level are at most those of the
+level above. This is equation 2 of "FlashAttention on a Napkin" (Abbott and Zardini, arXiv 2412.03317, section 4), with
+exact memories, and with nested tiles in place of independent levels.
 """
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ def levels_together(
     *,
     slowest: bool = False,
 ) -> Optimum:
-    """The program of all levels: its `regimes` give formulas, its `bracket(sizes)` gives certified numbers.
+    """The program of all levels: its `regimes` give formulas, its `bracket(sizes)` certified numbers.
 
-    - `weights`: the cost of one unit that crosses the edge down to a level (1 if not given);
-    - `capacities`: the capacity of a level (by default `io.capacity`); both in the unit of `io`, values or bytes;
-    - `children`: the largest number of tiles of a level within one tile of the level above (unbounded if not given);
-    - `slowest`: whether the largest weighted edge counts, instead of their sum.
-
-    Raises CatdiagError for a level without tiles.
+    `weights` gives the cost of one unit crossing the edge down to a level (1 where not given), `capacities` the
+    capacity of a level (by default `io.capacity`), both in the unit of `io` (values or bytes). `children` gives the
+    largest number of tiles of a level within one tile of the level above (unbounded where not given). With `slowest`,
+    the largest of the weighted edges counts, else their sum. Raises CatdiagError for a level without tiles.
 
     >>> import catdiag as cd
     >>> product = cd.library.get("matmul").stream("b").group("a c")

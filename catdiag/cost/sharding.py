@@ -1,28 +1,27 @@
-"""Sharding: a diagram on a mesh of devices, whose memories are one more level of the hierarchy.
+"""A diagram spread over several devices: one more level, above their memories.
 
-A grouped axis is sharded over P devices: each device works on a tile of 1/P of it. A streamed axis is sharded into
-parts of 1/P, whose states are merged. Nothing else is chosen. Which arrays must be communicated follows from their
-axes.
+An axis that a diagram runs in groups of is spread over P devices by tiles of 1/P of it, each device working on one; an
+axis that it runs a loop over, by parts of 1/P, whose states are merged. Nothing else is chosen: which arrays must move
+follows from the axes that they have.
 
-- **Needed.** A device needs the tile of each array along the sharded axes that the array has.
-- **Held.** An array is stored in the devices' memories in equal shards. If it has a sharded axis, it is stored along
-  that axis, so that the shard is the tile that is needed: it *stays*. Otherwise it is stored along some other axis, and
-  all devices along the sharded axis need all of it. If loops read it block by block, blocks of one shard *rotate* from
-  device to device, and only two of them take memory (ring attention: Liu, Zaharia and Abbeel 2023). If not, it is
-  *gathered* (all-gather) before it is used. All devices have an array of one value. `held` overrides this: with another
-  axis (tokens that are stored by position and needed by expert: an *all-to-all*), or with None, for an array of which
-  every device has all that it needs.
-- **Halo.** If an array is read at sums of positions and indices (a convolution), a device needs the footprint of its
-  tile, which reaches into its neighbors' shards. It receives that part, the *halo*. Footprints of neighboring positions
-  are assumed to overlap or touch; with gaps between them less is received.
-- **States** of parts are merged in shards. Each device receives the P − 1 other states of its shard (a reduce-scatter),
-  and with `held={"out": None}` then the shards of the result (together an all-reduce). If the states have no grouped
-  axis to shard along, each device receives them in full.
-- **Received** by a device is what it needs, minus what it stores of that. Shards are equal, so formulas are exact if
-  the numbers of devices divide the axes.
+- **Needed.** A device works on the tile of each array along the spread axes that the array has.
+- **Held.** An array lies in the devices' memories in equal shares. One that has a spread axis is held along it, so that
+  the share is the tile that is needed: it *stays*. One that lacks it is held along some other axis, and is needed whole
+  by all devices along it. If loops read it block by block, blocks of a share each *rotate* from device to device, and
+  only two of them need room (ring attention: Liu, Zaharia and Abbeel 2023); if not, it is *gathered* before it is used.
+  An array of one value is held by all. `held` says otherwise: another axis (tokens that come by position and are needed
+  by expert: an *all-to-all*), or None, for an array of which every device has all that it needs.
+- **Windows.** Of an array that is read at sums of positions and indices (a convolution) a device needs the window of
+  its tile, which reaches into its neighbours' shares: that *halo* it receives. Windows are taken to overlap or touch;
+  with steps between them it is less.
+- **States** of parts are merged in shares: each device receives the P − 1 other states of its share (a reduce-scatter),
+  and with `held={"out": None}` the shares of the result after that (together an all-reduce). Where the states have no
+  grouped axis to be shared along, each device receives them whole.
+- **Received** by a device is what it needs, less what it holds of that: shares are equal, so that formulas are exact
+  where the numbers of devices divide the axes.
 
-This is the edge of `io` between a level with whole arrays and one with P memories, at the tiles `g_a = a/P` and blocks
-`s_x = x/P`, without what a device stores itself and so does not load. Derived here.
+It is the edge of `io` between a level that holds whole arrays and one of which there are P, at the tiles `g_a = a/P`
+and blocks `s_x = x/P`, but for what a device holds itself and so does not load. Derived here.
 
 >>> import catdiag as cd
 >>> product = cd.algorithm("a b, b c -> a c", name="product")(lambda A, B: cd.einsum("a b, b c -> a c", A, B))
@@ -60,7 +59,7 @@ Layouts = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Shard:
-    """One array on one device, in the unit of the `Sharding`: what the device needs, stores and receives of it.
+    """What becomes of one array, in the unit of the `Sharding`, a device: what it needs, holds and receives of it.
 
     `pattern` is one of: stays, copied (every device has it), rotates, gathered, halo, all-to-all, merged (states of
     parts).
@@ -76,14 +75,12 @@ class Shard:
 
 @dataclass(frozen=True)
 class Sharding:
-    """A diagram on several devices: what each receives, stores and computes, in values, or in bytes with a dtype.
+    """A diagram on several devices: what each receives, holds and computes, in values, or bytes with a dtype.
 
-    - `mesh`: the number of devices along each sharded axis; `count`: the number of all devices;
-    - `received`: what one device receives in the whole run; `transfers`: what all of them receive, H of the edge;
-    - `memory`: what one device has allocated at once: its shards, arrays that are gathered, two blocks of arrays that
-      rotate, states;
-    - `flops`: the work of one device's contractions;
-    - `steps`: the number of steps in which blocks rotate, 1 if nothing rotates.
+    `mesh` gives how many there are along each spread axis; `count` of them there are in all. `received` is what one
+    device receives in the whole run, and `transfers` what all of them do: H of the edge. `memory` is what a device
+    holds at once: its shares, arrays gathered whole, two blocks of those that rotate, states. `flops` is the
+    contractions' work of one device. `steps` is in how many steps blocks come round: 1 where nothing rotates.
     """
 
     mesh: Mapping[str, Expr]
@@ -94,7 +91,7 @@ class Sharding:
 
     @property
     def count(self) -> Expr:
-        """The number of devices."""
+        """How many devices there are."""
         import sympy
 
         return sympy.Mul(*self.mesh.values())
@@ -113,25 +110,25 @@ class Sharding:
 
     @property
     def steps(self) -> Expr:
-        """The number of steps in which the blocks of rotating arrays pass all devices."""
+        """In how many steps the blocks of arrays that rotate come round."""
         import sympy
 
         return sympy.Max(1, *(s.steps for s in self.shares if s.pattern == "rotates"))
 
     @property
     def rotating(self) -> Expr:
-        """What a device receives in one step: a block of each rotating array; the mean, if their numbers of blocks
-        differ."""
+        """What a device receives in one turn: a block of each array that rotates; the mean, where these have different
+        numbers of blocks."""
         import sympy
 
         return sympy.Add(*(s.needed for s in self.shares if s.pattern == "rotates")) / self.steps
 
     @property
     def intensity(self) -> Expr:
-        """The contraction work of one step divided by what is received meanwhile: FLOP per byte (or per value).
+        """Contraction work of one turn by what is received meanwhile: FLOP a byte (or a value).
 
-        Communication is hidden behind computation if this is at least the device's FLOP/s divided by its bytes/s on the
-        edge. If no array rotates, it is the quotient for the whole run. Infinite if nothing is received.
+        Communication hides behind compute where this is at least the device's FLOP/s by its bytes/s of the edge; of
+        arrays that do not rotate it says the same of the whole run. Infinite where nothing is received.
         """
         import sympy
 
@@ -140,10 +137,9 @@ class Sharding:
         return sympy.oo if self.received == 0 else sympy.factor(self.flops / self.received)
 
     def overlaps(self, flops_per_s: Expr, bytes_per_s: Expr) -> Expr:
-        """The condition that communication is hidden behind computation: `intensity ≥ flops_per_s / bytes_per_s` of a
-        device.
+        """The condition that communication hides behind compute: `intensity ≥ flops_per_s / bytes_per_s` of a device.
 
-        `bytes_per_s` is what one device can receive: in bytes with a `dtype`, else in values.
+        With a `dtype`, else per value. `bytes_per_s` is what one device can receive.
         """
         import sympy
 
@@ -157,12 +153,12 @@ class Sharding:
     ) -> ShardingCost:
         """The numbers on a hierarchy whose level `lower` has as many memories as there are devices.
 
-        Raises CatdiagError if the counts differ, sizes are missing, or no dtype was given.
+        Raises CatdiagError where the counts differ, sizes are missing, or no dtype was given.
         """
         require(isinstance(hierarchy, Hierarchy), "the hierarchy", hierarchy, "a catdiag.chip.hierarchy.Hierarchy")
         level, edge = hierarchy.level(lower), hierarchy.edge(upper, lower)
         if self.unit != "bytes":
-            raise CatdiagError("levels are in bytes: shard the diagram with a dtype, such as dtype='bf16'")
+            raise CatdiagError("levels are in bytes: spread the diagram with a dtype, such as dtype='bf16'")
 
         def at(formula: Expr) -> Any:
             put = {s: sizes[s.name] for s in formula.free_symbols if s.name in sizes}
@@ -175,7 +171,7 @@ class Sharding:
         count = int(at(self.count))
         if count != level.count:
             raise CatdiagError(
-                f"the diagram is sharded over {count} devices, and hierarchy {hierarchy.name!r} has {level.count} of "
+                f"the diagram is spread over {count} devices, and hierarchy {hierarchy.name!r} has {level.count} of "
                 f"{lower!r}: expected as many"
             )
         memory, received = int(at(self.memory)), int(at(self.received))
@@ -203,9 +199,8 @@ class Sharding:
 
 @dataclass(frozen=True)
 class ShardingCost:
-    """The costs of one device, in bytes and seconds: memory, and whether it fits; what is received, and the time of
-    that; the time of computation; and whether the transfers are hidden behind it in each step. None if a rate is
-    unknown."""
+    """Of one device, in bytes and seconds: memory, and whether it fits; received, and how long that takes; how long
+    computing takes; and whether turn by turn the transfers hide behind it. None where a rate is unknown."""
 
     memory: int
     fits: bool
@@ -218,15 +213,14 @@ class ShardingCost:
 def sharding(
     diagram: Diagram | HasDiagram, over: Mapping[str, int | str], *, held: Layouts | None = None, dtype: Dtype = None
 ) -> Sharding:
-    """A derived diagram of one kernel on several devices: each axis in `over` is sharded over so many of them.
+    """A derived diagram on several devices, of one kernel, whose axes `over` are each spread over so many of them.
 
-    `over` gives a number of devices, or a symbol for it (`"P"`), for axes that the diagram groups, and for one that it
-    streams. `held` gives, for arrays by name, the axis along which they are stored, if not as the module says; or None:
-    each device has what it needs of it. Values are counted without a `dtype`, else bytes (states in the bytes of
-    theirs).
+    `over` gives a number, or the symbol of one (`"P"`), for axes that the diagram is grouped over, and for one that it
+    streams. `held` says of arrays by name along which axis they are held, if not as the module says, or None: each
+    device has what it needs of it. Without `dtype` in values, else in bytes (of states, in theirs).
 
-    Raises AxisError for an axis that is neither grouped nor streamed, and CatdiagError for several kernels, unknown
-    arrays and axes, and numbers below 1.
+    Raises AxisError for an axis that is neither grouped nor streamed, CatdiagError for several kernels, names of arrays
+    and axes that there are not, and numbers below 1.
     """
     import sympy
 
@@ -236,10 +230,10 @@ def sharding(
     counts: dict[str, Expr] = {}
     for axis, count in over.items():
         if isinstance(count, bool) or not isinstance(count, (int, str)) or (isinstance(count, int) and count < 1):
-            raise CatdiagError(f"axis {axis!r} is sharded over {count!r}: expected a number of devices, or its symbol")
+            raise CatdiagError(f"axis {axis!r} is spread over {count!r}: expected a number of devices, or its symbol")
         counts[axis] = symbol(count) if isinstance(count, str) else sympy.Integer(count)
     if not counts:
-        raise CatdiagError("no axis to shard: give one with a number of devices, such as {'q': 8}")
+        raise CatdiagError("no axis to spread: give one with a number of devices, such as {'q': 8}")
     layout = _ShardLayout(diagram, counts, dict(held or {}), dtype)
     shares = [*layout.inputs(), *layout.results()]
     account = io(diagram, dtype=dtype)
@@ -261,7 +255,7 @@ def _tile(name: str, size: Expr, counts: Mapping[str, Expr]) -> Expr:
 
 
 class _ShardLayout:
-    """Where the arrays of a diagram of one kernel are needed and stored."""
+    """Where the arrays of a diagram of one kernel are needed and held."""
 
     def __init__(self, diagram: Diagram, counts: Mapping[str, Expr], held: dict[str, str | None], dtype: Dtype) -> None:
         flat = inline(diagram)
@@ -291,7 +285,7 @@ class _ShardLayout:
         for axis in self.partitioned:
             if axis not in streamed:
                 known = ", ".join([*self.tiles, *streamed]) or "none"
-                raise AxisError(f"axis {axis!r} is neither grouped nor streamed, so it cannot be sharded: {known} can")
+                raise AxisError(f"axis {axis!r} is neither grouped nor streamed, so that it is not spread: {known} are")
         inner = _streamed(body)
         self.rotating = {self.entry[k] for k in self.entry if k in inner} - {
             self.entry[k] for k in self.entry if k not in inner
@@ -299,15 +293,12 @@ class _ShardLayout:
         names = [*flat.input_names, *output_names(flat)]
         for name in held:
             if name not in names:
-                raise CatdiagError(
-                    f"held names an array {name!r} that the diagram does not have: expected one of {', '.join(names)}"
-                )
+                raise CatdiagError(f"held names an array {name!r} that the diagram lacks: it has {', '.join(names)}")
         self.states = self._states()
         self.halos, self.reaching = self._halos(measure(diagram, dtype), counts)
 
     def _halos(self, account: Account, counts: Mapping[str, Expr]) -> tuple[dict[str, Expr], dict[str, set[str]]]:
-        """What a device needs of arrays that are read in place at positions of a sharded axis, and which axis that
-        is."""
+        """What a device needs of arrays of which it reads a window that depends on a spread axis, and on which."""
         tiles = {symbol(t): _tile(name, size, counts) for name, (t, size) in self.tiles.items()}
         names = {t: name for name, (t, _) in self.tiles.items()}
         found: dict[str, Expr] = {}
@@ -327,19 +318,19 @@ class _ShardLayout:
         return found, reaching
 
     def size(self, ty: ArrayType) -> Expr:
-        """The elements of an array, with whole axes for the tiles of groups."""
+        """The elements of an array, the tiles of groups being whole axes."""
         whole = {symbol(t): size for t, size in self.tiles.values()}
         return IntPolynomial.elements(ty.axes).expr().subs(whole, simultaneous=True)
 
     def _along(self, name: str, ty: ArrayType, fallback: str) -> str | None:
-        """The axis along which an array is stored; `fallback` if `held` does not say."""
+        """The axis along which an array is held; `fallback` where it is not said."""
         axis = self.layouts.get(name, fallback)
         if axis is not None and axis != fallback and axis not in ty.names:
             raise CatdiagError(f"{name} has no axis {axis!r} to be held along: it has {', '.join(ty.names) or 'none'}")
         return axis
 
     def inputs(self) -> list[Shard]:
-        """The shards of the inputs."""
+        """The shares of the inputs."""
         import sympy
 
         found = []
@@ -378,7 +369,7 @@ class _ShardLayout:
         return found
 
     def results(self) -> list[Shard]:
-        """The shards of the results, and of the states that are merged into them."""
+        """The shares of the results, and of the states that are merged into them."""
         import sympy
 
         found: list[Shard] = []
@@ -406,7 +397,7 @@ class _ShardLayout:
         return found
 
     def _shared(self, axis: str) -> bool:
-        """Whether the states of the loop over an axis all have a grouped axis to shard along."""
+        """Whether the states of the loop over an axis all have a grouped axis, along which they may be shared."""
         return any(
             all(name in ty.names for box in self._over(axis) for ty in box.cod)
             for name in self.tiles
@@ -416,7 +407,7 @@ class _ShardLayout:
         return [box for box in self.loops if isinstance(box.op, FoldOp) and box.op.axis == axis]
 
     def _states(self, axis: str | None = None) -> Expr:
-        """The elements (or bytes) of one device's loop states: of the loops over an axis, or of all."""
+        """The elements (or bytes) of loops' states, of one device; of the loops over an axis, or all."""
         import sympy
 
         total = sympy.S.Zero
@@ -429,7 +420,7 @@ class _ShardLayout:
         return total
 
     def room(self, shares: Collection[Shard]) -> list[Expr]:
-        """The memory that each array takes on a device."""
+        """What each array takes of a device's memory at once."""
         taken = []
         for s in shares:
             if s.pattern == "rotates":
@@ -442,7 +433,7 @@ class _ShardLayout:
 
 
 def _roots(graph: Graph) -> list[int]:
-    """For each wire the input that it is a view of, or itself."""
+    """For each wire the input of which it is a view, or itself."""
     root = list(range(len(graph.dom)))
     for node in graph.nodes:
         for _ in node.box.cod:
@@ -451,7 +442,7 @@ def _roots(graph: Graph) -> list[int]:
 
 
 def _streamed(body: Graph) -> set[int]:
-    """The inputs of a kernel that only loops along their axes read: they are loaded block by block."""
+    """The inputs of a kernel that only loops read, along their axes: they come block by block."""
     root = _roots(body)
     streamed, other = set[int](), {root[w] for w in body.outputs}
     for node in body.nodes:

@@ -1,56 +1,55 @@
-"""Transfers H and memory M of a diagram: what crosses one edge of a memory hierarchy, and the memory used below it.
+"""What a diagram moves across one edge of a memory hierarchy, and how much of the lower level it takes.
 
-There are two levels: slow memory with whole arrays (HBM), and fast memory on chip (SMEM, or SMEM and registers).
-`catdiag.simulate.machine` follows the same rules by really moving blocks. The rules:
+Two levels: a slow one that holds whole arrays (HBM), a fast one on chip (SMEM, or SMEM and registers).
+The rules, which `catdiag.simulate.machine` follows too, by really moving blocks:
 
-- **Kernels.** Each Group box is a kernel, run once for each group. The boxes between two Group boxes are a kernel of
-  one group, and so is a diagram without Group boxes (with `fused=False`, each of these boxes is one). An array between
-  two kernels is saved by the first and loaded by the second. Named boxes are inlined first.
-- **Loads.** A group loads each array that it reads once, at its tile. An array without a grouped axis is loaded again
-  by each group along that axis. An array that only loops along its axis read is streamed block by block: each block
-  once for each loop, with `stages` pipeline buffers of a block, allocated as long as the loop runs. Any other array is
-  loaded in full before its first use (for a loop: before it starts), and is dropped after its last use.
-- **Nested loops.** An input that a loop reads only in inner loops, along their axes, is loaded by the inner loops:
-  block by block, again in every iteration of the outer loops whose axis it does not have. A loop that skips blocks
-  loads its inputs itself. With several levels on chip, or with a cache, the outer loop loads such an input.
-- **Split loops (split-K).** A loop in `p_x` parts is two kernels. The first has one thread block for each part of each
-  group, and saves its states. The second loads the states of all parts and merges them, with a buffer for those of one
-  part. Each part loads what the first kernel keeps resident. Formulas are exact if all parts have the same length.
-- **Skipped blocks.** A loop that skips blocks loads those that it runs. Arrays that the block test reads are loaded for
-  each block that is tested. See `catdiag.schedule.mask_counts`.
-- **Read in place (halo).** If a group reads an array only at positions of its tile, by one box of index arithmetic, it
-  loads the footprint: the elements between the least and the largest index along each axis, clipped to the array. The
-  memory is the most that any group of the kernel loads along each axis, at least one element. Padding takes no memory,
-  nor does the result of the box. Optima and plans allocate unclipped footprints, as kernels do whose tiles have one
-  shape. See `catdiag.schedule.footprint`.
-- **Gathers.** A view of inputs that stands before the groups and is read by groups only (in blocks of their loops, as a
-  rule) is no array. The groups load the elements of their tile from the source, one load for each result. The indices
-  are counted only if other boxes read them. See `catdiag.schedule.gathers`.
-- **Saves.** Each result is an array of its own in slow memory, of its own type. It is saved once, as soon as it is
-  made, even if it equals another result or is a view of one. A result that is an input is there already and is not
-  moved; but what a group returns is saved, even if it is an input.
-- **Rematerialized (inlined).** Positions, sizes, constants and what is computed from these alone, elementwise or as a
-  scalar (a difference of positions, a mask), take no transfer and no memory: they are computed where they are read.
-  Their work counts once for each kernel that reads them; that of scalars does not count.
-- **Memory.** An array is live from the box that makes it to its last use, in the stored order of boxes. At a box, its
-  inputs and its output are live, with these exceptions. A view (renaming, transposition, product axis split or merged)
-  is the same array; slices, concatenations and reads at index arithmetic are copies, and their input is loaded in full.
-  A scalar function, or a product without summation, is computed in place: it overwrites the first input with the same
-  axes (and, in bytes, the same width) that dies there; that may be an operand's tile, not a streamed block. A reduction
-  or contraction whose only reader combines it (`add` for a sum, `max` for a maximum, …) with a loop's state or another
-  result, with the same axes and read for the last time, accumulates into that array and has no buffer of its own.
-- **Loops.** States are live from the start of a loop to its end, and then as its results, whatever else is live in an
-  iteration. At the end of an iteration each state is in a buffer of its own. Earlier results that the loop reads stay
-  live too.
-- **Work** of the whole run by pipeline. `tensor`: contractions of two or more arrays of real numbers, with as many
-  operations for each point of the index space as there are arrays (2 for a matrix product); with integers, which matrix
-  units do not take, the same count is in `alu`. `exp`: special functions (exp, log, sqrt, tanh, sigmoid), and one
-  reciprocal for each element of a divisor. `alu`: every other scalar operation. Combining a reduction that is
-  accumulated in place is part of the reduction. Making the unit states of a loop counts nothing.
+- **Kernels.** Each Group box is a kernel run once for each group; what lies between two Group boxes is a kernel
+  of one group, and so is a diagram that has none (with `fused=False`, each box of it is one). Arrays that pass
+  from one kernel to another are saved by the first and loaded by the second. Named boxes are opened first.
+- **Loads.** A group loads every array that it reads once, at its tile; an array that lacks a grouped axis is
+  loaded again by each group of that axis. An array that only loops read along their axis is streamed, block
+  by block: each block once for each loop, with `stages` buffers of a block held as long as the loop runs.
+  Any other array is loaded whole before its first use (for a loop: before it starts) and dropped after its last.
+- **Loops in loops.** What a loop reads only in loops inside its turns, along their axes, is left to these: they stream
+  it, block by block, anew in every turn of the loops around whose axis it lacks. A loop that leaves blocks out leaves
+  nothing to others. With several levels on chip, or a cache, what inner loops read is loaded by the outer one instead.
+- **Parts.** A loop in `p_x` parts is two kernels: of each group one block a part, which saves its states, and one
+  that loads those of all parts and merges them, with a buffer for those of one. What the first kernel keeps resident
+  is loaded by each part. Formulas are exact where the parts are of one length.
+- **Blocks left out.** A loop that leaves blocks out loads those that it runs; arrays that it reads to ask what is left
+  in a block come for each that it asks about. See `catdiag.schedule.mask_counts`.
+- **Read in place.** Of an array that a group reads only at positions of its tile, by one box of index arithmetic, it
+  loads the elements between the least and the largest index read along each axis, clipped to the array, and has room
+  for the most that any group of the kernel loads along each axis (one at least): padding takes none, nor does the box.
+  Optima and plans take room for whole windows, as kernels do whose tiles have one shape. See
+  `catdiag.schedule.footprint`.
+- **Looked up.** A view of inputs before the groups, which groups alone read (in blocks of their loops, as a rule), is
+  no array: they load the elements of their tile of it from where these lie, once for each time that it names one. The
+  integers that say where are counted only where other boxes read them. See `catdiag.schedule.gathers`.
+- **Saves.** Each result is an array of its own in slow memory, as wide as it is said to be: it is saved once, as soon
+  as it is made, also where it is equal to another result, or another form of it. A result that is an input is there
+  already and is not moved; what a group gives is saved, be it an input or not.
+- **Inlined.** Positions, sizes, constants and what is computed from these alone, element by element or as a scalar (a
+  difference of positions, a mask), take no transfer and no memory: they are computed where they are read. Their work
+  counts once for each kernel that reads them, but for that of scalars.
+- **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
+  needs its inputs and its output at once, but: a renaming or transposition is the same array, and so is one with a
+  product axis split or merged (slices, concatenations and reads at index arithmetic are copies, whose input is
+  loaded whole); a scalar function
+  (or a product that sums over nothing) writes over its first input of the same axes that it is the last to read
+  (and, in bytes, of the same width), be it an operand's tile, not a streamed block; a reduction or contraction whose
+  one reader combines it (`add` for a sum, `max` for a maximum, …) with a loop's state or another box's result, of the
+  same axes and read for the last time, runs there, straight into that array, without a buffer of its own.
+- **Loops.** States are live from the start of a loop to its end (then as its results), whatever else they are
+  in a turn; each state ends a turn in a buffer of its own. What the loop reads of earlier results stays too.
+- **Work** of the whole run by pipeline: `tensor`, for contractions of two or more arrays of real numbers, as many
+  operations a point of the index space as there are arrays (2 for a matrix product; as many in `alu` where one is of
+  integers, which matrix units do not take); `exp`, special functions: exp, log, sqrt, tanh,
+  sigmoid, and one reciprocal for each element of a divisor; `alu`, every other scalar operation. Combining what is
+  reduced straight into an array is part of the reduction; making the unit states of a loop counts nothing.
 
-The formulas are those of "FlashAttention on a Napkin" (Abbott and Zardini, TMLR 2025, section 2), with the number of
-groups rounded up and live ranges read off the order. The sums over the whole run are exact even if tiles do not divide
-axes.
+The formulas are those of "FlashAttention on a Napkin" (Abbott and Zardini, TMLR 2025, section 2), with the number
+of groups rounded up and live ranges read off the order; the whole-run sums are exact where tiles do not divide.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ _FORMULAS = ("load", "save", "transfers", "relaxed", "memory", "registers")
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one array moves in one direction in the whole run: exactly, and without rounding up."""
+    """What one array moves in one direction in the whole run: exact, and without rounding up."""
 
     array: str
     direction: str
@@ -91,8 +90,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class LiveArray:
-    """An array that is live at the point of maximum memory. Its role is operand, streamed, accumulator, temporary or
-    output."""
+    """An array held at the fullest moment: operand, streamed, accumulator, temporary or output."""
 
     array: str
     role: str
@@ -101,15 +99,14 @@ class LiveArray:
 
 @dataclass(frozen=True)
 class IO(AsHTML):
-    """Transfers and memory as sympy expressions, in values, or in bytes if a dtype was given.
+    """Transfers and memory as sympy expressions, in values, or in bytes where a dtype was given.
 
-    - `load`, `save`, `transfers`: exact, for the whole run; `relaxed`: `transfers` without rounding up;
-    - `memory` (and `registers`): the peak of a level; `live_arrays`: what is live at the peak (the first one, if two
-      points can be the peak, depending on sizes);
-    - `work`: scalar operations by pipeline; `order`: the stored order as text;
-    - `groups` and `streams`: the size of the whole axis, by tile and by block;
-    - `assumptions`: for loops that skip blocks, the share of blocks that is assumed to run where data decides, and the
-      conditions under which `relaxed` is at most `transfers`.
+    `load`, `save`, `transfers` are exact for the whole run; `relaxed` is `transfers` without rounding up;
+    `memory` (and `registers`) is the peak of a level; `live_arrays` lists what is held at the peak (where two
+    moments can be the peak, at the first), `work` the scalar operations by pipeline, `order` the stored order.
+    `groups` and `streams` give the whole axis for each tile and block. `assumptions` says, of loops that leave blocks
+    out, what share of them is taken to be run where data decides, and under which conditions `relaxed` is no more
+    than `transfers`.
     """
 
     load: Expr
@@ -129,12 +126,12 @@ class IO(AsHTML):
     accumulators: str
     account: Account = field(repr=False, compare=False)
     room: Expr = field(repr=False, compare=False)
-    """`memory` with unclipped footprints, padding included: an integer polynomial in tiles."""
+    """`memory` with whole windows, also where they reach beyond an array: a polynomial in tiles."""
     assumptions: tuple[str, ...] = ()
 
     @property
     def capacity(self) -> Expr:
-        """The symbol for the capacity of the fast level: M, with underscores added if a size has that name."""
+        """The symbol for how much the fast level holds: M, or M with underscores where a size is called that."""
         from catdiag.optimum.minimize import CAPACITY
 
         used = {str(s) for formula in (self.relaxed, self.memory) for s in formula.free_symbols}
@@ -144,8 +141,7 @@ class IO(AsHTML):
         return CAPACITY if name == str(CAPACITY) else type(CAPACITY)(name, positive=True)
 
     def optimum(self, capacity: Expr | None = None) -> Optimum:
-        """The least `relaxed` if `memory` is at most the capacity, in this unit (by default the symbol
-        `self.capacity`)."""
+        """The least `relaxed` under `memory` at most the capacity, in this unit (by default `self.capacity`)."""
         from catdiag.optimum.minimize import minimize
 
         limit = self.capacity if capacity is None else capacity
@@ -160,12 +156,11 @@ class IO(AsHTML):
         *,
         divisors: bool = False,
     ) -> IntegerOptimum | None:
-        """The least exact `transfers` over integer tiles and blocks, at these sizes, in this unit; `None` if nothing
-        fits.
+        """The least exact `transfers` over whole tiles and blocks, at sizes, in this unit.
 
-        Tiles (`g_q`, `s_x`) are multiples of those in `multiples`, and with `divisors` they divide their axes. Raises
-        `ValueError` for missing sizes, an unknown tile, or an axis without an allowed tile.
-        """
+        Tiles (`g_q`, `s_x`) are multiples of what `multiples` gives, and divisors of their axes where asked. `None`
+        where nothing fits. Raises `ValueError` for sizes that are missing, a tile that is unknown, or an axis with no
+        allowed tile."""
         from catdiag.optimum.integer import integer_optimum
 
         argument_checks.numbers(sizes)
@@ -177,7 +172,7 @@ class IO(AsHTML):
         at = {axes[name]: size for name, size in sizes.items() if name in axes}
         steps = {v: (multiples or {}).get(str(v), 1) for v in bounds}
         if unknown := sorted(set(multiples or {}) - {str(v) for v in bounds}):
-            raise SizeError(f"{', '.join(unknown)} is no tile: expected one of {', '.join(map(str, bounds)) or 'none'}")
+            raise SizeError(f"{', '.join(unknown)} is no tile: expected {', '.join(map(str, bounds)) or 'none'}")
         blocks = {str(v): steps[v] for v in self.streams}
         bracket = self.optimum().bracket({**sizes, **blocks, str(self.capacity): capacity})
         relaxed = bracket.lower if bracket is not None else None
@@ -186,7 +181,7 @@ class IO(AsHTML):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, with expressions as text."""
+        """Plain values for JSON; expressions as text."""
         return {
             "unit": self.unit,
             "stages": self.stages,
@@ -234,22 +229,17 @@ def io(
     fused: bool = True,
     density: MaskDensity = None,
 ) -> IO:
-    """Transfers and memory of a diagram, exactly, by the rules at the head of this module.
+    """Transfers and memory of a diagram, exactly (the rules are above).
 
-    `dtype`: without one, values are counted. With one (`fp64`, `fp32`, `tf32`, `bf16`, `fp16`, `fp8`), bytes:
-
-    - inputs, outputs and arrays between kernels have that width;
-    - statistics between kernels (`catdiag.schedule.full_precision`: results of reductions) and arrays on chip take at
-      least 4 bytes, and so do the states that the parts of a split loop save;
-    - types by name, `{"Q": "bf16", …}`: inputs, outputs and loop states that are not named take 4 bytes;
-    - the result of `cd.cast` takes the bytes of its type, booleans take 1 byte, integers 4.
-
-    `stages` is the number of pipeline buffers of a streamed block. `accumulators="registers"` counts everything but the
-    operands' tiles and blocks separately, as `.registers`. `fused=False` makes each box outside of groups a kernel.
-    `density` is the mask density: the share of blocks that are run among those that a loop tests, a number from 0 to 1,
-    or one by axis; a symbol `rho_x` if it is not given. It is an assumption about data, and listed as such.
-
-    Raises CatdiagError for unknown dtypes, arrays, stages, densities or accumulators.
+    Without `dtype` in values. With one (`fp64`, `fp32`, `tf32`, `bf16`, `fp16`, `fp8`) in bytes: inputs, outputs and
+    arrays between kernels at that width; at 4 bytes or more statistics between kernels
+    (`catdiag.schedule.full_precision`: results of reductions) and arrays made on chip, and so the states of parts that
+    a split loop saves and loads. Or by name: `{"Q": "bf16", …}`, where inputs, outputs and loop states that are not
+    named take 4. What `cd.cast` makes takes the bytes of its type. Truth values take 1 byte, integers 4.
+    `accumulators="registers"` counts all but the operands' tiles apart, as `.registers`. `fused=False` runs each box
+    outside groups alone. `density` is the share of the blocks that are run, among those that a loop asks what is left
+    in them: a number from 0 to 1, or one by axis; a symbol `rho_x` where left out. That is an assumption about data,
+    listed as such. Raises CatdiagError for unknown dtypes, arrays, stages, densities or places of accumulators.
 
     >>> from catdiag.category.ops import einsum_box
     >>> from catdiag.category.diagram import of_box
@@ -329,8 +319,7 @@ def io(
 
 
 def presentation_of(account: Account) -> tuple[tuple[str, ...], Callable[[Expr], Expr]]:
-    """The tiles that are always 1, and a function that rewrites formulas for users: a split loop's symbols become its
-    whole axis and number of parts."""
+    """The tiles that are always 1, and formulas in words of the whole axis and the number of parts of a split loop."""
     split_loop = account.split_loop
     if split_loop is None:
         return (), lambda formula: formula
@@ -344,7 +333,7 @@ def presentation_of(account: Account) -> tuple[tuple[str, ...], Callable[[Expr],
 
 
 def _clipping(account: Account, told: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
-    """A function that replaces the symbols of clipped footprints by formulas."""
+    """Formulas in words of how much of each window lies in its array."""
     sides = [(name, side, kernel) for kernel in account.kernels for name, side in kernel.clipped.items()]
     if not sides:
         return told
@@ -355,7 +344,7 @@ def _clipping(account: Account, told: Callable[[Expr], Expr]) -> Callable[[Expr]
 
 
 def frontier(account: Account, place: str) -> list[ProgramPoint]:
-    """The points of all kernels that can be the peak of a level for some sizes: none is dominated by another."""
+    """The moments of all kernels that can be a place's fullest: none is dominated by another."""
     kept: list[ProgramPoint] = []
     for kernel in account.kernels:
         for moment in kernel.points[place]:
@@ -367,11 +356,9 @@ def frontier(account: Account, place: str) -> list[ProgramPoint]:
 def whole_run_total(
     amount: IntPolynomial, kernel: LoweredKernel, loops: tuple[Loop, ...], shares: MaskCounts | None = None
 ) -> Expr:
-    """An amount for each group and block, summed over all groups and blocks (`catdiag.schedule.tile_counts`).
-
-    If a loop skips blocks, the sum is over those that it runs (`catdiag.schedule.mask_counts`). Of the blocks that it
-    tests, the given share is run, or all.
-    """
+    """A local amount summed over all groups and blocks (see `catdiag.schedule.tile_counts`); of a loop that leaves
+    blocks out over those that it runs (`catdiag.schedule.mask_counts`), of those that it asks over the share that is
+    given, or all."""
     import sympy
 
     extent = next((kernel.loop_bounds[loop] for loop in loops if loop in kernel.loop_bounds), None)
@@ -386,7 +373,7 @@ def whole_run_total(
 
 
 def peak_of(moments: list[ProgramPoint]) -> Expr:
-    """The most that is live at any of these points."""
+    """The most that is held at any of these moments."""
     import sympy
 
     if len(moments) <= 1:
@@ -395,7 +382,7 @@ def peak_of(moments: list[ProgramPoint]) -> Expr:
 
 
 def order_of(kernel: LoweredKernel, account: Account) -> str:
-    """The stored order of a kernel's boxes, as text."""
+    """The stored order of a kernel's boxes, in words."""
     boxes, split_loop = ", ".join(kernel.order), account.split_loop
     tiles = [f"each of {split_loop.parts} parts" if split_loop and t in split_loop.single else t for t in kernel.tiles]
     if split_loop is not None:

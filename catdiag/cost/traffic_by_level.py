@@ -1,45 +1,42 @@
-"""Transfers and memory at every level of a memory hierarchy: what crosses each edge of a chain of memories, and the
-memory used at each level.
+"""What a diagram moves across every edge of a chain of memories, and how much of each level it takes.
 
-The levels are L0 > L1 > … > Ln, slowest first. L0 has whole arrays, and scalar work is done at Ln. The rules of
-`catdiag.cost.traffic` hold, and the following ones, which `catdiag.execute` follows too by really moving blocks. For
-two levels they are those of `io`.
+The levels are L0 > L1 > … > Ln, slowest first: L0 holds whole arrays, scalar work is done at Ln. The rules of
+`catdiag.cost.traffic` hold, and these, which `catdiag.execute` follows too, by really moving blocks. With two levels
+they are those of `io`.
 
 - **Tiles and blocks are nested.** The theorem of a derived diagram is for all sizes of tiles and all lists of blocks,
-  so it may be run with tiles within tiles and blocks within blocks. At level k a tiled axis is cut into tiles of `gk_a`
-  within each tile of level k-1, the last one smaller. Each block of a streamed axis is cut into blocks of `sk_x`
-  likewise. Level 1 has the names of `io` (`g_q`, `s_x`), level 2 `g2_q`, `s2_x`. `within` says which of the grouped
-  axes a level cuts; along the others, a tile is as long as at the level above. An axis that only inner levels are to
-  cut is grouped first (`.group("q e")` proves that it may be) and left out above: `within={"SMEM": ("q",)}`.
-- **Paths.** An array passes the levels of its role's path. Each of them has a copy from its first use to its last. An
-  operand's tile is loaded once for each tile of a level, and again for each tile of an axis that it does not have. Of a
-  streamed array a level has `stages` blocks allocated as long as the loop runs. Levels that are not in the path are
-  bypassed: operands with the path `("SMEM",)` are read there and not copied into registers.
-- **States** of loops are at one level, their *home*: `placement["state"]`, by default Ln. Down to the home, the tiles
-  of level k+1 within one of level k run in parallel on the same blocks (`children` is how many), so that level k has a
-  block once for all of them. This is intermediate caching (Abbott and Zardini, arXiv 2412.03317, section 4.4).
-- **Below a home** above Ln, the tiles run one after the other, again for each block of the home. Each loads what it
+  so it may be run with tiles within tiles and blocks within blocks. At level k a tiled axis is cut in pieces of
+  `gk_a` within each piece of level k-1, the last one smaller; each block of a streamed axis is cut in blocks of
+  `sk_x` likewise. Level 1 has the names of `io` (`g_q`, `s_x`), level 2 `g2_q`, `s2_x`. `within` says which of the
+  grouped axes a level cuts; a piece has all of the others that the level above has. An axis that only inner levels are
+  to cut is grouped first (`.group("q e")` proves that it may be) and left out above: `within={"SMEM": ("q",)}`.
+- **Paths.** An array of each role passes the levels of its path, which each hold a copy from its first use to its last:
+  an operand's tile is loaded once for each piece of a level, and again by each piece of an axis that it lacks; of a
+  streamed array a level holds `stages` blocks as long as the loop runs. What is left out of a path is passed by:
+  operands with the path `("SMEM",)` are read there and not copied into registers.
+- **States** of loops have a home, `placement["state"]`, by default Ln. Down to it the pieces of level k+1 within one of
+  level k run side by side on the same blocks (`children` is how many), so that level k holds a block once for all of
+  them. This is intermediate caching (Abbott and Zardini, arXiv 2412.03317, section 4.4).
+- **Below a home** above Ln the pieces run one after the other, for each block of the home anew: each loads what it
   reads and its part of the states, runs over its blocks, and saves its part of the states. A kernel is then a sequence
-  of phases: a loop outside of loops, or the boxes between two of them. What one phase makes for another is saved to the
-  home and loaded from there. Levels down to the home have operands from the start of the first phase that reads them to
-  the end of the last. Levels between the home and Ln have what a phase loads, throughout the phase. A state needs all
-  axes that are cut below its home; otherwise several tiles would update it, one after the other. States of inner loops
-  are at Ln.
+  of phases: a loop outside of loops, or the boxes between two of them. What one phase makes for another is saved to
+  the home and loaded from there. Levels down to the home hold operands from the start of the first phase that reads
+  them to the end of the last; levels between it and Ln what a phase loads, all of the phase. A state needs all axes
+  that are cut below its home, else pieces would update it one after the other. States of inner loops are at Ln.
 - **Temporaries** are at `placement["temporary"]`, by default Ln, at its tiles and blocks.
-- **Saves** pass every level from where the array is made: the level of temporaries, or the home for a loop's state that
-  is itself an output. They take memory above only at the levels in `placement["output"]`. What crosses is what the
-  tiles of the level where it is made write.
-- **In place.** Only the copy of an input at the level of the result is overwritten. Copies at other levels are live to
-  the end of the box.
+- **Saves** pass every level from where the array is made: that of temporaries; the home, for a loop's state that is
+  itself an output. They take room above only at levels that `placement["output"]` names. What crosses is what the
+  pieces of the level where it is made write.
+- **Writing over** an input is for copies where the result is made; copies elsewhere stay to the end of the box.
 - **Caches** come directly below L0, and have no tiles: the first level with tiles is the scratchpad under them. `wave`
   groups run at a time, in launch order (row-major over the grid of groups, in the stored order of tiles). A cache
-  fetches each distinct tile that a wave loads once, if they fit it together; otherwise, and below it, every load
-  crosses. Its memory is counted as the largest footprint of a wave. Saves bypass caches. Capacities are in bytes, so a
+  fetches each distinct piece that a wave loads once, where they fit it together; otherwise, and below it, every load
+  crosses. What it holds is counted as the most that a wave's pieces take. Saves pass. Capacities are in bytes, so a
   dtype is needed to compare them.
-- **Loops that skip blocks** are counted at two levels only (`io`), and so are footprints that reach beyond an array
-  (padding). Other footprints are those of the tiles of each level (`catdiag.schedule.footprint`), if states are at Ln
-  and there is no cache.
-- **Work** is that of the tiles and blocks of the temporaries' level.
+- **Loops that leave blocks out** are counted at two levels only (`io`), and so are windows that reach beyond an array
+  (padding); windows that do not are what each piece of a level reaches (`catdiag.schedule.footprint`), where states
+  are at Ln and there is no cache.
+- **Work** is that of the pieces and blocks of the temporaries' level.
 """
 
 from __future__ import annotations
@@ -82,17 +79,14 @@ def levels_io(
     within: Mapping[str, Names] | None = None,
     wave: int | None = None,
 ) -> LevelsIO:
-    """Transfers of each edge and memory of each level of a chain, exactly, by the rules at the head of this module.
+    """Transfers of each edge and memory of each level of a chain, exactly, by the rules above.
 
-    - `levels`: names, slowest first, or a `Hierarchy` that is a chain;
-    - `placement`: the levels of `operand`, `streamed` and `output`, and the level of `state` and of `temporary`;
-    - `stages`: the pipeline buffers of a streamed block by level (a number: at the first level that streamed arrays
-      pass);
-    - `within`: the grouped axes that a level cuts;
-    - `wave`: how many groups run at a time, if there is a cache (if not given, a symbol `wave`);
-    - `dtype`, `fused`: those of `io`; values are counted without a dtype, else bytes.
-
-    Raises CatdiagError for fewer than two levels, unknown names, and what the rules do not count.
+    `levels` are names, slowest first, or a `Hierarchy` that is a chain. `placement` gives the levels of `operand`,
+    `streamed` and `output`, and the level of `state` and `temporary`; `stages` the buffers of a streamed block by level
+    (a number: at the first level that streamed arrays pass); `within` the grouped axes that a level cuts; `wave` how
+    many groups run at a time where there is a cache (left out, a symbol `wave`). `dtype` and `fused` are those of `io`:
+    values without a dtype, else bytes.
+    Raises CatdiagError for fewer than two levels, names that are not known, and what the rules leave out.
 
     >>> from catdiag.category.ops import einsum_box
     >>> from catdiag.category.diagram import of_box
@@ -108,7 +102,7 @@ def levels_io(
     caches = [level for level in chain if level.kind == CACHE]
     if dtype is None and any(level.capacity is not None for level in caches):
         raise CatdiagError(
-            f"{caches[0].name} holds {caches[0].capacity} bytes: give the type of values, as in dtype='bf16'"
+            f"{caches[0].name} holds {caches[0].capacity} bytes: say how wide values are, as in dtype='bf16'"
         )
     if wave is not None and (isinstance(wave, bool) or not isinstance(wave, int) or wave < 1):
         raise CatdiagError(f"wave is {wave!r}: expected how many groups run at a time, 1 or more")
@@ -135,8 +129,8 @@ def chain_of(levels: Sequence[str] | Hierarchy) -> tuple[Level, ...]:
         missing = [ends for ends in pairwise(names) if ends not in [(e.upper, e.lower) for e in levels.edges]]
         if missing or len(levels.edges) != len(names) - 1:
             raise CatdiagError(
-                f"hierarchy {levels.name!r} is not a chain of its levels {', '.join(names)}: name the levels that "
-                "arrays pass, as in .chain('HBM', 'SMEM', 'registers')"
+                f"hierarchy {levels.name!r} is no chain of its levels {', '.join(names)}: name the levels that arrays "
+                "pass, as in .chain('HBM', 'SMEM', 'registers')"
             )
         found = levels.levels
     else:
@@ -148,19 +142,19 @@ def chain_of(levels: Sequence[str] | Hierarchy) -> tuple[Level, ...]:
         found = tuple(Level(name, None) for name in levels)
     kinds = [level.kind == CACHE for level in found]
     if len(found) < 2 or all(kinds[1:]):
-        raise CatdiagError("expected two levels or more: one with whole arrays, and a scratchpad below it")
+        raise CatdiagError("expected two levels or more: one that holds whole arrays, and a scratchpad under it")
     if kinds[0] or sorted(kinds[1:], reverse=True) != kinds[1:]:
         cached = ", ".join(level.name for level in found if level.kind == CACHE)
         raise CatdiagError(
-            f"{cached} is a cache: expected caches directly below {found[0].name}, which has whole arrays"
+            f"{cached} is a cache: expected caches directly below {found[0].name}, which holds whole arrays"
         )
     return found
 
 
 def places_of(names: Sequence[str], placement: Mapping[str, Names], stages: int | Mapping[str, int]) -> Placement:
-    """The levels of arrays of each role, among levels that are not caches, slowest first, as `levels_io` says.
+    """Where arrays of each role are, of levels slowest first that are no caches, as `levels_io` says.
 
-    Raises CatdiagError for unknown roles and levels, and placements that the rules do not count.
+    Raises CatdiagError for roles and levels that are not known, and placements that the rules leave out.
     """
     fast = tuple(names[1:])
     for role in placement:
@@ -206,7 +200,7 @@ def places_of(names: Sequence[str], placement: Mapping[str, Names], stages: int 
 
 
 def level_symbol(base: str, level: int, taken: Collection[str] = ()) -> str:
-    """The symbol of a tile or block at a level: that of level 1 with the number of the level.
+    """The name of a tile or block at a level: that of level 1 with the number of the level.
 
     >>> level_symbol("g_q", 1), level_symbol("g_q", 2), level_symbol("s_x", 3, {"s3_x"})
     ('g_q', 'g2_q', 's3_x_')
@@ -221,7 +215,7 @@ def level_symbol(base: str, level: int, taken: Collection[str] = ()) -> str:
 
 
 class _Count:
-    """The kernels of a diagram at several levels: the symbols of their tiles, and the levels that cut each axis."""
+    """The kernels of a diagram at several levels: what their tiles are called and what is cut where."""
 
     def __init__(
         self,
@@ -270,17 +264,17 @@ class _Count:
         return found
 
     def cuts(self, base: str, place: str) -> list[Expr]:
-        """The tiles or blocks of an axis, at the levels down to `place` that cut it."""
+        """The tiles or blocks of an axis at the levels down to a place that cut it."""
         names = self.places.names
         return [self.symbols[p][base] for p in names[: names.index(place) + 1] if base in self.symbols[p]]
 
     def local(self, base: str, whole: IntPolynomial, place: str) -> Expr:
-        """The length of a tile at a level: its symbol, or the whole axis if no level cuts it."""
+        """How long a piece is at a level: its tile, or the whole axis where no level cuts it."""
         found = self.cuts(base, place)
         return found[-1] if found else whole.expr()
 
     def at(self, formula: Expr, place: str) -> Expr:
-        """A formula in tiles and blocks of level 1, in those of a level."""
+        """A formula in tiles and blocks in those of a level."""
         put: dict[Expr, Expr] = {}
         for kernel in self.account.kernels:
             for base, whole in (*kernel.tiles.items(), *kernel.loops):
@@ -288,7 +282,7 @@ class _Count:
         return self.present(formula.xreplace(put))
 
     def moved(self, transfer: Transfer, kernel: LoweredKernel, place: str) -> tuple[Expr, Expr]:
-        """What all tiles of a level load or save together: exactly, and without rounding."""
+        """What crosses into or out of all pieces of a level: exactly, and without rounding."""
         if transfer.region:
             return self._regions(transfer, kernel, place)
         exact = relaxed = transfer.size.expr()
@@ -303,7 +297,7 @@ class _Count:
         return self.present(exact), self.present(relaxed)
 
     def _regions(self, transfer: Transfer, kernel: LoweredKernel, place: str) -> tuple[Expr, Expr]:
-        """The same for an array that is read in place, whose footprints overlap: the footprint of each tile."""
+        """The same of an array that is read in windows, which overlap: what each piece reaches."""
         import sympy
 
         axes = {**kernel.tiles, **dict(transfer.loops)}
@@ -317,7 +311,7 @@ class _Count:
         return self.present(summed(transfer.local, ranges)), self.present(relaxed)
 
     def edges(self) -> dict[tuple[str, str], EdgeIO]:
-        """The traffic of each edge."""
+        """What crosses each edge."""
         import sympy
 
         names = [level.name for level in self.chain]
@@ -351,12 +345,12 @@ class _Count:
         return edges
 
     def grid(self, kernel: LoweredKernel) -> list[tuple[str, Expr, Expr]]:
-        """The tiles of a kernel's groups, each with its axis and its tile at the first level."""
+        """The tiles of a kernel's groups, with the axis and the piece of the first level."""
         first = self.places.names[0]
         return [(tile, whole.expr(), self.local(tile, whole, first)) for tile, whole in kernel.tiles.items()]
 
     def iterations(self, loop: Loop, place: str) -> tuple[Expr, Expr]:
-        """The trip count of a loop at a level: exactly, and without rounding."""
+        """How many blocks a level cuts a loop's axis in: exactly, and without rounding."""
         block, whole = loop
         found = self.cuts(block, place)
         return self.present(tile_count(whole.expr(), found)), self.present(whole.expr() / found[-1])
@@ -368,13 +362,13 @@ class _Count:
             place = next((p for p in path[1:] if tile in self.symbols[p]), None)
             if place is not None:
                 raise CatdiagError(
-                    f"the state {moved.array} lacks axis {kernel.axes[tile]!r}, which {place} cuts: its tiles would "
+                    f"the state {moved.array} lacks axis {kernel.axes[tile]!r}, which {place} cuts: its pieces would "
                     f"update it one after the other; keep states at {self.places.names[-1]}, or cut the axis above "
                     f"{place} only, with within="
                 )
 
     def distinct(self) -> Expr:
-        """The largest footprint of a wave."""
+        """The most that a wave's pieces take together."""
         import sympy
 
         found = dict.fromkeys(
@@ -383,7 +377,7 @@ class _Count:
         return sympy.Max(*found, evaluate=False) if len(found) > 1 else next(iter(found), sympy.S.Zero)
 
     def children(self, place: str) -> Expr:
-        """How many tiles of a level run in parallel within one of the level above."""
+        """How many pieces of a level run side by side within one of the level above."""
         import sympy
 
         number = self.places.names.index(place)
@@ -414,7 +408,7 @@ class _Count:
         return total
 
     def bounds(self, place: str, blocks: bool) -> dict[Expr, Expr]:
-        """The tiles (or blocks) of a level, each with the size that it is cut from."""
+        """The tiles (or blocks) of a level, with what they are pieces of."""
         number = self.places.names.index(place)
         found: dict[Expr, Expr] = {}
         for kernel in self.account.kernels:
@@ -425,7 +419,7 @@ class _Count:
         return found
 
     def report(self, unit: str) -> LevelsIO:
-        """The result of `levels_io`."""
+        """Everything."""
         account, places = self.account, self.places
         fullest = {place: frontier(account, place) for place in places.names}
         return LevelsIO(

@@ -1,12 +1,11 @@
-"""The footprints of waves of groups: the distinct tiles that each wave loads, summed over all waves without visiting
-groups.
+"""The pieces that the groups of each wave load, summed over all waves, without going through the groups.
 
 A wave is an interval of groups in row-major order. What it loads of an array is the projection of the interval to the
-tiles that the array has. Along one tile, an interval is a suffix of the groups at its first index, all groups at the
-indices between, and a prefix of those at its last index. If the array does not have the tile, these coincide. So the
-size of a projection follows from the sizes along the faster tiles; it is computed for many waves at once.
+tiles that the array has. Along one tile an interval is a suffix of the groups at its first place, all groups at the
+places between, and a prefix of those at its last place; where the array lacks the tile these lie upon each other. So
+the size of a projection follows from the sizes along the faster tiles, here for many waves at once.
 
-Waves repeat: after lcm(wave, groups along all tiles but the slowest) groups the pattern begins again. Derived here.
+Waves repeat: after lcm(wave, groups along all tiles but the slowest) groups the pattern begins again.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ from typing import Any
 
 import numpy as np
 
-# Waves that are computed at once.
+# Waves that are worked out at once.
 _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
 class Places:
-    """The tiles of an axis, by index: the first `full` of `count` have length `long`, the others have length
-    `short`."""
+    """The places along a tile: the first `full` of `count` are of length `long`, the others of length `short`."""
 
     count: int
     full: int
@@ -35,7 +33,7 @@ class Places:
 
     @staticmethod
     def of(whole: int, tile: int) -> Places:
-        """An axis of size `whole` in tiles. The last one may be shorter.
+        """An axis in tiles, of which the last may be shorter.
 
         >>> Places.of(10, 4), Places.of(8, 4)
         (Places(count=3, full=2, long=4, short=2), Places(count=2, full=2, long=4, short=4))
@@ -44,23 +42,23 @@ class Places:
         return Places(full + (rest > 0), full, tile, rest or tile)
 
     def before(self, place: Any) -> Any:
-        """The length of all tiles before one."""
+        """The length of all places before one."""
         return np.minimum(place, self.full) * self.long + np.maximum(place - self.full, 0) * self.short
 
     def at(self, place: Any) -> Any:
-        """The length of a tile."""
+        """The length of a place."""
         return np.where(place < self.full, self.long, self.short)
 
     @property
     def whole(self) -> int:
-        """The length of all tiles: the size of the axis."""
+        """The length of all places."""
         return self.full * self.long + (self.count - self.full) * self.short
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """An array that groups load: its amount per unit of length, how often each group loads its tile, and for each tile
-    of the grid whether it has it."""
+    """An array that groups load: its amount per unit of length, how often each group loads its piece, and for each tile
+    whether it has it."""
 
     unit: Fraction
     times: int
@@ -69,14 +67,14 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What is fetched of each array in the whole run, and the largest footprint of a wave."""
+    """What is fetched of each array in the whole run, and the most that the distinct pieces of a wave take."""
 
     fetched: tuple[Fraction, ...]
     most: Fraction
 
 
 def footprint(wave: int, capacity: int | None, grid: Sequence[Places], arrays: Sequence[Loaded]) -> Footprint:
-    """If the footprint of a wave fits the capacity, each of its tiles is fetched once, otherwise at every load."""
+    """Where the distinct pieces of a wave fit the capacity together each is fetched once, otherwise at every load."""
     grid, arrays = _merged(grid, arrays)
     groups = math.prod(p.count for p in grid)
     inner = math.prod(p.count for p in grid[1:])
@@ -88,7 +86,7 @@ def footprint(wave: int, capacity: int | None, grid: Sequence[Places], arrays: S
     scale = math.lcm(*(a.unit.denominator for a in arrays))
     units = [int(a.unit * scale) for a in arrays]
     limit = None if capacity is None else capacity * scale
-    # No number below is larger than this: it decides between 64-bit integers and those of Python.
+    # No number below is larger than this: whole numbers of 64 bits do, or those of Python.
     bound = (sum(units) + 1) * math.prod(p.whole for p in grid)
     kind: Any = np.int64 if max(bound, limit or 0, groups + wave) < 1 << 62 else object
     totals, most = [0] * len(arrays), 0
@@ -109,16 +107,16 @@ def footprint(wave: int, capacity: int | None, grid: Sequence[Places], arrays: S
 
 
 def _waves(parts: Sequence[tuple[int, int, int]], wave: int) -> Iterator[tuple[int, int]]:
-    """The groups of each wave, in chunks of so many waves."""
+    """The groups of each part, in runs of so many waves."""
     for begin, end, _ in parts:
         for first in range(begin, end, _CHUNK * wave):
             yield first, min(first + _CHUNK * wave, end)
 
 
 def _merged(grid: Sequence[Places], arrays: Sequence[Loaded]) -> tuple[list[Places], list[Loaded]]:
-    """The grid without tiles of a single index, and with neighboring tiles merged if the same arrays have them.
+    """Without tiles of one place, and with neighboring tiles in one if the same arrays have them.
 
-    The faster one of two merged tiles must have tiles of one length.
+    The faster one of them must have places of one length.
     """
     units = [a.unit for a in arrays]
     made: list[tuple[Places, tuple[bool, ...]]] = []
@@ -138,7 +136,7 @@ def _merged(grid: Sequence[Places], arrays: Sequence[Loaded]) -> tuple[list[Plac
 
 
 def _digits(grid: Sequence[Places], start: Any, stop: Any) -> Iterator[tuple[Places, Any, Any]]:
-    """For each tile, the indices of the first and of the last group of a wave, the fastest tile first."""
+    """Each tile with the places of the first and of the last group of a wave, the fastest tile first."""
     for places in reversed(grid):
         yield places, start % places.count, stop % places.count
         start, stop = start // places.count, stop // places.count
@@ -147,8 +145,7 @@ def _digits(grid: Sequence[Places], start: Any, stop: Any) -> Iterator[tuple[Pla
 def _distinct(grid: Sequence[Places], has: Sequence[bool], start: Any, stop: Any) -> Any:
     """The size of the projection of each interval of groups, both ends included, to the tiles that an array has."""
     full: Any = 1
-    # The sizes of the suffix from the first group, of the prefix up to the last, of the groups between, and of the
-    # union of the first two.
+    # Of the groups from the first on, of those up to the last, of those between, and of the first two together.
     suffix = prefix = between = either = np.ones_like(start)
     for (places, a, b), own in zip(_digits(grid, start, stop), reversed(has), strict=True):
         if own:
@@ -169,7 +166,7 @@ def _distinct(grid: Sequence[Places], has: Sequence[bool], start: Any, stop: Any
 
 
 def _all_loads(grid: Sequence[Places], has: Sequence[bool], start: Any, stop: Any) -> Any:
-    """The size of the loads of all groups of each interval: a tile is loaded again at each index along a tile that the
-    array does not have."""
+    """The size of the pieces of all groups of each interval: a piece is loaded at each place of a tile that the array
+    lacks."""
     counted = [p if own else Places(p.count, p.count, 1, 1) for p, own in zip(grid, has, strict=True)]
     return _distinct(counted, [True] * len(counted), start, stop)

@@ -374,7 +374,7 @@ def tile_lengths(diagram: Diagram, tiles: Mapping[str, int]) -> dict[str, int]:
     """The lengths of blocks and tiles, after checking.
 
     >>> import catdiag as cd
-    >>> tile_lengths(cd.id(cd.Ty()), {"s_x": 2})
+    >>> tile_lengths(cd.id(cd.category.Ty()), {"s_x": 2})
     Traceback (most recent call last):
     ...
     catdiag.util.errors.SizeError: no tile is called 's_x': this diagram has no tiles

@@ -14,8 +14,8 @@ from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import KernelSource, evaluated
 from catdiag.planner.derivation_search import attempts, memory
 from catdiag.planner.fit import fit
-from catdiag.planner.partition import planned_from
-from catdiag.planner.plan import module_of
+from catdiag.planner.multi_kernel_plan import Plan
+from catdiag.planner.partition import plan
 from catdiag.rewrite.derivation import derivation_of
 from catdiag.rewrite.skip import skip
 from catdiag.rewrite.stream.streaming import split
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram, HasDiagram
     from catdiag.chip.hardware import Hardware
     from catdiag.planner.configuration_candidates import Proposal
-    from catdiag.planner.multi_kernel_plan import Plans
     from catdiag.rewrite.derivation import Derivation
 
 _NEAR = 2.0
@@ -39,7 +38,7 @@ class PlannedKernels:
 
     derivation: Derivation
     time_s: float
-    plans: Plans | None = None
+    plans: Plan | None = None
     """The plan, if it has several kernels."""
 
     @property
@@ -90,17 +89,17 @@ def planned(
     source = original.source
     axes = {a for ty in (*source.dom, *source.cod) for axis in ty.axes for a in size_symbols(axis.size)}
     lengths = {n: k for n, k in sizes.items() if n in axes or n not in source.input_names}
-    plans = planned_from(original, hardware, lengths, dtype=dtype, several=several)
-    found = [PlannedKernels(plans.derivation, plans.time_s, plans if len(plans.kernels) > 1 else None)]
-    single: Derivation | None = plans.derivation
-    if len(plans.kernels) > 1:
+    best = plan(original, hardware, lengths, dtype=dtype, several=several)
+    found = [PlannedKernels(best.derivation, best.time_s, best if len(best.kernels) > 1 else None)]
+    single: Derivation | None = best.derivation
+    if len(best.kernels) > 1:
         try:
-            plans = planned_from(original, hardware, lengths, dtype=dtype, cuts=0)
+            best = plan(original, hardware, lengths, dtype=dtype, cuts=0)
         except CatdiagError:
             single = None
         else:
-            single = plans.derivation
-            found.append(PlannedKernels(single, plans.time_s))
+            single = best.derivation
+            found.append(PlannedKernels(single, best.time_s))
     if single is not None:
         found += _further(single, hardware, sizes, lengths, dtype)
     found = [*found[: int(several)], *sorted(found[int(several) :], key=lambda p: p.time_s)]
@@ -213,20 +212,20 @@ def _of_form(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]
 
 
 def _of_partition(
-    made: PlannedKernels, plans: Plans, sizes: Mapping[str, int], dtype: str, most: int
+    made: PlannedKernels, plan: Plan, sizes: Mapping[str, int], dtype: str, most: int
 ) -> list[KernelSource]:
     """The modules of a plan of several kernels: the plan's own, and those with another configuration of one kernel."""
-    found = [_kernel(made.derivation, c, sizes, dtype) for c in _variations(plans, most)]
+    found = [_kernel(made.derivation, c, sizes, dtype) for c in _variations(plan, most)]
     return [replace(kernel, about=f"{made.kernels} kernels: {kernel.about}") for kernel in found]
 
 
-def _variations(plans: Plans, most: int) -> list[Chosen]:
+def _variations(plan: Plan, most: int) -> list[Chosen]:
     """At most `most` configurations of several kernels: the plan's own, and those that differ in one kernel."""
     from catdiag.planner.fitted_configuration import each_dtype
     from catdiag.planner.launch_configurations import propose
 
-    module_of(plans)
-    mine = [kernel.plan for kernel in plans.kernels]
+    plan.written()
+    mine = plan.kernels
     own = [(p.tiles, p.stages, p.warps, p.warp_specialized) for p in mine]
     others: list[list[Proposal]] = [[] for _ in mine]
     for p, found in zip(mine, others, strict=True):

@@ -31,7 +31,7 @@ from catdiag.planner.configuration_candidates import Proposal
 from catdiag.planner.fit import searching
 from catdiag.planner.fitted_configuration import Fitting
 from catdiag.planner.launch_configurations import NUMBER, propose
-from catdiag.planner.plan import Plan, module_of
+from catdiag.planner.multi_kernel_plan import Plan, one_kernel
 from catdiag.runtime.compile import CompiledKernel, compiled
 from catdiag.runtime.module_cache import cache_folder, digest, imported
 from catdiag.util.errors import CatdiagError
@@ -46,6 +46,8 @@ _LARGEST = 2**16
 """The most bytes of a cache file that is read."""
 _ROUNDS = 11
 _ROUNDED = 1e-9
+_ASKED = ("dtype", "diagram", "source", "chip", "asked", "types", "loops", "derivation", "reads", "makes")
+"""What a tuned plan has of the plan that was tuned: what was asked for, and not what was found."""
 
 
 @dataclass(frozen=True)
@@ -229,18 +231,21 @@ def tuned_plan(plan: Plan) -> Plan:
 
     Tiles that were given to the plan stay as they are. `.compile().tuning` has all measurements. They are cached.
 
-    Raises CatdiagError for a plan with types by name and for a plan of the ideal model, and the errors of `tuned`.
+    Raises CatdiagError for a plan with types by name, of several kernels, or of the ideal model, and the errors of
+    `tuned`.
     """
-    module_of(plan)
-    if not isinstance(plan.types, str):
+    plan.written()
+    first = one_kernel(plan, "a tuned plan")
+    if not isinstance(first.types, str):
         raise CatdiagError(f"a kernel of types by name ({plan.dtype}) is not tuned: expected one type for all")
-    if plan.diagram is None or plan.chip is None:
-        raise CatdiagError("the plan has no diagram: expected a plan that was made in this process, not one from JSON")
-    kernel, found = tuned(plan.diagram, plan.source, plan.chip, plan.sizes, plan.types, **plan.asked)
-    search = searching(plan.diagram, plan.chip, plan.sizes, plan.types, **plan.asked)
-    measured = Fitting(search, plan.types).plan(found.chosen)
-    known = {name: getattr(plan, name) for name in ("dtype", "diagram", "source", "chip", "asked", "types")}
-    return replace(measured, **known).made_of(replace(kernel, tuning=found))
+    if plan.chip is None:
+        raise CatdiagError("the plan has no chip: expected a plan that was made in this process, not one from JSON")
+    kernel, found = tuned(plan.diagram, plan.source, plan.chip, plan.sizes, first.types, **first.asked)
+    search = searching(plan.diagram, plan.chip, plan.sizes, first.types, **first.asked)
+    measured = Fitting(search, first.types).plan(found.chosen)
+    known = {name: getattr(first, name) for name in _ASKED}
+    own = replace(measured, **known)
+    return replace(plan, kernels=(own,), module=own.module).made_of(replace(kernel, tuning=found))
 
 
 def _written(diagram: Diagram, found: Sequence[Proposal], dtype: str) -> tuple[dict[int, Module], dict[int, str]]:

@@ -62,7 +62,7 @@ def exhaustive_optimum(account: Account, sizes: Mapping[str, int], capacity: int
     ):
         account.runs_all("the tiles that are best whole are sought for loops that run all")
     if account.split_loop is not None:
-        raise CatdiagError("the least transfers of a split loop depend on the number of parts: use .fit()")
+        raise CatdiagError("the least transfers of a split loop depend on the number of parts: use .plan(…)")
     if any(kernel.points[REGISTERS] for kernel in account.kernels):
         raise CatdiagError("accumulators in registers have a capacity of their own: ask with accumulators='level'")
     if missing := [s for s in account.sizes if s not in sizes]:

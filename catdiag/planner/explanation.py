@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.planner.fits_proof import Proof, prove_bound
 from catdiag.planner.pipeline_simulation import PipelineSchedule, iteration_steps, schedule
-from catdiag.planner.plan import IDEAL, WORDS, Alternative, EdgeUse, LevelUse, MinimumTraffic, Plan, plural
+from catdiag.planner.plan import IDEAL, WORDS, Alternative, EdgeUse, KernelPlan, LevelUse, MinimumTraffic, plural
 from catdiag.planner.tile_search import Choice, TileSearch, at, choice_at
 from catdiag.planner.time_model import STATIONS, ceil_div, flops, overhead
 from catdiag.schedule.liveness import LEVEL, REGISTERS
@@ -54,7 +54,7 @@ def _ideal(search: TileSearch, chosen: Choice) -> Taken:
 
 def planned(
     search: TileSearch, chosen: Choice, fewest: Choice, others: list[Choice], count: int, taken: Taken | None = None
-) -> Plan:
+) -> KernelPlan:
     """The plan of a candidate, by the ideal model if nothing is said of what it takes. Raises CatdiagError if z3 does
     not prove that it fits."""
     chip, timing, group = search.chip, chosen.timing, taken or _ideal(search, chosen)
@@ -67,7 +67,7 @@ def planned(
     edges = _edges(search, chosen)
     busy = {name: s * chosen.get("groups") / chip.sms / seconds for name, s in parts.items()}
     busy.update({e.upper: e.seconds / seconds for e in edges if e.upper in ("HBM", "LLC")})
-    return Plan(
+    return KernelPlan(
         hardware=chip.name,
         dtype=search.dtype,
         sizes=dict(search.sizes),
@@ -113,7 +113,7 @@ def planned(
     )
 
 
-def best_plan(search: TileSearch) -> Plan:
+def best_plan(search: TileSearch) -> KernelPlan:
     """The best candidate, proved to fit."""
     import numpy as np
 

@@ -30,7 +30,7 @@ from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.explanation import best_plan
 from catdiag.planner.instruction_shapes import read_by_products
-from catdiag.planner.plan import IDEAL, TRITON, Plan, spelled_out
+from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, spelled_out
 from catdiag.planner.plan_request import checked_request
 from catdiag.planner.tile_search import TileSearch, block_candidates, group_candidates
 from catdiag.planner.time_model import Overlap
@@ -44,7 +44,7 @@ from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError, require
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
 
-__all__ = ["Plan", "block_candidates", "fit", "group_candidates", "kernels_on", "searching"]
+__all__ = ["KernelPlan", "block_candidates", "fit", "group_candidates", "kernels_on", "searching"]
 
 _STAGES = (1, 2, 3, 4)
 _MOST = 16
@@ -68,7 +68,7 @@ def fit(
     passed: str = "registers",
     density: Mapping[str, float] | float = 1.0,
     backend: str | None = None,
-) -> Plan:
+) -> KernelPlan:
     """Group tiles, stream blocks, buffers and warps for one kernel on a chip, of least predicted time.
 
     The plan is of the kernel that is written for Triton, with the shared memory that its text takes
@@ -121,7 +121,7 @@ def fit(
         density=density,
     )
     reason = _unlike_triton(search, ahead, passed)
-    plan: Plan | None = None
+    plan: KernelPlan | None = None
     if backend == TRITON and reason:
         raise CatdiagError(f"there is no plan for Triton: {reason}")
     if backend != IDEAL and not reason:

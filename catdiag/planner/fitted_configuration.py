@@ -22,7 +22,7 @@ from catdiag.planner.configuration_candidates import Candidates, Proposal, first
 from catdiag.planner.emitted_module import WrittenModule, write
 from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_bound
-from catdiag.planner.plan import TRITON, WHOLE, LevelUse, Plan
+from catdiag.planner.plan import TRITON, WHOLE, KernelPlan, LevelUse
 from catdiag.planner.tile_search import Choice, TileSearch
 from catdiag.planner.triton_resources import SCRATCH
 from catdiag.planner.triton_time_model import BESIDE_ROWS, blocks_per_sm, specialized_arrays, specialized_registers
@@ -37,7 +37,7 @@ _BEST = 5
 """Others that are shown beside the one that is taken."""
 
 
-def fitted(search: TileSearch, dtype: str | Mapping[str, str]) -> Plan:
+def fitted(search: TileSearch, dtype: str | Mapping[str, str]) -> KernelPlan:
     """The plan of the quickest configuration that Triton is handed as it is.
 
     Raises DoesNotFit where none fits, with what the least needs; CatdiagError, with the reason, where the diagram has
@@ -54,7 +54,9 @@ def each_dtype(diagram: Diagram, dtype: str | Mapping[str, str]) -> str | dict[s
     return {**dict.fromkeys((*diagram.input_names, *output_names(diagram)), "fp32"), **dtype}
 
 
-def together(diagram: Diagram, plans: Sequence[Plan], dtype: str | Mapping[str, str]) -> tuple[Module | None, str]:
+def together(
+    diagram: Diagram, plans: Sequence[KernelPlan], dtype: str | Mapping[str, str]
+) -> tuple[Module | None, str]:
     """The module of a diagram whose groups have these plans, in order, if all of it is as they say; and why not.
 
     It is launched at the plans' sizes, and each kernel compared with its own plan.
@@ -99,7 +101,7 @@ class Fitting:
         self.dtype = each_dtype(self.search.diagram, self.dtype)
         self.candidates = Candidates(self.search, dtype=self.dtype)
 
-    def plan(self, proposal: Proposal | None = None) -> Plan:
+    def plan(self, proposal: Proposal | None = None) -> KernelPlan:
         """That of the first configuration that is written as it was proposed, or of one that is given."""
         found = self.candidates
         ranked = first_first(found.longest_first(found.ranked()))

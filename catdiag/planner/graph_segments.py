@@ -24,7 +24,7 @@ def pointwise(box: Box) -> bool:
     """A function at every index, named or not.
 
     >>> import catdiag as cd
-    >>> f = cd.algorithm("q x, x d -> q d")(lambda A, B: cd.einsum("q x, x d -> q d", cd.relu(A), B))
+    >>> f = cd.algorithm("q x, x d -> q d")(lambda A, B: cd.einsum("q x, x d -> q d", cd.nn.relu(A), B))
     >>> [pointwise(box) for box in f.boxes]
     [True, False]
     """

@@ -1,19 +1,22 @@
-"""What `plan` finds: the kernels of a diagram in order, what passes between them, and what other ways would take."""
+"""Plans: the kernels of a program on a chip, in order, what passes between them, and what other ways would take."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Map
 from catdiag.category.types import BYTES, size_value
-from catdiag.planner.plan import IDEAL, TRITON, Plan, kernel_of, module_of, plural, shown
-from catdiag.util.errors import NotFusable
+from catdiag.planner.fits_proof import Proof
+from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, plural, shown
+from catdiag.util.display import AsHTML
+from catdiag.util.errors import CatdiagError, NotFusable, OfOneKernel, require
 
 if TYPE_CHECKING:
+    from catdiag.chip.hardware import Hardware
     from catdiag.codegen.triton.triton_module import Module
     from catdiag.prover.api import Theorem
     from catdiag.rewrite.derivation import Derivation
@@ -21,35 +24,6 @@ if TYPE_CHECKING:
 
 LAUNCH_S = 2e-6
 """Seconds from the end of a kernel to the start of the next, when both are in the queue: an assumption."""
-
-
-@dataclass(frozen=True)
-class PlannedKernel:
-    """A kernel: the part of the diagram that it runs, derived with a theorem of its own, and its tiles on the chip.
-
-    `schedule` is how it runs in words; `reads` and `makes` are arrays by name, `makes` with the bytes that are saved.
-    `derivation` is None where it runs as it is written. Its tiles are called as in the diagram of the whole.
-    """
-
-    diagram: Diagram
-    schedule: str
-    derivation: Derivation | None
-    plan: Plan
-    reads: tuple[str, ...]
-    makes: tuple[tuple[str, int], ...]
-
-    def __str__(self) -> str:
-        plan = self.plan
-        made = ", ".join(f"{name} ({size:,} bytes)" for name, size in self.makes)
-        return "\n".join(
-            [
-                f"{', '.join(self.reads)} → {made}",
-                f"  {self.schedule}: {shown(plan.tiles)}; {plural(plan.stages, 'buffer')}, "
-                f"{plural(plan.threads, 'thread')}",
-                f"  {plan.kernel}; {plan.shared_memory_bytes:,} bytes of shared memory",
-                f"  {1e6 * plan.time_s:,.1f} µs, bound by {plan.bound}",
-            ]
-        )
 
 
 @dataclass(frozen=True)
@@ -90,30 +64,52 @@ class PartitionAlternative:
 
 
 @dataclass(frozen=True)
-class Plans:
-    """A diagram in kernels for a chip: the least predicted time found over the ways to cut it.
+class Plan(AsHTML):
+    """How a program runs on a chip: its kernels, one or more, in order, with the theorem that they mean the source.
 
-    `derivation` is of the whole: in its diagram each kernel is a Group box on the outermost level, in order, and the
-    theorem says that all of them together mean the source. Outside of them are views, positions, sizes and constants.
-    No tile or block of one kernel is called as one of another, so that `tiles` is one mapping for all.
+    `kernels` are the plans of each (`catdiag.planner.plan.KernelPlan`): tiles, stages, warps, bytes, the predicted
+    time, and z3's proof that it fits. Where there is one kernel, all that it has is read off the plan too, as in
+    `plan.stages`; of several that is an error which names them. `tiles`, `time_s`, `flops`, `bytes_moved`, `hbm_bytes`
+    and `proof` are those of all kernels together, of one or several.
+
+    `derivation` is of the whole. Where the planner cut the source into kernels, each is a Group box on the outermost
+    level of its diagram, in order. Outside of them are views, positions, sizes and constants. No tile or block of one
+    kernel is called as one of another, so that `tiles` is one mapping for all.
     `saved` are the arrays that pass from kernel to kernel, each with its bytes, in the `dtype` of the plan; statistics
     (`catdiag.schedule.full_precision`) in fp32, or wider.
-    `alternatives` are other ways: first everything in one kernel, where it was not taken.
+    `alternatives` are other ways to cut it: first everything in one kernel, where it was not taken.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+    >>> plan = total.plan("H100", {"q": 4096, "x": 4096})
+    >>> len(plan.kernels), plan.backend, plan.stages == plan.kernels[0].stages
+    (1, 'triton', True)
+    >>> print(plan.code("triton").splitlines()[0])
+    \"""total.stream('x').group('q'): a[q x] -> [q].
     """
 
-    source: Diagram
-    derivation: Derivation
-    kernels: tuple[PlannedKernel, ...]
-    saved: tuple[tuple[str, int], ...]
-    alternatives: tuple[PartitionAlternative, ...]
-    seconds: float
-    """Of computing, to find the plan and prove it."""
+    derivation: Derivation = field(repr=False, compare=False)
+    kernels: tuple[KernelPlan, ...]
     dtype: str
     """The type of inputs, results and what is saved, but for statistics."""
+    saved: tuple[tuple[str, int], ...] = ()
+    alternatives: tuple[PartitionAlternative, ...] = ()
     module: Module | None = field(default=None, repr=False, compare=False)
-    """What is written for Triton, with the tiles, stages and warps of the kernels' plans."""
+    """What is written for Triton, with the tiles, stages and warps of the kernels."""
     reason: str = ""
     """Why there is no module."""
+    seconds: float = field(default=0.0, repr=False, compare=False)
+    """Of computing, to find the plan and prove it."""
+
+    @staticmethod
+    def of(derivation: Derivation, kernel: KernelPlan) -> Plan:
+        """The plan of a derivation that is one kernel."""
+        return Plan(derivation, (kernel,), kernel.dtype, module=kernel.module, reason=kernel.reason)
+
+    @property
+    def source(self) -> Diagram:
+        """What was planned, as it was written."""
+        return self.derivation.source
 
     @property
     def diagram(self) -> Diagram:
@@ -126,49 +122,115 @@ class Plans:
         return self.derivation.theorem
 
     @property
+    def proof(self) -> Proof:
+        """That the tiles of each kernel fit the chip."""
+        proofs = [kernel.proof for kernel in self.kernels]
+        if len(proofs) == 1:
+            return proofs[0]
+        said = ". ".join(f"kernel {k}: {proof.statement}" for k, proof in enumerate(proofs, 1))
+        return Proof(said, sum(proof.seconds for proof in proofs))
+
+    @property
+    def hardware(self) -> str:
+        """The name of the chip."""
+        return self.kernels[0].hardware
+
+    @property
+    def chip(self) -> Hardware | None:
+        """The chip."""
+        return self.kernels[0].chip
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that it is for."""
+        return {name: size for kernel in self.kernels for name, size in kernel.sizes.items()}
+
+    @property
     def tiles(self) -> dict[str, int]:
         """The tiles and blocks of all kernels, by symbol."""
-        return {name: size for kernel in self.kernels for name, size in kernel.plan.tiles.items()}
+        return {name: size for kernel in self.kernels for name, size in kernel.tiles.items()}
 
     @property
     def time_s(self) -> float:
         """The predicted seconds of the kernels one after the other, with `LAUNCH_S` between two."""
-        return sum(k.plan.time_s for k in self.kernels) + LAUNCH_S * (len(self.kernels) - 1)
+        return sum(k.time_s for k in self.kernels) + LAUNCH_S * (len(self.kernels) - 1)
 
     @property
     def flops(self) -> int:
         """FLOPs of products, of all kernels."""
-        return sum(k.plan.flops for k in self.kernels)
+        return sum(k.flops for k in self.kernels)
 
     @property
     def hbm_bytes(self) -> int:
         """Bytes that cross the edge to HBM, of all kernels."""
-        return sum(k.plan.hbm_bytes for k in self.kernels)
+        return sum(k.hbm_bytes for k in self.kernels)
 
     @property
     def bytes_moved(self) -> int:
         """Bytes that cross the edge to shared memory, of all kernels."""
-        return sum(k.plan.bytes_moved for k in self.kernels)
+        return sum(k.bytes_moved for k in self.kernels)
 
     @property
     def backend(self) -> str:
         """Of what its kernels are: "triton" where they are those of the module that is written, else "ideal"."""
         return IDEAL if self.module is None else TRITON
 
-    def triton(self) -> str:
-        """The kernels as one Triton module: its text (see `catdiag.codegen.triton`), each with the tiles, stages and
-        warps of its plan. Raises CatdiagError where the plan is of the ideal model, with the reason."""
-        return module_of(self).text
+    def __getattr__(self, name: str) -> Any:
+        """What the kernel of a plan of one kernel has."""
+        if name.startswith("_") or name not in _OF_A_KERNEL:
+            raise AttributeError(f"a plan has no attribute {name!r}")
+        return getattr(one_kernel(self, name), name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(_OF_A_KERNEL if len(self.kernels) == 1 else ())})
+
+    def written(self) -> Module:
+        """The Triton module of the plan, which says what it takes.
+
+        Raises CatdiagError where the plan is of the ideal model, with the reason.
+        """
+        if self.module is None:
+            raise CatdiagError(
+                f"the plan is of the ideal model, and no module of Triton is like it: {self.reason}; "
+                "plan(…, backend='triton') makes one, where there is one"
+            )
+        return self.module
+
+    def code(self, language: Literal["triton", "numpy", "pseudocode"] = "triton") -> str:
+        """The kernels as text: "triton", one self-contained module with the tiles, stages and warps of the plan;
+        "numpy", a function of plain NumPy; "pseudocode", the loops as formulas.
+
+        Neither torch nor triton is needed. Raises CatdiagError for a Triton module of a plan of the ideal model, with
+        the reason.
+        """
+        if language == "triton":
+            return self.written().text
+        if language == "numpy":
+            from catdiag.codegen.numpy_source import source
+
+            return source(self.diagram)
+        require(language == "pseudocode", "the language", language, "'triton', 'numpy' or 'pseudocode'")
+        from catdiag.codegen.pseudocode import pseudocode
+
+        return pseudocode(self.diagram)
 
     def compile(self) -> CompiledKernel:
         """The kernels as one function of torch tensors, registered with torch (see `catdiag.runtime.compile`).
 
-        It is that of `triton`. The same plan gives the same function. Raises what `triton` does, and CatdiagError
-        where torch or triton is not installed.
+        It is that of `code("triton")`; `catdiag.measure.tune.tuned_plan` gives the plan of the quickest of a few. The
+        same plan gives the same function. Raises what `code` does, and CatdiagError where torch or triton is not
+        installed.
         """
         if "kernel" not in self._compiled:
-            self._compiled["kernel"] = kernel_of(self)
+            from catdiag.runtime.compile import compiled
+
+            self._compiled["kernel"] = compiled(self.written(), self.diagram, self.source)
         return self._compiled["kernel"]
+
+    def made_of(self, compiled: CompiledKernel) -> Plan:
+        """This plan, with what `compile` gives."""
+        self._compiled["kernel"] = compiled
+        return self
 
     @cached_property
     def _compiled(self) -> dict[str, CompiledKernel]:
@@ -180,24 +242,29 @@ class Plans:
         return tuple(f"{r.name}: {r.against(self.time_s, self.flops, self.bytes_moved)}" for r in self.alternatives)
 
     def __str__(self) -> str:
-        first = self.kernels[0].plan
-        sizes: dict[str, int] = {}
-        for kernel in self.kernels:
-            sizes.update(kernel.plan.sizes)
+        instead = [f"{'instead of' if not k else '':10} {words}" for k, words in enumerate(self.explanation())]
+        if len(self.kernels) == 1:
+            (kernel,) = self.kernels
+            derived = [f"derived    {kernel.loops}: {_arrays(kernel)}"] if kernel.loops else []
+            return "\n".join([str(kernel), *derived, *instead])
         lines = [
-            f"{plural(len(self.kernels), 'kernel')} on {first.hardware}, {self.dtype}, "
-            f"{', '.join(f'{n}={s}' for n, s in sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
+            f"{plural(len(self.kernels), 'kernel')} on {self.hardware}, {self.dtype}, "
+            f"{', '.join(f'{n}={s}' for n, s in self.sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
         ]
         for number, kernel in enumerate(self.kernels, 1):
-            head, *rest = str(kernel).splitlines()
-            lines += [f"{number}. {head}", *(f"   {line}" for line in rest)]
+            lines += [
+                f"{number}. {_arrays(kernel)}",
+                f"     {kernel.loops}: {shown(kernel.tiles)}; {plural(kernel.stages, 'buffer')}, "
+                f"{plural(kernel.threads, 'thread')}",
+                f"     {kernel.kernel}; {kernel.shared_memory_bytes:,} bytes of shared memory",
+                f"     {1e6 * kernel.time_s:,.1f} µs, bound by {kernel.bound}",
+            ]
         lines += [f"saved      {name}: {size:,} bytes, then loaded" for name, size in self.saved]
         lines.append(
             f"traffic    {self.bytes_moved:,} bytes at the edge to shared memory, {self.hbm_bytes:,} at that to HBM; "
             f"{self.flops:,} FLOPs of products"
         )
-        lines += [f"{'instead of' if not k else '':10} {words}" for k, words in enumerate(self.explanation())]
-        return "\n".join(lines)
+        return "\n".join([*lines, *instead])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -210,10 +277,10 @@ class Plans:
             "saved": [{"array": name, "bytes": size} for name, size in self.saved],
             "kernels": [
                 {
-                    "schedule": k.schedule,
+                    "schedule": k.loops,
                     "reads": list(k.reads),
                     "makes": [{"array": name, "bytes": size} for name, size in k.makes],
-                    "plan": k.plan.as_dict(),
+                    "plan": k.as_dict(),
                 }
                 for k in self.kernels
             ],
@@ -229,7 +296,36 @@ class Plans:
         }
 
 
-def continued(begun: Derivation, plans: Plans) -> Plans:
+_OF_A_KERNEL = frozenset({*(f.name for f in fields(KernelPlan)), "warps", "kernel", "table"})
+"""What the plan of one kernel has of its kernel."""
+
+
+def one_kernel(plan: Plan | KernelPlan, what: str = "what is asked for") -> KernelPlan:
+    """The plan of the one kernel of a plan. Raises OfOneKernel, naming the kernels, for a plan of several.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+    >>> plan = total.plan("H100", {"q": 4096, "x": 4096})
+    >>> one_kernel(plan) is plan.kernels[0]
+    True
+    """
+    if isinstance(plan, KernelPlan):
+        return plan
+    if len(plan.kernels) == 1:
+        return plan.kernels[0]
+    listed = "; ".join(
+        f"plan.kernels[{k}] ({kernel.loops}: {_arrays(kernel)})" for k, kernel in enumerate(plan.kernels)
+    )
+    raise OfOneKernel(f"the plan is of {len(plan.kernels)} kernels, and {what} is of one: expected one of {listed}")
+
+
+def _arrays(kernel: KernelPlan) -> str:
+    """What a kernel reads and makes."""
+    made = ", ".join(f"{name} ({size:,} bytes)" for name, size in kernel.makes)
+    return f"{', '.join(kernel.reads)} → {made}"
+
+
+def continued(begun: Derivation, plan: Plan) -> Plan:
     """The plan of a derivation's diagram as one of what it was derived from: its steps first, and the theorem anew.
 
     >>> import catdiag as cd
@@ -243,13 +339,13 @@ def continued(begun: Derivation, plans: Plans) -> Plans:
     from catdiag.planner.kernel_schedules import proved
 
     if not begun.steps:
-        return plans
-    last = plans.derivation
+        return plan
+    last = plan.derivation
     theorem = proved(begun.ask, begun.source, last.diagram, True)
     if theorem is None:
         raise NotFusable(f"the kernels were not proved to mean {begun.source.title or 'what they were derived from'}")
     steps = (*begun.steps, *last.steps[:-1], replace(last.steps[-1], theorem=theorem))
-    return replace(plans, source=begun.source, derivation=replace(last, source=begun.source, steps=steps))
+    return replace(plan, derivation=replace(last, source=begun.source, steps=steps))
 
 
 def bytes_of(

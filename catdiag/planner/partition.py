@@ -1,4 +1,4 @@
-"""Plans of several kernels: where to cut a diagram so that it takes least predicted time on a chip.
+"""Plans: where to cut a diagram so that it takes least predicted time on a chip.
 
 The row of a diagram's stages (`catdiag.planner.graph_segments`) is cut into kernels of consecutive stages, each with
 the schedule and tiles that are quickest for it (`catdiag.planner.kernel_candidates`). What a way takes is the sum over
@@ -16,21 +16,22 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
-from catdiag.category.diagram import Diagram, inline, of_graph
+from catdiag.category.diagram import Diagram, HasDiagram, inline, of_graph
 from catdiag.category.ops import FoldOp, GroupOp, bodies
 from catdiag.category.types import size_symbols
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
-from catdiag.planner.fit import Plan, fit
+from catdiag.planner.fit import fit
 from catdiag.planner.graph_segments import StageSequence
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, lower_bound_s, timed_schedules
 from catdiag.planner.kernel_schedules import REFUSED, proved
-from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, PlannedKernel, Plans, bytes_of, continued
-from catdiag.planner.plan import spelled_out
+from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
+from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.rewrite.contraction_order import pairwise
-from catdiag.rewrite.derivation import Derivation, Step
+from catdiag.rewrite.derivation import Derivation, Step, derivation_of
 from catdiag.rewrite.group import group
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.split import runs_in_kernels
@@ -51,6 +52,43 @@ Span = tuple[int, int]
 
 
 def plan(
+    subject: Diagram | HasDiagram | Derivation, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any
+) -> Plan:
+    """How a program runs on a chip in the least predicted time, with proofs.
+
+    What runs in loops or groups already is one kernel: its tiles, with the options of `catdiag.planner.fit.fit`
+    (`dtype`, `stages`, fixed `tiles`, the `objective`, …). What runs in none is cut into kernels, each with its loops,
+    groups and tiles, with the options of `planned_kernels` (`dtype`, `stages`, `max_cuts` at most, `multi_kernel`); the
+    plan is of what it was derived from, if it was. Raises CatdiagError for an option of the other kind, and as these
+    do.
+
+    >>> import catdiag as cd
+    >>> found = plan(cd.library.get("matmul"), "H200", {"a": 4096, "b": 4096, "c": 4096})
+    >>> [kernel.loops for kernel in found.kernels], found.saved
+    (['stream b, group a c'], ())
+    """
+    derivation = derivation_of(subject)
+    in_kernels = runs_in_kernels(derivation.diagram)
+    mine, other = (fit, planned_kernels) if in_kernels else (planned_kernels, fit)
+    known, others = (set(signature(function).parameters) for function in (mine, other))
+    if wrong := sorted(name for name in options if name in others - known):
+        title = derivation.source.title or "the diagram"
+        raise CatdiagError(
+            f"{wrong[0]!r} is said of how a diagram is cut into kernels, and {title!r} runs in loops or groups "
+            "already: expected a program before .stream(axis) and .group(axes)"
+            if in_kernels
+            else f"{wrong[0]!r} is said of a kernel, and {title!r} is not in loops or groups yet: "
+            "expected a program after .stream(axis) or .group(axes)"
+        )
+    if in_kernels:
+        start = time.perf_counter()
+        found = fit(derivation, hardware, sizes, **options)
+        return replace(Plan.of(derivation, found), seconds=time.perf_counter() - start)
+    cut = planned_kernels(derivation.diagram, hardware, sizes, ask=derivation.ask, **options)
+    return continued(derivation, cut)
+
+
+def planned_kernels(
     diagram: Diagram,
     hardware: Hardware | str,
     sizes: Mapping[str, int],
@@ -60,7 +98,7 @@ def plan(
     cuts: int | None = None,
     several: bool = False,
     ask: Z3 | None = None,
-) -> Plans:
+) -> Plan:
     """The kernels of a diagram for a chip, of least predicted time, with proofs.
 
     `sizes` gives every axis, `dtype` is the type of inputs, results and what is saved between kernels, but for
@@ -70,20 +108,10 @@ def plan(
     once, also where the model has one kernel for as quick. Raises DoesNotFit where no way fits, with what the least of
     them would need; SizeError for sizes that are missing; CatdiagError for a diagram that runs in loops or groups
     already; NotFusable where nothing that fits was proved.
-
-    >>> import catdiag as cd
-    >>> found = plan(cd.library.get("matmul"), "H200", {"a": 4096, "b": 4096, "c": 4096})
-    >>> [kernel.schedule for kernel in found.kernels], found.saved
-    (['stream b, group a c'], ())
     """
     start = time.perf_counter()
-    made = searching(diagram, hardware, sizes, dtype, stages, cuts=cuts, several=several, ask=ask).plans()
+    made = searching(diagram, hardware, sizes, dtype, stages, cuts=cuts, several=several, ask=ask).plan()
     return replace(made, seconds=time.perf_counter() - start)
-
-
-def planned_from(derivation: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plans:
-    """`plan` of what was derived so far, which runs in no loops or groups yet, as a plan of the source."""
-    return continued(derivation, plan(derivation.diagram, hardware, sizes, ask=derivation.ask, **options))
 
 
 def searching(
@@ -97,7 +125,7 @@ def searching(
     several: bool = False,
     ask: Z3 | None = None,
 ) -> PartitionSearch:
-    """The search of a call of `plan`, which takes the same, before anything is proved. Raises as `plan` does."""
+    """The search of a call of `planned_kernels`, which takes the same, before anything is proved. Raises as it does."""
     if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
     _check(diagram, sizes, cuts)
@@ -146,7 +174,7 @@ class DerivedKernel:
     schedule: KernelTimer
     derivation: Derivation | None
     diagram: Diagram
-    plan: Plan
+    plan: KernelPlan
 
 
 @dataclass
@@ -268,7 +296,7 @@ class PartitionSearch:
         """What a way takes."""
         return sum(map(self.seconds, option)) + LAUNCH_S * (len(option) - 1)
 
-    def plans(self) -> Plans:
+    def plan(self) -> Plan:
         """The quickest way, proved. Raises DoesNotFit, and NotFusable."""
         while True:
             option = self.chosen()
@@ -335,7 +363,7 @@ class PartitionSearch:
             made = split(made, option.streams[0][0])
         return group(made, option.groups) if option.groups else made
 
-    def _planned(self, option: tuple[Span, ...], kernels: list[DerivedKernel]) -> Plans:
+    def _planned(self, option: tuple[Span, ...], kernels: list[DerivedKernel]) -> Plan:
         from catdiag.planner.fitted_configuration import together
 
         row = self.row
@@ -355,7 +383,7 @@ class PartitionSearch:
                 )
             derivation = self._started(source, (Step(Cut(tuple(names)), whole, theorem),))
         names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
-        found: list[PlannedKernel] = []
+        found: list[KernelPlan] = []
         saved: list[tuple[str, int]] = []
         for span, made in zip(option, kernels, strict=True):
             segment, target = row.segment(*span), self.target_of(span)
@@ -363,20 +391,27 @@ class PartitionSearch:
             held = bytes_of(segment.diagram, target.dtype, target.sizes, results)
             makes = tuple((names_of.get(w, row.names[w]), n) for w, n in zip(segment.makes, held, strict=True))
             found.append(
-                PlannedKernel(
-                    segment.diagram,
-                    str(made.schedule),
-                    made.derivation,
+                replace(
                     made.plan,
-                    tuple(row.names[w] for w in segment.reads),
-                    makes,
+                    source=segment.diagram,
+                    loops=str(made.schedule),
+                    derivation=made.derivation,
+                    reads=tuple(row.names[w] for w in segment.reads),
+                    makes=makes,
                 )
             )
             crossing = {row.root[w] for w in row.crossing(span[1])} if span[1] < self.full_span[1] else set()
             saved += [made_here for w, made_here in zip(segment.makes, makes, strict=True) if row.root[w] in crossing]
         module, reason = together(derivation.diagram, [made.plan for made in kernels], self.target.dtype)
-        return Plans(source, derivation, tuple(found), tuple(saved), tuple(self.alternatives(option)), 0.0,
-                     spelled_out(self.target.dtype), module, reason)  # fmt: skip
+        return Plan(
+            derivation,
+            tuple(found),
+            spelled_out(self.target.dtype),
+            tuple(saved),
+            tuple(self.alternatives(option)),
+            module,
+            reason,
+        )
 
     def _started(self, source: Diagram, steps: tuple[Step, ...]) -> Derivation:
         return replace(Derivation.start(source, self.ask), diagram=steps[-1].diagram, ungrouped=None, steps=steps)

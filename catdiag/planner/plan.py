@@ -1,23 +1,21 @@
-"""What `fit` finds: tiles for a chip, level by level, what they are predicted to do, and what the next best would."""
+"""The plan of one kernel: tiles for a chip, level by level, what they are predicted to do, and the next best."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from catdiag.planner.fits_proof import Proof
 from catdiag.util.display import AsHTML
-from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
     from catdiag.chip.hardware import Hardware
     from catdiag.codegen.triton.triton_module import Module
     from catdiag.planner.pipeline_simulation import PipelineSchedule
-    from catdiag.runtime.compile import CompiledKernel
+    from catdiag.rewrite.derivation import Derivation
 
 WORDS = {
     "tensor": "matrix units",
@@ -86,55 +84,15 @@ class MinimumTraffic:
     reason: str
 
 
-class PlannedModule(Protocol):
-    """A plan of one kernel, or of several, with the module that is written for it, or why there is none."""
-
-    @property
-    def module(self) -> Module | None:
-        """The module, where it is a plan for Triton."""
-
-    @property
-    def reason(self) -> str:
-        """Why there is none."""
-
-    @property
-    def diagram(self) -> Diagram | None:
-        """What was planned."""
-
-    @property
-    def source(self) -> Diagram | None:
-        """What that was derived from."""
-
-
-def module_of(plan: PlannedModule) -> Module:
-    """The Triton module of a plan, of which it says what it takes.
-
-    Raises CatdiagError where there is none, with the reason.
-    """
-    if plan.module is None:
-        raise CatdiagError(
-            f"the plan is of the ideal model, and no module of Triton is like it: {plan.reason}; "
-            "fit(…, backend='triton') plans one, where there is one"
-        )
-    return plan.module
-
-
-def kernel_of(plan: PlannedModule) -> CompiledKernel:
-    """The kernel of a plan, or its kernels. Raises what `module_of` and `catdiag.runtime.compile.compiled` raise."""
-    from catdiag.runtime.compile import compiled
-
-    return compiled(module_of(plan), plan.diagram, plan.source)
-
-
 IMBALANCE = "groups differ in length: these are of the average one, and at the end the longest adds"
 
 
 @dataclass(frozen=True)
-class Plan(AsHTML):
-    """Tiles for a chip, and what they are predicted to do.
+class KernelPlan(AsHTML):
+    """Tiles for a chip, and what they are predicted to do, for one kernel.
 
-    `backend` says of what kernel. With "triton" it is the `module` that `triton()` gives and `compile()` compiles: it
-    has these tiles, `stages` and `warps`, is `warp_specialized` where warps of their own load, and
+    `backend` says of what kernel. With "triton" it is that of the `module`, which is written for Triton: it has these
+    tiles, `stages` and `warps`, is `warp_specialized` where warps of their own load, and
     `shared_memory_bytes` are what its text takes. With "ideal" it is of no module: each warp does what suits it best,
     and `reason` says why it is not Triton's.
 
@@ -146,12 +104,14 @@ class Plan(AsHTML):
     units. `parts_s` are a group's seconds by pipeline, `busy` the part of the run for which each is busy. `levels`
     and `edges` are the tables; `limits` says for each tile and block what stops a larger one, `divisors` which pieces
     it should come in, by reason, `next_best` what the next best choices would do. `objective` and `overlap` are as
-    given to `fit`, `producers` the warps that only load, `stream_blocks` the bytes of a block of each streamed array;
+    given, `producers` the warps that only load, `stream_blocks` the bytes of a block of each streamed array;
     `threads` are without those, and a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave
     blocks out, `parts_s` are of the average group, and `imbalance_s` is what the longest takes more, which `time_s` has
     once. `schedule` is how the warpgroups on a core share its pipelines in a turn of the loop. `diagram` is what was
-    planned, and `source` what that was derived from, where `fit` was given a derivation; `chip` is what it was
-    planned for, and `asked` are the options that `fit` was given.
+    planned, `derivation` how it was derived, where the planner did that, and `source` what it was derived from, if
+    known: of a kernel among several, its part of the whole. `loops` says in words how the planner derived it,
+    "stream d, group t f"; `reads` and `makes` are arrays by name, `makes` with the bytes that are saved. `chip` is what
+    it was planned for, and `asked` are the options that were given.
     """
 
     hardware: str
@@ -203,6 +163,10 @@ class Plan(AsHTML):
     module: Module | None = field(default=None, repr=False, compare=False)
     types: str | Mapping[str, str] = field(default="", repr=False, compare=False)
     """The element types as they were given."""
+    loops: str = ""
+    derivation: Derivation | None = field(default=None, repr=False, compare=False)
+    reads: tuple[str, ...] = ()
+    makes: tuple[tuple[str, int], ...] = ()
 
     @property
     def warps(self) -> int:
@@ -230,6 +194,10 @@ class Plan(AsHTML):
             "asked",
             "module",
             "types",
+            "loops",
+            "derivation",
+            "reads",
+            "makes",
         )
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in inner}
         plain.update(
@@ -248,42 +216,6 @@ class Plan(AsHTML):
             "minimum_traffic": least,
             "proof": dict(vars(self.proof)),
         }
-
-    def triton(self) -> str:
-        """The kernel of the plan as a Triton module, self-contained: its text (see `catdiag.codegen.triton`).
-
-        It has the plan's tiles, stages and warps. Neither torch nor triton is needed. Raises CatdiagError where the
-        plan is of the ideal model, with the reason.
-
-        >>> import catdiag as cd
-        >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")
-        >>> plan = total.plan("H100", {"q": 4096, "x": 4096})
-        >>> print(plan.triton().splitlines()[0])
-        \"""total.stream('x').group('q'): a[q x] -> [q].
-        >>> plan.backend, f"s_x={plan.tiles['s_x']}, " in plan.triton()
-        ('triton', True)
-        """
-        return module_of(self).text
-
-    def compile(self) -> CompiledKernel:
-        """The kernel of the plan as a function of torch tensors, registered with torch (see `catdiag.runtime.compile`).
-
-        It is that of `triton`; `catdiag.measure.tune.tuned_plan` gives the plan of the quickest of a few. The same plan
-        gives the same function. Raises CatdiagError where torch or triton is not installed, and as `triton` does.
-        """
-        if "kernel" not in self._compiled:
-            self._compiled["kernel"] = kernel_of(self)
-        return self._compiled["kernel"]
-
-    def made_of(self, kernel: CompiledKernel) -> Plan:
-        """This plan, with what `compile` gives."""
-        self._compiled["kernel"] = kernel
-        return self
-
-    @cached_property
-    def _compiled(self) -> dict[str, CompiledKernel]:
-        """The kernel, once it was asked for."""
-        return {}
 
     @property
     def kernel(self) -> str:

@@ -210,7 +210,7 @@ def _subject(operator: Operator) -> _Subject:
     from catdiag.rewrite.derivation import derivation_of
 
     if isinstance(operator, str):
-        from catdiag.library import get
+        from catdiag.library.diagrams import get
 
         name, whole = operator, get(operator)
         made = _derived(operator)
@@ -234,7 +234,7 @@ def _subject(operator: Operator) -> _Subject:
 
 @cache
 def _derived(name: str) -> Diagram:
-    from catdiag.library import get
+    from catdiag.library.diagrams import get
 
     return _blocked(get(name))
 

@@ -1,4 +1,4 @@
-"""How long a kernel takes for given tiles: the model by which `fit` chooses. Derived here, save where named.
+"""How long a kernel takes for given tiles: the model by which a plan is chosen. Derived here, save where named.
 
 Groups run in waves of SMs × resident blocks; how many blocks share an SM follows from their shared memory,
 registers and threads. What one block needs, from `LoweredKernel`:
@@ -61,7 +61,7 @@ the prediction; of the measured tiles only the last two, and the SMEM of the fou
 
 Tested since, with nothing fitted again, on 485 other kernels of both kinds (`benchmarks/tiles.py`, an H200): predicted
 against measured time has median 1.05, and eight of ten lie between 0.81 and 1.31; of the tiles measured for each of 15
-shapes the one that `fit` takes is within 12% of the quickest; shared memory was as predicted, to the byte, wherever
+shapes the one that is taken is within 12% of the quickest; shared memory was as predicted, to the byte, wherever
 there are two buffers or more.
 
 Weak: kernels whose warpgroups work on different steps (FlashAttention-3, cuDNN) gain what this does not see, most at

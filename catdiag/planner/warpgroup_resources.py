@@ -95,7 +95,7 @@ def read_columns(
     if chip.accumulators != REGISTERS:
         raise CatdiagError(
             f"{chip.name} holds what matrix units make in {chip.accumulators}: these rules are of registers, so take "
-            "a chip with accumulators in registers, or .fit() for this one"
+            "a chip with accumulators in registers, or .plan(…) for this one"
         )
     whole = inline(diagram)
     free = rematerialized(whole.graph, [False] * len(whole.dom))

@@ -16,7 +16,7 @@ def runs_in_kernels(diagram: Diagram) -> bool:
     """Whether a diagram has loops or groups, those inside named boxes included.
 
     >>> import catdiag as cd
-    >>> runs_in_kernels(cd.id(cd.Ty()).diagram)
+    >>> runs_in_kernels(cd.id(cd.category.Ty()).diagram)
     False
     """
     return any(isinstance(box.op, (FoldOp, GroupOp)) for box in inline(diagram).boxes)
@@ -26,7 +26,7 @@ def is_streamed(diagram: Diagram, axis: str) -> bool:
     """Whether a loop of the diagram, inside its groups too, runs over the axis.
 
     >>> import catdiag as cd
-    >>> is_streamed(cd.id(cd.Ty()).diagram, "x")
+    >>> is_streamed(cd.id(cd.category.Ty()).diagram, "x")
     False
     """
     todo = [diagram]

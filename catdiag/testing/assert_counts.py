@@ -266,7 +266,7 @@ def drawn_tiles(diagram: Diagram, sizes: Mapping[str, int], random: Random) -> d
     """Random lengths of a diagram's tiles and blocks, and random numbers of parts, which divide their axis.
 
     >>> import catdiag as cd
-    >>> drawn_tiles(cd.id(cd.Ty()), {}, Random(0))
+    >>> drawn_tiles(cd.id(cd.category.Ty()), {}, Random(0))
     {}
     """
     parts, bounds = parts_of(diagram), tile_bounds(diagram)

@@ -99,7 +99,7 @@ def test_compulsory_traffic_where_nothing_else_is_shown():
     assert (found.kind, str(found.bound)) == ("compulsory", "2*d*t + 2*d + 1")
     assert "no bound beyond" in str(found)
     assert found.at({"d": 4, "t": 0}) == 0
-    with pytest.raises(cd.SizeError, match="the bound is in t too"):
+    with pytest.raises(cd.errors.SizeError, match="the bound is in t too"):
         found.at({"d": 4})
 
 
@@ -110,7 +110,7 @@ def test_capacity_sizes_and_bytes():
     # Half as wide: half the bytes in twice the values of room.
     assert str(product.lower_bound(dtype="bf16").terms[0].value) == "4*sqrt(2)*a*b*c/sqrt(M)"
     assert product.lower_bound(2**20, dtype="fp32").at({"a": 2**12, "b": 2**12, "c": 2**12}) == 2**30
-    with pytest.raises(cd.CatdiagError, match="unknown dtype"):
+    with pytest.raises(cd.errors.CatdiagError, match="unknown dtype"):
         product.lower_bound(dtype="bf17")
 
 
@@ -216,7 +216,7 @@ def below(form, trials, seed):
     for dtype in (None, "bf16"):
         try:
             formula = io(form, dtype=dtype)
-        except cd.CatdiagError:  # parts that cannot be counted
+        except cd.errors.CatdiagError:  # parts that cannot be counted
             return
         bound = cd.Program(form).lower_bound(dtype=dtype)
         bound.check()

@@ -89,7 +89,7 @@ def above(source: Diagram, form: Diagram, trials: int, number: int, dtypes: Any 
     for dtype in dtypes:
         try:
             formula = io(form, dtype=dtype)
-        except cd.CatdiagError:  # parts that cannot be counted
+        except cd.errors.CatdiagError:  # parts that cannot be counted
             return
         if "rho_" in str(formula.transfers):  # blocks that data leave out
             return
@@ -205,13 +205,13 @@ def test_every_operator_in_all_ways(name: str) -> None:
     axes = sorted({a.name for ty in diagram_of(source).graph.wire_types() for a in ty.axes})
     forms = [source]
     for axis in axes:
-        with suppress(cd.CatdiagError):
+        with suppress(cd.errors.CatdiagError):
             forms.append(fold_search.find(diagram_of(source), axis).diagram)
             forms.append(in_parts(forms[-1], axis))
     for form in tuple(forms):
         tiled = form
         for axis in random.sample(axes, len(axes)):
-            with suppress(cd.CatdiagError):
+            with suppress(cd.errors.CatdiagError):
                 tiled = group.find(tiled, [axis])
         forms.append(tiled)
     for form in forms:

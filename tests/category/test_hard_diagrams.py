@@ -10,7 +10,7 @@ import pytest
 import catdiag as cd
 
 
-def one_more(inner: cd.Diagram) -> Any:
+def one_more(inner: cd.category.Diagram) -> Any:
     return lambda a: inner(a)
 
 
@@ -39,7 +39,7 @@ def test_a_hundred_inputs() -> None:
 
 @pytest.mark.parametrize("name", ["𝐱", "ﬁ", "ａ"])
 def test_names_that_python_reads_as_others(name: str) -> None:
-    with pytest.raises(cd.AxisError, match="Python reads it as"):
+    with pytest.raises(cd.errors.AxisError, match="Python reads it as"):
         cd.algorithm(f"{name} x -> {name}")(lambda a: cd.sum(a, "x"))
 
 

@@ -98,13 +98,13 @@ def test_a_chip_of_ones_own(tmp_path):
 def test_what_is_wrong_in_a_file_is_said(tmp_path, text, message):
     file = tmp_path / "mine.toml"
     file.write_text(text)
-    with pytest.raises(cd.CatdiagError, match=message) as caught:
+    with pytest.raises(cd.errors.CatdiagError, match=message) as caught:
         hardware.load(file)
     assert str(file) in str(caught.value)
 
 
 def test_a_file_that_is_not_there():
-    with pytest.raises(cd.CatdiagError, match=r"cannot read the hardware file nowhere.toml"):
+    with pytest.raises(cd.errors.CatdiagError, match=r"cannot read the hardware file nowhere.toml"):
         hardware.get("nowhere.toml")
 
 

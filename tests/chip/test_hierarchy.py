@@ -52,5 +52,5 @@ def test_what_is_unknown_stays_unknown():
     ],
 )
 def test_what_is_wrong_is_said(make, message):
-    with pytest.raises(cd.CatdiagError, match=message):
+    with pytest.raises(cd.errors.CatdiagError, match=message):
         make()

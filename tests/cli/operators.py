@@ -13,7 +13,7 @@ def cosine_attention(Q, K, V):
 def gated_mlp(X, W, U, D):
     gate = cd.einsum("t d, d f -> t f", X, W)
     up = cd.einsum("t d, d f -> t f", X, U)
-    return cd.einsum("t f, f e -> t e", gate * cd.sigmoid(gate) * up, D)
+    return cd.einsum("t f, f e -> t e", gate * cd.nn.sigmoid(gate) * up, D)
 
 
 @cd.algorithm("q x -> q")

@@ -16,7 +16,7 @@ from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.planner.compiled_plan import compiled_of
-from catdiag.planner.multi_kernel_plan import Plans
+from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.rewrite.derivation import Derivation
 from catdiag.runtime.compile import CompiledKernel
 from catdiag.runtime.machine_code import HOPPER, binaries
@@ -78,12 +78,12 @@ def test_products_are_on_matrix_units(name: str) -> None:
 
 
 @functools.cache
-def apart() -> Plans:
+def apart() -> Plan:
     operator = cd.library.get("distance_attention")
     return operator.distribute("d").plan("H200", {"q": 8192, "x": 8192, "d": 128}, several=True)
 
 
-def text_of(plans: Plans, size: int) -> Module:
+def text_of(plans: Plan, size: int) -> Module:
     tiles = {name: min(size, 64) if name.startswith(("g_", "s_")) else 1 for name in plans.tiles}
     return module(plans.diagram, tiles, "bf16")
 

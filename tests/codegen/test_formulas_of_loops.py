@@ -89,7 +89,7 @@ def test_names_in_two_loops_differ():
         return cd.sum(A, "x") * cd.sum(B, "y")
 
     twice = both.stream("x").stream("y")
-    names = [c.name for loop in twice.formulas().loops for c in loop.components]
+    names = [c.name for loop in formulas(twice.diagram).loops for c in loop.components]
     assert len(set(names)) == len(names)
     for name in names:
         assert name in twice.code("pseudocode")

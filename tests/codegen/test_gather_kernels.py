@@ -40,7 +40,7 @@ class TestRun:
         ("program", "axes"), [(permuted, "t d"), (mixed, "t d"), (projected, "t o"), (projected, "t")]
     )
     @pytest.mark.parametrize("tile", [1, 16])
-    def test_they_give_what_they_mean(self, program: cd.Diagram, axes: str, tile: int) -> None:
+    def test_they_give_what_they_mean(self, program: cd.category.Diagram, axes: str, tile: int) -> None:
         form = find(program, axes.split())
         cd.testing.assert_compiled(compiled_of(form, program, {f"g_{a}": tile for a in axes.split()}, "fp32"), trials=4)
 

@@ -27,7 +27,7 @@ def heads(Q: Any, K: Any, V: Any) -> Any:
     return cd.einsum("r q x, x e -> r q e", cd.softmax(S, "x"), V)
 
 
-def draft(program: cd.Diagram, axis: str, axes: str) -> cd.Diagram:
+def draft(program: cd.category.Diagram, axis: str, axes: str) -> cd.category.Diagram:
     return find(forms(inline(diagram_of(program)), axis, 1)[1][0].diagram, axes.split())
 
 
@@ -55,7 +55,7 @@ def test_fewer_warps_are_launched_where_joint_rows_are_few() -> None:
 @pytest.mark.triton
 @pytest.mark.usefixtures("compiling")
 @pytest.mark.parametrize(("program", "axis", "axes", "tiles", "warps"), CASES)
-def test_they_compile(program: cd.Diagram, axis: str, axes: str, tiles: dict[str, int], warps: int) -> None:
+def test_they_compile(program: cd.category.Diagram, axis: str, axes: str, tiles: dict[str, int], warps: int) -> None:
     kernel = compiled_of(draft(program, axis, axes), program, tiles, "bf16", warps=warps)
     names = {a.name for ty in program.dom for a in ty.axes}
     (code,) = kernel.binaries({name: size for name, size in SIZES.items() if name in names})
@@ -67,7 +67,7 @@ def test_they_compile(program: cd.Diagram, axis: str, axes: str, tiles: dict[str
 class TestRun:
     @pytest.mark.parametrize(("program", "axis", "axes", "tiles", "warps"), CASES)
     def test_they_give_what_they_mean(
-        self, program: cd.Diagram, axis: str, axes: str, tiles: dict[str, int], warps: int
+        self, program: cd.category.Diagram, axis: str, axes: str, tiles: dict[str, int], warps: int
     ) -> None:
         cd.testing.assert_compiled(
             compiled_of(draft(program, axis, axes), program, tiles, "fp32", warps=warps), trials=2

@@ -27,7 +27,7 @@ from catdiag.rewrite.group import find as grouped
 from catdiag.rewrite.group import groupable
 from catdiag.rewrite.stream.fold_search import candidates
 
-OPERATORS: dict[str, cd.Diagram] = {}
+OPERATORS: dict[str, cd.category.Diagram] = {}
 
 
 def operator(signature):
@@ -68,7 +68,7 @@ def low_rank(X, W, A, B):
 
 @operator("(b g) x -> b g")
 def of_a_product(A):
-    return cd.rearrange(cd.sum(cd.sigmoid(A) * cd.apply("f", A), "x"), "(b g) -> b g")
+    return cd.rearrange(cd.sum(cd.nn.sigmoid(A) * cd.apply("f", A), "x"), "(b g) -> b g")
 
 
 @operator("x, y -> x+y")
@@ -90,7 +90,7 @@ def forms(diagram):
     for axis in dict.fromkeys(a.name for ty in diagram.dom for a in ty.axes):
         try:
             found.append(next(candidates(diagram_of(diagram), axis)).diagram)
-        except cd.NotStreamable:
+        except cd.errors.NotStreamable:
             continue
     for streamed in found[1:]:
         axes = groupable(streamed)

@@ -28,7 +28,7 @@ def scores(A: Any, B: Any) -> Any:
     return cd.einsum("q d, x d -> q x", A, B)
 
 
-def windows(*streamed: str) -> cd.Diagram:
+def windows(*streamed: str) -> cd.category.Diagram:
     form = cd.library.get("conv1d")
     for axis in streamed:
         form = fold_search.find(diagram_of(form), axis).diagram

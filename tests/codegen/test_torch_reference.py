@@ -31,7 +31,7 @@ def test_positions_begin_where_a_slice_does() -> None:
     assert book.slices == ("q",) and "from_q" in book.text and book.starts == {"q": "from_q"}
 
 
-def sizes_for(diagram: cd.Diagram) -> dict[str, int]:
+def sizes_for(diagram: cd.category.Diagram) -> dict[str, int]:
     from catdiag.cli.option_values import sizes_of
 
     found = {s: 3 + k for k, s in enumerate(sizes_of(diagram_of(diagram)))}
@@ -39,7 +39,7 @@ def sizes_for(diagram: cd.Diagram) -> dict[str, int]:
     return {s: 40 if any(s in ty.names for ty in diagram.dom) and s in ("h", "w", "x") else n for s, n in found.items()}
 
 
-def arrays_for(diagram: cd.Diagram, sizes: dict[str, int], seed: int = 0) -> list[Any]:
+def arrays_for(diagram: cd.category.Diagram, sizes: dict[str, int], seed: int = 0) -> list[Any]:
     rng, found = np.random.default_rng(seed), []
     for ty in diagram.dom:
         shape = [size_value(a.size, sizes) for a in ty.axes]

@@ -53,7 +53,7 @@ def launches(
     return launches_on(made, values, sizes, options)
 
 
-def written(form: cd.Diagram, **tiles: int) -> Module:
+def written(form: cd.category.Diagram, **tiles: int) -> Module:
     symbols = tile_bounds(form)
     groups = [s for s in symbols if s.startswith("g_")]
     lengths = {s: 2 if s.startswith("p_") else 1 if s in groups[:-1] else 64 for s in symbols}
@@ -76,7 +76,7 @@ def rows(K: Any, at: Any) -> Any:
 
 
 @cache
-def derived(name: str) -> cd.Diagram:
+def derived(name: str) -> cd.category.Diagram:
     """A form of an operator."""
     match name:
         case "rows":

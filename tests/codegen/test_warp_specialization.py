@@ -13,11 +13,11 @@ from catdiag.runtime.launch_recorder import record_launches
 TILES = {"g_b": 1, "g_h": 1, "g_q": 128, "s_x": 128}
 
 
-def attention() -> cd.Diagram:
+def attention() -> cd.category.Diagram:
     return library.get("multi_head_attention").stream("x").group("b h q").diagram
 
 
-def written(diagram: cd.Diagram, tiles: dict[str, int], **options: object) -> Module:
+def written(diagram: cd.category.Diagram, tiles: dict[str, int], **options: object) -> Module:
     return module(diagram, tiles, "bf16", stages=2, warps=8, specialized=True, **options)  # type: ignore[arg-type]
 
 

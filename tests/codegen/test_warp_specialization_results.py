@@ -44,7 +44,9 @@ def rows_by_eight(values: Any, kind: Any) -> Any:
     return room[..., : values.shape[-1]]
 
 
-def written(diagram: cd.Diagram, axis: str, groups: str, dtype: str, block: int, rows: int, **options: int) -> Module:
+def written(
+    diagram: cd.category.Diagram, axis: str, groups: str, dtype: str, block: int, rows: int, **options: int
+) -> Module:
     form = diagram.stream(axis).group(groups).diagram
     row = groups.split()[-1]
     tiles: dict[str, int] = {}
@@ -55,7 +57,7 @@ def written(diagram: cd.Diagram, axis: str, groups: str, dtype: str, block: int,
     return module(form, tiles, dtype, specialized=True, **options)
 
 
-def run(diagram: cd.Diagram, made: Module, seed: int, sizes: dict[str, int], **options: Any) -> bool:
+def run(diagram: cd.category.Diagram, made: Module, seed: int, sizes: dict[str, int], **options: Any) -> bool:
     """Runs a module and compares; whether the kernel whose loads are apart was launched."""
     draw = np.random.default_rng(seed)
     given: list[Any] = []

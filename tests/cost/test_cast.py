@@ -45,7 +45,7 @@ def test_a_cast_takes_the_bytes_of_its_type():
 
 
 def test_unknown_types_are_refused():
-    with pytest.raises(cd.TypeMismatch, match="expected one of fp64, fp32"):
+    with pytest.raises(cd.errors.TypeMismatch, match="expected one of fp64, fp32"):
         cd.algorithm("x")(lambda a: cd.cast(a, "int3"))
 
 

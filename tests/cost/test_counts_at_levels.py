@@ -35,7 +35,7 @@ NOT_COUNTED = re.compile("split loop|reads no array along it that is loaded|of w
 TWO_LEVELS = re.compile("lacks axis|is inside another|where the states are")
 
 
-def rows() -> cd.Diagram:
+def rows() -> cd.category.Diagram:
     def attend(Q: Any, K: Any, V: Any) -> Any:
         return cd.einsum("q x, x d -> q d", cd.softmax(cd.einsum("q d, x d -> q x", Q, K), "x"), V)
 
@@ -58,7 +58,7 @@ def placement(data: st.DataObject, chain: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def agree(data: st.DataObject, form: cd.Diagram, trials: int = 1) -> None:
+def agree(data: st.DataObject, form: cd.category.Diagram, trials: int = 1) -> None:
     """Formula is count at each level, at a drawn chain, placement, stages and dtype."""
     chain = data.draw(st.sampled_from(CHAINS))
     where = placement(data, chain)
@@ -107,7 +107,7 @@ def test_every_operator(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Derivation, "prove", lambda *args, **options: None)
     right = runpy.run_path(str(path)).get("right")
     form = right.diagram if isinstance(right, Derivation) else right
-    if not isinstance(form, cd.Diagram) or ".skip(" in path.read_text():
+    if not isinstance(form, cd.category.Diagram) or ".skip(" in path.read_text():
         pytest.skip("no derivation, or one whose loop leaves out blocks")
     try:
         levels_io(form, CHAINS[0])

@@ -31,7 +31,7 @@ NOT_COUNTED = re.compile(
 )
 
 
-def agree(data: st.DataObject, form: cd.Diagram, trials: int = 1) -> None:
+def agree(data: st.DataObject, form: cd.category.Diagram, trials: int = 1) -> None:
     """Formula is count, at drawn dtypes and seeds."""
     names = [*form.input_names, *(["out"] if len(form.cod) == 1 else ["out0", "out1"])]
     kinds = st.sampled_from(DTYPES)
@@ -82,7 +82,7 @@ def test_every_operator(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Derivation, "prove", lambda *args, **options: None)
     right = runpy.run_path(str(path)).get("right")
     form = right.diagram if isinstance(right, Derivation) else right
-    if not isinstance(form, cd.Diagram):
+    if not isinstance(form, cd.category.Diagram):
         pytest.skip("no derivation")
     if "rho_" in str(io(form).load):
         pytest.skip("its loop leaves out what data say")

@@ -182,7 +182,7 @@ def test_a_graph_that_is_no_chain(derived):
         (Level("HBM", None), Level("SMEM", 8), Level("CMEM", 8)),
         (Edge("HBM", "SMEM", 1.0), Edge("HBM", "CMEM", 1.0)),
     )
-    with pytest.raises(CatdiagError, match="is not a chain"):
+    with pytest.raises(CatdiagError, match="is no chain"):
         levels_io(derived["rows"].diagram, forked)
 
 
@@ -241,7 +241,7 @@ def test_about_what_a_cache_fetches_where_waves_are_blocks_of_the_grid(derived):
 
 
 def test_what_is_refused_of_caches(derived):
-    with pytest.raises(CatdiagError, match="L2 holds 60 bytes: give the type of values"):
+    with pytest.raises(CatdiagError, match="L2 holds 60 bytes: say how wide values are"):
         derived["product"].io(levels=cached(60))
     levels = Level("HBM", None), Level("SMEM", None), Level("L1", None, "cache"), Level("registers", None)
     under = Hierarchy("under", levels, tuple(Edge(a.name, b.name, None) for a, b in pairwise(levels)))
@@ -270,7 +270,7 @@ def test_children_that_hold_the_accumulators_bound_the_tile_above(derived):
     count = sympy.Symbol("N", positive=True)
     (full,) = [r for r in found.regimes("SMEM", count) if r.binding == "M_registers full"]
     assert str(full.value) == "2*d*q + 2*d*q*x*(d + s2_x + 3)/(M_registers*N)"
-    with pytest.raises(CatdiagError, match="how its tiles are arranged matters"):
+    with pytest.raises(CatdiagError, match="how its pieces are arranged matters"):
         derived["product"].io(levels=CHAIN).regimes("SMEM", count)
     with pytest.raises(CatdiagError, match="'registers' is not above it"):
         found.regimes("registers", count)

@@ -134,7 +134,7 @@ def test_each_argument_is_refused_by_name(name: str) -> None:
         for k, value in enumerate(WRONG):
             if k in allowed.get(argument, ()):
                 continue
-            with pytest.raises(cd.CatdiagError) as caught:
+            with pytest.raises(cd.errors.CatdiagError) as caught:
                 function(**{**given, argument: value})
             assert 0 < len(caught.value.message) < 1500
             tried += 1
@@ -156,7 +156,7 @@ def test_ends_of_ranges_are_said() -> None:
         (lambda: cross_transfer_gain(10**30, 4, 2, 1), "expected an exponent of at most 64"),
         (lambda: product().claims(limit=-1), "the limit is -1: expected a number of seconds above 0, or None"),
     ):
-        with pytest.raises(cd.CatdiagError, match=said):
+        with pytest.raises(cd.errors.CatdiagError, match=said):
             call()
 
 
@@ -165,5 +165,5 @@ def test_a_guide_without_parameters_is_refused() -> None:
         lambda n, a: cd.sum(cd.where(cd.index("x") <= cd.index("q"), a, 0), "x") + n
     ).stream("x")
     for guide in (int, 3, dict, "n", [None]):
-        with pytest.raises(cd.CatdiagError, match=r"live of the loop over 'x' is .*expected a function"):
+        with pytest.raises(cd.errors.CatdiagError, match=r"live of the loop over 'x' is .*expected a function"):
             total.skip("x", live=guide)  # type: ignore[arg-type]

@@ -95,7 +95,7 @@ def test_tiers_of_a_chip():
         (lambda: cd.cost.tiers(priced, "HBM"), "two levels or more"),
         (lambda: cd.cost.tiers(priced, "HBM", "SMEM", by="luck"), "expected 'time' or 'energy'"),
     ):
-        with pytest.raises(cd.CatdiagError, match=message):
+        with pytest.raises(cd.errors.CatdiagError, match=message):
             call()
 
 
@@ -103,9 +103,9 @@ def test_too_few_children_are_refused():
     # Tiles that grow faster than memory, which no optimum's do, need more children than there are.
     model = Model(form_of({Fraction(1): Fraction(4)}), (Tier("L2", 9, 1), Tier("SMEM", 3, 1)), {SMALL: M**2})
     assert model.caching(3, 2).needed == 4
-    with pytest.raises(cd.CatdiagError, match="needs 4 children and there are 2"):
+    with pytest.raises(cd.errors.CatdiagError, match="would need 4 children and there are 2"):
         model.cached("L2", 2)
-    with pytest.raises(cd.CatdiagError, match="give the memory of one of its children"):
+    with pytest.raises(cd.errors.CatdiagError, match="give the memory of one of its children"):
         model.cached("SMEM", 2)
 
 
@@ -125,7 +125,7 @@ def test_the_gain_of_a_cluster_is_the_formula_of_the_theorem(terms, children, cr
 
 def test_a_cluster_that_costs_more_buys_nothing():
     model = Model(form_of({Fraction(1): Fraction(4)}), (Tier("SMEM", 3, 1),))
-    with pytest.raises(cd.CatdiagError, match="saves nothing"):
+    with pytest.raises(cd.errors.CatdiagError, match="buys nothing"):
         model.clustered("SMEM", 2, 2)
 
 
@@ -133,13 +133,13 @@ def test_without_a_tier_the_next_one_takes_its_transfers():
     model = Model(form_of({Fraction(1): Fraction(40)}), (Tier("L2", 20, 3), Tier("SMEM", 5, 1)))
     assert model.total == 3 * 2 + 8 and model.without("L2").total == 3 * 8
     for wrong, message in (("SMEM", "last tier"), ("L3", "the model has L2, SMEM")):
-        with pytest.raises(cd.CatdiagError, match=message):
+        with pytest.raises(cd.errors.CatdiagError, match=message):
             model.without(wrong)
 
 
 @pytest.mark.parametrize(("memory", "cost"), [(0, 1), (-3, 1), (sympy.Symbol("z"), 1), (3, -1)])
 def test_tiers_are_checked(memory, cost):
-    with pytest.raises(cd.CatdiagError, match="tier 'L2' has"):
+    with pytest.raises(cd.errors.CatdiagError, match="tier 'L2' has"):
         Tier("L2", memory, cost)
 
 
@@ -176,7 +176,7 @@ def test_a_product_and_its_intensity(product):
 
 
 def test_operations_that_are_none_are_refused(product):
-    with pytest.raises(cd.CatdiagError, match="no work for 'exp'"):
+    with pytest.raises(cd.errors.CatdiagError, match="no work for 'exp'"):
         per_operation(product.io(), "exp")
 
 
@@ -192,7 +192,7 @@ def test_the_least_memory_is_between_its_ends(terms, constant, more):
     assert sympy.N(form.at(sympy.Rational(str(found.upper * Fraction(999, 1000)))) - limit, 60) > 0
     if found.exact is not None:
         assert abs(float(found.exact) / float(found.upper) - 1) < 1e-9
-    with pytest.raises(cd.CatdiagError, match="no memory suffices"):
+    with pytest.raises(cd.errors.CatdiagError, match="no memory suffices"):
         min_memory(form, constant)
 
 
@@ -211,7 +211,7 @@ def test_the_range_of_sizes_is_all_that_does(powers, ratio, memory):
     tried = [Fraction(n, 8) for n in range(8, 800, 29)]
     try:
         found = size_range(form, "b", ratio, memory=memory)
-    except cd.CatdiagError:
+    except cd.errors.CatdiagError:
         assert all(fine(size) > -1e-6 for size in tried)
         return
     for size in tried:
@@ -226,9 +226,9 @@ def test_sizes_are_checked(product):
         (lambda: size_range(form, "b", Fraction(1, 9), {"b": 3}), "leave it out"),
         (lambda: min_memory(form, Fraction(1, 9), {"z": 3}), "'z' is given"),
     ):
-        with pytest.raises(cd.SizeError, match=message):
+        with pytest.raises(cd.errors.SizeError, match=message):
             call()
-    with pytest.raises(cd.CatdiagError, match="bytes_per_s is 0"):
+    with pytest.raises(cd.errors.CatdiagError, match="bytes_per_s is 0"):
         machine_ratio(0, 1)
 
 
@@ -248,7 +248,7 @@ def test_no_whole_tile_does_with_less(derived, dtype, request):
     for ratio in (Fraction(1, 3), Fraction(1, 6), Fraction(3, 10)):
         within = [memory(*t) for t in options if transfers(*t) <= ratio * int(work)]
         if not within:
-            with pytest.raises(cd.CatdiagError, match="not even whole axes"):
+            with pytest.raises(cd.errors.CatdiagError, match="not even whole axes"):
                 min_memory_integer(io, sizes, ratio)
             continue
         found = min_memory_integer(io, sizes, ratio)
@@ -294,7 +294,7 @@ def test_no_energy_is_made_up():
     assert math.isclose(energy(moved, known).total, 30 + 20)
     found = energy(moved, half)
     assert math.isclose(found.joules["HBM", "L2"], 30) and "no published figure" in str(found)
-    with pytest.raises(cd.CatdiagError, match="no published figure for the energy of L2 to SMEM of half"):
+    with pytest.raises(cd.errors.CatdiagError, match="no published figure for the energy of L2 to SMEM of half"):
         _ = found.total
-    with pytest.raises(cd.CatdiagError, match="no edge HBM to SMEM"):
+    with pytest.raises(cd.errors.CatdiagError, match="no edge HBM to SMEM"):
         energy({("HBM", "SMEM"): 1}, half)

@@ -221,9 +221,9 @@ def test_a_hierarchy_says_whether_it_fits_and_hides() -> None:
     short = ring_attention("bf16").on(node, "node", "device", {**sizes, "q": 8192, "x": 8192}, flops_per_s=989e12)
     assert short.overlaps is False  # 1024 queries a device, of 989/0.45 = 2198 that are needed
     for wrong, words in (({**sizes, "P": 4}, "as many"), ({"P": 8}, "no size was given")):
-        with pytest.raises(cd.CatdiagError, match=words):
+        with pytest.raises(cd.errors.CatdiagError, match=words):
             ring_attention("bf16").on(node, "node", "device", wrong)
-    with pytest.raises(cd.CatdiagError, match="dtype"):
+    with pytest.raises(cd.errors.CatdiagError, match="dtype"):
         ring_attention(None).on(node, "node", "device", sizes)
 
 
@@ -231,14 +231,14 @@ def test_wrong_uses_are_refused_by_name() -> None:
     made = cd.library.get("matmul").stream("b").group("a").diagram
     for over, held, words in (
         ({"c": 2}, None, "neither grouped nor streamed"),
-        ({}, None, "no axis to shard"),
+        ({}, None, "no axis to spread"),
         ({"a": 0}, None, "number of devices"),
-        ({"a": 2}, {"C": "a"}, "does not have"),
+        ({"a": 2}, {"C": "a"}, "lacks"),
         ({"a": 2}, {"A": "c"}, "no axis 'c'"),
     ):
-        with pytest.raises(cd.CatdiagError, match=words):
+        with pytest.raises(cd.errors.CatdiagError, match=words):
             sharding(made, over, held=held)
-    with pytest.raises(cd.CatdiagError, match="kernels"):
+    with pytest.raises(cd.errors.CatdiagError, match="kernels"):
         sharding(cd.library.get("matmul"), {"a": 2})
 
 

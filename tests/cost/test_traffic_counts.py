@@ -27,9 +27,9 @@ from catdiag.category.ops import (
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.cost.traffic import io
 from catdiag.execute.named_arrays import NamedArray
-from catdiag.library.attention import attention as attention_whole
-from catdiag.library.attention import grouped_query_attention, multi_head_attention
-from catdiag.library.matmul import matmul as products
+from catdiag.library.definitions.attention import attention as attention_whole
+from catdiag.library.definitions.attention import grouped_query_attention, multi_head_attention
+from catdiag.library.definitions.matmul import matmul as products
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
 from catdiag.simulate.machine import Allocation, MachineWire, count
@@ -274,17 +274,17 @@ def test_bytes_and_registers():
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(cd.CatdiagError, match="unknown dtype 'bf17': expected one of fp64"):
+    with pytest.raises(cd.errors.CatdiagError, match="unknown dtype 'bf17': expected one of fp64"):
         io(flash(), dtype="bf17")
     with pytest.raises(
-        cd.CatdiagError, match="array 'W' that the diagram does not have: expected one of Q, K, V, out, m, l, o"
+        cd.errors.CatdiagError, match="array 'W' that the diagram does not have: expected one of Q, K, V, out, m, l, o"
     ):
         io(flash(), dtype={"W": "bf16"})
-    with pytest.raises(cd.CatdiagError, match="expected a whole number of buffers"):
+    with pytest.raises(cd.errors.CatdiagError, match="expected a whole number of buffers"):
         io(flash(), stages=0)
-    with pytest.raises(cd.CatdiagError, match="expected 'level' or 'registers'"):
+    with pytest.raises(cd.errors.CatdiagError, match="expected 'level' or 'registers'"):
         io(flash(), accumulators="smem")
-    with pytest.raises(cd.SizeError, match="size x is None"):
+    with pytest.raises(cd.errors.SizeError, match="size x is None"):
         count(flash(), {"q": 3, "d": 2})
 
 
@@ -345,13 +345,13 @@ def test_arbitrary_diagrams_in_groups_and_streams(data):
     for axis in names:
         try:
             tiled = group.find(diagram, [axis])
-        except cd.CatdiagError:
+        except cd.errors.CatdiagError:
             continue
         agree(tiled, sizes, tiles_of(tiled, sizes, lambda n: data.draw(st.integers(1, n))))
         for other in names:
             try:
                 blocked = fold_search.find(tiled, other).diagram
-            except cd.CatdiagError:
+            except cd.errors.CatdiagError:
                 continue
             agree(blocked, sizes, tiles_of(blocked, sizes, lambda n: data.draw(st.integers(1, n))), stages=2)
 

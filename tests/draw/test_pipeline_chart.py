@@ -103,14 +103,14 @@ def test_what_binds_is_said_and_marked(plan: Any, configuration: Any) -> None:
 def test_loads_that_take_longer_than_a_turn_bind(plan: Any) -> None:
     slow = replace(cd.hardware.get("H100"), name="slow", l2_bytes_per_s=1e12)
     edges = tuple(replace(e, bytes_per_s=1e12) if e.lower == "SMEM" else e for e in plan.edges)
-    scene = pipeline_picture(replace(plan, hardware="slow", edges=edges), chip=slow)
+    scene = pipeline_picture(replace(plan.kernels[0], hardware="slow", edges=edges), chip=slow)
     said = [i.text for i in scene.items if isinstance(i, Label) and "binds" in i.text]
     assert len(said) == 1 and re.fullmatch(r"takes \d\.\d\d periods, binds", said[0])
     assert not list(clashes(scene))
 
 
 def test_what_is_not_known_is_left_out_and_said(plan: Any, flash: Derivation) -> None:
-    scene = pipeline_picture(replace(plan, hardware="my chip"))
+    scene = pipeline_picture(replace(plan.kernels[0], hardware="my chip"))
     assert "L2 to SMEM" not in clocks_of(scene) and "no chip of the name my chip is known" in scene.description.lower()
     alone = flash.plan("H100", SIZES, dtype="fp32", tiles={"g_q": 64, "s_x": 64}, stages=1, threads=128)
     plain = pipeline_picture(alone)
@@ -126,7 +126,7 @@ def test_no_text_is_over_another_or_leaves_its_bar(plan: Any, configuration: Any
 
 def test_what_is_refused(plan: Any) -> None:
     with pytest.raises(CatdiagError, match="no schedule of iterations"):
-        pipeline_picture(replace(plan, schedule=None))
+        pipeline_picture(replace(plan.kernels[0], schedule=None))
     with pytest.raises(CatdiagError, match="the plan is for 'H100', and chip is 'A100'"):
         pipeline_picture(plan, chip="A100")
     for turns in (0, True, 1.5):

@@ -77,7 +77,7 @@ def most(scene: Scene, place: str) -> sympy.Expr:
 
 
 @pytest.mark.parametrize("dtype", [None, "bf16"])
-def test_the_most_is_what_io_counts(program: cd.Diagram, dtype: str | None) -> None:
+def test_the_most_is_what_io_counts(program: cd.category.Diagram, dtype: str | None) -> None:
     scene = program_picture(program, dtype=dtype, stages=2)
     assert sympy.simplify(most(scene, "SMEM") - sympy.Max(io(program, dtype=dtype, stages=2).memory)) == 0
     scene = program_picture(program, dtype=dtype, levels=THREE, placement={"operand": "SMEM", "streamed": "SMEM"})
@@ -101,7 +101,7 @@ def test_at_three_levels_too_states_above_the_last_included() -> None:
         assert not list(clashes(scene))
 
 
-def test_a_bar_at_each_line_for_what_is_held_and_nothing_else(program: cd.Diagram) -> None:
+def test_a_bar_at_each_line_for_what_is_held_and_nothing_else(program: cd.category.Diagram) -> None:
     scene = program_picture(program)
     bars = [i for i in scene.items if isinstance(i, Shape) and i.kind == "bar"]
     marks = sorted({i.y for i in scene.items if isinstance(i, Shape) and i.kind in ("dot", "ring")})
@@ -116,7 +116,7 @@ def test_a_bar_at_each_line_for_what_is_held_and_nothing_else(program: cd.Diagra
         assert sum(bar.y < y < bar.y + bar.height for bar in bars) == len({v for v, _, _ in line.live})
 
 
-def test_no_text_is_over_another_or_leaves_its_bar(program: cd.Diagram) -> None:
+def test_no_text_is_over_another_or_leaves_its_bar(program: cd.category.Diagram) -> None:
     for levels in (("HBM", "SMEM"), THREE):
         assert not list(clashes(program_picture(program, levels=levels, dtype="bf16")))
 
@@ -233,7 +233,7 @@ def test_long_programs_are_folded_and_hold_as_much() -> None:
 def test_every_operator(path: Path) -> None:
     right = runpy.run_path(str(path)).get("right")
     form = right.diagram if isinstance(right, Derivation) else right
-    if not isinstance(form, cd.Diagram):
+    if not isinstance(form, cd.category.Diagram):
         pytest.skip("no derivation")
     for dtype in (None, "bf16"):
         scene = program_picture(form, dtype=dtype)

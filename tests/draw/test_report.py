@@ -13,6 +13,7 @@ import sympy
 
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
+from catdiag.codegen.loop_state import formulas
 from catdiag.draw.report import formula_parser, html, mathml, notebook, plan_section, plot_section
 from catdiag.draw.report.stylesheet import shared
 from catdiag.rewrite.claims import Verdict
@@ -230,7 +231,7 @@ def test_written_whole_or_not_at_all(mean, tmp_path):
     assert target.write_text("before")
     with pytest.raises(OSError, match="nowhere"):
         mean.draw("html", tmp_path / "nowhere" / "page.html")
-    with pytest.raises(cd.SizeError, match="give both"):
+    with pytest.raises(cd.errors.SizeError, match="give both"):
         mean.draw("html", target, on="h100")
     assert target.read_text() == "before"
     assert mean.draw("html", target) == target.read_text(encoding="utf-8")
@@ -240,7 +241,7 @@ def test_written_whole_or_not_at_all(mean, tmp_path):
 def test_nothing_derived_is_an_error_and_shown_in_notebooks():
 
     start = cd.Program(cd.algorithm("x ->", name="none")(lambda A: cd.sum(A, "x")))
-    with pytest.raises(cd.CatdiagError, match="nothing was derived"):
+    with pytest.raises(cd.errors.CatdiagError, match="nothing was derived"):
         start.draw("html")
     assert start._repr_html_() is None and "<svg" in start._repr_svg_()
     assert "There are no steps yet" in start.derivation._repr_html_()
@@ -276,7 +277,7 @@ def test_pages_of_the_library(name, made):
     assert_alone(written)
     ids = read.values("id")
     assert len(ids) == len(set(ids))
-    for loop in derivation.formulas().loops:
+    for loop in formulas(derivation.diagram).loops:
         for c in loop.components:
             for text in (c.unit, c.element, c.step, c.merge, *([c.repair] if c.repair else [])):
                 formula_parser.read(text)

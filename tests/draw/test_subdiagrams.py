@@ -58,7 +58,7 @@ def _network(layers: int) -> Diagram:
         for w, v in zip(weights[::2], weights[1::2], strict=True):
             normal = cd.softmax(a * a, "d")
             hidden = cd.tanh(cd.einsum("t d, d f -> t f", normal, w))
-            a = a + cd.sigmoid(cd.einsum("t f, d f -> t d", hidden, v))
+            a = a + cd.nn.sigmoid(cd.einsum("t f, d f -> t d", hidden, v))
         return a
 
     return cd.algorithm("t d" + ", d f, d f" * layers, name="network")(network).diagram

@@ -74,7 +74,7 @@ def test_positions_are_at_the_level_of_what_reads_them():
         assert [sheet.wires[w].level for w in cell.outputs] == [cell.level]
 
 
-XY, Y = cd.ArrayType((cd.Axis("x"), cd.Axis("y"))), cd.ArrayType((cd.Axis("y"),))
+XY, Y = cd.category.ArrayType((cd.Axis("x"), cd.Axis("y"))), cd.category.ArrayType((cd.Axis("y"),))
 
 
 @cd.algorithm("q x -> q, q")

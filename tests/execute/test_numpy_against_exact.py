@@ -19,7 +19,9 @@ from catdiag.rewrite.stream import fold_search
 from catdiag.util.errors import NotGroupable, NotStreamable
 
 
-def exactly(f: cd.Diagram, arrays: tuple[Any, ...], sizes: Mapping[str, int], blocks: Mapping[str, int]) -> list[Any]:
+def exactly(
+    f: cd.category.Diagram, arrays: tuple[Any, ...], sizes: Mapping[str, int], blocks: Mapping[str, int]
+) -> list[Any]:
     inputs = [
         exact_execution.build(list(map(identifier, ty.names)), a.shape, lambda i, a=a: Fraction(float(a[i])))
         for a, ty in zip(arrays, f.dom, strict=True)

@@ -32,7 +32,7 @@ def array(*axes: Axis, element: str = "real") -> ArrayType:
     return ArrayType(axes, element)
 
 
-def online(query: tuple[Axis, ...]) -> cd.Diagram:
+def online(query: tuple[Axis, ...]) -> cd.category.Diagram:
     """Softmax contraction Σ_x softmax(QKᵀ) V with a running maximum, for queries over some axes."""
     Q, K, V = array(*query, d), array(x, d), array(x, d)
     Kb, Vb = array(xs, d), array(xs, d)
@@ -80,7 +80,7 @@ def online(query: tuple[Axis, ...]) -> cd.Diagram:
     return whole
 
 
-def grouped() -> cd.Diagram:
+def grouped() -> cd.category.Diagram:
     body = online((Axis("q", "g_q"),))
     whole = of_box(Box(GroupOp((("q", "g_q"),), body), Ty(array(q, d), array(x, d), array(x, d)), Ty(array(q, d))))
     whole.names = ("Q", "K", "V")

@@ -105,13 +105,17 @@ def test_the_theorem_of_a_split_is_the_one_before() -> None:
 @pytest.mark.parametrize(
     ("error", "words", "make"),
     [
-        (cd.SignatureError, "parts is 'a b'", lambda f: f.split("x", "a b")),
-        (cd.AxisError, "a size of the diagram already", lambda f: f.split("x", "q")),
-        (cd.NotStreamable, "has p_x parts already", lambda f: f.split("x").split("x")),
-        (cd.AxisError, "'z'", lambda f: f.split("z")),
-        (cd.SizeError, "no tile is called 'p_x'", lambda f: f.stream("x").run(np.ones((2, 3)), tiles={"p_x": 2})),
-        (cd.SizeError, "tile p_x is 0", lambda f: f.split("x").run(np.ones((2, 3)), tiles={"p_x": 0})),
-        (cd.CatdiagError, "tree is 'left'", lambda f: f.split("x").run(np.ones((2, 3)), tree="left")),
+        (cd.errors.SignatureError, "parts is 'a b'", lambda f: f.split("x", "a b")),
+        (cd.errors.AxisError, "a size of the diagram already", lambda f: f.split("x", "q")),
+        (cd.errors.NotStreamable, "has p_x parts already", lambda f: f.split("x").split("x")),
+        (cd.errors.AxisError, "'z'", lambda f: f.split("z")),
+        (
+            cd.errors.SizeError,
+            "no tile is called 'p_x'",
+            lambda f: f.stream("x").run(np.ones((2, 3)), tiles={"p_x": 2}),
+        ),
+        (cd.errors.SizeError, "tile p_x is 0", lambda f: f.split("x").run(np.ones((2, 3)), tiles={"p_x": 0})),
+        (cd.errors.CatdiagError, "tree is 'left'", lambda f: f.split("x").run(np.ones((2, 3)), tree="left")),
     ],
 )
 def test_what_cannot_be_split_is_an_error(error: Any, words: str, make: Any) -> None:

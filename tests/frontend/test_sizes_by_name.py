@@ -12,7 +12,7 @@ def test_quadratic_form_of_a_square_matrix() -> None:
     form = cd.algorithm("d, d e=d ->")(lambda x, P: cd.einsum("d, d e, e ->", x, P, x.rename(d="e")))
     x, P = np.arange(3.0), np.arange(9.0).reshape(3, 3)
     assert form(x, P) == x @ P @ x
-    with pytest.raises(cd.SizeError, match=r"expected 3"):
+    with pytest.raises(cd.errors.SizeError, match=r"expected 3"):
         form(x, P[:, :2])
 
 

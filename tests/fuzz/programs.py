@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import catdiag as cd
+from catdiag import nn
 from catdiag.category.diagram import Diagram
 from catdiag.prover.export import NotExportable, program
 from catdiag.prover.refute import exact_execution
@@ -26,13 +27,13 @@ from tests.fuzz.source import Source
 _AXES = ["q", "x", "d", "2", "3", "1", "(q x)", "q+x", "y", "k", "q2", ""]
 _NAMES = ["q", "x", "d", "y", "k", "q2", "q x", "x d", "", "a b", "(q x)", "i"]
 _NUMBERS: list[Any] = [0, 1, 2, -1, 0.5, 3, float("inf"), -cd.inf, float("nan"), 10**20, True, None, "x", 1e308, 7]
-_UNARY = [cd.exp, cd.log, cd.sqrt, cd.tanh, cd.sigmoid, cd.abs, cd.relu, cd.silu, cd.elu]
+_UNARY = [cd.exp, cd.log, cd.sqrt, cd.tanh, nn.sigmoid, cd.abs, nn.relu, nn.silu, nn.elu]
 _BINARY: list[Callable[[Any, Any], Any]] = [
     lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a / b, lambda a, b: a // b,
     lambda a, b: a < b, lambda a, b: a <= b, lambda a, b: a & b, lambda a, b: a | b, cd.maximum, cd.minimum, cd.equal,
     lambda a, b: a ** b, lambda a, b: a % b, lambda a, b: a @ b, lambda a, b: ~a,
 ]  # fmt: skip
-_REDUCE = [cd.sum, cd.max, cd.min, cd.prod, cd.mean, cd.any, cd.all, cd.var, cd.softmax, cd.logsumexp, cd.log_softmax,
+_REDUCE = [cd.sum, cd.max, cd.min, cd.prod, cd.mean, cd.any, cd.all, nn.var, cd.softmax, nn.logsumexp, nn.log_softmax,
            cd.argmax, cd.reverse]  # fmt: skip
 
 

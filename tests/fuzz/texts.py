@@ -77,7 +77,7 @@ def arguments(data: bytes) -> None:
         lambda: cd.algorithm(text)(lambda *arrays: arrays[0] if arrays else cd.size("x")),
         lambda: cd.algorithm("a b, b c -> a c")(lambda A, B: cd.einsum(text, A, B)),
         lambda: cd.algorithm("(a b) c -> a b c")(lambda A: cd.rearrange(A, text)),
-        lambda: cd.Ty(cd.ArrayType((cd.Axis(text),))),
+        lambda: cd.category.Ty(cd.category.ArrayType((cd.Axis(text),))),
     ):
         try:
             reads()

@@ -161,7 +161,7 @@ KINDS: dict[str, Callable[[Derived], str]] = {
     "certificate": lambda op: _json(op.program.theorem.certificate),
     "plan": lambda op: str(_plan(op)),
     "plan-json": lambda op: _json(_plan(op).as_dict()),
-    "plan-triton": lambda op: _plan(op).triton(),
+    "plan-triton": lambda op: _plan(op).code("triton"),
 }
 """What is made of every operator."""
 

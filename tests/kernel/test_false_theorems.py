@@ -25,9 +25,10 @@ from kernel_programs import (
     tiles,
 )
 
-from catdiag.kernel import checker, context, judgments, loop_rules, reduction_rules
+from catdiag.kernel import checker, judgments, loop_rules, reduction_rules
 from catdiag.kernel.checker import Checker
 from catdiag.kernel.context import Context
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.loop_rules import Meaning
 from catdiag.kernel.terms import BOT, ZERO, KernelError, fn, idx, read, term_data
 from catdiag.prover.proof_search import OpenGoal, find
@@ -99,9 +100,9 @@ def _forget_states(self: Checker, result: Any, *known: Any) -> Any:
     return _ACCEPT(self, Meaning(), *known)
 
 
-def _all_positive(name: str, wire: Any, ctx: Context) -> list[context.Fact]:
+def _all_positive(name: str, wire: Any, ctx: Context) -> list[Fact]:
     value = read(name, *(idx(axis) for axis, _ in wire.axes))
-    return [context.Fact(tuple((axis, None) for axis, _ in wire.axes), (), fn("lt", ZERO, value))]
+    return [Fact(tuple((axis, None) for axis, _ in wire.axes), (), fn("lt", ZERO, value))]
 
 
 BLOCK = array("A", "x", x="s_x")

@@ -54,9 +54,9 @@ def test_a_condition_on_sizes_is_stated_and_what_is_no_power_is_refused() -> Non
     assert found.conditions and found.proved
     other = crossover(n / (M - d), n, M)
     assert other.polynomial is None and "no sum of powers" in str(other)
-    with pytest.raises(cd.CatdiagError, match="changes"):
+    with pytest.raises(cd.errors.CatdiagError, match="changes"):
         other.at({"d": 1})
-    with pytest.raises(cd.CatdiagError, match="positive"):
+    with pytest.raises(cd.errors.CatdiagError, match="positive"):
         crossover(sympy.Symbol("z") / M, n, M)
 
 

@@ -15,10 +15,11 @@ import pytest
 
 import catdiag as cd
 from catdiag.measure.tune import tuned_plan
+from catdiag.planner.compiled_plan import compiled_of
 from catdiag.planner.configuration_candidates import Proposal
-from catdiag.planner.fit import Plan, fit
+from catdiag.planner.fit import fit
 from catdiag.planner.launch_configurations import propose
-from catdiag.planner.plan import module_of
+from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.runtime.abstract_interpreter.shared_memory import shared_of_launch
 from catdiag.runtime.launch_recorder import record_launches
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
@@ -50,8 +51,8 @@ def defaults_of(text: str, entry: str) -> dict[str, Any]:
 def agree(found: Plan, generation: int | None = None) -> None:
     """What a plan says is what its module is launched with, and fits."""
     assert found.backend == "triton" and not found.reason and found.chip is not None
-    made = module_of(found)
-    assert made.text == found.triton()
+    made = found.written()
+    assert made.text == found.code("triton")
     written = defaults_of(made.text, made.entry)
     shown = {name: tile for name, tile in found.tiles.items() if name in written}
     assert {name: written[name] for name in shown} == shown
@@ -150,7 +151,7 @@ def test_the_whole_library_is_shown_as_it_is_written(name: str) -> None:
         else:
             assert found.reason
             with pytest.raises(CatdiagError, match=re.escape(found.reason)):
-                found.triton()
+                found.code("triton")
 
 
 def test_a_warp_specialized_kernel_is_shown_whole(forms: dict[str, cd.Program]) -> None:
@@ -159,7 +160,7 @@ def test_a_warp_specialized_kernel_is_shown_whole(forms: dict[str, cd.Program]) 
     assert (found.stages, found.warps, found.producers, found.blocks_per_sm) == (3, 8, 1, 1)
     assert found.warp_specialized and found.shared_memory_bytes == 229_480 and found.registers_per_thread == 240
     assert "warp-specialized" in str(found) and "229,480 bytes" in str(found)
-    plain = found.as_dict()
+    plain = found.kernels[0].as_dict()
     assert (plain["backend"], plain["stages"], plain["warps"], plain["warp_specialized"]) == ("triton", 3, 8, True)
     assert plain["shared_memory_bytes"] == 229_480 and "module" not in plain
     json.dumps(plain)
@@ -212,7 +213,7 @@ def test_what_triton_cannot_write_is_the_ideal_models_and_says_so(
     found = flash.plan("H200", SIZES, **options)
     assert found.backend == "ideal" and found.module is None and reason in found.reason
     assert reason in str(found) and found.as_dict()["reason"] == found.reason
-    for made in (found.triton, found.compile, partial(tuned_plan, found)):
+    for made in (found.code, found.compile, partial(tuned_plan, found)):
         with pytest.raises(CatdiagError, match="the plan is of the ideal model"):
             made()
     with pytest.raises(CatdiagError, match=re.escape(reason)):
@@ -285,7 +286,9 @@ def test_a_plan_knows_what_it_is_of(flash: cd.Program, plan: Plan) -> None:
     assert plan.source is flash.source.diagram
     bare = fit(flash.diagram, "H200", SIZES)
     assert bare.diagram is flash.diagram and bare.source is None
-    assert replace(plan, diagram=None, source=None) == plan, "what it is of is not what it says"
+    (kernel,) = plan.kernels
+    bare = replace(kernel, diagram=None, source=None)
+    assert replace(plan, kernels=(bare,)) == plan, "what it is of is not what it says"
     assert "diagram" not in repr(plan) and "diagram" not in json.dumps(plan.as_dict())
 
 
@@ -298,30 +301,30 @@ def test_it_is_what_is_proposed_first(plan: Plan, flash: cd.Program) -> None:
 @pytest.mark.slow
 def test_several_kernels_are_written_as_they_are_shown() -> None:
     plans = cd.library.get("gated_mlp").plan("H200", {"t": 8192, "d": 4096, "f": 14336, "o": 4096})
-    made = module_of(plans)
+    made = plans.written()
     assert plans.backend == "triton" and isinstance(made.warps, tuple) and len(plans.kernels) == 2
-    written = defaults_of(plans.triton(), made.entry)
-    assert written["num_warps"] == tuple(k.plan.warps for k in plans.kernels)
-    assert written["num_stages"] == tuple(k.plan.stages for k in plans.kernels)
+    written = defaults_of(plans.code("triton"), made.entry)
+    assert written["num_warps"] == tuple(k.warps for k in plans.kernels)
+    assert written["num_stages"] == tuple(k.stages for k in plans.kernels)
     assert {n: written[n] for n in plans.tiles if n in written} == {
         n: t for n, t in plans.tiles.items() if n in written
     }
     launches = record_launches(made, {"t": 8192, "d": 4096, "f": 14336, "o": 4096})
     shared = [shared_of_launch(made.text, launch).bytes for launch in launches]
-    assert shared == [k.plan.shared_memory_bytes for k in plans.kernels]
+    assert shared == [k.shared_memory_bytes for k in plans.kernels]
 
 
 def test_a_plan_of_kernels_without_a_form_says_why() -> None:
     plans = cd.library.get("matmul").plan("TPU v5p", {"a": 512, "b": 512, "c": 512})
     assert plans.backend == "ideal" and "Triton has no kernels for it" in plans.reason
     with pytest.raises(CatdiagError, match="Triton has no kernels for it"):
-        plans.triton()
+        plans.code("triton")
 
 
 def test_types_by_name(flash: cd.Program) -> None:
     found = flash.plan("H200", SIZES, dtype={"Q": "fp8", "K": "fp8", "V": "bf16", "out": "bf16"})
     agree(found)
-    assert [a.dtype for a in module_of(found).inputs] == ["float8_e4m3fn", "float8_e4m3fn", "bfloat16"]
+    assert [a.dtype for a in found.written().inputs] == ["float8_e4m3fn", "float8_e4m3fn", "bfloat16"]
 
 
 def test_a_tile_that_is_missing_is_named(flash: cd.Program) -> None:
@@ -332,7 +335,7 @@ def test_a_tile_that_is_missing_is_named(flash: cd.Program) -> None:
 def test_compiling_without_torch_says_how_to_install_it(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(CatdiagError, match=r"a generated kernel needs torch, .*pip install 'catdiag\[gpu\]'"):
-        replace(plan, core="SM").compile()
+        replace(plan).compile()
 
 
 def test_tuning_gives_the_plan_of_what_was_quickest(flash: cd.Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,8 +373,6 @@ class TestCompiled:
     def test_a_plan_gives_one_function(self, flash: cd.Program, plan: Plan) -> None:
         assert plan.compile() is plan.compile()
         assert plan.compile().source is flash.source
-        given = {"g_q": 64, "s_x": 32}
-        assert flash.compile(given) is flash.compile(dict(given)) is not flash.compile(given, warps=8)
 
     def test_shared_memory_is_what_the_plan_said(self, flash: cd.Program) -> None:
         plan = flash.plan("H200", SIZES, tiles={"g_q": 64, "s_x": 128}, stages=2)
@@ -388,7 +389,7 @@ class TestRun:
     def test_it_gives_what_the_diagram_means(self, flash: cd.Program) -> None:
         import torch
 
-        kernel = flash.compile({"g_q": 16, "s_x": 16}, "fp32")
+        kernel = compiled_of(flash, flash.source, {"g_q": 16, "s_x": 16}, "fp32")
         rng = np.random.default_rng(0)
         arrays = [rng.normal(size=shape).astype(np.float32) for shape in ((20, 16), (37, 16), (37, 16))]
         got = kernel(*map(torch.from_numpy, arrays))

@@ -72,7 +72,7 @@ def test_products_fill_shared_memory_and_matrix_memory():
     sizes = {"q": 1, "h": 128, "x": 8192, "c": 512, "r": 64}
     mla = fit(latents, "H100", sizes, stages=2, tiles={"g_h": 64}, objective="largest", threads=256)
     assert mla.tiles["s_x"] == 64 and mla.shared_memory_bytes == 3 * 64 * 576 * 2 + 2  # and the scale
-    with pytest.raises(cd.DoesNotFit, match="245,760 bytes, too much for 232,448"):
+    with pytest.raises(cd.errors.DoesNotFit, match="245,760 bytes, too much for 232,448"):
         fit(PRODUCT, "H100", SQUARE, stages=5, tiles={"g_a": 128, "g_c": 256, "s_b": 64})
     # FlashAttention-4 has two tiles of 128 rows and 128 keys on an SM: all 512 columns of tensor memory.
     plan = fit(FLASH, "B200", {**LONG, "d": 128}, tiles={"g_q": 256, "s_x": 128}, threads=256)
@@ -90,7 +90,7 @@ def test_types_by_array():
         and plan.dtype == "Q fp8, K fp8, V fp16, out fp16"
     )
     for wrong, message in [({}, "dtype is {}"), ({"Q": "fp3"}, "unknown dtype 'fp3'"), ({"T": "fp8"}, "an array 'T'")]:
-        with pytest.raises(cd.CatdiagError, match=message):
+        with pytest.raises(cd.errors.CatdiagError, match=message):
             fit(FLASH, "H100", {**LONG, "d": 128}, wrong)
 
 
@@ -180,7 +180,7 @@ def test_what_overlaps_counts_once():
     best = fit(HEADS, "H100", given, stages=2, overlap="max", tiles={"g_q": 128, "s_x": 128}, threads=256)
     assert best.bound == "matrix units" and best.busy["tensor"] > 0.95
     for wrong, message in [("most", "overlap is 'most'"), (("gpu",), "overlap names 'gpu': the pipelines are tensor")]:
-        with pytest.raises(cd.CatdiagError, match=message):
+        with pytest.raises(cd.errors.CatdiagError, match=message):
             fit(HEADS, "H100", given, overlap=wrong)
 
 
@@ -220,10 +220,10 @@ def test_wrong_requests_are_named():
         ({"producers": -1}, "producers is -1"),
         ({"passed": "L1"}, "passed is 'L1': expected 'registers' or 'SMEM'"),
     ]:
-        with pytest.raises(cd.CatdiagError, match=message):
+        with pytest.raises(cd.errors.CatdiagError, match=message):
             fit(FLASH, "H100", given, **options)
     small = dataclasses.replace(hardware.H100, name="small", smem_per_block=1024, smem_per_sm=2048)
-    with pytest.raises(cd.DoesNotFit, match="too much for 1,024 bytes of SMEM"):
+    with pytest.raises(cd.errors.DoesNotFit, match="too much for 1,024 bytes of SMEM"):
         fit(FLASH, small, given, tiles={"g_q": 128})
 
 

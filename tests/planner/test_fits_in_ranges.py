@@ -106,16 +106,16 @@ def test_matrix_memory_bounds_tiles_too():
     ],
 )
 def test_wrong_ranges_are_named(ranges, message):
-    with pytest.raises(cd.SizeError, match=message):
+    with pytest.raises(cd.errors.SizeError, match=message):
         fits(FLASH, "H100", ranges)
 
 
 def test_wrong_options_are_named():
     sizes = {"d": 64, "g_q": 64, "s_x": 64}
     for wrong, message in pairs([{"threads": 0}], ["threads is 0: expected a number from 1 to 1024"]):
-        with pytest.raises(cd.CatdiagError, match=message):
+        with pytest.raises(cd.errors.CatdiagError, match=message):
             fits(FLASH, "H100", sizes, **wrong)
-    with pytest.raises(cd.CatdiagError, match="passed is 'L1'"):
+    with pytest.raises(cd.errors.CatdiagError, match="passed is 'L1'"):
         possible(FLASH, "H100", sizes, passed="L1")
-    with pytest.raises(cd.SizeError, match="'h' is given"):
+    with pytest.raises(cd.errors.SizeError, match="'h' is given"):
         possible(FLASH, "H100", {"h": 3})

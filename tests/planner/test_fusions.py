@@ -60,7 +60,7 @@ def test_a_fused_layer_wins_where_the_model_is_narrow(layers: Fusions) -> None:
     assert found.proved
     assert same(found.roots[0], (sympy.sqrt(2) - 1) * (d + o))
     assert layers.saving("relu [t f]") == layers.alternative
-    with pytest.raises(cd.NotFusable, match="they save"):
+    with pytest.raises(cd.errors.NotFusable, match="they save"):
         layers.saving("Q")
 
 
@@ -169,7 +169,7 @@ def test_a_convolution_reads_its_windows_in_place_or_saves_them() -> None:
     verdict = choice.best(sizes, 200)
     # 2·34·4 elements in and 2·32·4 results once; 3·4·4 weights for each of the two sequences, of which one fits.
     assert verdict.option == choice.fused and verdict.transfers == 2 * 34 * 4 + 2 * 3 * 4 * 4 + 2 * 32 * 4
-    with pytest.raises(cd.CatdiagError, match="no size was given for y"):
+    with pytest.raises(cd.errors.CatdiagError, match="no size was given for y"):
         choice.best({k: v for k, v in sizes.items() if k != "y"}, 200)
 
 
@@ -233,13 +233,13 @@ def test_ways_as_diagrams_mean_the_same_and_move_what_the_machine_counts(name: s
             np.testing.assert_allclose(made.run(*arrays, tiles=tiles), run(choice.diagram, arrays), rtol=1e-12)
 
 
-def chained(rng: random.Random) -> cd.Diagram:
+def chained(rng: random.Random) -> cd.category.Diagram:
     """Two or three products of matrices in a row, with functions between them, of random order and axes."""
     axes = [chr(ord("a") + k) for k in range(rng.randint(3, 5))]
     pairs = [f"{m} {n}" for m, n in pairwise(axes)]
-    functions = [rng.choice((cd.relu, cd.exp, cd.tanh, lambda v: v * v, lambda v: v)) for _ in pairs]
+    functions = [rng.choice((cd.nn.relu, cd.exp, cd.tanh, lambda v: v * v, lambda v: v)) for _ in pairs]
 
-    def body(*arrays: cd.Diagram) -> cd.Diagram:
+    def body(*arrays: cd.category.Diagram) -> cd.category.Diagram:
         made, kept = functions[0](arrays[0]), axes[0]
         for function, array, (m, n) in zip(functions[1:], arrays[1:], pairwise(axes[1:]), strict=True):
             made = function(cd.einsum(f"{kept} {m}, {m} {n} -> {kept} {n}", made, array))
@@ -293,11 +293,11 @@ def test_no_way_moves_less_than_what_every_schedule_must(name: str) -> None:
 
 
 def test_what_is_derived_already_or_does_nothing_is_refused() -> None:
-    with pytest.raises(cd.CatdiagError, match="before it is derived"):
+    with pytest.raises(cd.errors.CatdiagError, match="before it is derived"):
         fusions(cd.library.get("dot").stream("x").diagram)
-    with pytest.raises(cd.CatdiagError, match="nothing to cut"):
+    with pytest.raises(cd.errors.CatdiagError, match="nothing to cut"):
         fusions(cd.algorithm("x")(lambda a: a))
-    with pytest.raises(cd.CatdiagError, match="one dtype"):
+    with pytest.raises(cd.errors.CatdiagError, match="one dtype"):
         fusions(cd.library.get("dot"), dtype={"a": "bf16"})
 
 

@@ -39,7 +39,7 @@ def plain() -> FusionVerdict:
 
 def two() -> Fusions:
     made = cd.algorithm("t d, d f, f o -> t o", name="two")(
-        lambda X, U, W: cd.einsum("t f, f o -> t o", cd.relu(cd.einsum("t d, d f -> t f", X, U)), W)
+        lambda X, U, W: cd.einsum("t f, f o -> t o", cd.nn.relu(cd.einsum("t d, d f -> t f", X, U)), W)
     )
     return fusions(made, dtype="bf16")
 
@@ -69,5 +69,5 @@ def test_nothing_is_counted_here_that_a_worker_counted(plain: FusionVerdict, mon
 
 
 def test_what_is_no_executor_is_refused() -> None:
-    with pytest.raises(cd.CatdiagError, match=r"executor is 4: expected a concurrent.futures.Executor"):
+    with pytest.raises(cd.errors.CatdiagError, match=r"executor is 4: expected a concurrent.futures.Executor"):
         two().best(SIZES, CAPACITY, executor=4)  # type: ignore[arg-type]

@@ -15,8 +15,8 @@ import catdiag as cd
 from catdiag.category.diagram import diagram_of
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip import hardware
-from catdiag.library.attention import attention, grouped_query_attention, multi_head_attention
-from catdiag.library.matmul import matmul
+from catdiag.library.definitions.attention import attention, grouped_query_attention, multi_head_attention
+from catdiag.library.definitions.matmul import matmul
 from catdiag.planner import fit as plans
 from catdiag.planner.fit import block_candidates, group_candidates
 from catdiag.planner.fits_proof import prove_bound
@@ -187,12 +187,12 @@ def test_small_tiles_pay_for_whole_pieces_of_rows():
 
 
 def test_what_does_not_fit_says_what_takes_how_much():
-    with pytest.raises(cd.DoesNotFit) as caught:
+    with pytest.raises(cd.errors.DoesNotFit) as caught:
         fit(FLASH, "H100", {**LONG, "d": 65536})
     text = str(caught.value)
     assert "the smallest tile, g_q=1, s_x=16, needs" in text and "4,325,376 bytes, too much for 232,448" in text
     assert "131,072  Q (operand)" in text and "2,097,152  K (streamed)" in text
-    with pytest.raises(cd.DoesNotFit, match="no groups and no stream"):
+    with pytest.raises(cd.errors.DoesNotFit, match="no groups and no stream"):
         fit(attention, "H100", LONG)
 
 
@@ -204,15 +204,15 @@ def test_wrong_sizes_name_the_axis():
         ({"q": 8.5, "x": 8, "d": 8}, "axis 'q' has size 8.5"),
         ({"q": 8, "x": 8, "d": 8, "h": 8}, "size 'h' is given, and the diagram has no such axis"),
     ]:
-        with pytest.raises(cd.SizeError, match=message):
+        with pytest.raises(cd.errors.SizeError, match=message):
             fit(FLASH, "H100", wrong)
     with pytest.raises(
-        cd.CatdiagError, match="unknown hardware 'h1000': known are A100, H100, H200, B200, MI300X, TPU v5p"
+        cd.errors.CatdiagError, match="unknown hardware 'h1000': known are A100, H100, H200, B200, MI300X, TPU v5p"
     ):
         fit(FLASH, "h1000", LONG)
-    with pytest.raises(cd.CatdiagError, match="unknown dtype 'int3'"):
+    with pytest.raises(cd.errors.CatdiagError, match="unknown dtype 'int3'"):
         fit(FLASH, "H100", LONG, dtype="int3")
-    with pytest.raises(cd.CatdiagError, match="stages is 0"):
+    with pytest.raises(cd.errors.CatdiagError, match="stages is 0"):
         fit(FLASH, "H100", LONG, stages=0)
 
 
@@ -224,9 +224,9 @@ def test_chips():
         assert "uncertain" in str(chip)
     mine = dataclasses.replace(hardware.H100, name="mine", sms=10)
     assert fit(FLASH, mine, LONG).time_s > 2 * fit(FLASH, hardware.H100, LONG).time_s
-    with pytest.raises(cd.CatdiagError, match="sms is 0, expected a positive number"):
+    with pytest.raises(cd.errors.CatdiagError, match="sms is 0, expected a positive number"):
         dataclasses.replace(hardware.H100, sms=0)
-    with pytest.raises(cd.CatdiagError, match="expected a part of the peak"):
+    with pytest.raises(cd.errors.CatdiagError, match="expected a part of the peak"):
         dataclasses.replace(hardware.H100, sustained={"tensor": 1.0, "hbm": 1.1})
     with pytest.raises(dataclasses.FrozenInstanceError):
         hardware.H100.sms = 3
@@ -235,7 +235,7 @@ def test_chips():
 def test_proofs():
     memory = IntPolynomial.of("d") * IntPolynomial.of("g_q") + IntPolynomial.of("g_q")
     assert "d*g_q + g_q ≤ 20" in prove_bound([memory], 20, {"d": 3, "g_q": 5}).statement
-    with pytest.raises(cd.CatdiagError, match="could not prove"):
+    with pytest.raises(cd.errors.CatdiagError, match="could not prove"):
         prove_bound([memory], 19, {"d": 3, "g_q": 5})
 
 
@@ -263,7 +263,7 @@ def test_candidates():
 
 def test_several_kernels_are_not_planned_as_one():
     both = FLASH @ FLASH
-    with pytest.raises(cd.CatdiagError, match="fit plans one kernel"):
+    with pytest.raises(cd.errors.CatdiagError, match="fit plans one kernel"):
         fit(both, "H100", LONG)
 
 

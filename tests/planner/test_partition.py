@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from itertools import combinations, pairwise
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
 from catdiag.category.ops import Const, GroupOp, Index, SizeOf
+from catdiag.draw.plots.roofline_plot import roofline_of
 from catdiag.planner.kernel_candidates import lower_bound_s
-from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plans
+from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, one_kernel
 from catdiag.planner.partition import PartitionSearch, searching
 from catdiag.rewrite.stream.fold_search import sizes_in
 from catdiag.schedule.live_ranges import is_view
@@ -37,7 +39,7 @@ LONG = {"t": 4096, "d": 2048, "f": 8192, "e": 1024, "o": 2048}
 
 
 @functools.cache
-def planned(name: str) -> Plans:
+def planned(name: str) -> Plan:
     diagram, sizes = {"layer": (layer, WIDE), "chain": (chain, LONG)}[name]
     return diagram.plan("H200", sizes)
 
@@ -51,7 +53,7 @@ def spans(search: PartitionSearch) -> list[list[tuple[int, int]]]:
     ("diagram", "sizes"),
     [(layer, WIDE), pytest.param(chain, LONG, marks=pytest.mark.slow), (chain, dict.fromkeys("tdfeo", 64))],
 )
-def test_the_way_taken_is_the_quickest_of_all(diagram: cd.Diagram, sizes: dict[str, int]) -> None:
+def test_the_way_taken_is_the_quickest_of_all(diagram: cd.category.Diagram, sizes: dict[str, int]) -> None:
     search = searching(diagram_of(diagram), "H200", sizes)
     way = search.chosen()
     looked_at = len(search._known)
@@ -66,9 +68,9 @@ def test_the_way_taken_is_the_quickest_of_all(diagram: cd.Diagram, sizes: dict[s
 
 def test_a_wide_layer_is_two_kernels_and_says_why() -> None:
     found = planned("layer")
-    assert [k.schedule for k in found.kernels] == ["stream d, group t f", "stream f, group t o"]
+    assert [k.loops for k in found.kernels] == ["stream d, group t f", "stream f, group t o"]
     assert found.saved == (("tanh [t f]", 2 * 8192 * 14336),)
-    assert found.time_s == pytest.approx(sum(k.plan.time_s for k in found.kernels) + LAUNCH_S)
+    assert found.time_s == pytest.approx(sum(k.time_s for k in found.kernels) + LAUNCH_S)
     assert found.flops == 2 * 8192 * 4096 * 14336 * 2
     one = found.alternatives[0]
     assert one.kernels == 1
@@ -88,7 +90,7 @@ def test_what_does_not_fit_one_kernel_says_what_is_too_much() -> None:
     assert found.explanation()[0].startswith("one kernel: nothing fits H200")
     assert "too much for 232,448 bytes of SMEM" in str(found)
     assert found.as_dict()["rivals"][0]["does_not_fit"] == one.misfit
-    with pytest.raises(cd.DoesNotFit, match="nothing fits H200"):
+    with pytest.raises(cd.errors.DoesNotFit, match="nothing fits H200"):
         searching(chain, "H200", LONG, cuts=0)
 
 
@@ -133,10 +135,10 @@ def test_it_is_one_proved_diagram_of_kernels_with_symbols_of_their_own(name: str
     own = [sizes_in(g.body) - sizes_in(diagram) for g in groups]
     assert sum(map(len, own)) == len(set().union(*own)) == len(found.tiles)
     for kernel, symbols in zip(found.kernels, own, strict=True):
-        assert set(kernel.plan.tiles) == symbols
+        assert set(kernel.tiles) == symbols
         assert kernel.derivation is not None
         assert not kernel.derivation.theorem.conditional
-        assert kernel.plan.shared_memory_bytes <= cd.hardware.H200.smem_per_block
+        assert kernel.shared_memory_bytes <= cd.hardware.H200.smem_per_block
     small = {"t": 5, "d": 4, "f": 7, "e": 3, "o": 2}
     rng = np.random.default_rng(0)
     given = [rng.normal(size=[small[a.name] for a in ty.axes]) for ty in diagram.dom]
@@ -166,32 +168,32 @@ def test_so_many_cuts_at_most() -> None:
     ],
 )
 def test_wrong_requests(sizes: dict[str, int], options: dict[str, Any], words: str) -> None:
-    with pytest.raises(cd.CatdiagError, match=words):
+    with pytest.raises(cd.errors.CatdiagError, match=words):
         layer.plan("H200", sizes, **options)
 
 
 def test_what_is_derived_already_is_refused() -> None:
-    with pytest.raises(cd.CatdiagError, match="before it is derived"):
+    with pytest.raises(cd.errors.CatdiagError, match="before it is derived"):
         searching(layer.stream("f").diagram, "H200", WIDE)
 
 
 @cd.algorithm("t d, v d -> t")
 def log_normaliser(H: Any, W: Any) -> Any:
-    return cd.logsumexp(cd.einsum("t d, v d -> t v", H, W), "v")
+    return cd.nn.logsumexp(cd.einsum("t d, v d -> t v", H, W), "v")
 
 
 def test_a_width_that_does_not_fit_is_streamed_inside() -> None:
     found = log_normaliser.plan("H200", {"t": 8192, "v": 128256, "d": 4096})
     (kernel,) = found.kernels
-    assert kernel.schedule.startswith("stream v, in it d")
+    assert kernel.loops.startswith("stream v, in it d")
     assert found.saved == ()
-    assert kernel.plan.tiles["s_d"] < 4096
-    assert kernel.plan.shared_memory_bytes <= cd.hardware.H200.smem_per_block
-    turns = -(-128256 // (kernel.plan.tiles.get("p_v", 1) * kernel.plan.tiles["s_v"])) * kernel.plan.tiles.get("p_v", 1)
-    rows = -(-8192 // kernel.plan.tiles["g_t"])
+    assert kernel.tiles["s_d"] < 4096
+    assert kernel.shared_memory_bytes <= cd.hardware.H200.smem_per_block
+    turns = -(-128256 // (kernel.tiles.get("p_v", 1) * kernel.tiles["s_v"])) * kernel.tiles.get("p_v", 1)
+    rows = -(-8192 // kernel.tiles["g_t"])
     # H again for each block of v, W again for each tile of t.
-    assert kernel.plan.load_bytes >= 2 * 4096 * (turns * 8192 + rows * 128256)
-    assert kernel.plan.load_bytes <= 1.01 * 2 * 4096 * (turns * 8192 + rows * 128256)
+    assert kernel.load_bytes >= 2 * 4096 * (turns * 8192 + rows * 128256)
+    assert kernel.load_bytes <= 1.01 * 2 * 4096 * (turns * 8192 + rows * 128256)
     assert [s.name for s in found.derivation.steps][:2] == ["stream v", "stream d"]
     small = searching(log_normaliser.diagram, "H200", {"t": 8192, "v": 128256, "d": 64})
     assert small.chosen() == (small.full_span,)
@@ -203,15 +205,53 @@ def test_a_width_that_does_not_fit_is_streamed_inside() -> None:
 def test_a_loop_that_few_groups_run_is_cut_in_parts() -> None:
     dot = cd.algorithm("x, x ->", name="dot")(lambda a, b: cd.sum(a * b, "x"))
     found = dot.plan("H200", {"x": 1 << 24})
-    assert found.kernels[0].schedule == "stream x, split x"
+    assert found.kernels[0].loops == "stream x, split x"
     assert found.tiles["p_x"] > 1
 
 
 def test_what_is_made_element_by_element_takes_no_registers_of_its_own() -> None:
     gate = cd.algorithm("t d, d f -> t f")(
-        lambda X, U: (lambda h: h * cd.sigmoid(h))(cd.einsum("t d, d f -> t f", X, U))
+        lambda X, U: (lambda h: h * cd.nn.sigmoid(h))(cd.einsum("t d, d f -> t f", X, U))
     )
     plain = cd.algorithm("t d, d f -> t f")(lambda X, U: cd.einsum("t d, d f -> t f", X, U))
     sizes = {"t": 8192, "d": 4096, "f": 14336}
     both = [f.stream("d").group("t f").plan("H200", sizes, tiles={"g_t": 128, "g_f": 128}) for f in (gate, plain)]
     assert both[0].register_bytes == both[1].register_bytes == 4 * 128 * 128
+
+
+def test_what_a_kernel_has_for_itself_is_asked_of_a_plan_of_one() -> None:
+    one = layer.plan("H200", {"t": 65536, "d": 64, "f": 4096, "o": 64})
+    assert (one.stages, one.warps, one.limits) == (one.kernels[0].stages, one.kernels[0].warps, one.kernels[0].limits)
+    assert one_kernel(one) is one.kernels[0] and "stages" in dir(one)
+    two = planned("layer")
+    names = r"the plan is of 2 kernels, and warps is of one: .*kernels\[0\] \(stream d, group t f: X, .* → tanh \[t f\]"
+    with pytest.raises(AttributeError, match=names) as caught:
+        _ = two.warps
+    assert isinstance(caught.value, cd.errors.CatdiagError) and not hasattr(two, "stages")
+    with pytest.raises(cd.errors.CatdiagError, match="and a roofline is of one"):
+        roofline_of(two)
+    with pytest.raises(AttributeError, match="no attribute 'shared'"):
+        _ = one.shared
+    assert two.proof.statement.startswith("kernel 1: SMEM") and "kernel 2: SMEM" in two.proof.statement
+    assert two.tiles.keys() == {*two.kernels[0].tiles, *two.kernels[1].tiles}
+    shown = two._repr_html_()
+    assert shown is not None and shown.count("<details") == 2 and "kernel 2: stream f, group t o" in shown
+    assert copy.copy(two) == two
+
+
+def test_the_text_of_a_plan() -> None:
+    plan = layer.plan("H200", {"t": 65536, "d": 64, "f": 4096, "o": 64})
+    assert plan.code() == plan.code("triton") == plan.written().text
+    assert "def layer(" in plan.code("numpy")
+    assert plan.code("pseudocode") == cd.Program(plan.derivation).code("pseudocode")
+    with pytest.raises(cd.errors.CatdiagError, match="expected 'triton', 'numpy' or 'pseudocode'"):
+        plan.code("cuda")  # type: ignore[arg-type]
+
+
+def test_options_of_the_other_kind_are_named() -> None:
+    with pytest.raises(cd.errors.CatdiagError, match=r"'tiles' is said of a kernel, and 'layer' is not in loops"):
+        layer.plan("H200", WIDE, tiles={"g_t": 64})
+    with pytest.raises(
+        cd.errors.CatdiagError, match=r"'cuts' is said of how a diagram is cut .* 'layer' runs in loops"
+    ):
+        layer.stream("f").group("t o").plan("H200", WIDE, cuts=1)

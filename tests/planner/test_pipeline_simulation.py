@@ -56,5 +56,5 @@ def test_wrong_turns_are_said():
         ([PipelineStep("a", "tensor", -1)], 1, "of 0 clocks or more"),
         ([PipelineStep("a", "tensor", 1)], 0, "actors is 0"),
     ]:
-        with pytest.raises(cd.CatdiagError, match=message):
+        with pytest.raises(cd.errors.CatdiagError, match=message):
             schedule(turn, actors)

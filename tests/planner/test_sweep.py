@@ -126,12 +126,12 @@ def test_wrong_use(tmp_path: Path) -> None:
         (([3], ["H100"], POINT), "the operator is 3"),
         ((["matmul"], ["H100"], {name: range(1000) for name in "abc"}), "at most"),
     ):
-        with pytest.raises(cd.CatdiagError, match=said):
+        with pytest.raises(cd.errors.CatdiagError, match=said):
             sweep(*arguments)  # type: ignore[arg-type]
-    with pytest.raises(cd.CatdiagError, match=r"ends in \.jsonl or \.csv"):
+    with pytest.raises(cd.errors.CatdiagError, match=r"ends in \.jsonl or \.csv"):
         sweep(["matmul"], ["H100"], POINT, file=tmp_path / "s.txt")
     (tmp_path / "s.jsonl").write_text("{}\nmine\n")
-    with pytest.raises(cd.CatdiagError, match="no result of a sweep"):
+    with pytest.raises(cd.errors.CatdiagError, match="no result of a sweep"):
         sweep(["matmul"], ["H100"], POINT, file=tmp_path / "s.jsonl")
     assert (tmp_path / "s.jsonl").read_text() == "{}\nmine\n"
 

@@ -53,7 +53,7 @@ def test_products_are_in_the_type_that_the_kernel_hands_over() -> None:
 def test_arrays_that_are_not_named_are_counted_as_they_are_written() -> None:
     form = weighted.stream("x").group("q")
     plan = form.plan("H100", SIZES, dtype={"Q": "bf16", "K": "bf16", "V": "bf16", "L": "fp32"})
-    assert "out = torch.empty((q, d), dtype=torch.float32" in plan.triton()
+    assert "out = torch.empty((q, d), dtype=torch.float32" in plan.code("triton")
     assert plan.save_bytes == 4 * SIZES["q"] * SIZES["d"]
 
 

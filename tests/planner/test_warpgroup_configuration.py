@@ -7,6 +7,7 @@ from itertools import pairwise, permutations
 import pytest
 
 import catdiag as cd
+from catdiag.errors import AxisError, CatdiagError, DoesNotFit, SizeError
 from catdiag.planner.warpgroup_configuration import configure
 from catdiag.planner.warpgroup_resources import read_columns
 from catdiag.planner.warpgroup_tables import REGISTERS, SMEM
@@ -70,7 +71,7 @@ def test_the_overlaps(found):
     assert found.time("none") >= found.time("intra") >= found.time("inter") == found.iteration_clocks
     assert found.utilization("inter") == 1 > found.utilization("intra")
     assert found.time("inter", 1) == 2 * found.pipeline("exp")
-    with pytest.raises(cd.CatdiagError, match="overlap 'both'"):
+    with pytest.raises(CatdiagError, match="overlap 'both'"):
         found.time("both")
 
 
@@ -138,26 +139,26 @@ def test_a_schedule_uses_each_pipeline_once_at_a_time(found, flash):
     assert len(made.draw().splitlines()) >= 6
     one = configure(flash, "H100", VALUES, FP8, arithmetic="fp16", warpgroups=1)
     assert timeline(one).period > one.rows * one.iteration_clocks  # alone, it waits for itself
-    with pytest.raises(cd.CatdiagError, match="turns is 2"):
+    with pytest.raises(CatdiagError, match="turns is 2"):
         timeline(found, iterations=2)
 
 
 def test_what_is_refused(flash):
     plain = cd.algorithm("q x")(lambda A: cd.sum(A, "x"))
     for call, error, message in (
-        (lambda: read_columns(plain), cd.CatdiagError, "one kernel in groups"),
-        (lambda: read_columns(flash, split="x"), cd.AxisError, "not grouped: q are"),
-        (lambda: read_columns(flash, pieces="u_z"), cd.AxisError, "pieces 'u_z'"),
-        (lambda: read_columns(flash, {"W": "fp8"}), cd.CatdiagError, "'W' that the diagram does not have"),
-        (lambda: read_columns(flash, arithmetic="fp7"), cd.CatdiagError, "unknown dtype 'fp7'"),
-        (lambda: read_columns(flash, types={"log [q]": "fp8"}), cd.CatdiagError, "names an array .log"),
-        (lambda: read_columns(flash, hardware="B200"), cd.CatdiagError, "matrix units make in TMEM"),
-        (lambda: configure(flash, "H100", {"w_q": 128, "d": 128}), cd.SizeError, "'s_x' is missing"),
-        (lambda: configure(flash, "H100", {**VALUES, "z": 1}), cd.SizeError, "'z' is given"),
-        (lambda: configure(flash, "H100", {**VALUES, "s_x": 4096}, FP8), cd.DoesNotFit, "not one warpgroup fits"),
-        (lambda: configure(flash, "H100", VALUES, FP8, arithmetic="fp16", warpgroups=4), cd.CatdiagError, "and 3 fit"),
-        (lambda: configure(flash, "A100", VALUES, FP8, arithmetic="fp16"), cd.CatdiagError, "no rate for products in"),
-        (lambda: configure(plain.group("q"), "H100", {"w_q": 128, "x": 8}), cd.CatdiagError, "derive with .stream"),
+        (lambda: read_columns(plain), CatdiagError, "one kernel in groups"),
+        (lambda: read_columns(flash, split="x"), AxisError, "not grouped: q are"),
+        (lambda: read_columns(flash, pieces="u_z"), AxisError, "pieces 'u_z'"),
+        (lambda: read_columns(flash, {"W": "fp8"}), CatdiagError, "'W' that the diagram does not have"),
+        (lambda: read_columns(flash, arithmetic="fp7"), CatdiagError, "unknown dtype 'fp7'"),
+        (lambda: read_columns(flash, types={"log [q]": "fp8"}), CatdiagError, "names an array .log"),
+        (lambda: read_columns(flash, hardware="B200"), CatdiagError, "matrix units make in TMEM"),
+        (lambda: configure(flash, "H100", {"w_q": 128, "d": 128}), SizeError, "'s_x' is missing"),
+        (lambda: configure(flash, "H100", {**VALUES, "z": 1}), SizeError, "'z' is given"),
+        (lambda: configure(flash, "H100", {**VALUES, "s_x": 4096}, FP8), DoesNotFit, "not one warpgroup fits"),
+        (lambda: configure(flash, "H100", VALUES, FP8, arithmetic="fp16", warpgroups=4), CatdiagError, "and 3 fit"),
+        (lambda: configure(flash, "A100", VALUES, FP8, arithmetic="fp16"), CatdiagError, "no rate for products in"),
+        (lambda: configure(plain.group("q"), "H100", {"w_q": 128, "x": 8}), CatdiagError, "derive with .stream"),
     ):  # fmt: skip
         with pytest.raises(error, match=message):
             call()
@@ -167,7 +168,7 @@ def test_groups_along_windows_are_refused():
     rolling = cd.algorithm("x k, k -> x")(lambda A, w: cd.einsum("x k, k -> x", A, w))
     assert read_columns(rolling.stream("k").group("x")).rows == "w_x"
     convolution = cd.library.get("conv1d").stream("c").group("y")
-    with pytest.raises(cd.CatdiagError, match="is read in place"):
+    with pytest.raises(CatdiagError, match="is read in place"):
         read_columns(convolution)
 
 
@@ -185,7 +186,7 @@ def test_every_operator_has_columns(name):
     for stream, group in permutations(axes, 2):
         try:
             derived = diagram.stream(stream).group(group)
-        except cd.CatdiagError:
+        except CatdiagError:
             continue
         if len(derived.io().account.kernels) != 1:
             continue  # what is read at an index that data say is a kernel of its own

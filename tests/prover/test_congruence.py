@@ -18,8 +18,8 @@ from catdiag.kernel.checker import Checker
 from catdiag.prover.congruence import Cutter, has_generators, interpreted
 from catdiag.solvers.z3 import Z3
 
-X = cd.ArrayType((cd.Axis("x"),))
-XY = cd.ArrayType((cd.Axis("x"), cd.Axis("y")))
+X = cd.category.ArrayType((cd.Axis("x"),))
+XY = cd.category.ArrayType((cd.Axis("x"), cd.Axis("y")))
 F, G = cd.box("f", X, X), cd.box("g", X @ X, X)
 TWICE = cd.algorithm("x", name="twice")(lambda a: a + a)
 DOUBLE = cd.algorithm("x", name="double")(lambda a: 2 * a)
@@ -62,11 +62,11 @@ def test_a_box_after_a_box() -> None:
         (G, cd.swap(X, X) >> G),
         (F, cd.box("h", X, X)),
         (cd.copy(X) >> F @ F >> MINUS, F),
-        (cd.box("p", X, cd.ArrayType()), cd.algorithm("x ->")(lambda a: cd.sum(a, "x"))),
-        (cd.box("b", X, cd.ArrayType((), "bool")), cd.algorithm("x -> bool[]")(lambda a: cd.any(a > 0, "x"))),
+        (cd.box("p", X, cd.category.ArrayType()), cd.algorithm("x ->")(lambda a: cd.sum(a, "x"))),
+        (cd.box("b", X, cd.category.ArrayType((), "bool")), cd.algorithm("x -> bool[]")(lambda a: cd.any(a > 0, "x"))),
     ],
 )
-def test_what_holds_for_some_boxes_only_is_refuted(left: cd.Diagram, right: cd.Diagram) -> None:
+def test_what_holds_for_some_boxes_only_is_refuted(left: cd.category.Diagram, right: cd.category.Diagram) -> None:
     with pytest.raises(cd.Refuted):
         cd.prove(left, right)
 
@@ -86,7 +86,7 @@ def test_what_a_box_reads_must_be_defined() -> None:
 
 
 def test_a_box_with_several_results_and_types_of_its_own() -> None:
-    many = cd.box("many", X @ XY, XY @ cd.ArrayType((cd.Axis("z"),), "bool") @ X)
+    many = cd.box("many", X @ XY, XY @ cd.category.ArrayType((cd.Axis("z"),), "bool") @ X)
     swap = cd.algorithm("x, x y")(lambda a, b: (a + a, b * 1))
     same = cd.algorithm("x, x y")(lambda a, b: (2 * a, b))
     recheck(cd.prove(swap >> many, same >> many))
@@ -110,7 +110,9 @@ _BLOCKS = [F, TWICE, DOUBLE, F, cd.copy(X) >> G, cd.copy(X) >> MINUS]
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(_BLOCKS), min_size=1, max_size=4), st.data())
-def test_what_is_proved_holds_for_functions_that_mix_positions(blocks: list[cd.Diagram], data: st.DataObject) -> None:
+def test_what_is_proved_holds_for_functions_that_mix_positions(
+    blocks: list[cd.category.Diagram], data: st.DataObject
+) -> None:
     f = g = cd.id(X)
     for block in blocks:
         f = f >> block
@@ -130,7 +132,7 @@ def test_cutting_through_other_arrays() -> None:
     f = cd.algorithm("x")(lambda a: cd.exp(cd.tanh(a + a)))
     g = cd.algorithm("x")(lambda a: cd.exp(cd.tanh(2 * a)))
 
-    def never(a: cd.Diagram, b: cd.Diagram) -> bool:
+    def never(a: cd.category.Diagram, b: cd.category.Diagram) -> bool:
         raise AssertionError("there are no boxes to compare")
 
     # On the left a + a is wire 1 and its tanh wire 2; on the right wire 1 is the constant.
@@ -146,17 +148,19 @@ def test_a_stand_in_is_one_function() -> None:
     stood = interpreted((cd.copy(X) >> F @ F >> MINUS).diagram)
     assert stood is not None
     assert cd.equivalent(stood, ZERO)
-    assert interpreted(cd.box("e", cd.ArrayType((), "extended"), X).diagram) is None
+    assert interpreted(cd.box("e", cd.category.ArrayType((), "extended"), X).diagram) is None
 
 
 def test_what_is_cut_through_may_be_minus_infinity_on_either_side() -> None:
     # On the left the array is called real, on the right extended: nothing may rest on its being real.
-    wide = cd.ArrayType((cd.Axis("x"),), "extended")
+    wide = cd.category.ArrayType((cd.Axis("x"),), "extended")
     from catdiag.category.diagram import of_box
     from catdiag.category.ops import Box, Map
 
-    def through(inner: cd.ArrayType) -> cd.Diagram:
-        return of_box(Box(Map("max"), X @ X, cd.Ty(inner))) >> of_box(Box(Map("exp"), cd.Ty(inner), cd.Ty(X)))
+    def through(inner: cd.category.ArrayType) -> cd.category.Diagram:
+        return of_box(Box(Map("max"), X @ X, cd.category.Ty(inner))) >> of_box(
+            Box(Map("exp"), cd.category.Ty(inner), cd.category.Ty(X))
+        )
 
     f, g = through(X), through(wide)
     cut = Cutter(diagram_of(f), diagram_of(g), lambda a, b: False).find([(2, 2)])
@@ -168,7 +172,7 @@ def test_the_command_refutes_with_a_function_for_each_box(tmp_path: Path) -> Non
     program = tmp_path / "boxes.py"
     program.write_text(
         "import catdiag as cd\n"
-        "X = cd.ArrayType((cd.Axis('x'),))\n"
+        "X = cd.category.ArrayType((cd.Axis('x'),))\n"
         "f = cd.box('f', X, X)\n"
         "twice = cd.algorithm('x')(lambda a: a + a)\n"
         "before, after = twice >> f, f >> twice\n"

@@ -93,7 +93,7 @@ def test_a_box_that_gives_integers_is_not_refuted_by_fractions() -> None:
 
 X, Y = ArrayType((Axis("x"),)), ArrayType((Axis("y"),))
 h, k, b = cd.box("h", X, X), cd.box("k", X, Y), cd.box("b", X, ArrayType((Axis("x"),), "bool"))
-of_two, to_two = cd.box("t", cd.Ty(X, Y), X), cd.box("s", X, cd.Ty(X, ArrayType(())))
+of_two, to_two = cd.box("t", cd.category.Ty(X, Y), X), cd.box("s", X, cd.category.Ty(X, ArrayType(())))
 
 NATURAL = {
     "a row": ("q x -> x", lambda A: cd.reindex(h(A), "x", q=0), lambda A: h(cd.reindex(A, "x", q=0))),

@@ -59,7 +59,7 @@ def parts_weighted_by_their_normalisers():
         m, n = cd.max(S, "x"), cd.max(T, "y")
         e = m + cd.log(cd.sum(cd.exp(S - m), "x"))
         f = n + cd.log(cd.sum(cd.exp(T - n), "y"))
-        w = cd.sigmoid(e - f)
+        w = cd.nn.sigmoid(e - f)
         return w * a + (1 - w) * b
 
     return whole, split
@@ -169,17 +169,17 @@ def smaller_and_larger():
 
 @pair("x -> x")
 def hyperbolic_tangent_as_sigmoid():
-    return (lambda X: cd.tanh(X)), (lambda X: 2 * cd.sigmoid(2 * X) - 1)
+    return (lambda X: cd.tanh(X)), (lambda X: 2 * cd.nn.sigmoid(2 * X) - 1)
 
 
 @pair("x ->")
 def sum_of_hyperbolic_tangents():
-    return (lambda X: cd.sum(cd.tanh(X), "x")), (lambda X: cd.sum(2 * cd.sigmoid(2 * X) - 1, "x"))
+    return (lambda X: cd.sum(cd.tanh(X), "x")), (lambda X: cd.sum(2 * cd.nn.sigmoid(2 * X) - 1, "x"))
 
 
 @pair("x -> x")
 def sigmoid_of_the_opposite():
-    return (lambda X: cd.sigmoid(-X)), (lambda X: 1 - cd.sigmoid(X))
+    return (lambda X: cd.nn.sigmoid(-X)), (lambda X: 1 - cd.nn.sigmoid(X))
 
 
 @pair("a b, b c, c e -> a e")

@@ -219,7 +219,7 @@ def test_limits_in_threads() -> None:
 def test_prove_keeps_to_its_limit(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("catdiag.prover.api"), where, lambda *_: busy())
     before = children()
-    with pytest.raises(cd.Interrupted, match=r"f = g was interrupted: no verdict within 0\.1 s"):
+    with pytest.raises(cd.errors.Interrupted, match=r"f = g was interrupted: no verdict within 0\.1 s"):
         cd.prove(F, G, limit=0.1)
     assert cd.equivalent(F, G, limit=0.1) is None
     assert children() <= before
@@ -239,7 +239,7 @@ def test_a_solver_that_hangs_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Z3, "start", stopped)
     before = children()
-    with pytest.raises(cd.Interrupted):
+    with pytest.raises(cd.errors.Interrupted):
         cd.prove(dot, streamed, limit=0.3)
     assert children() <= before
 
@@ -272,7 +272,7 @@ def test_no_time_is_limited_unless_somebody_asks_for_it() -> None:
     assert named > 10 and not found, found
 
 
-def outcomes() -> list[tuple[cd.Diagram, cd.Diagram, list[str]]]:
+def outcomes() -> list[tuple[cd.category.Diagram, cd.category.Diagram, list[str]]]:
     largest = cd.algorithm("x ->", name="largest")(lambda A: cd.max(A, "x"))
     hard = [
         cd.algorithm("x ->")(lambda A: cd.sum(cd.log(1 + cd.exp(A)), "x")),
@@ -285,7 +285,7 @@ def outcomes() -> list[tuple[cd.Diagram, cd.Diagram, list[str]]]:
 def test_no_solver_is_left_after_any_outcome(number: int) -> None:
     f, g, assume = outcomes()[number]
     before = children()
-    with contextlib.suppress(cd.CatdiagError):
+    with contextlib.suppress(cd.errors.CatdiagError):
         cd.prove(f, g, assume)
     assert children() <= before
 
@@ -320,7 +320,7 @@ def test_ctrl_c_leaves_no_solver() -> None:
 # -- types -------------------------------------------------------------------------------------------
 
 
-def typed(signature: str, body: Callable[..., object], name: str) -> cd.Diagram:
+def typed(signature: str, body: Callable[..., object], name: str) -> cd.category.Diagram:
     return cd.algorithm(signature, name=name)(body)
 
 
@@ -338,7 +338,7 @@ def typed(signature: str, body: Callable[..., object], name: str) -> cd.Diagram:
 )
 def test_the_axis_that_differs_is_named(left: str, right: str, words: list[str]) -> None:
     f, g = typed(left, lambda A: 1 * A, "f"), typed(right, lambda A: 1 * A, "g")
-    with pytest.raises(cd.TypeMismatch) as error:
+    with pytest.raises(cd.errors.TypeMismatch) as error:
         cd.prove(f, g)
     for word in ["one type", *words]:
         assert word in str(error.value), str(error.value)
@@ -355,7 +355,7 @@ def test_numbers_of_arrays_and_elements_that_differ() -> None:
         (one, kept, ["input A is [x] in one and bool[x] in kept", "elements alike"]),
         (one, typed("y -> y", lambda A: A + A, "one"), ["one (left)", "one (right)"]),
     ):
-        with pytest.raises(cd.TypeMismatch) as error:
+        with pytest.raises(cd.errors.TypeMismatch) as error:
             cd.prove(f, g)
         for word in words:
             assert word in str(error.value), str(error.value)

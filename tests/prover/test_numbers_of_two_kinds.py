@@ -25,7 +25,7 @@ def test_integers_are_compared_with_real_numbers():
     assert positions.cod[0].element == "int"
     assert cd.equivalent(positions, counted)
     truth = cd.algorithm("x")(lambda a: a > 0)
-    with pytest.raises(cd.TypeMismatch, match="elements alike"):
+    with pytest.raises(cd.errors.TypeMismatch, match="elements alike"):
         cd.prove(truth, cd.algorithm("x")(lambda a: a))
 
 

@@ -30,7 +30,7 @@ def test_errors_arrive_as_they_were() -> None:
     largest = cd.algorithm("x ->", name="largest")(lambda X: cd.max(X, "x"))
     with pytest.raises(cd.Refuted) as refuted:
         cd.prove(total, largest)
-    with pytest.raises(cd.AxisError) as unknown:
+    with pytest.raises(cd.errors.AxisError) as unknown:
         total.stream("y")
     for error in (refuted.value, unknown.value, cd.Undecided("f = g is undecided", "1 = 2")):
         arrived = pickle.loads(pickle.dumps(error))
@@ -53,7 +53,7 @@ def test_a_theorem_is_checked_again_where_it_arrives() -> None:
     wrong = {**honest.certificate["statement"], "right": other.certificate["statement"]["right"]}
     for certificate in ({**honest.certificate, "statement": wrong}, {**honest.certificate, "proof": {}}, {}):
         forged = pickle.dumps(dataclasses.replace(honest, certificate=certificate))
-        with pytest.raises(cd.NotAProof):
+        with pytest.raises(cd.errors.NotAProof):
             pickle.loads(forged)
 
 
@@ -68,5 +68,5 @@ def test_a_forged_theorem_does_not_come_back_from_a_worker() -> None:
         assert str(executor.submit(cd.prove, total, twice).result()) == str(cd.prove(total, twice))
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as executor:
         coming = executor.submit(forge, cd.prove(total, twice))
-        with pytest.raises((BrokenProcessPool, cd.NotAProof)):
+        with pytest.raises((BrokenProcessPool, cd.errors.NotAProof)):
             coming.result(60)

@@ -87,10 +87,10 @@ def test_what_is_not_defined_is_not_said_to_be_false() -> None:
 def test_wrong_use_is_said_here() -> None:
     other = cd.algorithm("y ->")(lambda A: cd.sum(A, "y"))
     here = Here()
-    with pytest.raises(cd.TypeMismatch):
+    with pytest.raises(cd.errors.TypeMismatch):
         cd.prove_all([(F, G), (F, other)], executor=here)
     assert here.submitted == 0
-    with pytest.raises(cd.CatdiagError, match="no sizes meet"):
+    with pytest.raises(cd.errors.CatdiagError, match="no sizes meet"):
         cd.prove_all([(F, G, ["x < 1"])], executor=here)
 
 
@@ -106,7 +106,7 @@ def test_an_interrupted_one_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> No
         assert "no verdict within 0.1 s" in str(outcomes[0])
 
 
-def proof_of(f: cd.Diagram, g: cd.Diagram) -> dict[str, Any]:
+def proof_of(f: cd.category.Diagram, g: cd.category.Diagram) -> dict[str, Any]:
     return copy.deepcopy(cd.prove(f, g).certificate)
 
 
@@ -139,7 +139,7 @@ def forgeries() -> list[Any]:
 @pytest.mark.parametrize("number", range(11))
 def test_a_forged_theorem_is_refused(number: int) -> None:
     """`f = h` is false, whatever an executor says."""
-    with pytest.raises(cd.NotAProof):
+    with pytest.raises(cd.errors.NotAProof):
         cd.prove_all([(F, H)], executor=Here(lambda _: forgeries()[number]))
 
 
@@ -147,7 +147,7 @@ def test_a_proof_without_its_steps_is_refused() -> None:
     def stripped(found: Any) -> Any:
         return {**found, "certificate": {**found["certificate"], "proof": {}}}
 
-    with pytest.raises(cd.NotAProof, match="refused"):
+    with pytest.raises(cd.errors.NotAProof, match="refused"):
         cd.prove_all([(F, G)], executor=Here(stripped))
 
 
@@ -167,9 +167,9 @@ def test_a_forged_counterexample_is_refused() -> None:
         {"arrays": {"A": "os.system"}},
         {"sizes": None},
     ):
-        with pytest.raises(cd.NotAProof):
+        with pytest.raises(cd.errors.NotAProof):
             cd.prove_all([(F, H)], executor=Here(forged(**changes)))
-    with pytest.raises(cd.NotAProof):
+    with pytest.raises(cd.errors.NotAProof):
         cd.prove_all([(F, G)], executor=Here(forged()))
 
 

@@ -201,7 +201,7 @@ def test_a_part_of_an_array_is_a_view_and_a_merge_of_neighbours_too():
     ],
 )
 def test_mistakes_are_told_at_the_users_line(make, says):
-    with pytest.raises(cd.CatdiagError, match=says) as caught:
+    with pytest.raises(cd.errors.CatdiagError, match=says) as caught:
         make()
     assert __file__ in str(caught.value)
 
@@ -258,7 +258,7 @@ def test_a_box_of_wrong_types_is_refused():
         (Reindex("slice", b + g, 2), Ty(ArrayType((b + g,))), Ty(ArrayType((b,)))),
         (Reindex("concat", b + g), Ty(ArrayType((b,))), Ty(ArrayType((b + g,)))),
     ]:
-        with pytest.raises(cd.CatdiagError):
+        with pytest.raises(cd.errors.CatdiagError):
             check_box(Box(op, dom, cod))
 
 
@@ -291,7 +291,7 @@ def test_derived_through_split_and_joined_axes_counted_by_machine_and_formula():
 def test_what_cannot_be_streamed_or_grouped_says_why():
     late = cd.algorithm("x (h d), x ->")(lambda a, m: cd.sum(R(cd.sqrt(cd.abs(a - cd.max(m, "x"))), "x (h d) -> x h d"),
                                                             "x h d"))  # fmt: skip
-    with pytest.raises(cd.NotStreamable, match="known only at the end of the axis"):
+    with pytest.raises(cd.errors.NotStreamable, match="known only at the end of the axis"):
         late.stream("x")
-    with pytest.raises(cd.NotGroupable, match="'h' as a part of its axis"):
+    with pytest.raises(cd.errors.NotGroupable, match="'h' as a part of its axis"):
         cd.algorithm("(h d) -> h d")(lambda a: R(cd.exp(a), "(h d) -> h d")).group("h")

@@ -82,7 +82,7 @@ def test_views_mean_the_same_everywhere(box, seed):
     known = {k: v for k, v in SIZES.items() if all(a.name != k for ty in f.dom for a in ty.axes)}
     given_arrays = [a if ty.element == "int" else a.astype(float) for a, ty in zip(arrays, f.dom, strict=True)]
     if outside:
-        with pytest.raises(cd.SizeError, match=r"is read at|divides by what is not positive"):
+        with pytest.raises(cd.errors.SizeError, match=r"is read at|divides by what is not positive"):
             cd.Program(f).run(*given_arrays, sizes=known)
         return
     ran = cd.Program(f).run(*given_arrays, sizes=known)

@@ -23,13 +23,13 @@ def tiles(derivation: Derivation, size: int) -> dict[str, int]:
     return found
 
 
-def agree(diagram: cd.Diagram, derivation: Derivation, *arrays: np.ndarray) -> None:
+def agree(diagram: cd.category.Diagram, derivation: Derivation, *arrays: np.ndarray) -> None:
     assert not derivation.theorem.conditional
     for size in (1, 2, 3, 100):
         np.testing.assert_allclose(derivation.run(*arrays, tiles=tiles(derivation, size)), diagram(*arrays), atol=1e-12)
 
 
-def weighted(signature: str, q: str, d: str, x: str, v: str) -> cd.Diagram:
+def weighted(signature: str, q: str, d: str, x: str, v: str) -> cd.category.Diagram:
     def function(Q, K, V):
         scores = cd.einsum(f"{q} {d}, {x} {d} -> {q} {x}", Q, K)
         return cd.einsum(f"{q} {x}, {x} {v} -> {q} {v}", cd.softmax(scores, x), V)

@@ -78,7 +78,7 @@ def test_they_mean_the_same_and_no_order_multiplies_less(data: st.DataObject) ->
 def test_products_of_two_are_left_as_they_are() -> None:
     matmul = cd.library.get("matmul").diagram
     assert pairwise(matmul, {}) is matmul
-    with pytest.raises(cd.SizeError, match="'b'"):
+    with pytest.raises(cd.errors.SizeError, match="'b'"):
         pairwise(program(PATTERNS[0]).diagram, {"a": 1, "c": 1, "d": 1})
 
 

@@ -41,7 +41,7 @@ def loss(Z: Any, label: Any) -> Any:
         (loss, "t", lambda t, v, **_: t * v + t),
     ],
 )
-def test_groups_read_what_their_tiles_say_and_count_it(program: cd.Diagram, axes: str, load: Any) -> None:
+def test_groups_read_what_their_tiles_say_and_count_it(program: cd.category.Diagram, axes: str, load: Any) -> None:
     grouped = program.group(axes)
     assert not grouped.theorem.conditional
     assert sum(isinstance(box.op, GroupOp) for box in grouped.diagram.boxes) == 1
@@ -67,11 +67,11 @@ def test_what_is_picked_from_need_not_cross_the_edge() -> None:
     table = cd.library.get("embedding")
     assert lower_bound_s(diagram_of(table), target) * cd.hardware.H200.hbm_bytes_per_s < 2 * 2 * sizes["t"] * sizes["d"]
     found = table.plan("H200", sizes)
-    assert [kernel.schedule for kernel in found.kernels] == ["group t d"]
+    assert [kernel.loops for kernel in found.kernels] == ["group t d"]
     assert found.bytes_moved < 2.1 * 2 * sizes["t"] * sizes["d"]
     assert found.time_s >= lower_bound_s(diagram_of(table), target)
 
 
 def test_logits_of_any_width_are_planned() -> None:
     found = cd.library.get("cross_entropy").plan("H200", {"t": 8192, "v": 128256})
-    assert [kernel.schedule for kernel in found.kernels] == ["stream v, group t"]
+    assert [kernel.loops for kernel in found.kernels] == ["stream v, group t"]

@@ -117,7 +117,7 @@ def test_refusals_name_the_box() -> None:
         group.find(attention().diagram, ["q", "q"])
     with pytest.raises(AxisError, match="at least one"):
         group.find(attention().diagram, [])
-    Q = cd.Ty(cd.ArrayType((cd.Axis("q"),)))
+    Q = cd.category.Ty(cd.category.ArrayType((cd.Axis("q"),)))
     with pytest.raises(NotGroupable, match="uninterpreted"):
         group.find(cd.box("f", Q, Q).diagram, ["q"])
     assert group.groupable(softmax.diagram) == ["q"]

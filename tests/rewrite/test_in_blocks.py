@@ -70,7 +70,7 @@ WHOLE: dict[Callable[..., Any], tuple[str, str, str]] = {
 }
 
 
-def written(program: Callable[..., Any]) -> cd.Diagram:
+def written(program: Callable[..., Any]) -> cd.category.Diagram:
     return cd.algorithm(WHOLE[program][0], name=program.__name__)(program)
 
 
@@ -104,7 +104,7 @@ def test_another_axis_is_chosen(program: Callable[..., Any]) -> None:
     reason = next(r.reason for r in refused if r.axis == axis)
     assert reason.startswith(named) and axis not in [a.axis for a in tried]
     assert all(a.axis is None or not held(a.derivation, a.axis) for a in tried)
-    with pytest.raises(cd.NotStreamable, match="on chip along all of axis"):
+    with pytest.raises(cd.errors.NotStreamable, match="on chip along all of axis"):
         in_blocks(written(program).diagram, axis, 1)
 
 
@@ -154,7 +154,7 @@ def test_operators_run_in_blocks(name: str) -> None:
     operator = cd.library.get(name)
     found = []
     for axis in reduced_axes(operator.diagram):
-        with suppress(cd.NotStreamable):
+        with suppress(cd.errors.NotStreamable):
             forms(operator.diagram, axis, 1)
             found.append(axis)
     assert found

@@ -158,7 +158,7 @@ def test_masks_with_rows_and_blocks_of_which_nothing_is_seen(ask: Z3) -> None:
 
 def test_a_number_that_stands_for_nothing_seen_is_a_condition(ask: Z3) -> None:
     """With `where(m = -∞, number, m)` for a maximum m, the repair of an empty state is below 1 for larger ones only."""
-    derived = streamed(ask, cd.algorithm("x, bool[x] ->")(lambda S, c: cd.logsumexp(cd.where(c, S, NONE), "x")))
+    derived = streamed(ask, cd.algorithm("x, bool[x] ->")(lambda S, c: cd.nn.logsumexp(cd.where(c, S, NONE), "x")))
 
     def stood_for(op: FoldOp) -> FoldOp:
         made = Assembly(op.merge.dom.arrays)

@@ -12,7 +12,7 @@ from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import groupable
 from catdiag.solvers.z3 import Z3
 
-OPERATORS: dict[str, tuple[cd.Diagram, tuple[str, ...]]] = {}
+OPERATORS: dict[str, tuple[cd.category.Diagram, tuple[str, ...]]] = {}
 
 
 def operator(signature: str, streams: str):
@@ -72,7 +72,7 @@ def capped(Q, K, V):
 
 @operator("q d, x d, x d -> q d", "x")
 def by_sigmoid(Q, K, V):
-    return contract(cd.sigmoid(scores(Q, K)), V)
+    return contract(cd.nn.sigmoid(scores(Q, K)), V)
 
 
 @operator("q d, x d, x d -> q d", "x")
@@ -136,7 +136,7 @@ def standardised(X, G, B, W):
 @operator("t m, m f, m f, f o -> t o", "m f")
 def gated(X, U, G, D):
     u, g = cd.einsum("t m, m f -> t f", X, U), cd.einsum("t m, m f -> t f", X, G)
-    return cd.einsum("t f, f o -> t o", u * g * cd.sigmoid(g), D)
+    return cd.einsum("t f, f o -> t o", u * g * cd.nn.sigmoid(g), D)
 
 
 @operator("t d, v d, t v -> t", "d v")
@@ -261,7 +261,7 @@ def test_operator(name: str, ask: Z3) -> None:
             _check_runs(diagram, every.derivation)
 
 
-def _check_runs(diagram: cd.Diagram, derivation: Derivation) -> None:
+def _check_runs(diagram: cd.category.Diagram, derivation: Derivation) -> None:
     """Its theorem has no condition, and run in blocks and tiles it gives what the diagram gives."""
     rng = np.random.default_rng(0)
     assert not derivation.theorem.conditional
@@ -276,5 +276,5 @@ def _check_runs(diagram: cd.Diagram, derivation: Derivation) -> None:
 
 
 def test_refusal_names_the_reduction_and_the_reason() -> None:
-    with pytest.raises(cd.NotStreamable, match=r"tanh.*depend on max\[x\]"):
+    with pytest.raises(cd.errors.NotStreamable, match=r"tanh.*depend on max\[x\]"):
         OPERATORS["tanh_of_the_shifted"][0].stream("x")

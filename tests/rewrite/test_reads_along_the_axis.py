@@ -13,7 +13,7 @@ from catdiag.rewrite.canonicalize import reads_first
 
 @cd.algorithm("t d, v d, int[t] -> t")
 def of_the_logits(H, W, label):
-    return -cd.gather(cd.log_softmax(cd.einsum("t d, v d -> t v", H, W), "v"), "v", label)
+    return -cd.gather(cd.nn.log_softmax(cd.einsum("t d, v d -> t v", H, W), "v"), "v", label)
 
 
 @cd.algorithm("t v, int[t] -> t")

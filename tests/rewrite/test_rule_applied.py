@@ -16,7 +16,7 @@ from catdiag.kernel.checker import Checker
 from catdiag.solvers.z3 import Z3
 
 
-def alg(signature: str, function: Callable[..., Any], name: str = "f") -> cd.Diagram:
+def alg(signature: str, function: Callable[..., Any], name: str = "f") -> cd.category.Diagram:
     return cd.algorithm(signature, name=name)(function)
 
 
@@ -25,11 +25,11 @@ def recheck(theorem: cd.Theorem) -> None:
         assert str(Checker(ask).check(theorem.certificate)) == str(theorem.checked)
 
 
-def names(diagram: cd.Diagram) -> list[str]:
+def names(diagram: cd.category.Diagram) -> list[str]:
     return [box.name for box in diagram.boxes]
 
 
-X = cd.ArrayType((cd.Axis("i"),))
+X = cd.category.ArrayType((cd.Axis("i"),))
 TWICE = cd.rule(alg("", lambda a: a + a), alg("", lambda a: 2 * a), name="twice")
 DISTRIBUTE = cd.rule(
     alg("q k, k n, k n", lambda a, b, c: cd.einsum("q k, k n -> q n", a, b) + cd.einsum("q k, k n -> q n", a, c)),
@@ -213,7 +213,7 @@ def test_hypotheses_follow_or_are_named() -> None:
     )
     h = alg("a b -> b", lambda a: cd.sum(a, "a") * 2)
     assert "2 ≤ a" in big.explain(h) and "assume=['2 <= a']" in big.explain(h)
-    with pytest.raises(cd.NoMatch, match="does not follow"):
+    with pytest.raises(cd.errors.NoMatch, match="does not follow"):
         big.apply(h)
     done = big.apply(h, assume=["2 <= a"])
     assert "2 ≤ a" in done.theorem.hypotheses and done.assume == ("2 <= a",)
@@ -221,7 +221,7 @@ def test_hypotheses_follow_or_are_named() -> None:
     assert big.matches(alg("3 b", lambda a: cd.sum(a, "3") * 2))
     assert not big.matches(alg("(a b)", lambda a: cd.sum(a, "(a b)") * 2))
     assert big.matches(alg("(a b)", lambda a: cd.sum(a, "(a b)") * 2), assume=["a >= 2"])
-    with pytest.raises(cd.CatdiagError, match="no sizes meet"):
+    with pytest.raises(cd.errors.CatdiagError, match="no sizes meet"):
         big.apply(h, assume=["a >= 3", "2 >= a"])
 
 
@@ -260,15 +260,15 @@ def test_conditions_are_restated_where_the_rule_is_used() -> None:
 def test_what_is_no_rule() -> None:
     with pytest.raises(cd.Refuted):
         cd.rule(alg("", lambda a: a + a), alg("", lambda a: a * a))
-    with pytest.raises(cd.TypeMismatch):
+    with pytest.raises(cd.errors.TypeMismatch):
         cd.rule(alg("x", lambda a: a), alg("y", lambda a: a))
-    with pytest.raises(cd.SignatureError, match="nothing to look for"):
+    with pytest.raises(cd.errors.SignatureError, match="nothing to look for"):
         cd.rule(alg("x", lambda a: a), alg("x", lambda a: a * 1))
-    with pytest.raises(cd.SignatureError, match="'g' is no"):
+    with pytest.raises(cd.errors.SignatureError, match="'g' is no"):
         cd.rule(alg("", lambda a: cd.apply("f", a)), alg("", lambda a: cd.apply("f", a)), variables=["g"])
-    with pytest.raises(cd.SignatureError, match="lists of texts"):
+    with pytest.raises(cd.errors.SignatureError, match="lists of texts"):
         cd.rule(alg("", lambda a: a + a), alg("", lambda a: 2 * a), variables="f")
-    with pytest.raises(cd.TypeMismatch, match="expected a program or a diagram"):
+    with pytest.raises(cd.errors.TypeMismatch, match="expected a program or a diagram"):
         TWICE.apply(lambda a: a)
 
 
@@ -326,9 +326,9 @@ def test_one_place_or_all_of_them() -> None:
     every = TWICE.apply(only, everywhere=True)
     assert names(every.diagram) == ["exp", "2", "mul", "mul"]
     recheck(every.theorem)
-    with pytest.raises(cd.NoMatch, match="no number 2"):
+    with pytest.raises(cd.errors.NoMatch, match="no number 2"):
         TWICE.apply(only, at=2)
-    with pytest.raises(cd.CatdiagError, match="not both"):
+    with pytest.raises(cd.errors.CatdiagError, match="not both"):
         TWICE.apply(only, at=0, everywhere=True)
 
 
@@ -336,7 +336,7 @@ def test_a_rule_that_undoes_itself_comes_to_an_end() -> None:
     swap = cd.rule(alg(", ", lambda a, b: a + b), alg(", ", lambda a, b: b + a), name="swap")
     whole = alg("x, x", lambda a, b: cd.exp(a + b))
     recheck(swap.apply(whole).theorem)
-    with pytest.raises(cd.MatchUndecided, match="undo"):
+    with pytest.raises(cd.errors.MatchUndecided, match="undo"):
         swap.apply(whole, everywhere=True, most=5)
 
 
@@ -485,5 +485,5 @@ def test_explaining() -> None:
     assert "another array" in TWICE.explain(two)
     found = TWICE.explain(alg("x", lambda a: a + a, "found"))
     assert found.startswith("twice matches found in 1 place:") and "over x" in found
-    with pytest.raises(cd.NoMatch, match="twice does not match two"):
+    with pytest.raises(cd.errors.NoMatch, match="twice does not match two"):
         TWICE.apply(two)

@@ -27,7 +27,7 @@ def part(graph: Graph, chosen: set[int]) -> Diagram:
     number = {w: k for k, w in enumerate([*read, *made])}
     nodes = tuple(Node(graph.nodes[p].box, tuple(number[w] for w in graph.nodes[p].inputs)) for p in sorted(chosen))
     outputs = tuple(number[w] for w in made if w in outside)
-    return of_graph(Graph(cd.Ty(*(types[w] for w in read)), nodes, outputs))
+    return of_graph(Graph(cd.category.Ty(*(types[w] for w in read)), nodes, outputs))
 
 
 def convex(graph: Graph, chosen: set[int]) -> set[int]:

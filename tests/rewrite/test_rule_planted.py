@@ -17,6 +17,7 @@ from catdiag.category.diagram import check, diagram_of, inline
 from catdiag.execute.interpreter import run
 from catdiag.frontend.builder import program
 from catdiag.kernel.checker import Checker
+from catdiag.rewrite.matching.rule import Rule
 from catdiag.solvers.z3 import Z3
 from catdiag.testing import arrays_for, diagrams, sizes_for
 
@@ -54,10 +55,10 @@ KINDS = {
 
 
 @cache
-def rule(name: str) -> cd.Rule:
+def rule(name: str) -> Rule:
     kind = KINDS[name]
 
-    def side(function: Callable[..., Any]) -> cd.Diagram:
+    def side(function: Callable[..., Any]) -> cd.category.Diagram:
         count = len(kind.signature.split(","))
         by_number = {
             1: lambda a: function(a, *kind.axes),
@@ -101,7 +102,7 @@ def test_planted_rules_are_found_and_their_theorems_hold(data: st.DataObject) ->
 
     try:
         whole = program(list(around.dom), planted, around.input_names, "whole")
-    except cd.AxisError:
+    except cd.errors.AxisError:
         return  # two arrays of the random program have one axis with two sizes
     if len(whole.cod) == 1:
         return

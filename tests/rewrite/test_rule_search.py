@@ -13,12 +13,12 @@ from catdiag.category.diagram import Graph, Node, box, diagram_of
 from catdiag.category.ops import Box, Generic
 from catdiag.rewrite.matching.subgraph_search import PatternSearch, Variables, Wiring
 
-X = cd.ArrayType((cd.Axis("x"),))
+X = cd.category.ArrayType((cd.Axis("x"),))
 BOXES = [
-    Box(Generic("f"), cd.Ty(X), cd.Ty(X)),
-    Box(Generic("g"), X @ X, cd.Ty(X)),
-    Box(Generic("h"), cd.Ty(X), X @ X),
-    Box(Generic("c"), cd.Ty(), cd.Ty(X)),
+    Box(Generic("f"), cd.category.Ty(X), cd.category.Ty(X)),
+    Box(Generic("g"), X @ X, cd.category.Ty(X)),
+    Box(Generic("h"), cd.category.Ty(X), X @ X),
+    Box(Generic("c"), cd.category.Ty(), cd.category.Ty(X)),
 ]
 
 
@@ -30,7 +30,7 @@ def graphs(draw: st.DrawFn, boxes: int, inputs: int = 2) -> Graph:
         nodes.append(Node(made, tuple(draw(st.integers(0, count - 1)) for _ in made.dom)))
         count += len(made.cod)
     outputs = draw(st.lists(st.integers(0, count - 1), max_size=3))
-    return Graph(cd.Ty(*[X] * inputs), tuple(nodes), tuple(outputs))
+    return Graph(cd.category.Ty(*[X] * inputs), tuple(nodes), tuple(outputs))
 
 
 @st.composite
@@ -51,7 +51,7 @@ def patterns(draw: st.DrawFn, site: Graph) -> Graph:
     nodes = tuple(Node(site.nodes[p].box, tuple(where[w] for w in site.nodes[p].inputs)) for p in chosen)
     readers = {w for p, node in enumerate(site.nodes) if p not in chosen for w in node.inputs} | set(site.outputs)
     gives = [where[w] for w in inside if (w in readers) != draw(st.sampled_from([False, False, False, True]))]
-    return Graph(cd.Ty(*[X] * len(outside)), nodes, tuple(gives))
+    return Graph(cd.category.Ty(*[X] * len(outside)), nodes, tuple(gives))
 
 
 def by_trying(pattern: Graph, site: Graph) -> set[frozenset[int]]:
@@ -124,7 +124,7 @@ def test_as_trying_every_way_finds(data: st.DataObject) -> None:
     assert mine == by_trying(pattern, site)
 
 
-def matches(lhs: cd.Diagram, diagram: cd.Diagram) -> int:
+def matches(lhs: cd.category.Diagram, diagram: cd.category.Diagram) -> int:
     one, other = diagram_of(lhs), diagram_of(diagram)
     search, count = PatternSearch(Wiring(one.graph, one.input_names), Wiring(other.graph)), 0
     for found in search.occurrences():
@@ -172,7 +172,7 @@ def test_too_much_work_is_said() -> None:
     for _ in range(8):
         many = many @ f
     search = PatternSearch(Wiring((f @ f @ f @ f @ f).graph), Wiring(many.diagram.graph), Variables(), work=1000)
-    with pytest.raises(cd.MatchUndecided, match="too much work"):
+    with pytest.raises(cd.errors.MatchUndecided, match="too much work"):
         list(search.occurrences())
 
 

@@ -71,12 +71,12 @@ def test_the_state_is_no_larger_than_it_must_be() -> None:
 
 def test_what_is_known_of_no_margin_below_the_maximum_is_refused() -> None:
     near = cd.algorithm("q x -> q")(lambda a: cd.sum(cd.where(a > cd.max(a, "x") - 1, a, 0), "x"))
-    with pytest.raises(cd.NotStreamable, match=r"max\[x\].*no repair"):
+    with pytest.raises(cd.errors.NotStreamable, match=r"max\[x\].*no repair"):
         near.stream("x")
 
 
 def test_a_position_is_along_one_axis() -> None:
-    with pytest.raises(cd.AxisError, match="one axis"):
+    with pytest.raises(cd.errors.AxisError, match="one axis"):
         cd.algorithm("q x")(lambda a: cd.argmax(a, "q x"))
     indices = cd.algorithm("q x")(lambda a: (cd.argmax(a, "x"), cd.argmin(a, "x")))
     a = np.array([[1.0, 3.0, 3.0], [0.0, -1.0, -1.0]])

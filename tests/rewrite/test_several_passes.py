@@ -57,7 +57,9 @@ def test_passes_are_found_proved_and_as_few_as_will_do(name: str) -> None:
     function, passes, boxes = CASES[name]
     diagram = cd.algorithm("q x", name="f")(function)
     for fewer in range(1, passes):
-        with pytest.raises(cd.NotStreamable, match=rf"in {passes} passes it can be: \.stream\('x', passes={passes}\)"):
+        with pytest.raises(
+            cd.errors.NotStreamable, match=rf"in {passes} passes it can be: \.stream\('x', passes={passes}\)"
+        ):
             diagram.stream("x", passes=fewer)
     derived = diagram.stream("x", passes=passes + 1)
     assert loops(derived) == boxes and not derived.theorem.conditional
@@ -86,12 +88,12 @@ def test_passes_run_in_groups_of_other_axes() -> None:
 
 
 def test_more_passes_are_offered_only_where_they_do() -> None:
-    X = cd.Ty(cd.ArrayType((cd.Axis("x"),)))
+    X = cd.category.Ty(cd.category.ArrayType((cd.Axis("x"),)))
     mixed = cd.algorithm("x")(lambda a: a - cd.max(a, "x")) >> cd.box("f", X, X)
-    with pytest.raises(cd.NotStreamable) as caught:
+    with pytest.raises(cd.errors.NotStreamable) as caught:
         (mixed >> mixed).stream("x")
     assert "passes it can be" not in str(caught.value)
-    with pytest.raises(cd.NotStreamable, match="1 or more"):
+    with pytest.raises(cd.errors.NotStreamable, match="1 or more"):
         cd.algorithm("x")(lambda a: cd.sum(a, "x")).stream("x", passes=0)
 
 
@@ -99,7 +101,7 @@ def test_a_refusal_says_what_depends_on_what() -> None:
     def scores(a: Any) -> Any:
         return cd.softmax(a, "x")
 
-    with pytest.raises(cd.NotStreamable) as caught:
+    with pytest.raises(cd.errors.NotStreamable) as caught:
         cd.algorithm("q x")(scores).stream("x")
     text = str(caught.value)
     assert "keeps it (it depends on max[x]" in text and "test_several_passes.py" in text
@@ -110,7 +112,7 @@ def test_what_is_not_proved_of_one_loop_is_done_in_two() -> None:
         return cd.argmax(cd.where(m > 0, a, -float("inf")), "x")
 
     diagram = cd.algorithm("q x, q x", name="f")(first_among)
-    with pytest.raises(cd.NotStreamable, match=r"found, but not proved.*in 2 passes it can be"):
+    with pytest.raises(cd.errors.NotStreamable, match=r"found, but not proved.*in 2 passes it can be"):
         diagram.stream("x")
     derived = diagram.stream("x", passes=2)
     a = np.array([[3.0, 1.0, 3.0, 2.0], [0.0, 5.0, 5.0, 5.0]])
@@ -120,16 +122,16 @@ def test_what_is_not_proved_of_one_loop_is_done_in_two() -> None:
 
 
 @pytest.mark.parametrize(("error", "words", "make"), [
-    (cd.NotStreamable, "passes over axis 'x' is '2'", lambda f: f.stream("x", passes="2")),
-    (cd.NotStreamable, "passes over axis 'x' is 1.5", lambda f: f.stream("x", passes=1.5)),
-    (cd.NotStreamable, "passes over axis 'x' is None", lambda f: f.stream("x", passes=None)),
-    (cd.NotStreamable, "by= goes without passes=2",
+    (cd.errors.NotStreamable, "passes over axis 'x' is '2'", lambda f: f.stream("x", passes="2")),
+    (cd.errors.NotStreamable, "passes over axis 'x' is 1.5", lambda f: f.stream("x", passes=1.5)),
+    (cd.errors.NotStreamable, "passes over axis 'x' is None", lambda f: f.stream("x", passes=None)),
+    (cd.errors.NotStreamable, "by= goes without passes=2",
      lambda f: f.stream("x", by=cd.Fold(0, lambda a: a, lambda a, b: a + b), passes=2)),
-    (cd.AxisError, r"has axis \['x'\]: expected one of q, x", lambda f: f.stream(["x"])),
-    (cd.AxisError, "axes to group are None", lambda f: f.group(None)),
-    (cd.NotFusable, "to save are 3", lambda f: f.fuse(saved=3)),
-    (cd.NotFusable, "to save are 3", lambda f: f.fuse(3)),
-    (cd.SizeError, "tiles is 5: expected a dict of s_x", lambda f: f.stream("x").run(np.ones((2, 3)), tiles=5)),
+    (cd.errors.AxisError, r"has axis \['x'\]: expected one of q, x", lambda f: f.stream(["x"])),
+    (cd.errors.AxisError, "axes to group are None", lambda f: f.group(None)),
+    (cd.errors.NotFusable, "to save are 3", lambda f: f.fuse(saved=3)),
+    (cd.errors.NotFusable, "to save are 3", lambda f: f.fuse(3)),
+    (cd.errors.SizeError, "tiles is 5: expected a dict of s_x", lambda f: f.stream("x").run(np.ones((2, 3)), tiles=5)),
 ])  # fmt: skip
 def test_what_is_of_another_type_is_an_error(error: Any, words: str, make: Any) -> None:
     with pytest.raises(error, match=words):

@@ -266,13 +266,13 @@ def rms_norm_linear(a, W, g):
 def gated_mlp(t, Wg, Wu, Wd):
     gate = cd.einsum("q d, d x -> q x", t, Wg)
     up = cd.einsum("q d, d x -> q x", t, Wu)
-    return cd.einsum("q x, x d -> q d", gate * cd.sigmoid(gate) * up, Wd)
+    return cd.einsum("q x, x d -> q d", gate * cd.nn.sigmoid(gate) * up, Wd)
 
 
 @program("q d, x d, x d -> q d")
 def sigmoid_weights(Q, K, V):
     S = cd.einsum("q d, x d -> q x", Q, K)
-    return cd.einsum("q x, x d -> q d", cd.sigmoid(S), V)
+    return cd.einsum("q x, x d -> q d", cd.nn.sigmoid(S), V)
 
 
 @program("q d, x d, x d -> q d, q")
@@ -545,7 +545,7 @@ def test_unknown_axis() -> None:
 
 
 def test_uninterpreted_boxes_run_before_the_loop_or_are_refused() -> None:
-    X = cd.Ty(cd.ArrayType((cd.Axis("x"),)))
+    X = cd.category.Ty(cd.category.ArrayType((cd.Axis("x"),)))
     total = cd.algorithm("x")(lambda a: cd.sum(a, "x"))
     streamed = find((cd.box("f", X, X) >> total).diagram, "x").diagram
     assert [b.name for b in streamed.boxes] == ["f", "fold[x]"]

@@ -36,7 +36,7 @@ STREAMS: tuple[Callable[[Any, Any], Any], ...] = (
     lambda S, V: cd.sum(S * V, "x"),
     lambda S, V: cd.max(S - V, "x"),
     lambda S, V: cd.sum(cd.softmax(S, "x") * V, "x"),
-    lambda S, V: cd.logsumexp(S + V, "x"),
+    lambda S, V: cd.nn.logsumexp(S + V, "x"),
     lambda S, V: cd.mean((S - cd.mean(S, "x")) ** 2, "x") + cd.max(V, "x"),
     lambda S, V: cd.sum(S * V, "x") / (cd.sum(S * S, "x") + 1),
 )

@@ -17,7 +17,7 @@ from catdiag.execute.interpreter import run
 LOW = -float("inf")
 
 
-def diagram(signature: str, function: Any, name: str) -> cd.Diagram:
+def diagram(signature: str, function: Any, name: str) -> cd.category.Diagram:
     return cd.algorithm(signature, name=name)(function)
 
 
@@ -127,7 +127,7 @@ MEANS = cd.Fold(
     lambda n, mean: mean,
 )
 
-PROVED: dict[str, tuple[cd.Diagram, cd.Fold]] = {
+PROVED: dict[str, tuple[cd.category.Diagram, cd.Fold]] = {
     "chan by sums of squares, of which one state is said": (
         diagram("q x -> q", lambda X: cd.sqrt(cd.mean(X * X, "x") - cd.mean(X, "x") ** 2 + 1), "deviation"),
         replace(
@@ -249,7 +249,7 @@ def guarded(a: Any, b: Any) -> Any:
     return m, a[1] * left + b[1] * right, a[2] * left + b[2] * right
 
 
-FALSE: dict[str, tuple[cd.Diagram, cd.Fold]] = {
+FALSE: dict[str, tuple[cd.category.Diagram, cd.Fold]] = {
     "a merge that forgets the rescale": (
         lookup,
         replace(ONLINE, merge=lambda a, b: (cd.maximum(a[0], b[0]), a[1] + b[1], a[2] + b[2])),
@@ -334,50 +334,54 @@ def test_a_state_that_is_not_found_is_asked_for() -> None:
     fold = cd.Fold(
         (0, 0), lambda a, b: (a * b, cd.tanh(a)), lambda s, t: (s[0] + t[0], s[1] * s[1] + t[1]), lambda a, b: a
     )
-    with pytest.raises(cd.NotStreamable, match=r"component 1 of the fold over 'x', b, .*state="):
+    with pytest.raises(cd.errors.NotStreamable, match=r"component 1 of the fold over 'x', b, .*state="):
         dot.stream("x", by=fold)
 
 
 @pytest.mark.parametrize(
     ("error", "words", "make"),
     [
-        (cd.TypeMismatch, "element of a fold is 3", lambda: cd.Fold(0, 3, cd.maximum)),  # type: ignore[arg-type]
-        (cd.TypeMismatch, "component 1", lambda: cd.Fold(0, cd.exp, cd.maximum, state=(cd.exp, 3))),
-        (cd.TypeMismatch, "by=3", lambda: average.stream("x", by=3)),  # type: ignore[arg-type]
-        (cd.AxisError, "axis 'y'", lambda: average.stream("y", by=MEANS)),
-        (cd.TypeMismatch, "unit of the fold has 1 component", lambda: average.stream("x", by=replace(MEANS, unit=0))),
+        (cd.errors.TypeMismatch, "element of a fold is 3", lambda: cd.Fold(0, 3, cd.maximum)),  # type: ignore[arg-type]
+        (cd.errors.TypeMismatch, "component 1", lambda: cd.Fold(0, cd.exp, cd.maximum, state=(cd.exp, 3))),
+        (cd.errors.TypeMismatch, "by=3", lambda: average.stream("x", by=3)),  # type: ignore[arg-type]
+        (cd.errors.AxisError, "axis 'y'", lambda: average.stream("y", by=MEANS)),
         (
-            cd.TypeMismatch,
+            cd.errors.TypeMismatch,
+            "unit of the fold has 1 component",
+            lambda: average.stream("x", by=replace(MEANS, unit=0)),
+        ),
+        (
+            cd.errors.TypeMismatch,
             "merge of the fold gives 1 component: expected 2",
             lambda: average.stream("x", by=replace(MEANS, merge=lambda a, b: a[0])),
         ),
         (
-            cd.SignatureError,
+            cd.errors.SignatureError,
             "element of the fold takes",
             lambda: average.stream("x", by=replace(MEANS, element=lambda a, b, c: a)),
         ),
         (
-            cd.TypeMismatch,
+            cd.errors.TypeMismatch,
             "in finish of the fold: it gives 2 results",
             lambda: average.stream("x", by=replace(MEANS, finish=None)),
         ),
         (
-            cd.AxisError,
+            cd.errors.AxisError,
             "in merge of the fold",
             lambda: average.stream("x", by=replace(MEANS, merge=lambda a, b: (cd.sum(a[0], "z"), b[1]))),
         ),
         (
-            cd.AxisError,
+            cd.errors.AxisError,
             "state of component 1",
             lambda: average.stream("x", by=replace(MEANS, state=lambda X: (cd.size("x"), X))),
         ),
         (
-            cd.NotStreamable,
+            cd.errors.NotStreamable,
             "keeps it",
             lambda: diagram("x -> x", lambda X: X + 1, "kept").stream("x", by=MEANS),
         ),
         (
-            cd.NotStreamable,
+            cd.errors.NotStreamable,
             "in a loop already",
             lambda: diagram("x y ->", lambda X: cd.sum(X, "x y"), "both").stream("y").stream("x", by=MEANS),
         ),
@@ -427,5 +431,5 @@ def test_what_is_defined_of_a_list_is_known_of_its_parts_in_the_same_words_only(
             cd.sum(A, "x"), cd.sum(cd.where(cd.equal(half(A), 0), 1, 0), "x"),
             cd.sum(0 * A, "x") + cd.size("x"), cd.sum(half(A) / half(A), "x")),
     )  # fmt: skip
-    with pytest.raises((cd.Refuted, cd.Undecided, cd.NotStreamable)):
+    with pytest.raises((cd.Refuted, cd.Undecided, cd.errors.NotStreamable)):
         f.stream("x", by=fold)

@@ -38,13 +38,13 @@ def test_what_is_read_at_positions_is_made_outside_of_its_own_loops():
 
 def test_what_needs_the_whole_axis_is_refused_with_the_reason():
     f = cd.algorithm("x")(lambda a: cd.sum(cd.reverse(cd.tanh(a - cd.max(a, "x")), "x"), "x"))
-    with pytest.raises(cd.NotStreamable, match="tanh of a sum of both is not a sum of products of them"):
+    with pytest.raises(cd.errors.NotStreamable, match="tanh of a sum of both is not a sum of products of them"):
         f.stream("x")
     h = cd.algorithm("x")(lambda a: cd.sum(cd.reverse(a - cd.max(a, "x"), "x"), "x"))
     a = np.array([3.0, -1.0, 2.0, 5.0, 0.0])
     np.testing.assert_allclose(h.stream("x").run(a, tiles={"s_x": 2}), (a - 5).sum())
     g = cd.algorithm("x")(lambda a: cd.shift(cd.exp(a), "x", 1))
-    with pytest.raises(cd.NotGroupable, match="positions that are computed"):
+    with pytest.raises(cd.errors.NotGroupable, match="positions that are computed"):
         g.group("x")
 
 

@@ -209,11 +209,11 @@ def test_sizes_that_leave_the_array_are_refused(streamed):
     arrays = [np.ones((1, 5, 1)), np.ones((4, 1, 1))]
     told = r"view\[x → y k\] reads axis 'x' at y \+ k, which is up to 6: expected 0 to 4; axis 'y' is 4, and 2 or less"
     for tiles in ({}, {"g_y": 3}):
-        with pytest.raises(cd.SizeError, match=told):
+        with pytest.raises(cd.errors.SizeError, match=told):
             count(diagram, sizes, tiles)
-        with pytest.raises(cd.SizeError, match=told):
+        with pytest.raises(cd.errors.SizeError, match=told):
             run(diagram, arrays, tiles, sizes={"y": 4})
-        with pytest.raises(cd.SizeError, match=told):
+        with pytest.raises(cd.errors.SizeError, match=told):
             count_levels(diagram, sizes, ("HBM", "SMEM", "registers"), {"SMEM": tiles})
         assert count(diagram, {**sizes, "y": 2}, tiles).load
         assert count(diagram, {**sizes, "x": 7}, tiles).load
@@ -225,7 +225,9 @@ def test_sizes_that_leave_the_padding_are_refused():
     )
     diagram = group.find(padded.diagram, ["y"])
     sizes = {"x": 5, "k": 4, "y": 5, "c": 2}
-    with pytest.raises(cd.SizeError, match="at y \\+ k, which is up to 7: expected 0 to 6; axis 'y' is 5, and 4 or"):
+    with pytest.raises(
+        cd.errors.SizeError, match="at y \\+ k, which is up to 7: expected 0 to 6; axis 'y' is 5, and 4 or"
+    ):
         count(diagram, sizes, {"g_y": 2})
     assert count(diagram, {**sizes, "y": 4}, {"g_y": 3}).load
     inside = cd.algorithm("x")(lambda a: cd.sum(cd.reindex(a, "y k=3", x=lambda y, k: y + k, fill=0), "k"))

@@ -46,16 +46,16 @@ def weighted(X: Any, g: Any, W: Any) -> Any:
 
 
 @functools.cache
-def draft(diagram: cd.Diagram) -> cd.Diagram:
+def draft(diagram: cd.category.Diagram) -> cd.category.Diagram:
     """In a loop and groups, which is not proved here."""
     return find(forms(inline(diagram_of(diagram)), "d", 1)[1][0].diagram, ["t", "o"])
 
 
-def kernel_of(diagram: cd.Diagram, dtype: str = "bf16") -> LoweredKernel:
+def kernel_of(diagram: cd.category.Diagram, dtype: str = "bf16") -> LoweredKernel:
     return searching(draft(diagram), "H200", SIZES, dtype, 3).kernel
 
 
-def counted(diagram: cd.Diagram, dtype: str = "bf16") -> list[tuple[str, int, int, int, bool]]:
+def counted(diagram: cd.category.Diagram, dtype: str = "bf16") -> list[tuple[str, int, int, int, bool]]:
     found = kernel_of(diagram, dtype).factors
     return [(f.name, *(int(a.value({**SIZES, **TILES})) for a in (f.size, f.read, f.widened)), f.second) for f in found]
 
@@ -75,7 +75,7 @@ def test_first_and_second_factors_are_counted_in_values_and_bytes() -> None:
     assert [(name, second) for name, *_, second in counted(weighted)] == [("mul [t d]", False), ("exp [d o]", True)]
 
 
-def seconds(diagram: cd.Diagram, tiles: dict[str, int], stages: int = 3, warps: int = 8) -> float:
+def seconds(diagram: cd.category.Diagram, tiles: dict[str, int], stages: int = 3, warps: int = 8) -> float:
     search = searching(draft(diagram), "H200", SIZES, "bf16", stages)
     at = {**SIZES, **{name: np.array([size]) for name, size in tiles.items()}}
     return float(search.predicted(stages, at, warps).seconds[0])

@@ -94,12 +94,12 @@ def test_plans_count_prove_and_write_statistics_in_fp32() -> None:
     first, second = plans.kernels
     assert plans.saved == (("sqrt [d]", 4 * 1024),) and plans.dtype == "bf16"
     assert dict(first.makes) == {"sqrt [d]": 4 * 1024}
-    assert (first.plan.dtype, second.plan.dtype) == ("X bf16, out fp32", "X bf16, sqrt [d] fp32, out bf16")
-    assert first.plan.save_bytes == 4 * 1024
-    text = plans.triton()
+    assert (first.dtype, second.dtype) == ("X bf16, out fp32", "X bf16, sqrt [d] fp32, out bf16")
+    assert first.save_bytes == 4 * 1024
+    text = plans.code("triton")
     assert "torch.empty((d,), dtype=torch.float32" in text and "torch.empty((t, d), dtype=torch.bfloat16" in text
     wide = normed.plan("H200", {"t": 65536, "d": 512}, dtype="fp32", several=True)
-    assert wide.kernels[0].plan.dtype == "fp32"
+    assert wide.kernels[0].dtype == "fp32"
 
 
 def test_statistics_that_are_given_have_the_type_that_is_said_of_them() -> None:
@@ -107,8 +107,8 @@ def test_statistics_that_are_given_have_the_type_that_is_said_of_them() -> None:
     dtype = {"X": "bf16", "s": "fp32", "out": "bf16"}
     plans = scaled.plan("H200", {"t": 65536, "d": 1024}, dtype=dtype, several=True)
     assert plans.saved == (("sqrt [d]", 4 * 1024),) and plans.dtype == "X bf16, s fp32, out bf16"
-    assert plans.kernels[-1].plan.dtype == "X bf16, sqrt [d] fp32, s fp32, out bf16"
-    assert "dtype=torch.float32" in plans.triton()
+    assert plans.kernels[-1].dtype == "X bf16, sqrt [d] fp32, s fp32, out bf16"
+    assert "dtype=torch.float32" in plans.code("triton")
     found = {t.array: str(t.exact) for t in io(plans.diagram, dtype=dtype).traffic if t.direction == "load"}
     assert found["s"].startswith("4*d") and found["X"] == "2*d*t"
 

@@ -134,7 +134,7 @@ def test_named_states_of_parts_take_what_is_said() -> None:
 
 
 def test_parts_of_several_lengths_are_not_counted() -> None:
-    with pytest.raises(cd.SizeError, match="expected a number of parts that divides"):
+    with pytest.raises(cd.errors.SizeError, match="expected a number of parts that divides"):
         count(split("product by a c"), {"a": 2, "x": 7, "c": 2}, {"p_x": 2})
 
 

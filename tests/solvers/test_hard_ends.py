@@ -59,10 +59,10 @@ def test_what_is_interrupted_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> N
     f = cd.algorithm("x ->")(lambda a: cd.sum(a, "x"))
     theorem = f.stream("x").theorem
     monkeypatch.setattr(Z3, "_put", killed)
-    with pytest.raises((cd.Interrupted, cd.Undecided)):
+    with pytest.raises((cd.errors.Interrupted, cd.Undecided)):
         cd.Program(f.diagram).stream("x")
     sent = pickle.dumps(theorem)
-    with pytest.raises((cd.Interrupted, cd.NotAProof)):
+    with pytest.raises((cd.errors.Interrupted, cd.errors.NotAProof)):
         pickle.loads(sent)
 
 

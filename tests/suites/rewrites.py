@@ -62,7 +62,7 @@ class Rewrite:
         """Why `prove` says less than it should, where it does."""
         return next((why for why, names in UNDECIDED.items() if f"{self.suite}: {self.name}" in names), "")
 
-    def programs(self) -> tuple[cd.Diagram, cd.Diagram]:
+    def programs(self) -> tuple[cd.category.Diagram, cd.category.Diagram]:
         """The two programs as diagrams."""
         return cd.algorithm(self.signature)(self.left), cd.algorithm(self.signature)(self.right)
 
@@ -119,7 +119,7 @@ def verdict(rewrite: Rewrite, ask: Any) -> tuple[str, float, str]:
         detail = str(error)
     except cd.Undecided as error:
         said, detail = "undecided", error.goal
-    except cd.Interrupted as error:
+    except cd.errors.Interrupted as error:
         said, detail = "interrupted", str(error)
     except CatdiagError as error:
         said, detail = "refused", str(error)

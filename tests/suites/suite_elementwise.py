@@ -5,6 +5,7 @@ from __future__ import annotations
 from rewrites import Suite
 
 import catdiag as cd
+from catdiag import nn
 
 SUITE = Suite("elementwise")
 
@@ -44,9 +45,9 @@ SUITE.same(
     ("the same function of the same sum", lambda a, b, c: cd.apply("f", a + b), lambda a, b, c: cd.apply("f", b + a)),
     ("functions of two functions", lambda a, b, c: cd.apply("f", cd.apply("g", a * b), c - c),
      lambda a, b, c: cd.apply("f", cd.apply("g", b * a), 0 * a)),
-    ("gate", lambda a, b, c: cd.sigmoid(a) * b + (1 - cd.sigmoid(a)) * c,
-     lambda a, b, c: c + cd.sigmoid(a) * (b - c)),
-    ("sigmoid of a difference", lambda a, b, c: cd.sigmoid(a - b), lambda a, b, c: cd.exp(a) / (cd.exp(a) + cd.exp(b))),
+    ("gate", lambda a, b, c: nn.sigmoid(a) * b + (1 - nn.sigmoid(a)) * c,
+     lambda a, b, c: c + nn.sigmoid(a) * (b - c)),
+    ("sigmoid of a difference", lambda a, b, c: nn.sigmoid(a - b), lambda a, b, c: cd.exp(a) / (cd.exp(a) + cd.exp(b))),
     ("quotients compared by cross products", lambda a, b, c: a / b - c / b, lambda a, b, c: (a - c) / b),
 )  # fmt: skip
 
@@ -89,23 +90,23 @@ SUITE.same(
     ("power of an exponential", lambda a: cd.exp(a) ** 4, lambda a: cd.exp(4 * a)),
     ("root of an exponential", lambda a: cd.sqrt(cd.exp(a)), lambda a: cd.exp(a / 2)),
     ("power through a logarithm", lambda a: cd.exp(2 * cd.log(a)), lambda a: a * a),
-    ("sigmoid by its definition", lambda a: cd.sigmoid(a), lambda a: 1 / (1 + cd.exp(-a))),
-    ("sigmoid of the opposite", lambda a: cd.sigmoid(-a), lambda a: 1 - cd.sigmoid(a)),
-    ("sigmoid with the exponential above", lambda a: cd.sigmoid(a), lambda a: cd.exp(a) / (cd.exp(a) + 1)),
-    ("slope of the sigmoid", lambda a: cd.sigmoid(a) * (1 - cd.sigmoid(a)),
+    ("sigmoid by its definition", lambda a: nn.sigmoid(a), lambda a: 1 / (1 + cd.exp(-a))),
+    ("sigmoid of the opposite", lambda a: nn.sigmoid(-a), lambda a: 1 - nn.sigmoid(a)),
+    ("sigmoid with the exponential above", lambda a: nn.sigmoid(a), lambda a: cd.exp(a) / (cd.exp(a) + 1)),
+    ("slope of the sigmoid", lambda a: nn.sigmoid(a) * (1 - nn.sigmoid(a)),
      lambda a: cd.exp(-a) / (1 + cd.exp(-a)) ** 2),
     ("hyperbolic tangent by its definition", lambda a: cd.tanh(a),
      lambda a: (cd.exp(a) - cd.exp(-a)) / (cd.exp(a) + cd.exp(-a))),
-    ("hyperbolic tangent as a sigmoid", lambda a: cd.tanh(a), lambda a: 2 * cd.sigmoid(2 * a) - 1),
+    ("hyperbolic tangent as a sigmoid", lambda a: cd.tanh(a), lambda a: 2 * nn.sigmoid(2 * a) - 1),
     ("hyperbolic tangent of the opposite", lambda a: cd.tanh(-a), lambda a: -cd.tanh(a)),
     ("hyperbolic tangent of the double", lambda a: cd.tanh(2 * a), lambda a: 2 * cd.tanh(a) / (1 + cd.tanh(a) ** 2)),
-    ("sigmoid-weighted unit", lambda a: a * cd.sigmoid(a), lambda a: a / (1 + cd.exp(-a))),
+    ("sigmoid-weighted unit", lambda a: a * nn.sigmoid(a), lambda a: a / (1 + cd.exp(-a))),
     ("tanh approximation of the Gaussian unit",
      lambda a: 0.5 * a * (1 + cd.tanh(0.8 * (a + 0.044715 * a**3))),
-     lambda a: a * cd.sigmoid(1.6 * (a + 0.044715 * a**3))),
+     lambda a: a * nn.sigmoid(1.6 * (a + 0.044715 * a**3))),
     ("Gaussian unit through an unknown function", lambda a: a * 0.5 * (1 + cd.apply("erf", a / cd.sqrt(2))),
      lambda a: 0.5 * (a * (cd.apply("erf", a * (1 / cd.sqrt(2))) + 1))),
-    ("logistic loss", lambda a: -cd.log(cd.sigmoid(a)), lambda a: cd.log(1 + cd.exp(-a))),
+    ("logistic loss", lambda a: -cd.log(nn.sigmoid(a)), lambda a: cd.log(1 + cd.exp(-a))),
     ("softplus of the opposite", lambda a: cd.log(1 + cd.exp(a)), lambda a: a + cd.log(1 + cd.exp(-a))),
     ("Horner", lambda a: 1 + 2 * a + 3 * a**2 + 4 * a**3, lambda a: 1 + a * (2 + a * (3 + a * 4))),
     ("scaled by the root of two twice", lambda a: a * cd.sqrt(2) * cd.sqrt(2), lambda a: 2 * a),
@@ -156,8 +157,8 @@ SUITE.differ(
      lambda a, b, c: cd.apply("g", cd.apply("f", a))),
     ("quotient by a quotient turned the wrong way", lambda a, b, c: a / (b / c), lambda a, b, c: a / (b * c)),
     ("sum of quotients over the product", lambda a, b, c: a / b + a / c, lambda a, b, c: 2 * a / (b * c)),
-    ("gate with its sides exchanged", lambda a, b, c: cd.sigmoid(a) * b + (1 - cd.sigmoid(a)) * c,
-     lambda a, b, c: cd.sigmoid(a) * c + (1 - cd.sigmoid(a)) * b),
+    ("gate with its sides exchanged", lambda a, b, c: nn.sigmoid(a) * b + (1 - nn.sigmoid(a)) * c,
+     lambda a, b, c: nn.sigmoid(a) * c + (1 - nn.sigmoid(a)) * b),
 )  # fmt: skip
 
 SUITE.differ(
@@ -169,10 +170,10 @@ SUITE.differ(
     ("power of a power adds", lambda a: (a**2) ** 3, lambda a: a**5),
     ("negative power as negation", lambda a: a**-2, lambda a: -(a**2)),
     ("logarithm of one and more", lambda a: cd.log(1 + cd.exp(a)), lambda a: a),
-    ("sigmoid is odd", lambda a: cd.sigmoid(-a), lambda a: -cd.sigmoid(a)),
+    ("sigmoid is odd", lambda a: nn.sigmoid(-a), lambda a: -nn.sigmoid(a)),
     ("hyperbolic tangent is even", lambda a: cd.tanh(-a), lambda a: cd.tanh(a)),
-    ("hyperbolic tangent as one sigmoid", lambda a: cd.tanh(a), lambda a: 2 * cd.sigmoid(a) - 1),
-    ("sigmoid-weighted units differ by their slope", lambda a: a * cd.sigmoid(a), lambda a: a * cd.sigmoid(1.702 * a)),
+    ("hyperbolic tangent as one sigmoid", lambda a: cd.tanh(a), lambda a: 2 * nn.sigmoid(a) - 1),
+    ("sigmoid-weighted units differ by their slope", lambda a: a * nn.sigmoid(a), lambda a: a * nn.sigmoid(1.702 * a)),
     ("tanh approximation with another constant",
      lambda a: 0.5 * a * (1 + cd.tanh(0.8 * (a + 0.044715 * a**3))),
      lambda a: 0.5 * a * (1 + cd.tanh(0.8 * (a + 0.04472 * a**3)))),

@@ -23,7 +23,7 @@ def unit(a, axis):
 
 def silu(a):
     """The sigmoid-weighted unit."""
-    return a * cd.sigmoid(a)
+    return a * cd.nn.sigmoid(a)
 
 
 SUITE.same(
@@ -203,8 +203,8 @@ SUITE.same(
 SUITE.same(
     "t c, t c, c -> t c",
     ("rotation of halves",
-     lambda x, y, f: (x * cd.sqrt(1 - cd.sigmoid(f)) + y * cd.sqrt(cd.sigmoid(f))) ** 2
-      + (y * cd.sqrt(1 - cd.sigmoid(f)) - x * cd.sqrt(cd.sigmoid(f))) ** 2,
+     lambda x, y, f: (x * cd.sqrt(1 - cd.nn.sigmoid(f)) + y * cd.sqrt(cd.nn.sigmoid(f))) ** 2
+      + (y * cd.sqrt(1 - cd.nn.sigmoid(f)) - x * cd.sqrt(cd.nn.sigmoid(f))) ** 2,
      lambda x, y, f: x * x + y * y),
     ("skip, then norm", lambda x, y, f: rms(x + y, "c") * f,
      lambda x, y, f: f * (y + x) / cd.sqrt(cd.mean((y + x) ** 2, "c"))),

@@ -270,7 +270,7 @@ class Operator:
     """A kernel, its diagram, the axis that it loops over, and the bugs that make a difference to it."""
 
     kernel: Callable[..., Any]
-    diagram: cd.Diagram
+    diagram: cd.category.Diagram
     bugs: tuple[str, ...]
     axis: str = "x"
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -359,7 +359,7 @@ def report_of(name: str, dtype: str, seed: int, bug: str = "", how: Arithmetic |
     return _report(kernel, of.diagram, dtype, seed, inputs=of.inputs, **options)
 
 
-def _report(kernel: Callable[..., Any], diagram: cd.Diagram, dtype: str, seed: int, **options: Any) -> str:
+def _report(kernel: Callable[..., Any], diagram: cd.category.Diagram, dtype: str, seed: int, **options: Any) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -67,7 +67,7 @@ def test_running_means_stay_within_what_is_allowed() -> None:
 # -- honest kernels ------------------------------------------------------------------------------------
 
 
-def judged(kernel: Any, diagram: cd.Diagram, how: Arithmetic, arrays: Any, **options: Any) -> float:
+def judged(kernel: Any, diagram: cd.category.Diagram, how: Arithmetic, arrays: Any, **options: Any) -> float:
     """What share of the allowance an honest kernel uses."""
     of = kernel_of(lambda *given: kernel(Loop(how), *given), diagram, operands=how.operands or None, **options)
     found = of.judge(arrays)
@@ -109,7 +109,7 @@ def test_longer_chains_are_said() -> None:
     assert kernel_of(one_by_one, total.diagram, chain=1 << 17).judge(arrays).failure is None
     found = kernel_of(one_by_one, total.diagram).judge(arrays).failure
     assert found is not None and found.error < additions(1 << 17, chain=1 << 17) * U * np.sum(arrays[0], dtype=float)
-    with pytest.raises(cd.CatdiagError, match="chain is 1: expected"):
+    with pytest.raises(cd.errors.CatdiagError, match="chain is 1: expected"):
         assert_implements(one_by_one, total, chain=1)
     with pytest.raises(Mismatch, match="at most 8 terms to an accumulator"):
         assert_implements(lambda a: one_by_one(a) * 0, total, chain=8)

@@ -33,7 +33,7 @@ def test_conditions_undecided_and_interrupted_are_failures() -> None:
     assert assert_equivalent(total, divided, conditional=True).conditional
     with pytest.raises(AssertionError, match="no verdict within 1e-09 s"):
         assert_equivalent(total, divided, limit=1e-9)
-    with pytest.raises(cd.TypeMismatch):
+    with pytest.raises(cd.errors.TypeMismatch):
         assert_equivalent(total, cd.library.get("softmax"))
 
 

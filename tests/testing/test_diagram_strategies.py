@@ -22,7 +22,7 @@ def check_graph(graph: Graph) -> None:
 
 
 @given(testing.diagrams())
-def test_drawn_diagrams_are_well_formed_and_without_dead_boxes(f: cd.Diagram) -> None:
+def test_drawn_diagrams_are_well_formed_and_without_dead_boxes(f: cd.category.Diagram) -> None:
     check_graph(diagram_of(f).graph)
     needed = set(diagram_of(f).graph.outputs)
     wire = len(f.dom) + sum(len(b.cod) for b in diagram_of(f).boxes)
@@ -54,7 +54,7 @@ def test_arrays_follow_element_types_and_composite_axes(data: st.DataObject) -> 
 
 
 @given(testing.diagrams(inputs=(ArrayType((cd.Axis("q"),)), ArrayType()), max_outputs=1))
-def test_inputs_can_be_fixed(f: cd.Diagram) -> None:
+def test_inputs_can_be_fixed(f: cd.category.Diagram) -> None:
     assert str(f.dom) == "[q] @ []" and len(f.cod) == 1
 
 

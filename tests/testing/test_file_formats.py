@@ -60,7 +60,7 @@ def test_chips_in_files(tmp_path: Path) -> None:
     file = tmp_path / "chip.toml"
     file.write_text(cd.hardware.dumps(chip), encoding="utf-8")
     assert cd.hardware.load(file) == chip
-    with pytest.raises(cd.CatdiagError, match="expected one line that prints"):
+    with pytest.raises(cd.errors.CatdiagError, match="expected one line that prints"):
         cd.hardware.dumps(replace(chip, name="chip\r"))
 
 
@@ -137,6 +137,6 @@ def test_a_file_cut_short_is_said_to_be(tmp_path: Path, cut: int) -> None:
     found = Counterexample({"x": 1}, {"A": [Fraction(1, 3)]}, Fraction(1), Fraction(2), {})
     file = tmp_path / "cut.npz"
     file.write_bytes(npz(found)[:-cut])
-    with pytest.raises(cd.CatdiagError, match="cannot read the counterexample"):
+    with pytest.raises(cd.errors.CatdiagError, match="cannot read the counterexample"):
         read(file)
     assert result_of(drawn(random.Random(1)).line()[:-cut]) is None

@@ -31,7 +31,7 @@ def several(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def on(f: cd.Diagram, arrays: Any) -> tuple[Any, ...]:
+def on(f: cd.category.Diagram, arrays: Any) -> tuple[Any, ...]:
     """What a diagram gives; () for one without outputs."""
     return several(cd.Program(f).run(*arrays, sizes=SIZES)) if len(f.cod) else ()
 

@@ -30,11 +30,11 @@ ONE_PASS = {"correlation", "covariance", "layer_norm_linear", "softmax_moments",
 class Form:
     """A diagram and a form of it, as derivations have them."""
 
-    def __init__(self, source: cd.Diagram, diagram: cd.Diagram) -> None:
+    def __init__(self, source: cd.category.Diagram, diagram: cd.category.Diagram) -> None:
         self.source, self.diagram = source, diagram
 
 
-def kernel(diagram: cd.Diagram, source: cd.Diagram, dtype: str, tiled: Iterable[str] = ()) -> Any:
+def kernel(diagram: cd.category.Diagram, source: cd.category.Diagram, dtype: str, tiled: Iterable[str] = ()) -> Any:
     def computed(*arrays: Any) -> Any:
         longest = max((n for a in arrays for n in a.shape), default=1)
         tiles = dict.fromkeys(tiled, 3 if longest < 300 else 101)

@@ -151,7 +151,7 @@ def test_errors_of_the_library_keep_their_traceback() -> None:
         raise error
 
     kept = {}
-    for error in (AssertionError("no"), cd.SizeError("no"), ZeroDivisionError("no")):
+    for error in (AssertionError("no"), cd.errors.SizeError("no"), ZeroDivisionError("no")):
         with pytest.raises(type(error)) as caught:
             concise(deep)(error)
         kept[type(error).__name__] = any(entry.name == "deep" for entry in caught.traceback)
@@ -169,7 +169,7 @@ def test_a_claim_of_arrays() -> None:
 
     assert isinstance(swapped, Claim) and swapped.__doc__ == "Sums commute."
     left, right = swapped.sides()
-    assert isinstance(right, cd.Diagram)
+    assert isinstance(right, cd.category.Diagram)
     assert left.names == ("A", "B") and str(left.cod) == str(right.cod) == "[n]"
     assert swapped.prove().hypotheses[-1] == "2 ≤ n"
 
@@ -192,12 +192,12 @@ def test_a_claim_that_says_something_else() -> None:
         return 1, 2
 
     with pytest.raises(
-        cd.SignatureError, match=r"three gives int: expected its left and its right side(.|\n)*test_plugin"
+        cd.errors.SignatureError, match=r"three gives int: expected its left and its right side(.|\n)*test_plugin"
     ):
         three.prove()
-    with pytest.raises(cd.SignatureError, match="numbers gives int and int: expected two diagrams"):
+    with pytest.raises(cd.errors.SignatureError, match="numbers gives int and int: expected two diagrams"):
         numbers.sides()
-    with pytest.raises(cd.SignatureError, match="assumptions are a list of texts"):
+    with pytest.raises(cd.errors.SignatureError, match="assumptions are a list of texts"):
         cd.theorem("x", assume="x >= 2")
 
 

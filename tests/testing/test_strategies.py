@@ -46,7 +46,7 @@ def test_every_function_monoid_and_reindexing_is_drawn() -> None:
 
 @few
 @given(testing.boxes())
-def test_boxes_stand_alone_and_are_well_formed(f: cd.Diagram) -> None:
+def test_boxes_stand_alone_and_are_well_formed(f: cd.category.Diagram) -> None:
     check(diagram_of(f))
     assert len(f) == 1
 
@@ -72,7 +72,7 @@ def test_diagrams_with_wanted_boxes(data: st.DataObject) -> None:
 
 @few
 @given(testing.diagrams(streamable="x"))
-def test_streamable_diagrams_stream(f: cd.Diagram) -> None:
+def test_streamable_diagrams_stream(f: cd.category.Diagram) -> None:
     check(diagram_of(f))
     assert fold_search.find(diagram_of(f), "x").diagram.dom == f.dom
 

@@ -290,7 +290,7 @@ class Subject:
     """A kernel, the diagram that it is to implement, and mistakes, those in `half` tried in float16."""
 
     function: Callable[..., Any]
-    diagram: cd.Diagram
+    diagram: cd.category.Diagram
     mistakes: tuple[str, ...]
     block: dict[str, int] = field(default_factory=dict)
     half: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ def test_a_client_gives_its_executor() -> None:
 
     assert list(each(half, ITEMS, executor=Client())) == WANTED  # type: ignore[arg-type]
     for wrong in (3, "threads", object()):
-        with pytest.raises(cd.CatdiagError, match=r"expected a concurrent\.futures\.Executor"):
+        with pytest.raises(cd.errors.CatdiagError, match=r"expected a concurrent\.futures\.Executor"):
             list(each(half, ITEMS, executor=wrong))  # type: ignore[arg-type]
 
 

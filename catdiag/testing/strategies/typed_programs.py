@@ -165,5 +165,5 @@ def check_object(ty: Any, what: str) -> Ty:
         return Ty(ty)
     found = tuple(ty) if isinstance(ty, (tuple, list)) else (ty,)
     if not all(isinstance(array, ArrayType) for array in found):
-        raise CatdiagError(f"{what} is {ty!r}: expected an object, cd.Ty, or array types")
+        raise CatdiagError(f"{what} is {ty!r}: expected an object, cd.category.Ty, or array types")
     return Ty(*found)
