@@ -445,6 +445,7 @@ def check_box(b: Box) -> None:
 
 
 def _check_axes(b: Box) -> None:
+    """Raises TypeMismatch or AxisError unless the axes of a box's output follow from its operation and its inputs."""
     op = b.op
     if len(b.cod) != 1:
         raise TypeMismatch(f"{b.name} has {len(b.cod)} outputs: expected one", b.line)

@@ -85,6 +85,7 @@ _Rows = list[tuple[list[int], list[int], Sequence[int], int]]
 
 
 def _one_by_one(graph: Graph, rows: _Rows) -> tuple[Column, Column, list[int]]:
+    """The columns of the result, computed node by node."""
     table, which, reads = graph.lists()
     arity = [len(b.dom) for b in table]
     count = len(graph.dom)
@@ -105,6 +106,7 @@ def _one_by_one(graph: Graph, rows: _Rows) -> tuple[Column, Column, list[int]]:
 
 
 def _vectorized(graph: Graph, rows: _Rows) -> tuple[Column, Column, list[int]]:
+    """The columns of the result, computed by NumPy for all nodes at once."""
     import numpy as np
 
     table, which, reads = graph.arrays()

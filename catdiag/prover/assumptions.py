@@ -137,9 +137,9 @@ def _together(
         # A symbol that is determined by the others comes first.
         last = {s: [c for c in joint if symbols_of(c) - set(sizes) == {s}] for s in left}
         chosen = min(left, key=lambda s: (not any(c[0] == "eq" for c in last[s]), -len(last[s]), order.index(s)))
-        turns = {v for c in last[chosen] for v in _boundary_values(c, chosen, sizes)}
+        boundary = {v for c in last[chosen] for v in _boundary_values(c, chosen, sizes)}
         alone = own.get(chosen, ())
-        for v in sorted({*alone, *(t for t in turns if t >= least)}):
+        for v in sorted({*alone, *(t for t in boundary if t >= least)}):
             work[0] += 1
             if work[0] > _WORK or len(found) >= 200:
                 return

@@ -169,6 +169,7 @@ def _reads(kind: str, whole: Axis, place: int) -> list[tuple[dict[str, Any], lis
 
 
 def _node(box: Box, args: list[int]) -> dict[str, Any]:
+    """The node of a box other than a contraction; raises NotExportable for an uninterpreted box."""
     op = box.op
     match op:
         case Map(fn) if fn.startswith("cast:"):

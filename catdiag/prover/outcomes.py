@@ -103,9 +103,9 @@ class Theorem(AsHTML):
 
     @property
     def verdict(self) -> str:
-        """ "proved", "proved, on a condition", or "vacuous": of what nothing satisfies, it is said and is no proof.
+        """The verdict in words: "proved", "proved, on a condition", or "vacuous", which is no proof.
 
-        Words for people; the fields say the same to programs.
+        These are words for readers; programs use the other fields.
         """
         return "vacuous" if self.vacuous else "proved, on a condition" if self.conditional else "proved"
 

@@ -58,10 +58,10 @@ def advice(source: Diagram, derived: Diagram) -> list[str]:
     >>> import catdiag as cd
     >>> spread = cd.algorithm("x ->")(lambda a: cd.sum(cd.cast((a - cd.mean(a, "x")) ** 2, "fp16"), "x"))
     >>> advice(spread, spread.stream("x").diagram)[0].splitlines()[0]
-    'cast:fp16 of [x] was left out of what was derived: costs count what is made instead in its own type'
+    'cast:fp16 of [x] is not in the derived diagram: costs count the array that replaces it in its own type'
     """
     return [
-        f"{box.name} of {box.cod[0]} was left out of what was derived: costs count what is made instead in its own "
+        f"{box.name} of {box.cod[0]} is not in the derived diagram: costs count the array that replaces it in its own "
         "type" + (f"\n  at {box.line}" if box.line else "")
         for box in dropped(source, derived)
     ]

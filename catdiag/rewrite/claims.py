@@ -128,6 +128,8 @@ class Claims:
         granted: bool,
         further: bool,
     ) -> Verdict:
+        """See `decide`. A claim that is undefined somewhere is tried under the definedness of the wires `beside`."""
+
         def sides(wire: int, others: Sequence[int] = ()) -> tuple[Diagram, Diagram]:
             true = truth(assembly, wire)
             return (assembly.diagram([*others, true], names, "true"), assembly.diagram([*others, wire], names, title))
@@ -195,7 +197,7 @@ class Claims:
         except KernelError as error:
             return Verdict("undecided", goal=str(error))
         if theorem.vacuous:
-            return Verdict("undecided", goal="nothing meets what it takes for granted: it would be about nothing")
+            return Verdict("undecided", goal="no input meets its hypotheses: it would be vacuous")
         return Verdict("conditional" if theorem.conditional else "proved", theorem, conditions=theorem.conditions)
 
     @staticmethod

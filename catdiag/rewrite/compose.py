@@ -88,13 +88,13 @@ def _proved(parts: Sequence[Derivation], source: Diagram, diagram: Diagram, acti
     assume = tuple(dict.fromkeys(a for part in parts for a in part.assume))
     ask = parts[0].ask
     title = diagram.title or "the whole"
-    said = f"each part of {title} means what it meant"
+    said = f"each part of {title} means the same as before"
     begun = replace(Derivation.start(source, ask), assume=assume)
     theorem = _whole(begun, diagram) or proved_through(
         ask, source, diagram, assume, (pairs, []) if pairs else ([],), said
     )
     if theorem.conditional and not any(step.theorem.conditional for part in parts for step in part.steps):
-        raise Undecided(f"{said}; the whole would newly need more", "; ".join(theorem.conditions))
+        raise Undecided(f"{said}; the whole would need further conditions", "; ".join(theorem.conditions))
     steps = [
         step if step.part is not None else replace(step, part=part.source) for part in parts for step in part.steps
     ]

@@ -141,7 +141,7 @@ class Derivation(AsHTML):
         except KernelError as error:
             raise NotProved(str(error)) from error
         if theorem.conditional:
-            raise NotProved("it would newly need " + "; ".join(theorem.conditions), True)
+            raise NotProved("it would need the further conditions " + "; ".join(theorem.conditions), True)
         return theorem
 
     def then(self, action: Action, diagram: Diagram, theorem: Theorem, **changes: Any) -> Derivation:

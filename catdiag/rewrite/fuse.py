@@ -419,8 +419,8 @@ class _Outside:
                 if axis not in whole.types[w].names:
                     atom = whole.atoms[whole.maker[w]]
                     raise NotFusable(
-                        f"{array_name(atom.box)} cannot be saved between kernels: it lacks axis {axis!r}, of which the "
-                        "kernel that makes it runs in tiles; keep it on chip"
+                        f"{array_name(atom.box)} cannot be saved between kernels: it lacks axis {axis!r}, which is "
+                        "tiled in the kernel that makes it; keep it on chip"
                     )
         inside = {*members}
         if tiles:

@@ -59,7 +59,7 @@ def skip(derivation: Derivation, axis: str, bounds: Guide | None = None, live: G
                 changed = derivation.source.title or "the diagram"
                 raise Refuted(f"leaving out blocks of {axis!r} changes {changed}", found) from None
         raise NotStreamable(
-            f"leaving out blocks of {axis!r} that the mask empties was not proved: {error.reason}"
+            f"that the masked blocks of {axis!r} may be skipped was not proved: {error.reason}"
         ) from error
     return derivation.then(Skip(axis), skipped, theorem, ungrouped=ungrouped)
 
@@ -186,9 +186,9 @@ def _found(node: Node, positions: Sequence[str | None]) -> FoldOp:
         if condition is True:
             name = fold.components[k] if k < len(fold.components) else f"state {k + 1}"
             raise NotStreamable(
-                f"cannot leave blocks out of the loop over {fold.axis!r}: {name} takes every element, none is the unit "
-                "of its reduction; expected a mask, as in cd.where(mask, a, -float('inf')) under a maximum or "
-                "cd.where(mask, a, 0) under a sum",
+                f"cannot skip blocks of the loop over {fold.axis!r}: {name} takes every element, none is known to "
+                "be the unit of its reduction; expected a mask, as in cd.where(mask, a, -float('inf')) under a maximum "
+                "or cd.where(mask, a, 0) under a sum",
                 node.box.line,
             )
     wanted = support.either(conditions)

@@ -50,7 +50,7 @@ def _trials(source: Diagram, flat: Diagram, axis: Axis) -> Iterator[Trial]:
             env.extend(range(first, first + len(node.box.cod)))
         outputs = [builder.cast(env[w], ty) for w, ty in zip(flat.graph.outputs, flat.cod, strict=True)]
         blocks = ", ".join(f"[{a}, {b})" for a, b in pairwise(bounds))
-        words = f"a list of {bounds[-1]} in blocks {blocks}, of which those are left out that the loop leaves out"
+        words = f"a list of {bounds[-1]} in blocks {blocks}, without the blocks that the loop skips"
         yield Trial(source, builder.diagram(outputs, source.names), bounds[-1], words, merging="the loop", blocks=split)
 
 

@@ -126,8 +126,8 @@ class _MaximumReading:
             lines = self._lines(degree)
             raise NotStabilizable(
                 f"no maximum can be subtracted in {lines}: the result is not divided by such exponentials, so that "
-                "with exp(s - m) for exp(s) it would be another one; expected a quotient of sums of them, or the "
-                "logarithm of such a sum",
+                "the factor exp(m) does not cancel; expected a quotient of sums of them, or the logarithm of such "
+                "a sum",
                 self._line(degree),
             )
         return self.graph.cast(self._times(made, degree), ty)
@@ -151,7 +151,7 @@ class _MaximumReading:
                 self._box(w, node)
             elif w in open_:
                 raise NotStabilizable(
-                    f"no maximum can be subtracted in {_at(node.box)}: its exponent is made of an exponential that it "
+                    f"no maximum can be subtracted in {_at(node.box)}: its exponent depends on an exponential that it "
                     "is added to",
                     node.box.line,
                 )

@@ -195,11 +195,11 @@ def simplex(
         if column is not None:
             pivot(k, column, table)
             basis[k] = column
-    endless = improve([*gain, *nothing * count], width)
-    x = [Fraction(int(c == endless)) for c in range(width)]
-    for k, held in enumerate(basis):
-        if held < width:
-            x[held] = Fraction(table[k][-1] - (0 if endless is None else table[k][endless]), table[k][held])
+    unbounded = improve([*gain, *nothing * count], width)
+    x = [Fraction(int(c == unbounded)) for c in range(width)]
+    for k, basic in enumerate(basis):
+        if basic < width:
+            x[basic] = Fraction(table[k][-1] - (0 if unbounded is None else table[k][unbounded]), table[k][basic])
     return x
 
 

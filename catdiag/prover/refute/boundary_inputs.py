@@ -41,8 +41,8 @@ def solved(pair: Comparison, batch: Batch) -> Batch:
         zero, one, two = (_at(pair, batch, cells, starts, spots, shift, columns) for shift in (0, 1, 2))
         origin = _flat(pair, batch, cells)[rows, spots]
         places = [
-            _place(pair, float(x), float(a), float(b), float(c), int(turn))
-            for x, a, b, c, turn in zip(origin, zero, one, two, rng.integers(0, 6, size=count), strict=True)
+            _place(pair, float(x), float(a), float(b), float(c), int(variant))
+            for x, a, b, c, variant in zip(origin, zero, one, two, rng.integers(0, 6, size=count), strict=True)
         ]
         arrays = list(batch.arrays)
         for j, k in enumerate(cells):
@@ -112,7 +112,7 @@ def _at(
     return np.full(len(rows), np.nan) if found is None else found[rows, columns]
 
 
-def _place(pair: Comparison, x: float, zero: float, one: float, two: float, turn: int) -> int | None:
+def _place(pair: Comparison, x: float, zero: float, one: float, two: float, variant: int) -> int | None:
     """The place (in the pool) of a number at which a critical value is 0, or of one near it; None where
     none is found.
     """
@@ -128,12 +128,12 @@ def _place(pair: Comparison, x: float, zero: float, one: float, two: float, turn
         inside = slope * slope - 4 * second * zero
         if inside < 0:
             return None
-        move = (-slope + (1 if turn % 2 else -1) * inside**0.5) / (2 * second)
+        move = (-slope + (1 if variant % 2 else -1) * inside**0.5) / (2 * second)
     wanted = x + move
     if not abs(wanted) <= 1e6:  # NaN included
         return None
     found = Fraction(wanted).limit_denominator(60)
     if abs(float(found) - wanted) > 1e-6 * (1 + abs(wanted)):
         return None
-    near = (Fraction(0), Fraction(0), Fraction(0), Fraction(0), Fraction(1, 2), Fraction(-1, 2))[turn]
+    near = (Fraction(0), Fraction(0), Fraction(0), Fraction(0), Fraction(1, 2), Fraction(-1, 2))[variant]
     return int(pair.pool.of([found + near])[0])

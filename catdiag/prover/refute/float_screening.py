@@ -172,6 +172,7 @@ def _node(
     functions: Functions,
     meter: Meter,
 ) -> list[Wire]:
+    """The outputs of one node, for all inputs of the batch; NaN where there is no value."""
     op = node["op"]
     if op == "map":
         name = node["fn"]
@@ -280,6 +281,9 @@ def _renamed(node: Mapping[str, Any], array: Wire, sizes: Mapping[str, int]) -> 
 
 
 def _view(node: Mapping[str, Any], args: Sequence[Wire], sizes: Mapping[str, int]) -> Wire:
+    """The outputs of a view, for all inputs of the batch: at each index the first read whose conditions hold, NaN if
+    out of range.
+    """
     names = tuple(str(n) for n, _ in node["axes"])
     shape = [size_value(s, sizes) for _, s in node["axes"]]
     count = max(len(x) for x, _ in args)

@@ -134,7 +134,7 @@ class Rule(Equation):
         check(made)
         unchanged = origins if traced else None
         work = partial(proved, start.ask, start.source, made, assume, unchanged, self.title)
-        theorem = in_time(limit, f"the proof that {made.title or 'it'} means what it meant", work)
+        theorem = in_time(limit, f"the proof that {made.title or 'it'} means the same as before", work)
         return start.then(
             RuleStep(self.title),
             made,
@@ -181,7 +181,7 @@ def rule(
         raise SignatureError('variables and assumptions are lists of texts: variables=["f"], assume=["n >= 2"]')
     theorem = prove(left, right, assume, limit)
     if theorem.vacuous:
-        raise Undecided("the rule is about nothing: no arrays meet what it takes for granted", str(theorem))
+        raise Undecided("the rule is vacuous: no arrays meet its hypotheses", str(theorem))
     made = Rule(left, right, theorem, tuple(assume), name, tuple(variables))
     wiring = Wiring(inline(left).graph)
     if all(wiring.source):

@@ -230,6 +230,9 @@ class RuleApplication:
             return self._put(chosen[:1], everything, origins)
 
     def _put(self, chosen: Sequence[Match], reached: set[Trail], origins: Origins) -> tuple[Diagram, Origins, int]:
+        """The diagram with the chosen matches replaced, named boxes inlined only at the trails `reached`; see
+        `rewritten`. Raises Cyclic.
+        """
         graph, trails = opened(self.diagram, lambda trail: trail not in reached)
         place_of = {trail: place for place, trail in enumerate(trails)}
         site = Wiring(graph, through=self.through)

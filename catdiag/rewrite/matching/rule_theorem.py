@@ -67,7 +67,7 @@ def proved_through(
         conditional = conditional or theorem
     if conditional is not None:
         return conditional
-    raise Undecided(f"{said}; that the whole diagram means what it meant was not proved", goal)
+    raise Undecided(f"{said}; that the whole diagram means the same as before was not proved", goal)
 
 
 def is_small(*diagrams: Diagram) -> bool:

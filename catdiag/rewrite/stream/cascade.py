@@ -173,7 +173,7 @@ class Cascade(Distribution):
         if not self.components and self.origin:
             raise NotStreamable(
                 f"cannot stream axis {self.axis!r}: what is reduced over it cancels, and the result does not "
-                "depend on it; leave the reduction out"
+                "depend on it; remove the reduction"
             )
         if not self.components:
             raise NotStreamable(

@@ -95,9 +95,9 @@ def in_blocks(diagram: Diagram, axis: str, passes: int) -> Diagram:
     Raises NotStreamable where there is no form, or where an array is on chip along the whole axis, naming it.
     """
     streamed = forms(diagram, axis, passes)[1][0].diagram
-    held = whole_arrays(streamed, diagram, axis)
-    if held.itself:
-        raise NotStreamable(f"cannot stream axis {axis!r} in blocks: {held}")
+    retained = whole_arrays(streamed, diagram, axis)
+    if retained.itself:
+        raise NotStreamable(f"cannot stream axis {axis!r} in blocks: {retained}")
     return streamed
 
 

@@ -383,6 +383,7 @@ class Algebra(ABC):
     def _contract_term(
         self, parts: list[SeparableTerm], gone: list[Axis], output: Sequence[str], line: str | None
     ) -> SeparableTerm:
+        """The contraction of one term of each form over the axes `gone`: statistics outside, elements inside."""
         terms = self.graph
         coefficient, scale = Fraction(1), Scale()
         monomial: Monomial = ()

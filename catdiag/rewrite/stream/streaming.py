@@ -59,8 +59,8 @@ def stream(derivation: Derivation, axis: str, by: Fold | None = None, passes: in
             f"proved: {'; '.join(reasons)}{more}"
         )
     streamed, theorem, form = chosen
-    held = whole_arrays(streamed, base, axis)
-    step = Step(Stream(axis, count), streamed, theorem, form.formula, dropped=form.dropped, retained=held)
+    retained = whole_arrays(streamed, base, axis)
+    step = Step(Stream(axis, count), streamed, theorem, form.formula, dropped=form.dropped, retained=retained)
     return _regrouped(derivation, step)
 
 
@@ -109,8 +109,8 @@ def _stream_by(derivation: Derivation, axis: str, fold: Fold) -> Derivation:
     streamed = titled(made.diagram, title)
     # Whether the user's fold keeps the maxima that the source divides by is not examined.
     dropped = divisions(source, axis)
-    held = whole_arrays(streamed, source, axis)
-    step = Step(Stream(axis), streamed, made.theorem, made.formula, (made.element,), dropped=dropped, retained=held)
+    retained = whole_arrays(streamed, source, axis)
+    step = Step(Stream(axis), streamed, made.theorem, made.formula, (made.element,), dropped=dropped, retained=retained)
     return _regrouped(replace(derivation, unchanged=None), step)
 
 

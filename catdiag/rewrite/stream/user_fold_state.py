@@ -326,7 +326,7 @@ def _samples(given: UserFold) -> _Samples:
     axis, functions = given.axis, _functions(given)
     symbols = {s for ty in given.inputs for a in ty.axes for s in size_symbols(a.size)} - {str(axis.size)}
     found = _Samples([], [], [], functions)
-    for turn, length in enumerate(_LENGTHS):
+    for number, length in enumerate(_LENGTHS):
         sizes = {s: 2 + j % 2 for j, s in enumerate(sorted(symbols))} | {given.block: length}
         if isinstance(axis.size, str):
             sizes[axis.size] = length
@@ -335,7 +335,7 @@ def _samples(given: UserFold) -> _Samples:
             shape = [length if a.name == axis.name else size_value(a.size, sizes) for a in ty.axes]
             numbers = rng.integers(1, 9, shape) * rng.choice([-1, 1], shape)
             arrays.append({"bool": numbers > 0, "int": abs(numbers)}.get(ty.element, numbers / 4))
-        start = 0 if turn % 2 == 0 else 1 + turn // 2
+        start = 0 if number % 2 == 0 else 1 + number // 2
         arrays.append(np.arange(start, start + length))
         state: tuple[Any, ...] = ()
         for place in range(length):

@@ -77,7 +77,7 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
         return GivenStream(diagram, theorem, element, described(given))
     if guessed and false_fold(given, FEW, assume) is not None:
         names = ", ".join(given.names[k] for k in typed(fold, source, given.axis).missing)
-        raise NotStreamable(f"{title}: what {names} is of a list was not found; give it as state=", fold.line)
+        raise NotStreamable(f"{title}: {names} as a function of the list was not found; give it as state=", fold.line)
     raise Undecided(f"{title} is undecided", goal)
 
 
