@@ -214,6 +214,7 @@ class Diagram(AsProgram):
 
 
 def _mismatch(cod: Ty, dom: Ty) -> None:
+    """Raises TypeMismatch for a composition whose types differ, naming the first wire that differs."""
     pairs = zip(cod, dom, strict=False)
     k = next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(cod), len(dom)))
     if k < min(len(cod), len(dom)):
@@ -240,6 +241,7 @@ def _boundaries(diagram: Diagram) -> tuple[Ty, Ty]:
 
 
 def _joined(diagram: Diagram) -> tuple[Ty, Ty]:
+    """Domain and codomain of nested parallel compositions, without recursion."""
     doms: list[ArrayType] = []
     cods: list[ArrayType] = []
     alike = True

@@ -166,6 +166,7 @@ def _add(axis: Axis, ty: ArrayType) -> ArrayType:
 
 
 def _positions(diagram: Diagram, inputs: Iterable[int | str] | str | None) -> list[int]:
+    """The numbers of inputs that are given by name or by number. Raises AxisError or TypeMismatch for others."""
     names = diagram.input_names
     if inputs is None:
         return list(range(len(names)))

@@ -496,6 +496,7 @@ def _expect(b: Box, dom: Ty, cod: Ty, local: Callable[[Ty], Ty] = lambda ty: ty)
 
 
 def _check_fold(b: Box, op: FoldOp) -> None:
+    """Raises TypeMismatch unless the bodies of a loop have the types that its box requires."""
     states, block = b.cod, _local(b.dom, {op.axis: op.block})
     expected = {"unit": Ty(), "step": states @ block, "merge": states @ states, "state": block}
     for part, dom in expected.items():

@@ -197,6 +197,10 @@ def einsum(pattern: str, *arrays: Operand) -> Traced:
 
 
 def _pattern(trace: Trace, pattern: str) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """The axis names of an einsum pattern: those of each input, and those of the result. Raises SignatureError or
+    AxisError.
+    """
+
     def read() -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
         parsed = parse(pattern)
         if parsed.outputs is None or len(parsed.outputs) != 1:

@@ -253,6 +253,7 @@ class Cutter:
         return of_graph(graph, None, (*self.f.input_names, *(name for name, _ in self.fresh)), like.title)
 
     def _equation(self) -> CutEquation:
+        """The cut equation of all classes found so far."""
         lefts, rights = list(self.outputs[0]), list(self.outputs[1])
         raw = [False] * len(lefts)
         taken = []

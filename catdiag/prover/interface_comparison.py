@@ -79,6 +79,7 @@ def _shown(ty: ArrayType) -> str:
 
 
 def _advice(a: ArrayType, b: ArrayType, g: str) -> str:
+    """What to change so that two array types become equal."""
     if a.element != b.element and a.axes == b.axes:
         return f"declare the elements alike ({a.element} or {b.element})"
     if len(a.axes) != len(b.axes):

@@ -319,6 +319,7 @@ class Finder(Checker):
         return False
 
     def _discharged(self, ctx: Context, condition: Term, record: dict[str, Any], demands: Sequence[Obligation]) -> bool:
+        """Whether an obligation is proved, or identified with one of the demands."""
         try:
             self.holds(ctx, condition, record)
             return True

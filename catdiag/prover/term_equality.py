@@ -123,6 +123,7 @@ class Meeting:
         return False
 
     def _some_pair_meets(self, x: TermSide, y: TermSide, depth: int, splits: int) -> bool:
+        """Whether two differing subterms with one operation can be made equal."""
         floors = any(_mentions(s.term, "div") for s in (x, y))
         ours, theirs = dict(_atoms(x.term, floors)), dict(_atoms(y.term, floors))
         mine = [t for t in ours if t not in theirs]
@@ -171,6 +172,7 @@ class Meeting:
     # -- cases ----------------------------------------------------------------------------------------
 
     def _split(self, x: TermSide, y: TermSide, condition: Term, depth: int, splits: int) -> bool:
+        """Whether the terms become equal in both cases of a condition."""
         found = []
         for c in (condition, negate(condition)):
             steps = self.meet(x.ctx.with_condition(c), x.term, y.term, depth, splits - 1)

@@ -187,6 +187,9 @@ class Claims:
         return known
 
     def _attempt(self, left: Diagram, right: Diagram, assume: tuple[str, ...], further: bool) -> Verdict:
+        """The verdict of a proof attempt: proved, conditional, or undecided with the goal; a vacuous theorem counts as
+        undecided.
+        """
         from catdiag.prover.api import certify_equation
         from catdiag.prover.proof_search import OpenGoal
 

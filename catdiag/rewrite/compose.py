@@ -85,6 +85,7 @@ def _whole(begun: Derivation, diagram: Diagram) -> Theorem | None:
 
 
 def _proved(parts: Sequence[Derivation], source: Diagram, diagram: Diagram, action: Action, pairs: Pairs) -> Derivation:
+    """The composed derivation, with the equation cut at the arrays `pairs` between the parts. Raises Undecided."""
     assume = tuple(dict.fromkeys(a for part in parts for a in part.assume))
     ask = parts[0].ask
     title = diagram.title or "the whole"

@@ -148,6 +148,7 @@ def bracketed(text: Text, level: int) -> str:
 
 
 def say(box: Box, args: Sequence[Text]) -> Text:
+    """The formula of a box whose inputs have the formulas `args`."""
     op = box.op
     if isinstance(op, Map):
         return _say_map(op.fn.removeprefix("apply:"), args)
@@ -202,6 +203,7 @@ def _number(value: Fraction) -> Text:
 
 
 def _say_map(fn: str, args: Sequence[Text]) -> Text:
+    """The formula of a scalar function: an infix operator, or a function call."""
     if fn in _INFIX:
         sign, level = _INFIX[fn]
         # Σ and max bind to the end of the line: inside a formula they get parentheses, except at the end of a sum.

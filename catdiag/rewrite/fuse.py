@@ -86,6 +86,7 @@ class Opened:
         return len(self.types) - 1
 
     def _put(self, box: Box, reads: Sequence[int], tiles: Tiles, wholes: Mapping[str, Axis]) -> list[int]:
+        """Adds a box as an atom, with full types for its results, and gives the wires that it makes."""
         view = is_view(box)
         source = isinstance(box.op, (Index, SizeOf, Const))
         rematerialized = source or (

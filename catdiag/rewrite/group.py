@@ -450,6 +450,7 @@ def _whole(graph: Graph, diagram: Diagram, name: str) -> Axis:
 def _body_names(
     diagram: Diagram, types: Sequence[ArrayType], wires: Sequence[int], nodes: Sequence[Node]
 ) -> tuple[str, ...]:
+    """Distinct names for the inputs of a group's body: the user's, or those of the boxes that make them."""
     given = diagram.input_names
     made = [n.box.name for n in nodes for _ in n.box.cod]
     found: list[str] = []

@@ -64,6 +64,7 @@ class _Placing:
         return self.positions[name]
 
     def run(self) -> Graph:
+        """The rewritten graph."""
         moved: list[int] = list(range(len(self.graph.dom)))
         blocks = in_blocks(self.graph)  # gathers that groups do block by block
         for place, node in enumerate(self.graph.nodes):

@@ -163,6 +163,7 @@ class HashConsedGraph:
         return made.get(wire, wire)
 
     def _is_positive(self, box: Box, inputs: Sequence[int]) -> bool:
+        """Whether the result of a box is positive by its form."""
         op = box.op
         flags = [self.positive[w] for w in inputs]
         if isinstance(op, Const):

@@ -155,6 +155,7 @@ def divisors(diagram: Diagram, claims: Claims) -> list[Divisor]:
 
 
 def _divisors(flat: Diagram, claims: Claims) -> Iterator[Divisor]:
+    """The divisors and arguments of logarithms that depend on a loop of a flat diagram, each once."""
     graph = flat.graph
     late = [False] * len(graph.dom)
     said = formulas(flat, loop_names(flat))
@@ -180,6 +181,7 @@ def _positive(flat: Diagram, wire: int, claims: Claims) -> Verdict:
 
 
 def _positive_where_defined(flat: Diagram, wire: int, claims: Claims) -> Verdict:
+    """The verdict on the claim that a divisor is above 0 wherever the program is defined."""
     assembly = Assembly(flat.dom.arrays)
     now, outputs = assembly.put(flat, range(len(flat.dom)), _state_of)
     claim = assembly.map("lt", assembly.number(0), now[wire])

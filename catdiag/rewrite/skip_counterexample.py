@@ -37,6 +37,7 @@ def false_skip(
 
 
 def _trials(source: Diagram, flat: Diagram, axis: Axis) -> Iterator[Trial]:
+    """The comparisons of the source with the loop, on lists that are cut into blocks as `_SPLITS` says."""
     for split in _SPLITS:
         bounds = [sum(split[:k]) for k in range(len(split) + 1)]
         builder = writer(list(flat.dom))

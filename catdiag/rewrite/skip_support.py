@@ -120,6 +120,7 @@ class Support:
             self._known.extend(dict(kept) for _ in node.box.cod)
 
     def _rule(self, box: Box, inputs: tuple[int, ...]) -> dict[Value, Condition]:
+        """The conditions of a box's results, by value."""
         op = box.op
         if isinstance(op, Const):
             return {op.value: False}
@@ -138,6 +139,7 @@ class Support:
         return {}
 
     def _map(self, fn: str, inputs: tuple[int, ...]) -> dict[Value, Condition]:
+        """The conditions of a scalar function's result, by value."""
         if fn.startswith("cast:"):
             return {v: self.unless(inputs[0], v) for v in (None, ZERO, ONE)}
         if fn == "where":
@@ -160,6 +162,9 @@ class Support:
         return found
 
     def _component(self, wire: int) -> Condition:
+        """The support of the reduction that makes a component of the state; True where it is no reduction over the
+        axis.
+        """
         axis = self.fold.axis
         node = self.graph.node(wire)
         while node is not None and isinstance(node.box.op, Rename) and not node.box.op.pairs:

@@ -167,6 +167,7 @@ class _MaximumReading:
     # -- boxes -----------------------------------------------------------------------------------
 
     def _box(self, wire: int, node: Node) -> None:
+        """Records the stabilized wires and the degrees of a box's results."""
         box, op = node.box, node.box.op
         given = [self.known[w] for w in node.inputs]
         if wire in self.family:
@@ -222,6 +223,9 @@ class _MaximumReading:
         return terms.add(Box(node.box.op, node.box.dom, Ty(ty)), node.inputs)
 
     def _map(self, fn: str, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
+        """The result of a scalar function and its degree: products add degrees, quotients subtract them, roots halve
+        them.
+        """
         wires, degrees = [w for w, _ in given], [d for _, d in given]
         if fn == "mul" or fn == "div":
             return self._mapped(fn, wires, box), _sum(degrees[0], degrees[1], 1 if fn == "mul" else -1)

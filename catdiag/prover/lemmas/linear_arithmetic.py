@@ -79,6 +79,9 @@ def linear(ctx: Context, goal: Term) -> bool:
 
 
 def _known(ctx: Context, goal: Term) -> list[Term]:
+    """The known comparisons: facts and their instances; for integers also the ranges of indices, and the signs of sizes
+    and floors.
+    """
     found = [f.condition for f in ctx.facts if not f.variables and not f.guards]
     found += [c for f in ctx.facts if f.variables for c in _instances(ctx, f)]
     found = [c for c in found if c.op in ("lt", "le", "eq") and whole(ctx, c) == whole(ctx, goal)]

@@ -76,6 +76,7 @@ def _proof(
     least: Term,
     normal: Callable[[Context], tuple[Term, Steps]],
 ) -> dict[str, Any]:
+    """The proof record, by cases: the maximum is above the bound, equal to it, or below it."""
     above, below = fn("le", top, bound), fn("le", bound, top)
     inside = ctx.with_condition(above)
     return {

@@ -177,6 +177,7 @@ class Conditions(MaxLemmas):
         return t
 
     def _exists_body(self, ctx: Context, t: Term, path: Path) -> Term:
+        """The body of an existence statement: nested maxima are split by their ranges, and conditions are decided."""
         if t.op == "big" and t.data == "max":
             n = t.args[0]
             rule = {ZERO: "empty", ONE: "single"}.get(n, {"add": "split", "mul": "nest"}.get(n.op))

@@ -51,6 +51,7 @@ class Normalizer(Reductions):
         return found[0]
 
     def _normal(self, ctx: Context, t: Term, path: Path) -> Term:
+        """The normal form of a term, by its outermost operation."""
         if t.op in RING:
             return self.region(ctx, t, path)
         if t.op == "big":

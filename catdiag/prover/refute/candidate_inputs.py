@@ -198,6 +198,7 @@ class Drawer:
         return places[self.rng.integers(0, len(places), size=shape)]
 
     def _array(self, element: str, shape: tuple[int, ...], family: Indices, limits: Sequence[int]) -> Indices:
+        """The places of the elements of one array, for all inputs of a batch."""
         pool, count = self.pool, len(family)
         full = (count, *shape)
         if element == "bool":

@@ -95,6 +95,7 @@ def _run(
     functions: Functions,
     meter: Meter,
 ) -> list[Wire]:
+    """The outputs of a core program; see `outputs`."""
     wires = list(inputs)
     for node in program["nodes"]:
         made = _node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, meter)
@@ -223,6 +224,7 @@ def _fold(
     functions: Functions,
     meter: Meter,
 ) -> list[Wire]:
+    """The final states of a loop, run block by block."""
     axis, local = node["axis"], node["block"]
     n, length = _extent(args)[axis], blocks.get(local, 1)
     state = _run(node["unit"], [], sizes, blocks, functions, meter)
@@ -241,6 +243,7 @@ def _group(
     functions: Functions,
     meter: Meter,
 ) -> list[Wire]:
+    """The results of a group, run tile by tile."""
     extent = _extent(args)
     tiles = [(axis, local, extent[axis]) for axis, local in node["tiles"]]
     made: list[Wire] = []

@@ -125,6 +125,7 @@ class Comparison:
     def _difference(
         self, point: TrialPoint, left: Sequence[exact_execution.ExactArray], right: Sequence[exact_execution.ExactArray]
     ) -> Counterexample | None:
+        """The counterexample at the first index where both programs certainly differ; None where there is none."""
         for number, (a, b) in enumerate(zip(left, right, strict=True)):
             for i, x in a.values.items():
                 index = dict(zip(a.axes, i, strict=True))
@@ -151,6 +152,7 @@ class Comparison:
     def _made(
         self, point: TrialPoint, x: Any, y: Any, index: dict[str, int], number: int, reason: str | None = None
     ) -> Counterexample:
+        """A counterexample in the user's names, from a point and the two values at an index."""
         # Statements have identifiers; a counterexample has the user's names.
         names = [name_of(str(d["name"])) for d in self.declared]
         return Counterexample(

@@ -290,6 +290,9 @@ class PatternSearch:
             yield Occurrence(tuple(places), tuple(inputs))
 
     def _tries(self, step: SearchStep, places: Sequence[int], inputs: Sequence[int]) -> Iterator[int]:
+        """The candidate places for the box of a step, given the places and inputs that are bound so far; notes why
+        there are none.
+        """
         if step.by == "any":
             return iter(self.candidates[step.box])
         if step.by == "maker":

@@ -189,6 +189,8 @@ class Unifier:
         return known if isinstance(known, str) else block
 
     def _view(self, op: View) -> View:
+        """A view of the pattern after substitution."""
+
         def leaf(v: Any) -> Any:
             if isinstance(v, tuple):
                 return ("i", self.name(v[1])) if v[0] == "i" else v

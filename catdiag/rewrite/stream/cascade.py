@@ -77,6 +77,9 @@ class Cascade(Distribution):
             self.postponed.update(range(first, len(self.image)))
 
     def _read(self, node: Node) -> None:
+        """Reads one box: records the new wires of its results, and their form if they depend on both elements and
+        statistics.
+        """
         self.here = node.box
         if reduces(node.box, self.axis):
             self.image.append(self._reduction(node))

@@ -97,6 +97,7 @@ class Rules(Selection):
         return SeparableTerm(Fraction(1), late, made), late
 
     def _map(self, fn: str, forms: list[Form], images: list[int], direct: int, box: Box) -> Form:
+        """The form of a scalar function's result; raises NotSeparable where there is none."""
         if all(map(self.is_early, forms)):
             return self.atom(self.graph.map(fn, *map(self.emit, forms), line=box.line))
         f = forms[0]
@@ -184,6 +185,7 @@ class Rules(Selection):
         return self._log(form)
 
     def _log(self, form: Form) -> Form | None:
+        """The logarithm of a product with positive statistics, as a sum; None for other forms."""
         if len(form) != 1 or form[0].bound or form[0].coefficient <= 0:
             return None
         t = form[0]
@@ -213,6 +215,7 @@ class Rules(Selection):
         return collect(s for piece in pieces for s in piece)
 
     def _log_element(self, element: int) -> Form | None:
+        """The logarithm of an element, as a sum over its factors; None where a factor may be negative."""
         factors = self.factors(element)
         if len(factors) > 1 and not all(self.graph.positive[w] for w in factors):
             return None

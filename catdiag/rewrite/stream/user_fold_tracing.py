@@ -98,6 +98,7 @@ class FoldParts:
             raise type(error)(f"in {part} of the fold: {error.message}", error.line or self.fold.line) from error
 
     def unit(self) -> Diagram:
+        """The unit as a diagram without inputs."""
         given = self.fold.unit
 
         def number(value: Any) -> Any:
@@ -144,6 +145,7 @@ class FoldParts:
         )
 
     def _merge(self, states: Sequence[ArrayType]) -> Diagram:
+        """The merge, traced for states of these types."""
         part, k = self.fold.merge, len(states)
         if isinstance(part, Diagram):
             flat = True
@@ -168,6 +170,7 @@ class FoldParts:
         ]
 
     def finish(self, states: Sequence[ArrayType]) -> Diagram:
+        """The finish, traced for a state of these types, with its results in the types of the diagram's."""
         part, k = self.fold.finish, len(states)
         inputs = [ty for ty, streamed in zip(self.source.dom, self.streamed, strict=True) if not streamed]
         r = len(inputs)
