@@ -1,5 +1,6 @@
-"""Diagrams run on NumPy arrays, blocks and tiles included.
+"""Runs diagrams on NumPy arrays, with streamed axes in blocks and grouped axes in tiles.
 
-- `interpreter`: the run; `named_arrays`: arrays whose axes have names; `size_inference`: sizes from shapes;
-- `indexed_reads`: reads at index arithmetic.
+- `interpreter`: the interpreter, `run`; `named_arrays`: arrays with named axes, and their contraction;
+- `size_inference`: axis sizes from shapes, and lengths of blocks and tiles;
+- `indexed_reads`: reads at index arithmetic (gathers, windows, padding).
 """

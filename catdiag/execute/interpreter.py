@@ -87,7 +87,7 @@ def run(
         diagram = inline(diagram)
     names = diagram.input_names
     if len(arrays) != len(names):
-        raise TypeMismatch(f"expected {len(names)} arrays ({', '.join(names)}), {len(arrays)} were given")
+        raise TypeMismatch(f"{len(arrays)} arrays were given: expected {len(names)} ({', '.join(names)})")
     raw = [_array(a, name) for a, name in zip(arrays, names, strict=True)]
     kind = _float_type(raw, dtype)
     known = solve(diagram, [a.shape for a in raw], sizes or {})
@@ -184,7 +184,7 @@ def length(size: Size, sizes: Mapping[str, int]) -> int:
         if show_size(size) in sizes:
             return sizes[show_size(size)]
         raise SizeError(
-            f"size {show_size(size)} is needed and no input shows {', '.join(missing)}: "
+            f"size {show_size(size)} is not known, since no input shows {', '.join(missing)}: "
             f"give it, as in run(diagram, arrays, sizes={{{missing[0]!r}: 4}})"
         )
     return size_value(size, dict(sizes))
@@ -419,7 +419,7 @@ class Runner:
                     outputs.append(NamedArray(np.empty(shape, self.tile_dtype(ty, tile.data)), tile.names))
             for output, tile in zip(outputs, tiles, strict=True):
                 if output.data.dtype.kind != "f" and np.asarray(tile.data).dtype.kind == "f":
-                    output.data = output.data.astype(self.kind)  # some of this tile have no value
+                    output.data = output.data.astype(self.kind)  # NaN in this tile marks entries without a value
                 output.data[tuple(bounds.get(n, slice(None)) for n in tile.names)] = tile.data
         return outputs
 
@@ -427,7 +427,7 @@ class Runner:
         """The element type of an array that tiles are written into; a tile of a constant alone may hold integers."""
         return self.kind if ty.element in ("real", "extended") else np.asarray(data).dtype
 
-    # -- what the user gives ------------------------------------------------------------------------------
+    # -- the user's functions -----------------------------------------------------------------------------
 
     def function(self, name: str, box: Box) -> Callable[..., Any]:
         """The user's function of that name. Raises TypeMismatch if it was not given."""
@@ -449,7 +449,9 @@ class Runner:
         results = self.function(op.name, box)(*arrays)
         results = results if isinstance(results, (tuple, list)) else (results,)
         if len(results) != len(box.cod):
-            raise TypeMismatch(f"{op.name!r} has {len(box.cod)} outputs, its function gave {len(results)}", box.line)
+            raise TypeMismatch(
+                f"the function of {op.name!r} gave {len(results)} outputs: expected {len(box.cod)}", box.line
+            )
         outputs: list[NamedArray] = []
         for result, ty in zip(map(np.asarray, results), box.cod, strict=True):
             shape = tuple(lengths[a.name] if a.name in lengths else length(a.size, sizes) for a in ty.axes)

@@ -1,4 +1,8 @@
-"""Axis sizes from array shapes, and the lengths of blocks and tiles."""
+"""Axis sizes from array shapes, and the lengths of blocks and tiles.
+
+Each axis of an input gives an equation: its size (a symbol, or a product or sum of sizes) is the length in the shape.
+An equation with one unknown symbol determines it. This is repeated until no further symbol is found.
+"""
 
 from __future__ import annotations
 
@@ -28,26 +32,26 @@ def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[st
 
     Raises SizeError where a shape has the wrong rank or a length that disagrees, naming input, axis and expected size.
     """
-    sizes = shape_text(diagram.input_names, tuple(diagram.dom), shapes, given)
-    _room(diagram, sizes)
+    sizes = sizes_from_shapes(diagram.input_names, tuple(diagram.dom), shapes, given)
+    _sizes_from_views(diagram, sizes)
     within(diagram, sizes)
     return sizes
 
 
-def shape_text(
+def sizes_from_shapes(
     names: Sequence[str], types: Sequence[ArrayType], shapes: Sequence[tuple[int, ...]], given: Mapping[str, int]
 ) -> dict[str, int]:
     """The size of each symbol that the shapes of arrays determine. Raises SizeError as `solve` does.
 
     >>> from catdiag.category.types import ArrayType, Axis
-    >>> shape_text(["A"], [ArrayType((Axis("b") * Axis("g"), Axis("g")))], [(6, 3)], {})
+    >>> sizes_from_shapes(["A"], [ArrayType((Axis("b") * Axis("g"), Axis("g")))], [(6, 3)], {})
     {'g': 3, 'b': 2}
     """
     sizes: dict[str, int] = {}
     origin: dict[str, str] = {}
     for symbol, value in given.items():
         sizes[symbol], origin[symbol] = _positive(value, f"size {symbol}"), "sizes="
-    waiting: list[tuple[Axis, int, str]] = []
+    equations: list[tuple[Axis, int, str]] = []
     for name, ty, shape in zip(names, types, shapes, strict=True):
         if len(shape) != len(ty.axes):
             raise SizeError(
@@ -56,10 +60,10 @@ def shape_text(
         for axis, length in zip(ty.axes, shape, strict=True):
             if length <= 0:
                 raise SizeError(f"input {name} has length {length} along axis {axis.name!r}: expected at least 1")
-            waiting.append((axis, length, name))
+            equations.append((axis, length, name))
     while True:
-        held = []
-        for axis, length, name in waiting:
+        unsolved = []
+        for axis, length, name in equations:
             unknown = [s for s in _symbols(axis.size) if s not in sizes]
             if not unknown:
                 expected = size_value(axis.size, sizes)
@@ -72,16 +76,16 @@ def shape_text(
                 sizes[unknown[0]] = _unknown(axis.size, unknown[0], length, sizes, axis, name)
                 origin[unknown[0]] = f"input {name}"
             else:
-                held.append((axis, length, name))
-        if len(held) == len(waiting):
+                unsolved.append((axis, length, name))
+        if len(unsolved) == len(equations):
             break
-        waiting = held
-    for axis, length, name in held:
-        # The symbols are unknown, their product or sum is not.
-        whole = show_size(axis.size)
-        if sizes.setdefault(whole, length) != length:
+        equations = unsolved
+    for axis, length, name in unsolved:
+        # The symbols are unknown, but their product or sum is known.
+        composite = show_size(axis.size)
+        if sizes.setdefault(composite, length) != length:
             raise SizeError(
-                f"input {name} has length {length} along axis {axis.name!r}: expected {sizes[whole]}, "
+                f"input {name} has length {length} along axis {axis.name!r}: expected {sizes[composite]}, "
                 "as on another input"
             )
     return sizes
@@ -171,12 +175,12 @@ def _beyond(box: Box, op: View, limit: Cond, most: int, length: int, sizes: Mapp
     )
 
 
-def _room(diagram: Diagram, sizes: dict[str, int]) -> None:
+def _sizes_from_views(diagram: Diagram, sizes: dict[str, int]) -> None:
     """Adds the sizes of new axes that nothing determines: the largest at which every read of a view is in range."""
-    waiting = list(_views(diagram))
-    while waiting:
-        held, before = [], len(sizes)
-        for box in waiting:
+    views = list(_views(diagram))
+    while views:
+        unsolved, before = [], len(sizes)
+        for box in views:
             op = box.op
             assert isinstance(op, View)
             for axis in op.index_axes:
@@ -185,10 +189,10 @@ def _room(diagram: Diagram, sizes: dict[str, int]) -> None:
                     if found is not None:
                         sizes[next(iter(unknown))] = found
             if any(size_symbols(a.size) - sizes.keys() for a in op.index_axes):
-                held.append(box)
-        if len(held) == len(waiting) and len(sizes) == before:
+                unsolved.append(box)
+        if len(unsolved) == len(views) and len(sizes) == before:
             return
-        waiting = held
+        views = unsolved
 
 
 def _views(diagram: Diagram) -> Iterator[Box]:
@@ -241,7 +245,7 @@ def _substituted_view(op: View, made: tuple[Axis, ...], put: Mapping[Any, Expr])
 def _largest(op: View, box: Box, axis: Axis, sizes: Mapping[str, int]) -> int | None:
     """The largest size of a new axis of unknown size; None where the index arithmetic does not bound it.
 
-    Raises SizeError where there is no room for one index.
+    Raises SizeError if not even one index is in range.
     """
     limits = list(op.fits)
     for read, ty in zip(op.reads, box.dom, strict=False):
@@ -275,7 +279,7 @@ def _largest(op: View, box: Box, axis: Axis, sizes: Mapping[str, int]) -> int | 
     if not fits(1):
         known = ", ".join(f"{s} = {sizes[s]}" for s in sorted(mentioned | others))
         raise SizeError(
-            f"there is no room for axis {axis.name!r}: expected {' and '.join(map(show_condition, limits))} for all "
+            f"axis {axis.name!r} has no index in range: expected {' and '.join(map(show_condition, limits))} for all "
             + (f"indices, with {known}" if known else "indices"),
             box.line,
         )

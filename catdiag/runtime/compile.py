@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import size_value
-from catdiag.execute.size_inference import shape_text, solve
+from catdiag.execute.size_inference import sizes_from_shapes, solve
 from catdiag.runtime.machine_code import binaries, launches
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported, launch_options, unseen
 from catdiag.runtime.torch_operator import register
@@ -189,7 +189,7 @@ class CompiledKernel:
         if self.diagram is not None:
             return solve(self.diagram, shapes, sizes)
         inputs = self.code.inputs
-        return shape_text([a.name for a in inputs], [a.ty for a in inputs], shapes, sizes)
+        return sizes_from_shapes([a.name for a in inputs], [a.ty for a in inputs], shapes, sizes)
 
     # -- without running ---------------------------------------------------------------------------------------
 

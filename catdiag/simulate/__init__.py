@@ -1,7 +1,10 @@
-"""A machine that counts: it really moves blocks between memories, and shares with `cost` the rules in words.
+"""A simulator of memory hierarchies: it runs diagrams, moves blocks between memories, and counts transfers and peaks.
 
-- `machine`: two memories; `multi_level_machine`: several; `on_chip_memory`: boxes on the pieces of a kernel;
-- `memory_cells`: what memories hold; `graph_readers`: who reads what; `loop_iterations`: blocks in rings of buffers;
-- `phased_kernels`: states above the last level; `read_regions`: what is read of whole arrays; `cache_waves`: what
-  caches fetch; `byte_widths`: how many bytes a value takes.
+It is the oracle for the formulas of `catdiag.cost`. The two share the rules in words, and no code.
+
+- `machine`: one memory on chip, `count`; `multi_level_machine`: several levels, `count_levels`;
+- `on_chip_memory`: runs the boxes of a kernel on its tiles; `loop_iterations`: loops, with rings of buffers;
+- `phased_kernels`: kernels whose loop states are above the fastest level;
+- `memory_cells`: memories, arrays and tiles; `graph_readers`: the readers of each array, and what is rematerialized;
+- `read_regions`: access regions of views; `cache_waves`: loads that caches pass on; `byte_widths`: bytes per value.
 """

@@ -36,15 +36,15 @@ class LoopMachine(Protocol):
     ) -> None:
         """Counts one load."""
 
-    def boxes(self, outline: Outline, crew: Sequence[MachineTile], copied: bool) -> None:
+    def boxes(self, outline: Outline, workers: Sequence[MachineTile], copied: bool) -> None:
         """Runs the boxes of a body."""
 
 
 class MachineLoop:
-    """One run of a loop by the pieces of a group.
+    """One run of a loop by the tiles of a group.
 
     `blocks` gives the block length of each level, `rings` the allocation of the ring of buffers for each streamed
-    array, and `states_by_tile` the current states of each piece that computes.
+    array, and `states_by_tile` the current states of each tile that computes.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class MachineLoop:
         op: FoldOp,
         inputs: Sequence[int],
         outline: Outline,
-        crew: Sequence[MachineTile],
+        workers: Sequence[MachineTile],
         streamed: Mapping[MachineTile, Collection[Allocation]],
     ) -> None:
         self.chip, self.box, self.op, self.inputs, self.outline = chip, box, op, inputs, outline
-        self.workers, self.streamed, self.chain = crew, streamed, chip.chain
+        self.workers, self.streamed, self.chain = workers, streamed, chip.chain
         if outline.outputs_retained and chip.chain.home != chip.chain.work:
             raise CatdiagError(
-                f"the loop over {op.axis!r} lies within another: expected states and temporaries at one level"
+                f"the loop over {op.axis!r} is within another loop: expected states and temporaries at one level"
             )
-        self.lanes = [tile for tile in crew if tile.level == chip.chain.work]
+        self.lanes = [tile for tile in workers if tile.level == chip.chain.work]
         self.step = inline(op.step).graph
         self.states = len(box.cod)
         self.types = self.step.dom.arrays[self.states :]
@@ -105,13 +105,13 @@ class MachineLoop:
                     amount = value_count(
                         ty, first, local_sizes(tile.sizes, {op.axis: (op.block, longest)}), cell.reach()
                     )
-                    held = self.chain.stages[tile.level - 1] * amount * cell.width if cell.room else 0
-                    self.rings[cell] = tile.memory.allocate(held)
+                    ring = self.chain.stages[tile.level - 1] * amount * cell.width if cell.room else 0
+                    self.rings[cell] = tile.memory.allocate(ring)
                     cell.block = None
         for lane in self.lanes:
-            given = self.unit(lane) if states is None else states
+            initial = self.unit(lane) if states is None else states
             self.states_by_tile[lane] = []
-            for k, (value, ty) in enumerate(zip(given, self.box.cod, strict=True)):
+            for k, (value, ty) in enumerate(zip(initial, self.box.cod, strict=True)):
                 self.states_by_tile[lane].append(self.state(lane, k, ty, value))
 
     def unit(self, lane: MachineTile) -> Sequence[NamedArray]:
@@ -156,17 +156,17 @@ class MachineLoop:
         chosen = op if run else replace(op, is_live=None, tests_blocks=False)
         return self.chip.runner.blocks(chosen, values, stop, block, lane.sizes)
 
-    def arrive(self, tile: MachineTile, begin: int, end: int, asking: bool) -> None:
-        """Loads a block into the rings of a piece: of the arrays that the mask test reads, or of the others."""
+    def arrive(self, tile: MachineTile, begin: int, end: int, tested: bool) -> None:
+        """Loads a block into the rings of a tile: of the arrays that the mask test reads, or of the others."""
         axis = self.op.axis
         local = local_sizes(tile.sizes, {axis: (self.op.block, end - begin)})
         seen: set[Allocation] = set()
-        asked = {tile.wires[w].cell for k, w in enumerate(self.inputs) if k in self.reads and w in tile.wires}
+        test_inputs = {tile.wires[w].cell for k, w in enumerate(self.inputs) if k in self.reads and w in tile.wires}
         for w, ty in zip(self.inputs, self.types, strict=True):
             if w not in tile.wires:
                 continue
             cell, value = tile.wires[w].cell, tile.wires[w].value
-            if cell not in self.rings or cell in seen or (cell in asked) != asking:
+            if cell not in self.rings or cell in seen or (cell in test_inputs) != tested:
                 continue
             seen.add(cell)
             if cell.room:
@@ -179,7 +179,7 @@ class MachineLoop:
                 cell.block = begin, end
 
     def iteration(self, begin: int, end: int) -> None:
-        """Runs one iteration: the step, by each piece that computes."""
+        """Runs one iteration: the step, by each tile that computes."""
         op = self.op
         for lane in self.lanes:
             wires = dict(enumerate(self.states_by_tile[lane]))

@@ -112,8 +112,7 @@ def ran(
         if axis % number:
             raise SizeError(
                 f"{split_loop.parts} is {number} and its axis has length {axis}: expected a number of parts that "
-                f"divides "
-                "the length, because parts are counted with equal lengths"
+                "divides the length, since the formulas count parts of equal lengths"
             )
         whole |= {split_loop.parts: number, split_loop.length: axis // number}
         lengths = ({**dict(chain.lengths[0]), **dict.fromkeys(split_loop.single, 1)}, *chain.lengths[1:])
@@ -154,8 +153,8 @@ def _arbitrary(ty: ArrayType, sizes: dict[str, int], generator: np.random.Genera
 class Machine:
     """The slow memory, and the kernels that run one after the other.
 
-    `names` gives arrays between kernels their names, by wire. `parts` is the place of the kernel that saves the partial
-    states of a split loop (split-K), or None.
+    `names` gives arrays between kernels their names, by wire. `parts` is the position of the kernel that saves the
+    partial states of a split loop (split-K), or None.
     """
 
     def __init__(self, chip: Chip, names: Mapping[int, str], parts: int | None = None) -> None:
@@ -164,7 +163,11 @@ class Machine:
     def diagram(
         self, diagram: Diagram, inputs: Sequence[NamedArray], sizes: dict[str, int], fused: bool
     ) -> list[NamedArray]:
-        """Runs one kernel after the other; arrays between kernels are in slow memory."""
+        """Runs one kernel after the other; arrays between kernels are in slow memory.
+
+        Each group is a kernel, and so are the boxes between two groups. With `fused=False`, each box outside groups is
+        a kernel of its own.
+        """
         graph, chip, widths = diagram.graph, self.chip, self.chip.widths
         whole = Outline(graph, range(len(graph.nodes)), {}, 0, False)
         wires = {
@@ -173,11 +176,13 @@ class Machine:
         }
         names: dict[int, str] = {}
         self.reader_counts: dict[int, int] = {}
-        told = statistics(graph)
+        statistic_wires = statistics(graph)
         for w, p in whole.maker.items():
             box, k = graph.nodes[p].box, w - whole.first[p]
             names[w] = array_name(box, k)
-            self.reader_counts[w] = widths.of_a_part(box, k) if p == self.parts else widths.between(box, k, w in told)
+            self.reader_counts[w] = (
+                widths.of_a_part(box, k) if p == self.parts else widths.between(box, k, w in statistic_wires)
+            )
         names.update(self.names)
         several = len(graph.outputs) > 1
         self.results: dict[int, list[tuple[str, int]]] = {}
@@ -235,7 +240,7 @@ class Machine:
         )
 
     def work(self, outline: Outline, root: MachineTile, copied: bool) -> None:
-        """Runs a kernel by the pieces of one group."""
+        """Runs a kernel by the tiles of one group."""
         chip = self.chip
         if chip.chain.home < chip.chain.last:
             Phased(chip, outline, root, copied).run()

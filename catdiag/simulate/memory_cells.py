@@ -1,4 +1,4 @@
-"""The data of the counting machine: chains of memories, arrays (cells), and the tiles of a kernel (pieces)."""
+"""The data of the counting machine: chains of memories, allocations of arrays (cells), and the tiles of a kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from catdiag.category.types import ArrayType, size_value
 from catdiag.execute.named_arrays import NamedArray
 
 Reach = Mapping[str, tuple[int, int] | int]
-"""The access region of a piece, by axis: the first and last index that it reads, or the number of gathered elements."""
+"""The access region of a tile, by axis: the first and last index that it reads, or the number of gathered elements."""
 NOWHERE: Reach = MappingProxyType({})
 RESIDENT, PASSED = "resident", "passed"
 UNSEEN = NamedArray(0.0, ())
@@ -74,12 +74,11 @@ class Memory:
 
 @dataclass(eq=False)
 class Allocation:
-    """Where an array is: in slow memory under `name`, `loaded` into memories on chip, or rematerialized
-    (`rematerialized`).
+    """Where an array is: in slow memory under `name`, `loaded` into memories on chip, or rematerialized.
 
-    `rooms` are its allocations, by level: pairs of memory and amount. `width` is the room that one value takes (1, or
+    `rooms` are its allocations, by level: pairs of memory and amount. `width` is the amount per value (1, or
     its bytes). `readers` is the number of reads left, and a `pinned` cell is not freed at its last read. `above` is the
-    cell of the array in the piece that this one is cut from. Without `room`, the level of the cell is not on the
+    cell of the array in the tile that this one is cut from. Without `room`, the level of the cell is not on the
     array's path, and reads go to the cell above. `block` is the interval of a streamed axis that the ring of buffers
     holds.
 
@@ -153,14 +152,14 @@ class MachineTile:
     children: list[MachineTile] = field(default_factory=list)
 
     def all(self) -> Iterator[MachineTile]:
-        """This piece and those below, upper levels first."""
+        """This tile and those below, upper levels first."""
         level = [self]
         while level:
             yield from level
             level = [child for tile in level for child in tile.children]
 
     def at(self, level: int) -> list[MachineTile]:
-        """The pieces of one level, in order."""
+        """The tiles of one level, in order."""
         return [tile for tile in self.all() if tile.level == level]
 
 

@@ -1,4 +1,4 @@
-"""The machine that counts, with several memories on chip, under the rules said in `catdiag.cost.traffic_by_level`.
+"""The counting machine with several levels on chip, by the rules stated in `catdiag.cost.traffic_by_level`.
 
 >>> import catdiag as cd
 >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q").diagram
@@ -55,10 +55,10 @@ class LevelMachine(Protocol):
 
 @dataclass(frozen=True)
 class LevelCounts:
-    """The transfers over each edge in the whole run, also by array, and the peak memory of a piece of each level.
+    """The transfers over each edge in the whole run, also by array, and the peak memory of a tile of each level.
 
     In values, or in bytes where a dtype was given. An edge is the pair of names of its upper and lower level.
-    `children` is the largest number of pieces of a level within one piece of the level above. The peak of a cache is
+    `children` is the largest number of tiles of a level within one tile of the level above. The peak of a cache is
     the total of the distinct tiles that a wave of groups loads.
     """
 
@@ -70,12 +70,12 @@ class LevelCounts:
 
     @property
     def load(self) -> dict[Ends, int]:
-        """What crossed each edge downwards."""
+        """The loads over each edge, downwards, of all arrays."""
         return {ends: sum(by_array.values()) for ends, by_array in self.loads.items()}
 
     @property
     def save(self) -> dict[Ends, int]:
-        """What crossed each edge upwards."""
+        """The stores over each edge, upwards, of all arrays."""
         return {ends: sum(by_array.values()) for ends, by_array in self.saves.items()}
 
 
@@ -109,9 +109,7 @@ def count_levels(
     if caches and (isinstance(wave, bool) or not isinstance(wave, int) or wave < 1):
         raise CatdiagError(f"wave is {wave!r}: expected how many groups run at a time under {', '.join(caches)}")
     if dtype is None and any(capacity is not None for capacity in caches.values()):
-        raise CatdiagError(
-            f"the capacity of {', '.join(caches)} is in bytes: say how wide values are, as in dtype='bf16'"
-        )
+        raise CatdiagError(f"the capacity of {', '.join(caches)} is in bytes: expected a dtype, as in dtype='bf16'")
     names = tuple(name for name in every if name not in caches)
     if every[1 : len(caches) + 1] != tuple(caches) or len(names) < 2:
         raise CatdiagError(
@@ -143,7 +141,7 @@ def count_levels(
         len(fast) == 1 and not caches,
     )
     if caches and not chain.operand[0] == chain.streamed[0] == 1:
-        raise CatdiagError(f"arrays pass by {fast[0]}, which is under a cache: expected paths that begin with it")
+        raise CatdiagError(f"placement skips {fast[0]}, which is under a cache: expected paths that start with it")
     chip, outputs = ran(diagram, sizes, chain, MachineWidths(diagram, dtype), fused, arrays, functions)
     edges = dict.fromkeys([*pairwise(range(len(names))), *sorted({*chip.loads, *chip.saves})])
     loads = {(names[j], names[k]): dict(chip.loads[j, k]) for j, k in edges}
@@ -172,20 +170,20 @@ def _names(levels: Sequence[str] | LevelMachine) -> tuple[str, ...]:
 class _LevelPlacement:
     """The levels, by number, that hold arrays of a role."""
 
-    def __init__(self, fast: Sequence[str], given: Mapping[str, Names]) -> None:
-        self.fast, self.given_levels = list(fast), given
-        for role in given:
+    def __init__(self, fast: Sequence[str], placement: Mapping[str, Names]) -> None:
+        self.fast, self.given_levels = list(fast), placement
+        for role in placement:
             if role not in _ROLES:
                 raise CatdiagError(f"placement names a role {role!r}: expected some of {', '.join(_ROLES)}")
 
     def path(self, role: str, default: Sequence[str]) -> tuple[int, ...]:
         """The levels on the path of an array of a role, slowest first."""
-        given = self.given_levels.get(role, default)
-        names = (given,) if isinstance(given, str) else tuple(given)
+        levels = self.given_levels.get(role, default)
+        names = (levels,) if isinstance(levels, str) else tuple(levels)
         found = [self.fast.index(name) + 1 for name in names if name in self.fast]
         if len(found) < len(names) or found != sorted(set(found)) or (default and not found):
             raise CatdiagError(
-                f"placement of {role} is {given!r}: expected some of {', '.join(self.fast)}, in this order"
+                f"placement of {role} is {levels!r}: expected some of {', '.join(self.fast)}, in this order"
             )
         return tuple(found)
 

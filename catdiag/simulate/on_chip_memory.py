@@ -1,8 +1,8 @@
 """The memories on chip of the counting machine: boxes run on the tiles of a kernel, which load what they read.
 
-A piece is the tile of a kernel that one memory of a level works on (a thread block's, a warp's). The pieces of all
-levels walk along the stored order together, box by box. Those of the fastest level compute. At each level a piece loads
-what its box reads into its own memory, from the level above, and frees an array after its last read.
+Each memory of a level works on one tile of the kernel (that of a thread block, that of a warp). The tiles of all levels
+go through the boxes together, in the stored order. Those of the fastest level compute. At each level a tile loads what
+its box reads into its own memory, from the level above, and frees an array after its last read.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Edge = tuple[int, int]
 
 
 class Chip:
-    """Runs the boxes of kernels, and counts what crosses each edge between levels.
+    """Runs the boxes of kernels, and counts the transfers over each edge between levels.
 
-    Counts are in values, or in bytes where the widths are of a dtype. `peaks` is the most that one memory of each level
-    held, `children` the most pieces of a level within one of the level above.
+    Counts are in values, or in bytes if the widths are of a dtype. `peaks` is the peak allocation of one memory, by
+    level; `children` is the largest number of tiles of a level within one tile of the level above.
     """
 
     def __init__(self, runner: Runner, chain: Chain, widths: MachineWidths) -> None:
@@ -51,11 +51,11 @@ class Chip:
         self.children = [1] * len(chain.names)
         self.waves = Waves(chain.caches, chain.wave)
 
-    # -- pieces --------------------------------------------------------------------------------------------------
+    # -- tiles ---------------------------------------------------------------------------------------------------
 
     def tile(self, level: int, wires: dict[int, MachineWire], sizes: dict[str, int], bounds: dict[str, tuple[int, int]],
               tiles: Sequence[tuple[str, str]]) -> MachineTile:  # fmt: skip
-        """A piece of a kernel at a level, with the smaller pieces of the levels below."""
+        """A tile of a kernel at a level, with the smaller tiles of the levels below."""
         tile = MachineTile(level, sizes, bounds, wires)
         if level == self.chain.last:
             return tile
@@ -76,7 +76,7 @@ class Chip:
     def part(
         self, above: MachineTile, bounds: dict[str, tuple[int, int]], tiles: Sequence[tuple[str, str]]
     ) -> MachineTile:
-        """The piece at the next level that works on a smaller tile."""
+        """The part of a tile that one memory of the next level works on."""
         wires: dict[int, MachineWire] = {}
         cells: dict[Allocation, Allocation] = {}
         for w, wire in above.wires.items():
@@ -95,12 +95,12 @@ class Chip:
         return self.tile(above.level + 1, wires, sizes, bounds, tiles)
 
     def finish(self, root: MachineTile) -> None:
-        """Records the peak of each piece's memory, and checks that all of it was freed."""
+        """Records the peak of each tile's memory, and checks that all of it was freed."""
         for tile in root.all():
             self.peaks[tile.level] = max(self.peaks[tile.level], tile.memory.peak)
             if tile.memory.allocated:
                 raise RuntimeError(
-                    f"after its kernel, a piece has {tile.memory.allocated} still allocated in memory "
+                    f"after its kernel, a tile has {tile.memory.allocated} still allocated in memory "
                     f"{self.chain.names[tile.level]}: expected 0; a rule about live ranges is wrong"
                 )
 
@@ -112,7 +112,7 @@ class Chip:
     # -- boxes ---------------------------------------------------------------------------------------------------
 
     def roles(self, outline: Outline, tile: MachineTile, copied: bool) -> set[Allocation]:
-        """Counts the reads of a piece's arrays, and returns those that are streamed.
+        """Counts the reads of a tile's arrays, and returns those that are streamed.
 
         An array is streamed if it is not loaded yet and all its readers are loops along one of its axes. An array that
         a loop body leaves to an inner loop counts as streamed too, if the chain is `nested`.
@@ -149,10 +149,10 @@ class Chip:
                 cell.room = tile.level in (self.chain.streamed if cell in streamed else self.chain.operand)
         return streamed
 
-    def boxes(self, outline: Outline, crew: Sequence[MachineTile], copied: bool) -> None:
-        """Runs the boxes of an outline in order, and adds their results to the wires of the pieces.
+    def boxes(self, outline: Outline, workers: Sequence[MachineTile], copied: bool) -> None:
+        """Runs the boxes of an outline in order, and adds their results to the wires of the tiles.
 
-        `crew` are the pieces that take part, those of upper levels first. With `copied`, inputs that are also outputs
+        `workers` are the tiles that take part, those of upper levels first. With `copied`, inputs that are also outputs
         are loaded, so that they can be stored. A view shares the memory of the array that it shows. A rematerialized
         result takes no memory. A reduction with a host (see `Outline.host`) runs with its host, into the other
         operand's memory.
@@ -161,16 +161,16 @@ class Chip:
         """
         graph, work = outline.graph, self.chain.work
         if not outline.outputs_retained:
-            for tile in crew:
+            for tile in workers:
                 set_access_regions(outline, tile)
-        streamed = {tile: self.roles(outline, tile, copied) for tile in crew}
-        lanes = [tile for tile in crew if tile.level == work]
+        streamed = {tile: self.roles(outline, tile, copied) for tile in workers}
+        lanes = [tile for tile in workers if tile.level == work]
         inside = {host: place for place in outline.places if (host := outline.host(place)) is not None}
         waiting = set(inside.values())
         for place in outline.places:
             box, inputs = graph.nodes[place].box, graph.nodes[place].inputs
             if is_view(box):
-                for tile in crew:
+                for tile in workers:
                     if inputs[0] in tile.wires:
                         seen = tile.wires[inputs[0]]
                         value = seen.value
@@ -181,7 +181,7 @@ class Chip:
             if place in waiting:
                 continue
             if all(outline.rematerialized[w] for w in outline.output_wires(place)) and box.cod:
-                for tile in crew:
+                for tile in workers:
                     if not all(w in tile.wires for w in inputs):
                         continue
                     results = self.runner.box(box, tuple(tile.wires[w].read() for w in inputs), tile.sizes)
@@ -196,13 +196,13 @@ class Chip:
             read = list(inputs)
             made: dict[MachineTile, list[MachineWire]] = {}
             if isinstance(box.op, FoldOp):
-                made = self.fold(box, box.op, inputs, outline, crew, streamed)
+                made = self.fold(box, box.op, inputs, outline, workers, streamed)
             else:
                 first = -1
                 if place in inside:
                     first, source = outline.first[inside[place]], graph.nodes[inside[place]]
                     read = [*source.inputs, *(w for w in inputs if w != first)]
-                for tile in crew:
+                for tile in workers:
                     for w in read:
                         self.fetch(tile, outline, w)
                 for lane in lanes:
@@ -212,10 +212,10 @@ class Chip:
                         lane.wires[first] = MachineWire(Allocation(rematerialized=True), value)
                     ends = [outline.outputs_retained and w in outline.leaving for w in outline.output_wires(place)]
                     made[lane] = self.compute(box, lane, [lane.wires[w] for w in inputs], ends)
-            for tile in crew:
+            for tile in workers:
                 if tile not in made and not isinstance(box.op, FoldOp):
                     self.allocate_outputs(outline, tile, place)
-            for tile in crew:
+            for tile in workers:
                 if tile in made:
                     for w, wire in zip(outline.output_wires(place), made[tile], strict=True):
                         wire.cell.readers = outline.reads[w]
@@ -228,7 +228,7 @@ class Chip:
                     self.release(cell)
         if copied:
             for w in dict.fromkeys(outline.base[w] for w in graph.outputs):
-                passing = [p for p in crew if w < len(graph.dom) and not p.wires[w].cell.loaded]
+                passing = [p for p in workers if w < len(graph.dom) and not p.wires[w].cell.loaded]
                 for tile in passing:
                     self.fetch(tile, outline, w)
                 for tile in passing:
@@ -260,11 +260,11 @@ class Chip:
         return self.chain.home if loop else self.chain.work
 
     def length(self, tile: MachineTile, ty: ArrayType) -> int:
-        """The number of values of an array at a piece."""
+        """The number of values of an array at a tile."""
         return value_count(ty, UNSEEN, tile.sizes)
 
     def allot(self, lane: MachineTile, level: int, ty: ArrayType, value: NamedArray, width: int) -> Allocation:
-        """Allocates memory for an array of a piece that computes, at a level at or above it."""
+        """Allocates memory for an array of a tile that computes, at a level at or above it."""
         if level == lane.level:
             amount = value_count(ty, value, lane.sizes) * width
             return Allocation(rooms={level: [(lane.memory, lane.memory.allocate(amount))]}, width=width)
@@ -293,7 +293,7 @@ class Chip:
     def arrive(
         self, tile: MachineTile, cell: Allocation, value: NamedArray, amount: int, streamed: bool, whole: int
     ) -> None:
-        """Counts one load of `amount`; `whole` is all that the piece ever reads of the array. In values or bytes."""
+        """Counts one load of `amount`; `whole` is all that the tile ever reads of the array. In values or bytes."""
         upper = tile.level - 1 if cell.kind == PASSED else self.chain.upper(tile.level, streamed)
         self.loads[upper, tile.level][cell.name] += amount
         if upper == 0:
@@ -347,13 +347,13 @@ class Chip:
         op: FoldOp,
         inputs: Sequence[int],
         outline: Outline,
-        crew: Sequence[MachineTile],
+        workers: Sequence[MachineTile],
         streamed: Mapping[MachineTile, Collection[Allocation]],
     ) -> dict[MachineTile, list[MachineWire]]:
         """Runs a loop: at each level, blocks are loaded into a ring of buffers, in sub-blocks of those of the level
         above.
         """
-        loop = MachineLoop(self, box, op, inputs, outline, crew, streamed)
+        loop = MachineLoop(self, box, op, inputs, outline, workers, streamed)
         loop.start()
         loop.iterations(1, 0, loop.total)
         return loop.end()

@@ -1,8 +1,8 @@
 """Kernels whose loop states are placed above the last level, run by the counting machine.
 
 Such a kernel is a sequence of phases: a loop, or the boxes between two loops. Down to the home level of the states, all
-pieces go through the phases together. Below it, pieces run one after the other, for each phase and each block of the
-home level. A piece loads what it reads, and stores the states and what later phases read.
+tiles go through the phases together. Below it, tiles run one after the other, for each phase and each block of the
+home level. A tile loads what it reads, and stores the states and what later phases read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RetainedArray:
 
 
 class Phased:
-    """One run of a kernel by the pieces of one group."""
+    """One run of a kernel by the tiles of one group."""
 
     def __init__(self, chip: Chip, outline: Outline, root: MachineTile, copied: bool) -> None:
         chain = chip.chain
@@ -112,7 +112,7 @@ class Phased:
         return found
 
     def is_streamed(self, tile: MachineTile, w: int) -> bool:
-        """Whether a piece loads an array block by block."""
+        """Whether a tile loads an array block by block."""
         return w in tile.wires and tile.wires[w].cell in self.streamed[tile]
 
     # -- down to the home ---------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Phased:
             self.copies()
 
     def look(self, tile: MachineTile, places: Sequence[int]) -> None:
-        """Adds to a piece the views of the arrays that it has, and rematerialized arrays."""
+        """Adds to a tile the views of the arrays that it has, and rematerialized arrays."""
         outline, graph, runner = self.outline, self.outline.graph, self.chip.runner
         for place in places:
             box, inputs, made = graph.nodes[place].box, graph.nodes[place].inputs, outline.output_wires(place)
@@ -195,7 +195,7 @@ class Phased:
         return tile.memory.allocate(chain.stages[tile.level - 1] * amount)
 
     def loop(self, phase: ExecutionPhase) -> MachineLoop:
-        """The loop of a phase, as the first piece of the last level runs it. Raises CatdiagError if it skips blocks."""
+        """The loop of a phase, as the first tile of the last level runs it. Raises CatdiagError if it skips blocks."""
         (place,) = phase.places
         box = self.outline.graph.nodes[place].box
         assert isinstance(box.op, FoldOp)
@@ -237,7 +237,7 @@ class Phased:
             self.store(lane, dict(zip(self.outline.output_wires(place), self.states[lane], strict=True)))
 
     def arrive(self, tile: MachineTile, phase: ExecutionPhase, loop: MachineLoop, begin: int, end: int) -> None:
-        """Loads a block of each streamed array into the rings of a piece."""
+        """Loads a block of each streamed array into the rings of a tile."""
         axis = loop.op.axis
         local = local_sizes(tile.sizes, {axis: (loop.op.block, end - begin)})
         for w in phase.reads.values():
@@ -255,7 +255,7 @@ class Phased:
     # -- below the home level -----------------------------------------------------------------------------------------
 
     def visit(self, tile: MachineTile, phase: ExecutionPhase, start: int, stop: int) -> None:
-        """One piece below the home level runs its part of a phase or block; states are loaded first and stored last."""
+        """One tile below the home level runs its part of a phase or block; states are loaded first and stored last."""
         chip, edge = self.chip, (tile.level - 1, tile.level)
         states = [(self.retained[w], chip.length(tile, self.outline.types[w])) for w in phase.produced if phase.loop]
         for kept, amount in states:
@@ -268,23 +268,23 @@ class Phased:
             chip.saves[edge][kept.name] += amount * kept.width
         if tile.memory.allocated:
             raise RuntimeError(
-                f"after a phase, a piece has {tile.memory.allocated} still allocated in memory "
+                f"after a phase, a tile has {tile.memory.allocated} still allocated in memory "
                 f"{chip.chain.names[tile.level]}: expected 0; a rule about live ranges is wrong"
             )
 
     def pass_down(self, tile: MachineTile, phase: ExecutionPhase, start: int, stop: int) -> None:
-        """Between the home and the last level: whatever the phase loads stays allocated while the pieces below run."""
+        """Between the home and the last level: what the phase loads stays allocated while the tiles below run."""
         chip, memory = self.chip, tile.memory
-        held = 0
+        allocated = 0
         fetched: list[Allocation] = []
         for base, w in phase.reads.items():
             ty = self.outline.types[w]
             if base not in self.given:
                 amount = chip.length(tile, ty) * self.retained[base].width
                 chip.loads[tile.level - 1, tile.level][self.retained[base].name] += amount
-                held += memory.allocate(amount)
+                allocated += memory.allocate(amount)
             elif self.is_streamed(tile, w):
-                held += self.ring(tile, phase, w)
+                allocated += self.ring(tile, phase, w)
             else:
                 cell = tile.wires[w].cell
                 cell.loaded, cell.alive = False, True
@@ -292,7 +292,7 @@ class Phased:
                 fetched.append(cell)
         if phase.loop:
             for w in phase.produced:
-                held += memory.allocate(chip.length(tile, self.outline.types[w]) * self.retained[w].width)
+                allocated += memory.allocate(chip.length(tile, self.outline.types[w]) * self.retained[w].width)
             loop = self.loop(phase)
             for begin, end in blocks(start, stop, loop.blocks[tile.level]):
                 self.arrive(tile, phase, loop, begin, end)
@@ -301,7 +301,7 @@ class Phased:
         else:
             for child in tile.children:
                 self.visit(child, phase, 0, 0)
-        memory.free(held)
+        memory.free(allocated)
         for cell in dict.fromkeys(fetched):
             cell.free()
 

@@ -1,4 +1,4 @@
-"""Access regions of the arrays that the pieces of a group read in place, found by evaluating every index."""
+"""Access regions of the arrays that the tiles of a group read in place, found by evaluating every index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from catdiag.simulate.memory_cells import MachineTile
 
 
 def set_access_regions(outline: Outline, tile: MachineTile) -> None:
-    """Sets the access region of each array that a piece reads in place, by evaluating every index."""
+    """Sets the access region of each array that a tile reads in place, by evaluating every index."""
     for box, inputs in _region_views(outline):
         op = box.op
         if isinstance(op, PickedElements):
@@ -42,7 +42,7 @@ def _region_views(outline: Outline) -> Iterator[tuple[Box, Sequence[int]]]:
 
 
 def rooms(outline: Outline, tiles: Iterable[MachineTile]) -> dict[int, dict[str, int]]:
-    """For each array read in place, the largest length of the access region along each axis over all pieces, at least
+    """For each array read in place, the largest length of the access region along each axis over all tiles, at least
     1.
 
     Only the part of a region within the array counts.

@@ -217,7 +217,7 @@ def test_loops_within_loops_need_states_and_temporaries_at_one_level() -> None:
     with pytest.raises(CatdiagError, match="is inside another one, with temporaries at SMEM and states at registers"):
         levels_io(nested, CHAINS[0], placement=where)
     sizes, lengths = {"q": 3, "x": 4}, {"SMEM": {"s_x": 2, "s_q": 2}}
-    with pytest.raises(CatdiagError, match="lies within another: expected states and temporaries at one level"):
+    with pytest.raises(CatdiagError, match="is within another loop: expected states and temporaries at one level"):
         count_levels(nested, sizes, CHAINS[0], lengths, placement=where)
     cd.testing.assert_counts_match(nested, 3, levels=CHAINS[0])
 
@@ -250,7 +250,7 @@ def test_caches_fetch_what_a_wave_loads_once() -> None:
     assert small.loads["HBM", "L2"] == {"Q": 28, "K": 80, "V": 80}
     with pytest.raises(CatdiagError, match="wave is None: expected how many groups run at a time under L3, L2"):
         count_levels(rows(), sizes, chain, tiles, dtype="bf16")
-    with pytest.raises(CatdiagError, match="in bytes: say how wide values are"):
+    with pytest.raises(CatdiagError, match="in bytes: expected a dtype"):
         count_levels(rows(), sizes, chain, tiles, wave=2)
 
 

@@ -335,8 +335,8 @@ def test_integer_and_composite_axes_are_solved() -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "says"),
     [
-        (lambda f, a: cd.Program(f)(a), TypeMismatch, "expected 3 arrays (Q, K, V), 1 were given"),
-        (lambda f, a: cd.Program(f)(a, a, a, a), TypeMismatch, "4 were given"),
+        (lambda f, a: cd.Program(f)(a), TypeMismatch, "1 arrays were given: expected 3 (Q, K, V)"),
+        (lambda f, a: cd.Program(f)(a, a, a, a), TypeMismatch, "4 arrays were given"),
         (lambda f, a: cd.Program(f)(a, a, a + 1j), TypeMismatch, "input V holds complex128"),
         (lambda f, a: cd.Program(f)(a, a, [["u", "v", "w"]]), TypeMismatch, "input V holds <U1"),
         (lambda f, a: cd.Program(f)(a, a, None), TypeMismatch, "input V holds object"),

@@ -85,7 +85,7 @@ def test_windows_are_those_of_a_padded_array(k, stride, dilation, low, high, n):
     count = (len(padded) - dilation * (k - 1) - 1) // stride + 1
     f = cd.algorithm("x")(lambda x: cd.window(x, "x", f"y k={k}", stride, dilation, (low, high)))
     if count < 1:
-        with pytest.raises(cd.errors.SizeError, match="no room for axis 'y'"):
+        with pytest.raises(cd.errors.SizeError, match="axis 'y' has no index in range"):
             f(a)
         return
     want = [[padded[y * stride + j * dilation] for j in range(k)] for y in range(count)]
@@ -172,7 +172,7 @@ def test_reading_outside_is_an_error_at_the_users_line():
         table(A, [0, -1])
     with pytest.raises(cd.errors.AxisError, match=r"axis '3' of size 3 .* from 1 to 3: expected 0 to 2"):
         cd.algorithm("3")(lambda a: cd.slice(a, "3", 1, 4))
-    with pytest.raises(cd.errors.SizeError, match="y is needed"):
+    with pytest.raises(cd.errors.SizeError, match="size y is not known"):
         cd.algorithm("x")(lambda a: cd.reindex(a, "y", x=lambda y: y % 2)).run([1, 2, 3])
 
 
