@@ -14,7 +14,7 @@ from catdiag.category.types import ArrayType, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 
-def last_over(diagram: Diagram, axis: str) -> Diagram:
+def reduce_last(diagram: Diagram, axis: str) -> Diagram:
     """The diagram with `⊕_y ⊕_x` as `⊕_x ⊕_y`, so that the state of a stream over x does not carry the axis y.
 
     >>> from catdiag.category.ops import reduce_box
@@ -22,7 +22,7 @@ def last_over(diagram: Diagram, axis: str) -> Diagram:
     >>> from catdiag.category.types import ArrayType, Axis
     >>> x, y = Axis("x"), Axis("y")
     >>> inner = of_box(reduce_box("max", "x", ArrayType((x, y))))
-    >>> [b.name for b in last_over(inner >> of_box(reduce_box("max", "y", ArrayType((y,)))), "x").boxes]
+    >>> [b.name for b in reduce_last(inner >> of_box(reduce_box("max", "y", ArrayType((y,)))), "x").boxes]
     ['max[y]', 'max[x]']
     """
     graph = diagram.graph
@@ -54,7 +54,7 @@ def last_over(diagram: Diagram, axis: str) -> Diagram:
     return of_graph(made_graph, diagram.cod, diagram.names, diagram.title)
 
 
-def reads_first(diagram: Diagram, axis: str) -> Diagram:
+def reads_before_maps(diagram: Diagram, axis: str) -> Diagram:
     """The diagram with reads along the axis moved towards the inputs: `f(a, r)` read at computed positions becomes `f`
     of `a` read there and of `r`, which is read there too unless it does not have the axis.
 
@@ -63,7 +63,7 @@ def reads_first(diagram: Diagram, axis: str) -> Diagram:
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x, int[t]")(lambda a, at: cd.gather(a - cd.max(a, "x"), "x", at))
-    >>> [b.name for b in f.boxes], [b.name for b in reads_first(f, "x").boxes]
+    >>> [b.name for b in f.boxes], [b.name for b in reads_before_maps(f, "x").boxes]
     (['max[x]', 'sub', 'view[x →]'], ['max[x]', 'view[x →]', 'sub'])
     """
     graph = diagram.graph
@@ -147,7 +147,7 @@ class _ReadOrder:
         return self.add(einsum_box(types, tuple(kept), box.line), inputs)
 
 
-def masks_inside(flat: Diagram, above: Collection[int]) -> tuple[HashConsedGraph, list[int], set[int]]:
+def masks_in_exponents(flat: Diagram, above: Collection[int]) -> tuple[HashConsedGraph, list[int], set[int]]:
     """A flat diagram as a hash-consed graph with masks moved inside exponentials. Gives the graph, the outputs, and the
     wires of the exponentials in `above`.
 
@@ -214,12 +214,12 @@ def canonical_graph(terms: HashConsedGraph, outputs: Sequence[int], flat: Diagra
     return of_graph(graph, flat.cod, flat.names, flat.title)
 
 
-def seen_only(flat: Diagram) -> Diagram | None:
+def with_masked_exponents(flat: Diagram) -> Diagram | None:
     """A flat diagram with its masks moved inside the exponentials; None where it has no masked exponential.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x, bool[x] ->")(lambda a, m: cd.sum(cd.where(m, cd.exp(a), 0), "x"))
-    >>> [box.name for box in seen_only(f).boxes]
+    >>> [box.name for box in with_masked_exponents(f).boxes]
     ['-inf', 'where', 'exp', 'sum[x]']
     """
     above: set[int] = set()
@@ -230,6 +230,6 @@ def seen_only(flat: Diagram) -> Diagram | None:
         count += len(node.box.cod)
     made, plain = (
         canonical_graph(terms, [terms.cast(w, ty) for w, ty in zip(outputs, flat.cod, strict=True)], flat)
-        for terms, outputs, _ in (masks_inside(flat, above), masks_inside(flat, ()))
+        for terms, outputs, _ in (masks_in_exponents(flat, above), masks_in_exponents(flat, ()))
     )
     return None if made.graph == plain.graph else made

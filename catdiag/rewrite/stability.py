@@ -209,7 +209,7 @@ def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
         yield Exponential(where, said(node.inputs[0]), node.box.line, verdict, reading.chosen(wire))
 
 
-def wires_above(flat: Diagram, claims: Claims) -> set[int]:
+def unbounded_exponentials(flat: Diagram, claims: Claims) -> set[int]:
     """The exponentials, by wire, that are not proved to be at most 1, of a diagram without loops, groups and named
     boxes.
     """
@@ -293,24 +293,24 @@ class _StabilityAnalysis:
         A refuted claim gets a counterexample with an argument above `LARGEST`, if one is found.
         """
         argument = self.maker[wire].inputs[0]
-        spare = self._spare(wire)
+        unused_at = self._unused(wire)
         made = self.now[argument]
-        literal = self._or(spare, self._at_most(made, self.assembly.number(0)))
-        forms = [*self._moved(argument, spare)]
-        if spare is None and (over := self._over(made)):
+        literal = self._or(unused_at, self._at_most(made, self.assembly.number(0)))
+        forms = [*self._moved(argument, unused_at)]
+        if unused_at is None and (over := self._over(made)):
             forms.append(Form(self._at_most(greatest(self.assembly, made, over), self.assembly.number(0))))
         forms.append(Form(literal))
         title = f"exp({self.input_texts(argument)})"
         found = claims.decide(self.assembly, names, forms, literal, title, assume, beside)
         if found.counterexample is None:
             return found
-        large = self._or(spare, self._at_most(made, self.assembly.number(LARGEST)))
+        large = self._or(unused_at, self._at_most(made, self.assembly.number(LARGEST)))
         beyond = claims.refuted(self.assembly, names, large, title, assume)
         return found if beyond is None else replace(found, counterexample=beyond, goal=f"above {LARGEST}")
 
     def chosen(self, wire: int) -> bool:
         """Whether every use of the exponential is a branch of a `where`."""
-        return self._spare(wire) is not None
+        return self._unused(wire) is not None
 
     def _over(self, wire: int, bound: int | None = None) -> tuple[str, ...]:
         """The axes of the maximum: those that `bound` does not have, and the block's axis last."""
@@ -319,7 +319,7 @@ class _StabilityAnalysis:
         own = [n for n in names if n == self.axis]
         return (*(n for n in names if known is not None and n not in known and n != self.axis), *own)
 
-    def _moved(self, argument: int, spare: int | None) -> Iterator[Form]:
+    def _moved(self, argument: int, unused_at: int | None) -> Iterator[Form]:
         """The forms of the claim that a - b ≤ 0 as a claim about the maximum: max a ≤ b."""
         node = self.maker.get(argument)
         if node is None or node.box.op != Map("sub"):
@@ -328,28 +328,28 @@ class _StabilityAnalysis:
         if self.axis in self.assembly.types[b].names:
             return
         over = self._over(a, b)
-        yield from self._within(a, b, node, spare, over)
+        yield from self._within(a, b, node, unused_at, over)
         if len(over) > 1:
             # Summands that do not depend on one of the axes may have been moved out of the maximum over it.
-            yield from self._within(a, b, node, spare, over[::-1])
+            yield from self._within(a, b, node, unused_at, over[::-1])
 
-    def _within(self, a: int, b: int, node: Node, spare: int | None, over: Sequence[str]) -> Iterator[Form]:
+    def _within(self, a: int, b: int, node: Node, unused_at: int | None, over: Sequence[str]) -> Iterator[Form]:
         """The forms of the claim that the maximum of a over the axes, in this order, is at most b."""
         add = self.assembly
-        alike = spare is None or not set(over) & set(add.types[spare].names)
-        top = a if spare is None or alike else add.map("where", spare, self._bottom(), a)
-        unused = spare if alike else None
-        lemmas = _lemmas(add.types[a], add.types[b], None if spare is None else add.types[spare], over)
+        alike = unused_at is None or not set(over) & set(add.types[unused_at].names)
+        top = a if unused_at is None or alike else add.map("where", unused_at, self._bottom(), a)
+        unused = unused_at if alike else None
+        lemmas = _lemmas(add.types[a], add.types[b], None if unused_at is None else add.types[unused_at], over)
         top = greatest(add, top, over)
         within = self._at_most(top, b)
         plain = Form(self._or(unused, within), lemmas)
-        before, after = (self._stands_in(w) for w in node.inputs)
-        if before is not None and spare is None:
+        before, after = (self._replaced_bottom(w) for w in node.inputs)
+        if before is not None and unused_at is None:
             bottom = self._is_bottom(self.now[before[0]])
             low = self.input_texts(before[2])
             high = self.input_texts(node.inputs[1] if after is None else after[0])
             here = f"{high}{'' if after is None else ' = -∞ or'} ≥ {low} wherever {self.input_texts(before[0])} = -∞"
-            rest = _stand_in(add.types[self.now[before[0]]], before[1], add.types[b])
+            rest = _replacement_lemma(add.types[self.now[before[0]]], before[1], add.types[b])
             yield Form(self._or(bottom, within), (*lemmas, rest), (here,))
         elif after is not None and add.types[top].element == "extended":
             # If the maximum is −∞, so is every argument: this case comes first, which makes the proof short.
@@ -358,7 +358,7 @@ class _StabilityAnalysis:
         else:
             yield plain
 
-    def _spare(self, wire: int) -> int | None:
+    def _unused(self, wire: int) -> int | None:
         """A wire of truth values: true where the result of an exponential is not used. None where it is used
         everywhere.
         """
@@ -373,7 +373,7 @@ class _StabilityAnalysis:
             found = unused if found is None else self.assembly.map("and", found, unused)
         return None if wire in self.graph.outputs else found
 
-    def _stands_in(self, wire: int) -> tuple[int, Fraction, int] | None:
+    def _replaced_bottom(self, wire: int) -> tuple[int, Fraction, int] | None:
         """For `where(a = -∞, number, a)`: a, the number and its wire; None for other wires."""
         node = self.maker.get(wire)
         if node is None or node.box.op != Map("where"):
@@ -429,7 +429,7 @@ def _lemmas(
     return tuple((made.diagram([v], names, "each"), made.diagram([w], names, "a ≤ b")) for v, w in found)
 
 
-def _stand_in(top: ArrayType, number: Fraction, b: ArrayType) -> tuple[Diagram, Diagram]:
+def _replacement_lemma(top: ArrayType, number: Fraction, b: ArrayType) -> tuple[Diagram, Diagram]:
     """The lemma, for all real b: a number that replaces a maximum of −∞ is at most b, or b is below that number."""
     made = Assembly([top, ArrayType(b.axes)])
     low, bottom = made.add(const_box(number), ()), made.add(const_box(None), ())

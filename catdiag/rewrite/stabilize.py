@@ -16,13 +16,13 @@ from fractions import Fraction
 from catdiag.category.diagram import Diagram, Node
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, Rename, View, reindex_box
 from catdiag.category.types import ArrayType, Ty
-from catdiag.rewrite.canonicalize import canonical_graph, masks_inside
+from catdiag.rewrite.canonicalize import canonical_graph, masks_in_exponents
 from catdiag.rewrite.claims import Claims
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.group import group
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.list_states import opened
-from catdiag.rewrite.stability import wires_above
+from catdiag.rewrite.stability import unbounded_exponentials
 from catdiag.rewrite.steps import Group, Stabilize, Stream
 from catdiag.rewrite.stream.streaming import stream
 from catdiag.util.errors import CatdiagError, NotStabilizable
@@ -96,10 +96,10 @@ def stabilized(diagram: Diagram, claims: Claims) -> Diagram | None:
     Raises NotStabilizable with the reason, where the factor does not cancel.
     """
     flat = opened(diagram)
-    above = wires_above(flat, claims)
+    above = unbounded_exponentials(flat, claims)
     if not above:
         return None
-    terms, outputs, chosen = masks_inside(flat, above)
+    terms, outputs, chosen = masks_in_exponents(flat, above)
     families = [_Family({w}) for w in sorted(chosen)]
     while True:
         try:

@@ -119,12 +119,12 @@ class Scaling(Stabilizer):
         return [(self.with_factor(form[0], powers, box.line),) if powers else form for form, powers in kept]
 
     def with_factor(self, t: SeparableTerm, factor: Monomial, line: str | None) -> SeparableTerm:
-        """A term with powers of statistics moved into its element, each statistic replaced by its `steady` form."""
+        """A term with powers of statistics moved into its element, each replaced by its `bounded_divisor`."""
         terms, element = self.graph, t.element
         assert element is not None
         scale, outside = self.scale(element), times(t.monomial, factor, -1)
         for w, p in factor:
-            made = self.steady(w)
+            made = self.bounded_divisor(w)
             for _ in range(abs(p)):
                 element = terms.map("mul" if p > 0 else "div", element, made, line=line)
             scale = merge_scales(scale, Scale(factor=((made, p),)))
@@ -138,7 +138,7 @@ class Scaling(Stabilizer):
         self.set_scale(element, scale)
         return SeparableTerm(t.coefficient, outside, element, t.bound)
 
-    def steady(self, wire: int) -> int:
+    def bounded_divisor(self, wire: int) -> int:
         """The replacement σ of a statistic: positive for every list, and equal to its absolute value unless that is
         tiny.
         """

@@ -27,7 +27,7 @@ MODES = ("plain", "guarded", "shifted", "whole", "greatest", "none", "raised")
 - `raised`: as `shifted`, but a maximum is replaced by the larger of it and the number, which is monotone.
 """
 
-FALLING = ("raised", "shifted", "guarded", "whole", "plain", "greatest", "none")
+MODES_WITH_BOTTOM = ("raised", "shifted", "guarded", "whole", "plain", "greatest", "none")
 """The order of preference where the subtracted maximum may be −∞ on a nonempty list, such as a block that is masked.
 
 The exponentials as the user wrote them are undefined there, and replacing −∞ by a number is enough.
@@ -173,7 +173,7 @@ class Stabilizer(Algebra):
         product = bare.coefficient != 1 or len(bare.monomial) != 1
         if self.mode == "greatest":
             product = product or not self._is_maximum(bare.monomial[0])
-        return product and self._falls([w for w, _ in bare.monomial if self.graph.late[w]], empty=True)
+        return product and self._may_be_bottom([w for w, _ in bare.monomial if self.graph.late[w]], empty=True)
 
     def split(self, statistics: Form) -> tuple[Form, Form, bool]:
         """The summands of a scale: those kept in the loop, those moved out of it, and whether guards are needed."""
@@ -187,24 +187,24 @@ class Stabilizer(Algebra):
                 continue
             kept.append(t)
             bare = self._absorb(t)
-            if self._falls([w for w, _ in late], empty=True) and not (
+            if self._may_be_bottom([w for w, _ in late], empty=True) and not (
                 bare.coefficient == 1 and len(bare.monomial) == 1 and self._is_maximum(bare.monomial[0])
             ):
                 guarded = True
         return tuple(kept), tuple(moved), guarded
 
-    def stood_for(self, statistics: Form) -> Form:
+    def without_replacements(self, statistics: Form) -> Form:
         """Statistics with the maxima themselves in place of `where(m = -∞, number, m)`.
 
         The loop chooses its own replacement of −∞ where it needs one.
         """
-        change = {w: self._stood_for(w) for t in statistics for w, _ in t.monomial}
+        change = {w: self._without_replacement(w) for t in statistics for w, _ in t.monomial}
         return tuple(
             SeparableTerm(t.coefficient, tuple(sorted((change[w], p) for w, p in t.monomial)), t.element, t.bound)
             for t in statistics
         )
 
-    def _stood_for(self, wire: int) -> int:
+    def _without_replacement(self, wire: int) -> int:
         """For `where(m = -∞, number, m)` with a maximum m of the state: m; any other wire itself."""
         terms, node = self.graph, self.graph.node(wire)
         if node is None or terms.function_of(wire) != "where" or terms.const_value(node.inputs[1]) is None:
@@ -320,11 +320,13 @@ class Stabilizer(Algebra):
         self.safe.add(made)
         return made
 
-    def falls(self) -> bool:
+    def may_be_bottom(self) -> bool:
         """Whether some scale, or a guard of one, may be −∞ for a list that is not empty."""
-        return self._falls([s for c in self.components.values() if c.scale is not None for s in (c.scale, *c.guards)])
+        return self._may_be_bottom(
+            [s for c in self.components.values() if c.scale is not None for s in (c.scale, *c.guards)]
+        )
 
-    def _falls(self, wires: Sequence[int], empty: bool = False) -> bool:
+    def _may_be_bottom(self, wires: Sequence[int], empty: bool = False) -> bool:
         """Whether one of the wires may be −∞: for nonempty lists, or with `empty` for some list."""
         terms = self.graph
         low: dict[int, bool] = {}

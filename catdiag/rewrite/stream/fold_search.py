@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.category.ops import Box, Const, FoldOp, GroupOp, SizeOf, View, bodies, const_box, map_box, reduce_box
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols
-from catdiag.rewrite.canonicalize import last_over, reads_first, seen_only
+from catdiag.rewrite.canonicalize import reads_before_maps, reduce_last, with_masked_exponents
 from catdiag.rewrite.casts import is_cast
 from catdiag.rewrite.formula import describe
 from catdiag.rewrite.graph_builder import GraphBuilder, NotInScope, element_type, localised
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade, reduces
-from catdiag.rewrite.stream.exponential_repair import FALLING, MODES, Component
+from catdiag.rewrite.stream.exponential_repair import MODES, MODES_WITH_BOTTOM, Component
 from catdiag.util.errors import AxisError, NotStreamable
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def candidates(diagram: Diagram, axis: str, taken: Collection[str] = (), plain: 
     decide. No component gets a name in `taken`. With `plain`, there are no selections, and nothing is moved out of
     reductions. Raises as `find` does.
     """
-    flat = reads_first(inline(diagram), axis)
+    flat = reads_before_maps(inline(diagram), axis)
     try:
-        yield from _candidates(last_over(flat, axis), axis, taken, plain)
+        yield from _candidates(reduce_last(flat, axis), axis, taken, plain)
     except NotStreamable:
         # Here the state of each row cannot be told from a sum over rows, so that rows are summed last.
         yield from _candidates(flat, axis, taken, plain)
@@ -143,12 +143,12 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
             refused, retry = error, True
             continue
         retry = any(cascade.has_factors() for cascade in cascades.values())
-        inside = seen_only(flat) if any(c.greatest for c in cascades.values()) else None
+        inside = with_masked_exponents(flat) if any(c.greatest for c in cascades.values()) else None
         if inside is not None:
             # The maximum of the unmasked elements is subtracted: masked ones may be arbitrary, or undefined.
             with suppress(NotStreamable):
                 yield from (made for made in _candidates(inside, axis, taken, plain) if made.mode != "none")
-        for mode in FALLING if cascades[MODES[0]].falls() else MODES:
+        for mode in MODES_WITH_BOTTOM if cascades[MODES[0]].may_be_bottom() else MODES:
             if mode not in cascades:
                 continue
             cascade = cascades[mode]

@@ -82,7 +82,7 @@ def forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]
             return count, list(found)
     except NotStreamable as error:
         reason = error
-    more = offer(diagram, axis, passes)
+    more = passes_needed(diagram, axis, passes)
     if more is None:
         raise reason
     raise NotStreamable(f"{reason.message}; in {more} passes it can be: .stream({axis!r}, passes={more})", reason.line)
@@ -101,12 +101,12 @@ def in_blocks(diagram: Diagram, axis: str, passes: int) -> Diagram:
     return streamed
 
 
-def plainer(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:
+def plain_forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:
     """How many passes suffice for `plain` forms, and these forms if the number is at most `passes` and `passes` is
     above 1.
 
     >>> import catdiag as cd
-    >>> plainer(cd.algorithm("x ->")(lambda a: cd.argmax(a, "x")), "x", 1)
+    >>> plain_forms(cd.algorithm("x ->")(lambda a: cd.argmax(a, "x")), "x", 1)
     (2, [])
     """
     try:
@@ -115,10 +115,10 @@ def plainer(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streame
             return count, list(found)
     except NotStreamable:
         pass
-    return offer(diagram, axis, passes, plain=True) or 0, []
+    return passes_needed(diagram, axis, passes, plain=True) or 0, []
 
 
-def offer(diagram: Diagram, axis: str, more_than: int, plain: bool = False) -> int | None:
+def passes_needed(diagram: Diagram, axis: str, more_than: int, plain: bool = False) -> int | None:
     """How many passes over an axis suffice, if that is more than `more_than`; None otherwise."""
     try:
         count, forms = plans(diagram, axis, MOST, plain)

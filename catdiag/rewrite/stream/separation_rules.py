@@ -171,7 +171,7 @@ class Rules(Selection):
         if not any(t.element is not None and self.has_axis(t.element) for t in elements):
             return ((SeparableTerm(Fraction(1), ((self.graph.map("exp", self.emit(form)), 1),))),)
         scale = self.expand(scaled(statistics, Fraction(-1)))
-        bare = self.stood_for(scale)
+        bare = self.without_replacements(scale)
         kept, moved, guarded = self.scale_of(elements, scale, bare, box.line)
         return self.stabilized(elements, kept, moved, guarded, direct if bare == scale else None, box.line)
 

@@ -15,7 +15,7 @@ from catdiag.rewrite.group import group
 from catdiag.rewrite.split import in_parts, is_streamed
 from catdiag.rewrite.steps import Split, Stream
 from catdiag.rewrite.stream.fold_search import Streamed, divisions
-from catdiag.rewrite.stream.multi_pass import forms, plainer
+from catdiag.rewrite.stream.multi_pass import forms, plain_forms
 from catdiag.rewrite.stream.user_fold import Fold
 from catdiag.rewrite.stream.user_fold_stream import stream_by
 from catdiag.rewrite.stream.whole_axis_arrays import whole_arrays
@@ -50,7 +50,7 @@ def stream(derivation: Derivation, axis: str, by: Fold | None = None, passes: in
     count, found = forms(base, axis, passes)
     chosen = _first_proved(derivation, found, title, reasons)
     if chosen is None:
-        count, found = plainer(base, axis, passes)
+        count, found = plain_forms(base, axis, passes)
         chosen = _first_proved(derivation, found, title, reasons)
     if chosen is None:
         more = f"; in {count} passes it can be: .stream({axis!r}, passes={count})" if count > passes else ""
