@@ -48,6 +48,7 @@ class ArrayCode:
         return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
 
     def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        """A box applied to arrays of these types. Raises TypeMismatch for a box that cannot be written."""
         op = box.op
         if isinstance(op, Map):
             return self._map(op.fn, box, args, types)

@@ -75,10 +75,10 @@ class _NumPy(Writer):
     def __init__(self, program: LoopNest) -> None:
         super().__init__(program, ("np",))
         self.code = ArrayCode()
-        self.given: dict[str, str] = {}
+        self.size_arguments: dict[str, str] = {}
         self.bounds: list[tuple[LoopSpan, str, str]] = []
         self.collected: dict[tuple[NestValue, ...], str] = {}
-        self.room: dict[NestValue, bool] = {}
+        self.allocated: dict[NestValue, bool] = {}
         for value in program.inputs:
             if not value.name.isidentifier():
                 raise TypeMismatch(f"input {value.name!r} cannot be an argument of a function: expected an identifier")
@@ -87,6 +87,7 @@ class _NumPy(Writer):
     # -- the function ------------------------------------------------------------------------------------
 
     def text_of(self) -> str:
+        """The source of the function: sizes from shapes, default lengths of blocks and tiles, then the loops."""
         program, self.depth = self.program, 1
         spans = self._spans()
         local = set(spans) | {s.symbol for _, s in statements(program.body) if isinstance(s, Within)}
@@ -101,7 +102,7 @@ class _NumPy(Writer):
             if shape:
                 shown.append(f"{self.code.sizes[symbol]} = {shape}")
             else:
-                self.given[symbol] = self.code.sizes[symbol]
+                self.size_arguments[symbol] = self.code.sizes[symbol]
         lengths: list[str] = []
         checked: list[str] = []
         for symbol, span in spans.items():
@@ -123,7 +124,7 @@ class _NumPy(Writer):
         results = ", ".join(self.text[v][0] for v in program.outputs)
         self.write(f"return {results}" if results else "return ()")
         arguments = [self.text[v][0] for v in program.inputs]
-        named = [*self.given.values(), *lengths, *self.code.functions.values()]
+        named = [*self.size_arguments.values(), *lengths, *self.code.functions.values()]
         title = re.match(r"[A-Za-z_]\w*", program.title)
         listed = ", ".join([*arguments, *(["*", *named] if named else [])])
         head = f"def {title.group() if title else 'program'}({listed}):"
@@ -221,7 +222,7 @@ class _NumPy(Writer):
             case Make(values):
                 for value in values:
                     self.name(value)
-                    self.room[value] = True
+                    self.allocated[value] = True
                     kind = _KINDS.get(value.ty.element, "")
                     self.write(f"{self.text[value][0]} = np.empty({self.code.shape(value.ty)}{kind})")
             case Save(target, value, spans):
@@ -258,7 +259,7 @@ class _NumPy(Writer):
         text = self.text[value]
         if target is value:
             return
-        if target not in self.room:
+        if target not in self.allocated:
             if len(text[0]) > self.longest or not text[0].isidentifier():
                 self.write(f"{self.name(target)} = {text[0]}")
             else:

@@ -68,6 +68,8 @@ def shown(subject: Diagram | HasDiagram) -> list[str]:
 
 
 class _Pseudocode(Writer):
+    """Writes the pseudocode; `full_sizes` gives the size of a whole axis for the symbol of its block."""
+
     def __init__(self, program: LoopNest) -> None:
         super().__init__(program)
         self.full_sizes: dict[str, Size] = {}

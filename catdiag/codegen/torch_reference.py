@@ -108,6 +108,8 @@ class _TorchStep:
 
 
 class _TorchPrinter:
+    """Prints the boxes of a diagram, its loops and groups removed, as a function of tensors."""
+
     def __init__(self, diagram: Diagram) -> None:
         self.diagram = diagram
         self.steps, self.outputs = opened(diagram)

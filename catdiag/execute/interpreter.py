@@ -1,8 +1,8 @@
 """Diagrams on NumPy arrays. A streamed axis runs in a loop over real blocks, a grouped axis in real tiles.
 
 Values are arrays with named axes, so that a box that is weaved over further axes runs unchanged. Blocks and tiles of
-inputs are views, and results are dropped after their last use. The memory held while a streamed diagram runs therefore
-does not grow with the streamed axis.
+inputs are views, and results are freed after their last use (liveness). So the memory that is allocated while a
+streamed diagram runs does not grow with the streamed axis.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Benchmarks: a kernel against other implementations, in one run. All are checked first, then timed in turns.
+"""Benchmarks: a kernel against other implementations, in one run. All are checked first, then timed.
 
 Each contestant is a function of the inputs. A contestant that cannot be built, raises an error, or gives a wrong result
 is listed with the reason and is not timed: only correct implementations are compared. Timing is in interleaved rounds

@@ -249,6 +249,8 @@ def _parameters(node: ast.FunctionDef) -> list[str]:
 
 @dataclass(frozen=True)
 class _KernelStub:
+    """A stub for a kernel that appends its launches to `calls`."""
+
     name: str
     parameters: tuple[str, ...]
     calls: list[RecordedLaunch]

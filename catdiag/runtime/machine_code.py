@@ -173,6 +173,8 @@ def binaries(
 
 @dataclass(frozen=True)
 class _RecordedCall:
+    """A launch as it was called: kernel[grid](*args, **options)."""
+
     name: str
     kernel: Any
     grid: Any
@@ -201,6 +203,7 @@ def _recorded(
     warps: int | None,
     stages: int | None,
 ) -> list[_RecordedCall]:
+    """Calls the launch function on tensors without data, with recorders in the place of kernels."""
     options = launch_options(source, tiles, warps, stages)
     values = arguments(source, sizes, scalars, dtypes)
     module = imported(source.text, source.entry)
@@ -267,6 +270,8 @@ def _plain(value: Any) -> object:
 
 @dataclass(frozen=True)
 class _CompiledBinary:
+    """A kernel compiled by Triton (`handle`), with the types of its parameters."""
+
     name: str
     handle: Any
     signature: dict[str, str]

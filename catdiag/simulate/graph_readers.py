@@ -43,9 +43,14 @@ class Outline:
     """
 
     def __init__(
-        self, graph: Graph, places: Sequence[int], rematerialized: Mapping[int, bool], states: int, kept: bool
+        self,
+        graph: Graph,
+        places: Sequence[int],
+        rematerialized: Mapping[int, bool],
+        states: int,
+        outputs_retained: bool,
     ) -> None:
-        self.graph, self.places, self.states, self.outputs_retained = graph, places, states, kept
+        self.graph, self.places, self.states, self.outputs_retained = graph, places, states, outputs_retained
         self.types = graph.wire_types()
         self.first: list[int] = []
         self.maker: dict[int, int] = {}
@@ -85,7 +90,7 @@ class Outline:
         for place in places:
             if not is_view(graph.nodes[place].box):
                 self.reads.update(self.base[w] for w in graph.nodes[place].inputs)
-        if kept:
+        if outputs_retained:
             self.reads.update(self.base[w] for w in graph.outputs)
 
     def output_wires(self, place: int) -> range:

@@ -39,7 +39,7 @@ from catdiag.simulate.memory_cells import Chain, MachineTile, value_count
 from catdiag.simulate.memory_cells import MachineWire as MachineWire
 from catdiag.simulate.on_chip_memory import Chip
 from catdiag.simulate.phased_kernels import Phased
-from catdiag.simulate.read_regions import rooms
+from catdiag.simulate.read_regions import region_lengths
 from catdiag.util.errors import SizeError
 
 Dtype = str | Mapping[str, str] | None
@@ -202,7 +202,7 @@ class Machine:
                 self.kernel(graph, run_now, wires, sizes, names)
                 run_now = []
                 for view in late:
-                    self.look_up(graph.nodes[view], whole.first[view], wires, sizes)
+                    self.view_gathered(graph.nodes[view], whole.first[view], wires, sizes)
                 late = []
                 needed = Outline(graph, [place], {}, 0, False).leaving
                 made = whole.output_wires(place)
@@ -230,8 +230,8 @@ class Machine:
         for end, width in self.results.get(w, [(name, self.reader_counts[w])]):
             self.chip.save(end, amount * width, level)
 
-    def look_up(self, node: Node, made: int, wires: dict[int, MachineWire], sizes: dict[str, int]) -> None:
-        """A view through which groups read an array: it has no memory of its own, and reads count as the array's."""
+    def view_gathered(self, node: Node, made: int, wires: dict[int, MachineWire], sizes: dict[str, int]) -> None:
+        """A view through which groups gather from an array: it has no memory, and its reads count as the array's."""
         (value,) = self.chip.runner.box(node.box, tuple(wires[w].value for w in node.inputs), sizes)
         cell = wires[node.inputs[0]].cell
         rematerialized = isinstance(node.box.op, Map)
@@ -311,7 +311,7 @@ class Machine:
         levels = [chip.leaves_from(outline, w) for w in graph.outputs]
         written = [0] * len(body.cod)
         tiles = chip.tiled(1, bounds, op.tiles)
-        most = rooms(outline, (chip.part(first, tile, op.tiles) for tile in tiles))
+        most = region_lengths(outline, (chip.part(first, tile, op.tiles) for tile in tiles))
         for tile in tiles:
             root = chip.part(first, tile, op.tiles)
             for w, lengths in most.items():

@@ -41,7 +41,7 @@ def _region_views(outline: Outline) -> Iterator[tuple[Box, Sequence[int]]]:
                     yield inner.box, [inputs[w - states] if 0 <= w - states < len(inputs) else -1 for w in inner.inputs]
 
 
-def rooms(outline: Outline, tiles: Iterable[MachineTile]) -> dict[int, dict[str, int]]:
+def region_lengths(outline: Outline, tiles: Iterable[MachineTile]) -> dict[int, dict[str, int]]:
     """For each array read in place, the largest length of the access region along each axis over all tiles, at least
     1.
 

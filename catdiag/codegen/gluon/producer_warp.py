@@ -20,7 +20,7 @@ from catdiag.schedule.loop_nest import LoopSpan, NestValue, Statement
 
 
 class Loads(GluonWriting):
-    """Writes the producer warp: the loop of the consumers, with copies into rings in the place of computation."""
+    """Writes the producer warp: the loop of the consumers, with copies into rings instead of computation."""
 
     def _printer(self, plain: TritonPrinter) -> TritonPrinter:
         return plain
@@ -45,6 +45,7 @@ class Loads(GluonWriting):
     def _head(
         self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
     ) -> None:
+        """Writes the loads of loop-invariant row factors, then the loop, with a copy for each block of an iteration."""
         p, iteration = self.printer, self.iteration
         outside = self.k.scope
         if iteration is None:

@@ -160,6 +160,7 @@ class GluonWriting(Writing):
     # -- an iteration ------------------------------------------------------------------------------------------
 
     def _carry(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
+        """Divides the products of an iteration into first and last ones. Raises Unfit if they cannot be pipelined."""
         p, k = self.printer, self.k
         made = self._after(states, values)
         p.count(made)
@@ -366,6 +367,7 @@ class GluonWriting(Writing):
     def _head(
         self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
     ) -> None:
+        """Writes the software-pipelined loop: a prologue with the first block, the loop, an epilogue with the last."""
         p, iteration = self.printer, self.iteration
         outside = self.k.scope
         if iteration is None:

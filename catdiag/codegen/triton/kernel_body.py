@@ -485,7 +485,7 @@ class Writing:
             tuple(k.reaches),
             {array: tuple(places) for array, places in k.reads.items()},
             {array: tuple(places) for array, places in k.writes.items()},
-            k.nodes.apart,
+            k.nodes.separately_rounded,
         )
 
 

@@ -96,15 +96,15 @@ class Names:
 class Build:
     """The nodes of one kernel, made from the statements of a loop nest.
 
-    `env` gives the arrays that the kernel reads, `given` the names of sizes in the kernel, and `dtypes` the element
-    types of arrays by name.
+    `env` gives the arrays that the kernel reads, `size_names` the names of sizes in the kernel, and `dtypes` the
+    element types of arrays by name.
     """
 
     def __init__(
-        self, names: Names, env: Mapping[NestValue, Pull], given: Mapping[str, str], dtypes: Mapping[str, str]
+        self, names: Names, env: Mapping[NestValue, Pull], size_names: Mapping[str, str], dtypes: Mapping[str, str]
     ):
         self.names = names
-        self.given = given
+        self.size_names = size_names
         self.dtypes = dtypes
         self.root = Scope()
         self.nodes = Nodes(self.root, [n for n, kind in dtypes.items() if kind == "fp8"])
@@ -141,7 +141,7 @@ class Build:
                 return self.local[v]
             if v in self.tiles:
                 return self._length(self.tiles[v])
-            return self.nodes.symbol(self.sizes.setdefault(v, self.given.get(v, v)), positive=True)
+            return self.nodes.symbol(self.sizes.setdefault(v, self.size_names.get(v, v)), positive=True)
 
         return read_off(size, leaf, lambda op, a, b: self.nodes.op("add" if op == "+" else "mul", a, b))
 

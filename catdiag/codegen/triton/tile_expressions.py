@@ -119,7 +119,7 @@ class Nodes:
         """Block lengths of the row dimensions of products in loops whose row factor is computed and has several."""
         self.huge = False
         """Whether tiles contain finite numbers so large that their rounding errors matter in an exponent (see HUGE)."""
-        self.apart = False
+        self.separately_rounded = False
         """Whether a product and a difference must be rounded separately: fused multiply-add must be off."""
         self.summed: dict[str, None] = {}
         """Block lengths that matrix products sum over and that must be at least `dot.SHORTEST`."""
@@ -287,7 +287,8 @@ class Nodes:
         """
         log2e = self.const(LOG2E)
         if a.kind in ("sub", "add") and (self.huge or _reads_array(a)):
-            self.apart = self.apart or any(len(p.dims) > 1 and p.kind in ("scaled", "mul") for p in a.args)
+            products = any(len(p.dims) > 1 and p.kind in ("scaled", "mul") for p in a.args)
+            self.separately_rounded = self.separately_rounded or products
             return self.raw_op("exp2", [self.scaled(a, log2e)])
         if a.kind in ("sub", "add") and any(set(p.dims) != set(a.dims) for p in a.args):
             return self.raw_op("exp2", [self.raw_op(a.kind, [self.scaled(p, log2e) for p in a.args])])

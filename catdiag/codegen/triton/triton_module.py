@@ -194,6 +194,7 @@ class _ModuleBuilder:
     # -- the module ------------------------------------------------------------------------------------------
 
     def build(self) -> Module:
+        """Lowers all kernels, then writes the launch function and the text. Raises as `module` does."""
         program, names = self.program, self.shared.names
         names.taken |= set(self.symbols)
         env: dict[NestValue, Pull] = {}

@@ -324,6 +324,7 @@ class TritonPrinter:
         return f"tl.{monoid}({text[0]}, {axis})", ATOM
 
     def _load(self, node: TileNode) -> str:
+        """A load by pointers, with a mask where entries may be outside the array."""
         array, exact, guarded, count = node.data[:4]
         scalar, tiled, *rest = node.args
         conditions = rest[:count]
