@@ -7,12 +7,12 @@ inputs and outputs. It falls into two parts:
 - **Live boxes**, those from which an output can be reached. The walk back from the outputs meets them in
   an order that any isomorphism must keep, so they are numbered and compared, in linear time.
 - **Dead boxes**, from which none can, closed parts included. They may encode any graph. Those of both
-  diagrams are coloured together, and colours refined until every two boxes of one colour have the same
-  surroundings in colours. In a connected component a box with a colour of its own is fixed: an
-  isomorphism has no choice there, and what its neighbours must be is said by their colours. So the fixed
+  diagrams are colored together, and colors refined until every two boxes of one color have the same
+  surroundings in colors. In a connected component a box with a color of its own is fixed: an
+  isomorphism has no choice there, and what its neighbors must be is said by their colors. So the fixed
   boxes are taken out, and what is left falls into smaller components, compared as a multiset; trees,
-  chains and copies of them end here, in O(n log n). Where nothing is fixed one box is individualised,
-  and its partner searched for among those of its colour: exact, under a bound on the work.
+  chains and copies of them end here, in O(n log n). Where nothing is fixed one box is individualized,
+  and its partner searched for among those of its color: exact, under a bound on the work.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ class _Matcher:
                     continue
                 if any(2 * len(left.intersection(part)) != len(part) for part in parts):
                     return False
-                # The largest part keeps the colour, unless the untouched are more.
+                # The largest part keeps the color, unless the untouched are more.
                 parts.sort(key=len, reverse=True)
                 if untouched < len(parts[0]):
                     rest = list(cell) if not untouched else [k for k in cell if k not in touched]

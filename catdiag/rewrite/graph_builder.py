@@ -34,7 +34,7 @@ class GraphBuilder:
 
     def broadcast_to(self, ty: ArrayType) -> ArrayType:
         """A type with the local size of the streamed axis in place of its full size."""
-        return ty if self.local is None else localised(ty, self.local)
+        return ty if self.local is None else localized(ty, self.local)
 
     def add(self, box: Box, inputs: Sequence[int]) -> int:
         """The first output of a box. Equal boxes on the same inputs are shared."""
@@ -80,7 +80,7 @@ class GraphBuilder:
         return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names)
 
 
-def localised(ty: ArrayType, local: Axis) -> ArrayType:
+def localized(ty: ArrayType, local: Axis) -> ArrayType:
     """A type with another size for the axis of that name."""
     if ty.axis(local.name) is None:
         return ty

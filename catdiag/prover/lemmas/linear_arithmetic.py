@@ -152,7 +152,7 @@ def simplex(
     [Fraction(4, 1), Fraction(0, 1)]
     """
     count, width = len(matrix), len(gain)
-    # Rows are equations of whole numbers, each as good as a positive multiple of it.
+    # Rows are integer equations, each up to a positive factor.
     table = []
     for k, (row, b) in enumerate(zip(matrix, wanted, strict=True)):
         numbers = _integral([-a for a in (*row, b)] if b < 0 else [*row, b])

@@ -24,7 +24,7 @@ from catdiag.category.types import ArrayType, Axis, Ty, size_symbols
 from catdiag.rewrite.canonicalize import reads_before_maps, reduce_last, with_masked_exponents
 from catdiag.rewrite.casts import is_cast
 from catdiag.rewrite.formula import describe
-from catdiag.rewrite.graph_builder import GraphBuilder, NotInScope, element_type, localised
+from catdiag.rewrite.graph_builder import GraphBuilder, NotInScope, element_type, localized
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade, reduces
 from catdiag.rewrite.stream.exponential_repair import MODES, MODES_WITH_BOTTOM, Component
@@ -350,7 +350,7 @@ class _LoopBuilder:
     # -- the four bodies ------------------------------------------------------------------------
 
     def _emitter(self, dom: Sequence[ArrayType]) -> GraphBuilder:
-        return GraphBuilder(self.graph, [localised(t, self.local) for t in dom], self.local, self.cascade.safe)
+        return GraphBuilder(self.graph, [localized(t, self.local) for t in dom], self.local, self.cascade.safe)
 
     def unit(self) -> Diagram:
         """The state of the empty list."""

@@ -30,7 +30,7 @@ from catdiag.category.ops import (
     size_box,
 )
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
-from catdiag.rewrite.graph_builder import GraphBuilder, localised
+from catdiag.rewrite.graph_builder import GraphBuilder, localized
 from catdiag.rewrite.group import resize
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.list_states import resized
@@ -142,7 +142,7 @@ class UserFold:
         local = self.axis
         if length != local.size:
             local = replace(local, size=length, kind="name", parts=())
-        builder = writer([localised(t, local) for t in self.inputs])
+        builder = writer([localized(t, local) for t in self.inputs])
         units = use(builder, self.unit, ()) if total else []
         outputs = []
         for k, (state, ty) in enumerate(zip(self.state, self.states, strict=True)):

@@ -14,7 +14,7 @@ from catdiag.category.types import ArrayType, Axis, Ty, union
 from catdiag.frontend.builder import program
 from catdiag.frontend.diagram_calls import apply
 from catdiag.frontend.tracing import Traced, running
-from catdiag.rewrite.graph_builder import localised
+from catdiag.rewrite.graph_builder import localized
 from catdiag.rewrite.stream.fold_search import local_size, sizes_in
 from catdiag.rewrite.stream.user_fold import Fold, Part, UserFold, of_length, use, with_positions, writer
 from catdiag.util.errors import AxisError, CatdiagError, NotStreamable, SignatureError, TypeMismatch
@@ -213,7 +213,7 @@ class FoldParts:
             return (None,) * count
         block = local_size("s", self.axis.name, sizes_in(self.source))
         local = replace(self.axis, size=block, kind="name", parts=())
-        inputs = [localised(ty, local) for ty in self.source.dom]
+        inputs = [localized(ty, local) for ty in self.source.dom]
         n = len(inputs)
 
         def traced(part: Part, what: str) -> Diagram:
