@@ -1,5 +1,5 @@
-"""What chips are: numbers with their sources, as TOML files and as objects.
+"""Chips: their numbers with sources, as TOML files and as objects.
 
-- `hardware`: a chip and its numbers; `toml_file`: what may be in a file, read and written;
-- `hierarchy`: memories as a graph of levels and edges; `units`: numbers with units, as people write them.
+- `hardware`: a chip and its numbers; `toml_file`: the format of a chip's file, reader and writer;
+- `hierarchy`: the memory hierarchy as a graph of levels and edges; `units`: numbers with units.
 """

@@ -1,4 +1,4 @@
-"""What chips can do, as numbers with their sources.
+"""Chips: rates, memory sizes and limits, each number with its source.
 
 >>> get("H100").sms, get("h100").tensor["bf16"]
 (132, 989400000000000.0)
@@ -7,10 +7,10 @@
 >>> [level.name for level in get("MI300X").hierarchy.levels]
 ['HBM', 'LLC', 'L2', 'SMEM', 'registers']
 
-A chip of one's own is a TOML file, read by `load` (its keys are the fields of `Hardware`; `dumps` writes one), or a
-`Hardware` like these: `dataclasses.replace(H100, name="mine", sms=114)`. The chips here are such files too.
-Rates are peaks that the vendor states, unless the source says otherwise; `sustained` is the part of them that plain
-copies and large matrix products were measured to reach, by which predicted times reckon.
+To describe your own chip, write a TOML file and read it with `load` (its keys are the fields of `Hardware`, and `dumps`
+writes one), or derive a `Hardware` from one of these: `dataclasses.replace(H100, name="mine", sms=114)`. The chips here
+are such files too. Rates are the vendor's peaks, unless the source says otherwise. `sustained` is the share of the peak
+that plain copies and large matrix products were measured to reach; predicted times use it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from catdiag.util.files import read_whole
 _BY_NAME = ("tensor", "sustained", "words", "energy_pj_per_byte")
 _MAY_BE_ZERO = ("smem_reserved", "l2_bytes", "tmem_per_sm", "llc_bytes", "llc_bytes_per_s")
 PLACES = ("registers", "TMEM", "SMEM")
-"""Where what a group makes on chip may lie."""
+"""The levels where results on chip may be."""
 _LARGEST = 2**16
 """Bytes of a hardware file above which it is not read."""
 _LEAST, _MOST, _MOST_WHOLE = 1e-15, 1e30, 2**53
@@ -39,27 +39,33 @@ _WORDS = ("core", "HBM", "LLC", "L2", "SMEM", "TMEM", "registers")
 
 @dataclass(frozen=True)
 class Hardware:
-    """A chip of equal cores (streaming multiprocessors, compute units, …) under caches and one memory.
+    """A chip of equal cores (streaming multiprocessors, compute units, …) with caches and one main memory.
 
-    Sizes are in bytes, registers in pieces of 4. Rates are in bytes or operations a second and of the whole chip;
-    those per clock are of one core. `latency_s` is how long a load takes to arrive. `tensor` gives dense FLOP/s by
-    dtype; a dtype that it lacks runs on the ALUs. Matrix units take rows in pieces of `matrix_rows`, each worked on by
-    `matrix_warps` warps, columns in pieces of `matrix_columns`, and sums in pieces of `matrix_depth` products of
-    2-byte elements (half as many of 4 bytes, and so on). Rows of arrays are loaded in pieces of `row_bytes`.
-    `sustained` gives the part of the peak that is reached, of `tensor` and of `hbm_bytes`.
-    `wait_clocks` is how long threads wait where one step needs what others made in the step before (a barrier or
-    shuffles, and a pipeline that drains and fills again); `turn_clocks` is what the instructions of a turn of a loop
-    take of a warp beside its arithmetic.
+    Sizes are in bytes; registers are counted in units of 4 bytes. Rates are of the whole chip, in bytes or operations a
+    second; rates per clock are of one core. The fields:
 
-    A warp has `warp` threads; kernels of `warps` warps are tried. There are `l2_count` L2 caches of `l2_bytes` each
-    (0: none), each under as many cores, and before them a last-level cache (LLC) of `llc_bytes` (0: none), which gives
-    `llc_bytes_per_s`. `accumulators` says where lies what a group makes: in registers, results of matrix units in
-    `TMEM` (of `tmem_per_sm` bytes a core) and the rest in registers, or all of it in shared memory (`SMEM`).
-    `words` are the vendor's own for a core and the levels; `energy_pj_per_byte` is by edge, such as "HBM-L2", where
-    published. `sources` says where each number is from.
+    - `sms`: the number of cores; per core `smem_per_sm`, `registers_per_sm`, `threads_per_sm`, `blocks_per_sm`; per
+      thread block `smem_per_block`, `threads_per_block`, and `smem_reserved` bytes that the driver takes;
+    - `latency_s`: the latency of a load from main memory;
+    - `tensor`: dense FLOP/s of the matrix units, by dtype; a dtype that is missing runs on the ALUs;
+    - `matrix_rows`, `matrix_columns`: rows and columns of matrix instructions are multiples of these; `matrix_warps`
+      warps work on `matrix_rows` rows; `matrix_depth`: the summed axis is a multiple of this, for 2-byte elements (half
+      for 4 bytes, and so on);
+    - `row_bytes`: rows of arrays are loaded in multiples of this;
+    - `sustained`: the share of the peak that is reached, of `tensor` and of `hbm_bytes`;
+    - `wait_clocks`: the stall of threads when a step needs what other threads made in the step before (a barrier or
+      shuffles, and a pipeline that drains and fills again);
+    - `turn_clocks`: the issue clocks of a loop iteration's instructions beside its arithmetic, per warp;
+    - `warp`: threads of a warp; `warps`: the numbers of warps that are tried for a kernel;
+    - `l2_count` L2 caches of `l2_bytes` each (0: none), each shared by equally many cores; before them a last-level
+      cache (LLC) of `llc_bytes` (0: none), with `llc_bytes_per_s`;
+    - `accumulators`: where results on chip are. "registers"; or "TMEM" for results of matrix units (`tmem_per_sm` bytes
+      a core) and registers for the rest; or "SMEM" for all;
+    - `words`: the vendor's own words for a core and the levels; `energy_pj_per_byte`: by edge, such as "HBM-L2", if
+      published; `sources`: where each number is from.
 
-    Raises CatdiagError for a number that is not positive, a sustained part above 1, a block that may have more shared
-    memory than a core, cores that the L2s do not share evenly, unknown places, words and edges.
+    Raises CatdiagError for a number that is not positive, a sustained share above 1, a block that may have more shared
+    memory than a core, cores that the L2s do not share evenly, and unknown levels, words and edges.
     """
 
     name: str
@@ -121,7 +127,7 @@ class Hardware:
                 most = _MOST_WHOLE if isinstance(number, int) else _MOST
                 if number and not _LEAST <= number <= most:
                     raise CatdiagError(
-                        f"hardware {self.name!r}: {name} is {number:.3g}, out of all proportion: expected "
+                        f"hardware {self.name!r}: {name} is {number:.3g}, out of range: expected "
                         f"{_LEAST:.0e} to {most:.0e} in base units"
                         if isinstance(number, float)
                         else f"hardware {self.name!r}: {name} is above 2**53: expected at most {most}"
@@ -129,7 +135,7 @@ class Hardware:
         for part in ("tensor", "hbm"):
             if not 0 < self.sustained.get(part, 0) <= 1:
                 raise CatdiagError(
-                    f"hardware {self.name!r}: sustained is {dict(self.sustained)!r}, expected a part of the peak, "
+                    f"hardware {self.name!r}: sustained is {dict(self.sustained)!r}, expected a share of the peak, "
                     f"above 0 and at most 1, of {part!r}; give 1.0 if you do not know it"
                 )
         for wrong in self._at_odds():
@@ -169,18 +175,19 @@ class Hardware:
         return self.words.get(what, "SM" if what == "core" else what)
 
     def depth_piece(self, element: int) -> int:
-        """Products that a step of the matrix units sums, of elements of so many bytes."""
+        """The multiple of the summed axis in a matrix instruction, for elements of so many bytes."""
         return max(1, self.matrix_depth * 2 // element)
 
     @property
     def by_warpgroups(self) -> bool:
-        """Whether four warps work on one matrix instruction, as where the chip copies boxes of arrays itself (Hopper
-        and later)."""
+        """Whether four warps (a warpgroup) issue one matrix instruction: on chips that copy boxes of arrays themselves
+        (TMA; Hopper and later)."""
         return self.matrix_warps >= 4
 
     @property
     def hierarchy(self) -> Hierarchy:
-        """Its memories: HBM, caches, SMEM (one a core; what a block may have of it), TMEM and registers."""
+        """Its memory hierarchy: HBM, caches, SMEM (one a core; the capacity is that of one block), TMEM and
+        registers."""
         found: list[tuple[Level, Edge | None]] = [(Level("HBM", None), None)]
 
         def below(upper: str, level: Level, rate: float | None) -> None:
@@ -238,10 +245,10 @@ def _rebuild(plain: dict[str, Any]) -> Hardware:
 def load(path: str | Path) -> Hardware:
     """The chip that a TOML file describes.
 
-    Its keys are the fields of `Hardware`, with numbers in base units (bytes, bytes/s, Hz, …) or texts with units
-    ("228 KiB", "3.35 TB/s"); `base = "H100"` takes what is not given from a chip of the table. Raises CatdiagError,
-    with the file and the key, for a file that cannot be read, keys that are unknown or missing, and values of a wrong
-    type, in a wrong unit, or negative.
+    Its keys are the fields of `Hardware`. Numbers are in base units (bytes, bytes/s, Hz, …) or texts with units ("228
+    KiB", "3.35 TB/s"). `base = "H100"` takes what is not given from a known chip. Raises CatdiagError, with the file
+    and the key, for a file that cannot be read, unknown or missing keys, and values of a wrong type, in a wrong unit,
+    or negative.
     """
     require(isinstance(path, (str, Path)), "the hardware file", path, "a path to a TOML file")
     place = Path(path)
@@ -253,7 +260,7 @@ def load(path: str | Path) -> Hardware:
 
 
 def loads(text: str, file: str = "the text") -> Hardware:
-    """The same for a text; `file` is what errors call it.
+    """`load` for a text; `file` is its name in errors.
 
     >>> mine = loads('name = "mine"\\nbase = "H100"\\nhbm_bytes_per_s = "2 TB/s"')
     >>> mine.hbm_bytes_per_s, mine.sms, mine.sources["sms"] == H100.sources["sms"], "hbm_bytes_per_s" in mine.sources
@@ -291,14 +298,14 @@ def loads(text: str, file: str = "the text") -> Hardware:
 
 
 def dumps(hardware: Hardware) -> str:
-    """A TOML text that `loads` reads back as an equal chip. Raises CatdiagError for names that do not print.
+    """A TOML text that `loads` reads back as an equal chip. Raises CatdiagError for names that cannot be printed.
 
     >>> loads(dumps(A100)) == A100
     True
     """
     require(isinstance(hardware, Hardware), "what is written", hardware, "a Hardware")
     text = dump({n: v for n, v in hardware.as_dict().items() if n not in _DEFAULTS or v != _DEFAULTS[n]})
-    read(text, f"the chip {hardware.name!r}", Hardware)  # a file that nothing reads is not written
+    read(text, f"the chip {hardware.name!r}", Hardware)  # do not write a file that cannot be read back
     return text
 
 
@@ -315,12 +322,12 @@ _TABLE = MappingProxyType(_TABLE)  # type: ignore[assignment]
 
 
 def names() -> tuple[str, ...]:
-    """The chips of the table."""
+    """The names of the known chips."""
     return tuple(h.name for h in _TABLE.values())
 
 
 def get(name: str | Path | Hardware) -> Hardware:
-    """The chip of that name, whatever its case, or of that TOML file (a path, or a text that ends in ".toml").
+    """The chip of that name, in any case, or of that TOML file (a path, or a text that ends in ".toml").
 
     Raises CatdiagError, listing the known ones, for any other name, and as `load` does.
     """

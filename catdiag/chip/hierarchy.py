@@ -1,4 +1,4 @@
-"""Memories as a graph: levels, and the edges that arrays cross between them.
+"""The memory hierarchy as a graph: levels, and the edges that arrays cross between them.
 
 >>> small = Hierarchy(
 ...     "small",
@@ -9,10 +9,10 @@
 ('HBM', 65536, 4000000000000.0)
 >>> small.paths("HBM", "SMEM")
 (('HBM', 'L2', 'SMEM'),)
->>> small.chain("HBM", "SMEM").edges        # what L2 keeps is left out of account: the slower edge counts
+>>> small.chain("HBM", "SMEM").edges        # without L2 hits: the slower edge counts
 (Edge(upper='HBM', lower='SMEM', bytes_per_s=1000000000000.0, pj_per_byte=None, bidirectional=True),)
 
-Capacities are in bytes, bandwidths in bytes a second, energies in picojoules a byte.
+Capacities are in bytes, bandwidths in bytes per second, energies in picojoules per byte.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SCRATCHPAD, CACHE = "scratchpad", "cache"
 class Level:
     """One kind of memory.
 
-    `capacity` is in bytes, of one of them; None: holds anything. In a `scratchpad` software places data, a `cache`
-    keeps what was touched last. `count` is how many there are under one of the level above. `vendor_name` is what the
-    vendor calls it, where that is another word. Raises CatdiagError for an unknown kind, a capacity or a count that is
-    not a positive whole number.
+    `capacity` is the bytes of one such memory, None if it is unlimited. In a `scratchpad` software places data; a
+    `cache` keeps what was used last. `count` is how many there are under one of the level above. `vendor_name` is the
+    vendor's name, if it is another one. Raises CatdiagError for an unknown kind, and a capacity or count that is not a
+    positive integer.
     """
 
     name: str
@@ -52,16 +52,16 @@ class Level:
             if value is None and what == "capacity":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                words = "a positive whole number" + (" of bytes, or None" if what == "capacity" else "")
+                words = "a positive integer" + (" of bytes, or None" if what == "capacity" else "")
                 raise CatdiagError(f"level {self.name!r} has {what} {value!r}: expected {words}")
 
 
 @dataclass(frozen=True)
 class Edge:
-    """What arrays may cross, from the upper level (slower, larger) to the lower one, and back if `bidirectional`.
+    """A connection of two levels: from the upper one (slower, larger) to the lower one, and back if `bidirectional`.
 
-    `bytes_per_s` is of all lower ones together; None: unknown. `pj_per_byte` is given only where somebody published
-    it. Raises CatdiagError for a level above itself, a bandwidth that is not positive and an energy below 0.
+    `bytes_per_s` is of all lower memories together, None if unknown. `pj_per_byte` is given only if it is published.
+    Raises CatdiagError for an edge from a level to itself, a bandwidth that is not positive, and an energy below 0.
     """
 
     upper: str
@@ -87,7 +87,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Levels, slowest first, and edges: a graph without cycles.
+    """Levels, slowest first, and edges: an acyclic graph.
 
     Raises CatdiagError for two levels of one name, edges between unknown levels, repeated edges and cycles.
     """
@@ -121,11 +121,11 @@ class Hierarchy:
 
     @property
     def root(self) -> Level:
-        """The first level under no other: where whole arrays are."""
+        """The first level that is under no other: the one with whole arrays."""
         return next(level for level in self.levels if not any(e.lower == level.name for e in self.edges))
 
     def level(self, name: str) -> Level:
-        """The level of that name, or that the vendor calls so. Raises CatdiagError, listing the levels."""
+        """The level of that name, or of that vendor's name. Raises CatdiagError, listing the levels."""
         for found in self.levels:
             if name == found.name:
                 return found
@@ -145,7 +145,7 @@ class Hierarchy:
         raise CatdiagError(f"hierarchy {self.name!r} has no edge {upper} to {lower}: its edges are {listed}")
 
     def paths(self, upper: str, lower: str) -> tuple[tuple[str, ...], ...]:
-        """All ways down from one level to another, each as the levels it passes, in the order of the edges."""
+        """All paths down from one level to another, each as the levels on it, in the order of the edges."""
         ends = self.level(upper).name, self.level(lower).name
         found: list[tuple[str, ...]] = []
         open_paths: list[tuple[str, ...]] = [(ends[0],)]
@@ -160,9 +160,9 @@ class Hierarchy:
     def chain(self, *names: str) -> Hierarchy:
         """The hierarchy of these levels only, each under the one before.
 
-        An edge that passes levels that are left out, which keep nothing, has the least bandwidth of the edges on its
-        way (unknown if one is) and the sum of their energies (unknown if one is); counts multiply. Of several ways the
-        one of most bandwidth is taken. Raises CatdiagError where no way leads down.
+        An edge that skips levels, which then cache nothing, has the least bandwidth of the edges on its path (unknown
+        if one is) and the sum of their energies (unknown if one is). Counts multiply. Of several paths the one with the
+        most bandwidth is taken. Raises CatdiagError if there is no path down.
 
         >>> from catdiag.chip import hardware
         >>> [(e.upper, e.lower, e.bytes_per_s) for e in hardware.H100.hierarchy.chain("HBM", "SMEM").edges]
@@ -173,7 +173,9 @@ class Hierarchy:
         for upper, lower in pairwise(levels):
             ways = self.paths(upper.name, lower.name)
             if not ways or len(ways[0]) < 2:
-                raise CatdiagError(f"hierarchy {self.name!r}: no way leads from {upper.name!r} down to {lower.name!r}")
+                raise CatdiagError(
+                    f"hierarchy {self.name!r}: there is no path from {upper.name!r} down to {lower.name!r}"
+                )
             way = max((tuple(self._edges(w)) for w in ways), key=lambda es: _lowest_rate(es) or 0.0)
             spent = [e.pj_per_byte for e in way]
             energy = None if None in spent else sum(e for e in spent if e is not None)
@@ -213,5 +215,6 @@ class Hierarchy:
 
 
 def _lowest_rate(edges: tuple[Edge, ...]) -> float | None:
+    """The least bandwidth of some edges; None if one is unknown."""
     rates = [e.bytes_per_s for e in edges]
     return None if None in rates else min(r for r in rates if r is not None)

@@ -1,4 +1,4 @@
-"""Chips as TOML files: what may be in one, read with errors that name the file and the key, and written.
+"""Chips as TOML files: the fields that a file may have, a reader whose errors name the file and the key, and a writer.
 
 >>> dump({"name": "mine", "sms": 2, "tensor": {"bf16": 1e12}})
 'name = "mine"\\nsms = 2\\n\\n[tensor]\\nbf16 = 1000000000000.0\\n'
@@ -27,7 +27,7 @@ _TABLES, _TEXTS = ("tensor", "sustained", "energy_pj_per_byte"), ("words", "sour
 
 
 def mismatch(name: str, known: Iterable[str]) -> str:
-    """That a key is not known, with the nearest that is."""
+    """The text that a key is not known, with the nearest known one."""
     near = difflib.get_close_matches(name, list(known), 1)
     return "which is not known" + (f"; did you mean {near[0]!r}?" if near else "")
 
@@ -36,13 +36,13 @@ def read(text: str, file: str, kind: type) -> dict[str, Any]:
     """The values in a TOML text, in base units, checked against the fields of a dataclass. Raises CatdiagError."""
     import tomllib
 
-    # The parts of a key are taken in time that grows with their square.
+    # The parser takes time quadratic in the number of parts of a dotted key.
     if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
-        raise CatdiagError(f"{file} has a line with more than {_MOST_DOTS} dots: it is no file of a chip")
+        raise CatdiagError(f"{file} has a line with more than {_MOST_DOTS} dots: it is not the file of a chip")
     try:
         given = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a ValueError for an integer of too many digits, too
-        raise CatdiagError(f"{file} is no TOML: {error}") from error
+        raise CatdiagError(f"{file} is not valid TOML: {error}") from error
     known = {f.name: str(f.type) for f in fields(kind)}
     found: dict[str, Any] = {}
     for key, value in given.items():
@@ -95,7 +95,7 @@ def _number(file: str, key: str, value: object, whole: bool = False) -> int | fl
 
 
 def dump(plain: Mapping[str, Any]) -> str:
-    """Plain values as TOML: scalars and lists first, then tables; empty tables are left out."""
+    """Plain values as TOML: scalars and lists first, then tables. Empty tables are omitted."""
     lines = [f"{_key(n)} = {_value(v)}" for n, v in plain.items() if not isinstance(v, Mapping)]
     for name, table in plain.items():
         if isinstance(table, Mapping) and table:

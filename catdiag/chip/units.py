@@ -1,4 +1,4 @@
-"""Numbers with units, as people write them: "228 KiB", "3.35 TB/s", "989.4 TFLOP/s".
+"""Numbers with units: "228 KiB", "3.35 TB/s", "989.4 TFLOP/s".
 
 >>> quantity("228 KiB", "B"), quantity("3.35 TB/s", "B/s"), quantity("0.5 us", "s"), quantity(7, "B")
 (233472, 3350000000000.0, 5e-07, 7)
@@ -6,7 +6,7 @@
 Traceback (most recent call last):
 ValueError: '50 GB/s' is in B/s: expected B, such as 65536 or "64 KiB"
 
-Decimal prefixes are powers of 1,000 (kB, MB), those with an i powers of 1,024 (KiB, MiB).
+Decimal prefixes are powers of 1,000 (kB, MB); binary prefixes, with an i, are powers of 1,024 (KiB, MiB).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _TEXT = re.compile(r"\s*([+-]?[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?
 
 
 def expected(unit: str) -> str:
-    """What a value in this unit looks like, in words."""
+    """What a value in this unit should look like, as text."""
     return f"expected {unit or 'a plain number'}, such as {_EXAMPLES[unit]}"
 
 
 def quantity(value: object, unit: str) -> int | float:
-    """A number in the base unit, from a number (already in it) or a text. Whole where it is exactly so and the unit
-    is bytes or none. Raises ValueError for other types, other units and texts that are no number."""
+    """A number in the base unit, from a number (already in it) or a text. It is an int if it is exactly an integer and
+    the unit is bytes or none. Raises ValueError for other types, other units, and texts that are not numbers."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if value != value or value in (float("inf"), float("-inf")):
-            raise ValueError(f"{value!r} is no finite number: {expected(unit)}")
+            raise ValueError(f"{value!r} is not a finite number: {expected(unit)}")
         if abs(value) > MOST:
             raise ValueError(f"a number above {MOST:.0e}: {expected(unit)}")
         return value

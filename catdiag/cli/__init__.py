@@ -4,15 +4,15 @@ Each command imports what it needs when it runs: `check` uses the kernel and the
 where the prover, the rewrites and the builder are missing.
 
 Exit status: 0 done or proved (a conditional theorem says so), 1 refuted or a certificate refused, 2 wrong use,
-3 undecided or not derivable, 4 nothing fits, 5 vacuous: a theorem about nothing, 70 a mistake of this program, which is
-no verdict, 130 interrupted, 141 nobody reads the output any more.
+3 undecided or not derivable, 4 nothing fits, 5 vacuous: a theorem about nothing, 70 an internal error, which is no
+verdict, 130 interrupted, 141 the reader of the output is gone (SIGPIPE).
 """
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """Runs the command line on the arguments of the process, and ends it with the exit status."""
+    """Runs the command line on the arguments of the process, and exits with its exit status."""
     try:
         _hear_ctrl_c()
         from catdiag.cli.standard_streams import own_streams
@@ -24,15 +24,15 @@ def main() -> None:
     except (KeyboardInterrupt, SystemExit) as end:
         import sys
 
-        # Ctrl-C may come while modules are loaded or arguments read, and reach us in the guise of an exit.
+        # Ctrl-C may come while modules are loaded or arguments are parsed, and then arrive here as a SystemExit.
         if not _by_ctrl_c(end):
             raise
-        # Python takes a Ctrl-C that went through `exec` of a text for one that nobody heard, until the next `exec`.
+        # Python counts a Ctrl-C that passed through `exec` of a string as unhandled, until the next `exec`.
         exec("")
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except Exception:
-        # Of itself Python would end with the status that means refuted.
+        # By default Python would exit with 1, which means refuted.
         import sys
         import traceback
 
@@ -43,17 +43,17 @@ def main() -> None:
 
 
 def _by_ctrl_c(end: BaseException | None) -> bool:
-    """Whether an exception is Ctrl-C, or came of one."""
+    """Whether an exception is a KeyboardInterrupt, or was caused by one."""
     while end is not None and not isinstance(end, KeyboardInterrupt):
         end = end.__cause__ or end.__context__
     return end is not None
 
 
 def _hear_ctrl_c() -> None:
-    """Raises KeyboardInterrupt again until it is heard.
+    """Raises KeyboardInterrupt again until it is handled.
 
-    Python drops an exception that is raised in a callback of its own, at the end of an import or of an object, say, and
-    prints that it did; of Ctrl-C that is not said, since it is raised again.
+    Python drops an exception that is raised in one of its own callbacks (at the end of an import, or when an object is
+    finalized) and prints that it did. For Ctrl-C that message is suppressed, since it is raised again.
     """
     import signal
     import sys

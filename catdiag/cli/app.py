@@ -1,4 +1,4 @@
-"""The commands and their options. The work is in the module of each command, imported when it runs."""
+"""The commands and their options. The work is done by each command's module, which is imported when it runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _options(version: Annotated[bool, _VERSION] = False) -> None:
 
 
 class _Derive(TyperCommand):
-    """`derive`, whose `--pseudocode` goes with a file or without, for the standard output."""
+    """`derive`: its option `--pseudocode` takes a file, or nothing for the standard output."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         read = list(args)
@@ -53,7 +53,7 @@ class _Derive(TyperCommand):
 @app.command(cls=_Derive)
 def derive(
     op: Annotated[
-        str | None, typer.Argument(help=_OP + "; left out, the library is listed", metavar="OP", show_default=False)
+        str | None, typer.Argument(help=_OP + "; without one, the library is listed", metavar="OP", show_default=False)
     ] = None,
     on: Annotated[str | None, typer.Option(help="The chip to choose tiles for, such as h100.")] = None,
     size: Annotated[list[str] | None, typer.Option(help="Sizes, such as q=8192,x=8192,d=128.")] = None,
@@ -68,12 +68,12 @@ def derive(
     ] = None,
     distribute: Annotated[
         str | None,
-        typer.Option(help="Multiply out sums over these axes, such as d, or any; read the note on rounding."),
+        typer.Option(help="Distribute over sums along these axes, such as d, or any; read the note on rounding."),
     ] = None,
     cuts: Annotated[
-        str, typer.Option(help="Into how many kernels more it may be cut: any, none, some (one at least), a number.")
+        str, typer.Option(help="How many cuts between kernels there may be: any, none, some (at least one), a number.")
     ] = "any",
-    theorems: Annotated[bool, typer.Option("--theorems", help="Prove all that is claimed of the loops.")] = False,
+    theorems: Annotated[bool, typer.Option("--theorems", help="Prove all claims about the loops.")] = False,
     pseudocode: Annotated[
         str | None,
         typer.Option(
@@ -86,11 +86,11 @@ def derive(
     json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="Write the theorem's certificate to this file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write all of it to this file as a page.")] = None,
-    times: Annotated[bool, typer.Option("--times", help="Say in the page how long each proof took.")] = False,
+    times: Annotated[bool, typer.Option("--times", help="Show in the page how long each proof took.")] = False,
 ) -> None:
     """Stream and group an operator with proofs; count transfers and memory; choose tiles for a chip."""
     with guarded():
-        if op is None:  # what follows --pseudocode is no file then
+        if op is None:  # then what follows --pseudocode is not a file
             op, pseudocode = pseudocode if pseudocode != "-" else None, "-" if pseudocode is not None else None
         if op is None:
             from catdiag.cli.list_commands import run_library
@@ -150,7 +150,7 @@ def prove(
     counterexample: Annotated[
         Path | None, typer.Option(help="Write sizes, arrays and values to this .npz file, if refuted.")
     ] = None,
-    limit: Annotated[float | None, typer.Option(help="Seconds after which it is given up [none].")] = None,
+    limit: Annotated[float | None, typer.Option(help="Time limit in seconds [none].")] = None,
 ) -> None:
     """Prove that two operators mean the same for all sizes, or refute it with exact numbers."""
     with guarded():
@@ -162,9 +162,7 @@ def prove(
 @app.command()
 def check(
     files: Annotated[list[Path], typer.Argument(help="Certificates, or folders of them (*.json).", metavar="FILE...")],
-    limit: Annotated[
-        float | None, typer.Option(help="Seconds after which the check of a file is given up [none].")
-    ] = None,
+    limit: Annotated[float | None, typer.Option(help="Time limit for each file, in seconds [none].")] = None,
     workers: Annotated[int | None, typer.Option(help="Files checked at a time [one a processor].")] = None,
     long: Annotated[bool, typer.Option("--long", help="Print in full what each of several files proves.")] = False,
 ) -> None:
@@ -231,7 +229,7 @@ def io(
 def fusions(
     op: Annotated[str, typer.Argument(help=_OP, metavar="OP")],
     size: Annotated[list[str] | None, typer.Option(help="Sizes at which the best way is asked, q=8192,…")] = None,
-    memory: Annotated[int | None, typer.Option(help="How much is held on chip there: values, or bytes.")] = None,
+    memory: Annotated[int | None, typer.Option(help="The capacity of on-chip memory: values, or bytes.")] = None,
     dtype: Annotated[str | None, typer.Option(help="Count bytes of this element type [values].")] = None,
     cases: Annotated[bool, typer.Option("--cases", help="Compare the two in every regime of their tiles.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

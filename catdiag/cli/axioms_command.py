@@ -1,4 +1,4 @@
-"""`catdiag axioms`: what must be believed: axioms in words and formulas, the kernel's rules and files, the solvers."""
+"""`catdiag axioms`: the trusted base. Axioms in words and formulas, the kernel's rules and files, the solvers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run_axioms(certificate: Path | None = None) -> None:
 
 
 def lines() -> Iterator[str]:
-    """What must be believed, line by line."""
+    """What must be believed, as lines of text."""
     from catdiag.kernel import checker, definedness, rewrite_rules
     from catdiag.solvers.cvc5 import Cvc5
     from catdiag.solvers.z3 import Z3
@@ -85,8 +85,8 @@ def lines() -> Iterator[str]:
 def lines_for(certificate: Path) -> Iterator[str]:
     """What must be believed for one theorem: the axioms and rules of its proof, and the code that its replay runs.
 
-    A function of the kernel that runs counts whole, and so do the tables and classes of its file. Raises Unreadable,
-    Malformed, or KernelError for a certificate that is refused.
+    A function of the kernel that runs is counted in full, and so are the tables and classes of its file. Raises
+    Unreadable, Malformed, or KernelError for a certificate that is refused.
     """
     from catdiag.cli.check_verdict import Solvers, content_of, data_of
     from catdiag.kernel import rewrite_rules
@@ -121,7 +121,7 @@ def _rule(name: str, rule: Callable[..., object], axiom: str) -> Iterator[str]:
 
 
 def _files(counts: Mapping[str, int]) -> Iterator[str]:
-    """The kernel's files with their lines, by what they are for, in the order in which they are read."""
+    """The kernel's files with their lines, by purpose, in reading order."""
     for part, names in READING_ORDER.items():
         yield f"  {sum(counts[name] for name in names):5}  {part}"
         yield from (f"  {counts[name]:5}    catdiag/kernel/{name}.py" for name in names if counts[name])
@@ -129,7 +129,7 @@ def _files(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _paragraph(text: str, head: str, width: int = 120) -> Iterator[str]:
-    """Text in lines of a width, the first after a head, the others under it."""
+    """Text wrapped to a width, the first line after a head, the others indented under it."""
     line = head
     for word in text.split():
         if len(line) + len(word) > width and line.strip():

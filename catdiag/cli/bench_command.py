@@ -1,6 +1,7 @@
-"""`catdiag bench`: an operator's kernel beside its textbook form compiled, and functions of the user's, on a GPU.
+"""`catdiag bench`: an operator's kernel on a GPU, compared with its reference form under torch.compile and with the
+user's functions.
 
-With `--to` the comparison is written to a file instead, which can be run on a machine that has a GPU and no solvers.
+With `--to` the comparison is written to a file instead. It can be run on a machine with a GPU and without solvers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _DRAWS = "expected name=normal*0.02, name=uniform*4, or for integers name=below*
 
 @dataclass(frozen=True)
 class BenchArgs:
-    """What is asked on the command line."""
+    """The arguments of the command line."""
 
     op: str
     on: str = "gpu"
@@ -47,7 +48,8 @@ class BenchArgs:
 
 
 def run_bench(request: BenchArgs, to: Path | None, write: Path | None, json_file: Path | None) -> int:
-    """The exit status: 1 where the kernel is not right. Raises CatdiagError for wrong use, and without a GPU."""
+    """Runs the comparison and returns the exit status: 1 if the kernel's results are wrong. Raises CatdiagError for
+    wrong use, and without a GPU."""
     from catdiag.measure.bench import (
         OURS,
         BenchDevice,
@@ -63,7 +65,7 @@ def run_bench(request: BenchArgs, to: Path | None, write: Path | None, json_file
     if request.on != "gpu":
         raise UsageError(f"--on {request.on}: expected gpu; tiles are chosen for a chip by --chip, such as --chip h200")
     if request.rounds < 1 or request.proposals < 1:
-        raise UsageError("--rounds and --proposals are whole numbers, 1 or more")
+        raise UsageError("--rounds and --proposals are integers, 1 or more")
     if to is None:
         torch_with_gpu()  # before anything is proved
     made = _read(request) if request.op.endswith(".json") else _case(request, to is None)
@@ -105,13 +107,13 @@ def _read(request: BenchArgs) -> BenchCase:
         or request.split
         or request.skip
     ):
-        raise UsageError(f"{request.op} says how the operator is derived, and at which sizes: leave out the options")
+        raise UsageError(f"{request.op} contains the derivation and the sizes: leave out these options")
     try:
         return BenchCase.of(json.loads(read_whole(request.op, _LARGEST)))
     except OSError as error:
         raise UsageError(f"cannot read {request.op}: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise UsageError(f"{request.op} is no comparison: expected a file that catdiag bench --to wrote") from None
+        raise UsageError(f"{request.op} is not a comparison: expected a file that catdiag bench --to wrote") from None
 
 
 def _case(request: BenchArgs, here: bool) -> BenchCase:
@@ -124,11 +126,11 @@ def _case(request: BenchArgs, here: bool) -> BenchCase:
     sizes = check_sizes(diagram, sizes)
     scalars = {**_numbers(request.scalar, diagram), **whole}
     draws = _draws(request.draw, diagram)
-    # What is missing or unknown is said before anything is proved.
+    # Report what is missing or unknown before anything is proved.
     case_of(diagram, sizes, request.dtype, scalars=scalars, draws=draws)
     chip = request.chip or (_chip() if here else None)
     if chip is None:
-        raise UsageError("tiles are chosen for a chip: say for which, as in --chip h200")
+        raise UsageError("tiles are chosen for a chip: give one, as in --chip h200")
     known = {**sizes, **whole}
     if request.stream or request.group or request.split or request.skip:
         derivation = _derived(diagram, request, chip, sizes, whole)
@@ -165,7 +167,7 @@ def _derived(
 
 
 def _chip() -> str:
-    """The chip that this machine's GPU is. Raises UsageError where it is none that tiles can be chosen for."""
+    """The chip that this machine's GPU is. Raises UsageError if it is not a known chip."""
     import torch
 
     from catdiag.chip import hardware
@@ -173,12 +175,12 @@ def _chip() -> str:
     name = str(torch.cuda.get_device_name(0))
     found = [chip for chip in hardware.names() if chip.lower() in name.lower()]
     if not found:
-        raise UsageError(f"the GPU is {name!r}, of which nothing is known: say which is most like it, --chip h200")
+        raise UsageError(f"the GPU {name!r} is not a known chip: give the one that is most like it, as in --chip h200")
     return max(found, key=len)
 
 
 def _theirs(path: str) -> Contestant:
-    """A function of the user's, `path.py:name`, that takes the inputs in order."""
+    """The user's function `path.py:name`, which takes the inputs in order."""
     from catdiag.measure.bench import Contestant
 
     found = function(path)
@@ -190,13 +192,13 @@ def _input_draws(found: Callable[..., Any]) -> Callable[[], Callable[..., Any]]:
 
 
 def _numbers(texts: Sequence[str], diagram: Diagram) -> dict[str, float]:
-    """Scalars by name from texts such as `eps=1e-5`."""
+    """The values of scalars, by name, from texts such as `eps=1e-5`."""
     scalars = {n: ty for n, ty in zip(diagram.input_names, diagram.dom, strict=True) if not ty.axes}
     found: dict[str, float] = {}
     for text in (part for given in texts for part in given.split(",")):
         name, _, value = (p.strip() for p in text.partition("="))
         if name not in scalars:
-            raise UsageError(f"{name!r} is no input without axes: they are {', '.join(scalars) or 'none'}")
+            raise UsageError(f"{name!r} is not a scalar input: expected one of {', '.join(scalars) or 'none'}")
         try:
             found[name] = int(value) if scalars[name].element == "int" else float(value)
         except ValueError:
@@ -207,7 +209,7 @@ def _numbers(texts: Sequence[str], diagram: Diagram) -> dict[str, float]:
 
 
 def _draws(texts: Sequence[str], diagram: Diagram) -> dict[str, dict[str, Any]]:
-    """How inputs are drawn, by name, from texts such as `W=normal*0.02`.
+    """The distributions of random inputs, by name, from texts such as `W=normal*0.02`.
 
     >>> from catdiag.library.diagrams import get
     >>> _draws(["W=normal*0.02", "label=below*1000"], get("linear_cross_entropy"))
@@ -219,7 +221,7 @@ def _draws(texts: Sequence[str], diagram: Diagram) -> dict[str, dict[str, Any]]:
         name, _, how = (p.strip() for p in text.partition("="))
         kind, _, number = how.partition("*")
         if name not in elements:
-            raise UsageError(f"{name!r} is no input: they are {', '.join(elements)}")
+            raise UsageError(f"{name!r} is not an input: expected one of {', '.join(elements)}")
         wanted = ("below",) if elements[name] == "int" else ("normal", "uniform")
         if kind not in wanted:
             raise UsageError(f"cannot read how {name} is drawn, {how!r}: {_DRAWS}")

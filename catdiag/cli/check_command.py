@@ -1,7 +1,7 @@
 """`catdiag check`: replays certificates, with the kernel and the solvers only.
 
-Several files are checked in parallel, each by a checker of its own, in processes that are not this one. This module
-imports nothing of the builder, the prover or the rewrites, which may be missing.
+Several files are checked in parallel, by separate worker processes. This module imports nothing of the frontend, the
+prover or the rewrites, which may be missing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def worst(statuses: Iterable[int]) -> int:
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
-        # Not `Path.is_dir`, which raises for names that are too long.
+        # not `Path.is_dir`, which raises for names that are too long
         if not os.path.isdir(path):
             yield path
             continue
@@ -68,7 +68,8 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def check_file(file: Path, limit: float | None = None) -> int:
-    """Checks one certificate here, and prints what it proves or why it is refused. Gives the exit status."""
+    """Checks one certificate in this process, prints what it proves or why it is refused, and returns the exit
+    status."""
     with Solvers() as solvers:
         verdict = verdict_on(file, solvers, limit)
     print_verdict(verdict, long=True)
@@ -92,12 +93,12 @@ def check_all(
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> list[CheckVerdict]:
-    """The verdicts on certificates, in their order, found in the workers of any `concurrent.futures.Executor`.
+    """The verdicts on certificates, in their order, found by the workers of any `concurrent.futures.Executor`.
 
-    Workers are sent what is in the files, and need no files of their own; without an executor they are checked here.
-    A certificate is accepted by whoever checked it: a verdict is not checked again. Where a worker died there is none,
-    and the verdict says so, with the status of what was interrupted. `progress` is called with how many files are done,
-    and how many there are. `limit` is the time in seconds that the check of each may take, None for any.
+    Workers are sent the contents of the files, so they need no access to them. Without an executor the certificates are
+    checked here. A worker's verdict is accepted and not checked again. If a worker died there is no verdict: this is
+    reported, with the exit status of an interruption. `progress` is called with the number of files that are done, and
+    the number of all. `limit` is the time in seconds that the check of each may take, None for no limit.
     """
     from catdiag.util.executors import Failed, each
 
@@ -119,7 +120,7 @@ def check_all(
 
 
 def _checked(name: str, content: bytes, limit: float | None) -> dict[str, Any]:
-    """What a worker does: a verdict as plain data."""
+    """What a worker runs: returns a verdict as plain data."""
     with Solvers() as solvers:
         return verdict_on(Path(name), solvers, limit, content).as_dict()
 

@@ -1,6 +1,6 @@
 """The verdict on one certificate: checked by the kernel and the solvers, and what it proves as lines of text.
 
-This module imports nothing of the builder, the prover or the rewrites, which may be missing.
+This module imports nothing of the frontend, the prover or the rewrites, which may be missing.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Unreadable(Exception):
 
 
 class Malformed(Exception):
-    """A file that is no certificate."""
+    """A file that is not a certificate."""
 
 
 @dataclass(frozen=True)
 class CheckVerdict:
-    """What was found of one certificate: an exit status, a line that says so, and what it proves, line by line.
+    """The verdict on one certificate: an exit status, a summary line, and what it proves, line by line.
 
-    `agreed` and `undecided` count the goals that z3 affirmed by what cvc5 said of them, where it was asked.
+    `agreed` and `undecided` count the goals that z3 affirmed, by the answer of cvc5, if it was asked.
     """
 
     status: int
@@ -60,17 +60,17 @@ class CheckVerdict:
     undecided: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, to travel between processes."""
+        """Plain data, to send between processes."""
         return asdict(self)
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> CheckVerdict:
-        """A verdict of its plain data."""
+        """The verdict of its plain data."""
         return CheckVerdict(**{**data, "proves": tuple(data["proves"])})
 
 
 class Solvers:
-    """z3, and cvc5 where it is installed, for as many certificates as one likes; a context manager that ends them."""
+    """z3, and cvc5 if it is installed, for any number of certificates: a context manager that ends their processes."""
 
     def __init__(self) -> None:
         self.first: Z3 = Z3()
@@ -87,7 +87,7 @@ class Solvers:
         self._open.close()
 
     def ask(self) -> tuple[Ask, Both | None]:
-        """A function from goals to answers for one certificate, and what counts the second opinions."""
+        """A function from goals to answers for one certificate, and the counter of second opinions."""
         allowed = Allowance(self.first, self.first.rlimit)
         if self.second is None:
             return allowed, None
@@ -96,7 +96,7 @@ class Solvers:
 
 
 def unread(name: str, error: Exception) -> CheckVerdict:
-    """The verdict on a file that cannot be read, or is refused."""
+    """The verdict on a file that cannot be read, or that is refused."""
     if isinstance(error, Unreadable):
         return CheckVerdict(WRONG_USE, f"catdiag: cannot read {name}: {error}")
     reason = "\n  ".join(shown(line) for line in str(error).split("\n")[:MOST_LINES])
@@ -104,7 +104,7 @@ def unread(name: str, error: Exception) -> CheckVerdict:
 
 
 def verdict_on(file: Path, solvers: Solvers, limit: float | None = None, content: bytes | None = None) -> CheckVerdict:
-    """Checks one certificate here; its content, where that is given, else what is in the file."""
+    """Checks one certificate here: its `content` if that is given, else the content of the file."""
     ask, both = solvers.ask()
     name = shown(str(file))
     try:
@@ -131,10 +131,10 @@ def verdict_on(file: Path, solvers: Solvers, limit: float | None = None, content
 
 
 def content_of(file: Path) -> bytes:
-    """The bytes of a certificate. Raises Unreadable, or Malformed for too many of them."""
+    """The bytes of a certificate. Raises Unreadable, or Malformed if there are too many."""
     try:
         return read_whole(file, LARGEST)
-    except (OSError, ValueError) as error:  # a ValueError for a zero in the name
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         reason = getattr(error, "strerror", None) or str(error)
         if getattr(error, "errno", None) == errno.EFBIG:
             raise Malformed(reason) from error
@@ -142,18 +142,18 @@ def content_of(file: Path) -> bytes:
 
 
 def data_of(content: bytes) -> dict[str, Any]:
-    """The plain data of a certificate. Raises Malformed for what is no JSON object or is ambiguous."""
+    """The plain data of a certificate. Raises Malformed for what is not a JSON object, or is ambiguous."""
     try:
         value = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"it is no JSON: {error}") from error
+        raise Malformed(f"it is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise Malformed("it is no JSON object")
     return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON whose names are all different: of two of one name, readers may take either."""
+    """A JSON object whose keys are all different: parsers disagree on which of two equal keys counts."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name occurs twice in one object")
@@ -165,13 +165,13 @@ def _no_constant(text: str) -> Any:
 
 
 def solver() -> str:
-    """The solvers' names and versions; cvc5 where it is installed."""
+    """The names and versions of the solvers, with cvc5 if it is installed."""
     second = Cvc5.version()
     return f"z3 {Z3.version() or 'of unknown version'}" + (f", cvc5 {second}" if second else "")
 
 
 def statement(certificate: Mapping[str, Any]) -> list[str]:
-    """Both programs of a certificate that was accepted, as formulas."""
+    """Both programs of an accepted certificate, as formulas."""
     lines: list[str] = []
     try:
         sides = {side: certificate["statement"][side] for side in ("left", "right")}
@@ -185,7 +185,7 @@ def statement(certificate: Mapping[str, Any]) -> list[str]:
 
 
 def formulas(program: Program, printer: Printer | None = None) -> Iterator[str]:
-    """What a program computes: each result as a formula of the inputs; its loops and groups with their bodies.
+    """What a program computes: each result as a formula of the inputs, and its loops and groups with their bodies.
 
     >>> total = {"inputs": [{"name": "A", "axes": [["x", "x"]], "element": "real"}],
     ...          "nodes": [{"op": "reduce", "monoid": "sum", "axis": "x", "args": [0]}], "outputs": [[1, "real"]]}
@@ -200,7 +200,7 @@ def formulas(program: Program, printer: Printer | None = None) -> Iterator[str]:
 
 
 class _Formulas:
-    """The loops and groups of programs in lines, each with what its own names stand for."""
+    """The loops and groups of programs as lines of text, with definitions of the names that are local to each."""
 
     def __init__(self, printer: Printer) -> None:
         self.printer = printer
@@ -212,17 +212,17 @@ class _Formulas:
         return f"[{','.join(self.printer.index(name) for name, _ in wire.axes)}]" if wire.axes else ""
 
     def ranges(self, wire: Wire) -> str:
-        """The ranges of indices along axes whose sizes are not called as the axes are."""
+        """The ranges of indices along axes whose sizes have other names than the axes."""
         sizes = ((name, self.printer.show(n)) for name, n in wire.axes)
         over = [f"{self.printer.index(name)} < {n}" for name, n in sizes if n != name]
         return f" for all {', '.join(over)}" if over else ""
 
     def loops(self, program: Program, inputs: Sequence[Wire]) -> Iterator[str]:
-        """The loops and groups that stand in a program."""
+        """The loops and groups of a program."""
         found: list[tuple[Mapping[str, Any], Sequence[Wire]]] = []
 
         def met(node: Mapping[str, Any], args: Sequence[Wire], _: object) -> None:
-            # Those inside of loops and groups are met too, and told in their turn.
+            # Those inside of loops and groups are visited too, and described after them.
             if node["op"] in ("fold", "group") and any(node is own for own in program["nodes"]):
                 found.append((node, args))
 
@@ -231,7 +231,7 @@ class _Formulas:
             yield from self._group(node, args) if node["op"] == "group" else self._fold(node, args)
 
     def _bindings(self, names: Sequence[Wire], args: Sequence[Wire]) -> Iterator[str]:
-        """What inputs of a loop or group stand for, where that is no input of the same name."""
+        """The definitions of a loop's or group's inputs, unless the input has the same name outside."""
         for name, arg in zip(names, args, strict=True):
             if self.term(name) != self.term(arg):
                 yield f"  where {self.term(name)} is {self.term(arg)}"
@@ -244,7 +244,7 @@ class _Formulas:
 
     def _fold(self, node: Mapping[str, Any], args: Sequence[Wire]) -> Iterator[str]:
         yield f"a loop along {node['axis']} in blocks of {node['block']}, which gives these:"
-        # The parts of the loop may call their inputs differently: all are printed by the names of the step.
+        # The parts of the loop may name their inputs differently: all are printed with the names of the step.
         starts = evaluate(node["unit"], inputs_of(node["unit"], {}), {}, _accepted)
         inputs = inputs_of(node["step"], {})
         states, block = inputs[: len(starts)], inputs[len(starts) :]
@@ -271,4 +271,4 @@ class _Formulas:
 
 
 def _accepted(*_: object) -> None:
-    """Loops and groups were accepted when the certificate was checked."""
+    """Loops and groups are valid: they were accepted when the certificate was checked."""

@@ -1,7 +1,7 @@
-"""Several certificates checked at once, by processes that each check one after another.
+"""Checks several certificates at once, in processes that each check one after another.
 
-A process of ours that checks is `python -m catdiag.cli.check_workers`: it reads the names of files on its standard
-input and writes verdicts on its standard output, a line of JSON each.
+A worker process is `python -m catdiag.cli.check_workers`. It reads file names on its standard input and writes verdicts
+on its standard output, one line of JSON each.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from catdiag.cli.check_verdict import CheckVerdict, Solvers, verdict_on
 from catdiag.cli.exit_status import INTERRUPTED, REFUTED, shown
 from catdiag.solvers.child_process import environment
 
-# Seconds that a process has to end its solvers and itself when there is nothing more to check.
+# Seconds that a worker has to end its solvers and itself when there is nothing more to check.
 _PARTING = 2.0
 
 
 class _CheckerProcess:
-    """A process that checks, which is started when it gets its first file, and again after it has died."""
+    """A worker process. It is started for its first file, and again after it has died."""
 
     def __init__(self, limit: float | None) -> None:
         self.limit = limit
@@ -34,12 +34,13 @@ class _CheckerProcess:
         self._stopped = False
 
     def check(self, file: Path) -> CheckVerdict:
-        """The verdict on a file; what brings the process down is refused, and there is none where it was killed."""
+        """The verdict on a file. A file that crashes the worker is refused; if the worker was killed, there is no
+        verdict."""
         if self._stopped:
             raise queue.Empty
         if self._process is None:
             self._process = subprocess.Popen(
-                # -P: the folder that one stands in is not imported from. A process group of its own: Ctrl-C is for us.
+                # -P: do not import from the current folder. A process group of its own: this process handles Ctrl-C.
                 [
                     sys.executable,
                     "-P",
@@ -66,13 +67,13 @@ class _CheckerProcess:
         status = process.wait()
         self._process = None
         said = f"the process that checked it ended with status {status}"
-        # Killed from outside, by a machine without memory or by somebody: that is nothing about the certificate.
+        # Killed from outside (out of memory, or by somebody): that says nothing about the certificate.
         if status in (-signal.SIGKILL, -signal.SIGTERM):
             return CheckVerdict(INTERRUPTED, f"interrupted: {shown(str(file))}: {said}")
         return CheckVerdict(REFUTED, f"{shown(str(file))}: REFUSED\n  {said}")
 
     def interrupt(self) -> None:
-        """Ends the process in the middle of what it is doing. Its solvers end with it, as their pipes close."""
+        """Kills the process while it works. Its solvers end with it, as their pipes close."""
         self._stopped = True
         if self._process is not None:
             self._process.terminate()
@@ -98,7 +99,7 @@ def verdicts(
 ) -> Generator[CheckVerdict, None, None]:
     """The verdicts on files, in their order, with a progress bar on a terminal.
 
-    `workers` processes check at a time; without it as many as there are processors.
+    `workers` processes check at a time, by default as many as there are processors.
     """
     count = min(workers or os.cpu_count() or 1, len(files))
     checkers = [_CheckerProcess(limit) for _ in range(count)]
@@ -133,7 +134,7 @@ def verdicts(
 
 
 def _in_order(done: queue.SimpleQueue[tuple[int, CheckVerdict]], count: int) -> Iterator[CheckVerdict]:
-    """Numbered verdicts as they come, given on in the order of their numbers."""
+    """Numbered verdicts as they come, yielded in the order of their numbers."""
     early: dict[int, CheckVerdict] = {}
     with _Progress(count) as progress:
         for number in range(count):
@@ -145,7 +146,7 @@ def _in_order(done: queue.SimpleQueue[tuple[int, CheckVerdict]], count: int) -> 
 
 
 class _Progress:
-    """A bar on the standard error stream where that is a terminal; elsewhere nothing."""
+    """A progress bar on the standard error stream if that is a terminal; otherwise nothing."""
 
     def __init__(self, count: int) -> None:
         self._bar = None
@@ -153,7 +154,7 @@ class _Progress:
             from rich.console import Console
             from rich.progress import Progress
 
-            # What is printed meanwhile stands above the bar, unless it goes to a file.
+            # Output that is printed meanwhile appears above the bar, unless it goes to a file.
             console = Console(stderr=True)
             self._bar = Progress(console=console, transient=True, redirect_stdout=sys.stdout.isatty())
             self._task = self._bar.add_task("checking", total=count)

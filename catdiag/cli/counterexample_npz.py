@@ -1,9 +1,9 @@
 """A counterexample as a `.npz` file, for NumPy.
 
 Its arrays: each input by its name; `sizes.q` for each size; `value.left` and `value.right` at `index.q`, …
-(`index.output` counts the outputs from 0); and `exact`, all of it as JSON with rationals as text, since `1/3` is no
-float. Where the right program has no value, `value.right` is NaN and `undefined` says why. Where an input has one of
-these two names, the text is under `exact.text` or `undefined.text`.
+(`index.output` counts the outputs from 0); and `exact`, all of it as JSON with rationals as text, since `1/3` is not a
+float. If the right program has no value, `value.right` is NaN and `undefined` says why. If an input has one of these
+two names, the text is under `exact.text` or `undefined.text`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from catdiag.prover.refute.counterexample_data import Counterexample
 
 _LARGEST = 64 * 2**20
-"""Bytes of a counterexample, packed and unpacked, above which it is not read."""
-# What NumPy, zip, zlib and JSON raise of a file that is none: an encrypted or unknown packing, a header that is no
-# Python, an end too early, texts nested too deeply.
+"""Bytes, packed or unpacked, above which a counterexample is not read."""
+# What NumPy, zip, zlib and JSON raise for invalid files: an encrypted or unknown compression, a header that is not
+# Python, a truncated file, texts nested too deeply.
 _UNREADABLE = (
     OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, RuntimeError, zipfile.BadZipFile, zlib.error,
     MemoryError, tokenize.TokenError,
@@ -53,7 +53,7 @@ def npz(found: Counterexample) -> bytes:
         arrays["undefined.text" if "undefined" in arrays else "undefined"] = np.array(found.reason)
     text = np.array(json.dumps(as_data(found), ensure_ascii=False))
     arrays["exact.text" if "exact" in arrays else "exact"] = text
-    # Not `np.savez`, whose own parameters would take the place of inputs of the same names.
+    # not `np.savez`: inputs with the names of its parameters would be lost
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
@@ -63,7 +63,8 @@ def npz(found: Counterexample) -> bytes:
 
 
 def read(path: Path) -> Counterexample:
-    """The counterexample of a file that `npz` made, without its two values. Raises NotACounterexample for another."""
+    """The counterexample in a file that `npz` made, without its two values. Raises NotACounterexample for another
+    file."""
     import numpy as np
 
     from catdiag.prover.refute.counterexample_data import NotACounterexample, of_data
@@ -77,7 +78,7 @@ def read(path: Path) -> Counterexample:
             found = of_data(json.loads(str(file["exact.text" if "exact.text" in file else "exact"])))
             for name, array in found.numpy().items():
                 if name not in file or not np.array_equal(file[name], array):
-                    raise NotACounterexample(f"array {name} of {path} is not what its exact numbers say")
+                    raise NotACounterexample(f"array {name} of {path} differs from its exact numbers")
             return found
     except _UNREADABLE as error:
         raise NotACounterexample(f"cannot read the counterexample {path}: {error}") from error

@@ -1,4 +1,4 @@
-"""`catdiag counters`: what a profiler counts of an operator's kernel, beside what the formulas say."""
+"""`catdiag counters`: what a profiler counts for an operator's kernel, compared with the formulas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEAD = ("counter", "kernel", "predicted", "measured", "ratio", "")
 
 @dataclass(frozen=True)
 class CounterArgs:
-    """What the command was given: the operator and its sizes, the chip, and how it is derived and run."""
+    """The arguments: the operator and its sizes, the chip, and how it is derived and run."""
 
     op: str
     size: tuple[str, ...]
@@ -41,8 +41,8 @@ class CounterArgs:
 
 
 def run_counters(request: CounterArgs, json_file: Path | None) -> int:
-    """`catdiag counters`: 0 also where counters are unavailable, which is said; raises CatdiagError for what cannot be
-    derived, planned or emitted."""
+    """Runs `catdiag counters` and returns 0, even if counters are unavailable, which is reported. Raises CatdiagError
+    for what cannot be derived, planned or emitted."""
     from catdiag.measure.profile.counter_comparison import compare, measure
 
     check_writable(json_file)
@@ -90,12 +90,12 @@ def _point(request: CounterArgs) -> tuple[Derivation, ProfilePoint]:
         )
     derivation = report.derivation
     if not derivation.steps:
-        raise NothingDerived("no axis can be streamed or grouped, so there is no kernel")
+        raise NothingDerived("no axis can be streamed or grouped, so there is no kernel to measure")
     counted = io(derivation)
     wanted = {str(s) for s in (*counted.groups, *counted.streams)}
     unknown = [name for name in given if name not in wanted | {"p_" + a for a in request.split}]
     if unknown:
-        raise UsageError(f"there is no tile {unknown[0]!r}: expected some of {', '.join(sorted(wanted))}")
+        raise UsageError(f"there is no tile {unknown[0]!r}: expected one of {', '.join(sorted(wanted))}")
     options: dict[str, Any] = {"tiles": given or None, "stages": request.stages}
     options["threads"] = None if request.warps is None else chip.warp * request.warps
     found = plan(derivation, chip, {**lengths, **scalars}, dtype=request.dtype, **options)
@@ -117,7 +117,7 @@ def _point(request: CounterArgs) -> tuple[Derivation, ProfilePoint]:
 
 
 def report_lines(derivation: Any, point: ProfilePoint, measured: Measured, lines: Sequence[CounterLine]) -> list[str]:
-    """What is printed: the steps, the tiles, and the table."""
+    """The printed text: the steps, the tiles, and the table."""
     from catdiag.measure.profile.counter_comparison import UNAVAILABLE, rows
 
     sizes = ", ".join(f"{n} {v:,}" for n, v in point.sizes.items())
@@ -141,5 +141,5 @@ def report_lines(derivation: Any, point: ProfilePoint, measured: Measured, lines
 
 
 def _says(line: CounterLine, measured: Measured) -> bool:
-    """Whether a line says more than that nothing was read."""
+    """Whether a line of the table has a measured value."""
     return not measured.failures[0] or line.predicted is not None or line.measured is not None

@@ -1,4 +1,4 @@
-"""The commands that derive and prove: arguments read, work done, results printed and written."""
+"""The commands that derive and prove: options are parsed, the work is done, results are printed and written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from catdiag.prover.api import Theorem
 
 
-# Buffers of a block beyond which no chip's memory goes, and numbers leave 64-bit integers.
+# More pipeline buffers than any chip has memory for; more would overflow 64-bit integers.
 _MOST_STAGES = 1_000_000
 
 
@@ -47,25 +47,28 @@ def run_derive(
     programs: Files | None = None,
     distribute: str | None = None,
 ) -> int:
-    """`catdiag derive`: the exit status; raises CatdiagError for what cannot be derived, fitted or written."""
+    """Runs `catdiag derive` and returns the exit status. Raises CatdiagError for what cannot be derived, planned or
+    written."""
     from catdiag.cli.derive_sources import Files, launched, texts
     from catdiag.solvers.z3 import Z3
 
     files = programs or Files()
     check_writable(json_file, certificate, html, *files.paths)
     if files.triton is not None and on is None:
-        raise UsageError("--triton writes a kernel with the tiles of a plan: say for which chip, as in --on h200")
+        raise UsageError("--triton writes a kernel with the tiles of a plan: give the chip, as in --on h200")
     if times and html is None:
-        raise UsageError("--times is about the page: say where to write it, as in --html report.html")
+        raise UsageError("--times is about the page: give its file, as in --html report.html")
     _check_stages(stages)
     if passes < 1:
         raise UsageError(f"passes is {passes}: expected a whole number of loops over the axis, 1 or more")
     most = parse_cuts(cuts)
     if most != 0 and cuts != "any":
         if on is None:
-            raise UsageError("--cuts is for choosing kernels: say for which chip, as in --on h100")
+            raise UsageError("--cuts is for choosing kernels: give the chip, as in --on h100")
         if stream is not None or group is not None or split or skip or passes != 1:
-            raise UsageError("--cuts chooses the loops and groups of each kernel: leave out those of one")
+            raise UsageError(
+                "--cuts chooses the loops and groups of each kernel: leave out the options for a single kernel"
+            )
     sizes = parse_sizes(size)
     with Z3() as ask:
         ask.start()
@@ -82,7 +85,7 @@ def run_derive(
             target = DeriveTarget(chip, lengths, _known_dtype(dtype or "bf16"), stages, scalars)
         elif sizes or dtype is not None or stages is not None:
             given = "--size" if sizes else "--dtype" if dtype is not None else "--stages"
-            raise UsageError(f"{given} is for choosing tiles: say for which chip, as in --on h100")
+            raise UsageError(f"{given} is for choosing tiles: give the chip, as in --on h100")
         with _working("deriving"):
             groups = None if group is None else axis_names(group)
             report = derive(
@@ -131,7 +134,7 @@ def run_prove(
     counterexample: Path | None,
     limit: float | None,
 ) -> int:
-    """`catdiag prove`: prints the verdict and gives its exit status; raises CatdiagError for wrong use."""
+    """Runs `catdiag prove`: prints the verdict and returns its exit status. Raises CatdiagError for wrong use."""
     from catdiag.solvers.z3 import Z3
 
     check_writable(certificate, counterexample)
@@ -181,10 +184,12 @@ def run_io(
     as_json: bool = False,
     left_out: tuple[Sequence[str], float | None] = ((), None),
 ) -> None:
-    """`catdiag io`: the counts of an operator as it stands, or streamed, grouped and put into kernels as asked.
+    """Runs `catdiag io`: the costs of an operator as it is, or streamed, grouped and cut into kernels as the options
+    say.
 
-    With levels, or a chip's, it is streamed and grouped as is best where nothing is asked. `left_out` are the axes of
-    which blocks are left out, and the share of blocks that is run where data decides.
+    With levels, or those of a chip, the operator is streamed and grouped as is best unless the options say how.
+    `left_out` are the axes whose masked blocks are skipped, and the mask density: the share of blocks that are run
+    where data decides.
     """
     from catdiag.cli.io_report import Costs, best_of, chain_of, placement_of
     from catdiag.cost.traffic import io
@@ -197,16 +202,16 @@ def run_io(
         raise UsageError(f"density is {density}: expected the share of blocks that are run, 0 to 1")
     count_of("wave", wave)
     if skip and stream is None:
-        raise UsageError(f"--skip leaves blocks out of a loop: say which, as in --stream {skip[0]}")
+        raise UsageError(f"--skip skips blocks of a loop: give its axis, as in --stream {skip[0]}")
     derived = stream is not None or group is not None or chosen
     if unfused and derived:
-        raise UsageError("--unfused counts the operator as it stands: leave out the other options")
+        raise UsageError("--unfused counts the operator as it is: leave out the other options")
     if latex and as_json:
-        raise UsageError("--latex and --json are two ways to print the same: give one")
+        raise UsageError("--latex and --json are two formats: give one of them")
     chain = chain_of(levels, on)
     if chain is None and (place or wave is not None):
         given = "--place" if place else "--wave"
-        raise UsageError(f"{given} is for several levels: say which, as in --levels HBM,SMEM,registers, or --on h100")
+        raise UsageError(f"{given} is for several levels: give them, as in --levels HBM,SMEM,registers, or --on h100")
     element = "bf16" if dtype is None and on is not None else dtype
     if element is not None:
         _known_dtype(element)
@@ -279,7 +284,7 @@ def _save(theorem: Theorem, path: Path) -> None:
 
 
 def _print(lines: Iterable[tuple[str, bool]]) -> None:
-    """Lines on the standard output, headings in bold where it is a terminal."""
+    """Prints lines on the standard output, with headings in bold on a terminal."""
     if not sys.stdout.isatty():
         for line, _ in lines:
             print(line)
@@ -293,7 +298,7 @@ def _print(lines: Iterable[tuple[str, bool]]) -> None:
 
 @contextmanager
 def _working(what: str) -> Iterator[None]:
-    """Shows on a terminal that work goes on; elsewhere nothing."""
+    """Shows on a terminal that work is in progress; otherwise nothing."""
     if not sys.stderr.isatty():
         yield
         return

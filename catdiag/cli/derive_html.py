@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def html_of(report: Report, target: DeriveTarget | None, times: bool = False) -> str:
-    """The page of a report, with the plan for `target`; it has no times that were measured unless asked for."""
+    """The HTML page of a report, with the plan for `target`. It has no measured times unless `times` is set, so that it
+    is reproducible."""
     from catdiag.draw.report.html_page import page
     from catdiag.draw.report.report_data import ReportData, levels_of
 
@@ -31,7 +32,7 @@ def html_of(report: Report, target: DeriveTarget | None, times: bool = False) ->
         derivation=report.derivation,
         counted=report.counted,
         io=report.io,
-        optimum=report.optimum if not report.kernels else "each kernel has tiles of its own, which the plan lists",
+        optimum=report.optimum if not report.kernels else "each kernel has its own tiles, which the plan lists",
         bound=report.bound,
         levels=levels_of(report.counted, chip, dtype),
         stability=report.stability,

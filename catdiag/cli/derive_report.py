@@ -1,4 +1,4 @@
-"""What `catdiag derive` says: the same facts as text for people and as plain data for programs."""
+"""The report of `catdiag derive`: the same facts as text for people and as plain data for programs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 _LINES = 25
-"""Pseudocode up to this length is printed without being asked for."""
+"""Lines of pseudocode up to which it is printed by default."""
 
 
 @dataclass(frozen=True)
 class PlanOutcome:
-    """The plan of a derivation, or the reason why there is none, and what derivations are compared by: the least is
-    taken."""
+    """The plan of a derivation, or the reason why there is none, and the measure by which derivations are compared: the
+    least is chosen."""
 
     plan: Plan | None = None
     misfit: DoesNotFit | None = None
@@ -46,8 +46,9 @@ class PlanOutcome:
 class Report:
     """A derivation with all that was found about it.
 
-    `derivation` is the chosen one, with its loops in parts or without blocks where that was asked for; `counted` is
-    what is counted and, as `worth` says, planned: the same, or the chosen one as it was before.
+    `derivation` is the chosen one, with split loops or skipped blocks if that was requested. `counted` is the
+    derivation whose costs are counted and, as `worth` says, that is planned: the same one, or the chosen one before
+    splitting and skipping.
     """
 
     source: Diagram
@@ -72,7 +73,7 @@ class Report:
 
     @property
     def plan(self) -> Plan | None:
-        """Its plan, where a chip was given and something fits."""
+        """The plan, if a chip was given and something fits."""
         return self.worth.plan
 
     @property
@@ -82,19 +83,19 @@ class Report:
 
     @property
     def misfit(self) -> DoesNotFit | None:
-        """Why there is no plan, where a chip was given and nothing fits."""
+        """Why there is no plan, if a chip was given and nothing fits."""
         return self.worth.misfit
 
     @cached_property
     def formulas(self) -> StateFormulas:
-        """What its loops carry."""
+        """The formulas of its loops' states."""
         from catdiag.codegen.loop_state import formulas
 
         return formulas(self.derivation.diagram)
 
     @cached_property
     def pseudocode(self) -> str:
-        """Its loops and groups."""
+        """Its loops and groups as pseudocode."""
         from catdiag.codegen.pseudocode import pseudocode
 
         return pseudocode(self.derivation.diagram)
@@ -179,7 +180,7 @@ class Report:
             yield f"  for blocks and tiles of every size: {', '.join(symbols)}"
 
     def against(self, other: PlanOutcome) -> str:
-        """What another plan is against the chosen one, in words that follow its name."""
+        """A comparison of another plan with the chosen one, in words that follow its name."""
         mine = self.chosen.worth.plan
         if other.misfit is not None and mine is not None:
             return ", and does not fit"
@@ -226,7 +227,7 @@ class Report:
     # -- plain data ------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything that is printed, for JSON; formulas are text."""
+        """Everything that is printed, for JSON. Formulas are text."""
         plan, misfit = self.plan, self.misfit
         return {
             "format": "catdiag-derivation",

@@ -1,6 +1,6 @@
-"""`catdiag derive`: rewrites an operator, proves each step, and says what the result costs.
+"""`catdiag derive`: rewrites an operator, proves each step, and computes the costs of the result.
 
-`derive` does the work and gives a `Report`; the report prints itself and knows its plain data.
+`derive` does the work and returns a `Report`, which prints itself and converts itself to plain data.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeriveTarget:
-    """The chip, the sizes and the element type that a plan is for; `stages` None leaves the choice to the plan.
+    """The chip, the sizes and the element type that a plan is for. With `stages` None the plan chooses the pipeline
+    stages.
 
-    `scalars` are the values of scalar inputs, which say how often loops turn that leave blocks out.
+    `scalars` are the values of scalar inputs: the trip counts of loops that skip blocks depend on them.
     """
 
     hardware: Hardware
@@ -55,22 +56,23 @@ def derive(
     several: bool = False,
     distribute: Sequence[str] | None = None,
 ) -> Report:
-    """Derives the diagram: streams `stream` (or what is best), groups `group` (or what is best), and costs it.
+    """Derives the diagram: streams `stream` (or the best axis), groups `group` (or the best axes), and computes its
+    costs.
 
-    A stream may take up to `passes` loops. Loops over the axes of `split` then run in parts, and those over the axes of
-    `skip` without the blocks that a mask empties. With `theorems`, all that is claimed of the loops is proved, else
+    A stream may take up to `passes` loops. Loops over the axes in `split` then run in parts (split-K), and loops over
+    the axes in `skip` skip the blocks that a mask empties. With `theorems`, all claims about the loops are proved, else
     only that exponentials do not overflow. With `whole`, the report prints its pseudocode however long it is.
 
-    With `distribute`, sums over these axes are multiplied out first (of none, over any); else it is offered where it is
-    predicted to pay.
+    With `distribute`, products are distributed over sums along these axes first (no axes: any). Otherwise this is
+    offered where it is predicted to pay.
 
-    With a target and no axes of one's own, the diagram is cut in at most as many places as `cuts` says (None: as many
-    as pay), where several kernels take less time, one does not fit, or `several` are wanted
+    With a target and no requested axes, the diagram is cut into kernels, with at most `cuts` cuts (None: any number).
+    That is done if several kernels take less time, if one does not fit, or if `several` are requested
     (`catdiag.planner.partition`).
 
-    What is best is decided by predicted time, or by memory without a target. Raises NotStreamable or NotGroupable where
-    an axis that was asked for cannot be, AxisError for an unknown one. A plan that nothing fits is in the report, as
-    the error that says so.
+    The best is that of least predicted time, or of least memory without a target. Raises NotStreamable or NotGroupable
+    for a requested axis that cannot be streamed or grouped, AxisError for an unknown one. If nothing fits, the report
+    has the error that says so in place of a plan.
 
     >>> from catdiag.library.diagrams import get
     >>> from catdiag.solvers.z3 import Z3
@@ -132,7 +134,7 @@ def derive(
         io = count(derivation.diagram)
         if target is not None and derivation is not chosen.derivation:
             worth = planned_for(derivation, replace(target, sizes={**target.sizes, **target.scalars}))
-    except CatdiagError:  # parts of what leaves blocks out, in loops of several kernels
+    except CatdiagError:  # split loops that skip blocks, in diagrams of several kernels
         counted, io = chosen.derivation, count(chosen.derivation.diagram)
     return Report(
         source=diagram,
@@ -157,7 +159,7 @@ def derive(
 def _searched(
     diagram: Diagram, ask: Z3, target: DeriveTarget, cuts: int | None, several: bool
 ) -> PartitionSearch | None:
-    """The ways to cut the diagram into kernels; None where nothing fits however it is cut, or nothing is to be cut."""
+    """The ways to cut the diagram into kernels; None if nothing fits however it is cut, or if nothing is to be cut."""
     from catdiag.planner.partition import searching
 
     try:
@@ -186,7 +188,8 @@ def _plan(search: PartitionSearch, begun: Derivation) -> Plan | None:
 
 
 def _offers(diagram: Diagram, target: DeriveTarget | None, worth: PlanOutcome) -> tuple[str, ...]:
-    """What takes much less time by prediction, and is not done unasked, since rounding sees it."""
+    """Rewrites that are predicted to take much less time, and that are done only on request, since they change
+    rounding."""
     from catdiag.planner import kernel_candidates
     from catdiag.planner.derivation_search import PAYS
     from catdiag.rewrite.distribute import CANCELS, expanded

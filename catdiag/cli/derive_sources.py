@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Files:
-    """Where each program is to be written, if at all."""
+    """The files to which each program is written, if any."""
 
     pseudocode: Path | None = None
     triton: Path | None = None
@@ -27,9 +27,10 @@ class Files:
 
 
 def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
-    """What is written where. A kernel has what the model proposes for Triton, and there is none where nothing fits.
+    """The text for each file. A kernel has the configuration that the model proposes for Triton; there is none if
+    nothing fits.
 
-    Raises CatdiagError for what has no form in a program of that kind, before anything is written.
+    Raises CatdiagError for what cannot be written in a program of that kind, before anything is written.
     """
     found: list[tuple[Path, str]] = []
     if files.pseudocode is not None:
@@ -44,7 +45,7 @@ def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
 
 
 def launched(report: Report, files: Files) -> list[str]:
-    """With which tiles, warps and stages a kernel was written: the plan's."""
+    """The tiles, warps and stages with which a kernel was written: those of the plan."""
     if files.triton is None or report.plan is None:
         return []
     made = report.plan.written()
@@ -54,8 +55,8 @@ def launched(report: Report, files: Files) -> list[str]:
 
 
 def pseudocode_of(report: Report) -> str:
-    """The loops with all variables, with numbers where there is a plan of them; where they are not counted, the loops
-    alone, and why."""
+    """The loops with all variables, and with their sizes if there is a plan; without variables if they are not
+    counted."""
     from catdiag.draw.listing.program_text import expanded
 
     plan = report.plan

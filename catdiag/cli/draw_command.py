@@ -1,4 +1,4 @@
-"""`catdiag draw`: an operator, as it stands or derived, as a picture in a file."""
+"""`catdiag draw`: the picture of an operator, as it is or derived, in a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THEMES = ("auto", "light", "dark")
 
 @dataclass(frozen=True)
 class DrawOptions:
-    """How a picture is written: in colour, in which theme, with a legend, and the scale of a PNG."""
+    """How a picture is written: in color, with a theme, with a legend, and the scale of a PNG."""
 
     color: bool = True
     theme: str = "auto"
@@ -46,7 +46,8 @@ def run_draw(
     options: DrawOptions,
     program: bool = False,
 ) -> None:
-    """Draws the operator, or its program, and writes it as the file's suffix says; without a file, prints SVG.
+    """Draws the operator, or its program, and writes it in the format of the file's suffix; prints SVG if there is no
+    file.
 
     Raises CatdiagError for what cannot be derived, drawn or written, before anything is written.
     """
@@ -85,7 +86,7 @@ def run_draw(
 
 
 def _program(diagram: Diagram, chain: tuple[str, ...]) -> Scene:
-    """The lines of a program, with operands and streamed blocks in the second level, as diagrams are drawn."""
+    """The lines of a program, with operands and streamed blocks at the second level, as in string diagrams."""
     from catdiag.draw.listing.program_picture import program_picture
 
     there = {"operand": chain[1], "streamed": chain[1]} if len(chain) > 2 else None
@@ -101,7 +102,7 @@ def _names(opened: str | None) -> bool | list[str]:
 def _derived(
     diagram: Diagram, stream: str | None, group: str | None, passes: int, split: Sequence[str], skip: Sequence[str]
 ) -> Diagram:
-    """The diagram that `catdiag derive` comes to with these options, and without a chip."""
+    """The diagram that `catdiag derive` finds with these options and without a chip."""
     from catdiag.cli.io_report import best_of
     from catdiag.rewrite.skip import skip as skip_axis
     from catdiag.rewrite.stream.streaming import split as split_axis

@@ -1,4 +1,4 @@
-"""How a command ends: exit statuses, and errors as one message on the standard error stream."""
+"""Exit statuses of commands, and errors as one message on the standard error stream."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from catdiag.util.errors import CatdiagError, DoesNotFit, EqualityUndecided, Not
 DONE, REFUTED, WRONG_USE, UNDECIDED, NO_FIT, VACUOUS, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 LONGEST = 4000
-"""The letters of a line that are printed of what may be of any length."""
+"""The characters of a line that are printed of a text of any length."""
 
 
 def shown(line: str) -> str:
-    """A line of what may be anybody's, with what a terminal would obey made visible, and not too long.
+    """A line of untrusted text: control characters are escaped, and it is truncated.
 
     >>> shown("\\x1b[2J"), shown("a" * 5000)[-20:]
     ('\\\\x1b[2J', ' (1000 letters more)')
@@ -28,20 +28,20 @@ def shown(line: str) -> str:
 
 
 class UsageError(CatdiagError):
-    """Arguments that do not make sense: the message stands alone, without a line of the caller."""
+    """Wrong arguments of the command line: the message has no source line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, line="")
 
 
 def require_limit(limit: float | None) -> None:
-    """Raises UsageError for a limit on time that is not above 0; None is no limit."""
+    """Raises UsageError for a time limit that is not positive. None means no limit."""
     if limit is not None and not limit > 0:
         raise UsageError(f"the limit is {limit:g}: expected a number of seconds above 0")
 
 
 class NothingDerived(UsageError):
-    """No axis could be streamed or grouped, so that there is no theorem."""
+    """No axis can be streamed or grouped, so there is no theorem."""
 
 
 def status_of(error: CatdiagError) -> int:
@@ -50,7 +50,7 @@ def status_of(error: CatdiagError) -> int:
     >>> status_of(UsageError("no such axis")), status_of(DoesNotFit("too large"))
     (2, 4)
     """
-    # Classes of the prover are known by name: importing them here would tie `check` to the prover.
+    # Classes of the prover are compared by name: importing them would make `check` depend on the prover.
     by_name = {"Refuted": REFUTED, "Undecided": UNDECIDED, "Interrupted": INTERRUPTED, "NotACounterexample": UNDECIDED}
     if type(error).__name__ in by_name:
         return by_name[type(error).__name__]
@@ -62,7 +62,7 @@ def status_of(error: CatdiagError) -> int:
 
 
 def message_of(error: CatdiagError) -> str:
-    """The text of an error. A line that is no line of a user's file is left out.
+    """The text of an error, without the source line if that is not in a user's file.
 
     >>> message_of(CatdiagError("no such axis", "op.py:3: f()")), message_of(CatdiagError("no such axis", "<string>:1"))
     ('no such axis\\n  at op.py:3: f()', 'no such axis')
@@ -74,7 +74,8 @@ def message_of(error: CatdiagError) -> str:
 
 
 def own_lines(text: str) -> str:
-    """A text without the lines in parentheses that are no user's: of operators that a package defines.
+    """A text without the source lines in parentheses that are not in the user's files, such as those of installed
+    packages.
 
     >>> own_lines("sum[x] (/lib/site-packages/a/b.py:3: return f(x)) and max[x] (op.py:4: max(y))")
     'sum[x] and max[x] (op.py:4: max(y))'
@@ -93,25 +94,25 @@ def own_lines(text: str) -> str:
 
 
 def _of_user(file: str) -> bool:
-    """Whether a file is the user's, and not what started the command: the script, or a package that is installed."""
+    """Whether a file is the user's, and not the script that started the command or an installed package."""
     parts = file.replace("\\", "/").split("/")
     return file.endswith(".py") and file != sys.argv[0] and not {"site-packages", "dist-packages"} & set(parts)
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Runs a command: errors that a user can cause end it with a message and their exit status."""
+    """Runs a command. Errors that a user can cause end it with a message and their exit status."""
     try:
         yield
         sys.stdout.flush()
     except CatdiagError as error:
         fail(message_of(error), status_of(error))
     except KeyboardInterrupt as error:
-        raise typer.Exit(INTERRUPTED) from error  # `main` says so
-    except OSError as error:  # of files that no command has told of itself
+        raise typer.Exit(INTERRUPTED) from error  # reported by `main`
+    except OSError as error:  # errors of files that no command has reported itself
         fail(f"{error.filename or 'a file'}: {error.strerror or error}", WRONG_USE)
     except RecursionError:
-        fail("the program is nested too deeply for its terms to be worked on", UNDECIDED)
+        fail("the program is nested too deeply: the recursion limit was reached", UNDECIDED)
     except MemoryError:
         fail("interrupted: out of memory", INTERRUPTED)
 
@@ -124,6 +125,6 @@ def fail(message: str, status: int) -> None:
 
 
 def ended(status: int) -> None:
-    """Ends the command with a status that its work came to. Raises typer.Exit unless that is 0."""
+    """Ends the command with an exit status. Raises typer.Exit unless it is 0."""
     if status != DONE:
         raise typer.Exit(status)

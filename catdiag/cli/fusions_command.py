@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 def run_fusions(
     op: str, size: Sequence[str], memory: int | None, dtype: str | None, cases: bool, as_json: bool
 ) -> None:
-    """`catdiag fusions`: the ways to cut an operator into kernels as formulas; and the best at sizes and a memory."""
+    """Runs `catdiag fusions`: the ways to cut an operator into kernels as formulas, and the best one at sizes and a
+    memory."""
     if bool(size) != (memory is not None):
-        raise UsageError("which way is best is asked with both --size q=8192,… and --memory, or with neither")
+        raise UsageError("the best way at sizes needs both --size q=8192,… and --memory: give both, or neither")
     if memory is not None and memory < 1:
         raise UsageError(f"the memory is {memory}: expected a positive number of {'bytes' if dtype else 'values'}")
     count_of("the memory", memory)
@@ -86,7 +87,7 @@ def run_sharding(
     op: str, over: Sequence[str], stream: str | None, group: str | None, held: Sequence[str], dtype: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """`catdiag sharding`: an operator, streamed and grouped, over several devices."""
+    """Runs `catdiag spread`: an operator, streamed and grouped, on a mesh of devices."""
     from catdiag.cost.sharding import sharding
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.group import group as grouped

@@ -1,4 +1,4 @@
-"""`catdiag io`: transfers and memory, the least transfers that a memory allows; as text, LaTeX or JSON."""
+"""`catdiag io`: transfers and memory, and the least transfers for a memory capacity; as text, LaTeX or JSON."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 480
-"""How long a line of text may be; the whole formula is in the JSON."""
+"""Characters of a line of text above which a formula is truncated; the JSON has all of it."""
 _REGIMES = 8
-"""How many lines of regimes are printed whole."""
+"""Lines of regimes that are printed in full."""
 _SHOWN = 5
 """Of more lines, how many regimes are printed, by their values, with the word where to find the rest."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What `catdiag io` says: the operator, its form that is bounded from below, the steps to what is counted, both."""
+    """The results of `catdiag io`: the operator, the form whose lower bound is taken, the steps to the form that is
+    counted, and the costs of both."""
 
     operator: Diagram
     bounded: Diagram
@@ -41,7 +42,7 @@ class Costs:
     dtype: str | None = None
 
     def optima(self) -> Iterator[tuple[str, Optimum | str]]:
-        """The least transfers by the level that is filled, or the reason why there is no formula."""
+        """The least transfers, by the level that is filled, or the reason why there is no formula."""
         if isinstance(self.counted, IO):
             yield "memory", _attempt(self.counted.optimum)
             return
@@ -50,7 +51,8 @@ class Costs:
                 yield level, _attempt(self.counted.optimum, level)
 
     def bounds(self) -> Iterator[tuple[str, LowerBound]]:
-        """What the operator's own scalar operations need at least, by level: for a memory that holds all below it."""
+        """Lower bounds for the operator's own scalar operations, by level: for a memory with the capacity of all levels
+        below."""
         from catdiag.bounds.lower_bound import lower_bound
 
         if isinstance(self.counted, IO):
@@ -61,7 +63,7 @@ class Costs:
                 yield level, lower_bound(self.bounded, self.counted.reach(level), dtype=self.dtype)
 
     def ratio(self, level: str, bound: LowerBound, optimum: Optimum | str | None) -> Any:
-        """The least transfers over the bound, where both are for one memory; None where they are not."""
+        """The least transfers divided by the bound, if both are for one memory; else None."""
         last = "memory" if isinstance(self.counted, IO) else list(self.counted.groups)[-1]
         if level != last or optimum is None or isinstance(optimum, str):
             return None
@@ -120,7 +122,7 @@ class Costs:
         }
 
     def text(self, latex: bool, as_json: bool) -> str:
-        """As asked for."""
+        """The text, in the requested format."""
         if as_json:
             return json.dumps(self.as_dict(), ensure_ascii=False, indent=1)
         if latex:
@@ -131,7 +133,7 @@ class Costs:
 
 
 def _truncated(line: str) -> str:
-    """A line, or where it is very long the beginning of its formula."""
+    """A line; if it is very long, the beginning of its formula."""
     if len(line) <= _LONGEST:
         return line
     end = max(line.rfind(mark, 0, _LONGEST) for mark in (" + ", " - ", ", ", " "))
@@ -139,7 +141,7 @@ def _truncated(line: str) -> str:
 
 
 def _regimes_in_short(regimes: Regimes) -> Iterator[str]:
-    """The regimes as text; where there are many, without the tiles and conditions of each."""
+    """The regimes as text. If there are many, without the tiles and conditions of each."""
     written = [str(regime).splitlines() for regime in regimes]
     if sum(map(len, written)) <= _REGIMES:
         yield from (line for lines in written for line in lines)
@@ -158,12 +160,12 @@ def _regimes_in_short(regimes: Regimes) -> Iterator[str]:
 def _attempt(optimum: Callable[..., Optimum], *level: str) -> Optimum | str:
     try:
         return optimum(*level)
-    except ValueError as error:  # transfers or memory are no posynomials
+    except ValueError as error:  # transfers or memory are not posynomials
         return f"no formula: {error}"
 
 
 def optimum_as_dict(optimum: Optimum | str) -> dict[str, Any]:
-    """The least transfers as plain values; `regimes` are those of the exact form."""
+    """The least transfers as plain values. `regimes` are those of the exact form."""
     if isinstance(optimum, str):
         return {"leading": None, "exact": None, "reason": optimum, "regimes": [], "covers": False, "open": []}
 
@@ -198,7 +200,7 @@ def optimum_as_dict(optimum: Optimum | str) -> dict[str, Any]:
 
 
 def chain_of(levels: str | None, on: str | None) -> tuple[str, ...] | Hierarchy | None:
-    """The levels asked for: of a chip, of which all or those named, or by name only. Raises CatdiagError."""
+    """The requested levels: of a chip, all or those that are named; or by name only. Raises CatdiagError."""
     from catdiag.cost.traffic_by_level import chain_of as checked
 
     names = None if levels is None else tuple(n for part in levels.split(",") if (n := part.strip()))
@@ -214,7 +216,7 @@ def chain_of(levels: str | None, on: str | None) -> tuple[str, ...] | Hierarchy 
 
 
 def placement_of(texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
-    """Where arrays of a role are, from texts such as `operand=SMEM` or `streamed=SMEM+registers`.
+    """The levels of arrays of each role, from texts such as `operand=SMEM` or `streamed=SMEM+registers`.
 
     >>> placement_of(["operand=SMEM", "streamed=SMEM+registers"])
     {'operand': ('SMEM',), 'streamed': ('SMEM', 'registers')}
@@ -233,7 +235,8 @@ def placement_of(texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
 def best_of(
     diagram: Diagram, ask: Z3, stream: str | None = None, group: Sequence[str] | None = None, passes: int = 1
 ) -> Derivation:
-    """The operator streamed and grouped as is best where nothing is said: least memory, as `catdiag derive` does."""
+    """The operator, streamed and grouped as is best where the options do not say how: with least memory, as `catdiag
+    derive` does."""
     from catdiag.planner.derivation_search import attempts, best, memory
 
     tried, _ = attempts(diagram, ask, memory, stream=stream, group=group, passes=passes)

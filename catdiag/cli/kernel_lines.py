@@ -1,4 +1,4 @@
-"""How much of the kernel must be read: its lines of code, and those that the replay of one certificate runs."""
+"""How many lines of the kernel must be read: all lines of code, and those that the replay of one certificate runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 def code_lines(source: str) -> set[int]:
-    """The numbers of the lines of Python that are neither blank nor comment nor docstring.
+    """The line numbers of a Python source that are not blank, comments or docstrings.
 
     >>> sorted(code_lines('def f():\\n    \"\"\"Text.\"\"\"\\n\\n    return [  # a list\\n        1,\\n    ]\\n'))
     [1, 4, 5, 6]
@@ -31,7 +31,7 @@ def code_lines(source: str) -> set[int]:
         if token.type not in quiet:
             found.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(source)):
-        # Also the texts that stand after constants as their documentation.
+        # also the docstrings of constants
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             found.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return found
@@ -45,14 +45,14 @@ class KernelFile:
     functions: tuple[range, ...]
 
     def read_for(self, entered: set[int]) -> int:
-        """The lines of code of the functions that begin at these lines, read whole, and of what is in no function."""
+        """The lines of code of the functions that begin at these lines, in full, and all lines outside of functions."""
         inside = {line for function in self.functions for line in function}
         whole = {line for f in self.functions if any(line in f for line in entered) for line in f}
         return len(self.code & whole) + len(self.code - inside) if entered else 0
 
 
 def kernel_files() -> dict[str, KernelFile]:
-    """The kernel's files by name, in the order in which they are read."""
+    """The kernel's files by name, in reading order."""
     found = {}
     for name in (name for part in kernel.READING_ORDER.values() for name in part):
         source = (KERNEL / f"{name}.py").read_text(encoding="utf-8")
@@ -66,7 +66,8 @@ def kernel_files() -> dict[str, KernelFile]:
 
 
 def traced(work: Callable[[], _T]) -> tuple[_T, Mapping[str, set[int]], set[CodeType]]:
-    """The result of some work, the first lines of the kernel's functions that it entered by file, and their code."""
+    """The result of a function call, the first lines of the kernel functions that it entered, by file, and their
+    code."""
     entered: dict[str, set[int]] = defaultdict(set)
     codes: set[CodeType] = set()
 

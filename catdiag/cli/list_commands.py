@@ -1,4 +1,4 @@
-"""What there is by name: `catdiag hardware` lists chips, `catdiag derive` alone the operators of the library."""
+"""Listings: `catdiag hardware` lists chips, `catdiag derive` without arguments lists the operators of the library."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from catdiag.cli.exit_status import shown
 
 
 def run_hardware(name: str | None, as_json: bool = False) -> None:
-    """`catdiag hardware`: the chips in short, or one of them: levels, edges, and the source of each number.
+    """Runs `catdiag hardware`: the chips in short, or one of them with its levels, edges, and the source of each
+    number.
 
-    Raises CatdiagError for an unknown name, and for a file that describes no chip.
+    Raises CatdiagError for an unknown name, and for a file that does not describe a chip.
     """
     from catdiag.chip import hardware
 
@@ -21,7 +22,7 @@ def run_hardware(name: str | None, as_json: bool = False) -> None:
         return
     if name is not None:
         chip = hardware.get(name)
-        # The file may be anybody's.
+        # The file is untrusted.
         print("\n".join(map(shown, f"{chip}\n\n{chip.hierarchy}".split("\n"))))
         return
     for known in hardware.names():
@@ -36,15 +37,15 @@ def run_hardware(name: str | None, as_json: bool = False) -> None:
 
 
 def run_library(alone: bool = True) -> None:
-    """`catdiag derive` without an operator: the library's names, each with the first line of its mathematics.
+    """Runs `catdiag derive` without an operator: the library's names, each with the first line of its mathematics.
 
-    Raises UsageError where options were given, which are for an operator.
+    Raises UsageError if options were given, which need an operator.
     """
     from catdiag.cli.exit_status import UsageError
     from catdiag.library.diagrams import describe, names
 
     if not alone:
-        raise UsageError("which operator is meant? expected a name of the library, or path.py:name, before the options")
+        raise UsageError("no operator is given: expected a name of the library, or path.py:name, before the options")
     listed = names()
     width = max(map(len, listed))
     for name in listed:

@@ -1,4 +1,4 @@
-"""Operators by name: `attention` from the library, `path.py:name` from a user's file."""
+"""Operators by name: `attention` of the library, or `path.py:name` of a user's file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from catdiag.util.errors import CatdiagError
 from catdiag.util.files import read_whole
 
 _PRIVATE = "_catdiag_operators"
-# Bytes of a file of operators above which it is not read.
+# Bytes above which a file of operators is not read.
 _LARGEST = 16 * 2**20
 
 
 def operator(name: str) -> Diagram:
-    """The diagram of a name of the library, or of `path.py:name`. Raises UsageError, saying what was found instead.
+    """The diagram of a name of the library, or of `path.py:name`. Raises UsageError, which lists what was found
+    instead.
 
     >>> print(operator("matmul"))
     matmul: [a b] @ [b c] → [a c]
@@ -31,20 +32,22 @@ def operator(name: str) -> Diagram:
     if not colon:
         return _from_library(name)
     if not inside.isidentifier():
-        raise UsageError(f"{name!r} does not say which operator of the file is meant: expected path.py:name")
+        raise UsageError(f"{name!r} names a file and no operator in it: expected path.py:name")
     return _from_file(Path(path), inside)
 
 
 def function(name: str) -> Callable[..., Any]:
-    """A function of a user's file, `path.py:name`. Raises UsageError, saying what was found instead."""
+    """A function of a user's file, `path.py:name`. Raises UsageError, which lists what was found instead."""
     path, colon, inside = name.rpartition(":")
     if not colon or not inside.isidentifier():
-        raise UsageError(f"{name!r} does not say which function of which file is meant: expected path.py:name")
+        raise UsageError(f"{name!r} does not name a file and a function in it: expected path.py:name")
     value = _run(Path(path)).get(inside)
     if value is None:
         raise UsageError(f"{path} defines nothing called {inside!r}")
     if _is_diagram(value) or not callable(value):
-        raise UsageError(f"{inside!r} of {path} is no function: expected one that takes the operator's inputs in order")
+        raise UsageError(
+            f"{inside!r} of {path} is not a function: expected one that takes the operator's inputs in order"
+        )
     found: Callable[..., Any] = value
     return found
 
@@ -53,7 +56,7 @@ def _from_library(name: str) -> Diagram:
     from catdiag.library.diagrams import get
 
     if name.endswith(".py") or "/" in name:
-        raise UsageError(f"{name!r} does not say which operator of the file is meant: expected {name}:name")
+        raise UsageError(f"{name!r} names a file and no operator in it: expected {name}:name")
     try:
         return get(name)
     except CatdiagError as error:
@@ -70,7 +73,7 @@ def _from_file(path: Path, name: str) -> Diagram:
         return diagram_of(value)
     what = "a function without @cd.algorithm" if callable(value) else f"{type(value).__name__}"
     raise UsageError(
-        f'{name!r} of {path} is no diagram but {what}: put @cd.algorithm("…") above a function to make it one'
+        f'{name!r} of {path} is not a diagram but {what}: put @cd.algorithm("…") above a function to make it one'
     )
 
 
@@ -83,7 +86,8 @@ def _is_diagram(value: Any) -> bool:
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """What a file defines. It runs as a module of a private name, and its folder can be imported from meanwhile."""
+    """The names that a file defines. It is run as a module with a private name, and its folder can be imported from
+    while it runs."""
     try:
         source = read_whole(path, _LARGEST)
     except IsADirectoryError:
@@ -107,7 +111,7 @@ def _run(path: Path) -> dict[str, Any]:
             exec(code, module.__dict__)
         except (CatdiagError, KeyboardInterrupt):
             raise
-        # A user's file may raise anything, and end itself; both are reported with the line that did.
+        # A user's file may raise anything, and may exit; both are reported with the line.
         except BaseException as error:
             text = "".join(traceback.format_exception_only(error)).strip()
             raise UsageError(f"{path} failed: {text}{_place(error, path)}") from None
@@ -124,7 +128,8 @@ def _place(error: BaseException, path: Path) -> str:
 
 @contextmanager
 def _imports_from(folder: Path, module: ModuleType) -> Iterator[None]:
-    """The module is known and its folder searched last; afterwards nothing of either is left in the import system."""
+    """While it is open, the module is registered and its folder is searched last for imports; afterwards both are
+    undone."""
     before = set(sys.modules)
     sys.modules[_PRIVATE] = module
     sys.path.append(str(folder))

@@ -1,4 +1,4 @@
-"""Reading what is given on the command line: sizes, and files to write."""
+"""Parsing of option values: sizes, numbers, and files to write."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from catdiag.category.types import Size, size_symbols
 from catdiag.cli.exit_status import UsageError
 from catdiag.util.files import require_writable
 
-# Beyond this the byte counts of a plan leave 64-bit integers.
+# Above this the byte counts of a plan overflow 64-bit integers.
 _LARGEST = 2**31
-# What is counted on the command line, memory in bytes say, stays in 64-bit integers.
+# Counts on the command line, such as memory in bytes, stay within 64-bit integers.
 _MOST = 2**62
 
 
@@ -45,7 +45,7 @@ def sizes_of(diagram: Diagram) -> tuple[str, ...]:
 
 
 def parse_cuts(text: str) -> int | None:
-    """How many cuts there may be at most, None for any number. Raises UsageError.
+    """The largest number of cuts, None for any number. Raises UsageError.
 
     >>> parse_cuts("any"), parse_cuts("some"), parse_cuts("none"), parse_cuts("2")
     (None, None, 0, 2)
@@ -53,12 +53,12 @@ def parse_cuts(text: str) -> int | None:
     if text in ("any", "some", "none"):
         return 0 if text == "none" else None
     if not (text.isascii() and text.isdigit()) or len(text) > 6:
-        raise UsageError(f"cuts is {text!r}: expected any, none, some, or how many there may be at most")
+        raise UsageError(f"cuts is {text!r}: expected any, none, some, or the largest number of cuts")
     return int(text)
 
 
 def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
-    """Sizes by name from texts such as `q=8192,x=8192`. Raises UsageError for what is no positive integer.
+    """Sizes by name, from texts such as `q=8192,x=8192`. Raises UsageError for a value that is not a positive integer.
 
     >>> parse_sizes(["q=8192,x=1_024", "d=128"])
     {'q': 8192, 'x': 1024, 'd': 128}
@@ -82,7 +82,7 @@ def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
 
 
 def count_of(what: str, number: int | None) -> None:
-    """Raises UsageError for a number above those that are reckoned with.
+    """The number. Raises UsageError if it is too large.
 
     >>> count_of("the memory", 8192)
     """
@@ -93,7 +93,7 @@ def count_of(what: str, number: int | None) -> None:
 def check_sizes(diagram: Diagram, sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes in the diagram's order.
 
-    Raises UsageError where one is unknown, missing, or not what the diagram fixes.
+    Raises UsageError if a size is unknown, missing, or differs from one that the diagram fixes.
     """
     known = sizes_of(diagram)
     listed = ", ".join(known) or "none"
@@ -116,20 +116,21 @@ def check_sizes(diagram: Diagram, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def integers_of(diagram: Diagram) -> list[str]:
-    """The inputs that are one integer, and that no axis is called: a size may be given for them too."""
+    """The inputs that are one integer and whose name is not that of an axis: a size may be given for them too."""
     known = sizes_of(diagram)
     inputs = zip(diagram.input_names, diagram.dom, strict=True)
     return [name for name, ty in inputs if ty.element == "int" and not ty.axes and name not in known]
 
 
 def check_writable(*paths: Path | None) -> None:
-    """Raises UsageError unless every path can be written to, and no two are one; before any long work is done."""
+    """Raises UsageError unless every path can be written to, and all are different. It is called before any long
+    work."""
     seen: set[Path] = set()
     for path in paths:
         if path is None:
             continue
         folder = path.parent
-        # Not the methods of `Path`, which raise for names that are too long and links that go in circles.
+        # not the methods of `Path`, which raise for names that are too long and for cyclic links
         if os.path.isdir(path):
             raise UsageError(f"cannot write {path}: it is a folder, expected the name of a file")
         if not os.path.isdir(folder):

@@ -1,4 +1,4 @@
-"""`catdiag plot`: what an operator costs, as a plot in a file."""
+"""`catdiag plot`: a plot of an operator's costs, in a file."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class PlotArgs:
 
 
 def run_plot(request: PlotArgs, output: Path | None) -> None:
-    """Plots and writes the file as its suffix says; without one, prints SVG.
+    """Plots and writes the file in the format of its suffix; prints SVG if there is no file.
 
-    Raises CatdiagError for what cannot be derived, fitted, plotted or written, before anything is written.
+    Raises CatdiagError for what cannot be derived, planned, plotted or written, before anything is written.
     """
     if request.kind not in _KINDS:
         raise UsageError(f"there is no plot {request.kind!r}: expected one of {', '.join(_KINDS)}")
@@ -106,7 +106,7 @@ def _figure(request: PlotArgs, ask: Z3) -> Any:
 def _derived(
     diagram: Diagram, ask: Z3, request: PlotArgs, target: DeriveTarget | None
 ) -> tuple[Derivation, Plan | None]:
-    """The derivation that `catdiag derive` takes, and its plan."""
+    """The derivation that `catdiag derive` chooses, and its plan."""
     from catdiag.cli.derive_report import PlanOutcome
     from catdiag.cli.derive_report_data import planned_for
     from catdiag.planner.derivation_search import PAYS, attempts, best, memory
@@ -143,7 +143,7 @@ def _roofline(derivation: Derivation, plan: Plan | None, request: PlotArgs, size
     from catdiag.draw.plots import roofline
 
     if plan is None:
-        raise UsageError("there is no plan to draw a roofline of")
+        raise UsageError("there is no plan, which a roofline needs")
     return roofline(plan, derivation, chip=request.on)
 
 

@@ -1,7 +1,7 @@
-"""The standard streams of a command: what cannot be written ends it with one message, whoever was writing.
+"""The standard streams of a command: a failed write ends it with one message, wherever it happens.
 
-A disk may be full, a reader gone, a stream closed before the command began. Python would end with a traceback and the
-status that means *refuted*, or with a message about its own streams when all else is done.
+A disk may be full, a reader may be gone, or a stream closed before the command began. By default Python would exit with
+a traceback and status 1, which means *refuted*, or print a message about its own streams at the very end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ SIGPIPE."""
 
 
 class _Handle(io.RawIOBase):
-    """A file handle of the system. The first error is told to `lost`; after it, what is written goes nowhere."""
+    """A file handle of the operating system. The first error is passed to `lost`; everything written after it is
+    discarded."""
 
     def __init__(self, handle: int, lost: Callable[[OSError], None]) -> None:
         self._handle, self._lost, self._open = handle, lost, True
@@ -58,21 +59,22 @@ def _ended(error: OSError) -> None:
 
 
 def _unheard(_: OSError) -> None:
-    """Messages that cannot be told change nothing of how a command ends."""
+    """Ignores messages that cannot be printed: they do not change how a command ends."""
 
 
 def _stream(number: int, old: TextIO | None, lost: Callable[[OSError], None]) -> TextIO:
     raw = _Handle(number, lost)
-    # Formulas have letters that some terminals lack: those print as `?`, instead of failing.
+    # Formulas have characters that some terminals cannot encode: those print as `?`, instead of failing.
     buffered = io.BufferedWriter(raw)
     return io.TextIOWrapper(buffered, old.encoding if old else "utf-8", "replace", line_buffering=raw.isatty())
 
 
 @contextmanager
 def own_streams() -> Iterator[None]:
-    """Inside, the standard streams are such; ones that somebody has put in their place stay as they are.
+    """Replaces the standard streams by such handles while it is open. Streams that a caller has replaced are left
+    alone.
 
-    Raises SystemExit where output cannot be written, at the end at the latest.
+    Raises SystemExit if output cannot be written, at the end at the latest.
     """
     before = sys.stdout, sys.stderr
     if sys.stderr is sys.__stderr__:

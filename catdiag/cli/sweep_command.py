@@ -1,4 +1,4 @@
-"""`catdiag sweep`: plans of operators on chips at many sizes, in processes, to lines of JSON or a table."""
+"""`catdiag sweep`: plans of operators on chips at many sizes, in several processes, as lines of JSON or a table."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from catdiag.planner.sweep import SweepResult
 
 _TRIES = 3
-"""How often a sweep whose processes died is gone on with, by new ones."""
-# How often a process looks whether the one that started it is still there, in seconds.
+"""How many times a sweep whose workers died is resumed with new ones."""
+# Seconds between a worker's checks that its parent process is alive.
 _LOOK = 0.5
 
 
@@ -36,7 +36,7 @@ def run_sweep(
     to: Path | None,
     workers: int | None,
 ) -> int:
-    """`catdiag sweep`: 0 where every point was planned or refused with a reason, 3 where some failed."""
+    """Runs `catdiag sweep` and returns 0 if every point was planned or refused with a reason, 3 if some failed."""
     from catdiag.planner.sweep import lines, sweep
 
     if workers is not None and workers < 1:
@@ -72,7 +72,7 @@ def grid_of(texts: Sequence[str]) -> dict[str, list[int]]:
     for part in (p for text in texts for p in text.split(",")):
         name, _, values = part.partition("=")
         for value in values.split("/"):
-            # Of an axis without an index there is no plan: the points say so, and the others are planned.
+            # An axis of size 0 has no plan: its points say so, and the others are planned.
             empty = value.strip() == "0"
             ((symbol, number),) = parse_sizes([f"{name}={1 if empty else value}"]).items()
             found.setdefault(symbol, []).append(0 if empty else number)
@@ -83,7 +83,7 @@ def grid_of(texts: Sequence[str]) -> dict[str, list[int]]:
 
 @contextmanager
 def _processes(workers: int | None) -> Iterator[ProcessPoolExecutor | None]:
-    """Processes that plan, which are ended whatever happens; none for one worker, which is this process."""
+    """Worker processes that plan, and that are always ended; none for one worker, which is this process."""
     count = workers or os.cpu_count() or 1
     if count == 1:
         yield None
@@ -93,7 +93,7 @@ def _processes(workers: int | None) -> Iterator[ProcessPoolExecutor | None]:
         yield pool
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        # The pool would wait for what is under way; nobody asks for it any more.
+        # Do not wait for work in progress: nobody needs it any more.
         for process in list((pool._processes or {}).values()):
             process.terminate()
         raise
@@ -101,7 +101,7 @@ def _processes(workers: int | None) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def _begin(parent: int) -> None:
-    """A process of the pool leaves Ctrl-C to the one that started it, and ends when that one is gone."""
+    """Set up in each worker: it ignores Ctrl-C, which its parent handles, and ends when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def look() -> None:
@@ -114,7 +114,7 @@ def _begin(parent: int) -> None:
 
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar on the standard error stream where that is a terminal; elsewhere nothing."""
+    """A progress bar on the standard error stream if that is a terminal; otherwise nothing."""
     if not sys.stderr.isatty():
         yield lambda done, count: None
         return

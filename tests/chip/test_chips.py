@@ -67,7 +67,7 @@ def test_a_chip_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name = ", "mine.toml is no TOML"),
+        ("name = ", "mine.toml is not valid TOML"),
         ('name = "x"\nbase = "H100"\nsmss = 3', "mine.toml: the key 'smss', which is not known; did you mean 'sms'?"),
         ('name = "x"\nsms = 3', "mine.toml: the key 'smem_per_sm' is missing .and smem_per_block, "),
         ('base = "H100"\nsms = -3', "mine.toml: key 'sms' is -3, which is negative"),
@@ -92,7 +92,7 @@ def test_a_chip_of_ones_own(tmp_path):
         ('base = "H100"\nllc_bytes = "1 MiB"', "go together"),
         ('base = "H100"\naccumulators = "L1"', "expected one of registers, TMEM, SMEM"),
         ('base = "H100"\naccumulators = "TMEM"', "one needs the other"),
-        ('base = "H100"\nlatency_s = inf', "key 'latency_s': inf is no finite number"),
+        ('base = "H100"\nlatency_s = inf', "key 'latency_s': inf is not a finite number"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said(tmp_path, text, message):

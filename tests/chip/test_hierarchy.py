@@ -35,7 +35,7 @@ def test_what_is_unknown_stays_unknown():
     ("make", "message"),
     [
         (lambda: Level("", 1), "empty name"),
-        (lambda: Level("L2", 0), "capacity 0: expected a positive whole number of bytes, or None"),
+        (lambda: Level("L2", 0), "capacity 0: expected a positive integer of bytes, or None"),
         (lambda: Level("L2", 1.5), "capacity 1.5"),
         (lambda: Level("L2", 1, count=0), "count 0"),
         (lambda: Level("L2", 1, "caché"), "expected 'scratchpad' or 'cache'"),
@@ -48,7 +48,7 @@ def test_what_is_unknown_stays_unknown():
         (lambda: Hierarchy("h", (TOP, NEAR), (Edge("HBM", "SMEM", 1.0), Edge("SMEM", "HBM", 1.0))), "cycle among"),
         (lambda: Hierarchy("h", (TOP, NEAR), ()).level("L3"), "no level 'L3': its levels are HBM, SMEM"),
         (lambda: Hierarchy("h", (TOP, NEAR), ()).edge("HBM", "SMEM"), "no edge HBM to SMEM: its edges are none"),
-        (lambda: Hierarchy("h", (TOP, NEAR), ()).chain("HBM", "SMEM"), "no way leads from 'HBM' down to 'SMEM'"),
+        (lambda: Hierarchy("h", (TOP, NEAR), ()).chain("HBM", "SMEM"), "there is no path from 'HBM' down to 'SMEM'"),
     ],
 )
 def test_what_is_wrong_is_said(make, message):

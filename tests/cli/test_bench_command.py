@@ -42,8 +42,8 @@ def test_wrong_uses_are_named(run, tmp_path):
     sized = ("--size", "a=64,b=64,c=64")
     run("bench", "matmul", *sized, "--to", tmp_path / "case.json").one_message(2, "--chip")
     run("bench", "matmul", *sized, *to, "--draw", "B=evenly").one_message(2, "how B is drawn", "normal")
-    run("bench", "matmul", *sized, *to, "--draw", "Z=normal").one_message(2, "'Z' is no input")
-    run("bench", "matmul", *sized, *to, "--scalar", "eps=1").one_message(2, "'eps' is no input without axes")
+    run("bench", "matmul", *sized, *to, "--draw", "Z=normal").one_message(2, "'Z' is not an input")
+    run("bench", "matmul", *sized, *to, "--scalar", "eps=1").one_message(2, "'eps' is not a scalar input")
     run("bench", "rms_norm", "--size", "t=4,d=4", *to, "--scalar", "eps=x").one_message(2, "eps=x")
     run("bench", "matmul", *sized, *to, "--proposals", "0").one_message(2, "1 or more")
     other = tmp_path / "other.json"

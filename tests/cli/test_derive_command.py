@@ -226,7 +226,7 @@ def test_wrong_sizes(run, args, words):
         (["attention", "--cuts", "2"], ["--cuts", "--on h100"]),
         (["attention", "--cuts", "2", "--on", "h100", "--stream", "x"], ["--cuts", "leave out"]),
         (["attention", "--nonsense"], ["--nonsense"]),
-        (["--stream", "x"], ["which operator is meant"]),
+        (["--stream", "x"], ["names a file and no operator in it"]),
     ],
 )
 def test_wrong_use(run, args, words):
@@ -236,7 +236,7 @@ def test_wrong_use(run, args, words):
 def test_wrong_files(run, op, tmp_path):
     run("derive", f"{tmp_path}:f").one_message(2, "is a folder")
     run("derive", op("nothing_such")).one_message(2, "'nothing_such'", "cosine_attention")
-    run("derive", op("no_diagram")).one_message(2, "is no diagram but int")
+    run("derive", op("no_diagram")).one_message(2, "is not a diagram but int")
     run("derive", op("no_algorithm")).one_message(2, "@cd.algorithm")
     run("derive", op("")).one_message(2, "path.py:name")
     cases = {

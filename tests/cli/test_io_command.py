@@ -61,7 +61,7 @@ def test_the_memories_of_a_chip(run):
     ("wrong", "words"),
     [
         (("--levels", "HBM"), "two levels or more"),
-        (("--place", "operand=SMEM"), "say which"),
+        (("--place", "operand=SMEM"), "give them"),
         (("--levels", "HBM,SMEM", "--place", "SMEM"), "expected role=levels"),
         (("--latex", "--json"), "give one"),
         (("--on", "h100", "--wave", "0"), "how many groups run at a time"),

@@ -11,4 +11,4 @@ def test_the_library_is_listed(run):
 
 
 def test_options_need_an_operator(run):
-    run("derive", "--on", "h100").one_message(2, "which operator is meant?")
+    run("derive", "--on", "h100").one_message(2, "no operator is given")

@@ -81,7 +81,7 @@ def test_pseudocode_goes_with_a_file_or_without(run, file, tmp_path):
 
 
 def test_a_kernel_needs_tiles(run, file, tmp_path):
-    run("derive", f"{file}:total", "--triton", tmp_path / "k.py").one_message(2, "--triton", "say for which chip")
+    run("derive", f"{file}:total", "--triton", tmp_path / "k.py").one_message(2, "--triton", "give the chip")
 
 
 def test_what_has_no_kernel_is_said_and_nothing_is_written(run, file, tmp_path):

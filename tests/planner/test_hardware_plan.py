@@ -226,7 +226,7 @@ def test_chips():
     assert fit(FLASH, mine, LONG).time_s > 2 * fit(FLASH, hardware.H100, LONG).time_s
     with pytest.raises(cd.errors.CatdiagError, match="sms is 0, expected a positive number"):
         dataclasses.replace(hardware.H100, sms=0)
-    with pytest.raises(cd.errors.CatdiagError, match="expected a part of the peak"):
+    with pytest.raises(cd.errors.CatdiagError, match="expected a share of the peak"):
         dataclasses.replace(hardware.H100, sustained={"tensor": 1.0, "hbm": 1.1})
     with pytest.raises(dataclasses.FrozenInstanceError):
         hardware.H100.sms = 3
