@@ -48,6 +48,6 @@ def test_wrong_uses_are_named(run, tmp_path):
     run("bench", "matmul", *sized, *to, "--proposals", "0").one_message(2, "1 or more")
     other = tmp_path / "other.json"
     other.write_text("[]")
-    run("bench", other, *to).one_message(2, "no comparison")
+    run("bench", other, *to).one_message(2, "not a comparison")
     run("bench", other, *to, "--size", "a=1").one_message(2, "leave out the options")
     run("bench", tmp_path / "missing.json", *to).one_message(2, "cannot read")
