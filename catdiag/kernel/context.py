@@ -1,7 +1,7 @@
-"""What is known at a place in a term: ranges of indices, facts, and the signs that follow.
+"""The context of a subterm: ranges of indices, facts, and the signs that follow.
 
-A judgement here is a syntactic recursion, without search. Integer conditions that it cannot settle go
-to the solver it was given, as a list of hypotheses and a goal, all of them terms.
+A judgment here is a syntactic recursion, without search. Integer conditions that it cannot settle go to the solver that
+it was given, as a list of hypotheses and a goal, all of them terms.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ POS = REAL | NONNEG | NONZERO
 
 
 def integer(ctx: Context, t: Term) -> bool:
-    """Whether a term is an integer by its form: of sizes, indices, floors and arrays of integers."""
+    """Whether a term is an integer by its form: made of sizes, indices, floors and arrays of integers."""
     if t.op == "read":
         return ctx.elements.get(str(t.data)) == "int"
     if t.op in ("add", "mul", "ite"):
@@ -91,7 +91,7 @@ class Context:
         return self._inner[name, n]
 
     def with_condition(self, condition: Term) -> Context:
-        """The context where one more condition holds; conjunctions are taken apart."""
+        """The context in which one more condition holds. Conjunctions are split."""
         if ("", condition) not in self._inner:
             self._inner["", condition] = self if condition in self._conditions() else self._where(condition)
         return self._inner["", condition]
@@ -148,7 +148,7 @@ class Context:
         return self.signs(t) & (REAL | NONNEG) == REAL | NONNEG
 
     def signs(self, t: Term) -> int:
-        """The flags REAL, NONNEG, NONZERO that are known of t. The last two are meant of reals."""
+        """The flags REAL, NONNEG, NONZERO that are known of t. The last two are about reals."""
         found = self._signs.get(t)
         if found is None:
             if t.weight > _DEEP:
@@ -167,7 +167,7 @@ class Context:
         return found
 
     def _from_the_leaves(self, t: Term) -> None:
-        """Finds the signs of the parts of a large term first, so that a deep one takes no deep recursion."""
+        """Finds the signs of the parts of a large term first, so that a deep one needs no deep recursion."""
         order: dict[Term, None] = {}
         stack = [t]
         while stack:
@@ -274,7 +274,7 @@ class Context:
         return known
 
     def _some(self, n: Term) -> bool:
-        """Whether a size is at least 1 by what it is, as the range of an index, or by a fact."""
+        """Whether a size is at least 1 by its form, as the range of an index, or by a fact."""
         if n.op == "num":
             return natural(n) and n != ZERO
         return any(n == m for m in self.ranges.values()) or fn("le", ONE, n) in self._conditions()
@@ -290,7 +290,8 @@ class Context:
     # -- facts and conditions ------------------------------------------------------------------
 
     def _by_head(self) -> dict[tuple[str, Data], list[tuple[Fact, Term, int]]]:
-        """The facts that speak of signs, with the term they speak of and the flags, by what that term begins with."""
+        """The facts about signs, each with the term that it is about and the flags, by the head operation of that
+        term."""
         if self._heads is None:
             self._heads = {}
             for fact in self.facts:
@@ -316,7 +317,8 @@ class Context:
         return values is not None and any(self._holds_for(fact, chosen) for chosen in self._choices(fact, values))
 
     def _choices(self, fact: Fact, values: dict[str, Term]) -> Iterator[dict[str, Term]]:
-        """The values with some for the variables that only guards mention, which make these hold, and with none."""
+        """The values extended by some for the variables that only guards mention, such that the guards hold; and
+        without such."""
         found = [values]
         for guard in fact.guards:
             for part in guard.args if guard.op == "and" else (guard,):
@@ -398,7 +400,7 @@ class Context:
         return known or self._of_reals(condition)
 
     def _of_reals(self, condition: Term) -> bool:
-        """Whether a condition follows by the solver, with atoms that it does not look into."""
+        """Whether a condition follows by the solver, with atoms that it treats as opaque."""
         if len(self._of_real) == _NESTED:
             return False
         self._of_real.append(condition)
@@ -421,7 +423,7 @@ class Context:
         return self.ask([*self.inside(), *linked, *(c for c in facts if not words.spoken(c))], goal)
 
     def inside(self) -> list[Term]:
-        """That indices are in their ranges."""
+        """The hypotheses that indices are in their ranges."""
         return [fn("le", ZERO, idx(i)) for i in self.ranges] + [
             fn("lt", idx(i), n) for i, n in self.ranges.items() if arithmetic(n)
         ]
@@ -431,7 +433,7 @@ class Context:
         return arithmetic(t)
 
     def _conditions(self) -> dict[Term, None]:
-        """The facts that hold as they stand: without variables, or of the very indices that are here.
+        """The facts that hold as they stand: without variables, or about the indices of this context.
 
         An order of integers that holds for all indices holds at the first and at the last of each, if there is one.
         """
@@ -454,10 +456,10 @@ class Context:
         return found
 
     def _ordered(self, condition: Term) -> bool:
-        """Whether an order of integers follows from signs, the commonest bounds without a solver.
+        """Whether an order of integers follows from signs: the most common bounds, without a solver.
 
-        The difference of the sides, less one fact about a difference at most, has no negative coefficient once
-        indices and sizes that occur with one are written as `_top` says.
+        The difference of the sides, minus at most one fact about a difference, has no negative coefficient once indices
+        and sizes that occur with one are written as `_top` says.
         """
         if condition.op not in ("lt", "le"):
             return False
@@ -476,7 +478,7 @@ class Context:
         return any(self._no_less(plus(p, scaled_by(q, -1))) for q in ({}, *known, *self._distances))
 
     def _distance(self, c: Term) -> Poly:
-        """By how much the right side of an order of integers exceeds what it must at least be."""
+        """By how much the right side of an order of integers exceeds the least value that makes it true."""
         return to_poly(add(sub(c.args[1], c.args[0]), MINUS if c.op == "lt" else ZERO), self)
 
     def _no_less(self, p: Poly) -> bool:

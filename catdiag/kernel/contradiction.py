@@ -1,10 +1,10 @@
-"""Whether a theorem is about nothing: a contradiction follows from all that it takes for granted.
+"""Vacuous theorems: whether a contradiction follows from the hypotheses of a theorem.
 
-Whether something meets hypotheses is undecidable, so there are three answers: an input that does is shown (`witness`),
-a contradiction is derived (here), or neither is known. What holds for all indices in range is taken at one index of
-each range, at its first and at its last; only ranges that are known not to be empty count, since of no index anything
-is asked in vain. What holds where guards do is taken as `not guards or condition`. All of these follow from the
-hypotheses, so that what contradicts them contradicts the hypotheses.
+Whether hypotheses can be met is undecidable, so there are three answers: an input that meets them is shown (`witness`),
+a contradiction is derived (here), or neither is known. A hypothesis about all indices in range is instantiated at one
+index of each range, at its first and at its last. Only ranges that are known to be nonempty count, since over an empty
+range a hypothesis says nothing. One with guards is taken as `not guards or condition`. All of these follow from
+the hypotheses, so a contradiction among them is one among the hypotheses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST = 400
 
 
 def contradictory(ask: Ask, taken: Sequence[Fact], elements: Mapping[str, str]) -> bool:
-    """Whether it follows that no sizes and arrays meet all that is taken for granted. False where that is not known."""
+    """Whether it follows that no sizes and arrays meet all hypotheses. False if that is not known."""
     indices: dict[tuple[str, Term], str] = {}
     found: dict[Term, None] = {}
     of_sizes = Context(ask, {}, tuple(taken), elements)
@@ -42,7 +42,7 @@ def contradictory(ask: Ask, taken: Sequence[Fact], elements: Mapping[str, str]) 
 
 
 def _instances(fact: Fact, indices: dict[tuple[str, Term], str]) -> Iterator[Term]:
-    """What a fact says at an index of each of its ranges, the same for all facts, and at the ends."""
+    """What a fact says at one index of each of its ranges, the same for all facts, and at the ends."""
     choices: list[list[Term]] = []
     for name, n in fact.variables:
         if n is None:
@@ -58,7 +58,7 @@ def _instances(fact: Fact, indices: dict[tuple[str, Term], str]) -> Iterator[Ter
 
 
 def _never(c: Term) -> bool:
-    """Whether a condition is that of a number which is −∞ by its form not to be −∞."""
+    """Whether a condition says that a number is real which is −∞ by its form."""
     return c.op == "real" and _bottom(c.args[0])
 
 
@@ -70,7 +70,7 @@ def _bottom(t: Term) -> bool:
 
 
 def _asked(ctx: Context, conditions: Sequence[Term]) -> bool | None:
-    """Whether the solver says that conditions contradict each other; None where there is too much to ask."""
+    """Whether the solver says that conditions contradict each other; None if there is too much to ask."""
     words = Opaque(ctx)
     spoken = [words.condition(c) for c in conditions if c.op != "real"]
     if len(words.names) > LIMIT:

@@ -41,18 +41,18 @@ LIMIT = 50_000
 
 @dataclass(frozen=True)
 class Obligation:
-    """A condition owed for all indices in range that satisfy the guards."""
+    """A condition that is owed for all indices in range that satisfy the guards (a proof obligation)."""
 
     ranges: tuple[tuple[str, Term], ...]
     guards: tuple[Term, ...]
     condition: Term
 
     def fact(self) -> Fact:
-        """The same as a fact, for where the obligation is known to be met."""
+        """The same as a fact, for use where the obligation is known to be met."""
         return Fact(self.ranges, self.guards, self.condition)
 
     def where(self, guards: tuple[Term, ...]) -> Obligation:
-        """The same, owed only where these hold too."""
+        """The same obligation with further guards."""
         return Obligation(self.ranges, (*guards, *self.guards), self.condition)
 
     def saying(self, condition: Term) -> list[Fact]:
@@ -109,7 +109,7 @@ def show_condition(c: Term, printer: Printer | None = None) -> str:
 
 
 def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False) -> list[Obligation]:
-    """What a term owes in a context, less what the context entails (or all of it)."""
+    """The obligations of a term in a context, minus those that the context entails (or all of them)."""
     found: dict[Obligation, None] = {}
     seen: set[tuple[Term, tuple[tuple[str, Term], ...], tuple[Term, ...]]] = set()
     guards: tuple[Term, ...] = ()

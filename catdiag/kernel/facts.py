@@ -1,4 +1,4 @@
-"""Facts: conditions that hold for all values of their variables, and what the form of a term says by itself."""
+"""Facts: conditions that hold for all values of their variables; and what follows from the form of a term alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def negate(c: Term) -> Term:
 
 
 def arithmetic(t: Term) -> bool:
-    """Whether a term or condition speaks of sizes, indices and integers only, so that its numbers are integers."""
+    """Whether a term or condition is about sizes, indices and integers only, so that its numbers are integers."""
     if t.op == "num":
         return isinstance(t.data, type(ONE.data)) and t.data == int(t.data)  # type: ignore[arg-type]
     if t.op in ("size", "idx", "true", "false"):
@@ -69,7 +69,8 @@ def fresh(ranges: Mapping[str, Term]) -> str:
 
 
 def match(pattern: Term, t: Term, variables: set[str]) -> dict[str, Term] | None:
-    """The values of index variables that make a pattern a term, or None. No choices: first-order, one way."""
+    """The values of index variables for which a pattern equals a term, or None. First-order one-way matching, without
+    backtracking."""
     values: dict[str, Term] = {}
     stack = [(pattern, t)]
     while stack:

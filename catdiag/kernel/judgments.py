@@ -1,4 +1,4 @@
-"""Judgements: a condition holds in a context, by a proof that is replayed.
+"""Judgments: a condition holds in a context, by a proof that is replayed.
 
 A proof is one of these, and an equation is a condition like any other (`eq`, of numbers or −∞):
 
@@ -57,12 +57,12 @@ class Judge:
         return self._ask(hypotheses, goal)
 
     def item(self, proof: Json, name: str, key: int | str) -> Json:
-        """A part of a proof, taken out of it; nothing where it has none."""
+        """A part of a proof, which is removed from it; None if there is no such part."""
         found: Json = proof.get(name, {}).pop(str(key), {})
         return found
 
     def consumed(self, proof: Json) -> None:
-        """Raises KernelError where parts of a proof were never asked for."""
+        """Raises KernelError if parts of a proof were never used."""
         left = sorted(k for k, v in proof.items() if v)
         if left:
             raise KernelError(f"a proof has more than was to be proved: {', '.join(left)}")
@@ -128,10 +128,10 @@ class Judge:
         return new
 
     def discharge(self, ctx: Context, owed: Obligation, proof: Json, demands: Sequence[Obligation] = ()) -> bool:
-        """Whether an obligation is met; not where there is no proof and it does not hold as it stands.
+        """Whether an obligation is met; False if there is no proof and it does not hold in the context as it stands.
 
-        `demands` is all that the left side owes; it is met by hypothesis, or without saying. Raises KernelError for a
-        proof that does not show it.
+        `demands` are all obligations of the left side, which may be used as hypotheses. Raises KernelError for a proof
+        that does not show it.
         """
         ctx = owed.context(ctx)
         if "as" in proof:
@@ -169,7 +169,7 @@ def only(data: Json, *names: str) -> None:
 
 
 def numbered(items: Sequence[Item]) -> dict[str, Item]:
-    """Items by their numbers, which are names of fields."""
+    """Items by their numbers, as names of fields."""
     return {str(k): item for k, item in enumerate(items)}
 
 

@@ -10,17 +10,17 @@ the number of blocks, the state after them is `state` of what was read. With `st
 state(b))` proved as well, the same holds of every tree of merges. A step may hold folds over other axes: they mean
 their own state, by their own premises for any block of this one.
 
-**Blocks left out.** A fold may have `live`, truth values of a block, and it is proved that
+**Skipped blocks.** A fold may have `live`, truth values of a block, and it is proved that
 
     state(a + b) = state(a) where nothing is live in b
 
-for any lists a and b. So a block in which nothing is live may be passed over, wherever it stands, and so may a part of
-a tree of merges that has none but such blocks: with a = ∅ its state is unit, and step(unit, b) = state(b). It may also
+for any lists a and b. So a block in which nothing is live may be skipped, wherever it stands, and so may a part of a
+tree of merges that has only such blocks: with a = ∅ its state is unit, and step(unit, b) = state(b). It may also
 have `extent`, arrays of numbers lo and hi, where it is proved that at no x of the whole list with x < lo at all their
 indices, or hi ≤ x at all, anything is live. There an input that is the position along its one axis is that, and no
 fresh array. So a loop may begin at any u that is at most every lo, and stop at any v that is at least every hi: what is
 live in the block before u, or from v on, is so in the list, `live` being weaved over x as the body of a group is over
-its axes. What is left out owes nothing.
+its axes. Skipped blocks owe nothing.
 
 **Groups (A1).** A group means its body on whole axes once, for fresh arrays and every tile [o, o+l) of an axis,
 the body on the tile is at j, symbol for symbol, the body on the whole at o + j.
@@ -77,7 +77,7 @@ class Meaning:
 
 
 class Loops(Judge):
-    """Evaluates programs, checking the premises of the loops and groups in them."""
+    """Evaluates programs, and checks the premises of the loops and groups in them."""
 
     def __init__(self, ask: Ask) -> None:
         super().__init__(ask)
@@ -253,7 +253,8 @@ class Loops(Judge):
         elements: Mapping[str, str],
         scope: frozenset[str],
     ) -> None:
-        """That a block in which nothing is live changes no state: the states of both lists are those of the first."""
+        """Checks that a block in which nothing is live changes no state: the state of both lists is that of the
+        first."""
         (live,) = self._guide(node, "live", "block", block, known, elements, scope, proof)
         dead = [Obligation(live.axes, (), c) for c in (fn("not", live.term), negate(live.term))]
         facts = self._knowing(dead, known, elements, self.item(proof, "idle", "live"))
@@ -275,7 +276,7 @@ class Loops(Judge):
         elements: Mapping[str, str],
         scope: frozenset[str],
     ) -> None:
-        """That nothing is live outside of the extent."""
+        """Checks that nothing is live outside of the bounds `extent`."""
         if "extent" not in node:
             return
         (live,) = self._guide(node, "live", "list", whole, known, elements, scope, proof)
@@ -451,7 +452,7 @@ def _signs_of_input(name: str, wire: Wire, ctx: Context) -> list[Fact]:
 
 
 def _positions(node: Json, args: Sequence[Wire]) -> frozenset[int]:
-    """Which inputs are the position along their one axis, uncut, where a fold that leaves blocks out may ask."""
+    """The inputs that are the position along their one axis, not tiled, and that a fold which skips blocks may read."""
     cut = {axis for axis, _ in node.get("tiles", ())}
     asks = any(set(inner) & set(GUIDES) for inner in (node, *node.get("body", {}).get("nodes", ())))
     found = (k for k, w in enumerate(args) if len(w.axes) == 1 and w.term == idx(w.axes[0][0]))

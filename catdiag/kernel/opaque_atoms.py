@@ -1,4 +1,4 @@
-"""Goals about reals for the solver: what it need not understand becomes a number or a truth value without a meaning.
+"""Goals about reals for the solver: subterms that it does not interpret become opaque numbers or truth values.
 
 Differences of reals are polynomials over opaque atoms; each atom is a number of its own, `atom k`, and a condition
 that compares what may be −∞ is a truth value of its own, `prop k`. What follows for all numbers and truth values, from
@@ -28,7 +28,7 @@ class Signs(Facts, Protocol):
 
 
 class Opaque:
-    """Conditions in the solver's words; `known` is what holds of the atoms in them."""
+    """Conditions as the solver gets them. `known` is what holds of the atoms in them."""
 
     def __init__(self, ctx: Signs) -> None:
         self.ctx = ctx
@@ -64,13 +64,13 @@ class Opaque:
         return add(*(mul(num(c), *(f for a, e in m for f in self.power(a, e))) for m, c in p.items()))
 
     def power(self, a: Term, e: Fraction) -> list[Term]:
-        """A power of an atom as factors; one that is no natural number is an atom too."""
+        """A power of an atom as factors. A power whose exponent is not a natural number is an atom too."""
         if e.denominator != 1 or not 0 < e <= 4:
             return [self.name("atom", Term("power", str(e), (a,)))]
         return [a if self.ctx.integers(a) else self.name("atom", a)] * int(e)
 
     def name(self, kind: str, t: Term) -> Term:
-        """What stands for a term."""
+        """The atom that stands for a term."""
         if t not in self.names:
             about = [] if kind == "prop" or len(self.names) > LIMIT else self._parts(t)
             v = self.names[t] = Term(kind, str(len(self.names)))

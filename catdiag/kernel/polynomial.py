@@ -38,11 +38,11 @@ class NotReal(KernelError):
 
 
 class TooLarge(KernelError):
-    """A goal whose normal form passes the limit."""
+    """A goal whose normal form exceeds the limit."""
 
 
 class Facts(Protocol):
-    """What the normal form asks of its surroundings. `polynomials` remembers what was found there."""
+    """What the normal form asks of its context. `polynomials` caches results."""
 
     polynomials: dict[Term, Poly]
 
@@ -79,7 +79,7 @@ def scaled_by(p: Poly, c: int | Fraction) -> Poly:
 
 
 def put(p: Poly, a: Term, value: Poly, facts: Facts) -> Poly:
-    """p with a polynomial for an atom that has natural exponents."""
+    """p with an atom, which has natural exponents in it, replaced by a polynomial."""
     result: Poly = {}
     for m, c in p.items():
         powers = dict(m)
@@ -213,7 +213,7 @@ def _exp(p: Poly, facts: Facts) -> Poly:
 
 
 def _content(p: Poly) -> tuple[Fraction, dict[Term, Fraction], Poly]:
-    """p = coefficient · powers of e · rest, with a rest that any multiple of p by such shares."""
+    """p = coefficient · powers of e · rest, such that all multiples of p by these have the same rest."""
     common: dict[Term, Fraction] = {}
     atoms = {a for m in p for a, _ in m if is_unit(a)}
     for a in atoms:
@@ -317,12 +317,12 @@ def _order(m: Monomial) -> tuple[int, list[tuple[str, Fraction]]]:
 
 
 def leading(p: Poly) -> Monomial:
-    """The monomial of a polynomial by which it is scaled."""
+    """The leading monomial of a polynomial, which `scaled` normalizes by."""
     return min(p, key=_order)
 
 
 def scaled(p: Poly, signed: bool = False) -> Poly:
-    """A polynomial divided by the size of its leading coefficient, or by the coefficient itself."""
+    """A polynomial divided by the absolute value of its leading coefficient, or by the coefficient itself."""
     lead = p[leading(p)]
     lead = lead if signed else abs(lead)
     return {m: c / lead for m, c in p.items()}
@@ -375,9 +375,9 @@ def normal(t: Term, facts: Facts) -> Term:
 
 
 def _divided(p: Poly, facts: Facts) -> Poly:
-    """Products of an inverse with the leading monomial of what it inverts, carried out.
+    """Reduces products of an inverse with the leading monomial of what it inverts.
 
-    For u = c·L + r with u ≠ 0: L·inv(u) = (1 − r·inv(u))/c. Bounded, since it only tidies.
+    For u = c·L + r with u ≠ 0: L·inv(u) = (1 − r·inv(u))/c. The number of steps is bounded, since this only simplifies.
     """
     original = p
     for _ in range(100):
@@ -413,9 +413,9 @@ def _graded(m: Monomial) -> tuple[Fraction, list[tuple[str, Fraction]]]:
 
 
 def vanishes(p: Poly, facts: Facts) -> bool:
-    """Whether a polynomial is zero once its inverses of non-zero terms are multiplied out.
+    """Whether a polynomial is zero once its inverses of nonzero terms are cleared (multiplied by common denominators).
 
-    For u ≠ 0, Σ_k P_k·inv(u)^k = 0 iff Σ_k P_k·u^(K−k) = 0; likewise for negative powers of an atom.
+    For u ≠ 0, Σ_k P_k·inv(u)^k = 0 iff Σ_k P_k·u^(K−k) = 0. The same holds for negative powers of an atom.
     """
     for _ in range(64):
         if not p:

@@ -1,11 +1,13 @@
-"""The rewrite rules: each takes a context and a term and gives an equal term, or raises KernelError.
+"""The rewrite rules: each takes a context and a term and returns an equal term, or raises KernelError.
 
-A step names a rule, a path to a subterm, and arguments. Going down a path opens binders (A2: in the body
-of ⊕_{i<n}, 0 ≤ i < n is known) and branches (`ite c a b`: c is known in a, its opposite in b), so that a rule
-sees a closed subterm and everything known there. So it does beside other parts: in `c ∧ d`, d may be changed where c
-holds, in `c ∨ d` where it does not; in a product with [c], the other factors where c holds, since else it is 0. The
-equations hold of the total operations of `terms`; where they need more (real values, non-empty ranges) the rule asks
-the context.
+A step names a rule, a path to a subterm, and arguments. Going down a path opens binders (A2: in the body of ⊕_{i<n},
+0 ≤ i < n is known) and branches (`ite c a b`: c is known in a, its negation in b). So a rule sees a closed subterm and
+everything that is known there. The same holds next to other parts. In `c ∧ d`, d may be changed where c holds; in
+`c ∨ d`, where c does not hold. In a product with the factor [c], the other factors may be changed where c holds, since
+elsewhere the product is 0.
+
+The equations hold for the total operations of `terms`. If a rule needs more (real values, nonempty ranges), it asks the
+context.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ AXIOMS = {
 
 
 def enter(ctx: Context, t: Term, k: int) -> tuple[Context, Term, str | None]:
-    """Part k of a term with what is known there, and the name of the index that was opened on the way, if one was."""
+    """Part k of a term with the context of that part, and the name of the index that was opened on the way, if any."""
     child = t.args[k]
     if t.op == "big" and k == 1:
         ctx, name, child = opened(ctx, t.args[0], child)
@@ -60,7 +62,7 @@ def enter(ctx: Context, t: Term, k: int) -> tuple[Context, Term, str | None]:
 
 
 def at(ctx: Context, t: Term, path: Sequence[int], change: Callable[[Context, Term], Term]) -> Term:
-    """A term with the part at a path changed, in the context that is known there."""
+    """A term with the part at a path replaced by `change` of it, which gets the context of that part."""
     # (parent, position, name of the index opened here)
     spine: list[tuple[Term, int, str | None]] = []
     for k in path:

@@ -1,4 +1,4 @@
-"""What rules share: reading their arguments, which come from a certificate, and going under a binder."""
+"""Helpers of the rules: parsing of their arguments, which come from a certificate, and opening of binders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def opened(ctx: Context, n: Term, body: Term) -> tuple[Context, str, Term]:
 
 
 def positions(args: Sequence[Term], chosen: Any) -> tuple[list[Term], list[Term]]:
-    """The chosen ones of several parts, and the others."""
+    """The parts at the chosen positions, and the others."""
     if not isinstance(chosen, list) or not all(type(k) is int and 0 <= k < len(args) for k in chosen):
         raise KernelError(f"not positions of {len(args)} parts: {chosen!r}")
     # A part chosen twice would be there twice: c·c·Σ t for Σ c·t.
@@ -35,9 +35,9 @@ def positions(args: Sequence[Term], chosen: Any) -> tuple[list[Term], list[Term]
 
 
 def given(ctx: Context, data: Any, logical: bool = False) -> Term:
-    """A term of a certificate, which may speak of the indices here only.
+    """A term of a certificate. It may mention only the indices of this context.
 
-    Another index could be one that a step opens later, and the term would be one about all of them.
+    Another index could be one that a later step opens, and the term would then be about all of them.
     """
     t = parse_term(data)
     if t.loose or not leaves(t, "idx") <= set(ctx.ranges) or (t.op in LOGICAL) != logical:
@@ -54,7 +54,8 @@ def given_body(ctx: Context, data: Any) -> Term:
 
 
 def rational(data: Any) -> Fraction:
-    """A number of a certificate as terms have them: "p/q", and no "1e99999999", which would be written out."""
+    """A number of a certificate, in the form of terms: "p/q". A text such as "1e99999999", which would be expanded, is
+    refused."""
     return Fraction(parse_term(["num", data, []]).data or 0)
 
 

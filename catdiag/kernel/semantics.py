@@ -76,12 +76,12 @@ Duty = tuple[tuple[Term, ...], Term, Term]
 
 
 def numeric(t: Term) -> Term:
-    """A truth value as 0 or 1; other terms as they are."""
+    """A truth value as 0 or 1; other terms unchanged."""
     return fn("ite", t, ONE, ZERO) if t.op in LOGICAL else t
 
 
 def logical(t: Term) -> Term:
-    """A number as a truth value (not zero); truth values as they are."""
+    """A number as a truth value (whether it is not 0); truth values unchanged."""
     return t if t.op in LOGICAL else fn("not", fn("eq", t, ZERO))
 
 
@@ -289,7 +289,7 @@ def view(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes) -> tuple[W
 
 
 def fold_length(node: Mapping[str, Any], args: Sequence[Wire]) -> Term:
-    """The size of the streamed axis, which at least one input must have, all the same."""
+    """The size of the streamed axis. At least one input must have it, and all that do must agree."""
     found = {n for a in args for name, n in a.axes if name == node["axis"]}
     if len(found) != 1:
         raise KernelError(f"the inputs of a fold over {node['axis']!r} give it {len(found)} sizes")

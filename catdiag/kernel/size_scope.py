@@ -1,4 +1,5 @@
-"""Names of sizes: which a program mentions, and that those of tiles and blocks are new and used for these only."""
+"""Names of sizes: those that a program mentions; and the check that sizes of tiles and blocks are fresh and used for
+nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from catdiag.kernel.well_formed import BODIES
 
 
 def local_name(name: Any, scope: frozenset[str]) -> str:
-    """A size of tiles or blocks. Raises KernelError where the name is taken outside."""
+    """A size of tiles or blocks. Raises KernelError if the name is used outside."""
     if not is_name(name) or name in scope:
         raise KernelError(f"the local size {name!r} is no new name")
     return str(name)
@@ -50,7 +51,7 @@ def symbols_of_node(node: Json) -> set[str]:
 
 
 def printer_of(*programs: Program) -> Printer:
-    """A printer for all that is spoken of in programs, their loops and groups included."""
+    """A printer for all names in programs, including those in their loops and groups."""
     sizes: set[str] = set()
     names: set[str] = set()
     stack = list(programs)

@@ -162,7 +162,7 @@ def combine(monoid: str, *args: Term) -> Term:
 
 
 def rebuild(t: Term, args: Iterable[Term]) -> Term:
-    """The same operation on other arguments; the same term where they are the same objects."""
+    """The same operation on other arguments; the same object if the arguments are the same objects."""
     new = tuple(args)
     if len(new) == len(t.args) and all(map(is_, new, t.args)):
         return t
@@ -216,7 +216,7 @@ def close_body(t: Term, name: str) -> Term:
 
 
 def substitute(t: Term, leaves: dict[tuple[str, Data], Term]) -> Term:
-    """Free leaves (`idx`, `size`) replaced by terms without loose variables, all at once."""
+    """A term with free leaves (`idx`, `size`) replaced by terms without loose variables, simultaneously."""
     if any(v.loose for v in leaves.values()):
         raise KernelError("only closed terms are substituted")
     seen: dict[Term, Term] = {}
@@ -272,10 +272,10 @@ RESERVED = frozenset(("exp", "log", "sqrt", "inv", "max", "min", "ite", "not", "
 
 
 def is_name(data: object) -> bool:
-    """Whether data may be the name of a size, an axis, an input, a function or a program: an identifier of ASCII.
+    """Whether data may be the name of a size, an axis, an input, a function or a program: an ASCII identifier.
 
-    So two names are one only if they are the same letters: there are no normal forms, no letters that look alike, no
-    ends of strings inside, and nothing that a formula could be taken for.
+    So two names are equal only if they have the same characters: there is no Unicode normalization, there are no
+    look-alike letters or control characters, and no name can be read as a formula.
 
     >>> [is_name(text) for text in ("x", "s_x", "x\\0a", "B + C", "\u0445", "exp", "result1", "")]
     [True, True, False, False, False, False, False, False]
@@ -286,7 +286,8 @@ def is_name(data: object) -> bool:
 
 
 def is_name_in_proof(data: object) -> bool:
-    """Whether data may be a name in a term of a proof, which may speak of indices and sizes of the kernel's own too."""
+    """Whether data may be a name in a term of a proof. Proofs may also name indices and sizes that the kernel makes
+    itself."""
     return is_name(data) or (isinstance(data, str) and _OWN.fullmatch(data) is not None)
 
 
@@ -319,7 +320,7 @@ def term_data(t: Term) -> list[object]:
 
 
 def parse_term(data: object) -> Term:
-    """The term of plain data. Raises KernelError for anything that is none.
+    """The term of plain data. Raises KernelError for anything else.
 
     >>> x = fn("lt", num(0), read("A", idx("q")))
     >>> parse_term(term_data(x)) == x
@@ -364,11 +365,11 @@ _INFIX = {"lt": "<", "le": "≤", "eq": "=", "and": "∧", "or": "∨"}
 
 
 class Printer:
-    """Prints terms as text for people, so that two things never have one name.
+    """Prints terms as text for people. Different things never have the same name.
 
-    `names` are those of all sizes, inputs and functions that are spoken of, `sizes` those of sizes. The index along
-    axis q is `i_q`, which is another thing than the size q; the variables of binders are i0, i1, … outside in. Both
-    begin otherwise where a name begins so. An input without axes that is called as a size is prints as `x[]`.
+    `names` are those of all sizes, inputs and functions that occur, `sizes` those of sizes. The index along axis q is
+    `i_q`, which is different from the size q. The variables of binders are i0, i1, … from the outside in. Both get
+    another prefix if a name begins like that. An input without axes that has the name of a size x prints as `x[]`.
     """
 
     def __init__(self, names: Iterable[str] = (), sizes: Iterable[str] = ()) -> None:
@@ -384,12 +385,12 @@ class Printer:
 
     @staticmethod
     def of(*terms: Term) -> Printer:
-        """A printer for what these terms speak of."""
+        """A printer for the names in these terms."""
         names = (leaves(t, op) for t in terms for op in ("read", "holds", "apply"))
         return Printer(set().union(*names), set().union(*(leaves(t, "size") for t in terms)))
 
     def index(self, axis: str) -> str:
-        """The index along an axis; an index of the kernel's own, which begins with %, as it is."""
+        """The index along an axis. An index that the kernel made, which begins with %, is printed as it is."""
         return axis if axis.startswith("%") else self._index + axis
 
     def array(self, name: str, indices: Iterable[str]) -> str:
@@ -398,7 +399,7 @@ class Printer:
         return f"{name}[{inner}]" if inner or name in self.sizes or not is_name(name) else name
 
     def show(self, t: Term, depth: int = 0, tight: int = 0) -> str:
-        """A term under `depth` binders; `tight` is how strongly what is around binds (0 sum, 1 product, 2 argument)."""
+        """A term under `depth` binders; `tight` is the precedence of the context (0 sum, 1 product, 2 argument)."""
         if t.op == "num":
             text = _number(t.data)
             return f"({text})" if tight and (text.startswith("-") or "/" in text) else text
@@ -435,7 +436,7 @@ class Printer:
         return f"{t.op}({inner})" if t.args else t.op
 
     def _product(self, factors: Sequence[Term], depth: int) -> str:
-        """Factors, an inverse after others as a quotient; what follows a quotient multiplies all of it."""
+        """Factors, with an inverse after others as a quotient. What follows a quotient multiplies all of it."""
         text, quotient = "", False
         for a in factors:
             if quotient:
@@ -447,7 +448,7 @@ class Printer:
 
 
 def _number(value: Data) -> str:
-    """A number as text: a long one that is even as (k·2^n) with an odd k, which is as exact and is read."""
+    """A number as text. A long even number is written (k·2^n) with an odd k, which is exact and shorter."""
     text = str(value)
     if len(text) <= 40 or not isinstance(value, Fraction) or value.denominator != 1:
         return text
@@ -456,5 +457,5 @@ def _number(value: Data) -> str:
 
 
 def show(t: Term, depth: int = 0, tight: int = 0) -> str:
-    """A term as text for people, by what it speaks of itself."""
+    """A term as text for people, with the names that occur in it."""
     return Printer.of(t).show(t, depth, tight)

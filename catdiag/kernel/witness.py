@@ -1,12 +1,12 @@
-"""Numbers that meet the hypotheses of a theorem: obligations evaluated at given sizes, on exact arrays.
+"""Witnesses: numbers that meet the hypotheses of a theorem. Obligations are evaluated at given sizes, on exact arrays.
 
-A witness shows that a theorem is not about nothing. It is plain data: `{"sizes": {"n": 2}, "arrays": {"A": ["1/2",
+A witness shows that a theorem is not vacuous. It is plain data: `{"sizes": {"n": 2}, "arrays": {"A": ["1/2",
 "-inf"]}, "functions": {"f": ["0", "1"]}}`, where a function is a polynomial, its coefficients from the constant on,
 in t = x₁ + 2·x₂ + …. It proves nothing: no equation rests on what is said here.
 
 A number is enclosed by two rationals, the same two where it is rational, and None is −∞; `exp`, `log` and roots are
-enclosed by the decimals beside those that `decimal` rounds correctly. A condition is true, false, or not told by the
-enclosures; what is not told, or takes more than a bounded number of operations, counts as not met.
+enclosed by the neighbors of the decimals that `decimal` rounds correctly. A condition is true, false, or undecided by
+the enclosures. What is undecided, or takes more than a bounded number of operations, counts as not met.
 
 >>> from catdiag.kernel.terms import bound, big, fn, num, read, size
 >>> total = big("sum", size("n"), fn("exp", read("A", bound(0))))
@@ -34,7 +34,7 @@ _DOWN, _UP = Context(50, ROUND_FLOOR, -2000, 2000), Context(50, ROUND_CEILING, -
 
 
 class Unknown(Exception):
-    """The enclosures do not tell, or it takes too much work."""
+    """The enclosures do not decide a condition, or it takes too much work."""
 
 
 def told(
@@ -43,9 +43,10 @@ def told(
     arrays: Mapping[str, Any],
     functions: Mapping[str, Sequence[Fraction]],
 ) -> bool | None:
-    """Whether all obligations are certainly met, or one certainly is not; None where the enclosures do not tell.
+    """Whether all obligations are certainly met (True), or one is certainly violated (False); None if the enclosures do
+    not decide.
 
-    `arrays` are nested lists of rationals, None for −∞, truth values.
+    `arrays` are nested lists of rationals, None for −∞, and truth values.
     """
     at = _At(sizes, arrays, functions)
     found: bool | None = True
@@ -109,7 +110,7 @@ def _array(data: Any, shape: Sequence[int], element: str) -> Any:
 
 
 class _At:
-    """Terms at given sizes and arrays, and at the indices that `places` goes through."""
+    """Evaluates terms at given sizes and arrays, and at the indices that `places` iterates over."""
 
     def __init__(self, sizes: Mapping[str, int], arrays: Mapping[str, Any], functions: Mapping[str, Any]) -> None:
         self.sizes, self.arrays, self.functions = sizes, arrays, functions
@@ -142,7 +143,7 @@ class _At:
         return found
 
     def truth(self, c: Term, bound: tuple[int, ...]) -> bool | None:
-        """A condition: None where the enclosures do not tell."""
+        """A condition; None if the enclosures do not decide it."""
         if c.op in ("and", "or"):
             parts = [self.truth(a, bound) for a in c.args]
             decided = c.op == "or"
