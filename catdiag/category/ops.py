@@ -12,26 +12,17 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from catdiag.category.index_maps import Read as Read
 from catdiag.category.index_maps import Reindex as Reindex
 from catdiag.category.index_maps import View as View
-from catdiag.category.types import BYTES, ArrayType, Axis, Size, Ty, show_size, union
+from catdiag.category.scalars import MONOIDS, signature
+from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, union
 from catdiag.util.errors import AxisError, TypeMismatch
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
-
-# Scalar functions: the number of arguments, and the element type of the result ("same": the join of the inputs').
-SCALARS: dict[str, tuple[int, str]] = {
-    "add": (2, "same"), "sub": (2, "same"), "mul": (2, "same"), "div": (2, "real"), "neg": (1, "same"),
-    "exp": (1, "real"), "log": (1, "real"), "sqrt": (1, "real"), "tanh": (1, "real"), "sigmoid": (1, "real"),
-    "abs": (1, "same"), "max": (2, "same"), "min": (2, "same"),
-    "eq": (2, "bool"), "ne": (2, "bool"), "lt": (2, "bool"), "le": (2, "bool"),
-    "and": (2, "bool"), "or": (2, "bool"), "not": (1, "bool"), "where": (3, "same"), "floordiv": (2, "int"),
-}  # fmt: skip
-MONOIDS = ("sum", "prod", "max", "min", "any", "all")
 
 
 @dataclass(frozen=True)
@@ -167,6 +158,9 @@ NESTING = (Call, FoldOp, GroupOp)
 """The operations with diagrams as bodies."""
 
 Op = Map | Reduce | Einsum | Rename | Reindex | View | Index | SizeOf | Const | Call | Generic | FoldOp | GroupOp
+
+OP_CLASSES: tuple[type[Op], ...] = get_args(Op)
+"""The classes of operations; what reads boxes has one table with a line for each (see `catdiag.category.scalars`)."""
 
 
 def bodies(op: Op) -> tuple[Diagram, ...]:
@@ -311,7 +305,7 @@ def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Bo
     """
     element = "real"
     if not fn.startswith("apply:"):
-        arity, element = _scalar(fn, line)
+        arity, element = signature(fn, line)
         if len(inputs) != arity:
             raise TypeMismatch(f"{fn} takes {arity} arrays, not {len(inputs)}", line)
         if element == "int" and any(t.element != "int" for t in inputs):
@@ -319,20 +313,6 @@ def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Bo
         if element == "same":
             element = _joined(inputs[1:] if fn == "where" else inputs)
     return Box(Map(fn), Ty(*inputs), Ty(ArrayType(union(inputs, line), element)), line)
-
-
-def _scalar(fn: str, line: str | None) -> tuple[int, str]:
-    """The number of arguments of a scalar function, and the element type of its result."""
-    if fn.startswith("cast:") and fn[5:] in BYTES:
-        return 1, "same"
-    if fn not in SCALARS:
-        known = ", ".join(SCALARS)
-        raise TypeMismatch(
-            f"unknown scalar function {fn!r}: expected 'apply:NAME', 'cast:' and one of {', '.join(BYTES)}, or one of "
-            + known,
-            line,
-        )
-    return SCALARS[fn]
 
 
 def reduce_box(monoid: str, axis: str, array: ArrayType, line: str | None = None) -> Box:
@@ -451,7 +431,7 @@ def _check_axes(b: Box) -> None:
         raise TypeMismatch(f"{b.name} has {len(b.cod)} outputs: expected one", b.line)
     arity: int | None = 0 if isinstance(op, (Index, SizeOf, Const)) else 1
     if isinstance(op, Map):
-        arity = None if op.fn.startswith("apply:") else _scalar(op.fn, b.line)[0]
+        arity = None if op.fn.startswith("apply:") else signature(op.fn, b.line)[0]
     elif isinstance(op, (Einsum, Reindex, View)):
         arity = None
     if arity is not None and len(b.dom) != arity:

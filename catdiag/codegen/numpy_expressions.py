@@ -10,19 +10,26 @@ from typing import Any
 
 from catdiag.category.index_maps import Cond, Expr, read_off
 from catdiag.category.ops import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
+from catdiag.category.scalars import row
 from catdiag.category.types import ArrayType, Size
+from catdiag.codegen.notation import Function, Notation, Template, associative, bracketed, comparison, grouped, written
 from catdiag.codegen.source_writer import ATOM, Text
 from catdiag.util.errors import TypeMismatch
 
 CALL = 8
 """The precedence of a call or an index; `UNARY` is that of a sign."""
 UNARY, _TIMES, _PLUS, _COMPARE, _LOOSE = 7, 6, 5, 3, 1
-_INFIX = {"add": ("+", _PLUS), "sub": ("-", _PLUS), "mul": ("*", _TIMES), "div": ("/", _TIMES),
-          "floordiv": ("//", _TIMES), "eq": ("==", _COMPARE), "ne": ("!=", _COMPARE), "lt": ("<", _COMPARE),
-          "le": ("<=", _COMPARE)}  # fmt: skip
-_CALLS = {"exp": "np.exp", "log": "np.log", "sqrt": "np.sqrt", "tanh": "np.tanh", "abs": "np.abs", "max": "np.maximum",
-          "min": "np.minimum", "and": "np.logical_and", "or": "np.logical_or", "not": "np.logical_not",
-          "where": "np.where"}  # fmt: skip
+FUNCTIONS: Mapping[str, Notation] = {
+    "add": associative("+", _PLUS), "sub": grouped("-", _PLUS), "mul": associative("*", _TIMES),
+    "div": grouped("/", _TIMES), "floordiv": grouped("//", _TIMES), "neg": Template("-{0}", UNARY, UNARY),
+    "eq": comparison("==", _COMPARE), "ne": comparison("!=", _COMPARE), "lt": comparison("<", _COMPARE),
+    "le": comparison("<=", _COMPARE), "and": Function("np.logical_and"), "or": Function("np.logical_or"),
+    "not": Function("np.logical_not"), "exp": Function("np.exp"), "log": Function("np.log"),
+    "sqrt": Function("np.sqrt"), "tanh": Function("np.tanh"), "abs": Function("np.abs"),
+    "max": Function("np.maximum"), "min": Function("np.minimum"), "where": Function("np.where"),
+    "sigmoid": Template("np.exp(-np.logaddexp(0, -{0}))", ATOM, UNARY),
+}  # fmt: skip
+"""Each scalar function in NumPy."""
 _REDUCE = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
 _COMPARISONS = {"lt": "<", "le": "<=", "eq": "=="}
 
@@ -90,16 +97,7 @@ class ArrayCode:
             name = fn.removeprefix("apply:")
             self.functions.setdefault(name, name)
             return f"{name}({', '.join(p[0] for p in parts)})", ATOM
-        if fn in _INFIX:
-            sign, level = _INFIX[fn]
-            second = level + 1 if fn not in ("add", "mul") else level
-            first = level + 1 if level == _COMPARE else level
-            return f"{bracketed(parts[0], first)} {sign} {bracketed(parts[1], second)}", level
-        if fn == "neg":
-            return f"-{bracketed(parts[0], UNARY)}", UNARY
-        if fn == "sigmoid":
-            return f"np.exp(-np.logaddexp(0, -{bracketed(parts[0], UNARY)}))", ATOM
-        return f"{_CALLS[fn]}({', '.join(p[0] for p in parts)})", ATOM
+        return written(row(FUNCTIONS, fn, "written in NumPy"), parts)
 
     def _einsum(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
         names = box.cod[0].names
@@ -192,11 +190,6 @@ class ArrayCode:
                 text = aligned(args[k], types[k].names, order)[0]
             found = text if not found else f"np.where({' & '.join(map(holds, read.where)) or 'True'}, {text}, {found})"
         return f"np.broadcast_to({found}, {self.shape(ty)})", ATOM
-
-
-def bracketed(text: Text, level: int) -> str:
-    """An expression, in parentheses if it binds less tightly than `level`."""
-    return text[0] if text[1] >= level else f"({text[0]})"
 
 
 def laid_out(text: Text, names: Sequence[str], order: Sequence[str]) -> Text:

@@ -9,7 +9,8 @@ from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.index_maps import leaves
 from catdiag.category.ops import Box, SizeOf, View
 from catdiag.category.types import ArrayType, Size, size_symbols
-from catdiag.codegen.numpy_expressions import CALL, UNARY, ArrayCode, bracketed
+from catdiag.codegen.notation import bracketed
+from catdiag.codegen.numpy_expressions import CALL, UNARY, ArrayCode
 from catdiag.codegen.source_writer import ATOM, Text, Writer
 from catdiag.schedule.loop_nest import (
     Carry,

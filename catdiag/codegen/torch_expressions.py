@@ -18,19 +18,35 @@ from typing import Any
 
 from catdiag.category.index_maps import Cond, Expr, read_off
 from catdiag.category.ops import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
+from catdiag.category.scalars import row
 from catdiag.category.types import ArrayType, Size
+from catdiag.codegen.notation import Function, Notation, Template, associative, comparison, grouped, written
+from catdiag.codegen.source_writer import Text
 from catdiag.util.errors import TypeMismatch
 
 ATOM, _CALL, _UNARY, _TIMES, _PLUS, _COMPARE = 9, 8, 7, 6, 5, 3
-_INFIX = {"add": ("+", _PLUS), "sub": ("-", _PLUS), "mul": ("*", _TIMES), "div": ("/", _TIMES),
-          "eq": ("==", _COMPARE), "ne": ("!=", _COMPARE), "lt": ("<", _COMPARE), "le": ("<=", _COMPARE)}  # fmt: skip
-_CALLS = {"exp": "exp", "log": "log", "sqrt": "sqrt", "tanh": "tanh", "abs": "abs", "sigmoid": "sigmoid",
-          "max": "maximum", "min": "minimum", "and": "logical_and", "or": "logical_or",
-          "not": "logical_not"}  # fmt: skip
-_NUMBERS = {"exp": "math.exp({})", "log": "math.log({})", "sqrt": "math.sqrt({})", "tanh": "math.tanh({})",
-            "abs": "abs({})", "sigmoid": "(1 / (1 + math.exp(-({}))))", "max": "max({}, {})", "min": "min({}, {})",
-            "and": "(({}) and ({}))", "or": "(({}) or ({}))", "not": "(not ({}))", "where": "({1} if {0} else {2})",
-            "floordiv": "(({}) // ({}))"}  # fmt: skip
+_SIGNS: Mapping[str, Notation] = {
+    "add": associative("+", _PLUS), "sub": grouped("-", _PLUS), "mul": associative("*", _TIMES),
+    "div": grouped("/", _TIMES), "neg": Template("-{0}", _UNARY, _UNARY),
+    "eq": comparison("==", _COMPARE), "ne": comparison("!=", _COMPARE), "lt": comparison("<", _COMPARE),
+    "le": comparison("<=", _COMPARE),
+}  # fmt: skip
+TENSORS: Mapping[str, Notation] = {
+    **_SIGNS, "exp": Function("torch.exp"), "log": Function("torch.log"), "sqrt": Function("torch.sqrt"),
+    "tanh": Function("torch.tanh"), "abs": Function("torch.abs"), "sigmoid": Function("torch.sigmoid"),
+    "max": Function("torch.maximum"), "min": Function("torch.minimum"), "and": Function("torch.logical_and"),
+    "or": Function("torch.logical_or"), "not": Function("torch.logical_not"), "where": Function("torch.where"),
+    "floordiv": Function("_floor"),
+}  # fmt: skip
+"""Each scalar function of tensors."""
+NUMBERS: Mapping[str, Notation] = {
+    **_SIGNS, "exp": Function("math.exp"), "log": Function("math.log"), "sqrt": Function("math.sqrt"),
+    "tanh": Function("math.tanh"), "abs": Function("abs"), "sigmoid": Template("(1 / (1 + math.exp(-({0}))))"),
+    "max": Function("max"), "min": Function("min"), "and": Template("(({0}) and ({1}))"),
+    "or": Template("(({0}) or ({1}))"), "not": Template("(not ({0}))"), "where": Template("({1} if {0} else {2})"),
+    "floordiv": Template("(({0}) // ({1}))"),
+}  # fmt: skip
+"""Each scalar function of Python numbers."""
 _REDUCE = {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin", "any": "any", "all": "all"}
 _COMPARISONS = {"lt": "<", "le": "<=", "eq": "=="}
 _REAL = ("real", "extended")
@@ -164,11 +180,7 @@ class TorchCode:
             given = ", ".join(self.tensor(self.wide(aligned(a, ty.names))).text for a in args)
             return TorchValue(f"{name}({given})", ATOM, ty.names, "wide")
         if all(a.number for a in args):
-            if fn in _INFIX:
-                return TorchValue(_infix(fn, args[0], args[1]), _INFIX[fn][1], (), "number")
-            if fn == "neg":
-                return TorchValue(f"-{bracketed(args[0], _UNARY)}", _UNARY, (), "number")
-            return TorchValue(_NUMBERS[fn].format(*(a.text for a in args)), ATOM, (), "number")
+            return TorchValue(*written(row(NUMBERS, fn, "written in Python"), _texts(args)), (), "number")
         compared = fn in ("eq", "ne", "lt", "le", "and", "or", "not")
         kind = _kind(ty, "wide")
         order = next((a.names for a in args if a.kind in _FLOATING and len(a.names) == len(ty.names)), ty.names)
@@ -176,10 +188,6 @@ class TorchCode:
         parts = [aligned(a, order) for a in args]
         if kind == "wide" or (compared and any(a.kind in _FLOATING for a in args)):
             parts = [p if fn == "where" and k == 0 else self.wide(p) for k, p in enumerate(parts)]
-        if fn in _INFIX:
-            return TorchValue(_infix(fn, parts[0], parts[1]), _INFIX[fn][1], ty.names, kind)
-        if fn == "neg":
-            return TorchValue(f"-{bracketed(parts[0], _UNARY)}", _UNARY, ty.names, kind)
         if fn in ("max", "min") and (parts[0].number or parts[1].number):
             number, array = (parts[0], parts[1]) if parts[0].number else (parts[1], parts[0])
             bound = "min" if fn == "max" else "max"
@@ -187,19 +195,15 @@ class TorchCode:
         if fn in ("and", "or"):
             parts = [self.tensor(p, "bool") for p in parts]
         if fn == "where":
-            return self._where(parts, ty, kind)
-        if fn == "floordiv":
-            return TorchValue(f"_floor({parts[0].text}, {parts[1].text})", ATOM, ty.names, kind)
-        return TorchValue(f"torch.{_CALLS[fn]}({', '.join(p.text for p in parts)})", ATOM, ty.names, kind)
+            parts = self._branches(parts, ty)
+        return TorchValue(*written(row(TENSORS, fn, "written in PyTorch"), _texts(parts)), ty.names, kind)
 
-    def _where(self, parts: Sequence[TorchValue], ty: ArrayType, kind: str) -> TorchValue:
+    def _branches(self, parts: Sequence[TorchValue], ty: ArrayType) -> list[TorchValue]:
+        """The operands of `torch.where`: its condition is a tensor, and so is one of its branches."""
         condition, yes, no = parts
         if yes.number and no.number:
             yes = self.tensor(yes, ty.element)
-        if condition.number:
-            condition = self.tensor(condition, "bool")
-        text = f"torch.where({condition.text}, {yes.text}, {no.text})"
-        return TorchValue(text, ATOM, ty.names, kind)
+        return [self.tensor(condition, "bool"), yes, no]
 
     def _reduce(self, op: Reduce, array: TorchValue) -> TorchValue:
         if array.kind == "stored" or (op.monoid == "prod" and array.kind == "int"):
@@ -372,11 +376,8 @@ def aligned(value: TorchValue, order: Sequence[str]) -> TorchValue:
     return TorchValue(f"{bracketed(value, _CALL)}[{places}]", ATOM, tuple(own), value.kind, value.reads)
 
 
-def _infix(fn: str, left: TorchValue, right: TorchValue) -> str:
-    sign, level = _INFIX[fn]
-    first = level + 1 if level == _COMPARE else level
-    second = level + 1 if fn not in ("add", "mul") else level
-    return f"{bracketed(left, first)} {sign} {bracketed(right, second)}"
+def _texts(values: Sequence[TorchValue]) -> list[Text]:
+    return [(v.text, v.level) for v in values]
 
 
 def _join(op: str, a: tuple[str, int], b: tuple[str, int]) -> tuple[str, int]:

@@ -36,6 +36,7 @@ from catdiag.category.ops import (
     View,
     clamped,
 )
+from catdiag.category.scalars import row
 from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
 from catdiag.execute.indexed_reads import view
 from catdiag.execute.named_arrays import NamedArray, contract
@@ -308,7 +309,7 @@ class Runner:
             return NamedArray(self.real(result), order)
         if fn.startswith("cast:"):
             return args[0]
-        return NamedArray(self.real(FUNCTIONS[fn](*(a.over(order) for a in args))), order)
+        return NamedArray(self.real(row(FUNCTIONS, fn, "run on NumPy arrays")(*(a.over(order) for a in args))), order)
 
     def reduce(self, op: Reduce, array: NamedArray) -> NamedArray:
         """A monoid folded over one axis."""

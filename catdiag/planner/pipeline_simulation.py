@@ -26,7 +26,6 @@ from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce
 from catdiag.category.types import union
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.liveness import (
-    SPECIAL,
     LoweredKernel,
     contracts,
     is_view,
@@ -34,6 +33,7 @@ from catdiag.schedule.liveness import (
     multiplies,
     rematerialized,
 )
+from catdiag.schedule.pipelines import pipeline
 from catdiag.util.errors import CatdiagError, require
 
 if TYPE_CHECKING:
@@ -268,5 +268,5 @@ def _operations(box: Box) -> tuple[str, IntPolynomial]:
             return "tensor", space.scaled(len(box.dom))
         return "alu", space.scaled(len(box.dom) - 1 + contracts(box))
     if isinstance(box.op, Map):
-        return ("exp" if box.op.fn in SPECIAL else "alu"), space
+        return pipeline(box.op.fn), space
     return "alu", space if isinstance(box.op, Reduce) else IntPolynomial()

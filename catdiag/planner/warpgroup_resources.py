@@ -52,7 +52,8 @@ from catdiag.planner.warpgroup_tables import (
     width_of,
 )
 from catdiag.schedule.kernel_analysis import Dtype, measure, width, widths_of
-from catdiag.schedule.liveness import SPECIAL, contracts, elementwise, is_view, live_ranges, multiplies, rematerialized
+from catdiag.schedule.liveness import contracts, elementwise, is_view, live_ranges, multiplies, rematerialized
+from catdiag.schedule.pipelines import pipeline
 from catdiag.util import argument_checks as given
 from catdiag.util.errors import AxisError, CatdiagError
 
@@ -409,8 +410,7 @@ class _ResourceReader:
         elif isinstance(box.op, Map):
             if box.op.fn == "div" and not free[1]:
                 self.work.append(PipelineWork(name, "exp", kind, self.elements(box.dom[1].axes), loop))
-            pipeline = "exp" if box.op.fn in SPECIAL else "alu"
-            self.work.append(PipelineWork(name, pipeline, self.arithmetic, space, loop))
+            self.work.append(PipelineWork(name, pipeline(box.op.fn), self.arithmetic, space, loop))
         elif isinstance(box.op, (Reduce, Einsum)):
             times = 1 if isinstance(box.op, Reduce) else len(box.dom) - 1 + contracts(box)
             self.work.append(PipelineWork(name, "alu", self.arithmetic, space.scaled(times), loop))

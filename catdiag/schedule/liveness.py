@@ -46,6 +46,7 @@ from catdiag.schedule.live_ranges import (
 )
 from catdiag.schedule.loop_bounds import Bound, LoopBounds, bounds_of
 from catdiag.schedule.loop_bounds import known as known_values
+from catdiag.schedule.pipelines import pipeline
 from catdiag.schedule.placement import LEVEL, REGISTERS, Placement
 from catdiag.util.errors import CatdiagError
 
@@ -64,7 +65,6 @@ __all__ = [
 ]
 Within = tuple[Graph, Sequence[int], Sequence[int]]
 """The body of a kernel, and which of its wires a part of it reads and makes."""
-SPECIAL = ("exp", "log", "sqrt", "tanh", "sigmoid")
 
 
 @dataclass(eq=False)
@@ -533,7 +533,7 @@ class LivenessWalk:
         if isinstance(op, Map):
             if op.fn == "div" and not given:
                 self._work("exp", IntPolynomial.elements(box.dom[1].axes), loops)
-            self._work("exp" if op.fn in SPECIAL else "alu", space, loops)
+            self._work(pipeline(op.fn), space, loops)
         elif isinstance(op, Reduce):
             self._work("alu", space, loops)
         elif isinstance(op, Einsum):

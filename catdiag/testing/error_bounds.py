@@ -23,14 +23,16 @@ computed in (Higham 2002, "Accuracy and Stability of Numerical Algorithms", sect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from catdiag.category.scalars import row
 from catdiag.execute.indexed_reads import quotient
 from catdiag.execute.named_arrays import NamedArray, contract
+from catdiag.execute.scalar_functions import FUNCTIONS
 from catdiag.testing.float_formats import Format, rounded, truncated
 
 _RESCALING = 5
@@ -176,82 +178,43 @@ class Rounding:
     # -- at every index --------------------------------------------------------------------------------------
 
     def scalar(self, fn: str, args: Sequence[BoundedArray], order: tuple[str, ...]) -> BoundedArray:
-        """A scalar function of `catdiag.category.ops.SCALARS` at every index."""
-        aligned = [a.over(order) for a in args]
-        if fn in ("eq", "ne", "lt", "le"):
-            return _compared(fn, aligned[0], aligned[1], order)
-        if fn in ("and", "or", "not"):
-            return _logical(fn, aligned, order)
-        if fn == "where":
-            return _chosen(aligned[0], aligned[1], aligned[2], order)
-        if fn in ("neg", "abs"):
-            (a,) = aligned
-            if fn == "neg":
-                return self.result(-a.values, a.errors, 0, order, scale=a.scale)
-            return self.result(np.abs(a.values), a.errors, 0, order)
-        if fn in ("max", "min"):
-            a, b = aligned
-            pick = np.maximum if fn == "max" else np.minimum
-            return _between(
-                pick(a.values, b.values),
-                pick(a.values - a.errors, b.values - b.errors),
-                pick(a.values + a.errors, b.values + b.errors),
-                order,
-            )
-        if fn in ("add", "sub", "mul", "div", "floordiv"):
-            return self.two(fn, aligned[0], aligned[1], order)
-        return self.one(fn, aligned[0], order)
+        """A scalar function of `catdiag.category.scalars.SCALARS` at every index."""
+        return row(BOUNDED, fn, "given an error bound")(self, [a.over(order) for a in args], order)
 
-    def two(self, fn: str, a: BoundedArray, b: BoundedArray, order: tuple[str, ...]) -> BoundedArray:
-        """Sums, products and quotients of two arrays."""
-        u, least = self.u, self.computed.smallest_step
-        if fn in ("add", "sub"):
-            v = a.values + b.values if fn == "add" else a.values - b.values
-            scale = _size(a.values) + _size(b.values)
-            exact = _on_grid(a, self) & _on_grid(b, self)
-            bottom = np.isneginf(a.values) | (np.isneginf(b.values) if fn == "add" else False)
-            return self.result(v, a.errors + b.errors, np.where(exact, 0, u * scale), order, bottom, scale)
-        if fn == "mul":
-            exact = (
-                _on_grid(a, self)
-                & _on_grid(b, self)
-                & (np.abs(a.values * b.values) * _GRID**2 < 2.0**self.computed.digits)
-            )
-            e = np.abs(a.values) * b.errors + (np.abs(b.values) + b.errors) * a.errors
-            rounding = u * np.maximum(a.scale * _size(b.values), _size(a.values) * b.scale) + least
-            return self.result(a.values * b.values, e, np.where(exact, 0, rounding), order)
-        if fn == "floordiv":
-            v = quotient(a.values, b.values)
-            return self.result(v, np.where((a.errors == 0) & (b.errors == 0), 0, np.inf), 0, order)
+    def sum_of_two(self, a: BoundedArray, b: BoundedArray, sign: int, order: tuple[str, ...]) -> BoundedArray:
+        """The sum of two arrays, or their difference for the sign −1."""
+        v = a.values + b.values if sign > 0 else a.values - b.values
+        scale = _size(a.values) + _size(b.values)
+        exact = _on_grid(a, self) & _on_grid(b, self)
+        bottom = np.isneginf(a.values) | (np.isneginf(b.values) if sign > 0 else False)
+        return self.result(v, a.errors + b.errors, np.where(exact, 0, self.u * scale), order, bottom, scale)
+
+    def product(self, a: BoundedArray, b: BoundedArray, order: tuple[str, ...]) -> BoundedArray:
+        """The product of two arrays."""
+        small = np.abs(a.values * b.values) * _GRID**2 < 2.0**self.computed.digits
+        exact = _on_grid(a, self) & _on_grid(b, self) & small
+        e = np.abs(a.values) * b.errors + (np.abs(b.values) + b.errors) * a.errors
+        scale = np.maximum(a.scale * _size(b.values), _size(a.values) * b.scale)
+        rounding = np.where(exact, 0, self.u * scale + self.computed.smallest_step)
+        return self.result(a.values * b.values, e, rounding, order)
+
+    def quotient(self, a: BoundedArray, b: BoundedArray, order: tuple[str, ...]) -> BoundedArray:
+        """The quotient of two arrays."""
         room = np.abs(b.values) - b.errors
         v = np.where(b.values == 0, np.nan, a.values / b.values)
         e = np.where(room > 0, (a.errors + np.abs(v) * b.errors) / room, np.inf)
         bottom = np.isneginf(a.values) & (b.values > 0)
-        return self.result(v, e, 4 * u * (a.scale / np.abs(b.values)) + least, order, bottom)
+        rounding = 4 * self.u * (a.scale / np.abs(b.values)) + self.computed.smallest_step
+        return self.result(v, e, rounding, order, bottom)
 
-    def one(self, fn: str, a: BoundedArray, order: tuple[str, ...]) -> BoundedArray:
-        """Monotone functions, evaluated at both ends of their argument's interval."""
-        u, least = self.u, self.computed.smallest_step
-        off = a.errors + 2 * u * a.scale if fn in ("exp", "sigmoid") else a.errors
+    def increasing(self, rule: Increasing, a: BoundedArray, order: tuple[str, ...]) -> BoundedArray:
+        """An increasing function, evaluated at both ends of its argument's interval."""
+        off = a.errors + 2 * self.u * a.scale if rule.of_difference else a.errors
         low, high = a.values - off, a.values + off
         bottom = np.isneginf(a.values)
-        if fn == "exp":
-            v, ends = np.exp(a.values), (np.exp(low), np.exp(high))
-            rounding: Any = np.where(bottom, 0, 4 * u * v + least)
-        elif fn == "log":
-            v = np.where(low > 0, np.log(a.values), np.nan)
-            ends, rounding = (np.log(low), np.log(high)), 4 * u * (1 + np.abs(v))
-        elif fn == "sqrt":
-            v = np.where((low >= 0) | ((a.values == 0) & (a.errors == 0)), np.sqrt(a.values), np.nan)
-            ends, rounding = (np.sqrt(low), np.sqrt(high)), 4 * u * v + least
-        elif fn == "tanh":
-            v, ends, rounding = np.tanh(a.values), (np.tanh(low), np.tanh(high)), 4 * u
-        elif fn == "sigmoid":
-            v, *others = (np.exp(-np.logaddexp(0, -x)) for x in (a.values, low, high))
-            ends, rounding = (others[0], others[1]), 6 * u * v + least
-        else:
-            raise ValueError(f"no rounding is known of {fn}")
-        e = np.where(bottom, 0, np.maximum(ends[1] - v, v - ends[0]))
+        v = np.where(rule.defined(a, low), rule.function(a.values), np.nan)
+        e = np.where(bottom, 0, np.maximum(rule.function(high) - v, v - rule.function(low)))
+        rounding = np.where(bottom & rule.exact_at_bottom, 0, rule.rounding(self.u, self.computed.smallest_step, v))
         return self.result(v, e, rounding, order)
 
     def applied(
@@ -346,6 +309,21 @@ class Rounding:
         return share / (1 - share) if share < 1 else float("inf")
 
 
+@dataclass(frozen=True)
+class Increasing:
+    """An increasing function and the error of computing it, from u, the smallest step and the value.
+
+    `defined` says where it has a value, from the argument and the lower end of its interval. `of_difference` says that
+    its argument may be computed as a difference of two products. Its value at −∞ may be exact.
+    """
+
+    function: Callable[[Any], Any]
+    rounding: Callable[[float, float, Any], Any]
+    defined: Callable[[BoundedArray, Any], Any] = lambda a, low: True
+    of_difference: bool = False
+    exact_at_bottom: bool = False
+
+
 def _size(v: Any) -> Any:
     """Magnitudes; 0 for infinities and NaN."""
     return np.where(np.isfinite(v), np.abs(np.asarray(v, float) if np.asarray(v).dtype.kind == "b" else v), 0)
@@ -369,8 +347,8 @@ def _between(v: Any, low: Any, high: Any, names: tuple[str, ...]) -> BoundedArra
     return BoundedArray(v, np.where(np.isnan(e), np.inf, e), names)
 
 
-def _compared(fn: str, a: BoundedArray, b: BoundedArray, names: tuple[str, ...]) -> BoundedArray:
-    v = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}[fn](a.values, b.values)
+def _compared(function: np.ufunc, a: BoundedArray, b: BoundedArray, names: tuple[str, ...]) -> BoundedArray:
+    v = function(a.values, b.values)
     off = a.errors + b.errors
     with np.errstate(invalid="ignore"):
         apart = np.where(a.values == b.values, 0, np.abs(np.asarray(a.values, float) - np.asarray(b.values, float)))
@@ -400,3 +378,61 @@ def _chosen(c: BoundedArray, a: BoundedArray, b: BoundedArray, names: tuple[str,
     with np.errstate(invalid="ignore"):
         either = [np.where(x.values == v, 0, np.abs(x.values - v)) + x.errors for x in (a, b)]
     return BoundedArray(v, np.where(c.errors == 0, e, np.maximum(*either)), names)
+
+
+def _floor_quotient(rounding: Rounding, a: BoundedArray, b: BoundedArray, names: tuple[str, ...]) -> BoundedArray:
+    e = np.where((a.errors == 0) & (b.errors == 0), 0, np.inf)
+    return rounding.result(quotient(a.values, b.values), e, 0, names)
+
+
+def _extremum(pick: np.ufunc) -> Rule:
+    def rule(rounding: Rounding, args: Sequence[BoundedArray], names: tuple[str, ...]) -> BoundedArray:
+        a, b = args
+        low, high = pick(a.values - a.errors, b.values - b.errors), pick(a.values + a.errors, b.values + b.errors)
+        return _between(pick(a.values, b.values), low, high, names)
+
+    return rule
+
+
+def _comparison(function: np.ufunc) -> Rule:
+    return lambda rounding, args, names: _compared(function, args[0], args[1], names)
+
+
+def _increasing(rule: Increasing) -> Rule:
+    return lambda rounding, args, names: rounding.increasing(rule, args[0], names)
+
+
+Rule: TypeAlias = Callable[[Rounding, Sequence[BoundedArray], tuple[str, ...]], BoundedArray]
+BOUNDED: Mapping[str, Rule] = {
+    "add": lambda r, args, names: r.sum_of_two(args[0], args[1], 1, names),
+    "sub": lambda r, args, names: r.sum_of_two(args[0], args[1], -1, names),
+    "mul": lambda r, args, names: r.product(args[0], args[1], names),
+    "div": lambda r, args, names: r.quotient(args[0], args[1], names),
+    "floordiv": lambda r, args, names: _floor_quotient(r, args[0], args[1], names),
+    "neg": lambda r, args, names: r.result(-args[0].values, args[0].errors, 0, names, scale=args[0].scale),
+    "abs": lambda r, args, names: r.result(np.abs(args[0].values), args[0].errors, 0, names),
+    "max": _extremum(np.maximum),
+    "min": _extremum(np.minimum),
+    "eq": _comparison(np.equal),
+    "ne": _comparison(np.not_equal),
+    "lt": _comparison(np.less),
+    "le": _comparison(np.less_equal),
+    "and": lambda r, args, names: _logical("and", args, names),
+    "or": lambda r, args, names: _logical("or", args, names),
+    "not": lambda r, args, names: _logical("not", args, names),
+    "where": lambda r, args, names: _chosen(args[0], args[1], args[2], names),
+    "exp": _increasing(
+        Increasing(np.exp, lambda u, step, v: 4 * u * v + step, of_difference=True, exact_at_bottom=True)
+    ),
+    "log": _increasing(Increasing(np.log, lambda u, step, v: 4 * u * (1 + np.abs(v)), lambda a, low: low > 0)),
+    "sqrt": _increasing(
+        Increasing(
+            np.sqrt,
+            lambda u, step, v: 4 * u * v + step,
+            lambda a, low: (low >= 0) | ((a.values == 0) & (a.errors == 0)),
+        )
+    ),
+    "tanh": _increasing(Increasing(np.tanh, lambda u, step, v: 4 * u)),
+    "sigmoid": _increasing(Increasing(FUNCTIONS["sigmoid"], lambda u, step, v: 6 * u * v + step, of_difference=True)),
+}
+"""The rule of each scalar function."""

@@ -37,7 +37,7 @@ def test_every_function_monoid_and_reindexing_is_drawn() -> None:
     found = distribution(
         testing.boxes(["map", "reduce", "reindex"]), lambda f: [kind_name(b) for b in diagram_of(f).boxes], 1000
     )
-    from catdiag.category.ops import MONOIDS, SCALARS
+    from catdiag.category.scalars import MONOIDS, SCALARS
 
     wanted = {f"map {fn}" for fn in SCALARS} | {f"reduce {m}" for m in MONOIDS}
     wanted |= {f"reindex {kind}" for kind in ("split", "merge", "slice", "concat")}

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from catdiag.codegen.notation import bracketed
 from catdiag.codegen.source_writer import ATOM, Text
 from catdiag.codegen.triton.tile_expressions import Dim, TileNode
-from catdiag.codegen.triton.triton_printer import CALL, PLUS, TritonPrinter, bracketed
+from catdiag.codegen.triton.triton_printer import CALL, PLUS, TritonPrinter
 from catdiag.util.errors import TypeMismatch
 
 KINDS = {"int": "tl.int32", "bool": "tl.int1"}

@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Sequence
+import operator
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -21,6 +22,8 @@ Fill: TypeAlias = "float | str | None"
 FINITE = "finite"
 LARGEST = 2**31 - 1
 _REAL = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "sigmoid")
+REWRITTEN = ("exp", "sigmoid")
+"""The scalar functions that are written with others; no node has them."""
 LOG2E = 1 / math.log(2)
 HUGE = 2.0**20
 """Above this, float32 has an absolute error of up to 1/16 or more: too much for an exponent."""
@@ -453,57 +456,29 @@ def _of_finite(fn: str, args: Sequence[Fill]) -> Fill:
         return INFINITE if infinite > 0 else FINITE
     if fn == "min" and infinite is not None:
         return -INFINITE if infinite < 0 else FINITE
-    if fn in ("add", "sub", "mul", "neg", "abs", "max", "min", "float", "tanh", "sigmoid") and infinite is None:
-        return FINITE
-    return None
+    return FINITE if fn in _FINITE_OF_FINITE and infinite is None else None
 
 
-def _of_numbers(fn: str, v: Sequence[float]) -> Fill:
+def _of_numbers(fn: str, values: Sequence[float]) -> Fill:
     """The value of a function of numbers; None where it has none."""
+    if fn not in VALUES:
+        return None
     try:
-        match fn:
-            case "add":
-                found = v[0] + v[1]
-            case "sub":
-                found = v[0] - v[1]
-            case "mul":
-                found = v[0] * v[1]
-            case "div":
-                found = v[0] / v[1]
-            case "neg":
-                found = -v[0]
-            case "abs":
-                found = abs(v[0])
-            case "max":
-                found = max(v)
-            case "min":
-                found = min(v)
-            case "exp":
-                found = math.exp(v[0])
-            case "exp2":
-                found = 2.0 ** v[0]
-            case "log":
-                found = math.log(v[0])
-            case "sqrt":
-                found = math.sqrt(v[0])
-            case "rsqrt":
-                found = 1 / math.sqrt(v[0])
-            case "tanh":
-                found = math.tanh(v[0])
-            case "sigmoid":
-                found = 1 / (1 + math.exp(-v[0]))
-            case "eq" | "ne" | "lt" | "le":
-                found = {"eq": v[0] == v[1], "ne": v[0] != v[1], "lt": v[0] < v[1], "le": v[0] <= v[1]}[fn]
-            case "and":
-                found = bool(v[0]) and bool(v[1])
-            case "or":
-                found = bool(v[0]) or bool(v[1])
-            case "not":
-                found = not v[0]
-            case "float":
-                found = v[0]
-            case _:
-                return None
+        found = VALUES[fn](*values)
     except (ArithmeticError, ValueError):
         return None
     return None if math.isnan(found) else float(found)
+
+
+VALUES: Mapping[str, Callable[..., float]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
+    "abs": abs, "max": max, "min": min, "exp": math.exp, "exp2": lambda v: 2.0**v, "log": math.log, "sqrt": math.sqrt,
+    "rsqrt": lambda v: 1 / math.sqrt(v), "tanh": math.tanh, "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
+    "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b), "not": operator.not_,
+    "float": float,
+}  # fmt: skip
+"""Each function of tiles on numbers, for constants and for what tiles contain outside of arrays."""
+
+_FINITE_OF_FINITE = frozenset(("add", "sub", "mul", "neg", "abs", "max", "min", "float", "tanh", "sigmoid"))
+"""The functions that give a finite number wherever their arguments are finite."""

@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from catdiag.codegen.notation import Function, Notation, Template, associative, bracketed, comparison, grouped, written
 from catdiag.codegen.source_writer import ATOM, Text
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode, natural
 from catdiag.util.errors import TypeMismatch
 
 CALL, SIGN, TIMES, PLUS, AND, OR, COMPARE = 8, 7, 6, 5, 4, 3, 2
-_INFIX = {"add": ("+", PLUS), "sub": ("-", PLUS), "mul": ("*", TIMES), "scaled": ("*", TIMES), "div": ("/", TIMES),
-          "floordiv": ("//", TIMES), "eq": ("==", COMPARE), "ne": ("!=", COMPARE), "lt": ("<", COMPARE),
-          "le": ("<=", COMPARE), "and": ("&", AND), "or": ("|", OR)}  # fmt: skip
-_CALLS = {"exp2": "tl.exp2", "log": "tl.log", "sqrt": "tl.sqrt", "rsqrt": "tl.rsqrt", "abs": "tl.abs",
-          "max": "tl.maximum", "min": "tl.minimum", "where": "tl.where"}  # fmt: skip
+FUNCTIONS: Mapping[str, Notation] = {
+    "add": associative("+", PLUS), "sub": grouped("-", PLUS), "mul": associative("*", TIMES),
+    "scaled": grouped("*", TIMES), "div": grouped("/", TIMES), "floordiv": Function("_floor"),
+    "neg": Template("-{0}", SIGN, SIGN), "eq": comparison("==", COMPARE), "ne": comparison("!=", COMPARE),
+    "lt": comparison("<", COMPARE), "le": comparison("<=", COMPARE), "and": associative("&", AND),
+    "or": associative("|", OR), "not": Template("{0} == 0", COMPARE, COMPARE + 1), "exp2": Function("tl.exp2"),
+    "log": Function("tl.log"), "sqrt": Function("tl.sqrt"), "rsqrt": Function("tl.rsqrt"), "abs": Function("tl.abs"),
+    "tanh": Template("_tanh({0}, fast)"), "max": Function("tl.maximum"), "min": Function("tl.minimum"),
+    "where": Function("tl.where"),
+}  # fmt: skip
+"""Each function of tiles in Triton; nodes never have those of `tile_expressions.REWRITTEN`."""
+_CALLED = {"floordiv": "_floor", "tanh": "_tanh"}
+"""The functions of `HELPERS` that functions of tiles call."""
 _HEAVY = ("load", "dot", "guard")
 _LONGEST = 80
 _COMMENT = 96
@@ -275,22 +284,11 @@ class TritonPrinter:
         if kind == "add" and any(a in self.accumulated and a not in self.names for a in node.args):
             dot, other = sorted(node.args, key=lambda a: a not in self.accumulated)
             return self.permuted(self._dot(dot, other), dot.dims, node.dims)
-        if kind in _INFIX:
-            if kind == "floordiv":
-                return self._floordiv(node)
-            sign, level = _INFIX[kind]
-            a, b = (self.aligned(x, node.dims) for x in node.args)
-            second = level + 1 if kind not in ("add", "mul", "and", "or") else level
-            return f"{bracketed(a, level + (level == COMPARE))} {sign} {bracketed(b, second)}", level
-        if kind == "neg":
-            return f"-{bracketed(self.plain(node.args[0]), SIGN)}", SIGN
-        if kind == "not":
-            return f"{bracketed(self.plain(node.args[0]), COMPARE + 1)} == 0", COMPARE
-        if kind == "tanh":
-            self.helpers.add("_tanh")
-            return f"_tanh({self.plain(node.args[0])[0]}, fast)", ATOM
-        if kind in _CALLS:
-            return f"{_CALLS[kind]}({', '.join(self.aligned(x, node.dims)[0] for x in node.args)})", ATOM
+        if kind == "floordiv" and self._natural_quotient(node):
+            return written(grouped("//", TIMES), [self.aligned(x, node.dims) for x in node.args])
+        if kind in FUNCTIONS:
+            self.helpers |= {_CALLED[kind]} if kind in _CALLED else set()
+            return written(FUNCTIONS[kind], [self.aligned(x, node.dims) for x in node.args])
         if kind == "reduce":
             return self._reduce(node)
         if kind == "load":
@@ -299,14 +297,11 @@ class TritonPrinter:
             return self._dot(node, None)
         raise TypeMismatch(f"the operation {kind} cannot be written in Triton: expected one of the library's functions")
 
-    def _floordiv(self, node: TileNode) -> Text:
-        a, b = (self.aligned(x, node.dims) for x in node.args)
-        divisor = node.args[1].value
-        sure = (divisor is not None and divisor > 0) or (node.args[1].kind == "symbol" and node.args[1].data[1])
-        if sure and natural(node.args[0]):
-            return f"{bracketed(a, TIMES)} // {bracketed(b, TIMES + 1)}", TIMES
-        self.helpers.add("_floor")
-        return f"_floor({a[0]}, {b[0]})", ATOM
+    def _natural_quotient(self, node: TileNode) -> bool:
+        """Whether a quotient is known to be one of a natural number and a positive one, which `//` rounds down."""
+        number, by = node.args
+        sure = (by.value is not None and by.value > 0) or (by.kind == "symbol" and by.data[1])
+        return bool(sure) and natural(number)
 
     def _reduce(self, node: TileNode) -> Text:
         (arg,) = node.args
@@ -454,11 +449,6 @@ def _flat(*parts: Sequence[Dim]) -> list[str]:
 def _shape(dims: Sequence[Dim]) -> str:
     blocks = [d.block for d in dims]
     return f"({blocks[0]},)" if len(blocks) == 1 else f"({', '.join(blocks)})"
-
-
-def bracketed(text: Text, level: int) -> str:
-    """An expression, in parentheses if it binds less tightly than `level`."""
-    return text[0] if text[1] >= level else f"({text[0]})"
 
 
 def _base(node: TileNode) -> str:

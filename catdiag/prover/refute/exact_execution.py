@@ -14,6 +14,7 @@ from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 
+from catdiag.category.scalars import row
 from catdiag.prover.refute.exact_reals import (
     BITS,
     BOTTOM,
@@ -27,7 +28,6 @@ from catdiag.prover.refute.exact_reals import (
     add,
     bounds,
     compare,
-    definition,
     different,
     exp,
     inv,
@@ -82,36 +82,18 @@ class NoValue:
 Element: TypeAlias = Value | NoValue
 Function: TypeAlias = Callable[..., Value]
 Functions: TypeAlias = Mapping[str, Function]
+ExactFunction: TypeAlias = Callable[[Sequence[Value], int], Value]
+_ONE = Fraction(1)
 
 
 def scalar(name: str, args: Sequence[Value], functions: Functions, bits: int = BITS) -> Value:
-    """A scalar function of exact values; `tanh` and `sigmoid` by their definitions. Raises Undefined and Unclear."""
-    x = args[0]
+    """A scalar function of exact values. Raises Undefined and Unclear."""
     if name.startswith("apply:"):
         reals = [Fraction(a) if isinstance(a, bool) else a for a in args]
         if any(isinstance(a, MinusInfinity) for a in reals):
             raise Unclear("an uninterpreted function of -inf")
         return functions[name[6:]](*reals)
-    if name == "where":
-        return args[1] if truth(x) else args[2]
-    if name in ("and", "or"):
-        both = [truth(a) for a in args]
-        return all(both) if name == "and" else any(both)
-    if name == "not":
-        return not truth(x)
-    if name in ("lt", "le", "eq", "ne"):
-        return compare(name, x, args[1]) if name != "ne" else not compare("eq", x, args[1])
-    unary = definition(name, bits)
-    if unary is not None:
-        return unary(x)
-    if name in ("add", "mul"):
-        return reduction("sum" if name == "add" else "prod", args)
-    y = args[1]
-    binary: dict[str, Callable[[Value, Value], Value]] = {
-        "max": maximum, "sub": lambda v, w: add(v, neg(w)), "floordiv": _quotient,
-        "div": lambda v, w: mul(v, inv(w)), "min": lambda v, w: neg(maximum(neg(v), neg(w))),
-    }  # fmt: skip
-    return binary[name](x, y)
+    return row(EXACT, name, "evaluated in exact numbers")(args, bits)
 
 
 def _quotient(a: Value, b: Value) -> Value:
@@ -139,6 +121,41 @@ def reduction(monoid: str, values: Sequence[Value]) -> Value:
     for v in values:
         total = combine(total, v)
     return total
+
+
+def _one(function: Callable[[Value], Value]) -> ExactFunction:
+    return lambda args, bits: function(args[0])
+
+
+def _two(function: Callable[[Value, Value], Value]) -> ExactFunction:
+    return lambda args, bits: function(args[0], args[1])
+
+
+EXACT: Mapping[str, ExactFunction] = {
+    "add": lambda args, bits: reduction("sum", args),
+    "mul": lambda args, bits: reduction("prod", args),
+    "sub": _two(lambda a, b: add(a, neg(b))),
+    "div": _two(lambda a, b: mul(a, inv(b))),
+    "floordiv": _two(_quotient),
+    "neg": _one(neg),
+    "abs": _one(lambda a: maximum(a, neg(a))),
+    "max": _two(maximum),
+    "min": _two(lambda a, b: neg(maximum(neg(a), neg(b)))),
+    "exp": lambda args, bits: exp(args[0], bits),
+    "log": lambda args, bits: log(args[0], bits),
+    "sqrt": lambda args, bits: sqrt(args[0], bits),
+    "sigmoid": lambda args, bits: inv(add(_ONE, exp(neg(args[0]), bits))),
+    "tanh": lambda args, bits: add(_ONE, mul(Fraction(-2), inv(add(exp(mul(Fraction(2), args[0]), bits), _ONE)))),
+    "eq": _two(lambda a, b: compare("eq", a, b)),
+    "ne": _two(lambda a, b: not compare("eq", a, b)),
+    "lt": _two(lambda a, b: compare("lt", a, b)),
+    "le": _two(lambda a, b: compare("le", a, b)),
+    "and": _two(lambda a, b: truth(a) & truth(b)),
+    "or": _two(lambda a, b: truth(a) | truth(b)),
+    "not": _one(lambda a: not truth(a)),
+    "where": lambda args, bits: args[1] if truth(args[0]) else args[2],
+}
+"""Each scalar function of exact values, at a precision in bits; `tanh` and `sigmoid` by their definitions."""
 
 
 def _attempt(place: Callable[[], tuple[tuple[str, int], ...]], work: Callable[[], Value]) -> Element:

@@ -9,7 +9,6 @@ whose enclosures are disjoint differ. Nothing is sampled, and there is no floati
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -453,18 +452,3 @@ def different(x: Value, y: Value) -> bool:
 def truth(x: Value) -> bool:
     """The truth value of a number: whether it is not 0."""
     return x if isinstance(x, bool) else not compare("eq", x, Fraction(0))
-
-
-def definition(name: str, bits: int) -> Callable[[Value], Value] | None:
-    """A scalar function of one number; `tanh` and `sigmoid` by their definitions."""
-    one = Fraction(1)
-    unary: dict[str, Callable[[Value], Value]] = {
-        "neg": neg,
-        "exp": lambda v: exp(v, bits),
-        "log": lambda v: log(v, bits),
-        "sqrt": lambda v: sqrt(v, bits),
-        "abs": lambda v: maximum(v, neg(v)),
-        "sigmoid": lambda v: inv(add(one, exp(neg(v), bits))),
-        "tanh": lambda v: add(one, mul(Fraction(-2), inv(add(exp(mul(Fraction(2), v), bits), one)))),
-    }
-    return unary.get(name)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from catdiag.category.scalars import row
 from catdiag.prover.refute.exact_execution import Budget, Exhausted, size_value
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -125,7 +126,7 @@ def _nearly_equal(a: Floats, b: Floats) -> Any:
     return (a == b) | ((gap <= 1e-13 * np.maximum(np.abs(a), np.abs(b))) & np.isfinite(gap))
 
 
-_SCALARS: dict[str, Callable[..., Floats]] = {
+FLOATS: Mapping[str, Callable[..., Floats]] = {
     "add": lambda *args: reduce(np.add, args),
     "sub": lambda a, b: a - _real(b),
     "mul": lambda *args: reduce(lambda a, b: _real(a) * _real(b), args),
@@ -185,7 +186,7 @@ def _node(
             meter.watch(values[_CRITICAL[name]])
         if name.startswith("apply:"):
             return [(functions[name[6:]](*map(_real, values)), names)]
-        return [(np.asarray(_SCALARS[name](*values), dtype=np.float64), names)]
+        return [(np.asarray(row(FLOATS, name, "screened in floating point")(*values), dtype=np.float64), names)]
     if op == "reduce":
         ((x, axes),) = args
         k = axes.index(node["axis"])

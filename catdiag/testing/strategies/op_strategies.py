@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, box, call, of_box
 from catdiag.category.ops import (
-    MONOIDS,
-    SCALARS,
     Box,
     Reindex,
     bodies,
@@ -20,6 +18,7 @@ from catdiag.category.ops import (
     rename_box,
     size_box,
 )
+from catdiag.category.scalars import MONOIDS, SCALARS
 from catdiag.category.types import BYTES, ArrayType, Axis, Ty
 from catdiag.frontend import builder, elementwise, indexing
 from catdiag.rewrite import group

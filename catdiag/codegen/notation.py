@@ -1,0 +1,76 @@
+"""How a language writes scalar functions: each dialect has one table from their names to these notations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from catdiag.codegen.source_writer import ATOM, Text
+
+
+@dataclass(frozen=True)
+class Infix:
+    """A sign between two operands, its precedence, and the precedences that the operands need without parentheses."""
+
+    sign: str
+    level: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
+class Template:
+    """A text with a place `{0}`, `{1}`, … for each operand, its precedence, and the one that the operands need."""
+
+    text: str
+    level: int = ATOM
+    operand: int = 0
+
+
+@dataclass(frozen=True)
+class Function:
+    """A call of a function of this name."""
+
+    name: str
+
+
+Notation: TypeAlias = Infix | Template | Function
+
+
+def grouped(sign: str, level: int) -> Infix:
+    """A sign that groups to the left, as − and / do: `a - (b - c)` needs its parentheses."""
+    return Infix(sign, level, level, level + 1)
+
+
+def associative(sign: str, level: int) -> Infix:
+    """A sign of an associative operation, as + and *."""
+    return Infix(sign, level, level, level)
+
+
+def comparison(sign: str, level: int) -> Infix:
+    """A sign that does not chain, as ==: a comparison of comparisons has parentheses on both sides."""
+    return Infix(sign, level, level + 1, level + 1)
+
+
+def bracketed(text: Text, level: int) -> str:
+    """An expression, in parentheses if it binds less tightly than `level`.
+
+    >>> bracketed(("a + b", 5), 6)
+    '(a + b)'
+    """
+    return text[0] if text[1] >= level else f"({text[0]})"
+
+
+def written(notation: Notation, operands: Sequence[Text]) -> Text:
+    """A function of operands, as a notation writes it, with its precedence.
+
+    >>> written(grouped("-", 5), [("a", 9), ("b + c", 5)]), written(Function("exp"), [("a + b", 5)])
+    (('a - (b + c)', 5), ('exp(a + b)', 9))
+    """
+    if isinstance(notation, Infix):
+        left, right = operands
+        return f"{bracketed(left, notation.left)} {notation.sign} {bracketed(right, notation.right)}", notation.level
+    if isinstance(notation, Template):
+        return notation.text.format(*(bracketed(o, notation.operand) for o in operands)), notation.level
+    return f"{notation.name}({', '.join(o[0] for o in operands)})", ATOM

@@ -1,0 +1,152 @@
+"""Every scalar function has a row in the table of each reading, or is refused there by name.
+
+A reading says what an operation means, costs, or looks like in a language. The tables below must be complete. Tables of
+facts are not among them (which functions are positive, total, or fixed by 0): what they lack is something of which
+nothing is known, and that is safe.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from catdiag.category.diagram import of_box
+from catdiag.category.ops import Box, map_box
+from catdiag.category.scalars import SCALARS
+from catdiag.category.types import ArrayType, Axis
+from catdiag.codegen import numpy_expressions, torch_expressions
+from catdiag.codegen.source_writer import ATOM
+from catdiag.codegen.triton import tile_expressions, triton_printer
+from catdiag.execute import scalar_functions
+from catdiag.execute.interpreter import run
+from catdiag.kernel import semantics
+from catdiag.kernel.terms import ONE, KernelError
+from catdiag.prover.refute import exact_execution, float_screening
+from catdiag.schedule import pipelines
+from catdiag.testing import error_bounds
+from catdiag.testing.float_formats import format_of
+from catdiag.util.errors import TypeMismatch
+
+SCHEMA = Path(semantics.__file__).with_name("certificate.schema.json")
+
+
+def schema_functions() -> Collection[str]:
+    """The scalar functions that certificates may name."""
+    found = json.loads(SCHEMA.read_text(encoding="utf-8"))["$defs"]["function"]["anyOf"][0]["enum"]
+    assert isinstance(found, list)
+    return found
+
+
+TABLES: dict[str, Collection[str]] = {
+    "meaning in the kernel": {*semantics._SCALARS, *semantics._CONNECTIVES, "where"},
+    "certificate schema": schema_functions(),
+    "NumPy arrays": scalar_functions.FUNCTIONS,
+    "exact numbers": exact_execution.EXACT,
+    "screening in floating point": float_screening.FLOATS,
+    "error bounds": error_bounds.BOUNDED,
+    "cost": pipelines.PIPELINES,
+    "NumPy text": numpy_expressions.FUNCTIONS,
+    "PyTorch text": torch_expressions.TENSORS,
+    "Python text": torch_expressions.NUMBERS,
+    "Triton text": {*triton_printer.FUNCTIONS, *tile_expressions.REWRITTEN},
+    "constants in Triton": {*tile_expressions.VALUES, "where", "floordiv"},
+}
+"""The functions of each reading."""
+
+REFUSED: dict[str, dict[str, str]] = {}
+"""For each reading the functions that it refuses, with the reason."""
+
+
+def lacking(functions: Collection[str]) -> dict[str, list[str]]:
+    """For each reading the functions that are neither in its table nor refused."""
+    found = {name: [f for f in functions if f not in table and f not in REFUSED.get(name, {})]
+             for name, table in TABLES.items()}  # fmt: skip
+    return {name: missing for name, missing in found.items() if missing}
+
+
+def test_every_scalar_function_is_in_every_table_or_refused() -> None:
+    assert lacking(SCALARS) == {}
+
+
+def test_a_function_in_the_list_only_is_missed_in_every_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCALARS, "frobnicate", (1, "real"))
+    assert lacking(SCALARS) == {name: ["frobnicate"] for name in TABLES}
+
+
+def test_nothing_is_refused_that_a_table_has_or_that_is_no_function() -> None:
+    for name, refused in REFUSED.items():
+        assert set(refused) <= set(SCALARS), name
+        assert not set(refused) & set(TABLES[name]), name
+        assert all(refused.values()), name
+
+
+def box_of(fn: str) -> Box:
+    element = {"int": "int", "bool": "bool" if fn in ("and", "or", "not") else "real"}.get(SCALARS[fn][1], "real")
+    return map_box(fn, [ArrayType((Axis("x"),), element)] * SCALARS[fn][0])
+
+
+def ones(fn: str) -> list[Any]:
+    return [np.ones(1, {"bool": bool, "int": int}.get(ty.element, float)) for ty in box_of(fn).dom]
+
+
+def torch_text(fn: str, kind: str) -> None:
+    value = torch_expressions.TorchValue("a", torch_expressions.ATOM, () if kind == "number" else ("x",), kind)
+    torch_expressions.TorchCode({}).expression(box_of(fn), [value] * SCALARS[fn][0])
+
+
+def triton_text(fn: str) -> None:
+    scope = tile_expressions.Scope()
+    nodes = tile_expressions.Nodes(scope)
+    node = nodes.op(fn, *(nodes.symbol(name, "real") for name in "abc"[: SCALARS[fn][0]]))
+    triton_printer.TritonPrinter(str, lambda a, b: (None, None)).ref(node, scope, bare=True)
+
+
+def screened(fn: str) -> None:
+    node = {"op": "map", "fn": fn, "args": [0] * SCALARS[fn][0]}
+    program: dict[str, Any] = {"inputs": [{"name": "A", "axes": [], "element": "real"}], "nodes": [node],
+                               "outputs": [[1, "real"]]}  # fmt: skip
+    float_screening.outputs(program, [(np.ones(1), ())], {}, {}, {}, float_screening.Meter(100_000))
+
+
+def bounded(fn: str) -> None:
+    single = error_bounds.Rounding(format_of("fp32"), format_of("fp32"), np.dtype(float))
+    one = error_bounds.BoundedArray(np.ones(1), np.zeros(1), ("x",))
+    single.scalar(fn, [one] * SCALARS[fn][0], ("x",))
+
+
+USES: dict[str, Callable[[str], object]] = {
+    "meaning in the kernel": lambda fn: semantics.scalar(fn, [ONE] * SCALARS[fn][0]),
+    "NumPy arrays": lambda fn: run(of_box(box_of(fn)), ones(fn)),
+    "exact numbers": lambda fn: exact_execution.scalar(fn, [Fraction(1)] * SCALARS[fn][0], {}),
+    "screening in floating point": screened,
+    "error bounds": bounded,
+    "cost": pipelines.pipeline,
+    "NumPy text": lambda fn: numpy_expressions.ArrayCode().expression(
+        box_of(fn), [("a", ATOM)] * SCALARS[fn][0], list(box_of(fn).dom)
+    ),
+    "PyTorch text": lambda fn: torch_text(fn, "wide"),
+    "Python text": lambda fn: torch_text(fn, "number"),
+    "Triton text": triton_text,
+}
+"""How each reading is asked for one function."""
+
+
+@pytest.mark.parametrize("reading", USES)
+def test_a_function_that_a_reading_does_not_know_is_refused_by_name(
+    reading: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SCALARS, "frobnicate", (1, "real"))
+    with pytest.raises((TypeMismatch, KernelError), match="frobnicate"):
+        USES[reading]("frobnicate")
+
+
+@pytest.mark.parametrize("reading", USES)
+def test_every_other_function_is_read(reading: str) -> None:
+    for fn in SCALARS.keys() - REFUSED.get(reading, {}).keys():
+        USES[reading](fn)
