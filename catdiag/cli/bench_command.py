@@ -107,7 +107,7 @@ def _read(request: BenchArgs) -> BenchCase:
         or request.split
         or request.skip
     ):
-        raise UsageError(f"{request.op} contains the derivation and the sizes: leave out these options")
+        raise UsageError(f"{request.op} contains the derivation and the sizes: leave out the options")
     try:
         return BenchCase.of(json.loads(read_whole(request.op, _LARGEST)))
     except OSError as error:
