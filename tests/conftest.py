@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parent
-SCHEMA = TESTS.parent / "catdiag" / "kernel" / "certificate.schema.json"
-# The rooms whose tests are not about proving: there, what has been proved in a process need not be proved again.
-BUILT_ON_PROOFS = {
-    "bounds", "chip", "codegen", "cost", "draw", "execute", "library", "measure", "optimum", "planner", "rewrite",
-    "runtime", "schedule", "test_documents.py",
-}  # fmt: skip
+PACKAGE = TESTS.parent / "catdiag"
+SCHEMA = PACKAGE / "kernel" / "certificate.schema.json"
+# The rooms whose tests and doctests are about proving. In all others, what has been proved in a process need not be
+# proved again.
+ABOUT_PROOFS = {"fuzz", "kernel", "mutants", "proofs", "prover", "solvers", "suites"}
 
 # As many tests run at once as there are processors. Where each of them computed with as many threads, these would wait
 # for one another, and most of the time go into waiting. Before NumPy and torch are imported, which read it then.
@@ -130,6 +129,19 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each process that a test starts would compile the package again where no bytecode is written.
+
+    There it goes to a folder of the run's own, so that nothing is written beside the sources, and none of it is stale.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.dont_write_bytecode:
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def compiling() -> None:
     """For tests that make machine code."""
@@ -154,6 +166,5 @@ def proved_once(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("gpu") is not None:
         return  # machines with a GPU have the package, and little of what its tests need
     proved: Proved = request.getfixturevalue("proved")
-    path = request.path
-    room = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""
-    proved.known = room in BUILT_ON_PROOFS and "monkeypatch" not in request.fixturenames
+    rooms = {request.path.relative_to(top).parts[0] for top in (TESTS, PACKAGE) if request.path.is_relative_to(top)}
+    proved.known = rooms.isdisjoint(ABOUT_PROOFS) and "monkeypatch" not in request.fixturenames

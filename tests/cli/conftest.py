@@ -28,17 +28,19 @@ class Outcome:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     def call(*args: object) -> Outcome:
         from catdiag.cli import main
 
-        monkeypatch.setattr(sys, "argv", ["catdiag", *map(str, args)])
         capsys.readouterr()
-        try:
-            main()
-            status = 0
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 1 if end.code else 0
+        # Not by `monkeypatch`: proofs are not reused in a test that asks for it, since it may change the program.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["catdiag", *map(str, args)])
+            try:
+                main()
+                status = 0
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else 1 if end.code else 0
         captured = capsys.readouterr()
         return Outcome(status, captured.out, captured.err)
 

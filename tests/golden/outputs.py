@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import catdiag as cd
@@ -29,6 +30,11 @@ class Derived:
     written: Program
     program: Program
     report: Report | None = None
+
+    @cached_property
+    def plan(self) -> Any:
+        """How it runs on the chip: several outputs are of it."""
+        return self.program.plan(CHIP, _sizes(self))
 
 
 # -- operators -------------------------------------------------------------------------------------
@@ -98,10 +104,6 @@ def _tiles(op: Derived) -> dict[str, int]:
     return {s: 2 if s.startswith("p_") else 1 if s in groups[:-1] else 16 for s in symbols}
 
 
-def _plan(op: Derived) -> Any:
-    return op.program.plan(CHIP, _sizes(op))
-
-
 def _json(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False, indent=1, default=str)
 
@@ -159,9 +161,9 @@ KINDS: dict[str, Callable[[Derived], str]] = {
     "tikz": lambda op: op.program.draw("tikz"),
     "html": lambda op: op.program.draw("html"),
     "certificate": lambda op: _json(op.program.theorem.certificate),
-    "plan": lambda op: str(_plan(op)),
-    "plan-json": lambda op: _json(_plan(op).as_dict()),
-    "plan-triton": lambda op: _plan(op).code("triton"),
+    "plan": lambda op: str(op.plan),
+    "plan-json": lambda op: _json(op.plan.as_dict()),
+    "plan-triton": lambda op: op.plan.code("triton"),
 }
 """What is made of every operator."""
 
