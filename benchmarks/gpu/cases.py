@@ -80,7 +80,7 @@ def shape(n: int, d: int) -> dict[str, int]:
 
 STREAM = (("stream", "x"), ("group", "b h q"))
 SKIP = (*STREAM, ("skip", "x"))
-EXPAND = (("expand", "d"),)
+DISTRIBUTE = (("distribute", "d"),)
 PLAIN, CAUSAL = woven("attention", *HEADS), woven("causal_attention", *HEADS)
 SDPA = ("cuDNN", "FlashAttention-2")
 
@@ -154,7 +154,7 @@ def declared() -> list[Declared]:
         variant("differential", "differential_attention", STREAM, scalars={"c": 0.3}, peers=flex),
         variant("weights of unit L2 norm", "spherical_attention", STREAM),
         variant("sigmoid", "sigmoid_attention", STREAM),
-        variant("by distance, multiplied out", "distance_attention", EXPAND, scalars={"width": 8.0}, peers=flex,
+        variant("by distance, distributed", "distance_attention", DISTRIBUTE, scalars={"width": 8.0}, peers=flex,
                 several=True),
         Declared("a user's own: squared relu, d 128, 8k", VARIANTS, squared_relu, shape(8192, 128), STREAM,
                  scalars={"eps": 1e-3}),

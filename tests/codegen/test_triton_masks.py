@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 import catdiag as cd
@@ -46,12 +48,48 @@ def test_others_are_one_instruction() -> None:
     assert all(not line.startswith("(") for line in exponents(made)) and "enable_fp_fusion" not in made.text
 
 
+LOWEST = "-3.4028234663852886e+38"
+
+
+@pytest.mark.parametrize("specialized", [False, True])
+@pytest.mark.parametrize("operator", ["masked", "sliding_window_attention", "prefix_attention", "causal_attention"])
+def test_what_stands_for_minus_infinity_is_multiplied_in_no_exponent(operator: str, specialized: bool) -> None:
+    """A multiple of the least number overflows: −∞ − (−∞) is NaN where a row has no entry yet."""
+    if operator == "masked":
+        text = masked("infinite").text
+    else:
+        loop = cd.library.get(operator).stream("x").group("q").skip("x")
+        text = module(loop.diagram, {"g_q": 64, "s_x": 64}, "fp16", specialized=specialized).text
+    assert LOWEST in text
+    assert not re.search(rf"{re.escape(LOWEST)}\)+ \* ", text)
+    for name in re.findall(rf"(\w+) = \w+\.maximum\([^#\n-]*{re.escape(LOWEST)}\)\s*(?:#|$)", text, re.MULTILINE):
+        assert not re.search(rf"(?<![\w.])\(?{name} \* |\* {name}\b", text), name
+
+
+@pytest.mark.triton
+def test_rows_without_an_entry_in_the_first_blocks_are_right() -> None:
+    torch = pytest.importorskip("torch")
+
+    from tests.codegen.gluon_machine import load
+
+    run: Any = load(masked("infinite").text, seed=1, name="masked.py")
+    run["_boxed"] = lambda tensor, shape, *more: True
+    draw = torch.Generator().manual_seed(0)
+    Q, K, V = (torch.randn(128, 32, generator=draw).half() for _ in range(3))
+    M = (torch.rand(128, 128, generator=draw) < 0.4).half()
+    M[70:, :64] = 1.0
+    out = run["masked"](Q, K, V, M, g_q=128, num_warps=8, num_stages=2).double().numpy()
+    S = np.where(M.numpy() < 0.5, 0.3 * (Q.double().numpy() @ K.double().numpy().T), -np.inf)
+    P = np.exp(S - S.max(1, keepdims=True))
+    P /= P.sum(1, keepdims=True)
+    assert np.isfinite(out).all()
+    assert np.abs(out - P @ V.double().numpy()).max() < 0.02
+
+
 @pytest.mark.triton
 @pytest.mark.parametrize("kind", ["scaled after", "scaled before", "added"])
 def test_a_row_that_is_masked_whole_is_a_mean(kind: str) -> None:
     torch = pytest.importorskip("torch")
-    import numpy as np
-
     from tests.codegen.gluon_machine import load
 
     made = masked(kind)

@@ -27,6 +27,7 @@ REWRITTEN = ("exp", "sigmoid")
 LOG2E = 1 / math.log(2)
 HUGE = 2.0**20
 """Above this, float32 has an absolute error of up to 1/16 or more: too much for an exponent."""
+FLOAT32_MAX = 2.0**128 - 2.0**104
 INFINITE = float("inf")
 NEUTRAL: dict[str, float] = {"sum": 0.0, "prod": 1.0, "max": -INFINITE, "min": INFINITE, "any": 0.0, "all": 1.0}
 
@@ -218,6 +219,10 @@ class Nodes:
             return self.scaled(base, self.op("mul", before, factor))
         if node.kind == "const":
             return self.op("mul", node, factor)
+        bound = _overflowing_bound(node, factor)
+        if bound is not None:
+            others = [self.scaled(a, factor) for a in node.args if a is not bound]
+            return self.op(node.kind, *others, bound)
         self._seen("mul", (node, factor), node.dims)
         fills = {d: _times_positive(_filled(node, d)) for d in node.dims if d.ragged}
         return self.make("scaled", (node, factor), node.dims, "real", fills=fills)
@@ -437,6 +442,17 @@ def fill_of(fn: str, args: Sequence[Fill]) -> Fill:
     if any(isinstance(a, str) for a in args):
         return _of_finite(fn, args)
     return _of_numbers(fn, [float(a) for a in args])  # type: ignore[arg-type]
+
+
+def _overflowing_bound(node: TileNode, factor: TileNode) -> TileNode | None:
+    """The constant bound c of max(a, c) or min(a, c) of which c times a number is no float32; None if there is none.
+
+    Such a bound stands for an infinity that must not become one: k·max(a, c) is then computed as max(k·a, c).
+    """
+    if node.kind not in ("max", "min") or factor.value is None:
+        return None
+    bounds = [a for a in node.args if a.value is not None and math.isfinite(a.value)]
+    return next((a for a in bounds if abs(float(a.value or 0) * float(factor.value)) > FLOAT32_MAX), None)
 
 
 def finite(fill: Fill) -> bool:
