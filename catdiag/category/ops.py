@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, get_args
 from catdiag.category.index_maps import Read as Read
 from catdiag.category.index_maps import Reindex as Reindex
 from catdiag.category.index_maps import View as View
-from catdiag.category.scalars import MONOIDS, signature
+from catdiag.category.scalars import MONOIDS, Apply, ScalarFunction, signature
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, union
 from catdiag.util.errors import AxisError, TypeMismatch
 
@@ -27,12 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Map:
-    """A scalar function, elementwise over the union of the inputs' axes.
+    """A scalar function, elementwise over the union of the inputs' axes."""
 
-    `apply:f` is the uninterpreted function f. `cast:bf16` means the identity; its result has the width of bf16.
-    """
-
-    fn: str
+    fn: ScalarFunction
 
 
 @dataclass(frozen=True)
@@ -251,7 +248,7 @@ class Box:
         """A short name for pictures and messages."""
         op = self.op
         if isinstance(op, Map):
-            return op.fn.removeprefix("apply:")
+            return str(op.fn)
         if isinstance(op, Reduce):
             return f"{op.monoid}[{op.axis}]"
         if isinstance(op, (Index, SizeOf)):
@@ -296,7 +293,7 @@ def _joined(types: Sequence[ArrayType]) -> str:
     return "bool" if elements == {"bool"} else "real"
 
 
-def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
+def map_box(fn: ScalarFunction, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
     """A scalar function, elementwise over the union of the inputs' axes.
 
     >>> q, x = Axis("q"), Axis("x")
@@ -304,7 +301,7 @@ def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Bo
     '[q x]'
     """
     element = "real"
-    if not fn.startswith("apply:"):
+    if not isinstance(fn, Apply):
         arity, element = signature(fn, line)
         if len(inputs) != arity:
             raise TypeMismatch(f"{fn} takes {arity} arrays, not {len(inputs)}", line)
@@ -431,7 +428,7 @@ def _check_axes(b: Box) -> None:
         raise TypeMismatch(f"{b.name} has {len(b.cod)} outputs: expected one", b.line)
     arity: int | None = 0 if isinstance(op, (Index, SizeOf, Const)) else 1
     if isinstance(op, Map):
-        arity = None if op.fn.startswith("apply:") else signature(op.fn, b.line)[0]
+        arity = None if isinstance(op.fn, Apply) else signature(op.fn, b.line)[0]
     elif isinstance(op, (Einsum, Reindex, View)):
         arity = None
     if arity is not None and len(b.dom) != arity:

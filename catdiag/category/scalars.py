@@ -7,6 +7,7 @@ keyed by these names. `tests/test_every_op_is_in_every_table.py` says which tabl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from catdiag.category.types import BYTES
@@ -26,26 +27,50 @@ SCALARS: dict[str, tuple[int, str]] = {
 MONOIDS = ("sum", "prod", "max", "min", "any", "all")
 
 
-def signature(fn: str, line: str | None = None) -> tuple[int, str]:
+@dataclass(frozen=True)
+class Cast:
+    """The scalar function that stores a value in an element type. It means the identity; its result has that width."""
+
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"cast:{self.dtype}"
+
+
+@dataclass(frozen=True)
+class Apply:
+    """The uninterpreted scalar function of a name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ScalarFunction = str | Cast | Apply
+"""A function of numbers: one of `SCALARS` by its name, a cast, or an uninterpreted function."""
+
+
+def signature(fn: str | Cast, line: str | None = None) -> tuple[int, str]:
     """The number of arguments of a scalar function or a cast, and the element type of its result.
 
-    >>> signature("exp"), signature("cast:bf16")
+    >>> signature("exp"), signature(Cast("bf16"))
     ((1, 'real'), (1, 'same'))
 
     Raises TypeMismatch for an unknown one.
     """
-    if fn.startswith("cast:") and fn[5:] in BYTES:
+    if isinstance(fn, Cast):
+        if fn.dtype not in BYTES:
+            raise TypeMismatch(f"unknown element type {fn.dtype!r} of a cast: expected one of {', '.join(BYTES)}", line)
         return 1, "same"
     if fn not in SCALARS:
         raise TypeMismatch(
-            f"unknown scalar function {fn!r}: expected 'apply:NAME', 'cast:' and one of {', '.join(BYTES)}, or one of "
-            + ", ".join(SCALARS),
-            line,
+            f"unknown scalar function {fn!r}: expected Cast(dtype), Apply(name), or one of {', '.join(SCALARS)}", line
         )
     return SCALARS[fn]
 
 
-def row(table: Mapping[str, V], fn: str, reading: str) -> V:
+def row(table: Mapping[str, V], fn: ScalarFunction, reading: str) -> V:
     """The row of a scalar function in the table of a reading.
 
     >>> row({"exp": 1}, "log", "run on NumPy arrays")
@@ -56,6 +81,6 @@ def row(table: Mapping[str, V], fn: str, reading: str) -> V:
 
     Raises TypeMismatch, with the name of the function and what cannot be done with it, if the table has no such row.
     """
-    if fn not in table:
+    if not isinstance(fn, str) or fn not in table:
         raise TypeMismatch(f"{fn} cannot be {reading}: expected one of {', '.join(table)}")
     return table[fn]

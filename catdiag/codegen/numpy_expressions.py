@@ -9,8 +9,21 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.category.index_maps import Cond, Expr, read_off
-from catdiag.category.ops import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
-from catdiag.category.scalars import row
+from catdiag.category.ops import (
+    Box,
+    Const,
+    Einsum,
+    Generic,
+    Index,
+    Map,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+    clamped,
+)
+from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.notation import Function, Notation, Template, associative, bracketed, comparison, grouped, written
 from catdiag.codegen.source_writer import ATOM, Text
@@ -88,13 +101,13 @@ class ArrayCode:
             box.line,
         )
 
-    def _map(self, fn: str, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+    def _map(self, fn: ScalarFunction, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
         names = box.cod[0].names
-        if fn.startswith("cast:"):
+        if isinstance(fn, Cast):
             return laid_out(args[0], types[0].names, names)
         parts = [aligned(a, t.names, names) for a, t in zip(args, types, strict=True)]
-        if fn.startswith("apply:"):
-            name = fn.removeprefix("apply:")
+        if isinstance(fn, Apply):
+            name = fn.name
             self.functions.setdefault(name, name)
             return f"{name}({', '.join(p[0] for p in parts)})", ATOM
         return written(row(FUNCTIONS, fn, "written in NumPy"), parts)

@@ -17,8 +17,21 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.category.index_maps import Cond, Expr, read_off
-from catdiag.category.ops import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
-from catdiag.category.scalars import row
+from catdiag.category.ops import (
+    Box,
+    Const,
+    Einsum,
+    Generic,
+    Index,
+    Map,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+    clamped,
+)
+from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.notation import Function, Notation, Template, associative, comparison, grouped, written
 from catdiag.codegen.source_writer import Text
@@ -171,11 +184,11 @@ class TorchCode:
             made = f"torch.arange({start}, {end}, device=device)"
         return TorchValue(made, ATOM, (axis,), "int")
 
-    def _map(self, fn: str, ty: ArrayType, args: Sequence[TorchValue]) -> TorchValue:
-        if fn.startswith("cast:"):
+    def _map(self, fn: ScalarFunction, ty: ArrayType, args: Sequence[TorchValue]) -> TorchValue:
+        if isinstance(fn, Cast):
             return args[0]
-        if fn.startswith("apply:"):
-            name = fn.removeprefix("apply:")
+        if isinstance(fn, Apply):
+            name = fn.name
             self.functions[name] = None
             given = ", ".join(self.tensor(self.wide(aligned(a, ty.names))).text for a in args)
             return TorchValue(f"{name}({given})", ATOM, ty.names, "wide")

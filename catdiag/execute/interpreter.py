@@ -36,7 +36,7 @@ from catdiag.category.ops import (
     View,
     clamped,
 )
-from catdiag.category.scalars import row
+from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
 from catdiag.execute.indexed_reads import view
 from catdiag.execute.named_arrays import NamedArray, contract
@@ -294,11 +294,11 @@ class Runner:
         kind = data.dtype
         return data.astype(self.kind) if kind != self.kind and kind.kind == "f" else data
 
-    def map(self, fn: str, args: tuple[NamedArray, ...], box: Box) -> NamedArray:
+    def map(self, fn: ScalarFunction, args: tuple[NamedArray, ...], box: Box) -> NamedArray:
         """A scalar function at every index."""
         order = _order(args, box.cod[0].names)
-        if fn.startswith("apply:"):
-            call: Callable[..., Any] = self.function(fn.removeprefix("apply:"), box)
+        if isinstance(fn, Apply):
+            call: Callable[..., Any] = self.function(fn.name, box)
             result = np.asarray(call(*(np.asarray(a.over(order)) for a in args)))
             shape = np.broadcast_shapes(*(np.shape(a.over(order)) for a in args))
             if result.shape != shape:
@@ -307,7 +307,7 @@ class Runner:
                     "expected a function applied at every index"
                 )
             return NamedArray(self.real(result), order)
-        if fn.startswith("cast:"):
+        if isinstance(fn, Cast):
             return args[0]
         return NamedArray(self.real(row(FUNCTIONS, fn, "run on NumPy arrays")(*(a.over(order) for a in args))), order)
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from catdiag.category.scalars import Apply, Cast
 from catdiag.category.types import BYTES
 from catdiag.frontend.constants import number
 from catdiag.frontend.tracing import Operand, Traced, is_building, running, traced
@@ -127,7 +128,7 @@ def cast(a: Operand, dtype: str) -> Traced:
     """
     if not isinstance(dtype, str) or dtype not in BYTES:
         raise TypeMismatch(f"unknown type {dtype!r}: expected one of {', '.join(BYTES)}")
-    return running().arithmetic(f"cast:{dtype}", a)
+    return running().arithmetic(Cast(dtype), a)
 
 
 def equal(a: Operand, b: Operand) -> Any:
@@ -189,4 +190,4 @@ def apply(function: str, *arrays: Operand) -> Traced:
     if arity != len(arrays) or not arrays:
         raise TypeMismatch(f"function {function!r} of {arity or 'no'} arguments is applied to {len(arrays)}: "
                            "expected one number of arguments, at least one")  # fmt: skip
-    return trace.arithmetic(f"apply:{function}", *arrays)
+    return trace.arithmetic(Apply(function), *arrays)

@@ -25,6 +25,7 @@ from catdiag.category.ops import (
     rename_box,
     size_box,
 )
+from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
 from catdiag.frontend import index_expressions
 from catdiag.frontend.constants import number, short
@@ -203,7 +204,7 @@ class Trace:
         """The positions along an axis."""
         return self._closed(("index", axis), lambda: index_box(axis))
 
-    def map(self, fn: str, *operands: Traced) -> Traced:
+    def map(self, fn: ScalarFunction, *operands: Traced) -> Traced:
         """A scalar function, elementwise over the union of the operands' axes."""
         line = self.line()
         types = [a.type for a in operands]
@@ -219,7 +220,7 @@ class Trace:
                             "compare first, as in `a > 0`",
                             line,
                         )
-            elif fn not in _EXTENDED and not fn.startswith("cast:") and any(ty.element == "extended" for ty in types):
+            elif fn not in _EXTENDED and not isinstance(fn, Cast) and any(ty.element == "extended" for ty in types):
                 raise TypeMismatch(
                     f"{fn!r} of an array that may hold minus infinity is not defined: "
                     "only +, -, maximum, minimum, comparisons, where and exp are; scale before masking",
@@ -229,7 +230,7 @@ class Trace:
             box = self._interned[key] = map_box(fn, types, line)
         return self.add(box, operands)[0]
 
-    def arithmetic(self, fn: str, *operands: object) -> Traced:
+    def arithmetic(self, fn: ScalarFunction, *operands: object) -> Traced:
         """A scalar function of numbers; truth values among the operands count as 0 and 1."""
         infinite = fn in ("max", "min", "eq", "ne", "lt", "le")
         arrays = [a.type.element for a in operands if isinstance(a, Traced)]

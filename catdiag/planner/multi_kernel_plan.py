@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Map
+from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, size_value
 from catdiag.planner.fits_proof import Proof
 from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, plural, shown
@@ -375,8 +376,8 @@ def bytes_of(
         kind = dtype if isinstance(dtype, str) else dtype.get(names[place], "fp32")
         number = {"bool": 1, "int": 4}.get(ty.element, width(kind))
         op = made.get(diagram.graph.outputs[place])
-        if place < len(results) and not results[place] and isinstance(op, Map) and op.fn.startswith("cast:"):
-            number = BYTES[op.fn[5:]]
+        if place < len(results) and not results[place] and isinstance(op, Map) and isinstance(op.fn, Cast):
+            number = BYTES[op.fn.dtype]
         for axis in ty.axes:
             number *= size_value(axis.size, sizes)
         found.append(number)

@@ -34,6 +34,7 @@ from typing import Any
 from catdiag.category.diagram import Diagram, Graph, Node, diagram_of, inline
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, array_name
+from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, union
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
@@ -191,8 +192,8 @@ class _ResourceReader:
         self.told[array_name(box)] = None
         if array_name(box) in self.types:
             return self.types[array_name(box)]
-        if isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
-            return box.op.fn[5:]
+        if isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
+            return box.op.fn.dtype
         return ty.element if ty.element in ("bool", "int") else self.arithmetic
 
     def size(self, axis: Axis, piece: Mapping[str, str]) -> IntPolynomial:

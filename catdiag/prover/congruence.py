@@ -20,17 +20,8 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
-from catdiag.category.ops import (
-    Box,
-    Const,
-    Generic,
-    Map,
-    bodies,
-    index_box,
-    map_box,
-    reduce_box,
-    rename_box,
-)
+from catdiag.category.ops import Box, Const, Generic, Map, bodies, index_box, map_box, reduce_box, rename_box
+from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Ty
 from catdiag.util.errors import TypeMismatch
 
@@ -398,7 +389,7 @@ def _stand_in(
     places = [put(index_box(a)) for a in ty.axes if a.name not in known]
     # A function without arguments gets a constant one.
     args = [*args, *places] or [one]
-    made = put(map_box(f"apply:{name}{_stand_in_text(ty.element, summing, places)}", [types[w] for w in args]), *args)
+    made = put(map_box(Apply(f"{name}{_stand_in_text(ty.element, summing, places)}"), [types[w] for w in args]), *args)
     if ty.element == "bool":
         none = constant(0)
         made = put(map_box("lt", [types[none], types[made]]), none, made)

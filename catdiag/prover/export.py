@@ -25,6 +25,7 @@ from catdiag.category.ops import (
     SizeOf,
     View,
 )
+from catdiag.category.scalars import Apply, Cast
 from catdiag.category.types import Axis, Size
 from catdiag.prover.identifiers import identifier, title
 from catdiag.util.errors import CatdiagError
@@ -89,7 +90,7 @@ def program(diagram: Diagram) -> dict[str, Any]:
 
 def _layouts(box: Box, given: Sequence[Names]) -> list[Names]:
     """The order of the axes of a box's results in the core program, which derives it from the inputs."""
-    if isinstance(box.op, Reduce) or (isinstance(box.op, Map) and not box.op.fn.startswith("cast:")):
+    if isinstance(box.op, Reduce) or (isinstance(box.op, Map) and not isinstance(box.op.fn, Cast)):
         names = box.cod[0].names
         return [tuple(n for n in _together(given) if n in names)]
     return [ty.names for ty in box.cod]
@@ -172,12 +173,10 @@ def _node(box: Box, args: list[int]) -> dict[str, Any]:
     """The node of a box other than a contraction; raises NotExportable for an uninterpreted box."""
     op = box.op
     match op:
-        case Map(fn) if fn.startswith("cast:"):
+        case Map(Cast()):
             return _view(args, box.cod[0].axes, [({}, [])])
         case Map(fn):
-            if fn.startswith("apply:"):
-                fn = "apply:" + identifier(fn[6:])
-            return {"op": "map", "fn": fn, "args": args}
+            return {"op": "map", "fn": f"apply:{identifier(fn.name)}" if isinstance(fn, Apply) else fn, "args": args}
         case Reduce(monoid, axis):
             return {"op": "reduce", "monoid": monoid, "axis": identifier(axis), "args": args}
         case Rename(pairs):

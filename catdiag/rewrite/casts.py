@@ -6,6 +6,7 @@ from collections import Counter
 
 from catdiag.category.diagram import Diagram, inline, reachable
 from catdiag.category.ops import Box, FoldOp, Map, bodies
+from catdiag.category.scalars import Cast
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 
@@ -17,7 +18,7 @@ def is_cast(box: Box) -> bool:
     >>> [is_cast(box) for box in half.boxes]
     [True, False, False]
     """
-    return isinstance(box.op, Map) and box.op.fn.startswith("cast:")
+    return isinstance(box.op, Map) and isinstance(box.op.fn, Cast)
 
 
 def dropped(source: Diagram, derived: Diagram) -> list[Box]:

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from catdiag.category.scalars import Cast
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.separable_form import Form, Monomial, SeparableTerm, collect, times
 
@@ -100,7 +101,7 @@ class ProductFactoring:
             first = next(iter(entries.values()))
             inside = self._combined([(c / first, sides[0]) for sides, c in entries.items()])
             made = self._summed([inside], bound)
-            return [(first, self.graph.map("cast:fp32", made, line=self.line) if self.several else made)]
+            return [(first, self.graph.map(Cast("fp32"), made, line=self.line) if self.several else made)]
         left = list(dict.fromkeys(sides[0] for sides in entries))
         right = list(dict.fromkeys(sides[1] for sides in entries))
         ranks = factored([[entries.get((one, other), Fraction(0)) for other in right] for one in left])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.category.index_maps import show, show_condition
 from catdiag.category.ops import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import show_size
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
@@ -151,7 +152,7 @@ def say(box: Box, args: Sequence[Text]) -> Text:
     """The formula of a box whose inputs have the formulas `args`."""
     op = box.op
     if isinstance(op, Map):
-        return _say_map(op.fn.removeprefix("apply:"), args)
+        return _say_map(op.fn, args)
     if isinstance(op, Reduce):
         turned = _negated(args[0]) if op.monoid in ("max", "min") else None
         if turned is not None:  # a minimum is stored as the maximum of the negated array
@@ -202,7 +203,7 @@ def _number(value: Fraction) -> Text:
     return text, 2 if value < 0 else ATOM if value.denominator == 1 else 3
 
 
-def _say_map(fn: str, args: Sequence[Text]) -> Text:
+def _say_map(fn: ScalarFunction, args: Sequence[Text]) -> Text:
     """The formula of a scalar function: an infix operator, or a function call."""
     if fn in _INFIX:
         sign, level = _INFIX[fn]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, Rename, View, map_box
+from catdiag.category.scalars import Apply, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
@@ -45,7 +46,7 @@ class GraphBuilder:
             self.types.extend(box.cod)
         return self._known[key]
 
-    def map(self, fn: str, *wires: int) -> int:
+    def map(self, fn: ScalarFunction, *wires: int) -> int:
         """A scalar function."""
         return self.add(map_box(fn, [self.types[w] for w in wires]), wires)
 
@@ -94,7 +95,7 @@ def element_type(box: Box, dom: Sequence[ArrayType]) -> str:
         return declared
     op = box.op
     extended = any(t.element == "extended" for t in dom)
-    if isinstance(op, Map) and not op.fn.startswith("apply:"):
+    if isinstance(op, Map) and not isinstance(op.fn, Apply):
         made = map_box(op.fn, dom).cod[0].element
         return made if made == "extended" and declared in ("real", "int") else declared
     if isinstance(op, (Reduce, Einsum, Reindex, View)) and extended and declared in ("real", "int"):

@@ -22,6 +22,7 @@ from catdiag.category.ops import (
     reduce_box,
     size_box,
 )
+from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Size, Ty
 
 
@@ -53,7 +54,7 @@ class HashConsedGraph:
         """The node that makes a wire; None for an input."""
         return self.nodes[self.maker[wire]] if self.maker[wire] >= 0 else None
 
-    def function_of(self, wire: int) -> str:
+    def function_of(self, wire: int) -> ScalarFunction:
         """The scalar function that makes the wire; an empty string for other wires."""
         node = self.node(wire)
         return node.box.op.fn if node is not None and isinstance(node.box.op, Map) else ""
@@ -115,7 +116,7 @@ class HashConsedGraph:
         """Marks a wire as late; to be called before anything is computed from it."""
         self.late[wire] = True
 
-    def map(self, fn: str, *wires: int, line: str | None = None) -> int:
+    def map(self, fn: ScalarFunction, *wires: int, line: str | None = None) -> int:
         """A scalar function of wires."""
         return self.add(map_box(fn, [self.types[w] for w in wires], line), wires)
 
@@ -177,7 +178,7 @@ class HashConsedGraph:
                 return all(flags)
             if op.fn == "where":
                 return all(flags[1:])
-            return (op.fn == "max" and any(flags)) or (op.fn.startswith("cast:") and flags[0])
+            return (op.fn == "max" and any(flags)) or (isinstance(op.fn, Cast) and flags[0])
         if isinstance(op, Reduce):
             return op.monoid in ("sum", "prod", "max", "min") and all(flags)
         if isinstance(op, View):

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.index_maps import Read, View, plus
 from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, const_box, map_box, reindex_box
+from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
 from catdiag.rewrite.matching.unify import Unifier
 from catdiag.rewrite.stream.fold_search import sizes_in
@@ -86,7 +87,7 @@ class Assembly:
         self.types.extend(box.cod)
         return len(self.types) - len(box.cod)
 
-    def map(self, fn: str, *wires: int) -> int:
+    def map(self, fn: ScalarFunction, *wires: int) -> int:
         """A scalar function."""
         return self.add(map_box(fn, [self.types[w] for w in wires]), wires)
 

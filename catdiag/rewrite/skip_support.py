@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
 from catdiag.category.ops import Box, Const, Einsum, FoldOp, Map, Reduce, Rename
+from catdiag.category.scalars import Apply, Cast, ScalarFunction
 from catdiag.category.types import Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
@@ -138,10 +139,12 @@ class Support:
             return {v: c if isinstance(c, bool) else self.graph.rename(c, pairs) for v, c in known.items()}
         return {}
 
-    def _map(self, fn: str, inputs: tuple[int, ...]) -> dict[Value, Condition]:
+    def _map(self, fn: ScalarFunction, inputs: tuple[int, ...]) -> dict[Value, Condition]:
         """The conditions of a scalar function's result, by value."""
-        if fn.startswith("cast:"):
+        if isinstance(fn, Cast):
             return {v: self.unless(inputs[0], v) for v in (None, ZERO, ONE)}
+        if isinstance(fn, Apply):
+            return {}
         if fn == "where":
             c, yes, no = inputs
             known = {v: (self.unless(yes, v), self.unless(no, v)) for v in (None, ZERO, ONE)}

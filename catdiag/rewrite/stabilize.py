@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Node
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, Rename, View, reindex_box
+from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Ty
 from catdiag.rewrite.canonicalize import canonical_graph, masks_in_exponents
 from catdiag.rewrite.claims import Claims
@@ -222,14 +223,14 @@ class _MaximumReading:
         ty = ArrayType(terms.types[chosen].axes)
         return terms.add(Box(node.box.op, node.box.dom, Ty(ty)), node.inputs)
 
-    def _map(self, fn: str, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
+    def _map(self, fn: ScalarFunction, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
         """The result of a scalar function and its degree: products add degrees, quotients subtract them, roots halve
         them.
         """
         wires, degrees = [w for w, _ in given], [d for _, d in given]
         if fn == "mul" or fn == "div":
             return self._mapped(fn, wires, box), _sum(degrees[0], degrees[1], 1 if fn == "mul" else -1)
-        if fn in ("neg", "abs") or fn.startswith("cast:"):
+        if fn in ("neg", "abs") or isinstance(fn, Cast):
             return self._mapped(fn, wires, box), degrees[0]
         if fn == "sqrt":
             return self._mapped(fn, wires, box), tuple((m, k / 2) for m, k in degrees[0])
@@ -245,7 +246,7 @@ class _MaximumReading:
             return self._mapped(fn, [*condition, *sides], box), NOTHING if fn in _COMPARISONS else degree
         return self._mapped(fn, [self._plain(*g, box) for g in given], box), NOTHING
 
-    def _mapped(self, fn: str, wires: Sequence[int], box: Box) -> int:
+    def _mapped(self, fn: ScalarFunction, wires: Sequence[int], box: Box) -> int:
         """A scalar function whose result has the element type that the box had."""
         made = self.graph.map(fn, *wires, line=box.line)
         node = self.graph.node(made)

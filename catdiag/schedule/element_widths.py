@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from catdiag.category.diagram import inline
 from catdiag.category.ops import Box, GroupOp, Map
+from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, ArrayType
 from catdiag.schedule.live_ranges import is_view
 
@@ -33,8 +34,8 @@ class Widths:
 
     def by_producer(self, box: Box, ty: ArrayType) -> int:
         """The bytes of an element of a box's result on chip: a cast gives the type."""
-        if self.bytes and isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
-            return BYTES[box.op.fn[5:]]
+        if self.bytes and isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
+            return BYTES[box.op.fn.dtype]
         return self.on_chip(ty)
 
     def saved(self, box: Box, k: int, statistic: bool) -> int:
@@ -55,7 +56,7 @@ class Widths:
                 break
             node, k = makers[wire - len(body.dom)]
             box = node.box
-        if isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
+        if isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
             return self.by_producer(box, box.cod[k])
         plain = max(4, self.between) if statistic else self.between
         return {"bool": 1, "int": 4}.get(box.cod[k].element, plain)

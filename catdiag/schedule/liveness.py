@@ -17,15 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Graph, inline
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
-from catdiag.category.ops import (
-    Box,
-    Einsum,
-    FoldOp,
-    GroupOp,
-    Map,
-    Reduce,
-    array_name,
-)
+from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, array_name
 from catdiag.category.types import ArrayType, Axis, union
 from catdiag.schedule.contractions import Contraction, Factor, Loop, contraction, factors, products
 from catdiag.schedule.element_widths import Widths

@@ -26,6 +26,7 @@ from catdiag.category.diagram import Graph, inline
 from catdiag.category.index_maps import read_off
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, Const, FoldOp, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import Size
 
 Bound = Any
@@ -128,8 +129,8 @@ def _evaluated(box: Box, inputs: list[Bound | None]) -> Bound | None:
     return None
 
 
-def _scalar(fn: str, inputs: list[Bound]) -> Bound | None:
-    if fn.startswith("cast:"):
+def _scalar(fn: ScalarFunction, inputs: list[Bound]) -> Bound | None:
+    if isinstance(fn, Cast):
         return inputs[0]
     if fn == "neg":
         return ("*", -1, inputs[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from catdiag.category.scalars import row
+from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 
 PIPELINES: Mapping[str, str] = {
     "add": "alu", "sub": "alu", "mul": "alu", "div": "alu", "floordiv": "alu", "neg": "alu", "abs": "alu",
@@ -18,12 +18,12 @@ A division is a product here. Its reciprocal is one special function for each di
 """
 
 
-def pipeline(fn: str) -> str:
+def pipeline(fn: ScalarFunction) -> str:
     """The pipeline of a scalar function; a cast and a user's function count as one arithmetic operation.
 
-    >>> pipeline("exp"), pipeline("cast:bf16")
+    >>> pipeline("exp"), pipeline(Cast("bf16"))
     ('exp', 'alu')
 
     Raises TypeMismatch for a function whose cost is not known.
     """
-    return "alu" if fn.startswith(("apply:", "cast:")) else row(PIPELINES, fn, "counted in the cost of a kernel")
+    return "alu" if isinstance(fn, (Apply, Cast)) else row(PIPELINES, fn, "counted in the cost of a kernel")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map
+from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, ArrayType
 from catdiag.simulate.graph_readers import Outline
 from catdiag.util.errors import CatdiagError
@@ -51,8 +52,8 @@ class MachineWidths:
         """The width of a box's result on chip."""
         if not self.in_bytes:
             return 1
-        if isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
-            return BYTES[box.op.fn.removeprefix("cast:")]
+        if isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
+            return BYTES[box.op.fn.dtype]
         return _PLAIN.get(box.cod[k].element, self.inner)
 
     def state(self, op: FoldOp, k: int, ty: ArrayType) -> int:
@@ -70,7 +71,7 @@ class MachineWidths:
         (fp32).
         """
         box, k = _maker(box, k)
-        cast = isinstance(box.op, Map) and box.op.fn.startswith("cast:")
+        cast = isinstance(box.op, Map) and isinstance(box.op.fn, Cast)
         if not self.in_bytes:
             return 1
         least = _ACCUMULATED if statistic else 0

@@ -29,6 +29,7 @@ from catdiag.category.ops import (
     SizeOf,
     View,
 )
+from catdiag.category.scalars import Apply, Cast, ScalarFunction
 from catdiag.category.types import Ty
 from catdiag.execute.indexed_reads import view
 from catdiag.execute.interpreter import Runner, conform, length
@@ -125,15 +126,15 @@ class _ErrorAnalysis:
             return self.generic(op, box, args, sizes)
         return self.structural(box, args, sizes)
 
-    def map(self, fn: str, args: tuple[BoundedArray, ...], box: Box) -> BoundedArray:
+    def map(self, fn: ScalarFunction, args: tuple[BoundedArray, ...], box: Box) -> BoundedArray:
         """A scalar function at every index."""
         last = box.cod[0].names
         found = dict.fromkeys(n for a in args for n in a.names)
         order = (*(n for n in found if n not in last), *(n for n in last if n in found))
-        if fn.startswith("apply:"):
-            return self.rounding.applied(self.runner.function(fn.removeprefix("apply:"), box), args, order)
-        if fn.startswith("cast:"):
-            kind = fn.removeprefix("cast:")
+        if isinstance(fn, Apply):
+            return self.rounding.applied(self.runner.function(fn.name, box), args, order)
+        if isinstance(fn, Cast):
+            kind = fn.dtype
             # How a kernel rounds to 8 bits is not modeled: the cast counts as exact.
             return args[0] if kind == "fp8" else self.rounding.stored_in(args[0], format_of(kind))
         return self.rounding.scalar(fn, args, order)
@@ -209,7 +210,7 @@ def _begins_rescaling(box: Box) -> bool:
     """Whether a kernel may rescale sums of a box's output: the box reduces, takes exponentials, or is the user's."""
     op = box.op
     if isinstance(op, Map):
-        return op.fn in ("exp", "sigmoid", "tanh") or op.fn.startswith("apply:")
+        return op.fn in ("exp", "sigmoid", "tanh") or isinstance(op.fn, Apply)
     if isinstance(op, Einsum):
         return not {n for ty in box.dom for n in ty.names} <= set(box.cod[0].names)
     return isinstance(op, Reduce | Generic)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.category.diagram import Diagram, Graph, Node, diagram_of, inline, of_graph
 from catdiag.category.ops import Box, GroupOp, Rename, map_box
+from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Ty
 from catdiag.cost.traffic import io
 from catdiag.rewrite import group
@@ -62,7 +63,7 @@ def coinciding(draw: Any, programs: Any) -> Diagram:
         elif kind == "turned":
             outputs.append(add(Box(Rename(), Ty(ty), Ty(ArrayType(tuple(reversed(ty.axes)), ty.element))), w))
         elif kind == "cast" and ty.element == "real":
-            outputs.append(add(map_box("cast:bf16", [ty]), w))
+            outputs.append(add(map_box(Cast("bf16"), [ty]), w))
         elif kind == "input":
             outputs.append(draw(st.integers(0, len(graph.dom) - 1)))
         elif kind == "between":

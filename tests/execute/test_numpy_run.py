@@ -14,6 +14,7 @@ import catdiag as cd
 from catdiag import testing
 from catdiag.category.diagram import of_box
 from catdiag.category.ops import Box, FoldOp, Generic, GroupOp, Map
+from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.execute.interpreter import run
 from catdiag.execute.named_arrays import NamedArray, contract
@@ -352,7 +353,7 @@ def test_integer_and_composite_axes_are_solved() -> None:
         (lambda f, a: run(cd.box("f", array(q, d), array(q)), [a], functions={"f": np.sin}), SizeError,
          "the function of 'f' gave shape (2, 3): expected (2,)"),
         (lambda f, a: run(cd.box("f", array(q, d), Ty()), [a], functions={"f": np.sin}), TypeMismatch, "0 outputs"),
-        (lambda f, a: run(of_box(Box(Map("apply:f"), Ty(array(q, d)), Ty(array(q, d)))), [a],
+        (lambda f, a: run(of_box(Box(Map(Apply("f")), Ty(array(q, d)), Ty(array(q, d)))), [a],
                           functions={"f": np.sum}), SizeError, "expected a function applied at every index"),
         (lambda f, a: cd.id(array(q, d, element="bool"))(a), TypeMismatch, "expected truth values"),
         (lambda f, a: cd.id(array(q, d, element="int"))(a), TypeMismatch, "expected integers"),

@@ -13,6 +13,7 @@ import pytest
 import catdiag as cd
 from catdiag.category.diagram import inline
 from catdiag.category.ops import Box, FoldOp, Map
+from catdiag.category.scalars import Cast
 from catdiag.draw.report.proof_section import exponential_rows
 from catdiag.execute import interpreter as run_numpy
 from catdiag.rewrite.derivation import Derivation
@@ -271,9 +272,9 @@ def test_what_is_cast_keeps_its_scale(program: Program, monkeypatch: pytest.Monk
     wanted = diagram(X, W)
     inside = run_numpy.Runner.map
 
-    def rounded(self: Any, fn: str, args: tuple[Any, ...], box: Box) -> Any:
+    def rounded(self: Any, fn: object, args: tuple[Any, ...], box: Box) -> Any:
         made = inside(self, fn, args, box)
-        return type(made)(to_fp8(made.data), made.names) if fn == "cast:fp8" else made
+        return type(made)(to_fp8(made.data), made.names) if fn == Cast("fp8") else made
 
     monkeypatch.setattr(run_numpy.Runner, "map", rounded)
     for block in (1, 3, 5, 12):
@@ -282,7 +283,7 @@ def test_what_is_cast_keeps_its_scale(program: Program, monkeypatch: pytest.Monk
 
 def casts_in_loops(loop: Derivation) -> int:
     folds = [box.op for box in inline(loop.diagram).boxes if isinstance(box.op, FoldOp)]
-    return sum(b.op == Map("cast:fp8") for fold in folds for b in inline(fold.step).boxes)
+    return sum(b.op == Map(Cast("fp8")) for fold in folds for b in inline(fold.step).boxes)
 
 
 def test_a_cast_of_a_sum_is_left_out_and_said() -> None:
@@ -298,7 +299,7 @@ def test_no_form_casts_what_lacks_its_scale() -> None:
     diagram = cd.algorithm("x, x ->")(quantised)
     for form in candidates(diagram.diagram, "x"):
         for box in inline(form.fold.step).boxes:
-            assert box.op != Map("cast:fp8") or "div" in {b.name for b in inline(form.fold.step).boxes}
+            assert box.op != Map(Cast("fp8")) or "div" in {b.name for b in inline(form.fold.step).boxes}
 
 
 def test_a_scale_that_is_an_input_is_not_at_hand_in_a_merge():

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from catdiag.category.index_maps import Expr, read_off
 from catdiag.category.ops import Box, Reindex, Rename, View
+from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Size
 from catdiag.codegen.triton.tile_expressions import Dim, Fill, Nodes, TileNode
 from catdiag.util.errors import TypeMismatch
@@ -115,7 +116,7 @@ def relabeled(nodes: Nodes, node: TileNode, pairs: Mapping[Dim, Dim]) -> TileNod
 class Mapped(Pull):
     """An elementwise function of arrays."""
 
-    fn: str
+    fn: str | Cast
     args: tuple[Pull, ...]
     note: str = ""
 
@@ -123,8 +124,8 @@ class Mapped(Pull):
         """The function of the entries at the same index."""
         parts = [k.at(a, {n: index[n] for n in a.ty.names}, guard) for a in self.args]
         k.nodes.note = self.note
-        if self.fn.startswith("cast:"):
-            return k.nodes.make("cast", (k.nodes.real(parts[0]),), parts[0].dims, "real", self.fn[5:],
+        if isinstance(self.fn, Cast):
+            return k.nodes.make("cast", (k.nodes.real(parts[0]),), parts[0].dims, "real", self.fn.dtype,
                                 fills=dict(parts[0].fills))  # fmt: skip
         return k.where(parts) if self.fn == "where" else k.nodes.op(self.fn, *parts)
 

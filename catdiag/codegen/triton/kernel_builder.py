@@ -8,6 +8,7 @@ from typing import Any
 
 from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
+from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Size, size_symbols
 from catdiag.codegen.triton.array_accesses import (
     ArrayPart,
@@ -369,7 +370,7 @@ class Build:
         target = let.targets[0]
         note = noted(box)
         if isinstance(op, Map):
-            if op.fn.startswith("apply:"):
+            if isinstance(op.fn, Apply):
                 raise _refused(box, f"the function {box.name} has a name and no definition")
             self.env[target] = Mapped(ty, op.fn, tuple(args), note)
         elif isinstance(op, Index):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.ops import Map
+from catdiag.category.scalars import Cast
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes, Names
 from catdiag.codegen.triton.tile_expressions import TileNode
@@ -33,8 +34,8 @@ def saved_types(program: LoopNest, dtype: str = "bf16") -> dict[NestValue, str]:
     found: dict[NestValue, str] = {}
     statistics = _statistics(program)
     for _, s in statements(program.body):
-        if isinstance(s, Let) and isinstance(s.box.op, Map) and s.box.op.fn.startswith("cast:"):
-            cast.update(dict.fromkeys(s.targets, s.box.op.fn[5:]))
+        if isinstance(s, Let) and isinstance(s.box.op, Map) and isinstance(s.box.op.fn, Cast):
+            cast.update(dict.fromkeys(s.targets, s.box.op.fn.dtype))
         elif isinstance(s, Save):
             kind = cast.get(s.value) or cast.get(s.value.origin)
             if kind in WIDTHS:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Box, Map, Reduce, SizeOf
+from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, ArrayType, Size
 from catdiag.rewrite.formula import ATOM, Text, say
 from catdiag.schedule.kernel_analysis import Dtype, output_names
@@ -85,8 +86,8 @@ class SymbolTable:
         plain = {"bool": "bool", "int": "int32" if self.dtype is not None else "int"}.get(ty.element)
         if self.dtype is None:
             return plain or "real"
-        if box is not None and isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
-            return box.op.fn[5:]
+        if box is not None and isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
+            return box.op.fn.dtype
         given = self.dtype if isinstance(self.dtype, str) else self.dtype.get(name, "")
         if plain is None and BYTES.get(given) == width:
             return given

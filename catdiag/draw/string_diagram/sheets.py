@@ -28,6 +28,7 @@ from catdiag.category.ops import (
     SizeOf,
     View,
 )
+from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Ty, show_size, size_symbols
 from catdiag.draw.memory_levels import RolePlacement
 from catdiag.draw.scene import FrameKind, ShapeKind, plain
@@ -327,7 +328,9 @@ def worded(cell: Cell) -> str:
         return cell.text
     few = len(cell.inputs) == 1
     if cell.plain and (few or op.fn in SYMMETRIC):
-        return _SIGNS.get(op.fn) or plain(op.fn.removeprefix("apply:")).replace("cast:", "→ ")
+        if isinstance(op.fn, Cast):
+            return f"→ {plain(op.fn.dtype)}"
+        return _SIGNS.get(str(op.fn)) or plain(str(op.fn))
     # Letters that are not names of sizes or axes in the formula.
     taken = set(_NAMES.findall(typeset(cell.formula(dict.fromkeys(cell.inputs, ("0", ATOM)))[0])))
     taken |= {n for ty in (*cell.box.dom, *cell.box.cod) for n in ty.names}

@@ -8,6 +8,7 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.category.ops import Box, Call, Generic, Map, bodies
+from catdiag.category.scalars import Apply
 from catdiag.category.types import Size, show_size, size_symbols
 from catdiag.kernel.checker import condition
 from catdiag.prover.api import Theorem, parse_assumption
@@ -73,8 +74,8 @@ def names_of(diagram: Diagram, kind: type) -> set[str]:
     """The uninterpreted functions (Map) or boxes (Generic) of a diagram."""
     found = set()
     for box in diagram.boxes:
-        if isinstance(box.op, Map) and kind is Map and box.op.fn.startswith("apply:"):
-            found.add(box.op.fn.removeprefix("apply:"))
+        if isinstance(box.op, Map) and kind is Map and isinstance(box.op.fn, Apply):
+            found.add(box.op.fn.name)
         elif isinstance(box.op, Generic) and kind is Generic:
             found.add(box.op.name)
     return found

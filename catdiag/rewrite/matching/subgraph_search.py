@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Graph
 from catdiag.category.ops import Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce, Reindex, Rename, View
+from catdiag.category.scalars import Apply
 from catdiag.util.errors import MatchUndecided
 
 WORK = 2_000_000
@@ -36,7 +37,7 @@ class Variables:
 
     def is_function(self, box: Box) -> bool:
         """Whether a box of the pattern stands for any scalar function of that many arguments."""
-        return isinstance(box.op, Map) and box.op.fn.startswith("apply:") and box.op.fn[6:] in self.functions
+        return isinstance(box.op, Map) and isinstance(box.op.fn, Apply) and box.op.fn.name in self.functions
 
     def is_box(self, box: Box) -> bool:
         """Whether a box of the pattern stands for any box."""

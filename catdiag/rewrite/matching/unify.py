@@ -30,6 +30,7 @@ from catdiag.category.ops import (
     bodies,
     with_bodies,
 )
+from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, size_symbols
 from catdiag.rewrite.matching.subgraph_search import Occurrence, Variables, Wiring, named
 from catdiag.util.errors import MatchUndecided
@@ -101,7 +102,7 @@ class Unifier:
 
     axes: dict[str, Axis] = field(default_factory=dict)
     sizes: dict[str, Size] = field(default_factory=dict)
-    ops: dict[str, Op] = field(default_factory=dict)
+    ops: dict[str | Apply, Op] = field(default_factory=dict)
 
     def copy(self) -> Unifier:
         """An independent copy."""
@@ -175,7 +176,7 @@ class Unifier:
         elif isinstance(op, Generic):
             return self.ops.get(f"box:{op.name}", op)
         elif isinstance(op, Map):
-            return self.ops.get(op.fn, op)
+            return self.ops.get(op.fn, op) if isinstance(op.fn, Apply) else op
         elif isinstance(op, Reindex):
             return replace(op, axis=self.put(op.axis))
         elif isinstance(op, View):
@@ -291,7 +292,7 @@ def _operations(unifier: Unifier, box: Box, here: Box, variables: Variables) -> 
     """Unifies the axes that two operations name. Raises Clash."""
     op, own = box.op, here.op
     if variables.is_box(box) or variables.is_function(box):
-        key = f"box:{box.name}" if variables.is_box(box) else getattr(op, "fn", "")
+        key = op.fn if isinstance(op, Map) and isinstance(op.fn, Apply) else f"box:{box.name}"
         known = unifier.ops.setdefault(key, own)
         if known != own:
             raise Clash(f"{box.name} of the rule is both another box and {named(here)}")

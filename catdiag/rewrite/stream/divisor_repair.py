@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from catdiag.category.ops import Box, Map, Reduce, Rename, View
+from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.exponential_repair import LOW, Stabilizer
@@ -55,7 +56,7 @@ class Scaling(Stabilizer):
                     return False
             elif node is not None and terms.late[w]:
                 op = node.box.op
-                cast = isinstance(op, Map) and (op.fn in _ARITHMETIC or op.fn.startswith("cast:"))
+                cast = isinstance(op, Map) and (op.fn in _ARITHMETIC or isinstance(op.fn, Cast))
                 other = isinstance(op, Rename | View) or (isinstance(op, Reduce) and op.monoid in ("max", "min"))
                 if not cast and not other:
                     return False
@@ -194,7 +195,7 @@ class Scaling(Stabilizer):
             if fn in ("abs", "sqrt") or (fn == "mul" and node.inputs[0] == node.inputs[1]):
                 known[w] = True
             elif isinstance(node.box.op, Map):
-                every = fn in ("add", "mul", "div", "min") or fn.startswith("cast:")
+                every = fn in ("add", "mul", "div", "min") or isinstance(fn, Cast)
                 known[w] = (fn == "max" and any(parts)) or (every and all(parts)) or (fn == "where" and all(parts[1:]))
             else:
                 known[w] = isinstance(node.box.op, Reduce | Rename) and all(parts)

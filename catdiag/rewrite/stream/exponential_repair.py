@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from catdiag.category.ops import Box, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.separable_form import Algebra, Form, Monomial, Scale, SeparableTerm, collect, scaled, times
@@ -298,7 +299,7 @@ class Stabilizer(Algebra):
             if isinstance(op, Map):
                 if (
                     op.fn not in _TOTAL
-                    and not op.fn.startswith("cast:")
+                    and not isinstance(op.fn, Cast)
                     and not (op.fn == "div" and not self.graph.late[node.inputs[1]])
                 ):
                     return False

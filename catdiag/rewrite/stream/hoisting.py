@@ -17,6 +17,7 @@ An axis is not empty, so that âŠ•_x r = r for an r free of x and an idempotent â
 from __future__ import annotations
 
 from catdiag.category.ops import Box, Map, Reduce, Rename, reduce_box
+from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType
 from catdiag.rewrite.stream.separable_form import NotSeparable
 from catdiag.rewrite.stream.separation_rules import Rules
@@ -55,7 +56,7 @@ class Distribution(Rules):
             return terms.rename(inner(node.inputs[0]), pairs)
         fn, args = node.box.op.fn, node.inputs
         inside = [k for k, w in enumerate(args) if self.has_axis(w)]
-        if fn.startswith("cast:"):
+        if isinstance(fn, Cast):
             return terms.map(fn, inner(args[0]), line=node.box.line)
         if fn == "where" and 0 not in inside:
             return terms.map("where", args[0], inner(args[1]), inner(args[2]))
@@ -71,7 +72,7 @@ class Distribution(Rules):
             raise reason
         return terms.map(fn, *(inner(w, over) if k == place else w for k, w in enumerate(args)))
 
-    def _inside(self, monoid: str, fn: str, place: int, inside: int, others: list[int]) -> str | None:
+    def _inside(self, monoid: str, fn: ScalarFunction, place: int, inside: int, others: list[int]) -> str | None:
         """The monoid that the argument of a function is reduced by after the function is moved out; None where it
         cannot be.
         """

@@ -27,6 +27,7 @@ from itertools import product
 
 from catdiag.category.diagram import Node
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename
+from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.divisor_repair import Scaling
@@ -113,7 +114,7 @@ class Selection(Scaling):
             known = self._known(op.fn, inputs)
             if known is not None:
                 return known
-            if not op.fn.startswith("cast:"):
+            if not isinstance(op.fn, Cast):
                 return terms.map(op.fn, *inputs, line=node.box.line)
         products = isinstance(op, Einsum) or (isinstance(op, Reduce) and op.monoid == "sum")
         if products and any(terms.const_value(i) == 0 for i in inputs):
@@ -134,7 +135,7 @@ class Selection(Scaling):
         """The truth value that a wire is; None for other wires."""
         return next((v for v in (False, True) if wire == self.truth(v)), None)
 
-    def _known(self, fn: str, inputs: Sequence[int]) -> int | None:
+    def _known(self, fn: ScalarFunction, inputs: Sequence[int]) -> int | None:
         """Constant folding: the result of a scalar function where constant arguments decide it."""
         terms = self.graph
         truths = [self.truth_of(w) for w in inputs]
@@ -146,7 +147,7 @@ class Selection(Scaling):
             return self.truth(not truths[0])
         if fn == "where":
             return inputs[1] if truths[0] or inputs[1] == inputs[2] else inputs[2] if truths[0] is False else None
-        if fn.startswith("cast:"):
+        if isinstance(fn, Cast):
             return inputs[0] if terms.is_const(inputs[0]) or truths[0] is not None else None
         numbers = [terms.const_value(w) for w in inputs]
         if fn == "mul" and 0 in numbers:

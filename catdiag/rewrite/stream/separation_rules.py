@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from catdiag.category.diagram import Node
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename
+from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import Axis
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.selection_repair import COMPARISONS, Selection
@@ -43,7 +44,7 @@ class Rules(Selection):
         """
         box, op = node.box, node.box.op
         images = [self.image[w] for w in node.inputs]
-        if isinstance(op, Map) and op.fn.startswith("cast:") and not self.is_early(forms[0]):
+        if isinstance(op, Map) and isinstance(op.fn, Cast) and not self.is_early(forms[0]):
             return self.cast(op.fn, forms[0], box.line)
         if isinstance(op, Map):
             return self._map(op.fn, forms, images, direct, box)
@@ -61,7 +62,7 @@ class Rules(Selection):
             return self.atom(self.graph.add(box, fitted))
         raise NotSeparable(box, f"{box.name} neither adds nor multiplies")
 
-    def cast(self, fn: str, form: Form, line: str | None) -> Form:
+    def cast(self, fn: Cast, form: Form, line: str | None) -> Form:
         """The form of a cast. A single product that a loop accumulates is cast as a whole.
 
         A cast means the identity, but its argument should keep the program's scale. So numbers, arrays and statistics
@@ -96,7 +97,7 @@ class Rules(Selection):
         self.set_scale(made, self.scale(t.element))
         return SeparableTerm(Fraction(1), late, made), late
 
-    def _map(self, fn: str, forms: list[Form], images: list[int], direct: int, box: Box) -> Form:
+    def _map(self, fn: ScalarFunction, forms: list[Form], images: list[int], direct: int, box: Box) -> Form:
         """The form of a scalar function's result; raises NotSeparable where there is none."""
         if all(map(self.is_early, forms)):
             return self.atom(self.graph.map(fn, *map(self.emit, forms), line=box.line))
@@ -124,7 +125,7 @@ class Rules(Selection):
         elif fn in ("max", "min"):
             found = self._binary(fn, f, forms[1])
         if found is None:
-            raise NotSeparable(box, _REASONS.get(fn, f"{fn} of a sum of both is not a sum of products of them"))
+            raise NotSeparable(box, _REASONS.get(str(fn), f"{fn} of a sum of both is not a sum of products of them"))
         return found
 
     def additive(self, form: Form) -> tuple[Form, Form] | None:

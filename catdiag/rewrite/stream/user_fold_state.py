@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, Graph, inline, of_graph, reachable
 from catdiag.category.ops import Const, FoldOp, Map, Rename, SizeOf, const_box, reduce_box, size_box
+from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, size_value
 from catdiag.rewrite.stream.fold_search import candidates
 from catdiag.rewrite.stream.user_fold import UserFold, of_length, use, with_positions, writer
@@ -51,7 +52,8 @@ def monoid_of(merge: Diagram, k: int) -> str | None:
         node = makers[node.inputs[0]]
     if node is None or not isinstance(node.box.op, Map) or sorted(node.inputs) != [k, len(graph.dom) // 2 + k]:
         return None
-    return _MONOIDS.get(node.box.op.fn)
+    fn = node.box.op.fn
+    return _MONOIDS.get(fn) if isinstance(fn, str) else None
 
 
 def with_states(given: UserFold) -> UserFold:
@@ -367,8 +369,8 @@ def _functions(given: UserFold) -> dict[str, Callable[..., Any]]:
     names: dict[str, None] = {}
     for diagram in (given.source, given.element, given.merge):
         for box in inline(diagram).boxes:
-            if isinstance(box.op, Map) and box.op.fn.startswith("apply:"):
-                names[box.op.fn.removeprefix("apply:")] = None
+            if isinstance(box.op, Map) and isinstance(box.op.fn, Apply):
+                names[box.op.fn.name] = None
 
     def function(k: int) -> Callable[..., Any]:
         return lambda *arrays: sum(np.cos((k + 1.5) * a + j) for j, a in enumerate(arrays))

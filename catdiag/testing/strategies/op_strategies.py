@@ -18,7 +18,7 @@ from catdiag.category.ops import (
     rename_box,
     size_box,
 )
-from catdiag.category.scalars import MONOIDS, SCALARS
+from catdiag.category.scalars import MONOIDS, SCALARS, Apply, Cast
 from catdiag.category.types import BYTES, ArrayType, Axis, Ty
 from catdiag.frontend import builder, elementwise, indexing
 from catdiag.rewrite import group
@@ -41,13 +41,13 @@ def kind_of(box: Box) -> str:
     """The kind of a box.
 
     >>> from catdiag.category.ops import map_box
-    >>> kind_of(map_box("cast:bf16", [ArrayType()])), kind_of(map_box("exp", [ArrayType()]))
+    >>> kind_of(map_box(Cast("bf16"), [ArrayType()])), kind_of(map_box("exp", [ArrayType()]))
     ('cast', 'map')
     """
     name = type(box.op).__name__.lower().removesuffix("op")
     if name == "map":
-        start = str(getattr(box.op, "fn", "")).split(":")[0]
-        return start if start in ("apply", "cast") else "map"
+        fn = getattr(box.op, "fn", "")
+        return type(fn).__name__.lower() if isinstance(fn, (Apply, Cast)) else "map"
     return "size" if name == "sizeof" else name
 
 
