@@ -1,4 +1,4 @@
-"""Every scalar function has a row in the table of each reading, or is refused there by name.
+"""Every scalar function and every class of operations has a row in the table of each reading, or is refused there.
 
 A reading says what an operation means, costs, or looks like in a language. The tables below must be complete. Tables of
 facts are not among them (which functions are positive, total, or fixed by 0): what they lack is something of which
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,21 @@ import numpy as np
 import pytest
 
 from catdiag.category.diagram import of_box
-from catdiag.category.ops import Box, map_box
+from catdiag.category.ops import NESTING, OP_CLASSES, Box, Einsum, Op, Read, View, map_box
 from catdiag.category.scalars import SCALARS
-from catdiag.category.types import ArrayType, Axis
+from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.codegen import numpy_expressions, torch_expressions
 from catdiag.codegen.source_writer import ATOM
-from catdiag.codegen.triton import tile_expressions, triton_printer
-from catdiag.execute import scalar_functions
+from catdiag.codegen.triton import kernel_builder, tile_expressions, triton_printer
+from catdiag.execute import interpreter, scalar_functions
 from catdiag.execute.interpreter import run
 from catdiag.kernel import semantics
 from catdiag.kernel.terms import ONE, KernelError
+from catdiag.prover import export
 from catdiag.prover.refute import exact_execution, float_screening
+from catdiag.rewrite import formula
 from catdiag.schedule import pipelines
-from catdiag.testing import error_bounds
+from catdiag.testing import error_bounds, tolerance
 from catdiag.testing.float_formats import format_of
 from catdiag.util.errors import TypeMismatch
 
@@ -86,6 +89,84 @@ def test_nothing_is_refused_that_a_table_has_or_that_is_no_function() -> None:
         assert all(refused.values()), name
 
 
+# -- operations ---------------------------------------------------------------------------------------------
+
+
+def single() -> error_bounds.Rounding:
+    return error_bounds.Rounding(format_of("fp32"), format_of("fp32"), np.dtype(float))
+
+
+OPENED = "a diagram inside: it is a statement of the loop nest, or was opened before"
+OPERATIONS: dict[str, Collection[type[Op]]] = {
+    "meaning in the kernel": {*export.BOXES, Einsum},
+    "NumPy arrays": interpreter.BOXES,
+    "error bounds": tolerance.BOXES,
+    "formulas": formula.BOXES,
+    "NumPy text": numpy_expressions.BOXES,
+    "PyTorch text": torch_expressions.BOXES,
+    "Triton text": kernel_builder.BOXES,
+}
+"""The classes of operations of each reading."""
+
+REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
+    name: dict.fromkeys(NESTING, OPENED) for name in ("NumPy text", "PyTorch text", "Triton text")
+}
+
+
+def operations_lacking(classes: Collection[type[Op]]) -> dict[str, list[type[Op]]]:
+    found = {name: [c for c in classes if c not in table and c not in REFUSED_OPERATIONS.get(name, {})]
+             for name, table in OPERATIONS.items()}  # fmt: skip
+    return {name: missing for name, missing in found.items() if missing}
+
+
+def test_every_operation_is_in_every_table_or_refused() -> None:
+    assert operations_lacking(OP_CLASSES) == {}
+    for name, refused in REFUSED_OPERATIONS.items():
+        assert not set(refused) & set(OPERATIONS[name])
+
+
+@dataclass(frozen=True)
+class Frobnicate:
+    """An operation that no reading knows."""
+
+
+def test_an_operation_that_no_reading_knows_is_missed_in_every_table() -> None:
+    assert operations_lacking((*OP_CLASSES, Frobnicate)) == {name: [Frobnicate] for name in OPERATIONS}  # type: ignore[arg-type,list-item]
+
+
+OPERATION_USES: dict[str, Callable[[Box], object]] = {
+    "meaning in the kernel": lambda box: export.program(of_box(box)),
+    "NumPy arrays": lambda box: run(of_box(box), [np.ones(1)]),
+    "error bounds": lambda box: tolerance.error_bounds(of_box(box), [np.ones(1)], single()),
+    "formulas": lambda box: formula.say(box, [("a", ATOM)]),
+    "NumPy text": lambda box: numpy_expressions.ArrayCode().expression(box, [("a", ATOM)], list(box.dom)),
+    "PyTorch text": lambda box: torch_expressions.TorchCode({}).expression(
+        box, [torch_expressions.TorchValue("a", ATOM, ("x",), "wide")]
+    ),
+}
+"""How each reading is asked for one box."""
+
+
+@pytest.mark.parametrize("reading", OPERATION_USES)
+def test_an_operation_that_a_reading_does_not_know_is_refused_by_name(reading: str) -> None:
+    x = Ty(ArrayType((Axis("x"),)))
+    box = Box(Frobnicate(), x, x)  # type: ignore[arg-type]
+    with pytest.raises(TypeMismatch, match=r"frobnicate cannot be .*: its operation is a Frobnicate, expected one of "):
+        OPERATION_USES[reading](box)
+
+
+def test_a_subclass_is_read_as_its_class() -> None:
+    class Doubled(View):
+        """A view that knows more."""
+
+    x = ArrayType((Axis("x"),))
+    box = Box(Doubled((Axis("x"),), (Read(),)), Ty(x), Ty(x))
+    assert formula.say(box, [("a", ATOM)])[0] == "a"
+
+
+# -- scalar functions ---------------------------------------------------------------------------------------
+
+
 def box_of(fn: str) -> Box:
     element = {"int": "int", "bool": "bool" if fn in ("and", "or", "not") else "real"}.get(SCALARS[fn][1], "real")
     return map_box(fn, [ArrayType((Axis("x"),), element)] * SCALARS[fn][0])
@@ -115,9 +196,8 @@ def screened(fn: str) -> None:
 
 
 def bounded(fn: str) -> None:
-    single = error_bounds.Rounding(format_of("fp32"), format_of("fp32"), np.dtype(float))
     one = error_bounds.BoundedArray(np.ones(1), np.zeros(1), ("x",))
-    single.scalar(fn, [one] * SCALARS[fn][0], ("x",))
+    single().scalar(fn, [one] * SCALARS[fn][0], ("x",))
 
 
 USES: dict[str, Callable[[str], object]] = {

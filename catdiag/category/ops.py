@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from catdiag.category.index_maps import Read as Read
 from catdiag.category.index_maps import Reindex as Reindex
@@ -23,6 +23,9 @@ from catdiag.util.errors import AxisError, TypeMismatch
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
+
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -262,6 +265,20 @@ class Box:
         if isinstance(op, GroupOp):
             return f"group[{' '.join(a for a, _ in op.tiles)}]" if op.tiles else "kernel"
         return type(op).__name__.lower()
+
+
+def op_row(table: Mapping[type[Op], V], box: Box, reading: str) -> V:
+    """The row of a box's operation in the table of a reading; a subclass is read as its class.
+
+    Raises TypeMismatch, with the name of the box and what cannot be done with it, if the table has no such row.
+    """
+    for kind in type(box.op).__mro__:
+        if kind in table:
+            return table[kind]
+    known = ", ".join(sorted(kind.__name__ for kind in table))
+    raise TypeMismatch(
+        f"{box.name} cannot be {reading}: its operation is a {type(box.op).__name__}, expected one of {known}", box.line
+    )
 
 
 def array_name(box: Box, k: int = 0) -> str:

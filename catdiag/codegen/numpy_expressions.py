@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -16,18 +16,19 @@ from catdiag.category.ops import (
     Generic,
     Index,
     Map,
+    Op,
     Reduce,
     Reindex,
     Rename,
     SizeOf,
     View,
     clamped,
+    op_row,
 )
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.notation import Function, Notation, Template, associative, bracketed, comparison, grouped, written
 from catdiag.codegen.source_writer import ATOM, Text
-from catdiag.util.errors import TypeMismatch
 
 CALL = 8
 """The precedence of a call or an index; `UNARY` is that of a sign."""
@@ -69,37 +70,21 @@ class ArrayCode:
 
     def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
         """A box applied to arrays of these types. Raises TypeMismatch for a box that cannot be written."""
-        op = box.op
-        if isinstance(op, Map):
-            return self._map(op.fn, box, args, types)
-        if isinstance(op, Reduce):
-            where = types[0].names.index(op.axis)
-            kept = tuple(n for n in types[0].names if n != op.axis)
-            text = f"{bracketed(args[0], CALL)}.{_REDUCE[op.monoid]}(axis={where})", CALL
-            return laid_out(text, kept, box.cod[0].names)
-        if isinstance(op, Einsum):
-            return self._einsum(box, args, types)
-        if isinstance(op, Const):
-            return _constant(op.value)
-        if isinstance(op, SizeOf):
-            return self.size(op.size)
-        if isinstance(op, Index):
-            return f"np.arange({self.size(box.cod[0].axes[0].size)[0]})", ATOM
-        if isinstance(op, Rename):
-            pairs = dict(op.pairs)
-            names = tuple(pairs.get(n, n) for n in types[0].names)
-            return self._broadcast(args[0], names, box.cod[0])
-        if isinstance(op, Reindex):
-            return self._reindex(op, box, args, types)
-        if isinstance(op, View):
-            return self._view(op, box, args, types)
-        if isinstance(op, Generic):
-            self.functions.setdefault(op.name, op.name)
-            return f"{op.name}({', '.join(a[0] for a in args)})", ATOM
-        raise TypeMismatch(
-            f"{box.name} cannot be written in NumPy: expected boxes of the library, or functions of `cd.apply`",
-            box.line,
-        )
+        return op_row(BOXES, box, "written as a NumPy expression")(self, box.op, box, args, types)
+
+    def _reduce(self, op: Reduce, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        where = types[0].names.index(op.axis)
+        kept = tuple(n for n in types[0].names if n != op.axis)
+        text = f"{bracketed(args[0], CALL)}.{_REDUCE[op.monoid]}(axis={where})", CALL
+        return laid_out(text, kept, box.cod[0].names)
+
+    def _rename(self, op: Rename, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        pairs = dict(op.pairs)
+        return self._broadcast(args[0], tuple(pairs.get(n, n) for n in types[0].names), box.cod[0])
+
+    def _generic(self, op: Generic, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        self.functions.setdefault(op.name, op.name)
+        return f"{op.name}({', '.join(a[0] for a in args)})", ATOM
 
     def _map(self, fn: ScalarFunction, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
         names = box.cod[0].names
@@ -203,6 +188,21 @@ class ArrayCode:
                 text = aligned(args[k], types[k].names, order)[0]
             found = text if not found else f"np.where({' & '.join(map(holds, read.where)) or 'True'}, {text}, {found})"
         return f"np.broadcast_to({found}, {self.shape(ty)})", ATOM
+
+
+BOXES: Mapping[type[Op], Callable[[ArrayCode, Any, Box, Sequence[Text], Sequence[ArrayType]], Text]] = {
+    Map: lambda code, op, box, args, types: code._map(op.fn, box, args, types),
+    Reduce: ArrayCode._reduce,
+    Einsum: lambda code, op, box, args, types: code._einsum(box, args, types),
+    Const: lambda code, op, box, args, types: _constant(op.value),
+    SizeOf: lambda code, op, box, args, types: code.size(op.size),
+    Index: lambda code, op, box, args, types: (f"np.arange({code.size(box.cod[0].axes[0].size)[0]})", ATOM),
+    Rename: ArrayCode._rename,
+    Reindex: ArrayCode._reindex,
+    View: ArrayCode._view,
+    Generic: ArrayCode._generic,
+}
+"""How each operation is written; those with bodies are statements of the loop nest."""
 
 
 def laid_out(text: Text, names: Sequence[str], order: Sequence[str]) -> Text:

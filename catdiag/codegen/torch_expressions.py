@@ -11,7 +11,7 @@ in mixed precision written by hand:
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -24,12 +24,14 @@ from catdiag.category.ops import (
     Generic,
     Index,
     Map,
+    Op,
     Reduce,
     Reindex,
     Rename,
     SizeOf,
     View,
     clamped,
+    op_row,
 )
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.types import ArrayType, Size
@@ -116,40 +118,22 @@ class TorchCode:
 
     def expression(self, box: Box, args: Sequence[TorchValue]) -> TorchValue:
         """The output of a box, its axes in any order. Raises TypeMismatch for a box that cannot be written."""
-        op, ty = box.op, box.cod[0]
+        made = op_row(BOXES, box, "written as a PyTorch expression")(self, box.op, box, args)
         reads = frozenset().union(*(a.reads for a in args))
-        if isinstance(op, Map):
-            made = self._map(op.fn, ty, args)
-        elif isinstance(op, Reduce):
-            made = self._reduce(op, args[0])
-        elif isinstance(op, Einsum):
-            made = self._einsum(ty, args)
-        elif isinstance(op, Const):
-            made = _constant(op.value)
-        elif isinstance(op, SizeOf):
-            made = TorchValue(*self.size(op.size), (), "number")
-        elif isinstance(op, Index):
-            made = self._positions(op.axis, ty.axes[0].size)
-        elif isinstance(op, Rename):
-            pairs = dict(op.pairs)
-            renamed = TorchValue(
-                args[0].text, args[0].level, tuple(pairs.get(n, n) for n in args[0].names), args[0].kind
-            )
-            made = self.broadcast(renamed, ty)
-        elif isinstance(op, Reindex):
-            made = self._reindex(op, ty, args)
-        elif isinstance(op, View):
-            made = self._view(op, box, args)
-        elif isinstance(op, Generic) and len(box.cod) == 1:
-            self.functions[op.name] = None
-            laid = [self.broadcast(a, t) for a, t in zip(args, box.dom, strict=True)]
-            made = TorchValue(f"{op.name}({', '.join(a.text for a in laid)})", ATOM, ty.names, _kind(ty, "wide"))
-        else:
-            raise TypeMismatch(
-                f"{box.name} cannot be written in PyTorch: expected a box of the library, or a box of one result",
-                box.line,
-            )
         return TorchValue(made.text, made.level, made.names, made.kind, reads)
+
+    def _rename(self, op: Rename, box: Box, args: Sequence[TorchValue]) -> TorchValue:
+        (array,), pairs = args, dict(op.pairs)
+        renamed = TorchValue(array.text, array.level, tuple(pairs.get(n, n) for n in array.names), array.kind)
+        return self.broadcast(renamed, box.cod[0])
+
+    def _generic(self, op: Generic, box: Box, args: Sequence[TorchValue]) -> TorchValue:
+        if len(box.cod) != 1:
+            raise TypeMismatch(f"{box.name} cannot be written in PyTorch: expected a box of one result", box.line)
+        self.functions[op.name] = None
+        laid = [self.broadcast(a, t) for a, t in zip(args, box.dom, strict=True)]
+        text = f"{op.name}({', '.join(a.text for a in laid)})"
+        return TorchValue(text, ATOM, box.cod[0].names, _kind(box.cod[0], "wide"))
 
     def wide(self, value: TorchValue) -> TorchValue:
         """The value as a wide tensor; a number stays a number."""
@@ -353,6 +337,21 @@ class TorchCode:
             condition = condition if "torch." in condition or args[len(op.reads) :] else f"torch.tensor({condition})"
             found = f"torch.where({condition or 'torch.tensor(True)'}, {text}, {found})"
         return TorchValue(f"torch.broadcast_to({found}, {self.shape(ty)})", ATOM, order, kind)
+
+
+BOXES: Mapping[type[Op], Callable[[TorchCode, Any, Box, Sequence[TorchValue]], TorchValue]] = {
+    Map: lambda code, op, box, args: code._map(op.fn, box.cod[0], args),
+    Reduce: lambda code, op, box, args: code._reduce(op, args[0]),
+    Einsum: lambda code, op, box, args: code._einsum(box.cod[0], args),
+    Const: lambda code, op, box, args: _constant(op.value),
+    SizeOf: lambda code, op, box, args: TorchValue(*code.size(op.size), (), "number"),
+    Index: lambda code, op, box, args: code._positions(op.axis, box.cod[0].axes[0].size),
+    Rename: TorchCode._rename,
+    Reindex: lambda code, op, box, args: code._reindex(op, box.cod[0], args),
+    View: TorchCode._view,
+    Generic: TorchCode._generic,
+}
+"""How each operation is written; those with bodies are statements of the loop nest."""
 
 
 # -- layouts --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -29,12 +29,14 @@ from catdiag.category.ops import (
     GroupOp,
     Index,
     Map,
+    Op,
     Reduce,
     Reindex,
     Rename,
     SizeOf,
     View,
     clamped,
+    op_row,
 )
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
@@ -259,33 +261,7 @@ class Runner:
 
     def box(self, box: Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]) -> Sequence[NamedArray]:
         """The outputs of one box."""
-        op = box.op
-        if isinstance(op, Map):
-            return [self.map(op.fn, args, box)]
-        if isinstance(op, Reduce):
-            return [self.reduce(op, args[0])]
-        if isinstance(op, Einsum):
-            return [self.einsum(box, args)]
-        if isinstance(op, Const):
-            return [NamedArray(_constant(op.value, self.kind), ())]
-        if isinstance(op, SizeOf):
-            return [NamedArray(length(op.size, sizes), ())]
-        if isinstance(op, Index):
-            return [NamedArray(np.arange(_axis_length(op.axis, box, args, sizes)), (op.axis,))]
-        if isinstance(op, Rename):
-            return [_rename(op, box, args[0], sizes)]
-        if isinstance(op, Reindex):
-            return [_reindex(op, args, sizes)]
-        if isinstance(op, View):
-            made = view(op, box, args, lambda size: length(size, sizes))
-            return [NamedArray(self.real(made.data), made.names)]
-        if isinstance(op, Call):
-            return filled(self.diagram(op.body, args, sizes), box, sizes)
-        if isinstance(op, FoldOp):
-            return filled(self.fold(op, box, args, sizes), box, sizes)
-        if isinstance(op, GroupOp):
-            return self.group(op, box, args, sizes)
-        return self.generic(op, box, args, sizes)
+        return op_row(BOXES, box, "run on NumPy arrays")(self, box.op, box, args, sizes)
 
     def real(self, data: Any) -> Any:
         """Floating results in the floating type of this run; integers and booleans unchanged."""
@@ -462,6 +438,36 @@ class Runner:
                 )
             outputs.append(NamedArray(self.real(result), ty.names))
         return outputs
+
+
+def _lengths(sizes: Mapping[str, int]) -> Callable[[Size], int]:
+    return lambda size: length(size, sizes)
+
+
+def _viewed(run: Runner, op: View, box: Box, args: Arrays, sizes: Mapping[str, int]) -> Sequence[NamedArray]:
+    made = view(op, box, args, _lengths(sizes))
+    return [NamedArray(run.real(made.data), made.names)]
+
+
+Arrays: TypeAlias = tuple[NamedArray, ...]
+BOXES: Mapping[type[Op], Callable[[Runner, Any, Box, Arrays, Mapping[str, int]], Sequence[NamedArray]]] = {
+    Map: lambda run, op, box, args, sizes: [run.map(op.fn, args, box)],
+    Reduce: lambda run, op, box, args, sizes: [run.reduce(op, args[0])],
+    Einsum: lambda run, op, box, args, sizes: [run.einsum(box, args)],
+    Const: lambda run, op, box, args, sizes: [NamedArray(_constant(op.value, run.kind), ())],
+    SizeOf: lambda run, op, box, args, sizes: [NamedArray(length(op.size, sizes), ())],
+    Index: lambda run, op, box, args, sizes: [
+        NamedArray(np.arange(_axis_length(op.axis, box, args, sizes)), (op.axis,))
+    ],
+    Rename: lambda run, op, box, args, sizes: [_rename(op, box, args[0], sizes)],
+    Reindex: lambda run, op, box, args, sizes: [_reindex(op, args, sizes)],
+    View: _viewed,
+    Call: lambda run, op, box, args, sizes: filled(run.diagram(op.body, args, sizes), box, sizes),
+    FoldOp: lambda run, op, box, args, sizes: filled(run.fold(op, box, args, sizes), box, sizes),
+    GroupOp: lambda run, op, box, args, sizes: run.group(op, box, args, sizes),
+    Generic: lambda run, op, box, args, sizes: run.generic(op, box, args, sizes),
+}
+"""How each operation is run: the runner, the operation, its box, its inputs and the sizes, to the outputs."""
 
 
 def _constant(value: Fraction | None, kind: np.dtype[Any]) -> float | int:

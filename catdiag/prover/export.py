@@ -5,13 +5,14 @@ Named boxes, and kernels without tiles, are inlined. Everything else is written 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.index_maps import Cond, Expr
 from catdiag.category.ops import (
     Box,
+    Call,
     Const,
     Einsum,
     FoldOp,
@@ -19,11 +20,13 @@ from catdiag.category.ops import (
     GroupOp,
     Index,
     Map,
+    Op,
     Reduce,
     Reindex,
     Rename,
     SizeOf,
     View,
+    op_row,
 )
 from catdiag.category.scalars import Apply, Cast
 from catdiag.category.types import Axis, Size
@@ -31,6 +34,7 @@ from catdiag.prover.identifiers import identifier, title
 from catdiag.util.errors import CatdiagError
 
 Names = tuple[str, ...]
+Node: TypeAlias = dict[str, Any]
 
 
 class NotExportable(CatdiagError):
@@ -104,7 +108,7 @@ def _nodes(box: Box, args: list[int], first: int, given: Sequence[Names]) -> lis
     """The nodes of a box; their wires are numbered from `first`. `given` are the layouts of the inputs."""
     if isinstance(box.op, Einsum):
         return _einsum(box, args, first, given)
-    return [_node(box, args)]
+    return [op_row(BOXES, box, "exported as a term")(box.op, box, args)]
 
 
 def _einsum(box: Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
@@ -169,51 +173,49 @@ def _reads(kind: str, whole: Axis, place: int) -> list[tuple[dict[str, Any], lis
             ]
 
 
-def _node(box: Box, args: list[int]) -> dict[str, Any]:
-    """The node of a box other than a contraction; raises NotExportable for an uninterpreted box."""
-    op = box.op
-    match op:
-        case Map(Cast()):
-            return _view(args, box.cod[0].axes, [({}, [])])
-        case Map(fn):
-            return {"op": "map", "fn": f"apply:{identifier(fn.name)}" if isinstance(fn, Apply) else fn, "args": args}
-        case Reduce(monoid, axis):
-            return {"op": "reduce", "monoid": monoid, "axis": identifier(axis), "args": args}
-        case Rename(pairs):
-            return _view(args, box.cod[0].axes, [({old: _index(new) for old, new in pairs}, [])])
-        case Reindex(kind, whole, place):
-            return _view(args, box.cod[0].axes, _reads(kind, whole, place))
-        case View(_, reads):
-            data = [({n: size_data(e) for n, e in r.at}, [size_data(c) for c in r.where]) for r in reads]
-            return _view(args, box.cod[0].axes, data)
-        case Index():
-            return {"op": "index", "axis": _axis(box.cod[0].axes[0])}
-        case SizeOf(size):
-            return {"op": "size", "size": size_data(size)}
-        case Const(value):
-            return {"op": "const", "value": "-inf" if value is None else str(value)}
-        case FoldOp(axis, block, unit, step, merge, state):
-            bodies = {
-                "unit": unit,
-                "step": step,
-                "merge": merge,
-                "state": state,
-                "extent": op.bounds,
-                "live": op.is_live,
-            }
-            return {"op": "fold", "axis": identifier(axis), "block": identifier(block), "args": args} | {
-                name: program(body) for name, body in bodies.items() if body is not None
-            }
-        case GroupOp(tiles, body):
-            return {
-                "op": "group",
-                "tiles": [[identifier(name) for name in t] for t in tiles],
-                "args": args,
-                "body": program(body),
-            }
-        case _:
-            name = op.name if isinstance(op, Generic) else box.name
-            raise NotExportable(
-                f"box {name!r} has no meaning as a term: use cd.apply for an uninterpreted scalar function",
-                box.line,
-            )
+def _map(op: Map, box: Box, args: list[int]) -> Node:
+    fn = op.fn
+    if isinstance(fn, Cast):
+        return _view(args, box.cod[0].axes, [({}, [])])
+    return {"op": "map", "fn": f"apply:{identifier(fn.name)}" if isinstance(fn, Apply) else fn, "args": args}
+
+
+def _reads_of(op: View) -> list[Any]:
+    return [({n: size_data(e) for n, e in r.at}, [size_data(c) for c in r.where]) for r in op.reads]
+
+
+def _fold(op: FoldOp, box: Box, args: list[int]) -> Node:
+    bodies = {
+        "unit": op.unit, "step": op.step, "merge": op.merge, "state": op.state, "extent": op.bounds, "live": op.is_live,
+    }  # fmt: skip
+    return {"op": "fold", "axis": identifier(op.axis), "block": identifier(op.block), "args": args} | {
+        name: program(body) for name, body in bodies.items() if body is not None
+    }
+
+
+def _group(op: GroupOp, box: Box, args: list[int]) -> Node:
+    tiles = [[identifier(name) for name in t] for t in op.tiles]
+    return {"op": "group", "tiles": tiles, "args": args, "body": program(op.body)}
+
+
+def _refused(op: Call | Generic, box: Box, args: list[int]) -> Node:
+    raise NotExportable(
+        f"box {op.name!r} has no meaning as a term: use cd.apply for an uninterpreted scalar function", box.line
+    )
+
+
+BOXES: Mapping[type[Op], Callable[[Any, Box, list[int]], Node]] = {
+    Map: _map,
+    Reduce: lambda op, box, args: {"op": "reduce", "monoid": op.monoid, "axis": identifier(op.axis), "args": args},
+    Rename: lambda op, box, args: _view(args, box.cod[0].axes, [({old: _index(new) for old, new in op.pairs}, [])]),
+    Reindex: lambda op, box, args: _view(args, box.cod[0].axes, _reads(op.kind, op.axis, op.place)),
+    View: lambda op, box, args: _view(args, box.cod[0].axes, _reads_of(op)),
+    Index: lambda op, box, args: {"op": "index", "axis": _axis(box.cod[0].axes[0])},
+    SizeOf: lambda op, box, args: {"op": "size", "size": size_data(op.size)},
+    Const: lambda op, box, args: {"op": "const", "value": "-inf" if op.value is None else str(op.value)},
+    FoldOp: _fold,
+    GroupOp: _group,
+    Call: _refused,
+    Generic: _refused,
+}
+"""The node of each operation; a contraction has several (`_einsum`)."""

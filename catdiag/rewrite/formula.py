@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from catdiag.category.index_maps import show, show_condition
-from catdiag.category.ops import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.category.ops import (
+    Box,
+    Call,
+    Const,
+    Einsum,
+    FoldOp,
+    Generic,
+    GroupOp,
+    Index,
+    Map,
+    Op,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+    op_row,
+)
 from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import show_size
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -74,11 +91,12 @@ class FoldFormula:
 class FormulaPrinter:
     """Prints formulas of the wires of a `HashConsedGraph`.
 
-    >>> from catdiag.category.types import ArrayType, Axis, Ty
-    >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),)), ArrayType()))
-    >>> wire = terms.reduce("sum", "x", terms.map("mul", terms.map("sub", 0, 1), 1))
-    >>> FormulaPrinter(terms, {0: "S", 1: "m"}).text(wire)
-    'Σ_x (S - m)·m'
+        >>> from catdiag.category.scalars import ScalarFunction
+    from catdiag.category.types import ArrayType, Axis, Ty
+        >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),)), ArrayType()))
+        >>> wire = terms.reduce("sum", "x", terms.map("mul", terms.map("sub", 0, 1), 1))
+        >>> FormulaPrinter(terms, {0: "S", 1: "m"}).text(wire)
+        'Σ_x (S - m)·m'
     """
 
     def __init__(self, terms: HashConsedGraph, names: Mapping[int, str]) -> None:
@@ -149,35 +167,32 @@ def bracketed(text: Text, level: int) -> str:
 
 
 def say(box: Box, args: Sequence[Text]) -> Text:
-    """The formula of a box whose inputs have the formulas `args`."""
-    op = box.op
-    if isinstance(op, Map):
-        return _say_map(op.fn, args)
-    if isinstance(op, Reduce):
-        turned = _negated(args[0]) if op.monoid in ("max", "min") else None
-        if turned is not None:  # a minimum is stored as the maximum of the negated array
-            return f"-({_BIG[{'max': 'min', 'min': 'max'}[op.monoid]]}_{op.axis} {turned})", 2
-        return f"{_BIG[op.monoid]}_{op.axis} {bracketed(args[0], 3)}", 1
-    if isinstance(op, Einsum):
-        body = "·".join(bracketed(a, 3) for a in args) or "1"
-        left = box.cod[0].names
-        gone = dict.fromkeys(n for t in box.dom for n in t.names if n not in left)
-        if gone:
-            return f"Σ_{','.join(gone)} {body}", 1
-        return (body, 3) if len(args) > 1 else args[0]
-    if isinstance(op, Rename):
-        pairs = ",".join(f"{a}→{b}" for a, b in op.pairs)
-        return (f"{bracketed(args[0], ATOM)}[{pairs}]", ATOM) if pairs else args[0]
-    if isinstance(op, View):
-        return _say_view(op, args)
-    if isinstance(op, Reindex):
-        return _say_reindex(op, box, args)
-    if isinstance(op, Index):
-        return f"index({op.axis})", ATOM
-    if isinstance(op, SizeOf):
-        return show_size(op.size), ATOM if not isinstance(op.size, tuple) else 2
-    if isinstance(op, Const):
-        return ("-∞", ATOM) if op.value is None else _number(op.value)
+    """The formula of a box, from those of its inputs."""
+    return op_row(BOXES, box, "written as a formula")(box.op, box, args)
+
+
+def _say_reduce(op: Reduce, box: Box, args: Sequence[Text]) -> Text:
+    turned = _negated(args[0]) if op.monoid in ("max", "min") else None
+    if turned is not None:  # a minimum is stored as the maximum of the negated array
+        return f"-({_BIG[{'max': 'min', 'min': 'max'}[op.monoid]]}_{op.axis} {turned})", 2
+    return f"{_BIG[op.monoid]}_{op.axis} {bracketed(args[0], 3)}", 1
+
+
+def _say_einsum(op: Einsum, box: Box, args: Sequence[Text]) -> Text:
+    body = "·".join(bracketed(a, 3) for a in args) or "1"
+    left = box.cod[0].names
+    gone = dict.fromkeys(n for t in box.dom for n in t.names if n not in left)
+    if gone:
+        return f"Σ_{','.join(gone)} {body}", 1
+    return (body, 3) if len(args) > 1 else args[0]
+
+
+def _say_rename(op: Rename, box: Box, args: Sequence[Text]) -> Text:
+    pairs = ",".join(f"{a}→{b}" for a, b in op.pairs)
+    return (f"{bracketed(args[0], ATOM)}[{pairs}]", ATOM) if pairs else args[0]
+
+
+def _say_name(op: Call | Generic | FoldOp | GroupOp, box: Box, args: Sequence[Text]) -> Text:
     return f"{box.name}({', '.join(a[0] for a in args)})", ATOM
 
 
@@ -266,6 +281,24 @@ def _say_view(op: View, args: Sequence[Text]) -> Text:
     for read, part in reversed(list(zip(op.reads, parts, strict=True))[:-1]):
         text = f"where({named(' ∧ '.join(map(show_condition, read.where)))}, {part}, {text})"
     return text, ATOM
+
+
+BOXES: Mapping[type[Op], Callable[[Any, Box, Sequence[Text]], Text]] = {
+    Map: lambda op, box, args: _say_map(op.fn, args),
+    Reduce: _say_reduce,
+    Einsum: _say_einsum,
+    Rename: _say_rename,
+    View: lambda op, box, args: _say_view(op, args),
+    Reindex: lambda op, box, args: _say_reindex(op, box, args),
+    Index: lambda op, box, args: (f"index({op.axis})", ATOM),
+    SizeOf: lambda op, box, args: (show_size(op.size), ATOM if not isinstance(op.size, tuple) else 2),
+    Const: lambda op, box, args: ("-∞", ATOM) if op.value is None else _number(op.value),
+    Call: _say_name,
+    Generic: _say_name,
+    FoldOp: _say_name,
+    GroupOp: _say_name,
+}
+"""The formula of each operation."""
 
 
 def describe(

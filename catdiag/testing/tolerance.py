@@ -8,7 +8,7 @@ groups as one tile: the bounds of sums hold for any order, any blocks and any re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,10 +24,13 @@ from catdiag.category.ops import (
     GroupOp,
     Index,
     Map,
+    Op,
     Reduce,
+    Reindex,
     Rename,
     SizeOf,
     View,
+    op_row,
 )
 from catdiag.category.scalars import Apply, Cast, ScalarFunction
 from catdiag.category.types import Ty
@@ -103,28 +106,21 @@ class _ErrorAnalysis:
 
     def computed(self, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> Sequence[BoundedArray]:
         """The values and bounds of the outputs of one box."""
-        op = box.op
-        if isinstance(op, Map):
-            return [self.map(op.fn, args, box)]
-        if isinstance(op, Reduce):
-            return [self.rounding.reduction(op.monoid, args[0], op.axis)]
-        if isinstance(op, Einsum):
-            typed = {n for ty in box.dom for n in ty.names}
-            further = tuple(dict.fromkeys(n for a in args for n in a.names if n not in typed))
-            order = (*further, *(n for n in box.cod[0].names if any(n in a.names for a in args)))
-            return [self.rounding.contracted(args, order, order)]
-        if isinstance(op, Call):
-            return self.filled(self.diagram(op.body, args, sizes), box.cod, sizes)
-        if isinstance(op, FoldOp):
-            return self.filled(self.fold(op, box, args, sizes), box.cod, sizes)
-        if isinstance(op, GroupOp):
-            local = {symbol: self.extent(axis, box, args, sizes) for axis, symbol in op.tiles}
-            return self.filled(self.diagram(op.body, args, {**sizes, **local}), box.cod, sizes)
-        if isinstance(op, View):
-            return [self.view(op, box, args, sizes)]
-        if isinstance(op, Generic):
-            return self.generic(op, box, args, sizes)
-        return self.structural(box, args, sizes)
+        return op_row(BOXES, box, "given error bounds")(self, box.op, box, args, sizes)
+
+    def einsum(self, box: Box, args: tuple[BoundedArray, ...]) -> BoundedArray:
+        """A contraction."""
+        typed = {n for ty in box.dom for n in ty.names}
+        further = tuple(dict.fromkeys(n for a in args for n in a.names if n not in typed))
+        order = (*further, *(n for n in box.cod[0].names if any(n in a.names for a in args)))
+        return self.rounding.contracted(args, order, order)
+
+    def group(
+        self, op: GroupOp, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
+    ) -> Sequence[BoundedArray]:
+        """The body once, on whole axes."""
+        local = {symbol: self.extent(axis, box, args, sizes) for axis, symbol in op.tiles}
+        return self.diagram(op.body, args, {**sizes, **local})
 
     def map(self, fn: ScalarFunction, args: tuple[BoundedArray, ...], box: Box) -> BoundedArray:
         """A scalar function at every index."""
@@ -139,16 +135,17 @@ class _ErrorAnalysis:
             return args[0] if kind == "fp8" else self.rounding.stored_in(args[0], format_of(kind))
         return self.rounding.scalar(fn, args, order)
 
+    def constant(self, op: Const | SizeOf | Index, box: Box, sizes: Mapping[str, int]) -> list[BoundedArray]:
+        """A constant, rounded unless it is a floating-point number; sizes and positions are exact."""
+        (made,) = self.runner.box(box, (), sizes)
+        data = np.asarray(made.data, self.rounding.reference)
+        exact = not isinstance(op, Const) or op.value is None or float(op.value) == op.value
+        off = 0.0 if exact else self.rounding.u * abs(data)
+        return [BoundedArray(data, np.zeros(data.shape) + off, made.names, given=True)]
+
     def structural(self, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> list[BoundedArray]:
         """A box without arithmetic: the same map of values and of bounds."""
-        op = box.op
-        if isinstance(op, Const | SizeOf | Index):
-            (made,) = self.runner.box(box, (), sizes)
-            data = np.asarray(made.data, self.rounding.reference)
-            exact = not isinstance(op, Const) or op.value is None or float(op.value) == op.value
-            off = 0.0 if exact else self.rounding.u * abs(data)
-            return [BoundedArray(data, np.zeros(data.shape) + off, made.names, given=True)]
-        if len(args) == 1 and isinstance(op, Rename):
+        if len(args) == 1 and isinstance(box.op, Rename):
             return [args[0].mapped(lambda part: self.runner.box(box, (part,), sizes)[0])]
         values = self.runner.box(box, tuple(NamedArray(a.values, a.names) for a in args), sizes)
         bounds = self.runner.box(box, tuple(NamedArray(a.errors, a.names) for a in args), sizes)
@@ -204,6 +201,25 @@ class _ErrorAnalysis:
                 value = value.mapped(lambda part, ty=ty, order=order: NamedArray(conform(part, ty, sizes), order))  # type: ignore[misc]
             outputs.append(value)
         return outputs
+
+
+Arrays: TypeAlias = tuple[BoundedArray, ...]
+BOXES: Mapping[type[Op], Callable[[_ErrorAnalysis, Any, Box, Arrays, Mapping[str, int]], Sequence[BoundedArray]]] = {
+    Map: lambda run, op, box, args, sizes: [run.map(op.fn, args, box)],
+    Reduce: lambda run, op, box, args, sizes: [run.rounding.reduction(op.monoid, args[0], op.axis)],
+    Einsum: lambda run, op, box, args, sizes: [run.einsum(box, args)],
+    View: lambda run, op, box, args, sizes: [run.view(op, box, args, sizes)],
+    Call: lambda run, op, box, args, sizes: run.filled(run.diagram(op.body, args, sizes), box.cod, sizes),
+    FoldOp: lambda run, op, box, args, sizes: run.filled(run.fold(op, box, args, sizes), box.cod, sizes),
+    GroupOp: lambda run, op, box, args, sizes: run.filled(run.group(op, box, args, sizes), box.cod, sizes),
+    Generic: lambda run, op, box, args, sizes: run.generic(op, box, args, sizes),
+    Const: lambda run, op, box, args, sizes: run.constant(op, box, sizes),
+    SizeOf: lambda run, op, box, args, sizes: run.constant(op, box, sizes),
+    Index: lambda run, op, box, args, sizes: run.constant(op, box, sizes),
+    Rename: lambda run, op, box, args, sizes: run.structural(box, args, sizes),
+    Reindex: lambda run, op, box, args, sizes: run.structural(box, args, sizes),
+}
+"""The values and bounds of each operation."""
 
 
 def _begins_rescaling(box: Box) -> bool:

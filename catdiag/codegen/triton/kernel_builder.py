@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.index_maps import read_off
-from catdiag.category.ops import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
+from catdiag.category.ops import (
+    Box,
+    Const,
+    Einsum,
+    Generic,
+    Index,
+    Map,
+    Op,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+    clamped,
+    op_row,
+)
 from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Size, size_symbols
 from catdiag.codegen.triton.array_accesses import (
@@ -365,46 +380,49 @@ class Build:
 
     def let(self, let: Let) -> None:
         """Lowers a box: a reduction or contraction to a tile, any other box to a function of indices."""
-        box, args = let.box, [self.env[a] for a in let.args]
-        op, ty = box.op, box.cod[0]
-        target = let.targets[0]
-        note = noted(box)
-        if isinstance(op, Map):
-            if isinstance(op.fn, Apply):
-                raise _refused(box, f"the function {box.name} has a name and no definition")
-            self.env[target] = Mapped(ty, op.fn, tuple(args), note)
-        elif isinstance(op, Index):
-            self.env[target] = Positions(ty)
-        elif isinstance(op, SizeOf):
-            self.env[target] = Scalar(ty, None, op.size)
-        elif isinstance(op, Const):
-            self.env[target] = Scalar(ty, None if op.value is None else clamped(op.value, SINGLE))
-        elif isinstance(op, (Rename, Reindex, View)):
-            self.env[target] = viewed(box, args)
-        elif isinstance(op, Reduce):
-            node = self.tile(let.args[0])
-            axis = let.args[0].ty.axis(op.axis)
-            dim = None if axis is None else self.dim(axis)
-            self.nodes.note = note
-            if dim is not None and dim not in node.dims:
-                node = self._broadcast(node, dim)
-            if dim is not None:
-                masked = self.nodes.masked(node, dim, NEUTRAL[op.monoid])
-                if masked is not node:
-                    self.replace(let.args[0], masked)
-                node = self.nodes.reduce(op.monoid, masked, dim)
-            self.env[target] = self.as_array(ty, node, box.name)
-        elif isinstance(op, Einsum):
-            nodes = [self.tile(a) for a in let.args]
-            self.nodes.note = note
-            dims = [d for a in ty.axes if (d := self.dim(a)) is not None]
-            summed = dict.fromkeys(a for v in let.args for a in v.ty.axes if a.name not in ty.names)
-            for dim in (d for a in summed if (d := self.dim(a)) is not None):
-                if not any(dim in n.dims for n in nodes):
-                    nodes[0] = self._broadcast(nodes[0], dim)
-            self.env[target] = self.as_array(ty, contracted(self.nodes, nodes, dims), box.name)
-        else:
-            raise _refused(box, "the box has a name and no definition")
+        op_row(BOXES, let.box, "part of a kernel")(self, let.box.op, let)
+
+    def _map(self, op: Map, let: Let) -> None:
+        if isinstance(op.fn, Apply):
+            raise _refused(let.box, f"the function {let.box.name} has a name and no definition")
+        self.env[let.targets[0]] = Mapped(let.box.cod[0], op.fn, tuple(self.env[a] for a in let.args), noted(let.box))
+
+    def _scalar(self, let: Let, value: float | None, size: Size | None = None) -> None:
+        self.env[let.targets[0]] = Scalar(let.box.cod[0], value, size)
+
+    def _positions(self, op: Index, let: Let) -> None:
+        self.env[let.targets[0]] = Positions(let.box.cod[0])
+
+    def _viewed(self, op: Rename | Reindex | View, let: Let) -> None:
+        self.env[let.targets[0]] = viewed(let.box, [self.env[a] for a in let.args])
+
+    def _reduce(self, op: Reduce, let: Let) -> None:
+        node = self.tile(let.args[0])
+        axis = let.args[0].ty.axis(op.axis)
+        dim = None if axis is None else self.dim(axis)
+        self.nodes.note = noted(let.box)
+        if dim is not None and dim not in node.dims:
+            node = self._broadcast(node, dim)
+        if dim is not None:
+            masked = self.nodes.masked(node, dim, NEUTRAL[op.monoid])
+            if masked is not node:
+                self.replace(let.args[0], masked)
+            node = self.nodes.reduce(op.monoid, masked, dim)
+        self.env[let.targets[0]] = self.as_array(let.box.cod[0], node, let.box.name)
+
+    def _einsum(self, op: Einsum, let: Let) -> None:
+        ty = let.box.cod[0]
+        nodes = [self.tile(a) for a in let.args]
+        self.nodes.note = noted(let.box)
+        dims = [d for a in ty.axes if (d := self.dim(a)) is not None]
+        summed = dict.fromkeys(a for v in let.args for a in v.ty.axes if a.name not in ty.names)
+        for dim in (d for a in summed if (d := self.dim(a)) is not None):
+            if not any(dim in n.dims for n in nodes):
+                nodes[0] = self._broadcast(nodes[0], dim)
+        self.env[let.targets[0]] = self.as_array(ty, contracted(self.nodes, nodes, dims), let.box.name)
+
+    def _generic(self, op: Generic, let: Let) -> None:
+        raise _refused(let.box, "the box has a name and no definition")
 
     def _broadcast(self, node: TileNode, dim: Dim) -> TileNode:
         """A tile broadcast along a dimension."""
@@ -420,6 +438,21 @@ class Build:
         """Lowers a slice: the block of an array at the current iteration of loops."""
         starts = {s.axis: self.tiles[s.symbol].start for s in spans}
         self.env[target] = ArrayPart(target.ty, self.env[source], starts)
+
+
+BOXES: Mapping[type[Op], Callable[[Build, Any, Let], None]] = {
+    Map: Build._map,
+    Index: Build._positions,
+    SizeOf: lambda kernel, op, let: kernel._scalar(let, None, op.size),
+    Const: lambda kernel, op, let: kernel._scalar(let, None if op.value is None else clamped(op.value, SINGLE)),
+    Rename: Build._viewed,
+    Reindex: Build._viewed,
+    View: Build._viewed,
+    Reduce: Build._reduce,
+    Einsum: Build._einsum,
+    Generic: Build._generic,
+}
+"""How each operation is lowered; those with bodies are statements of the loop nest."""
 
 
 def noted(box: Box) -> str:
