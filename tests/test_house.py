@@ -60,34 +60,33 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse(SOURCES[module].read_text(encoding="utf-8"))
 
 
-def imports(module: str) -> Iterator[tuple[str, bool, int]]:
-    """What a module imports: the module, whether only when called or for types, and the line."""
-    tree = tree_of(module)
-    outermost = set(map(id, tree.body))
-    for node in ast.walk(tree):
-        now = id(node) in outermost
+@functools.cache
+def imports(module: str) -> tuple[tuple[str, int], ...]:
+    """The modules that a module imports, wherever it does, and the lines."""
+    found = []
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, not now, node.lineno
+            found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0 and node.module, f"{module}:{node.lineno}: imports are absolute"
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield (inner if inner in SOURCES else node.module), not now, node.lineno
+                found.append((inner if inner in SOURCES else node.module, node.lineno))
+    return tuple(found)
 
 
 def inside(name: str) -> bool:
     return name.split(".")[0] == "catdiag"
 
 
-def named(module: str) -> Iterator[tuple[str, int]]:
+@functools.cache
+def named(module: str) -> tuple[tuple[str, int], ...]:
     """The modules of the package that a module imports, wherever it does, or names in a text to import it later."""
-    for name, _, line in imports(module):
-        if inside(name):
-            yield name, line
+    found = [(name, line) for name, line in imports(module) if inside(name)]
     for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in {*SOURCES} - {FACE}:
-            yield node.value, node.lineno
+        if isinstance(node, ast.Constant) and node.value in SOURCES and node.value != FACE:
+            found.append((node.value, node.lineno))
+    return tuple(found)
 
 
 def test_every_module_has_a_room() -> None:
@@ -112,14 +111,14 @@ def test_files_import_each_other_in_no_circle() -> None:
 
 @pytest.mark.parametrize("module", [m for m in SOURCES if room_of(m) == "kernel"])
 def test_the_kernel_stands_alone(module: str) -> None:
-    for name, _, line in imports(module):
+    for name, line in imports(module):
         alone = room_of(name) == "kernel" if inside(name) else name.split(".")[0] in sys.stdlib_module_names
         assert alone, f"{module}:{line} imports {name}"
 
 
 @pytest.mark.parametrize("module", [m for m in SOURCES if room_of(m) in ("kernel", "solvers")])
 def test_checking_needs_no_prover_even_for_types(module: str) -> None:
-    assert {room_of(name) for name, _, _ in imports(module) if inside(name)} <= {"kernel", "solvers"}
+    assert {room_of(name) for name, _ in imports(module) if inside(name)} <= {"kernel", "solvers"}
 
 
 def said(module: str) -> Iterator[tuple[str, int]]:
