@@ -243,6 +243,7 @@ def _checked(case: BenchCase, item: Swept, ours: Any, inputs: Sequence[Any], mac
 
 def work(pipe: Connection, items: Sequence[Swept], device: str, turn: Turn, rounds: int) -> None:
     """Runs the cases whose numbers it is sent, and sends back rows; ends where the GPU no longer answers."""
+    _imported(device)
     machine = BenchDevice.gpu() if device == "cuda" else BenchDevice("cpu", Wall())
     machine = replace(machine, budget=float(2**30))
     while True:
@@ -281,8 +282,7 @@ class Pool:
     def __init__(self, items: Sequence[Swept], device: str, place: Path, rounds: int, workers: int) -> None:
         self.items, self.device, self.rounds = items, device, rounds
         self.turn = Turn(place)
-        # Threads that others have started do not outlive a fork; before it, nothing may have touched the GPU.
-        self.make = multiprocessing.get_context("fork")
+        self.make = multiprocessing.get_context("spawn")
         self.workers = [self._started() for _ in range(workers)]
 
     def _started(self) -> _Worker:
@@ -411,7 +411,6 @@ def run(options: argparse.Namespace) -> None:
     done = {} if options.again else kept(options.rows)
     chosen = [k for k, item in enumerate(items) if re.search(options.only, item.case.name)]
     todo = [k for k in chosen if items[k].case.name not in done]
-    _imported(options.device)
     pool = Pool(items, options.device, options.folder / "turn", options.rounds, options.workers)
     print(f"{len(todo)} of {len(chosen)} cases to run", flush=True)
     try:
@@ -424,14 +423,14 @@ def run(options: argparse.Namespace) -> None:
     finally:
         pool.close()
     print(Counter(row.outcome for row in kept(options.rows).values()), flush=True)
-    if options.device == "cuda":  # only now, since processes must be started before the GPU is touched
+    if options.device == "cuda":
         about = versions()
         with options.rows.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"about": about}) + "\n")
 
 
 def _imported(device: str) -> None:
-    """Loads what all processes need, once."""
+    """Loads what a process needs, with one thread each."""
     import torch
 
     torch.set_num_threads(1)
