@@ -91,8 +91,7 @@ class FoldFormula:
 class FormulaPrinter:
     """Prints formulas of the wires of a `HashConsedGraph`.
 
-        >>> from catdiag.category.scalars import ScalarFunction
-    from catdiag.category.types import ArrayType, Axis, Ty
+        >>> from catdiag.category.types import ArrayType, Axis, Ty
         >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),)), ArrayType()))
         >>> wire = terms.reduce("sum", "x", terms.map("mul", terms.map("sub", 0, 1), 1))
         >>> FormulaPrinter(terms, {0: "S", 1: "m"}).text(wire)

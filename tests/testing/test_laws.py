@@ -15,6 +15,7 @@ from catdiag import testing
 from catdiag.category.diagram import *  # noqa: F403
 from catdiag.category.diagram import check, copy
 from catdiag.category.ops import *  # noqa: F403
+from catdiag.category.scalars import *  # noqa: F403
 from catdiag.category.types import *  # noqa: F403
 from catdiag.category.types import Axis
 from catdiag.execute.interpreter import run
