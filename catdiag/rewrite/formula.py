@@ -91,11 +91,11 @@ class FoldFormula:
 class FormulaPrinter:
     """Prints formulas of the wires of a `HashConsedGraph`.
 
-        >>> from catdiag.category.types import ArrayType, Axis, Ty
-        >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),)), ArrayType()))
-        >>> wire = terms.reduce("sum", "x", terms.map("mul", terms.map("sub", 0, 1), 1))
-        >>> FormulaPrinter(terms, {0: "S", 1: "m"}).text(wire)
-        'Σ_x (S - m)·m'
+    >>> from catdiag.category.types import ArrayType, Axis, Ty
+    >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),)), ArrayType()))
+    >>> wire = terms.reduce("sum", "x", terms.map("mul", terms.map("sub", 0, 1), 1))
+    >>> FormulaPrinter(terms, {0: "S", 1: "m"}).text(wire)
+    'Σ_x (S - m)·m'
     """
 
     def __init__(self, terms: HashConsedGraph, names: Mapping[int, str]) -> None:
