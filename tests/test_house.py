@@ -183,6 +183,28 @@ def there(dotted: str) -> bool:
     return True
 
 
+def test_no_class_name_stands_for_two_things() -> None:
+    homes: dict[str, list[str]] = {}
+    for module in SOURCES:
+        for node in tree_of(module).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(module)
+    twice = {name: modules for name, modules in homes.items() if len(modules) > 1}
+    assert not twice, f"a class name stands for one thing: {twice}"
+
+
+# Faces of the package that give what a room below defines.
+FACES = {"__init__", "__main__", "nn", "errors"}
+
+
+def test_no_file_name_stands_for_two_things() -> None:
+    homes: dict[str, list[str]] = {}
+    for module, path in SOURCES.items():
+        homes.setdefault(path.stem, []).append(module)
+    twice = {stem: modules for stem, modules in homes.items() if len(modules) > 1 and stem not in FACES}
+    assert not twice, f"a file name stands for one thing: {twice}"
+
+
 def test_the_modules_and_files_that_texts_name_exist() -> None:
     """In docstrings, messages, pages, and the data that commands print."""
     wrong = []

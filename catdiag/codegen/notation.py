@@ -29,13 +29,13 @@ class Template:
 
 
 @dataclass(frozen=True)
-class Function:
+class Prefix:
     """A call of a function of this name."""
 
     name: str
 
 
-Notation: TypeAlias = Infix | Template | Function
+Notation: TypeAlias = Infix | Template | Prefix
 
 
 def grouped(sign: str, level: int) -> Infix:
@@ -65,7 +65,7 @@ def bracketed(text: Text, level: int) -> str:
 def written(notation: Notation, operands: Sequence[Text]) -> Text:
     """A function of operands, as a notation writes it, with its precedence.
 
-    >>> written(grouped("-", 5), [("a", 9), ("b + c", 5)]), written(Function("exp"), [("a + b", 5)])
+    >>> written(grouped("-", 5), [("a", 9), ("b + c", 5)]), written(Prefix("exp"), [("a + b", 5)])
     (('a - (b + c)', 5), ('exp(a + b)', 9))
     """
     if isinstance(notation, Infix):

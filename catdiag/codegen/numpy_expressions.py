@@ -27,7 +27,7 @@ from catdiag.category.ops import (
 )
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.types import ArrayType, Size
-from catdiag.codegen.notation import Function, Notation, Template, associative, bracketed, comparison, grouped, written
+from catdiag.codegen.notation import Notation, Prefix, Template, associative, bracketed, comparison, grouped, written
 from catdiag.codegen.source_writer import ATOM, Text
 
 CALL = 8
@@ -37,10 +37,10 @@ FUNCTIONS: Mapping[str, Notation] = {
     "add": associative("+", _PLUS), "sub": grouped("-", _PLUS), "mul": associative("*", _TIMES),
     "div": grouped("/", _TIMES), "floordiv": grouped("//", _TIMES), "neg": Template("-{0}", UNARY, UNARY),
     "eq": comparison("==", _COMPARE), "ne": comparison("!=", _COMPARE), "lt": comparison("<", _COMPARE),
-    "le": comparison("<=", _COMPARE), "and": Function("np.logical_and"), "or": Function("np.logical_or"),
-    "not": Function("np.logical_not"), "exp": Function("np.exp"), "log": Function("np.log"),
-    "sqrt": Function("np.sqrt"), "tanh": Function("np.tanh"), "abs": Function("np.abs"),
-    "max": Function("np.maximum"), "min": Function("np.minimum"), "where": Function("np.where"),
+    "le": comparison("<=", _COMPARE), "and": Prefix("np.logical_and"), "or": Prefix("np.logical_or"),
+    "not": Prefix("np.logical_not"), "exp": Prefix("np.exp"), "log": Prefix("np.log"),
+    "sqrt": Prefix("np.sqrt"), "tanh": Prefix("np.tanh"), "abs": Prefix("np.abs"),
+    "max": Prefix("np.maximum"), "min": Prefix("np.minimum"), "where": Prefix("np.where"),
     "sigmoid": Template("np.exp(-np.logaddexp(0, -{0}))", ATOM, UNARY),
 }  # fmt: skip
 """Each scalar function in NumPy."""

@@ -35,7 +35,7 @@ from catdiag.category.ops import (
 )
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.types import ArrayType, Size
-from catdiag.codegen.notation import Function, Notation, Template, associative, comparison, grouped, written
+from catdiag.codegen.notation import Notation, Prefix, Template, associative, comparison, grouped, written
 from catdiag.codegen.source_writer import Text
 from catdiag.util.errors import TypeMismatch
 
@@ -47,17 +47,17 @@ _SIGNS: Mapping[str, Notation] = {
     "le": comparison("<=", _COMPARE),
 }  # fmt: skip
 TENSORS: Mapping[str, Notation] = {
-    **_SIGNS, "exp": Function("torch.exp"), "log": Function("torch.log"), "sqrt": Function("torch.sqrt"),
-    "tanh": Function("torch.tanh"), "abs": Function("torch.abs"), "sigmoid": Function("torch.sigmoid"),
-    "max": Function("torch.maximum"), "min": Function("torch.minimum"), "and": Function("torch.logical_and"),
-    "or": Function("torch.logical_or"), "not": Function("torch.logical_not"), "where": Function("torch.where"),
-    "floordiv": Function("_floor"),
+    **_SIGNS, "exp": Prefix("torch.exp"), "log": Prefix("torch.log"), "sqrt": Prefix("torch.sqrt"),
+    "tanh": Prefix("torch.tanh"), "abs": Prefix("torch.abs"), "sigmoid": Prefix("torch.sigmoid"),
+    "max": Prefix("torch.maximum"), "min": Prefix("torch.minimum"), "and": Prefix("torch.logical_and"),
+    "or": Prefix("torch.logical_or"), "not": Prefix("torch.logical_not"), "where": Prefix("torch.where"),
+    "floordiv": Prefix("_floor"),
 }  # fmt: skip
 """Each scalar function of tensors."""
 NUMBERS: Mapping[str, Notation] = {
-    **_SIGNS, "exp": Function("math.exp"), "log": Function("math.log"), "sqrt": Function("math.sqrt"),
-    "tanh": Function("math.tanh"), "abs": Function("abs"), "sigmoid": Template("(1 / (1 + math.exp(-({0}))))"),
-    "max": Function("max"), "min": Function("min"), "and": Template("(({0}) and ({1}))"),
+    **_SIGNS, "exp": Prefix("math.exp"), "log": Prefix("math.log"), "sqrt": Prefix("math.sqrt"),
+    "tanh": Prefix("math.tanh"), "abs": Prefix("abs"), "sigmoid": Template("(1 / (1 + math.exp(-({0}))))"),
+    "max": Prefix("max"), "min": Prefix("min"), "and": Template("(({0}) and ({1}))"),
     "or": Template("(({0}) or ({1}))"), "not": Template("(not ({0}))"), "where": Template("({1} if {0} else {2})"),
     "floordiv": Template("(({0}) // ({1}))"),
 }  # fmt: skip

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from catdiag.codegen.notation import Function, Notation, Template, associative, bracketed, comparison, grouped, written
+from catdiag.codegen.notation import Notation, Prefix, Template, associative, bracketed, comparison, grouped, written
 from catdiag.codegen.source_writer import ATOM, Text
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode, natural
 from catdiag.util.errors import TypeMismatch
@@ -19,13 +19,13 @@ from catdiag.util.errors import TypeMismatch
 CALL, SIGN, TIMES, PLUS, AND, OR, COMPARE = 8, 7, 6, 5, 4, 3, 2
 FUNCTIONS: Mapping[str, Notation] = {
     "add": associative("+", PLUS), "sub": grouped("-", PLUS), "mul": associative("*", TIMES),
-    "scaled": grouped("*", TIMES), "div": grouped("/", TIMES), "floordiv": Function("_floor"),
+    "scaled": grouped("*", TIMES), "div": grouped("/", TIMES), "floordiv": Prefix("_floor"),
     "neg": Template("-{0}", SIGN, SIGN), "eq": comparison("==", COMPARE), "ne": comparison("!=", COMPARE),
     "lt": comparison("<", COMPARE), "le": comparison("<=", COMPARE), "and": associative("&", AND),
-    "or": associative("|", OR), "not": Template("{0} == 0", COMPARE, COMPARE + 1), "exp2": Function("tl.exp2"),
-    "log": Function("tl.log"), "sqrt": Function("tl.sqrt"), "rsqrt": Function("tl.rsqrt"), "abs": Function("tl.abs"),
-    "tanh": Template("_tanh({0}, fast)"), "max": Function("tl.maximum"), "min": Function("tl.minimum"),
-    "where": Function("tl.where"),
+    "or": associative("|", OR), "not": Template("{0} == 0", COMPARE, COMPARE + 1), "exp2": Prefix("tl.exp2"),
+    "log": Prefix("tl.log"), "sqrt": Prefix("tl.sqrt"), "rsqrt": Prefix("tl.rsqrt"), "abs": Prefix("tl.abs"),
+    "tanh": Template("_tanh({0}, fast)"), "max": Prefix("tl.maximum"), "min": Prefix("tl.minimum"),
+    "where": Prefix("tl.where"),
 }  # fmt: skip
 """Each function of tiles in Triton; nodes never have those of `tile_expressions.REWRITTEN`."""
 _CALLED = {"floordiv": "_floor", "tanh": "_tanh"}
