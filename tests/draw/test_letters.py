@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.category.diagram import Diagram, diagram_of, of_box
+from catdiag.category.ops import map_box
+from catdiag.category.scalars import Apply, Cast, ScalarFunction
+from catdiag.category.types import ArrayType, Axis
 from catdiag.draw.memory_levels import placement
+from catdiag.draw.render import scene_of
 from catdiag.draw.string_diagram.sheet_geometry import plan_of
 from catdiag.draw.string_diagram.sheets import sheet_of
 
@@ -77,3 +81,12 @@ def test_formulas_read_from_the_top_are_the_program(join):
         values = [rng.uniform(-2, 2) for _ in range(number)]
         expected = [out.item() for out in diagram.run(*(np.array([v]) for v in values))]
         assert drawn(diagram, values, join) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("fn", "drawn"), [("sqrt", "√"), (Apply("sqrt"), "sqrt"), (Apply("f"), "f"), (Cast("fp8"), "→ fp8")]
+)
+def test_a_user_function_is_drawn_by_its_name(fn: ScalarFunction, drawn: str) -> None:
+    """An uninterpreted function that is called as one of the library's is another function."""
+    texts = {getattr(item, "text", "") for item in scene_of(of_box(map_box(fn, [ArrayType((Axis("q"),))]))).items}
+    assert drawn in texts and not ({"√"} - {drawn}) & texts

@@ -330,7 +330,8 @@ def worded(cell: Cell) -> str:
     if cell.plain and (few or op.fn in SYMMETRIC):
         if isinstance(op.fn, Cast):
             return f"→ {plain(op.fn.dtype)}"
-        return _SIGNS.get(str(op.fn)) or plain(str(op.fn))
+        sign = _SIGNS.get(op.fn) if isinstance(op.fn, str) else None
+        return sign or plain(str(op.fn))
     # Letters that are not names of sizes or axes in the formula.
     taken = set(_NAMES.findall(typeset(cell.formula(dict.fromkeys(cell.inputs, ("0", ATOM)))[0])))
     taken |= {n for ty in (*cell.box.dom, *cell.box.cod) for n in ty.names}

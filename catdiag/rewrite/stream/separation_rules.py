@@ -125,7 +125,8 @@ class Rules(Selection):
         elif fn in ("max", "min"):
             found = self._binary(fn, f, forms[1])
         if found is None:
-            raise NotSeparable(box, _REASONS.get(str(fn), f"{fn} of a sum of both is not a sum of products of them"))
+            known = _REASONS.get(fn) if isinstance(fn, str) else None
+            raise NotSeparable(box, known or f"{fn} of a sum of both is not a sum of products of them")
         return found
 
     def additive(self, form: Form) -> tuple[Form, Form] | None:
