@@ -54,15 +54,15 @@ of groups rounded up and live ranges read off the order; the whole-run sums are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import diagram_of
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial, symbol
 from catdiag.schedule.kernel_analysis import Account, Dtype, measure
-from catdiag.schedule.liveness import LEVEL, REGISTERS, Loop, LoweredKernel, ProgramPoint
-from catdiag.schedule.tile_counts import summed
+from catdiag.schedule.liveness import LEVEL, REGISTERS, Loop, LoweredKernel, ProgramPoint, Transfer
+from catdiag.schedule.tile_counts import summed, tile_count
 from catdiag.util import argument_checks
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError, SizeError, require
@@ -256,37 +256,13 @@ def io(
     import sympy
 
     account = measure(diagram, dtype, stages, accumulators == REGISTERS, fused)
-    single, told = presentation_of(account)
     shares: MaskCounts | None = None
     if any(kernel.loop_bounds for kernel in account.kernels):
         from catdiag.schedule.mask_counts import MaskCounts
 
         shares = MaskCounts(density, account)
-    traffic: list[Traffic] = []
-    work = {"tensor": sympy.S.Zero, "exp": sympy.S.Zero, "alu": sympy.S.Zero}
-    groups: dict[Expr, Expr] = {}
-    streams: dict[Expr, Expr] = {}
-    for kernel in account.kernels:
-        groups.update({symbol(t): axis.expr() for t, axis in kernel.tiles.items() if t not in single})
-        streams.update({symbol(s): told(axis.expr()) for s, axis in kernel.loops if s not in single})
-        for moved in kernel.transfers:
-            if moved.region:
-                from catdiag.schedule.region_loads import moved as region_loads
-
-                exact, relaxed = region_loads(moved, kernel)
-            elif moved.bounds is not None and shares is not None:
-                exact, relaxed = shares.moved(moved, kernel)
-            else:
-                exact = relaxed = moved.size.expr()
-                for tile in moved.reload_axes:
-                    ratio = kernel.tiles[tile].expr() / symbol(tile)
-                    exact, relaxed = exact * sympy.ceiling(ratio), relaxed * ratio
-                for block, axis in moved.loop_nest:
-                    ratio = axis.expr() / symbol(block)
-                    exact, relaxed = exact * sympy.ceiling(ratio), relaxed * ratio
-            traffic.append(Traffic(moved.array, moved.direction, told(exact), sympy.expand(told(relaxed))))
-        for (pipeline, loops), amount in kernel.work.items():
-            work[pipeline] += told(whole_run_total(amount, kernel, loops, shares))
+    single, told = presentation_of(account)
+    traffic = _traffic(account, shares, told)
     load = sympy.Add(*(t.exact for t in traffic if t.direction == "load"))
     save = sympy.Add(*(t.exact for t in traffic if t.direction == "save"))
     room = told(peak_of(frontier(account, LEVEL)))
@@ -294,20 +270,22 @@ def io(
     if any(not side.is_interior for kernel in account.kernels for moved in kernel.transfers for side in moved.region):
         there = measure(diagram, dtype, stages, accumulators == REGISTERS, fused, clip=True)
     level, registers = (frontier(there, place) for place in (LEVEL, REGISTERS))
-    told = _clipping(there, told)
+    clipping = _clipping(there, told)
     fullest = ([*level[:1], *registers[:1]]) if accumulators == REGISTERS else level[:1]
+    tiles = {t: axis for kernel in account.kernels for t, axis in kernel.tiles.items() if t not in single}
+    blocks = {s: axis for kernel in account.kernels for s, axis in kernel.loops if s not in single}
     return IO(
         load=load,
         save=save,
         transfers=load + save,
         relaxed=sympy.expand(sympy.Add(*(t.relaxed for t in traffic))),
-        memory=told(peak_of(level)),
-        registers=told(peak_of(registers)),
-        traffic=tuple(traffic),
-        live_arrays=tuple(LiveArray(n, r, told(a.expr())) for moment in fullest for n, r, a in moment.live),
-        work=work,
-        groups=groups,
-        streams=streams,
+        memory=clipping(peak_of(level)),
+        registers=clipping(peak_of(registers)),
+        traffic=traffic,
+        live_arrays=tuple(LiveArray(n, r, clipping(a.expr())) for moment in fullest for n, r, a in moment.live),
+        work=_work(account, shares, told),
+        groups={symbol(t): axis.expr() for t, axis in tiles.items()},
+        streams={symbol(s): told(axis.expr()) for s, axis in blocks.items()},
         order="; then ".join(order_of(kernel, account) for kernel in account.kernels),
         unit="values" if dtype is None else "bytes",
         stages=stages,
@@ -316,6 +294,51 @@ def io(
         room=room,
         assumptions=() if shares is None else shares.assumptions(),
     )
+
+
+def _traffic(account: Account, shares: MaskCounts | None, told: Callable[[Expr], Expr]) -> tuple[Traffic, ...]:
+    """What each array moves between slow memory and the chip."""
+    import sympy
+
+    found: list[Traffic] = []
+    for kernel in account.kernels:
+        for moved in kernel.transfers:
+            if moved.bounds is not None and shares is not None:
+                exact, relaxed = shares.moved(moved, kernel)
+            else:
+                exact, relaxed = whole_run_transfer(moved, kernel, lambda base: (symbol(base),))
+            found.append(Traffic(moved.array, moved.direction, told(exact), sympy.expand(told(relaxed))))
+    return tuple(found)
+
+
+def _work(account: Account, shares: MaskCounts | None, told: Callable[[Expr], Expr]) -> dict[str, Expr]:
+    """Scalar operations of the whole run, by pipeline."""
+    import sympy
+
+    work = {"tensor": sympy.S.Zero, "exp": sympy.S.Zero, "alu": sympy.S.Zero}
+    for kernel in account.kernels:
+        for (pipeline, loops), amount in kernel.work.items():
+            work[pipeline] += told(whole_run_total(amount, kernel, loops, shares))
+    return work
+
+
+def whole_run_transfer(
+    transfer: Transfer, kernel: LoweredKernel, cuts: Callable[[str], Sequence[Expr]]
+) -> tuple[Expr, Expr]:
+    """What a transfer moves in the whole run: exactly, and without rounding up. Loops run all of their blocks.
+
+    `cuts` gives the tiles (or blocks) of an axis at the levels that cut it, by the symbol of the first level.
+    """
+    if transfer.region:
+        from catdiag.schedule.region_loads import moved
+
+        return moved(transfer, kernel, cuts)
+    exact = relaxed = transfer.size.expr()
+    for name, size in (*((tile, kernel.tiles[tile]) for tile in transfer.reload_axes), *transfer.loop_nest):
+        found = cuts(name)
+        exact = exact * tile_count(size.expr(), found)
+        relaxed = relaxed * size.expr() / found[-1] if found else relaxed
+    return exact, relaxed
 
 
 def presentation_of(account: Account) -> tuple[tuple[str, ...], Callable[[Expr], Expr]]:

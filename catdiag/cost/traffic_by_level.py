@@ -52,7 +52,7 @@ from catdiag.category.integer_polynomial import IntPolynomial, symbol
 from catdiag.chip.hierarchy import CACHE, Hierarchy, Level
 from catdiag.cost.cache_fetches import Fetches
 from catdiag.cost.level_formulas import EdgeIO, LevelsIO
-from catdiag.cost.traffic import LiveArray, frontier, order_of, peak_of, presentation_of
+from catdiag.cost.traffic import LiveArray, frontier, order_of, peak_of, presentation_of, whole_run_transfer
 from catdiag.schedule.kernel_analysis import Account, Dtype, measure
 from catdiag.schedule.liveness import Loop, LoweredKernel, Transfer
 from catdiag.schedule.placement import Placement, check_stages
@@ -283,32 +283,8 @@ class _Count:
 
     def moved(self, transfer: Transfer, kernel: LoweredKernel, place: str) -> tuple[Expr, Expr]:
         """What crosses into or out of all pieces of a level: exactly, and without rounding."""
-        if transfer.region:
-            return self._regions(transfer, kernel, place)
-        exact = relaxed = transfer.size.expr()
-        for tile in transfer.reload_axes:
-            whole, found = kernel.tiles[tile].expr(), self.cuts(tile, place)
-            exact = exact * tile_count(whole, found)
-            if found:
-                relaxed = relaxed * whole / found[-1]
-        for loop in transfer.loop_nest:
-            iterations, about = self.iterations(loop, place)
-            exact, relaxed = exact * iterations, relaxed * about
+        exact, relaxed = whole_run_transfer(transfer, kernel, lambda base: self.cuts(base, place))
         return self.present(exact), self.present(relaxed)
-
-    def _regions(self, transfer: Transfer, kernel: LoweredKernel, place: str) -> tuple[Expr, Expr]:
-        """The same of an array that is read in windows, which overlap: what each piece reaches."""
-        import sympy
-
-        axes = {**kernel.tiles, **dict(transfer.loops)}
-        ranges = {name: (whole.expr(), self.cuts(name, place)) for name, whole in axes.items()}
-        relaxed = sympy.S.Zero
-        for monomial, coefficient in transfer.local.terms.items():
-            term = sympy.Mul(coefficient, *(symbol(name) for name in monomial if name not in ranges))
-            for name, (whole, found) in ranges.items():
-                term *= whole * (found[-1] if found else whole) ** (monomial.count(name) - 1)
-            relaxed += term
-        return self.present(summed(transfer.local, ranges)), self.present(relaxed)
 
     def edges(self) -> dict[tuple[str, str], EdgeIO]:
         """What crosses each edge."""

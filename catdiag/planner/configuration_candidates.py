@@ -20,10 +20,11 @@ from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.memory_sectors import tiles_of_rows, whole_sector
 from catdiag.planner.plan import plural
 from catdiag.planner.tile_search import TileSearch
-from catdiag.planner.time_model import Timing, ceil_div, peak, predict
+from catdiag.planner.time_model import Timing, peak, predict
 from catdiag.planner.triton_resources import MIN_DOT, MOST, SCRATCH, Block
 from catdiag.planner.triton_time_model import blocks_per_sm, specialized_registers, specialized_timed, timed
-from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, ProgramPoint, Transfer
+from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, ProgramPoint
+from catdiag.schedule.load_imbalance import window_loads
 from catdiag.schedule.placement import MATRIX
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
@@ -138,10 +139,8 @@ class Candidates:
     def _filled(self, kernel: LoweredKernel) -> LoweredKernel:
         """The kernel with what it moves at the sizes of axes as they are, for what it holds is at those filled up."""
         known = dict(self._untiled_axes())
-        moved = [
-            replace(t, size=_at(_loaded_size(t), known), local=_at(t.local, known), region=()) for t in kernel.transfers
-        ]
-        self.region_loads = [(new, old.loops) for new, old in zip(moved, kernel.transfers, strict=True) if old.region]
+        moved = [replace(t, size=_at(t.size, known), local=_at(t.local, known), region=()) for t in kernel.transfers]
+        self.region_loads = [(new, old) for new, old in zip(moved, kernel.transfers, strict=True) if old.region]
         return replace(kernel, transfers=moved)
 
     def options(self) -> dict[str, list[int]]:
@@ -374,18 +373,9 @@ class Candidates:
         return [first, *(p for p in ranked if p is not first)]
 
     def _moved(self, kernel: LoweredKernel, values: Mapping[Any, Any]) -> dict[Any, Any]:
-        """What is read in windows, in the whole run, as if they all lay in their array: counted exactly they would take
-        longer than all the rest."""
-        groups: Any = 1
-        for tile, whole in kernel.tiles.items():
-            groups = groups * ceil_div(whole.value(values), values[tile])
-        found: dict[Any, Any] = {}
-        for moved, loops in self.region_loads:
-            iterations = groups
-            for block, whole in loops:
-                iterations = iterations * ceil_div(whole.value(values), values[block])
-            found["moved", moved] = iterations * moved.size.value(values)
-        return found
+        """The bytes of arrays that are read in place, in the whole run, at the sizes of axes as they are."""
+        as_they_are = {**values, **dict(self._untiled_axes())}
+        return {("moved", new): window_loads(old, kernel, as_they_are) for new, old in self.region_loads}
 
     def timing(self, proposal: Proposal) -> Timing:
         """What a run of one candidate takes."""
@@ -476,14 +466,6 @@ def _check(search: TileSearch) -> None:
     warps = (asked.threads or chip.warp) // chip.warp
     if warps & (warps - 1) and warps not in [4 * n for n in GROUPS]:
         raise CatdiagError(f"threads is {asked.threads}, {warps} warps: expected a power of two, as Triton's warps are")
-
-
-def _loaded_size(moved: Transfer) -> IntPolynomial:
-    """What a group loads of an array: of one that is read in windows what these may reach, in a turn of its loop."""
-    total = moved.local if moved.region else moved.size
-    for side in moved.region:
-        total = total if side.is_interior else total * side.length
-    return total
 
 
 def _single_axes(*sides: IntPolynomial) -> set[str]:

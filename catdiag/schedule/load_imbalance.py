@@ -133,13 +133,16 @@ def _over(
             *(v for s in sides for e in (s.start, s.stop) for v in leaves(e) if isinstance(v, str)),
         }
     )
+    # Sizes are the same for all candidates as a rule, so that only the tiles differ.
+    fixed = {name: int(values[name]) for name in names if not np.ndim(values[name])}
+    names = [name for name in names if name not in fixed]
     columns = np.broadcast_arrays(*(np.asarray(values[name]) for name in names)) if names else []
     shape = columns[0].shape if columns else ()
     table = np.stack([c.ravel() for c in columns], axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
     rows, places = np.unique(table, axis=0, return_inverse=True)
     found = []
     for row in rows:
-        known = {**values, **dict(zip(names, map(int, row), strict=True))}
+        known = {**values, **fixed, **dict(zip(names, map(int, row), strict=True))}
         seen: dict[Any, Any] = dict(known)
         held: Any = 1
         for k, (tile, power) in enumerate(zip(tiles, powers, strict=True)):

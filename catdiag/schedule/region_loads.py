@@ -14,20 +14,22 @@ c*k*n*ceiling(y/g_y) + c*n*y - c*n*ceiling(y/g_y)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
 
 from catdiag.category.index_maps import leaves
-from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial, symbol
+from catdiag.category.integer_polynomial import ZERO, IntPolynomial, symbol
 from catdiag.schedule.footprint import AccessRange, linear
 from catdiag.schedule.grid_formulas import GroupMax, GroupSum
 from catdiag.schedule.liveness import LoweredKernel, Transfer
 from catdiag.schedule.mask_counts import index_of, written
-from catdiag.schedule.tile_counts import power_sum
+from catdiag.schedule.tile_counts import Ranges, power_sum, summed
 
 Expr = Any
+Cuts = Callable[[str], Sequence[Expr]]
+"""The tiles of an axis at each level that cuts it, by the symbol of its tile at the first level."""
 
 
 def most(side: AccessRange, kernel: LoweredKernel) -> Expr:
@@ -67,56 +69,57 @@ def _last(tile: str, kernel: LoweredKernel) -> Expr:
     return sympy.ceiling(kernel.tiles[tile].expr() / symbol(tile)) - 1
 
 
-def moved(transfer: Transfer, kernel: LoweredKernel) -> tuple[Expr, Expr]:
-    """What all groups load of the array together: exactly, and without rounding (a lower bound)."""
-    ranges = {**kernel.tiles, **dict(transfer.loops)}
+def moved(transfer: Transfer, kernel: LoweredKernel, cuts: Cuts) -> tuple[Expr, Expr]:
+    """What all groups load of the array together: exactly, and without rounding (a lower bound).
+
+    `cuts` gives the tiles of an axis at each level; one level only, if part of the footprint may lie outside of the
+    array.
+    """
+    wholes = {**kernel.tiles, **dict(transfer.loops)}
+    ranges = {name: (whole.expr(), cuts(name)) for name, whole in wholes.items()}
     partly = [side for side in transfer.region if not side.is_interior]
+    if not partly:
+        terms = transfer.local.terms.items()
+        return summed(transfer.local, ranges), sympy.Add(*(c * _unrounded(monomial, ranges) for monomial, c in terms))
     tile_of = {axis: tile for tile, axis in kernel.axes.items()}
-    tile_ends, indices = _within(partly, kernel, ranges)
+    tile_ends, indices = _within(partly, kernel, wholes)
     lengths = {
         tile: tile_ends["last", kernel.axes[tile]] + 1 - tile_ends["first", kernel.axes[tile]] for tile in indices
     }
     clipped_size = sympy.Mul(*(_clipped(side, tile_ends) for side in partly))
-    exact = relaxed = sympy.S.Zero
-    rest = ONE
-    for side in partly:
-        rest = rest * side.length
+    exact = sympy.S.Zero
     for monomial, coefficient in transfer.local.terms.items():
         outside, inside = sympy.Integer(coefficient), clipped_size
         for name in monomial:
             if name not in ranges:
                 outside *= symbol(name)
-        for name, whole in ranges.items():
+        for name, (whole, tiles) in ranges.items():
             power = monomial.count(name)
             if name in lengths:
                 inside *= lengths[name] ** power
             else:
-                outside *= power_sum(whole.expr(), (symbol(name),), power)
+                outside *= power_sum(whole, tiles, power)
         for tile, j in indices.items():
             inside = GroupSum(inside, (j, 0, _last(tile, kernel)))
         exact += outside * inside
-    for monomial, coefficient in (transfer.local * rest).terms.items():
-        relaxed += coefficient * _unrounded(monomial, ranges)
-    if partly:
-        relaxed = _less(transfer, kernel, ranges, tile_of, partly)
-    return exact, sympy.expand(relaxed)
+    return exact, sympy.expand(_less(transfer, kernel, ranges, tile_of, partly))
 
 
-def _unrounded(monomial: Sequence[str], ranges: Mapping[str, IntPolynomial]) -> Expr:
+def _unrounded(monomial: Sequence[str], ranges: Ranges) -> Expr:
     """A monomial summed over the tiles of its axes, with n/g for ⌈n/g⌉."""
     term = sympy.S.One
     for name in monomial:
         if name not in ranges:
             term *= symbol(name)
-    for name, whole in ranges.items():
-        term *= whole.expr() * symbol(name) ** (monomial.count(name) - 1)
+    for name, (whole, tiles) in ranges.items():
+        term *= whole * (tiles[-1] if tiles else whole) ** (monomial.count(name) - 1)
     return term
 
 
 def _less(
     transfer: Transfer,
     kernel: LoweredKernel,
-    ranges: Mapping[str, IntPolynomial],
+    ranges: Ranges,
     tile_of: Mapping[str, str],
     partly: Sequence[AccessRange],
 ) -> Expr:
@@ -135,7 +138,7 @@ def _less(
         if not step.is_positive:
             return sympy.S.Zero
         terms = side.length.terms.items()
-        full.append(sympy.Add(*(c * _unrounded(m, {tile: kernel.tiles[tile]}) for m, c in terms)))
+        full.append(sympy.Add(*(c * _unrounded(m, {tile: ranges[tile]}) for m, c in terms)))
         below = -low.get(None, ZERO).expr()
         above = (
             high.get(None, ZERO).expr()

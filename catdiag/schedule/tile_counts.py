@@ -19,6 +19,8 @@ from typing import Any
 from catdiag.category.integer_polynomial import IntPolynomial, symbol
 
 Expr = Any
+Ranges = Mapping[str, tuple[Expr, Sequence[Expr]]]
+"""For the symbol of a tile: the size of its axis, and its tile sizes by level."""
 
 
 def tile_count(whole: Expr, tiles: Sequence[Expr]) -> Expr:
@@ -53,9 +55,8 @@ def power_sum(whole: Expr, tiles: Sequence[Expr], power: int) -> Expr:
     return full * power_sum(tiles[0], tiles[1:], power) + power_sum(rest, tiles[1:], power)
 
 
-def summed(amount: IntPolynomial, ranges: Mapping[str, tuple[Expr, Sequence[Expr]]]) -> Expr:
-    """A local amount summed over all tiles of some axes. `ranges` maps a tile's symbol to the size of its axis and its
-    tile sizes by level.
+def summed(amount: IntPolynomial, ranges: Ranges) -> Expr:
+    """A local amount summed over all tiles of some axes.
 
     The sizes of an axis's tiles add up to the axis. An amount that does not depend on them is multiplied by their
     number.

@@ -191,6 +191,16 @@ def test_plans_count_exactly():
     assert at(io(diagram, dtype="bf16").load, sizes, plan.tiles) == plan.load_bytes
 
 
+@pytest.mark.parametrize("backend", ["triton", "ideal"])
+@pytest.mark.parametrize("size", [64, 512])
+def test_no_plan_is_quicker_than_the_memory(size, backend):
+    diagram = group.find(cd.library.get("average_pool").diagram, ["n", "y", "x", "c"])
+    sizes = {"n": 8, "h": 2 * size, "w": 2 * size, "c": 64, "y": size, "x": size}
+    plan = fit(diagram, "H100", sizes, backend=backend)
+    assert at(io(diagram, dtype="bf16").transfers, sizes, plan.tiles) == 2 * 5 * 8 * 64 * size * size
+    assert plan.utilization <= 1
+
+
 def test_quick(calls):
     diagrams = tiled("conv1d", "c", "y o"), grouped(3, 2, 1)
 
