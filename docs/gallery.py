@@ -17,11 +17,14 @@ from typing import Any
 import catdiag as cd
 from catdiag import library
 from catdiag.draw import Scene, pipeline_picture, program_picture, svg
+from catdiag.draw.listing.pipeline_chart import PipelineChart
 from catdiag.draw.render import scene_of
 from catdiag.planner.multi_kernel_plan import Plan
-from catdiag.planner.warpgroup_configuration import Configuration, configure
 from catdiag.rewrite.derivation import Derivation
 from catdiag.util.files import write_whole
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from examples import napkin
 
 CHIP = ("HBM", "SMEM", "registers", "tensor cores")
 
@@ -84,8 +87,8 @@ def _held(derivation: Derivation, plan: Plan) -> Scene:
     )  # fmt: skip
 
 
-def _paper() -> Configuration:
-    """The configuration of section 5.6 of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025)."""
+def _paper() -> PipelineChart:
+    """The pipelines at the sizes of section 5.6 of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025)."""
 
     @cd.algorithm("q d, x d, x d -> q d")
     def program(Q: Any, K: Any, V: Any) -> Any:
@@ -94,7 +97,7 @@ def _paper() -> Configuration:
 
     values = {"w_q": 128, "s_x": 64, "u_x": 64, "u_d": 32, "v_d": 8, "d": 128}
     types = {"Q": "fp8", "K": "fp8", "V": "fp16", "out": "fp16"}
-    return configure(program.stream("x").group("q"), "H100", values, types, arithmetic="fp16")
+    return napkin.chart(napkin.configure(program.stream("x").group("q"), "H100", values, types, arithmetic="fp16"))
 
 
 DERIVED = (

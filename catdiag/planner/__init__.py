@@ -8,7 +8,6 @@
 - `triton_time_model`, `triton_resources`, `memory_sectors`: the same for Triton; `configuration_candidates`,
   `launch_configurations`: what is worth being tried; `emitted_module`: what a configuration becomes once it is written;
   `fitted_configuration`: the plan of a kernel as it is written; `compiled_plan`: kernels at given tiles;
-- `warpgroup_resources`, `warpgroup_tables`, `warpgroup_configuration`, `warpgroup_timeline`: a kernel on warpgroups;
 - `partition`: one kernel or several, of `graph_segments`, each a `kernel_candidates`;
   `fusions`, `kernel_schedules`: ways to cut compared by transfers;
 - `derivation_search`: which axis to stream and which to group; `sweep`: many plans.

@@ -8,16 +8,18 @@ clocks             0       1       2       3       4       5       6       7
 actor 1       tensor  tensor  tensor  tensor     exp     exp     exp       .
 actor 2          exp     exp     exp       .  tensor  tensor  tensor  tensor
 
-An actor runs the steps of a turn in order, turn after turn; a pipeline serves one step at a time, first come first
-served, of two that come at once the one of the earlier turn, then of the first actor. Times are in clocks of one core.
-Derived here: a job shop run until all stand to each other as they stood before, so that `period` is exact for these
-rules; it is at least what the busiest pipeline needs, and at least one actor's steps.
+An actor issues the steps of a turn in order, turn after turn, each once those are done that it waits for: the one
+before it, unless it says other ones, as where an asynchronous step is issued ahead of its turn. A pipeline serves one
+step at a time, first come first served, of two that come at once the one of the earlier turn, then of the first actor.
+Times are in clocks of one core. Derived here: a job shop run until all stand to each other as they stood before, so
+that `period` is exact for these rules; it is at least what the busiest pipeline needs, and, where each step waits for
+the one before it, at least one actor's steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import inline
@@ -47,11 +49,22 @@ _MOST_ACTORS = 1_024
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """What an actor does next: on which pipeline ("": none, it waits by itself), for how many clocks."""
+    """What an actor does next: on which pipeline ("": none, it waits by itself), for how many clocks.
+
+    `ahead` is how many iterations later than its turn the one is that it works for (a step that is issued early).
+    `needs` are the steps that it waits for: the place of each in the turn, and by how many iterations the one that it
+    works for lies back. Left out: the step before it in the turn, of the first the last of the turn before.
+
+    >>> load = PipelineStep("load", "copy", 3.0, ahead=1, needs=((0, 1), (1, 2)))    # into one of two buffers
+    >>> schedule([load, PipelineStep("product", "tensor", 4.0, needs=((0, 0), (1, 1)))], actors=1).period
+    4.0
+    """
 
     operation: str
     pipeline: str
     clocks: float
+    ahead: int = 0
+    needs: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +131,8 @@ class PipelineSchedule:
 
 
 def schedule(steps: Sequence[PipelineStep], actors: int) -> PipelineSchedule:
-    """How so many actors share the pipelines. Raises CatdiagError for no steps, no actors, or clocks below 0.
+    """How so many actors share the pipelines. Raises CatdiagError for no steps, no actors, clocks below 0, and steps
+    that wait for what is issued after them.
 
     >>> three = [PipelineStep("QK", "tensor", 2), PipelineStep("exp", "exp", 4.0625), PipelineStep("PV", "tensor", 4)]
     >>> [schedule(three, n).period / n for n in (1, 2, 3)]     # 6 clocks of matrix units are all that counts
@@ -131,6 +145,7 @@ def schedule(steps: Sequence[PipelineStep], actors: int) -> PipelineSchedule:
     require(actors <= _MOST_ACTORS, "actors", actors, f"at most {_MOST_ACTORS}")
     if not steps or any(not step.clocks >= 0 for step in steps) or not any(step.clocks for step in steps):
         raise CatdiagError("a turn needs steps, of 0 clocks or more, and not all of 0")
+    _check_order(steps)
     period, start, done = _run(steps, actors)
     slack, busiest = _slack(steps, actors, period)
     needed = None
@@ -143,6 +158,37 @@ def schedule(steps: Sequence[PipelineStep], actors: int) -> PipelineSchedule:
     return PipelineSchedule(actors, period, slack, busiest, _in_use(done, start, period), needed, window)
 
 
+def issued(steps: Sequence[PipelineStep], actors: int, iterations: int) -> tuple[Busy, ...]:
+    """All that so many actors do in the first iterations, from the start, in the order in which it is issued.
+
+    >>> [(busy.start, busy.end) for busy in issued([PipelineStep("exp", "exp", 3.0)], actors=2, iterations=2)]
+    [(0.0, 3.0), (3.0, 6.0), (6.0, 9.0), (9.0, 12.0)]
+    """
+    _check_order(steps)
+    shop = _JobShop(steps, actors)
+    while min(shop.turns) < iterations:
+        shop.advance()
+    return tuple(busy for busy in shop.done if busy.iteration < iterations)
+
+
+def _check_order(steps: Sequence[PipelineStep]) -> None:
+    """Raises CatdiagError where a step waits for one that is not there, or that is issued after it."""
+    for k, step in enumerate(steps):
+        require(type(step.ahead) is int and step.ahead >= 0, "ahead", step.ahead, "a number of iterations, 0 or more")
+        for need, back in step.needs or ():
+            if not (0 <= need < len(steps) and back >= 0):
+                raise CatdiagError(
+                    f"{step.operation!r} needs {(need, back)}: expected the place of a step, from 0 to "
+                    f"{len(steps) - 1}, and how many iterations back it lies"
+                )
+            turns = step.ahead - back - steps[need].ahead
+            if turns > 0 or (turns == 0 and need >= k):
+                raise CatdiagError(
+                    f"{step.operation!r} waits for {steps[need].operation!r}, which is issued later: expected a step "
+                    "that comes before it, or one of an iteration further back"
+                )
+
+
 def _slack(steps: Sequence[PipelineStep], actors: int, period: float) -> tuple[dict[str, float], str]:
     spent: dict[str, float] = {}
     for step in steps:
@@ -153,47 +199,105 @@ def _slack(steps: Sequence[PipelineStep], actors: int, period: float) -> tuple[d
     return slack, min(slack, key=lambda name: slack[name], default="")
 
 
+@dataclass
+class _JobShop:
+    """The actors under way, each at a place of a turn; times are in parts of a clock."""
+
+    steps: Sequence[PipelineStep]
+    actors: int
+    done: list[Busy] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        count = len(self.steps)
+        self.lengths = [round(step.clocks * _EXACT) for step in self.steps]
+        self.needs = [
+            (((k - 1) % count, int(not k)),) if step.needs is None else step.needs for k, step in enumerate(self.steps)
+        ]
+        self.free = {step.pipeline: 0 for step in self.steps}
+        first = -max(step.ahead for step in self.steps)  # before turn 0 only what is ahead is issued
+        self.turns, self.places = [first] * self.actors, [0] * self.actors
+        self.ends: list[dict[tuple[int, int], int]] = [{} for _ in range(self.actors)]
+        self.pending = [sorted(set(self._pending(place))) for place in range(count)]
+        self.ready = [0] * self.actors
+        for actor in range(self.actors):
+            self._skip(actor)
+
+    def _pending(self, place: int) -> Iterator[tuple[int, int]]:
+        """The steps behind an actor at a place that those before it wait for: places, and iterations back."""
+        steps = self.steps
+        reach = max((back for needs in self.needs for _, back in needs), default=0) + max(s.ahead for s in steps)
+        for later in range(reach + 1):
+            for k in range(0 if later else place, len(steps)):
+                for need, back in self.needs[k]:
+                    turn = later + steps[k].ahead - back - steps[need].ahead
+                    if turn < 0 or (turn == 0 and need < place):
+                        yield need, -turn - steps[need].ahead
+
+    def _skip(self, actor: int) -> None:
+        """Past what would work for an iteration before the first."""
+        while self.turns[actor] + self.steps[self.places[actor]].ahead < 0:
+            self._next(actor)
+        k, ends = self.places[actor], self.ends[actor]
+        iteration = self.turns[actor] + self.steps[k].ahead
+        self.ready[actor] = max((ends.get((need, iteration - back), 0) for need, back in self.needs[k]), default=0)
+
+    def _next(self, actor: int) -> None:
+        self.places[actor] = (self.places[actor] + 1) % len(self.steps)
+        self.turns[actor] += self.places[actor] == 0
+
+    def start(self, actor: int) -> int:
+        """When an actor's next step begins, if none is served before it."""
+        pipeline = self.steps[self.places[actor]].pipeline
+        return max(self.ready[actor], self.free[pipeline]) if pipeline else self.ready[actor]
+
+    def advance(self) -> None:
+        """Serves the step that begins first."""
+        starts = [self.start(n) for n in range(self.actors)]
+        a = min(range(self.actors), key=lambda n: (starts[n], self.ready[n], self.turns[n], n))
+        place, start = self.places[a], starts[a]
+        step, end = self.steps[place], start + self.lengths[place]
+        iteration = self.turns[a] + step.ahead
+        if step.pipeline:
+            self.free[step.pipeline] = end
+        if end > start:
+            self.done.append(Busy(a, iteration, step.operation, step.pipeline, start / _EXACT, end / _EXACT))
+        self.ends[a][place, iteration] = end
+        self._next(a)
+        self._skip(a)
+
+    def state(self, now: int) -> tuple[object, ...]:
+        """How all stand to each other: two times at which this is the same are followed by the same."""
+        ends = (
+            tuple(
+                self.ends[n].get((k, self.turns[n] - back), 0) - now for k, back in self.pending[self.places[n]]
+            )
+            for n in range(self.actors)
+        )  # fmt: skip
+        turns = (turn - self.turns[0] for turn in self.turns)
+        free = (max(time - now, 0) for name, time in self.free.items() if name)
+        return tuple(self.places), tuple(turns), tuple(ends), tuple(free)
+
+
 def _run(steps: Sequence[PipelineStep], actors: int) -> tuple[float, float, list[Busy]]:
     """The period, when one begins, and all that happens until four more have passed."""
-    lengths = [round(step.clocks * _EXACT) for step in steps]
-    ready, place, iterations = [0] * actors, [0] * actors, [0] * actors
-    free: dict[str, int] = {step.pipeline: 0 for step in steps}
-    done: list[Busy] = []
-    seen: dict[tuple[Any, ...], tuple[int, int]] = {}
+    shop = _JobShop(steps, actors)
+    seen: dict[tuple[object, ...], tuple[int, int]] = {}
     found: tuple[float, float] | None = None
     last = _ITERATIONS
-    while iterations[0] < last:
-        if place[0] == 0 and found is None:
-            now = ready[0]
-            state = (
-                tuple(place),
-                tuple(t - iterations[0] for t in iterations),
-                tuple(r - now for r in ready),
-                tuple(max(f - now, 0) for name, f in free.items() if name),
-            )
-            before, at = seen.setdefault(state, (now, iterations[0]))
-            if at < iterations[0]:
-                found, last = ((now - before) / (iterations[0] - at) / _EXACT, now / _EXACT), iterations[0] + 4
-            elif iterations[0] == _ITERATIONS // 2:
-                middle = now
-        starts = [_start(ready[n], steps[place[n]].pipeline, free) for n in range(actors)]
-        a = min(range(actors), key=lambda n: (starts[n], ready[n], iterations[n], n))
-        step, start = steps[place[a]], starts[a]
-        end = start + lengths[place[a]]
-        if step.pipeline:
-            free[step.pipeline] = end
-        if end > start:
-            done.append(Busy(a, iterations[a], step.operation, step.pipeline, start / _EXACT, end / _EXACT))
-        ready[a], place[a] = end, (place[a] + 1) % len(steps)
-        iterations[a] += place[a] == 0
+    while shop.turns[0] < last:
+        if shop.places[0] == 0 and found is None:
+            now, turn = shop.ready[0], shop.turns[0]
+            before, at = seen.setdefault(shop.state(now), (now, turn))
+            if at < turn:
+                found, last = ((now - before) / (turn - at) / _EXACT, now / _EXACT), turn + 4
+            elif turn == _ITERATIONS // 2:
+                middle = max(shop.ends[0].values())
+        shop.advance()
     if found is None:
-        whole = (ready[0] - middle) / (_ITERATIONS - _ITERATIONS // 2) / _EXACT
-        found = (whole, ready[0] / _EXACT - 4 * whole)
-    return (*found, done)
-
-
-def _start(ready: int, pipeline: str, free: Mapping[str, int]) -> int:
-    return max(ready, free[pipeline]) if pipeline else ready
+        latest = max(shop.ends[0].values())
+        whole = (latest - middle) / (_ITERATIONS - _ITERATIONS // 2) / _EXACT
+        found = (whole, latest / _EXACT - 4 * whole)
+    return (*found, shop.done)
 
 
 def _in_use(window: Sequence[Busy], start: float, period: float) -> int:

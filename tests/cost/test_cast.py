@@ -11,10 +11,10 @@ import catdiag as cd
 from catdiag.category.diagram import inline
 from catdiag.category.ops import FoldOp, bodies
 from catdiag.cost.traffic import io
-from catdiag.planner.warpgroup_configuration import configure
 from catdiag.rewrite.casts import dropped
 from catdiag.simulate.machine import count
 from catdiag.simulate.multi_level_machine import count_levels
+from examples.napkin.warpgroup_configuration import configure
 
 
 def scores(a, b):

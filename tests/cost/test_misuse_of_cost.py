@@ -13,18 +13,7 @@ import sympy
 import catdiag as cd
 from catdiag.bounds.lower_bound import lower_bound
 from catdiag.chip import hardware
-from catdiag.cost.energy_of_transfers import energy
-from catdiag.cost.hierarchy_model import Model, cross_transfer_gain, quantization_gain, tiers
 from catdiag.cost.latex import latex
-from catdiag.cost.machine_balance import (
-    bandwidth_needed,
-    machine_ratio,
-    min_memory,
-    min_memory_integer,
-    per_operation,
-    size_range,
-)
-from catdiag.cost.multi_level_optimum import levels_together
 from catdiag.cost.sharding import sharding
 from catdiag.cost.traffic import io
 from catdiag.cost.traffic_by_level import levels_io
@@ -34,8 +23,19 @@ from catdiag.optimum.power_form import power_form
 from catdiag.planner.fit import fit
 from catdiag.planner.fits_in_ranges import fits, possible
 from catdiag.planner.pipeline_simulation import PipelineStep, schedule
-from catdiag.planner.warpgroup_configuration import configure
-from catdiag.planner.warpgroup_resources import read_columns
+from examples.napkin.energy_of_transfers import energy
+from examples.napkin.hierarchy_model import Model, cross_transfer_gain, quantization_gain, tiers
+from examples.napkin.machine_balance import (
+    bandwidth_needed,
+    machine_ratio,
+    min_memory,
+    min_memory_integer,
+    per_operation,
+    size_range,
+)
+from examples.napkin.multi_level_optimum import levels_together
+from examples.napkin.warpgroup_configuration import configure
+from examples.napkin.warpgroup_resources import read_columns
 
 M, N = sympy.symbols("M n", positive=True)
 SIZES = {"a": 64, "b": 64, "c": 64}

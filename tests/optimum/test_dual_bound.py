@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from sympy import Integer, Symbol
 
 import catdiag as cd
-from catdiag.cost.multi_level_optimum import levels_together
 from catdiag.optimum.dual_bound import DualityGap, certify, check_bracket, check_dual
 from catdiag.optimum.minimize import minimize
 from catdiag.optimum.optimality_certificate import PowerProgram
 from catdiag.optimum.posynomial import CertificateError, posynomial
 from catdiag.optimum.rational_enclosure import logarithm, power, root
 from catdiag.util.errors import CatdiagError
+from examples.napkin.multi_level_optimum import levels_together
 
 a, b, c, d, f, h, k, n, s, w, v, M, R, S = sympy.symbols("a b c d f h k n s w v M R S", positive=True)
 tiles = g_i, g_j, g_k = sympy.symbols("g_i g_j g_k", positive=True)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.planner.pipeline_simulation import PipelineStep, schedule
+from catdiag.planner.pipeline_simulation import PipelineStep, issued, schedule
 
 steps = st.lists(
     st.builds(
@@ -49,12 +49,41 @@ def test_two_warpgroups_hide_exponentials_behind_products():
     assert schedule(slow, 3).busiest == "exp" and schedule(slow, 3).slack["exp"] < 1e-3
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(1, 4), st.integers(1, 4))
+def test_loads_in_a_ring_of_buffers(load, work, rest, buffers, actors):
+    """Loads ahead into so many buffers: each is free again when what was read from it is done."""
+    turn = [
+        PipelineStep("load", "copy", load, ahead=buffers - 1, needs=((0, 1), (1, buffers))),
+        PipelineStep("product", "tensor", work, needs=((0, 0), (2, 1))),
+        PipelineStep("rest", "", rest),
+    ]
+    found = schedule(turn, actors)
+    # A buffer is taken from the start of its load to the end of its product.
+    least = max(actors * load, actors * work, work + rest, (load + work) / buffers)
+    assert found.period >= least - 1e-6
+    assert actors > 1 or found.period == pytest.approx(least)
+    done = issued(turn, actors, 6)
+    assert all(b.iteration < 6 for b in done) and {b.iteration for b in done if b.actor == 0} == set(range(6))
+    at = {(b.actor, b.operation, b.iteration): b for b in done}
+    for (actor, name, k), busy in at.items():
+        if name == "product":
+            assert busy.start >= at[actor, "load", k].end
+        if name == "load" and k >= buffers:
+            assert busy.start >= at[actor, "product", k - buffers].end
+
+
 def test_wrong_turns_are_said():
     for turn, actors, message in [
         ([], 1, "a turn needs steps"),
         ([PipelineStep("a", "tensor", 0)], 1, "not all of 0"),
         ([PipelineStep("a", "tensor", -1)], 1, "of 0 clocks or more"),
         ([PipelineStep("a", "tensor", 1)], 0, "actors is 0"),
+        ([PipelineStep("a", "tensor", 1, needs=((0, 0),))], 1, "'a' waits for 'a', which is issued later"),
+        ([PipelineStep("a", "", 1, needs=((1, 0),)), PipelineStep("b", "", 1)], 1, "'a' waits for 'b', which is"),
+        ([PipelineStep("a", "", 1, ahead=1, needs=((1, 1),)), PipelineStep("b", "", 1)], 1, "'a' waits for 'b'"),
+        ([PipelineStep("a", "tensor", 1, needs=((1, 0),))], 1, "expected the place of a step, from 0 to 0"),
+        ([PipelineStep("a", "tensor", 1, ahead=-1)], 1, "ahead is -1: expected a number of iterations"),
     ]:
         with pytest.raises(cd.errors.CatdiagError, match=message):
             schedule(turn, actors)

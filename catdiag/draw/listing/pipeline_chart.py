@@ -1,9 +1,8 @@
 """The pipeline schedule of a loop: the iterations in clocks, with the work of each pipeline, and stalls hatched.
 
 The counterpart of figures 34 and 35 of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025, section 5.8):
-widths are clocks, and the picture repeats. Every number is from the plan (`catdiag.planner.pipeline_simulation`) or
-from the configuration (`catdiag.planner.warpgroup_timeline`). What these do not contain is left out, and the picture
-says so.
+widths are clocks, and the picture repeats. Every number is from the plan (`catdiag.planner.pipeline_simulation`), or
+from a `PipelineChart` of one's own. What it does not contain is left out, and the picture says so.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ from catdiag.draw.listing.kernel_table import wrapped
 from catdiag.draw.scene import Curve, Frame, Item, Label, Point2D, Scene, Shape, StraightLine
 from catdiag.draw.text_width import text_width
 from catdiag.planner.multi_kernel_plan import Plan, one_kernel
-from catdiag.planner.plan import KernelPlan
+from catdiag.planner.plan import KernelPlan, plural
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
-    from catdiag.planner.warpgroup_configuration import Configuration
+    from catdiag.planner.pipeline_simulation import PipelineSchedule
 
-_WORDS = {"tensor": "matrix units", "exp": "special functions", "alu": "ALUs"}
+PIPELINES = {"tensor": "matrix units", "exp": "special functions", "alu": "ALUs"}
+"""The pipelines of a core, and what each is called."""
 _LEVELS = {"tensor": 3, "exp": 2, "alu": 2}
 _WIDTH, _ROW, _APART = 560.0, 30.0, 12.0
 _MOST = 1000  # the most bars in a picture
@@ -73,9 +73,9 @@ class PipelineChart:
 
 
 def pipeline_picture(
-    of: Plan | KernelPlan | Configuration, *, iterations: int = 2, chip: Hardware | str | None = None
+    of: Plan | KernelPlan | PipelineChart, *, iterations: int = 2, chip: Hardware | str | None = None
 ) -> Scene:
-    """The pipelines of a core in `iterations` periods of the loop of a plan or a configuration.
+    """The pipelines of a core in `iterations` periods of the loop of a plan, or as a chart has them.
 
     Rows are the pipelines, and the edge over which blocks reach shared memory; widths are clocks of one core (SM). The
     chip of a plan is looked up by its name, unless given. Raises CatdiagError where there is no schedule of iterations
@@ -90,12 +90,33 @@ def pipeline_picture(
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
         raise CatdiagError(f"turns is {iterations!r}: expected the number of periods to draw, 1 or more")
 
-    if isinstance(of, (Plan, KernelPlan)):
-        return _drawn(_planned(one_kernel(of, "this picture"), iterations, chip))
-    return _drawn(_configured(of, iterations))
+    if isinstance(of, PipelineChart):
+        return _drawn(of)
+    return _drawn(_planned(one_kernel(of, "this picture"), iterations, chip))
 
 
-# -- data of plans and configurations ------------------------------------------------------------------------------
+# -- data ------------------------------------------------------------------------------------------------------------
+
+
+def spans_of(found: PipelineSchedule, iterations: int, names: Mapping[str, str]) -> tuple[BusySpan, ...]:
+    """What a schedule does in so many periods; `names` says what stands for an operation, if not its own name."""
+    first, begun = min(((busy.start, busy.iteration) for busy in found.window), default=(0.0, 0))
+    spans: list[BusySpan] = []
+    for k in range(-1, iterations + 1):
+        shift = k * found.period - first
+        spans += [
+            BusySpan(
+                b.pipeline,
+                names.get(b.operation, b.operation),
+                b.actor,
+                b.iteration - begun + k,
+                b.start + shift,
+                b.end + shift,
+            )
+            for b in found.window
+            if b.pipeline and b.end + shift > 0 and b.start + shift < iterations * found.period
+        ]
+    return tuple(spans)
 
 
 def _planned(plan: KernelPlan, iterations: int, given: Hardware | str | None) -> PipelineChart:
@@ -106,23 +127,6 @@ def _planned(plan: KernelPlan, iterations: int, given: Hardware | str | None) ->
             ".stream('x').group('q')"
         )
     chip = _chip(plan, given)
-    first, begun = min(((busy.start, busy.iteration) for busy in found.window), default=(0.0, 0))
-    length = iterations * found.period
-    spans: list[BusySpan] = []
-    for k in range(-1, iterations + 1):
-        shift = k * found.period - first
-        spans += [
-            BusySpan(
-                b.pipeline,
-                b.operation if b.operation != b.pipeline else "",
-                b.actor,
-                b.iteration - begun + k,
-                b.start + shift,
-                b.end + shift,
-            )
-            for b in found.window
-            if b.pipeline and b.end + shift > 0 and b.start + shift < length
-        ]
     loads: dict[str, tuple[float, str]] = {}
     notes = [f"the plan also counts latencies between steps, which are not drawn; it is bound by {plan.bound}"]
     streamed = list(plan.stream_blocks.items())
@@ -134,7 +138,7 @@ def _planned(plan: KernelPlan, iterations: int, given: Hardware | str | None) ->
         size = groups * sum(held for _, held in streamed)
         clocks = size * chip.sms / edge.bytes_per_s * chip.clock_hz
         what = ", ".join(name for name, _ in streamed) + (f" of {groups} groups" if groups > 1 else "")
-        loads, note = _load_spans(f"{edge.upper} to SMEM", clocks, f"{what}: {_bytes(size)}", plan.stages)
+        loads, note = load_spans(f"{edge.upper} to SMEM", clocks, f"{what}: {bytes_text(size)}", plan.stages)
         notes += note
     elif edge is not None:
         notes.append("loads of an iteration are left out: they are not allocated at the peak of shared memory")
@@ -146,11 +150,12 @@ def _planned(plan: KernelPlan, iterations: int, given: Hardware | str | None) ->
         notes.append(f"not drawn, because it is known for the whole run only: busy {words} of it")
     tiles = ", ".join(f"{name} = {value}" for name, value in plan.tiles.items())
     busy = {name: 1.0 - idle for name, idle in found.slack.items()}
-    title = f"{plan.hardware}, {plan.dtype}, {tiles}: {_count_text(found.actors, 'warpgroup')} for each {plan.core}"
-    return PipelineChart(title, found.period, length, found.actors, tuple(spans), busy, loads, tuple(notes))
+    title = f"{plan.hardware}, {plan.dtype}, {tiles}: {plural(found.actors, 'warpgroup')} for each {plan.core}"
+    length, spans = iterations * found.period, spans_of(found, iterations, dict.fromkeys(PIPELINES, ""))
+    return PipelineChart(title, found.period, length, found.actors, spans, busy, loads, tuple(notes))
 
 
-def _load_spans(edge: str, clocks: float, what: str, stages: int) -> tuple[dict[str, tuple[float, str]], list[str]]:
+def load_spans(edge: str, clocks: float, what: str, stages: int) -> tuple[dict[str, tuple[float, str]], list[str]]:
     """The loads of an iteration, which overlap with it if there are two or more buffers (prefetch); else a note."""
     if stages > 1:
         return ({edge: (clocks, what)} if clocks else {}), []
@@ -171,57 +176,9 @@ def _chip(plan: KernelPlan, given: Hardware | str | None) -> Hardware | None:
     return chip if known else None
 
 
-def _configured(found: Configuration, iterations: int) -> PipelineChart:
-    from catdiag.planner.warpgroup_timeline import timeline
-
-    total = 3 * iterations + 9
-    made = timeline(found, total)
-    early = total // 3
-    first = float(min(slot.start for slot in made.slots if slot.iteration == early))
-    period = float(made.period)
-    names = {
-        "ahead": [c.name for c in found.clocks if c.pipeline == "tensor" and c.ahead],
-        "products": [c.name for c in found.clocks if c.pipeline == "tensor" and not c.ahead],
-    }
-    spans = tuple(
-        BusySpan(
-            slot.pipeline,
-            ", ".join(names.get(slot.step, ())),
-            slot.warpgroup,
-            slot.iteration - early,
-            float(slot.start) - first,
-            float(slot.end) - first,
-        )
-        for slot in made.slots
-        if slot.end > first and float(slot.start) < first + iterations * period
-    )
-    clocks = found.transfer_s * float(found.chip.clock_hz)
-    streamed = ", ".join(p.name for p in found.columns.streamed_arrays())
-    copies = min((p.copies for p in found.columns.streamed_arrays()), default=1)
-    loads, note = _load_spans("HBM to SMEM", clocks, f"{streamed or 'a block'}: {_bytes(found.block_bytes)}", copies)
-    rows = found.rows
-    beside = [
-        f"{_WORDS[name]} {float(found.pipeline(name) * rows):,.0f}"
-        for name in ("exp", "alu")
-        if float(found.pipeline(name) * rows) > made.busy.get(name, 0.0) * period + 1e-6
-    ]
-    notes = [*note, "all cores load at once, and none shares the loads of another"]
-    if beside:
-        notes.append(
-            "of the arithmetic between contractions, only the slowest pipeline is drawn; per iteration it takes "
-            f"{', '.join(beside)} clocks"
-        )
-    sizes = ", ".join(f"{name} = {value}" for name, value in found.values.items())
-    title = f"{found.chip.name}, {sizes}: {_count_text(found.warpgroups, 'warpgroup')}"
-    return PipelineChart(title, period, iterations * period, found.warpgroups, spans, made.busy, loads, tuple(notes))
-
-
-def _bytes(size: int) -> str:
+def bytes_text(size: int) -> str:
+    """Bytes, in KiB where that is short."""
     return f"{size / 1024:g} KiB" if size % 64 == 0 and size >= 1024 else f"{size:,} B"
-
-
-def _count_text(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------
@@ -233,7 +190,7 @@ def _drawn(found: PipelineChart) -> Scene:
             f"the picture would have {len(found.spans)} bars: expected at most {_MOST}; draw fewer periods"
         )
     order = [name for name in ("tensor", "exp", "alu") if name in found.busy]
-    names = {**{name: _WORDS[name] for name in order}, **{name: name for name in found.loads}}
+    names = {**{name: PIPELINES[name] for name in order}, **{name: name for name in found.loads}}
     left = max(text_width(name, "title") for name in names.values()) + 26
     scale = _WIDTH / found.length
     binding = found.binding
@@ -308,7 +265,7 @@ def _bar(span: BusySpan, found: PipelineChart, left: float, y: float, scale: flo
         if span.actor >= 0
         else "for a later iteration"
     )
-    title = f"{span.operation or _WORDS[span.pipeline]}, {who}: {span.end - span.start:,.0f} clocks"
+    title = f"{span.operation or PIPELINES[span.pipeline]}, {who}: {span.end - span.start:,.0f} clocks"
     yield Shape("bar", x, y, width, _ROW, level, title=title)
     number, turn = span.actor + 1, _iteration_label(span.iteration)
     choices = [

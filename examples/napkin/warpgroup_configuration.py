@@ -1,7 +1,7 @@
 """How many warpgroups fit, how many clocks a turn takes them, and whether that hides the loads.
 
 Steps 6 and 7 of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025), sections 5.6 and 5.7, for any derived
-kernel: the arrays are those of `catdiag.planner.warpgroup_resources`, the rates those of the chip.
+kernel: the arrays are those of `examples.napkin.warpgroup_resources`, the rates those of the chip.
 
 - Of each memory `n = (capacity - thread block) / warpgroup` warpgroups fit; the least whole `n` is taken.
 - Each kind of operation takes `operations for a row / operations a clock` clocks for a row and a block; pipelines run
@@ -26,11 +26,11 @@ from typing import Any
 from catdiag.category.diagram import diagram_of
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
-from catdiag.planner.warpgroup_resources import read_columns
-from catdiag.planner.warpgroup_tables import BLOCK, GROUP, REGISTERS, SMEM, PipelineWork, WarpgroupResources, width_of
 from catdiag.schedule.kernel_analysis import Dtype
 from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
+from examples.napkin.warpgroup_resources import read_columns
+from examples.napkin.warpgroup_tables import BLOCK, GROUP, REGISTERS, SMEM, PipelineWork, WarpgroupResources, width_of
 
 HOW = ("none", "intra", "inter")
 
@@ -198,7 +198,7 @@ def configure(
     """The configuration of a derived kernel on a chip at these sizes.
 
     `values` gives the rows of a warpgroup (`w_q`), blocks (`s_x`), pieces (`u_x`, `u_d`, `v_d`, those that are wanted),
-    other tiles, and axes. The options are those of `catdiag.planner.warpgroup_resources.read_columns`; `warpgroups`
+    other tiles, and axes. The options are those of `examples.napkin.warpgroup_resources.read_columns`; `warpgroups`
     asks for fewer than fit; `rates` gives operations an SM does in a clock by type ("fp8"), "exp" or "alu", beside
     those of the chip: of matrix units the chip's FLOP/s over SMs and clocks, of arithmetic two for each lane (a
     multiply and an add) and as many values as fit in 4 bytes.

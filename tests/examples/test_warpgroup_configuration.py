@@ -8,10 +8,10 @@ import pytest
 
 import catdiag as cd
 from catdiag.errors import AxisError, CatdiagError, DoesNotFit, SizeError
-from catdiag.planner.warpgroup_configuration import configure
-from catdiag.planner.warpgroup_resources import read_columns
-from catdiag.planner.warpgroup_tables import REGISTERS, SMEM
-from catdiag.planner.warpgroup_timeline import timeline
+from examples.napkin.warpgroup_configuration import configure
+from examples.napkin.warpgroup_resources import read_columns
+from examples.napkin.warpgroup_tables import REGISTERS, SMEM
+from examples.napkin.warpgroup_timeline import timeline
 
 KIB = 1024
 FP8 = {"Q": "fp8", "K": "fp8", "V": "fp16", "out": "fp16"}
@@ -139,8 +139,20 @@ def test_a_schedule_uses_each_pipeline_once_at_a_time(found, flash):
     assert len(made.draw().splitlines()) >= 6
     one = configure(flash, "H100", VALUES, FP8, arithmetic="fp16", warpgroups=1)
     assert timeline(one).period > one.rows * one.iteration_clocks  # alone, it waits for itself
-    with pytest.raises(CatdiagError, match="turns is 2"):
-        timeline(found, iterations=2)
+
+
+def test_products_ahead_are_those_of_the_next_turn(found):
+    """They begin as soon as the arithmetic has read those of this turn, and never before."""
+    made = timeline(found, iterations=6)
+    at = {(s.actor, s.operation, s.iteration): s for s in made.slots}
+    for (group, name, turn), slot in at.items():
+        if name == "ahead" and turn:
+            assert slot.start >= at[group, "arithmetic", turn - 1].end
+            assert (
+                slot.end <= at[group, "products", turn - 1].start or slot.start >= at[group, "products", turn - 1].end
+            )
+        if name == "products":
+            assert slot.start >= at[group, "arithmetic", turn].end >= at[group, "ahead", turn].end
 
 
 def test_what_is_refused(flash):

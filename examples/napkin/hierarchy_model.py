@@ -110,11 +110,14 @@ class Model:
         """
         require(isinstance(optimum, Optimum), "the optimum", optimum, "what .io().optimum() gives")
         require(
-            isinstance(tiers, Iterable), "tiers", tiers, "tiers of memory, as catdiag.cost.hierarchy_model.tiers gives"
+            isinstance(tiers, Iterable),
+            "tiers",
+            tiers,
+            "tiers of memory, as examples.napkin.tiers gives",
         )
         tiers = tuple(tiers)
         for tier in tiers:
-            require(isinstance(tier, Tier), "a tier", tier, "a Tier, as catdiag.cost.hierarchy_model.tiers gives")
+            require(isinstance(tier, Tier), "a tier", tier, "a Tier, as examples.napkin.tiers gives")
         first = optimum.leading is not None
         tiles = optimum.leading_tiles if first else optimum.tiles
         conditions = optimum.leading_conditions if first else optimum.conditions

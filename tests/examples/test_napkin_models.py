@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.chip.hierarchy import Edge, Hierarchy, Level
-from catdiag.cost.energy_of_transfers import energy
-from catdiag.cost.hierarchy_model import Model, Tier, cross_transfer_gain, quantization_gain
-from catdiag.cost.machine_balance import (
+from catdiag.optimum.power_form import power_form
+from examples.napkin.energy_of_transfers import energy
+from examples.napkin.hierarchy_model import Model, Tier, cross_transfer_gain, quantization_gain, tiers
+from examples.napkin.machine_balance import (
     bandwidth_needed,
     machine_ratio,
     min_memory,
@@ -23,7 +24,6 @@ from catdiag.cost.machine_balance import (
     per_operation,
     size_range,
 )
-from catdiag.optimum.power_form import power_form
 
 M, N, SMALL = sympy.symbols("M N m", positive=True)
 numbers = st.fractions(min_value=Fraction(1, 50), max_value=50, max_denominator=50)
@@ -84,16 +84,16 @@ def test_children_are_counted_by_tiles_in_tiles(flash):
 
 
 def test_tiers_of_a_chip():
-    hbm, l2 = cd.cost.tiers("H100", "HBM", "L2", "SMEM")
+    hbm, l2 = tiers("H100", "HBM", "L2", "SMEM")
     assert (hbm.name, hbm.cost, l2.memory) == ("L2", 1 / cd.hardware.H100.hbm_bytes_per_s, 227 * 1024)
     levels = (Level("HBM", None), Level("SMEM", 100))
     priced = Hierarchy("priced", levels, (Edge("HBM", "SMEM", None, 30.0),))
-    assert cd.cost.tiers(priced, "HBM", "SMEM", by="energy")[0].cost == 30.0 * 1e-12
+    assert tiers(priced, "HBM", "SMEM", by="energy")[0].cost == 30.0 * 1e-12
     for call, message in (
-        (lambda: cd.cost.tiers("H100", "HBM", "L2", by="energy"), "no published figure"),
-        (lambda: cd.cost.tiers(priced, "HBM", "SMEM"), "is not known"),
-        (lambda: cd.cost.tiers(priced, "HBM"), "two levels or more"),
-        (lambda: cd.cost.tiers(priced, "HBM", "SMEM", by="luck"), "expected 'time' or 'energy'"),
+        (lambda: tiers("H100", "HBM", "L2", by="energy"), "no published figure"),
+        (lambda: tiers(priced, "HBM", "SMEM"), "is not known"),
+        (lambda: tiers(priced, "HBM"), "two levels or more"),
+        (lambda: tiers(priced, "HBM", "SMEM", by="luck"), "expected 'time' or 'energy'"),
     ):
         with pytest.raises(cd.errors.CatdiagError, match=message):
             call()

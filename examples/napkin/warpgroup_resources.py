@@ -38,7 +38,12 @@ from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, union
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
-from catdiag.planner.warpgroup_tables import (
+from catdiag.schedule.kernel_analysis import Dtype, measure, width, widths_of
+from catdiag.schedule.liveness import contracts, elementwise, is_view, live_ranges, multiplies, rematerialized
+from catdiag.schedule.pipelines import pipeline
+from catdiag.util import argument_checks as given
+from catdiag.util.errors import AxisError, CatdiagError
+from examples.napkin.warpgroup_tables import (
     BLOCK,
     END,
     GROUP,
@@ -52,11 +57,6 @@ from catdiag.planner.warpgroup_tables import (
     WarpgroupResources,
     width_of,
 )
-from catdiag.schedule.kernel_analysis import Dtype, measure, width, widths_of
-from catdiag.schedule.liveness import contracts, elementwise, is_view, live_ranges, multiplies, rematerialized
-from catdiag.schedule.pipelines import pipeline
-from catdiag.util import argument_checks as given
-from catdiag.util.errors import AxisError, CatdiagError
 
 
 def read_columns(

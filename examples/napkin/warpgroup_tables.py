@@ -1,6 +1,6 @@
 """What a kernel has room for, does in a turn, and asks of sizes: tables that `warpgroup_resources` makes.
 
-The rules are said in `catdiag.planner.warpgroup_resources`. Amounts are polynomials in local sizes (`w_q`, `s_x`,
+The rules are said in `examples.napkin.warpgroup_resources`. Amounts are polynomials in local sizes (`w_q`, `s_x`,
 `d`).
 """
 

@@ -21,9 +21,7 @@ import sympy
 
 import catdiag as cd
 from catdiag.optimum.exhaustive import exhaustive_optimum
-from catdiag.planner.warpgroup_configuration import configure
-from catdiag.planner.warpgroup_timeline import timeline
-from catdiag.rewrite.derivation import Derivation
+from examples import napkin
 
 KIB = 1024
 H100 = cd.hardware.H100
@@ -112,19 +110,19 @@ def scaled(Q, q_scale, K, k_scale, V, v_scale):
 
 
 @cache
-def matmul() -> Derivation:
+def matmul() -> cd.Program:
     """Rows and columns of the result in groups, the summed axis streamed."""
     return cd.library.get("matmul").stream("b").group("a c")
 
 
 @cache
-def flash() -> Derivation:
+def flash() -> cd.Program:
     """Queries in groups, keys and values streamed."""
     return cd.library.get("attention").stream("x").group("q")
 
 
 @cache
-def derived() -> Derivation:
+def derived() -> cd.Program:
     """The loop that is to run on Hopper."""
     return hopper.stream("x").group("q")
 
@@ -137,7 +135,7 @@ def on_hopper(kind: str = "mixed", keys: int = CONFIGURATION["s_x"]) -> Any:
     types = {"exp [q x]": "fp8"} if kind == "fp8" else {}
     chip = H100 if keys == CONFIGURATION["s_x"] else replace(H100, **ENDLESS)
     values = {**CONFIGURATION, "s_x": keys}
-    return configure(derived(), chip, values, inputs, arithmetic="fp16", types=types)
+    return napkin.configure(derived(), chip, values, inputs, arithmetic="fp16", types=types)
 
 
 # -- sections 2 and 3: tiles ----------------------------------------------------------------------------
@@ -150,7 +148,7 @@ def two_axes(A, B):
 
 
 @cache
-def many_heads() -> tuple[Derivation, Derivation]:
+def many_heads() -> tuple[cd.Program, cd.Program]:
     """Attention of several heads, and of queries that share keys, in groups of all but the streamed axis."""
     many = cd.library.get("multi_head_attention").stream("x").group("b h q")
     return many, cd.library.get("grouped_query_attention").stream("x").group("b k r q")
@@ -200,37 +198,36 @@ def power_forms() -> list[Row]:
 
 def intensity() -> list[Row]:
     """When a product, or attention, is bound by computing on an H100: memory and sizes that it takes."""
-    cost = cd.cost
-    form = cost.per_operation(matmul().io())
+    form = napkin.per_operation(matmul().io())
     rate, long = H100.tensor["fp16"], {"b": math.inf}
-    hbm, smem = (cost.machine_ratio(b, rate, width=2) for b in (H100.hbm_bytes_per_s, INTO_SMEM))
-    wide = cost.per_operation(matmul().io(dtype="fp16"))
+    hbm, smem = (napkin.machine_ratio(b, rate, width=2) for b in (H100.hbm_bytes_per_s, INTO_SMEM))
+    wide = napkin.per_operation(matmul().io(dtype="fp16"))
     attention = flash().io(dtype="fp16")
-    ours = cost.per_operation(attention)
-    bytes_each = cost.machine_ratio(H100.hbm_bytes_per_s, rate)
-    whole = cost.min_memory_integer(attention, SIZES, bytes_each, {"s_x": 64})
+    ours = napkin.per_operation(attention)
+    bytes_each = napkin.machine_ratio(H100.hbm_bytes_per_s, rate)
+    whole = napkin.min_memory_integer(attention, SIZES, bytes_each, {"s_x": 64})
     tile = {"g_q": 128, "s_x": 64}
     return [
         Row("H/K of a product, values for a FLOP", "M**(-1/2) + 1/(2*b)", form.expr),
-        Row("HBM: least memory, b without end, KiB", "681", float(cost.min_memory(form, hbm, long)) * 2 / KIB),
-        Row("HBM: least b, M without end", "295", float(cost.size_range(form, "b", hbm).lower)),
-        Row("SMEM at 12 TB/s: least b, M without end", "82", float(cost.size_range(form, "b", smem).lower)),
+        Row("HBM: least memory, b without end, KiB", "681", float(napkin.min_memory(form, hbm, long)) * 2 / KIB),
+        Row("HBM: least b, M without end", "295", float(napkin.size_range(form, "b", hbm).lower)),
+        Row("SMEM at 12 TB/s: least b, M without end", "82", float(napkin.size_range(form, "b", smem).lower)),
         Row(
-            "SMEM: least b with 256 KiB", "151", float(cost.size_range(form, "b", smem, memory=128 * KIB).lower),
+            "SMEM: least b with 256 KiB", "151", float(napkin.size_range(form, "b", smem, memory=128 * KIB).lower),
             "L1 and SMEM of an SM together: our guess at the memory that the paper takes",
         ),
         Row(
             "SMEM: least b with the 227 KiB of a block", "",
-            float(cost.size_range(form, "b", smem, memory=H100.smem_per_block // 2).lower),
+            float(napkin.size_range(form, "b", smem, memory=H100.smem_per_block // 2).lower),
         ),
         Row(
-            "HBM: least memory, FP32 accumulators, KiB", "", float(cost.min_memory(wide, bytes_each, long)) / KIB,
+            "HBM: least memory, FP32 accumulators, KiB", "", float(napkin.min_memory(wide, bytes_each, long)) / KIB,
             "the paper's 681 KiB keeps accumulators in FP16",
         ),
         Row("H/K of attention, bytes for a FLOP", "", ours.expr),
         Row(
             "HBM: least memory of attention, d = 128, KiB", "",
-            float(cost.min_memory(ours, bytes_each, {"x": SIZES["x"], "d": SIZES["d"]})) / KIB,
+            float(napkin.min_memory(ours, bytes_each, {"x": SIZES["x"], "d": SIZES["d"]})) / KIB,
         ),
         Row(
             f"the same of whole tiles, blocks of 64: g_q = {whole.tiles['g_q']}, KiB", "", whole.memory / KIB,
@@ -238,7 +235,7 @@ def intensity() -> list[Row]:
         ),
         Row(
             "bandwidth that g_q = 128 needs, TB/s", "",
-            float(cost.bandwidth_needed(attention, SIZES, tile, rate)) / 1e12,
+            float(napkin.bandwidth_needed(attention, SIZES, tile, rate)) / 1e12,
             f"HBM has {H100.hbm_bytes_per_s / 1e12:g}: K and V have to come from L2",
         ),
     ]  # fmt: skip
@@ -253,7 +250,7 @@ def quantisation() -> list[Row]:
     for what, given, paper in (("attention", flash(), "4"), ("a large product", matmul(), "2.83")):
         form = given.io().optimum().power_form
         beta = max(b for _, b in form.terms)
-        gain = cd.cost.quantization_gain(form.quantized(2), form.quantized(1))[beta]
+        gain = napkin.quantization_gain(form.quantized(2), form.quantized(1))[beta]
         rows.append(Row(f"{what}: half the bytes of everything, times fewer", paper, gain, f"2^(1 + {beta})"))
     types = {"Q": "fp8", "K": "fp8", "V": "fp8", "out": "fp16"}
     half = flash().io(dtype="fp16")
@@ -262,7 +259,7 @@ def quantisation() -> list[Row]:
     product = [matmul().io(dtype=d).optimum().power_form for d in ("fp16", {"A": "fp8", "B": "fp8", "out": "fp16"})]
 
     def gain(wide: Any, narrow: Any, beta: Any = 1) -> Any:
-        return cd.cost.quantization_gain(wide, narrow)[Fraction(beta)]
+        return napkin.quantization_gain(wide, narrow)[Fraction(beta)]
 
     honest = gain(half.optimum().power_form, eighth.optimum().power_form)
     scales = gain(half.optimum().power_form, with_scales.optimum().power_form)
@@ -286,7 +283,7 @@ def caching() -> list[Row]:
     """Theorem 2: a level that keeps its results in N children counts as large as they all are."""
     optimum = flash().io().optimum()
     M, N, small = sympy.symbols("M_1 N M_2", positive=True)
-    model = cd.cost.Model.of(optimum, [cd.cost.Tier("L2", M, 1), cd.cost.Tier("SMEM", small, 0)])
+    model = napkin.Model.of(optimum, [napkin.Tier("L2", M, 1), napkin.Tier("SMEM", small, 0)])
     found = model.caching(small, N)
     nested = flash().io(levels=("HBM", "L2", "SMEM"), placement={"state": "SMEM"})
     edge = nested.edges[("HBM", "L2")].relaxed
@@ -300,8 +297,8 @@ def caching() -> list[Row]:
     ]
     # What that is worth on an H100, at a length at which 132 tiles are not yet the whole axis.
     long = {"q": 131072, "x": 131072, "d": 128}
-    tiers = cd.cost.tiers(H100, "HBM", "L2", "SMEM")
-    plain = cd.cost.Model.of(flash().io(dtype="fp16").optimum(), tiers)
+    tiers = napkin.tiers(H100, "HBM", "L2", "SMEM")
+    plain = napkin.Model.of(flash().io(dtype="fp16").optimum(), tiers)
     cached = plain.cached("L2", H100.sms)
 
     def at(formula: Any) -> float:
@@ -328,14 +325,14 @@ def clusters() -> list[Row]:
         ("attention", flash(), "(h - x)*4*k*q*d**2*(1 - 1/N)/M"),
         ("matrix product", matmul(), "(h - x)*2*a*b*c*(1 - N**(-1/2))/M**(1/2)"),
     ):
-        model = cd.cost.Model.of(given.io().optimum(), [cd.cost.Tier("SMEM", M, h + x)])
+        model = napkin.Model.of(given.io().optimum(), [napkin.Tier("SMEM", M, h + x)])
         gain = model.gain(model.clustered("SMEM", N, x))
         # Costs are h + x and x, so that their difference is positive; keys are called k beside the cost x.
         keys = {s: sympy.Symbol("k", positive=True) for s in gain.free_symbols if str(s) == "x" and s != x}
         rows.append(Row(f"{what}: gain", paper.replace("(h - x)", "h"), sympy.factor(gain.subs(keys))))
     for what, beta in (("attention", 1), ("matrix product", Fraction(1, 2))):
         saved = {
-            n: float(cd.cost.cross_transfer_gain(beta, n, 1 / H800, 1 / passed)) for n, passed in H800_CLUSTERS.items()
+            n: float(napkin.cross_transfer_gain(beta, n, 1 / H800, 1 / passed)) for n, passed in H800_CLUSTERS.items()
         }
         best = max(saved, key=lambda n: saved[n])
         for n, seconds in saved.items():
@@ -455,7 +452,7 @@ def energy() -> str:
     """Joules of attention's transfers over the H100's edges: nobody published what a byte costs there."""
     formula = flash().io(dtype="fp16").transfers
     moved = int(formula.subs({s: {**SIZES, "g_q": 128}[str(s)] for s in formula.free_symbols}))
-    return str(cd.cost.energy({("HBM", "L2"): moved, ("L2", "SMEM"): moved}, H100.hierarchy))
+    return str(napkin.energy({("HBM", "L2"): moved, ("L2", "SMEM"): moved}, H100.hierarchy))
 
 
 def main() -> None:
@@ -477,7 +474,7 @@ def main() -> None:
     print(found.columns)
     print()
     print("Step 8: three warpgroups; Q the scores of a block, s the softmax, P the values mixed, a the sums.")
-    made = timeline(found, iterations=5)
+    made = napkin.timeline(found, iterations=5)
     print(made.draw())
     print(
         f"  {float(made.period):g} clocks a turn; at work: " + ", ".join(f"{p} {b:.0%}" for p, b in made.busy.items())
@@ -485,7 +482,3 @@ def main() -> None:
     print()
     print("Energy of attention's transfers on an H100.")
     print(energy())
-
-
-if __name__ == "__main__":
-    main()

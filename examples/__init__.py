@@ -1,0 +1,1 @@
+"""Programs that use catdiag: `python examples/kernel.py`, and `python -m examples.napkin`."""
