@@ -21,8 +21,8 @@ from catdiag.category.diagram import of_box
 from catdiag.category.ops import NESTING, OP_CLASSES, Box, Einsum, Op, Read, View, map_box
 from catdiag.category.scalars import SCALARS
 from catdiag.category.types import ArrayType, Axis, Ty
-from catdiag.codegen import numpy_expressions, torch_expressions
-from catdiag.codegen.source_writer import ATOM
+from catdiag.codegen import array_expressions, numpy_expressions, torch_expressions
+from catdiag.codegen.notation import ATOM
 from catdiag.codegen.triton import kernel_builder, tile_expressions, triton_printer
 from catdiag.execute import interpreter, scalar_functions
 from catdiag.execute.interpreter import run
@@ -102,14 +102,13 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "NumPy arrays": interpreter.BOXES,
     "error bounds": tolerance.BOXES,
     "formulas": formula.BOXES,
-    "NumPy text": numpy_expressions.BOXES,
-    "PyTorch text": torch_expressions.BOXES,
+    "NumPy and PyTorch text": array_expressions.BOXES,
     "Triton text": kernel_builder.BOXES,
 }
 """The classes of operations of each reading."""
 
 REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
-    name: dict.fromkeys(NESTING, OPENED) for name in ("NumPy text", "PyTorch text", "Triton text")
+    name: dict.fromkeys(NESTING, OPENED) for name in ("NumPy and PyTorch text", "Triton text")
 }
 
 
@@ -134,15 +133,17 @@ def test_an_operation_that_no_reading_knows_is_missed_in_every_table() -> None:
     assert operations_lacking((*OP_CLASSES, Frobnicate)) == {name: [Frobnicate] for name in OPERATIONS}  # type: ignore[arg-type,list-item]
 
 
+def array_text(dialect: array_expressions.ArrayDialect, box: Box, kind: str) -> None:
+    value = array_expressions.Value(("a", ATOM), () if kind == "number" else ("x",), kind)
+    array_expressions.ArrayPrinter(dialect).expression(box, [value] * len(box.dom))
+
+
 OPERATION_USES: dict[str, Callable[[Box], object]] = {
     "meaning in the kernel": lambda box: export.program(of_box(box)),
     "NumPy arrays": lambda box: run(of_box(box), [np.ones(1)]),
     "error bounds": lambda box: tolerance.error_bounds(of_box(box), [np.ones(1)], single()),
     "formulas": lambda box: formula.say(box, [("a", ATOM)]),
-    "NumPy text": lambda box: numpy_expressions.ArrayCode().expression(box, [("a", ATOM)], list(box.dom)),
-    "PyTorch text": lambda box: torch_expressions.TorchCode({}).expression(
-        box, [torch_expressions.TorchValue("a", ATOM, ("x",), "wide")]
-    ),
+    "NumPy and PyTorch text": lambda box: array_text(numpy_expressions.NUMPY, box, "wide"),
 }
 """How each reading is asked for one box."""
 
@@ -176,11 +177,6 @@ def ones(fn: str) -> list[Any]:
     return [np.ones(1, {"bool": bool, "int": int}.get(ty.element, float)) for ty in box_of(fn).dom]
 
 
-def torch_text(fn: str, kind: str) -> None:
-    value = torch_expressions.TorchValue("a", torch_expressions.ATOM, () if kind == "number" else ("x",), kind)
-    torch_expressions.TorchCode({}).expression(box_of(fn), [value] * SCALARS[fn][0])
-
-
 def triton_text(fn: str) -> None:
     scope = tile_expressions.Scope()
     nodes = tile_expressions.Nodes(scope)
@@ -207,11 +203,9 @@ USES: dict[str, Callable[[str], object]] = {
     "screening in floating point": screened,
     "error bounds": bounded,
     "cost": pipelines.pipeline,
-    "NumPy text": lambda fn: numpy_expressions.ArrayCode().expression(
-        box_of(fn), [("a", ATOM)] * SCALARS[fn][0], list(box_of(fn).dom)
-    ),
-    "PyTorch text": lambda fn: torch_text(fn, "wide"),
-    "Python text": lambda fn: torch_text(fn, "number"),
+    "NumPy text": lambda fn: array_text(numpy_expressions.NUMPY, box_of(fn), "wide"),
+    "PyTorch text": lambda fn: array_text(torch_expressions.TORCH, box_of(fn), "wide"),
+    "Python text": lambda fn: array_text(torch_expressions.TORCH, box_of(fn), "number"),
     "Triton text": triton_text,
 }
 """How each reading is asked for one function."""

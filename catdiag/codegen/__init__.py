@@ -3,6 +3,8 @@
 - `triton/`, `gluon/`: GPU kernels;
 - `numpy_source`, `pseudocode`: loops as NumPy and as pseudocode; `loop_state`: the state of loops, as formulas;
 - `torch_reference`: the meaning of a diagram in PyTorch, without its loops;
-- `source_writer`: the base class of NumPy and pseudocode printers; `numpy_expressions`, `torch_expressions`: one box as
-  an expression.
+- `dialect`: how a language writes functions and lays out arrays, with a `notation` for each function;
+- `array_expressions`: one box applied to arrays as an expression; its dialects are `numpy_expressions` and
+  `torch_expressions`;
+- `source_writer`: the base class of NumPy and pseudocode printers.
 """

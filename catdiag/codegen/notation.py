@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from catdiag.codegen.source_writer import ATOM, Text
+Text: TypeAlias = tuple[str, int]
+"""An expression and its precedence: the higher, the tighter it binds."""
+ATOM, CALL, SIGN, TIMES, PLUS, AND, OR, COMPARE = 9, 8, 7, 6, 5, 4, 3, 2
+"""The precedences of Python: names and brackets, calls, signs, products, sums, `&`, `|`, comparisons."""
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.index_maps import leaves
-from catdiag.category.ops import Box, SizeOf, View
+from catdiag.category.ops import Index, SizeOf, View
 from catdiag.category.types import ArrayType, Size, size_symbols
-from catdiag.codegen.notation import bracketed
-from catdiag.codegen.numpy_expressions import CALL, UNARY, ArrayCode
-from catdiag.codegen.source_writer import ATOM, Text, Writer
+from catdiag.codegen.array_expressions import ArrayPrinter, value_of
+from catdiag.codegen.notation import ATOM, CALL, PLUS, SIGN, Text, bracketed
+from catdiag.codegen.numpy_expressions import NUMPY
+from catdiag.codegen.source_writer import Writer
 from catdiag.schedule.loop_nest import (
     Carry,
     For,
@@ -75,7 +76,10 @@ class _NumPy(Writer):
 
     def __init__(self, program: LoopNest) -> None:
         super().__init__(program, ("np",))
-        self.code = ArrayCode()
+        self.code = ArrayPrinter(NUMPY)
+        self.numbers: set[NestValue] = set()
+        self.positions: set[NestValue] = set()
+        """The values whose expressions are the positions along an axis."""
         self.size_arguments: dict[str, str] = {}
         self.bounds: list[tuple[LoopSpan, str, str]] = []
         self.collected: dict[tuple[NestValue, ...], str] = {}
@@ -94,16 +98,17 @@ class _NumPy(Writer):
         local = set(spans) | {s.symbol for _, s in statements(program.body) if isinstance(s, Within)}
         shown: list[str] = []
         for symbol in self._symbols(local):
-            self.code.sizes[symbol] = self._fresh(symbol)
+            name = self._fresh(symbol)
+            self.code.sizes[symbol] = name, ATOM
             shape = next(
                 (f"{self.text[v][0]}.shape[{k}]" for v in program.inputs for k, a in enumerate(v.ty.axes)
                  if a.size == symbol),
                 "",
             )  # fmt: skip
             if shape:
-                shown.append(f"{self.code.sizes[symbol]} = {shape}")
+                shown.append(f"{name} = {shape}")
             else:
-                self.size_arguments[symbol] = self.code.sizes[symbol]
+                self.size_arguments[symbol] = name
         lengths: list[str] = []
         checked: list[str] = []
         for symbol, span in spans.items():
@@ -111,7 +116,7 @@ class _NumPy(Writer):
             whole = size_symbols(span.size) <= set(self.code.sizes)
             lengths.append(f"{name}={'1' if self._is_part(symbol) else 'None'}")
             if whole and not self._is_part(symbol):
-                shown.append(f"{name} = {name} or {self.code.size(span.size)[0]}")
+                shown.append(f"{name} = {name} or {self._size(span.size)}")
             if whole or self._is_part(symbol):
                 checked.append(name)
         if checked:
@@ -125,7 +130,7 @@ class _NumPy(Writer):
         results = ", ".join(self.text[v][0] for v in program.outputs)
         self.write(f"return {results}" if results else "return ()")
         arguments = [self.text[v][0] for v in program.inputs]
-        named = [*self.size_arguments.values(), *lengths, *self.code.functions.values()]
+        named = [*self.size_arguments.values(), *lengths, *self.code.functions]
         title = re.match(r"[A-Za-z_]\w*", program.title)
         listed = ", ".join([*arguments, *(["*", *named] if named else [])])
         head = f"def {title.group() if title else 'program'}({listed}):"
@@ -178,8 +183,17 @@ class _NumPy(Writer):
         self.taken.add(name)
         return name
 
-    def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
-        return self.code.expression(box, args, types)
+    def _size(self, size: Size) -> str:
+        return self.code.size(size).text[0]
+
+    def expression(self, let: Let) -> Text:
+        args = [value_of(self.text[a], a.ty, "number" if a in self.numbers else "") for a in let.args]
+        made = self.code.expression(let.box, args)
+        if made.number:
+            self.numbers.add(let.targets[0])
+        if isinstance(let.box.op, Index):
+            self.positions.add(let.targets[0])
+        return made.text
 
     # -- statements ----------------------------------------------------------------------------------------
 
@@ -202,7 +216,7 @@ class _NumPy(Writer):
                 self._cut(target, source_, spans)
             case Within(symbol, size, body):
                 before = self.code.sizes.get(symbol)
-                self.code.sizes[symbol] = self.code.size(size)[0]
+                self.code.sizes[symbol] = self.code.size(size).text
                 self.block(body)
                 if before is None:
                     del self.code.sizes[symbol]
@@ -225,7 +239,7 @@ class _NumPy(Writer):
                     self.name(value)
                     self.allocated[value] = True
                     kind = _KINDS.get(value.ty.element, "")
-                    self.write(f"{self.text[value][0]} = np.empty({self.code.shape(value.ty)}{kind})")
+                    self.write(f"{self.text[value][0]} = np.empty({self.code.shape(value.ty.axes).text[0]}{kind})")
             case Save(target, value, spans):
                 self._save(target, value, spans)
             case For():
@@ -241,7 +255,7 @@ class _NumPy(Writer):
     def _cut(self, target: NestValue, source_: NestValue, spans: Sequence[LoopSpan]) -> None:
         text = bracketed(self.text[source_], CALL)
         ends = {s.axis: (a, b) for s, a, b in self.bounds if s in spans}
-        if source_.inlined and text == f"np.arange({self._length(source_)})":
+        if source_.inlined and source_ in self.positions:
             ((a, b),) = ends.values()
             self.text[target] = (f"np.arange({a}, {b})", ATOM)
             return
@@ -252,9 +266,6 @@ class _NumPy(Writer):
         name = "_".join([base, *(re.sub(r"\W+", "_", s.axis).strip("_") for s in spans)])
         self.name(target, self._unused(name))
         self.write(f"{self.text[target][0]} = {text}[{places}]")
-
-    def _length(self, value: NestValue) -> str:
-        return self.code.size(value.ty.axes[0].size)[0] if len(value.ty.axes) == 1 else ""
 
     def _save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan]) -> None:
         text = self.text[value]
@@ -297,12 +308,12 @@ class _NumPy(Writer):
         base = base if base.isidentifier() else f"i{base}"
         letter = "part" if loop.kind == "parts" else base
         first, last = self._fresh(letter + "0"), self._fresh(letter + "1")
-        whole, tile = self.code.size(span.size), self.tiles[span.symbol]
+        whole, tile = self.code.size(span.size).text, self.tiles[span.symbol]
         low, high = "0", whole[0]
         outer = next(((a, b) for s, a, b in reversed(self.bounds) if s.axis == span.axis and s.size == span.size), None)
         if outer is not None:
             low, high = outer
-        step = f"-(-{bracketed(whole, UNARY)} // {tile})" if loop.kind == "parts" else tile
+        step = f"-(-{bracketed(whole, SIGN)} // {tile})" if loop.kind == "parts" else tile
         if loop.kind != "parts" and span.symbol not in self.whole:
             step = f"({tile} or {whole[0]})"
         self.write(f"for {first} in range({low}, {high}, {step}):")
@@ -310,7 +321,7 @@ class _NumPy(Writer):
         self.write(f"{last} = min({first} + {step}, {high})")
         self.bounds.append((span, first, last))
         if loop.kind != "parts":
-            self.code.sizes[span.symbol] = f"{last} - {first}"
+            self.code.sizes[span.symbol] = f"{last} - {first}", PLUS
         if loop.bounds:
             lo, hi = (self.text[v][0] for v in loop.bounds)
             self.write(f"if {last} <= np.min({lo}) or {first} >= np.max({hi}):")

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, is_large
 from catdiag.category.index_maps import read_off
-from catdiag.category.ops import Box, Rename, SizeOf
+from catdiag.category.ops import Rename, SizeOf
 from catdiag.category.types import ArrayType, Size
-from catdiag.codegen.source_writer import Text, Writer
+from catdiag.codegen.notation import Text
+from catdiag.codegen.source_writer import Writer
 from catdiag.rewrite.formula import bracketed, say
 from catdiag.schedule.loop_nest import (
     Carry,
@@ -89,11 +90,12 @@ class _Pseudocode(Writer):
 
     # -- expressions -------------------------------------------------------------------------------------
 
-    def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+    def expression(self, let: Let) -> Text:
+        box = let.box
         if isinstance(box.op, SizeOf) and self.full_sizes:
             size: Size = read_off(box.op.size, lambda v: self.full_sizes.get(v, v), lambda op, a, b: (op, a, b))
             box = replace(box, op=SizeOf(size))
-        return say(box, args)
+        return say(box, [self.text[a] for a in let.args])
 
     def newer(self, name: str) -> str:
         return name + "′"

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
 
-from catdiag.category.ops import Box, Const, Index, SizeOf
-from catdiag.category.types import ArrayType
+from catdiag.category.ops import Const, Index, SizeOf
+from catdiag.codegen.notation import ATOM, Text
 from catdiag.schedule.loop_nest import Carry, Let, LoopNest, NestValue, Statement, read, statements
-
-Text: TypeAlias = tuple[str, int]
-"""An expression and its precedence: the higher, the tighter it binds."""
-ATOM = 9
 
 
 class Writer(ABC):
@@ -42,8 +37,8 @@ class Writer(ABC):
     # -- for subclasses --------------------------------------------------------------------------------
 
     @abstractmethod
-    def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
-        """The expression of a box applied to expressions of these types."""
+    def expression(self, let: Let) -> Text:
+        """The expression of a box applied to the expressions of its arguments."""
 
     @abstractmethod
     def assign(self, targets: Sequence[NestValue], text: Text) -> None:
@@ -102,7 +97,7 @@ class Writer(ABC):
 
     def let(self, let: Let, body: Sequence[Statement], carried: Carry | None) -> None:
         """Writes a value on a line of its own, or inlines it: if it is short and read once, in the same body."""
-        text = self.expression(let.box, [self.text[a] for a in let.args], [a.ty for a in let.args])
+        text = self.expression(let)
         target = let.targets[0]
         state = self._state(let, carried)
         if len(let.targets) == 1 and state is None:

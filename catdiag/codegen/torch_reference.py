@@ -17,7 +17,9 @@ from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.index_maps import Read, leaves, read_off, replaced
 from catdiag.category.ops import Box, Call, FoldOp, Generic, GroupOp, Index, Reindex, Rename, SizeOf, View
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
-from catdiag.codegen.torch_expressions import ATOM, TorchCode, TorchValue
+from catdiag.codegen.array_expressions import ArrayPrinter, Value
+from catdiag.codegen.notation import ATOM
+from catdiag.codegen.torch_expressions import TORCH
 from catdiag.util.errors import TypeMismatch
 
 # Expressions of at most _LONGEST characters that are read once are inlined; numbers of at most _SHORT always are.
@@ -153,29 +155,29 @@ class _TorchPrinter:
         """The function and its description."""
         diagram = self.diagram
         slices, counted = _slices(diagram, self.steps, self.outputs)
-        code = TorchCode(self.symbols)
+        code = ArrayPrinter(TORCH, {s: (name, ATOM) for s, name in self.symbols.items()})
         code.starts = {axis: self._fresh("from_" + re.sub(r"\W+", "_", axis)) for axis in counted}
-        values: dict[int, TorchValue] = {}
+        values: dict[int, Value] = {}
         for k, (name, ty) in enumerate(zip(diagram.input_names, diagram.dom, strict=True)):
             kind = "number" if not ty.axes else {"int": "int", "bool": "bool"}.get(ty.element, "stored")
-            values[k] = TorchValue(name, ATOM, ty.names, kind, frozenset([name]))
+            values[k] = Value((name, ATOM), ty.names, kind, frozenset([name]))
         uses = self._uses()
-        lines: list[tuple[str, TorchValue]] = []
+        lines: list[tuple[str, Value]] = []
         count = 0
         for step in self.steps:
             value = code.expression(step.box, [values[w] for w in step.inputs])
             once = uses.get(step.output, 0) <= 1
             if (
-                value.text.isidentifier()
-                or (once and len(value.text) <= _LONGEST)
-                or (value.number and len(value.text) <= _SHORT)
+                value.text[0].isidentifier()
+                or (once and len(value.text[0]) <= _LONGEST)
+                or (value.number and len(value.text[0]) <= _SHORT)
             ):
                 values[step.output] = value
                 continue
             count += 1
             name = self._fresh(f"t{count}")
             lines.append((name, value))
-            values[step.output] = TorchValue(name, ATOM, value.names, value.kind, frozenset([name]))
+            values[step.output] = Value((name, ATOM), value.axes, value.kind, frozenset([name]))
         results = []
         for wire, ty in zip(self.outputs, diagram.cod, strict=True):
             results.append(code.stored(code.broadcast(values[wire], ty)))
@@ -192,77 +194,73 @@ class _TorchPrinter:
 
     def _assembled(
         self,
-        code: TorchCode,
-        lines: list[tuple[str, TorchValue]],
-        results: list[TorchValue],
+        code: ArrayPrinter,
+        lines: list[tuple[str, Value]],
+        results: list[Value],
         slices: tuple[str, ...],
     ) -> TorchReference:
         """The function, assembled from lines of assignments and the expressions of the results."""
         diagram = self.diagram
-        inputs = list(zip(diagram.input_names, diagram.dom, strict=True))
-        tensors = [(n, ty) for n, ty in inputs if ty.axes]
-        floating = [n for n, ty in tensors if ty.element in ("real", "extended")]
-        body: list[str] = []
-        last: dict[str, int] = {}
-        for k, (_, value) in enumerate(lines):
-            last.update(dict.fromkeys(value.reads, k))
-        for value in results:
-            last.update(dict.fromkeys(value.reads, len(lines)))
-        made = {name for name, value in lines if value.names}
-        for k, (name, value) in enumerate(lines):
-            comment = f"  # [{' '.join(value.names)}]" if value.names else ""
-            body.append(f"{name} = {value.text}{comment}")
-            # Arrays are deleted after their last use, to free their memory.
-            dead = sorted((n for n in made if last.get(n) == k and n != name), key=_natural)
-            if dead:
-                body.append(f"del {', '.join(dead)}")
-        comment = f"  # {', '.join(f'[{chr(32).join(ty.names)}]' for ty in diagram.cod)}"
-        body.append(f"return {', '.join(v.text for v in results) or '()'}{comment}")
-        text = "\n".join(body)
-        head: list[str] = []
-        for symbol in code.sizes_used:
-            if symbol in self.shown and _mentions(self.symbols[symbol], text):
-                head.append(f"{self.symbols[symbol]} = {self.shown[symbol]}")
-        not_shown = [s for s in code.sizes_used if s not in self.shown]
-        if _mentions("device", text):
-            head.append(f"device = {tensors[0][0]}.device" if tensors else 'device = torch.device("cpu")')
-        if floating:
-            first = floating[0]
-            head.append(f"stored = {first}.dtype if {first}.dtype.itemsize > 1 else torch.bfloat16")
-        elif _mentions("stored", text) or _mentions("wide", text):
-            head.append("stored = torch.float32")
-        if _mentions("wide", text):
-            head.append("wide = torch.promote_types(stored, torch.float32)")
-        read = [n for n in floating if _mentions(n, text)]
-        if read:
-            head.append(f"{', '.join(read)} = {', '.join(f'{n}.to(stored)' for n in read)}")
+        reads = frozenset[str]().union(*(v.reads for v in (*(value for _, value in lines), *results)))
         entry = re.match(r"[A-Za-z_]\w*", diagram.title)
         title = entry.group() if entry and entry.group() not in self.taken else self._fresh("textbook")
-        starts = {axis: name for axis, name in code.starts.items() if _mentions(name, text)}
-        keywords = [
-            *(self.symbols[s] for s in not_shown),
-            *code.functions,
-            *(f"{name}=0" for name in starts.values()),
-        ]
+        starts = {axis: name for axis, name in code.starts.items() if name in reads}
+        sizes = {s: self.symbols[s] for s in code.sizes_used if s not in self.shown}
+        keywords = [*sizes.values(), *code.functions, *(f"{name}=0" for name in starts.values())]
         arguments = ", ".join([*diagram.input_names, *(["*", *keywords] if keywords else [])])
-        helpers = [f"{body}\n\n" for name, body in _HELPERS.items() if _mentions(name, text)]
+        helpers = [f"{body}\n\n" for name, body in _HELPERS.items() if name in reads]
         parts = ["import math\n", "import torch\n\n", *helpers, f"def {title}({arguments}):"]
-        parts += [f"    {line}" for line in (*head, *body)]
+        parts += [f"    {line}" for line in (*self._head(code, reads), *self._body(lines, results))]
         return TorchReference(
             "\n".join(parts) + "\n",
             title,
-            tuple((name, ty.names) for name, ty in inputs),
+            tuple((name, ty.names) for name, ty in zip(diagram.input_names, diagram.dom, strict=True)),
             tuple(ty.names for ty in diagram.cod),
-            {s: self.symbols[s] for s in not_shown},
+            sizes,
             tuple(code.functions),
             slices,
             starts,
             tuple(dict.fromkeys(ty for step in self.steps for ty in step.box.cod if ty.axes)),
         )
 
+    def _head(self, code: ArrayPrinter, reads: frozenset[str]) -> list[str]:
+        """The lines that name sizes, the device and the two floating-point types, where these names are read."""
+        tensors = [(n, ty) for n, ty in zip(self.diagram.input_names, self.diagram.dom, strict=True) if ty.axes]
+        floating = [n for n, ty in tensors if ty.element in ("real", "extended")]
+        head = [
+            f"{self.symbols[s]} = {self.shown[s]}"
+            for s in code.sizes_used
+            if s in self.shown and self.symbols[s] in reads
+        ]
+        if "device" in reads:
+            head.append(f"device = {tensors[0][0]}.device" if tensors else 'device = torch.device("cpu")')
+        if floating:
+            first = floating[0]
+            head.append(f"stored = {first}.dtype if {first}.dtype.itemsize > 1 else torch.bfloat16")
+        elif reads & {"stored", "wide"}:
+            head.append("stored = torch.float32")
+        if "wide" in reads:
+            head.append("wide = torch.promote_types(stored, torch.float32)")
+        read = [n for n in floating if n in reads]
+        if read:
+            head.append(f"{', '.join(read)} = {', '.join(f'{n}.to(stored)' for n in read)}")
+        return head
 
-def _mentions(name: str, text: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
+    def _body(self, lines: list[tuple[str, Value]], results: list[Value]) -> list[str]:
+        """The assignments and the return. Arrays are deleted after their last use, to free their memory."""
+        last: dict[str, int] = {}
+        for k, value in enumerate([*(value for _, value in lines), *results]):
+            last.update(dict.fromkeys(value.reads, min(k, len(lines))))
+        made = {name for name, value in lines if value.axes}
+        body: list[str] = []
+        for k, (name, value) in enumerate(lines):
+            comment = f"  # [{' '.join(value.axes)}]" if value.axes else ""
+            body.append(f"{name} = {value.text[0]}{comment}")
+            dead = sorted((n for n in made if last.get(n) == k and n != name), key=_natural)
+            if dead:
+                body.append(f"del {', '.join(dead)}")
+        comment = f"  # {', '.join(f'[{chr(32).join(ty.names)}]' for ty in self.diagram.cod)}"
+        return [*body, f"return {', '.join(v.text[0] for v in results) or '()'}{comment}"]
 
 
 def _natural(name: str) -> tuple[int, str]:

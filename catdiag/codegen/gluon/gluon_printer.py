@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catdiag.codegen.notation import bracketed
-from catdiag.codegen.source_writer import ATOM, Text
+from catdiag.codegen.notation import ATOM, Text, bracketed
 from catdiag.codegen.triton.tile_expressions import Dim, TileNode
 from catdiag.codegen.triton.triton_printer import CALL, PLUS, TritonPrinter
 from catdiag.util.errors import TypeMismatch

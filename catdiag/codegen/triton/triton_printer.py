@@ -11,8 +11,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from catdiag.codegen.notation import Notation, Prefix, Template, associative, bracketed, comparison, grouped, written
-from catdiag.codegen.source_writer import ATOM, Text
+from catdiag.codegen.notation import (
+    ATOM,
+    Notation,
+    Prefix,
+    Template,
+    Text,
+    associative,
+    bracketed,
+    comparison,
+    grouped,
+    written,
+)
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode, natural
 from catdiag.util.errors import TypeMismatch
 

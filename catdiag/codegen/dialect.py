@@ -1,0 +1,78 @@
+"""A language as a record: how it writes scalar functions, and how it lays out, broadcasts and reduces arrays.
+
+The axes of an array are any labels: names of axes in NumPy and PyTorch, dimensions of tiles in Triton and Gluon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from catdiag.category.scalars import ScalarFunction, row
+from catdiag.codegen.notation import ATOM, CALL, Notation, Text, bracketed, written
+
+L = TypeVar("L", bound=Hashable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """How a language writes expressions of arrays.
+
+    Notations take their operands in the order that is given here.
+    """
+
+    name: str
+    """The name of the language, for messages."""
+    functions: Mapping[str, Notation]
+    """Each scalar function, applied elementwise to arrays."""
+    reductions: Mapping[str, Notation]
+    """The reduction of each monoid: the array, the position of the axis."""
+    permute: Notation
+    """An array with its axes in another order: the array, the positions of its axes in that order."""
+    transpose: Notation | None = None
+    """The transpose of a matrix, where it has a notation of its own."""
+    broadcast: Notation
+    """An array broadcast to a shape: the array, the shape."""
+    positions: Notation
+    """The integers from 0: their number."""
+    full_rank: bool = False
+    """Whether axes of length one are written also before the first axis, where broadcasting would add them."""
+    helpers: Mapping[str, str]
+    """The helper functions that notations of functions and monoids call, by function or monoid."""
+
+    def applied(self, fn: ScalarFunction, operands: Sequence[Text]) -> Text:
+        """A scalar function of arrays that broadcast by position. Raises TypeMismatch for an unknown one."""
+        return written(row(self.functions, fn, f"written in {self.name}"), operands)
+
+    def reduced(self, monoid: str, text: Text, place: str) -> Text:
+        """An array reduced over the axis at a position."""
+        return written(self.reductions[monoid], [text, (place, ATOM)])
+
+    def permuted(self, text: Text, axes: Sequence[L], order: Sequence[L]) -> Text:
+        """An array with its axes in another order."""
+        if tuple(axes) == tuple(order):
+            return text
+        if len(order) == 2 and self.transpose is not None:
+            return written(self.transpose, [text])
+        places = ", ".join(str(list(axes).index(a)) for a in order)
+        return written(self.permute, [text, (places, ATOM)])
+
+    def aligned(self, text: Text, axes: Sequence[L], order: Sequence[L]) -> Text:
+        """An array that broadcasts by position against others over `order`: permuted, with axes of length one."""
+        own = [a for a in order if a in axes]
+        text = self.permuted(text, axes, own)
+        first = 0 if self.full_rank else next((k for k, a in enumerate(order) if a in axes), len(order))
+        if not own or len(own) == len(order) - first:
+            return text
+        places = ", ".join(":" if a in axes else "None" for a in order[first:])
+        return f"{bracketed(text, CALL)}[{places}]", ATOM
+
+
+def shape_of(lengths: Sequence[str]) -> str:
+    """The tuple of some lengths.
+
+    >>> shape_of(["x"]), shape_of(["q", "x"])
+    ('(x,)', '(q, x)')
+    """
+    return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"
