@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import hashlib
 import importlib
 import json
 import os
+import pickle
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -81,24 +83,37 @@ def calls() -> Callable[[Callable[[], object]], int]:
 
 
 class Proved:
-    """Theorems that were found in this process, by what `certify` was given, where `known` is set."""
+    """Theorems that were found in this run, by what `certify` was given, where `known` is set.
 
-    def __init__(self, certify: Callable[..., Any], fits: Callable[[Any], None]) -> None:
+    `shared` is a folder of the run's own with those that any of its processes has found. A process that reads one there
+    checks it with its own kernel, as it does whatever was pickled.
+    """
+
+    def __init__(self, certify: Callable[..., Any], fits: Callable[[Any], None], shared: Path) -> None:
         self.known = False
-        self._certify, self._fits = certify, fits
+        self._certify, self._fits, self._shared = certify, fits, shared
         self._solver = importlib.import_module("catdiag.solvers.z3").Z3
+        self._write_whole = importlib.import_module("catdiag.util.files").write_whole
         self._found: dict[str, tuple[Any, str]] = {}
 
     def __call__(self, ask: Any, statement: Any, further: bool = True, earlier: Any = None) -> Any:
-        known = self.known and type(ask) is self._solver
-        place = json.dumps([ask.rlimit, statement, further, earlier]) if known else ""
-        if place in self._found:
-            theorem, certificate = self._found[place]
-            return replace(theorem, certificate=json.loads(certificate))
-        theorem = self._certify(ask, statement, further, earlier)
-        self._fits(theorem.certificate)
-        if place:
+        if not self.known or type(ask) is not self._solver:
+            return self._new(ask, statement, further, earlier)
+        place = hashlib.sha256(json.dumps([ask.rlimit, statement, further, earlier]).encode()).hexdigest()
+        if place not in self._found:
+            file = self._shared / place
+            if file.exists():
+                theorem = pickle.loads(file.read_bytes())
+            else:
+                theorem = self._new(ask, statement, further, earlier)
+                self._write_whole(file, pickle.dumps(theorem))
             self._found[place] = replace(theorem, certificate={}), json.dumps(theorem.certificate)
+        theorem, certificate = self._found[place]
+        return replace(theorem, certificate=json.loads(certificate))
+
+    def _new(self, *given: Any) -> Any:
+        theorem = self._certify(*given)
+        self._fits(theorem.certificate)
         return theorem
 
 
@@ -111,11 +126,15 @@ def fitting() -> Any:
 
 
 @pytest.fixture(scope="session")
-def proved(fitting: Any) -> Iterator[Proved]:
+def proved(fitting: Any, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proved]:
     """Every certificate that a test has found is one by the published schema too."""
+    own = tmp_path_factory.getbasetemp()
+    # The folders of a run's workers are side by side in the run's.
+    shared = (own.parent if hasattr(pytestconfig, "workerinput") else own) / "proved"
+    shared.mkdir(exist_ok=True)
     api = importlib.import_module("catdiag.prover.api")
     certify = api.certify
-    kept = Proved(certify, fitting.validate)
+    kept = Proved(certify, fitting.validate, shared)
     api.certify = functools.wraps(certify)(lambda *args, **options: kept(*args, **options))
     yield kept
     api.certify = certify

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ def blocks(path: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
+@cache
 def run(path: Path) -> dict[str, Any]:
     namespace: dict[str, Any] = {"__name__": "document"}
     for number, block in enumerate(blocks(path, "python"), 1):

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.bounds.bound_certificate import BoundClaim, BoundError, check, times
 from catdiag.bounds.segments import Lifetime, check_lifetime
-from catdiag.category.diagram import diagram_of
 from catdiag.cost.traffic import io
 from catdiag.rewrite import group, skip
 from catdiag.rewrite.stream import fold_search
 from catdiag.simulate.machine import count
 from catdiag.testing.assert_counts import drawn_tiles
+from tests.forms import form
 
 
 def positive(name):
@@ -69,8 +69,7 @@ def test_two_regimes_of_a_chain():
     found = cd.library.get("attention").lower_bound()
     assert found.kind == "chain"
     # The least of the class of tiled schedules is 4 d^2 q x / M at leading order: as much.
-    flash = fold_search.find(cd.library.get("attention").diagram, "x").diagram
-    optimum = io(group.find(flash, ["q"])).optimum()
+    optimum = io(form("attention", "x", "q")).optimum()
     assert 1 <= found.ratio(optimum, {"d": 64, "q": 2**16, "x": 2**16}, 10**5) < 1.05
     assert found.capacity in found.ratio(optimum).free_symbols
 
@@ -163,7 +162,7 @@ def test_no_bound_on_equal_diagrams():
 
 def test_what_a_mask_empties_counts_and_what_is_skipped_does_not():
     """Causal: the form that skips blocks moves less than the whole form has to, and no less than its own bound."""
-    whole = group.find(fold_search.find(cd.library.get("causal_attention").diagram, "x").diagram, ["q"])
+    whole = form("causal_attention", "x", "q")
     skipped = skip.find(whole, "x")
     assert any("mask" in text for text in cd.Program(whole).lower_bound().assumptions)
     assert any("skips blocks" in text for text in cd.Program(skipped).lower_bound().assumptions)
@@ -182,17 +181,10 @@ PLANS = {
 LONGER = {"grouped_query_attention", "linear_cross_entropy", "mlp"}
 
 
-def derived(name):
-    axis, axes = PLANS[name]
-    diagram = cd.library.get(name)
-    streamed = fold_search.find(diagram_of(diagram), axis).diagram if axis else diagram_of(diagram)
-    return group.find(streamed, axes.split())
-
-
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONGER)) for n in PLANS])
 def test_no_tiling_falls_under_the_bound(name):
     random = Random(name)
-    for diagram in (cd.library.get(name), derived(name)):
+    for diagram in (cd.library.get(name), form(name, *PLANS[name])):
         bound, formula = cd.Program(diagram).lower_bound(), io(diagram)
         names = formula.account.sizes
         for k in range(5):

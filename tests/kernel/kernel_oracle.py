@@ -10,12 +10,13 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from math import ceil
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import Fact
-from catdiag.kernel.terms import KernelError, Term, leaves, term_data
+from catdiag.kernel.terms import KernelError, Term, term_data
 from catdiag.prover.refute import exact_execution
 from catdiag.prover.refute.exact_execution import BOTTOM, MinusInfinity, Unclear, Undefined, Value
 from catdiag.solvers.z3_encoding import answer
@@ -54,7 +55,18 @@ class World:
 
 
 def _number(x: Value) -> Value:
-    return Fraction(int(x)) if isinstance(x, bool) else x
+    return _rational(int(x)) if isinstance(x, bool) else x
+
+
+@cache
+def _rational(x: object) -> Fraction:
+    return Fraction(str(x))
+
+
+def _compare(op: str, x: Value, y: Value) -> bool:
+    if type(x) is type(y) is Fraction:
+        return x == y if op == "eq" else x < y if op == "lt" else x <= y
+    return exact_execution.compare(op, x, y)
 
 
 def _integer(x: Value) -> int:
@@ -106,17 +118,17 @@ def value(t: Term, world: World, strict: bool = False) -> Value:
 def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
     op = t.op
     if op == "num":
-        return Fraction(str(t.data))
+        return _rational(t.data)
     if op == "bot":
         return BOTTOM
     if op in ("true", "false"):
         return op == "true"
     if op == "size":
-        return Fraction(w.sizes[str(t.data)])
+        return _rational(w.sizes[str(t.data)])
     if op == "idx":
-        return Fraction(w.indices[str(t.data)])
+        return _rational(w.indices[str(t.data)])
     if op == "b":
-        return Fraction(bound[-1 - int(str(t.data))])
+        return _rational(bound[-1 - int(str(t.data))])
     if op in ("read", "holds"):
         return w.cell(str(t.data), tuple(_integer(_value(a, w, bound, strict)) for a in t.args))
     if op == "big":
@@ -141,7 +153,7 @@ def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
         return all(truths) if op == "and" else any(truths) if op == "or" else not truths[0]
     parts = [_number(p) for p in parts]
     if op in ("lt", "le", "eq"):
-        return exact_execution.compare(op, parts[0], parts[1])
+        return _compare(op, *parts)
     if op == "div":
         return _floor(*parts, strict)
     if op == "real":
@@ -212,9 +224,8 @@ def fact_holds(fact: Fact, world: World) -> bool:
 
 def worlds(ctx: Context, pools: Mapping[str, str], rng: random.Random, tries: int, top: int = 3) -> list[World]:
     """Random assignments that satisfy a context: sizes up to `top`, indices in range, facts true."""
-    symbols: set[str] = set()
-    for n in ctx.ranges.values():
-        symbols |= leaves(n, "size")
+    # What is so at every index whatever is so by the pools that elements are drawn from.
+    facts = [f for f in ctx.facts if all(n is not None for _, n in f.variables)]
     found = []
     for _ in range(tries):
         sizes = _Sizes(rng, top)
@@ -227,7 +238,7 @@ def worlds(ctx: Context, pools: Mapping[str, str], rng: random.Random, tries: in
                     raise Unclear("an empty range")
                 indices[name] = rng.randrange(extent)
             world = World(sizes, indices, pools, rng)
-            if all(fact_holds(f, world) for f in ctx.facts):
+            if all(fact_holds(f, world) for f in facts):
                 found.append(world)
         except Unclear:
             continue

@@ -21,13 +21,14 @@ from catdiag.rewrite.stream import fold_search
 from catdiag.schedule.kernel_analysis import measure
 from catdiag.schedule.liveness import LEVEL, REGISTERS
 from catdiag.schedule.placement import MATRIX
+from tests.forms import form
 
 # The ideal model, which knows no compiler, is what is compared with tiles that people chose.
 fit = functools.partial(plans.fit, backend="ideal")
 
-FLASH = cd.library.get("attention").stream("x").group("q")
-PRODUCT = cd.library.get("matmul").stream("b").group("a c")
-HEADS = group.find(fold_search.find(cd.library.get("multi_head_attention").diagram, "x").diagram, ["b", "h", "q"])
+FLASH = cd.Program(form("attention", "x", "q"))
+PRODUCT = cd.Program(form("matmul", "b", "a c"))
+HEADS = form("multi_head_attention", "x", "b h q")
 LONG = {"q": 8192, "x": 8192}
 SQUARE = {"a": 8192, "b": 8192, "c": 8192}
 LARGEST = {"objective": "largest"}
@@ -68,7 +69,7 @@ def test_products_fill_shared_memory_and_matrix_memory():
     # 256 x 256 x 64 takes all of a compute unit's LDS; FlashMLA's 64 rows and 64 keys take 221,184 bytes.
     amd = fit(PRODUCT, "MI300X", SQUARE, stages=1, tiles={"g_a": 256, "g_c": 256}, objective="largest")
     assert amd.tiles["s_b"] == 64 and amd.shared_memory_bytes == 64 * 1024
-    latents = group.find(fold_search.find(cd.library.get("latent_attention").diagram, "x").diagram, ["h", "q"])
+    latents = form("latent_attention", "x", "h q")
     sizes = {"q": 1, "h": 128, "x": 8192, "c": 512, "r": 64}
     mla = fit(latents, "H100", sizes, stages=2, tiles={"g_h": 64}, objective="largest", threads=256)
     assert mla.tiles["s_x"] == 64 and mla.shared_memory_bytes == 3 * 64 * 576 * 2 + 2  # and the scale

@@ -13,9 +13,10 @@ from catdiag.planner.fits_in_ranges import fits, possible
 from catdiag.planner.time_model import peak
 from catdiag.schedule.kernel_analysis import measure
 from catdiag.schedule.liveness import LEVEL
+from tests.forms import form
 
-FLASH = cd.library.get("attention").stream("x").group("q")
-PRODUCT = cd.library.get("matmul").stream("b").group("a c")
+FLASH = cd.Program(form("attention", "x", "q"))
+PRODUCT = cd.Program(form("matmul", "b", "a c"))
 
 
 def test_proved_for_all_sizes_and_the_least_strengthening_is_refuted():

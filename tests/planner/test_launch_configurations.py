@@ -18,42 +18,34 @@ from catdiag.planner.configuration_candidates import ALIKE, Candidates, Proposal
 from catdiag.planner.fit import searching
 from catdiag.planner.launch_configurations import propose
 from catdiag.planner.triton_resources import MOST, SCRATCH, Block
-from catdiag.rewrite import group
-from catdiag.rewrite.stream import fold_search
 from catdiag.schedule.kernel_analysis import measure
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
+from tests.forms import form
 
-
-def derived(name, axis, axes):
-    diagram = cd.library.get(name).diagram
-    streamed = fold_search.find(diagram, axis).diagram if axis else diagram
-    return group.find(streamed, axes) if axes else streamed
-
-
-HEADS = derived("multi_head_attention", "x", ["b", "h", "q"])
-PRODUCT = derived("matmul", "b", ["a", "c"])
+HEADS = form("multi_head_attention", "x", "b h q")
+PRODUCT = form("matmul", "b", "a c")
 LONG = {"b": 1, "h": 16, "q": 8192, "x": 8192, "d": 128}
 CASES = {
     "multi_head_attention": (HEADS, LONG),
     "matmul": (PRODUCT, {"a": 4096, "b": 4096, "c": 4096}),
     "grouped_query_attention": (
-        derived("grouped_query_attention", "x", ["b", "k", "r", "q"]),
+        form("grouped_query_attention", "x", "b k r q"),
         {"b": 2, "k": 8, "r": 4, "q": 4096, "x": 4096, "d": 128},
     ),
     "decoding_attention": (
-        derived("decoding_attention", "x", ["b", "k", "r"]),
+        form("decoding_attention", "x", "b k r"),
         {"b": 8, "k": 8, "r": 4, "x": 8192, "d": 128},
     ),
-    "causal_attention": (derived("causal_attention", "x", ["q"]), {"q": 8192, "x": 8192, "d": 64}),
-    "gated_mlp": (derived("gated_mlp", "f", ["t"]), {"t": 8192, "d": 64, "f": 4096, "o": 64}),
-    "rms_norm_linear": (derived("rms_norm_linear", "d", ["t", "o"]), {"t": 8192, "d": 4096, "o": 4096}),
-    "linear_distillation": (derived("linear_distillation", "v", ["t"]), {"t": 8192, "d": 64, "e": 64, "v": 32000}),
-    "layer_norm": (derived("layer_norm", None, ["t"]), {"t": 8192, "d": 1000}),
-    "softmax_entropy": (derived("softmax_entropy", "v", ["t"]), {"t": 8192, "v": 128256}),
-    "dot": (derived("dot", "x", []), {"x": 5000}),
-    "conv1d": (derived("conv1d", "c", ["n", "y", "o"]), {"n": 8, "y": 500, "x": 502, "c": 64, "k": 3, "o": 64}),
-    "max_pool": (derived("max_pool", "j", ["n", "y", "x", "c"]), {"n": 8, "c": 64, "h": 2, "w": 3, "x": 32, "y": 32}),
+    "causal_attention": (form("causal_attention", "x", "q"), {"q": 8192, "x": 8192, "d": 64}),
+    "gated_mlp": (form("gated_mlp", "f", "t"), {"t": 8192, "d": 64, "f": 4096, "o": 64}),
+    "rms_norm_linear": (form("rms_norm_linear", "d", "t o"), {"t": 8192, "d": 4096, "o": 4096}),
+    "linear_distillation": (form("linear_distillation", "v", "t"), {"t": 8192, "d": 64, "e": 64, "v": 32000}),
+    "layer_norm": (form("layer_norm", None, "t"), {"t": 8192, "d": 1000}),
+    "softmax_entropy": (form("softmax_entropy", "v", "t"), {"t": 8192, "v": 128256}),
+    "dot": (form("dot", "x"), {"x": 5000}),
+    "conv1d": (form("conv1d", "c", "n y o"), {"n": 8, "y": 500, "x": 502, "c": 64, "k": 3, "o": 64}),
+    "max_pool": (form("max_pool", "j", "n y x c"), {"n": 8, "c": 64, "h": 2, "w": 3, "x": 32, "y": 32}),
 }
 
 
@@ -263,9 +255,6 @@ def test_every_operator_has_proposals_or_a_reason(name, ask):
     assert not said or "no Triton kernel" in said or "fit plans one kernel" in said
 
 
-DECODING = cd.library.get("decoding_attention").stream("x").split("x").group("b k r")
-
-
 @pytest.mark.parametrize(
     ("keys", "measured"),
     [
@@ -285,16 +274,17 @@ DECODING = cd.library.get("decoding_attention").stream("x").split("x").group("b 
     ],
 )  # fmt: skip
 def test_few_rows_and_few_bytes_on_their_way_take_the_time_that_was_measured(keys, measured):
+    decoding = cd.library.get("decoding_attention").stream("x").split("x").group("b k r")
     sizes = {"b": 8, "k": 8, "r": 4, "x": keys, "d": 128}
     found = {}
     for block in {block for _, block, _ in measured}:
-        made = Candidates(searching(DECODING, "H200", sizes, tiles={"s_x": block})).ranked()
+        made = Candidates(searching(decoding, "H200", sizes, tiles={"s_x": block})).ranked()
         found.update({(p.tiles["p_x"], block, p.stages): p.time_s * 1e3 for p in made if p.warps == 4})
     said = {tile: found[tile] for tile in measured}
     best = min(measured.values())
     assert measured[min(said, key=said.get)] < 1.02 * best
     assert all(0.87 < said[tile] / measured[tile] < 1.2 for tile in measured)
-    first = propose(DECODING, "H200", sizes)[0]
+    first = propose(decoding, "H200", sizes)[0]
     assert measured[first.tiles["p_x"], first.tiles["s_x"], first.stages] < 1.05 * best
 
 
@@ -310,7 +300,7 @@ def test_products_of_few_rows_take_a_buffer_less():
 
 
 def test_where_nothing_is_multiplied_the_longest_blocks_of_what_is_alike_come_first():
-    loss = derived("cross_entropy", "v", ["t"])
+    loss = form("cross_entropy", "v", "t")
     first, *others = propose(loss, "H200", {"t": 8192, "v": 128256})
     assert first.tiles["s_v"] == 4096  # 509 µs on an H200, where blocks of 256 took 729
     assert all(p.tiles["s_v"] < 4096 for p in others if p.time_s < first.time_s)

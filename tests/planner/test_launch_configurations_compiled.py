@@ -2,12 +2,10 @@
 
 import pytest
 
-import catdiag as cd
 from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.launch_configurations import propose
-from catdiag.rewrite import group
-from catdiag.rewrite.stream import fold_search
 from catdiag.runtime.machine_code import binaries
+from tests.forms import form
 
 LONG = {"q": 8192, "x": 8192, "d": 128}
 CASES = [
@@ -31,7 +29,7 @@ CASES = [
 @pytest.mark.usefixtures("compiling")
 @pytest.mark.parametrize(("name", "axis", "axes", "sizes", "exact"), CASES)
 def test_no_proposal_spills_or_takes_more_shared_memory_than_is_said(name, axis, axes, sizes, exact):
-    diagram = group.find(fold_search.find(cd.library.get(name).diagram, axis).diagram, axes.split())
+    diagram = form(name, axis, axes)
     for p in propose(diagram, "H200", sizes):
         code = module(diagram, p.tiles, stages=p.stages, warps=p.warps)
         scalars = {a.name: 1.0 for a in code.inputs if not a.ty.axes}

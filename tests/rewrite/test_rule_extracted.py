@@ -61,7 +61,7 @@ def renamed(diagram: Diagram) -> Diagram:
     return unifier.diagram(diagram)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(st.data())
 def test_a_part_of_a_program_is_found_in_it(data: st.DataObject) -> None:
     whole = data.draw(diagrams(max_boxes=7))

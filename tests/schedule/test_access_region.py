@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import symbol
 from catdiag.cost.traffic import io
 from catdiag.execute.interpreter import run
@@ -21,6 +21,7 @@ from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
 from catdiag.simulate.machine import count
 from catdiag.simulate.multi_level_machine import count_levels
+from tests.forms import form
 
 
 def convolution(padding: int = 0, stride: int = 1, dilation: int = 1) -> Diagram:
@@ -37,13 +38,6 @@ def convolution(padding: int = 0, stride: int = 1, dilation: int = 1) -> Diagram
 @cache
 def grouped(padding: int, stride: int, dilation: int) -> Diagram:
     return group.find(fold_search.find(convolution(padding, stride, dilation).diagram, "c").diagram, ["y", "o"])
-
-
-@cache
-def tiled(name: str, streamed: str, axes: str) -> Diagram:
-    diagram = cd.library.get(name)
-    whole = diagram_of(diagram)
-    return group.find(fold_search.find(whole, streamed).diagram if streamed else whole, axes.split())
 
 
 def at(formula, *numbers):
@@ -122,7 +116,7 @@ def test_one_tile_of_everything_holds_the_array():
     ],
 )
 def test_the_library_of_windows(name, streamed, axes):
-    diagram = tiled(name, streamed, axes)
+    diagram = form(name, streamed, axes)
     sizes = {"n": 2, "x": 7, "y": 5, "c": 3, "k": 3, "o": 3, "h": 7, "w": 8, "i": 3, "j": 2}
     sizes |= {"max_pool": {"h": 11, "w": 14}, "conv1d": {"x": 7}, "im2col": {"x": 7}}.get(name, {"x": 7, "w": 8})
     found = io(diagram)
@@ -151,7 +145,7 @@ def test_grouping_is_proved():
 
 def test_sizes_are_found_in_groups():
     a, f = np.random.default_rng(0).normal(size=(1, 8, 9, 3)), np.random.default_rng(1).normal(size=(3, 2, 3, 4))
-    diagram = tiled("conv2d", "c", "y x o")
+    diagram = form("conv2d", "c", "y x o")
     assert np.allclose(run(diagram, [a, f], {"g_y": 2, "g_x": 3, "s_c": 2}), run(cd.library.get("conv2d"), [a, f]))
     padded = cd.algorithm("x c, k c o -> y o")(
         lambda a, w: cd.einsum("y k c, k c o -> y o", cd.window(a, "x", "y k", pad=(1, 1)), w)
@@ -185,7 +179,7 @@ def test_no_tile_does_better():
 
 
 def test_plans_count_exactly():
-    diagram = tiled("conv1d", "c", "y o")
+    diagram = form("conv1d", "c", "y o")
     sizes = {"n": 1, "y": 1000, "x": 1008, "c": 64, "k": 9, "o": 128}
     plan = fit(diagram, "H100", sizes)
     assert at(io(diagram, dtype="bf16").load, sizes, plan.tiles) == plan.load_bytes
@@ -202,7 +196,7 @@ def test_no_plan_is_quicker_than_the_memory(size, backend):
 
 
 def test_quick(calls):
-    diagrams = tiled("conv1d", "c", "y o"), grouped(3, 2, 1)
+    diagrams = form("conv1d", "c", "y o"), grouped(3, 2, 1)
 
     def counted():
         io(diagrams[0]).optimum()
@@ -214,7 +208,7 @@ def test_quick(calls):
 
 @pytest.mark.parametrize("streamed", ["", "c", "k"])
 def test_sizes_that_leave_the_array_are_refused(streamed):
-    diagram = tiled("conv1d", streamed, "y")
+    diagram = form("conv1d", streamed, "y")
     sizes = {"n": 1, "x": 5, "k": 4, "y": 4, "c": 1, "o": 1}
     arrays = [np.ones((1, 5, 1)), np.ones((4, 1, 1))]
     told = r"view\[x → y k\] reads axis 'x' at y \+ k, which is up to 6: expected 0 to 4; axis 'y' is 4, and 2 or less"

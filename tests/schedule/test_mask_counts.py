@@ -23,6 +23,7 @@ from catdiag.rewrite.stream import fold_search
 from catdiag.schedule.grid_formulas import Down, GroupSum, Up
 from catdiag.simulate.machine import count
 from catdiag.util.errors import CatdiagError
+from tests.forms import form
 
 SCALARS = {
     "causal_attention": (),
@@ -47,8 +48,7 @@ d, q, x, g, s, w = (symbol(n) for n in ("d", "q", "x", "g_q", "s_x", "width"))
 @cache
 def skipping(name: str, axes: str = "q") -> Diagram:
     """The operator streamed, grouped and without blocks, unproved."""
-    streamed = fold_search.find(cd.library.get(name).diagram, "x").diagram
-    return skip.find(group.find(streamed, axes.split()), "x")
+    return skip.find(form(name, "x", axes), "x")
 
 
 @cache
@@ -208,7 +208,7 @@ def test_plans_count_exactly():
     assert at(found.save, sizes, plan.tiles) == plan.save_bytes
     assert at(found.work["tensor"], sizes, plan.tiles) == plan.flops
     whole = fit(
-        group.find(fold_search.find(cd.library.get("causal_attention").diagram, "x").diagram, ["q"]),
+        form("causal_attention", "x", "q"),
         "H100",
         size(16384),
         backend="ideal",
