@@ -145,7 +145,9 @@ def derive(
 def prove(
     left: Annotated[str, typer.Argument(help=_OP, metavar="LEFT")],
     right: Annotated[str, typer.Argument(help=_OP, metavar="RIGHT")],
-    assume: Annotated[list[str] | None, typer.Option(help="A condition on sizes, such as 'n >= 2'.")] = None,
+    assume: Annotated[
+        list[str] | None, typer.Option(help="A condition on sizes or inputs, such as 'n >= 2' or 'A > 0'.")
+    ] = None,
     certificate: Annotated[Path | None, typer.Option(help="Write the theorem's certificate to this file.")] = None,
     counterexample: Annotated[
         Path | None, typer.Option(help="Write sizes, arrays and values to this .npz file, if refuted.")

@@ -3,6 +3,9 @@
 **What a theorem says.** For all sizes in ℕ and all arrays over ℝ (over ℝ ∪ {−∞} where an input is `extended`),
 the assumptions and D(left) imply D(right) and `left = right` at every index. Where D(right) does not follow,
 the theorem is conditional and says what is newly owed. D is computed here, from the programs.
+
+Assumptions are conditions on sizes (`assume`), and truth values that programs make of the inputs (`given`): each is
+defined, and true at every index.
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ from typing import Any
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.contradiction import contradictory
-from catdiag.kernel.definedness import Obligation, show_condition
-from catdiag.kernel.facts import Fact
+from catdiag.kernel.definedness import Obligation
+from catdiag.kernel.facts import Fact, negate
 from catdiag.kernel.judgments import Json, only
 from catdiag.kernel.loop_rules import Facts, Loops, valued
-from catdiag.kernel.semantics import Program, axes_of, inputs_of, numeric
+from catdiag.kernel.semantics import Program, Wire, axes_of, inputs_of, numeric
 from catdiag.kernel.size_scope import printer_of, symbols
-from catdiag.kernel.terms import KernelError, Printer, Term, fn, leaves, size_term
+from catdiag.kernel.terms import LOGICAL, KernelError, Printer, Term, fn, leaves, size_term
 from catdiag.kernel.well_formed import bounded, well_formed
 from catdiag.kernel.witness import met
 
@@ -112,7 +115,7 @@ class Checker(Loops):
         if not isinstance(about, list) or not all(isinstance(line, str) for line in about):
             raise KernelError("what a certificate says about itself is a list of lines")
         statement, proof = certificate["statement"], self.proof_of(certificate)
-        only(statement, "left", "right", "assume")
+        only(statement, "left", "right", "assume", "given")
         left, right = statement["left"], statement["right"]
         well_formed(left)
         well_formed(right)
@@ -128,6 +131,8 @@ class Checker(Loops):
             raise KernelError(f"the assumptions speak of {sorted(unknown)[0]!r}, which is no size of the two sides")
         self._proofs = proof.setdefault("folds", [])
         inputs = inputs_of(left, {})
+        given = self.given(statement, inputs, assume, names, scope)
+        assume += tuple(fact for o in given for fact in _known(o))
         lefts = self.meaning(left, inputs, {}, assume, names, scope)
         defined = self.owed(lefts, assume, names)
         facts: Facts = assume + tuple(o.fact() for o in defined)
@@ -154,12 +159,13 @@ class Checker(Loops):
             self.holds(ctx, fn("eq", numeric(x.term), numeric(y.term)), self.item(proof, "outputs", k))
         self.consumed(proof)
         self._taken, self._elements = facts, names
-        self.hypotheses = (*(Obligation((), (), f.condition) for f in assume), *defined, *newly)
+        of_sizes = [Obligation((), (), condition(c)) for c in statement["assume"]]
+        self.hypotheses = (*of_sizes, *given, *defined, *newly)
         loops = any(node["op"] in ("fold", "group") for node in right["nodes"])
-        self.printer = printer_of(left, right)
+        self.printer = printer_of(left, right, *statement.get("given", ()))
         theorem = CheckedTheorem(
             self.said(left, right),
-            tuple(show_condition(f.condition, self.printer) for f in assume),
+            tuple(dict.fromkeys(o.said(self.printer) for o in (*of_sizes, *given))),
             tuple(dict.fromkeys(o.said(self.printer) for o in defined)),
             tuple(dict.fromkeys(o.said(self.printer) for o in newly)),
             tuple(sorted(self.axioms, key=lambda name: int(name[1:]))),
@@ -169,6 +175,33 @@ class Checker(Loops):
         )
         witness = certificate.get("witness")
         return theorem if witness is None else self.witnessed(theorem, left["inputs"], witness)
+
+    def given(
+        self, statement: Json, inputs: Sequence[Wire], assume: Facts, names: Mapping[str, str], scope: frozenset[str]
+    ) -> list[Obligation]:
+        """The hypotheses on inputs: of each program in `given`, what it owes, and that its results are true.
+
+        They are what the theorem takes for granted, so nothing has to be shown of them. What a program owes is among
+        them, since a truth value says what it seems to say only where it is defined: `1/a = 0` is no hypothesis that
+        a = 0 could meet. What is left out follows from the assumptions on sizes. Raises KernelError for a program of
+        other inputs or sizes, with loops, or whose results are numbers.
+        """
+        given = statement.get("given", [])
+        if not isinstance(given, list):
+            raise KernelError("the hypotheses on inputs are no list")
+        found: list[Obligation] = []
+        for program in given:
+            well_formed(program)
+            if _interface(program) != _interface(statement["left"]) or not symbols(program) <= scope:
+                raise KernelError("a hypothesis is about other inputs or sizes than the two sides")
+            if any(node["op"] in ("fold", "group") for node in program["nodes"]):
+                raise KernelError("a hypothesis has no loops")
+            meaning = self.meaning(program, inputs, {}, assume, names, scope)
+            if any(w.element != "bool" or w.term.op not in LOGICAL for w in meaning.outputs):
+                raise KernelError("a hypothesis gives truth values")
+            found += self.owed(meaning, assume, names)
+            found += [Obligation(w.axes, (), w.term) for w in meaning.outputs]
+        return found
 
     def witnessed(self, theorem: CheckedTheorem, inputs: Sequence[Json], witness: Json) -> CheckedTheorem:
         """The last theorem with a witness. Raises KernelError where that does not meet what the theorem assumes."""
@@ -199,6 +232,17 @@ def condition(c: Any) -> Term:
     if not isinstance(c, (list, tuple)) or len(c) != 3 or c[0] not in ("lt", "le", "eq"):
         raise KernelError(f"not an assumption: {c!r}")
     return fn(c[0], size_term(c[1]), size_term(c[2]))
+
+
+def _known(hypothesis: Obligation) -> list[Fact]:
+    """A hypothesis as facts: of a conjunction, each part; of a disjunction, each part where the others are false."""
+    condition, found = hypothesis.condition, hypothesis.saying(hypothesis.condition)
+    if condition.op == "and":
+        return [fact for c in condition.args for fact in _known(replace(hypothesis, condition=c))]
+    for k, part in enumerate(condition.args if condition.op == "or" else ()):
+        others = (negate(c) for j, c in enumerate(condition.args) if j != k)
+        found += replace(hypothesis, guards=(*hypothesis.guards, *others)).saying(part)
+    return found
 
 
 def _declared(program: Program) -> dict[str, str]:

@@ -298,8 +298,8 @@ class Context:
                 c = fact.condition
                 if c.op == "real":
                     pattern, flags = c.args[0], REAL
-                elif c.op == "lt" and c.args[0] == ZERO:
-                    pattern, flags = c.args[1], POS
+                elif c.op == "lt" and c.args[0] in (ZERO, BOT):
+                    pattern, flags = c.args[1], POS if c.args[0] == ZERO else REAL
                 elif c.op == "le" and c.args[0] == ZERO:
                     pattern, flags = c.args[1], REAL | NONNEG
                 elif c.op == "not" and c.args[0].op == "eq" and BOT in c.args[0].args:

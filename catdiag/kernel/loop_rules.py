@@ -37,7 +37,7 @@ from typing import Any
 
 from catdiag.kernel.context import Ask, Context, integer
 from catdiag.kernel.definedness import Obligation, owes
-from catdiag.kernel.facts import Fact, arithmetic, negate, nonzero
+from catdiag.kernel.facts import Fact, arithmetic, negate, nonzero, real
 from catdiag.kernel.judgments import Json, Judge, numbered, only
 from catdiag.kernel.semantics import Accept, Program, Sizes, Wire, evaluate, fold_length, inputs_of, numeric, view
 from catdiag.kernel.size_scope import cut_only, local_name, symbols_of_node
@@ -135,8 +135,8 @@ class Loops(Judge):
             body = node["state" if node["op"] == "fold" else "body"]
             for k, (wire, d) in enumerate(zip(args, body["inputs"], strict=True)):
                 ctx = Context(self.ask, dict(wire.axes), facts, elements)
-                given += _signs_of_input(f"${k}", wire, ctx)
                 value, element = numeric(wire.term), d["element"]
+                given += _signs_of_input(f"${k}", wire, ctx, element)
                 if not {"int": integer(ctx, value), "real": ctx.real(value)}.get(element, True):
                     raise KernelError(f"input {d['name']} of a {node['op']} is not known to be {element}")
             if node["op"] == "fold":
@@ -434,14 +434,22 @@ def _of_sizes(fact: Fact) -> bool:
     return all(map(arithmetic, terms)) and spoken <= {name for name, _ in fact.variables}
 
 
-def _signs_of_input(name: str, wire: Wire, ctx: Context) -> list[Fact]:
-    if wire.term.op in LOGICAL:
-        return []
+def _signs_of_input(name: str, wire: Wire, ctx: Context, element: str = "real") -> list[Fact]:
+    """What is known of an input of a loop at every index, as facts about the fresh array that stands for it.
+
+    It is the sign of a number, or that a truth value is true: what holds at each index by itself holds of every part
+    of a list. What holds of several indices together, such as an order, is not handed on.
+    """
     value = read(name, *(idx(axis) for axis, _ in wire.axes))
     term, found = wire.term, []
+    if wire.term.op in LOGICAL:
+        found += [Term("holds", value.data, value.args)] if element == "bool" and ctx.entails(term) else []
+        return [Fact(tuple((axis, None) for axis, _ in wire.axes), (), c) for c in found]
     if ctx.positive(term):
         found.append(fn("lt", ZERO, value))
     else:
+        if element == "extended" and term.op == "read" and ctx.real(term):
+            found.append(real(value))
         if ctx.nonnegative(term):
             found.append(fn("le", ZERO, value))
         if ctx.nonzero(term):

@@ -8,8 +8,8 @@
   sums; `proof_trace`: recorded kernel steps; `proof_cache`: reuse of earlier proofs of loops; `congruence`: equations
   cut at shared arrays.
 - `normal_form/`: normal forms of terms; `lemmas/`: linear arithmetic and lemmas about maxima.
-- `refute/`: the search for counterexamples; `assumptions`: assumptions about sizes and their consistency;
-  `witness_search`: inputs that meet a theorem's hypotheses.
+- `refute/`: the search for counterexamples; `assumptions`: assumptions about sizes and their consistency; `hypotheses`:
+  those about inputs, in the language of programs; `witness_search`: inputs that meet a theorem's hypotheses.
 """
 
 from catdiag.prover.api import (

@@ -16,11 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
+from catdiag.category.types import ArrayType, size_symbols
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.kernel.checker import Checker, condition
 from catdiag.kernel.definedness import show_condition
 from catdiag.kernel.terms import KernelError, Term
 from catdiag.prover.assumptions import AssumptionError
+from catdiag.prover.hypotheses import hypothesis, names_in
 from catdiag.prover.identifiers import identifier, name_of
 from catdiag.prover.interface_comparison import require_one_type
 from catdiag.prover.outcomes import Interrupted, Refuted, Theorem, Undecided
@@ -54,11 +56,15 @@ def parse_assumption(text: str) -> list[Any]:
     """
 
     def fail() -> AssumptionError:
-        return AssumptionError(f"cannot read the assumption {text!r}: expected a comparison of sizes, such as 'n >= 2'")
+        return AssumptionError(
+            f"cannot read the assumption {text!r}: expected a comparison of sizes, or a condition on inputs, such as "
+            "'n >= 2' or 'A > 0'"
+        )
 
     def size(node: ast.expr) -> Any:
-        if isinstance(node, ast.Name):
-            return identifier(node.id)
+        match node:
+            case ast.Name(id=name) | ast.Call(func=ast.Name(id="size"), args=[ast.Constant(value=str(name))]):
+                return identifier(name)
         if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0:
             return node.value
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
@@ -81,10 +87,11 @@ def parse_assumption(text: str) -> list[Any]:
 
 
 def statement_of(f: Subject, g: Subject, assume: Sequence[str] = ()) -> dict[str, Any]:
-    """The statement `f = g` as plain data: two core programs and the hypotheses about sizes.
+    """The statement `f = g` as plain data: two core programs, the hypotheses about sizes, and those about inputs.
 
-    Every size of an axis is assumed to be at least 1, unless an assumption says that it may be 0: `"x >= 0"`. Element
-    types are widened to a common one: a result that may be −∞ can be compared with a real one.
+    Every size of an axis is assumed to be at least 1, unless an assumption says that it may be 0: `"x >= 0"`. An
+    assumption that names an input is about inputs (`catdiag.prover.hypotheses`), by their names on the left side.
+    Element types are widened to a common one: a result that may be −∞ can be compared with a real one.
     """
     f, g = diagram_of(f), diagram_of(g)
     from catdiag.prover.export import program
@@ -98,13 +105,33 @@ def statement_of(f: Subject, g: Subject, assume: Sequence[str] = ()) -> dict[str
         if ours[1] != "bool":
             ours[1] = others[1] = min(ours[1], others[1], key=["extended", "real", "int"].index)
     scope = sorted(symbols_of(left) | symbols_of(right))
-    assumed = [parse_assumption(a) for a in assume]
+    of_inputs = [a for a in assume if _of_inputs(a, f)]
+    assumed = [parse_assumption(a) for a in assume if a not in of_inputs]
     hypotheses = [["le", 1, s] for s in scope if ["le", 0, s] not in assumed] + assumed
     unknown = {s for c in hypotheses for side in c[1:] for s in _mentioned(side)} - set(scope)
     if unknown:
         sizes = ", ".join(map(name_of, scope)) or "none"
-        raise AssumptionError(f"no axis has size {name_of(sorted(unknown)[0])!r}; the sizes are {sizes}")
-    return {"left": left, "right": right, "assume": hypotheses}
+        inputs = ", ".join(f.input_names) or "none"
+        raise AssumptionError(
+            f"no axis has size {name_of(sorted(unknown)[0])!r}; the sizes are {sizes}, the inputs {inputs}"
+        )
+    given = [hypothesis(a, f) for a in of_inputs]
+    return {"left": left, "right": right, "assume": hypotheses} | ({"given": given} if given else {})
+
+
+def _of_inputs(text: str, diagram: Diagram) -> bool:
+    """Whether an assumption is about inputs of a diagram. Raises AssumptionError where it may be about sizes."""
+    names = names_in(text) if isinstance(text, str) else set()
+    if both := sorted(names & set(diagram.input_names) & {s for ty in diagram.dom for s in _sizes_of(ty)}):
+        raise AssumptionError(
+            f"{both[0]!r} in the assumption {text!r} is both an input and a size: write size({both[0]!r}) for the "
+            "size, or give the input another name"
+        )
+    return bool(names & set(diagram.input_names))
+
+
+def _sizes_of(ty: ArrayType) -> set[str]:
+    return {s for axis in ty.axes for s in size_symbols(axis.size)}
 
 
 def _mentioned(size: Any) -> set[str]:
@@ -176,9 +203,9 @@ def certify_equation(
 def prove(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
     """The theorem that two diagrams of one type mean the same, for all sizes and all arrays.
 
-    Every axis is assumed to have at least one index; `assume` adds conditions on sizes, such as `"n >= 2"`. The search
-    is bounded by an amount of work that is the same on every machine. `limit` is an additional time limit in seconds
-    (None: no limit).
+    Every axis is assumed to have at least one index; `assume` adds conditions on sizes, such as `"n >= 2"`, and on
+    inputs, such as `"A > 0"`, `"all(M)"` or `"sorted(offsets)"`. The search is bounded by an amount of work that is the
+    same on every machine. `limit` is an additional time limit in seconds (None: no limit).
 
     Raises Refuted with exact numbers, Undecided with the goal where the proof stopped, Interrupted when the time is up
     (which is no verdict), TypeMismatch for different types, AssumptionError for assumptions that do not parse or that

@@ -29,11 +29,48 @@ MOST_CELLS, _MOST_AXES = 100_000, 31
 _HINT = 24
 
 
+def guarded(statement: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The two programs, with results that are defined where the hypotheses on inputs are met, and are 1 there.
+
+    On the left 1/[c] for each truth value c that a hypothesis gives, on the right 1. So an input on which the left side
+    is defined meets the hypotheses, and the two sides differ nowhere else than before.
+    """
+    given = statement.get("given", ())
+    return _guarded(statement["left"], given, "0"), _guarded(statement["right"], given, "1")
+
+
+def _guarded(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]], otherwise: str) -> Mapping[str, Any]:
+    """A program with further results 1/t, t being 1 where a hypothesis is true and `otherwise` elsewhere."""
+    if not given:
+        return program
+    inputs, nodes, further = len(program["inputs"]), list[Mapping[str, Any]](), list[list[Any]]()
+
+    def put(node: Mapping[str, Any], shift: int = 0) -> int:
+        args = [w if w < inputs else w + shift for w in node.get("args", ())]
+        nodes.append({**node, "args": args} if "args" in node else node)
+        return inputs + len(nodes) - 1
+
+    one, other = put({"op": "const", "value": "1"}), put({"op": "const", "value": otherwise})
+    for hypothesis in given:
+        shift = len(nodes)
+        for node in hypothesis["nodes"]:
+            put(node, shift)
+        for wire, _ in hypothesis["outputs"]:
+            truth = wire if wire < inputs else wire + shift
+            number = put({"op": "map", "fn": "where", "args": [truth, one, other]})
+            further.append([put({"op": "map", "fn": "div", "args": [one, number]}), "real"])
+    shift = len(nodes)
+    for node in program["nodes"]:
+        put(node, shift)
+    outputs = [[w if w < inputs else w + shift, element] for w, element in program["outputs"]]
+    return {**program, "nodes": nodes, "outputs": [*outputs, *further]}
+
+
 class Comparison:
     """The two programs of a statement, a pool of numbers that may tell them apart, and a bound on the work."""
 
     def __init__(self, statement: Mapping[str, Any], operations: int, seed: int, goal: Sequence[Term]) -> None:
-        self.left, self.right = statement["left"], statement["right"]
+        self.left, self.right = guarded(statement)
         self.declared: list[Mapping[str, Any]] = list(self.left["inputs"])
         self.assume: list[Any] = list(statement["assume"])
         mentioned = set().union(

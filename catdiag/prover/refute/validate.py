@@ -2,13 +2,13 @@
 
 A counterexample to `left = right` under assumptions is valid if
 
-1. every size has a natural number, each assumption holds for them, and block and tile sizes are not 0; 2. every array
-has, along each axis, as many elements as the size says, of its element type: integers for `int`, truth values for
-`bool`, numbers for `real`, numbers or −∞ for `extended`; 3. in exact arithmetic the left program is defined everywhere,
-and the right one is defined too and certainly differs from it at the named index; or, where that is claimed, the right
-one certainly has no value there; 4. the kernel's reading of the two programs, which theorems rest on, does not
-contradict this: no obligation of the left program is certainly violated, and the two values are not certainly equal.
-The kernel is not asked about loops.
+1. every size has a natural number, each assumption holds for them, and block and tile sizes are not 0;
+2. every array has, along each axis, as many elements as the size says, of its element type: integers for `int`, truth
+   values for `bool`, numbers for `real`, numbers or −∞ for `extended`; and the hypotheses on inputs hold;
+3. in exact arithmetic the left program is defined everywhere, and the right one is defined too and certainly differs
+   from it at the named index; or, where that is claimed, the right one certainly has no value there;
+4. the kernel's reading of the two programs, which theorems rest on, does not contradict this: no obligation of the left
+   program is certainly violated, and the two values are not certainly equal. The kernel is not asked about loops.
 
 So a counterexample from a search or from a file need not be trusted.
 """
@@ -45,6 +45,7 @@ def replay(statement: Mapping[str, Any], given: Counterexample) -> Counterexampl
         _check_sizes(statement, sizes, found.blocks)
         declared = statement["left"]["inputs"]
         arrays = [_array(d, d["name"], found.arrays[d["name"]], sizes) for d in declared]
+        _check_inputs(statement, arrays, found)
         for bits in (exact_execution.BITS, 4 * exact_execution.BITS):
             left, right = (_run(statement[side], arrays, found, bits) for side in ("left", "right"))
             if not any(v for v in _missing((*left, *right)) if not v.undefined):
@@ -99,6 +100,14 @@ def _check_sizes(statement: Mapping[str, Any], sizes: Mapping[str, int], blocks:
         x, y = _size(a, sizes), _size(b, sizes)
         if not {"lt": x < y, "le": x <= y, "eq": x == y}[op]:
             raise NotACounterexample(f"the sizes {dict(sizes)} do not meet an assumption: {x} and {y} for {op}")
+
+
+def _check_inputs(statement: Mapping[str, Any], arrays: Sequence[ExactArray], found: Counterexample) -> None:
+    """Raises NotACounterexample unless each hypothesis on inputs is defined and certainly true on these numbers."""
+    for program in statement.get("given", ()):
+        for array in _run(program, arrays, found, 4 * exact_execution.BITS):
+            if any(value is not True for value in array.values.values()):
+                raise NotACounterexample("on these numbers an assumption about the inputs does not hold")
 
 
 def _array(declared: Mapping[str, Any], name: str, nested: Any, sizes: Mapping[str, int]) -> ExactArray:

@@ -155,7 +155,8 @@ def rule(
 ) -> Rule:
     """The rule that rewrites `lhs` to `rhs`, after it is proved that they are equal for all sizes.
 
-    `assume` adds hypotheses about sizes, which must follow wherever the rule is applied. `variables` names functions of
+    `assume` adds hypotheses about sizes and inputs. Those about sizes must follow wherever the rule is applied; those
+    about inputs are shown where the theorem about the whole diagram is. `variables` names functions of
     `cd.apply` that stand for any scalar function, and boxes of `cd.box` that stand for any box; others mean themselves.
     Names of axes are always variables, and the whole left side may be weaved over further axes. `limit` is the time of
     the proof in seconds (None: no limit).
