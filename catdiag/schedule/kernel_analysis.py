@@ -29,17 +29,10 @@ from catdiag.schedule.footprint import interior_size as around
 from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.gathers import gathered
-from catdiag.schedule.liveness import (
-    Buffer,
-    LivenessWalk,
-    LoweredKernel,
-    Transfer,
-    Walks,
-    is_view,
-    live_ranges,
-    rematerialized,
-)
+from catdiag.schedule.live_ranges import is_view, live_ranges, rematerialized
+from catdiag.schedule.liveness import LivenessWalk
 from catdiag.schedule.loop_bounds import Bound, known
+from catdiag.schedule.lowered_kernel import Buffer, LoweredKernel, Transfer
 from catdiag.schedule.phases import Phases, part
 from catdiag.schedule.placement import Placement, two
 from catdiag.schedule.split_k import SplitLoop, is_split, two_kernels
@@ -51,12 +44,14 @@ Dtype = str | Mapping[str, str] | None
 @dataclass(frozen=True)
 class Account:
     """The kernels of a diagram, the sizes of axes that it mentions, its inputs and outputs; for a split loop, the two
-    kernels."""
+    kernels. `flat` is the diagram of the kernels: named boxes are inlined, a split loop is two kernels, and what is
+    read in place is marked."""
 
     kernels: tuple[LoweredKernel, ...]
     sizes: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    flat: Diagram
     split_loop: SplitLoop | None = None
 
     @property
@@ -169,7 +164,6 @@ def measure(
     registers: bool = False,
     fused: bool = True,
     places: Placement | None = None,
-    walks: Walks = LivenessWalk,
     clip: bool = False,
 ) -> Account:
     """Cuts a diagram into kernels and analyzes the liveness of each.
@@ -178,7 +172,6 @@ def measure(
     - `stages`: pipeline buffers of a streamed block; `registers`: whether registers are a level of their own;
     - `fused`: whether boxes between groups form one kernel, instead of one each;
     - `places`: the memory levels, instead of the two of `stages` and `registers` (`placement.two`);
-    - `walks`: makes the liveness walks; drawing passes a subclass that traces them;
     - `clip`: an array that is read in place has its whole footprint allocated, padding included, as in a kernel whose
       tiles have one shape. With `clip` only the part that lies in the array is, by the symbols of
       `LoweredKernel.clipped`.
@@ -207,7 +200,7 @@ def measure(
         body, wires, kernel_widths, made = kernel
         made.points = {name: [] for name in levels.names}
         if not levels.phased:
-            saved = walks(made, kernel_widths, levels, None).kernel_body(body, wires, outer.given)
+            saved = LivenessWalk(made, kernel_widths, levels).kernel_body(body, wires, outer.given)
             loads = [
                 Transfer(
                     b.name,
@@ -257,7 +250,7 @@ def measure(
                 for iterations, times in Counter(b.nested).items()
             ]
         else:
-            loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, levels, walks).run()
+            loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, levels).run()
         made.transfers = [
             replace(t, role=saved[k], path=levels.path_up(saved[k]))
             for t, k in zip(made.transfers, outer.leaving, strict=True)
@@ -274,7 +267,7 @@ def measure(
     sizes = sorted({s for ty in types for axis in ty.axes for s in IntPolynomial.of(axis.size).symbols()})
     if split_loop is not None:
         sizes = [s for s in sizes if s not in (split_loop.parts, split_loop.length)]
-    return Account(tuple(kernels), tuple(sizes), diagram.input_names, output_names(diagram), split_loop)
+    return Account(tuple(kernels), tuple(sizes), diagram.input_names, output_names(diagram), flat, split_loop)
 
 
 @dataclass

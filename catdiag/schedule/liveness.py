@@ -1,4 +1,4 @@
-"""Liveness: which arrays are allocated on chip at each point of a kernel. `io` and `plan` read it.
+"""Liveness: the boxes of a kernel as statements, with the arrays that are allocated on chip at each point.
 
 A diagram is cut into kernels: each Group box is one, and so are the boxes between two of them (a diagram without Group
 is one kernel). `LivenessWalk` visits the boxes of a kernel in stored order. Each wire has a `Buffer`, or none if its
@@ -12,16 +12,16 @@ Sizes are integer polynomials in tiles (`g_q`), stream blocks (`s_x`) and axis s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from catdiag.category.diagram import Graph, inline
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, array_name
-from catdiag.category.types import ArrayType, Axis, union
-from catdiag.schedule.contractions import Contraction, Factor, Loop, contraction, factors, products
+from catdiag.category.types import ArrayType, union
+from catdiag.schedule.contractions import Contraction, contraction, factors, products
 from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.footprint import AccessRange, interior_size
+from catdiag.schedule.footprint import interior_size
 from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.live_ranges import (
     LiveRanges,
@@ -38,6 +38,23 @@ from catdiag.schedule.live_ranges import (
 )
 from catdiag.schedule.loop_bounds import Bound, LoopBounds, bounds_of
 from catdiag.schedule.loop_bounds import known as known_values
+from catdiag.schedule.lowered_kernel import (
+    Alloc,
+    Body,
+    Buffer,
+    For,
+    Free,
+    KernelPart,
+    Loop,
+    LoweredKernel,
+    Overwrite,
+    Point,
+    ProgramPoint,
+    Statement,
+    Transfer,
+    Visit,
+    Within,
+)
 from catdiag.schedule.pipelines import pipeline
 from catdiag.schedule.placement import LEVEL, REGISTERS, Placement
 from catdiag.util.errors import CatdiagError
@@ -47,6 +64,9 @@ __all__ = [
     "REGISTERS",
     "Contraction",
     "Loop",
+    "LoweredKernel",
+    "ProgramPoint",
+    "Transfer",
     "contracts",
     "elementwise",
     "is_view",
@@ -55,130 +75,14 @@ __all__ = [
     "only_streamed",
     "rematerialized",
 ]
-Within = tuple[Graph, Sequence[int], Sequence[int]]
-"""The body of a kernel, and which of its wires a part of it reads and makes."""
-
-
-@dataclass(eq=False)
-class Buffer:
-    """An array that is allocated on chip: `size` elements of `width` bytes, at each of the levels `places` (see
-    `Placement`).
-
-    `stages` is the number of pipeline buffers at a level, 1 if it is not there. A `pinned` buffer is live beyond the
-    loop iteration that reads it, so no result may be written over it. `loaded` says that it has been loaded,
-    `streamed_only` that only loops read it, block by block. `loads` counts the full loads of it.
-    """
-
-    name: str
-    role: str
-    size: IntPolynomial
-    width: int
-    places: tuple[str, ...]
-    pinned: bool = False
-    loaded: bool = True
-    streamed_only: bool = False
-    loads: int = 0
-    masked_loads: list[tuple[IntPolynomial, LoopBounds | None, tuple[Loop, ...]]] = field(default_factory=list)
-    """Loads that are not of the whole array: the elements loaded at a time, which blocks are run (None: all), and in
-    which loops. They are those of loops that skip blocks and of arrays that are read in place."""
-    region: tuple[AccessRange, ...] = ()
-    interior: IntPolynomial = ZERO
-    """For an array that is read in place: the product of its footprint's lengths along the axes on which the footprint
-    never lies outside of the array."""
-    stages: Mapping[str, int] = field(default_factory=dict)
-    wire: int = -1
-    """For an operand, the wire of the flat diagram that it is loaded from."""
-    axes: tuple[Axis, ...] = ()
-    """The axes of an operand, a state or a result, with their sizes on chip (tiles and blocks)."""
-    source: Buffer | None = None
-    """For an input that a loop leaves to its inner loops to load (`postponed`): the array itself. `reload_loops` are
-    the outer loops that run along no axis that it lacks: each of their iterations loads it again. The array's `nested`
-    lists these loops once for each such load."""
-    reload_loops: tuple[Loop, ...] = ()
-    nested: list[tuple[Loop, ...]] = field(default_factory=list)
-
-    def at(self, place: str) -> IntPolynomial:
-        """The bytes that it takes at a level: elements × width × pipeline buffers."""
-        return self.size.scaled(self.width * self.stages.get(place, 1))
-
-
-@dataclass(frozen=True)
-class ProgramPoint:
-    """A point of a kernel, named `at`, and what is allocated at one level there: `total` bytes (or values), and the
-    `live` arrays as (name, role, bytes)."""
-
-    at: str
-    total: IntPolynomial
-    live: tuple[tuple[str, str, IntPolynomial], ...]
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """A load or save between slow memory and the chip: `size` bytes (or values), once for each tile of `reload_axes`.
-
-    `role` says what is moved: for a load an operand or a streamed array; for a save a state of a loop (accumulator),
-    the result of a box (output), an operand unchanged, or a rematerialized value (spot). `path` lists the levels on the
-    way, slow memory (`""`) first. With a `loop`, the transfer is made once for each block of that loop at the level
-    above. `times` is how often a group loads the array; `size` includes that factor.
-
-    If `bounds` is given, the loop in `loops` skips blocks: only the blocks that it runs are loaded, `local` bytes each.
-    If `region` is given, the array is read in place: what is loaded is the part of the footprint that lies in the array
-    times `local`, once a group, or once for each block of `loops`.
-    """
-
-    array: str
-    direction: str
-    size: IntPolynomial
-    reload_axes: tuple[str, ...]
-    role: str = "output"
-    path: tuple[str, ...] = ()
-    loop: Loop | None = None
-    times: int = 1
-    local: IntPolynomial = ZERO
-    bounds: LoopBounds | None = None
-    loops: tuple[Loop, ...] = ()
-    region: tuple[AccessRange, ...] = ()
-    wire: int = -1
-    """For a load from slow memory, the wire that is loaded: two arrays may have the same name."""
-    loop_nest: tuple[Loop, ...] = ()
-    """The outer loops that load the array again in each of their iterations, through an inner loop."""
-
-
-@dataclass
-class LoweredKernel:
-    """One kernel: its tiles (symbol → size of the axis; `axes`: symbol → name of the axis), loops, transfers, live
-    arrays (`points`, by level), and `work` (scalar operations by pipeline and loops)."""
-
-    tiles: dict[str, IntPolynomial]
-    axes: dict[str, str] = field(default_factory=dict)
-    loops: list[Loop] = field(default_factory=list)
-    transfers: list[Transfer] = field(default_factory=list)
-    points: dict[str, list[ProgramPoint]] = field(default_factory=lambda: {LEVEL: [], REGISTERS: []})
-    work: dict[tuple[str, tuple[Loop, ...]], IntPolynomial] = field(default_factory=dict)
-    contractions: list[Contraction] = field(default_factory=list)
-    """The matrix products that matrix units compute."""
-    by_vectors: list[Contraction] = field(default_factory=list)
-    """The products with a single row, column or term: scalar units compute these."""
-    factors: list[Factor] = field(default_factory=list)
-    """Factors of matrix products that loop iterations compute from the blocks that they load."""
-    loop_bounds: dict[Loop, LoopBounds] = field(default_factory=dict)
-    """For loops that skip blocks, the blocks that they run."""
-    chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)
-    """For each loop nest, how many reductions one iteration waits for in sequence (see `chain`)."""
-    clipped: dict[str, AccessRange] = field(default_factory=dict)
-    """Symbols for how many elements of a footprint lie in the array, if `measure` is asked to clip."""
-    order: list[str] = field(default_factory=list)
-    reads: tuple[int, ...] = ()
-    """The wires of the flat diagram that are the inputs of the kernel's body."""
-    leaves: tuple[tuple[int, int], ...] = ()
-    """The outputs of the body that are saved, in the order of the transfers, each with its wire of the flat diagram."""
 
 
 class LivenessWalk:
     """The liveness analysis of one kernel, or of a part of one whose inputs are wires of the kernel's body."""
 
-    def __init__(self, kernel: LoweredKernel, widths: Widths, places: Placement, within: Within | None = None) -> None:
+    def __init__(self, kernel: LoweredKernel, widths: Widths, places: Placement) -> None:
         self.kernel, self.widths, self.places = kernel, widths, places
+        self.statements: list[Statement] = []
         self.present: dict[Buffer, None] = {}
         self.sums = dict.fromkeys(places.names, ZERO)
         self.seen: set[tuple[str, IntPolynomial]] = set()
@@ -191,33 +95,38 @@ class LivenessWalk:
             return (self.places.matrix,)
         return self.places.of(role)
 
-    def reach(self, place: int) -> None:
-        """Called when the walk comes to the box at index `place` of the current sequence. Subclasses that trace the
-        walk override it."""
-
     # -- what is live ------------------------------------------------------------------------
 
-    def add(self, buffer: Buffer) -> None:
+    def add(self, buffer: Buffer, load: bool = False) -> None:
         """Begins a live range: allocates the buffer at its levels."""
-        self.present[buffer] = None
-        for place in buffer.places:
-            self.sums[place] = self.sums[place] + buffer.at(place)
+        self.statements.append(Alloc(buffer, load))
+        self._begin(buffer)
 
     def drop(self, buffer: Buffer) -> None:
         """Ends a live range: frees the buffer at its levels."""
         if buffer in self.present:
-            del self.present[buffer]
-            for place in buffer.places:
-                self.sums[place] = self.sums[place] - buffer.at(place)
+            self.statements.append(Free(buffer))
+            self._end(buffer)
 
-    def leave(self, buffer: Buffer, place: str) -> bool:
-        """Frees the copy at one level, because a result is written over it. Returns whether it was the only copy."""
-        self.drop(buffer)
+    def _begin(self, buffer: Buffer) -> None:
+        self.present[buffer] = None
+        for place in buffer.places:
+            self.sums[place] = self.sums[place] + buffer.at(place)
+
+    def _end(self, buffer: Buffer) -> None:
+        del self.present[buffer]
+        for place in buffer.places:
+            self.sums[place] = self.sums[place] - buffer.at(place)
+
+    def overwrite(self, buffer: Buffer, place: str) -> Buffer | None:
+        """Frees the copy at one level, because a result is written over it. Returns the copies at other levels."""
         others = tuple(p for p in buffer.places if p != place)
-        if others:
-            buffer.places = others
-            self.add(buffer)
-        return not others
+        rest = replace(buffer, places=others) if others else None
+        self.statements.append(Overwrite(buffer, rest))
+        self._end(buffer)
+        if rest is not None:
+            self._begin(rest)
+        return rest
 
     def load(self, buffer: Buffer) -> None:
         """Loads an operand unless it is loaded already: it is live from here on, and the load is counted."""
@@ -227,10 +136,11 @@ class LivenessWalk:
                 buffer.masked_loads.append((buffer.interior, None, ()))
             else:
                 buffer.loads += 1
-            self.add(buffer)
+            self.add(buffer, load=True)
 
     def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
         """Records what is live at each level here, unless another recorded point has at least as much for all sizes."""
+        self.statements.append(Point(at, tuple(extra)))
         for place in self.places.names:
             total, moments = self.sums[place], self.kernel.points[place]
             for buffer in extra:
@@ -280,18 +190,20 @@ class LivenessWalk:
                 buffer.streamed_only = single_use if buffer.region else only
         return self.body(graph, wires)
 
-    def body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
-        """`kernel_body` for wires of which it is known already which are only streamed."""
+    def body(self, graph: Graph, wires: list[Buffer | None], within: Within | None = None) -> list[str]:
+        """`kernel_body` for wires of which it is known already which are only streamed, and for phases (`within`)."""
         if self.places.matrix:
             self.products = products(graph)
         free = rematerialized(graph, [b is None for b in wires])
-        made = self.sequence(graph, wires, live_ranges(graph, free, 0, False), free, ())
+        body = self.sequence(graph, wires, live_ranges(graph, free, 0, False), free, ())
+        made = body.made
         for w in graph.outputs:
             buffer = made[w]
             if buffer is not None and not buffer.loaded:
                 self.load(buffer)
                 self.note("copy")
                 self.drop(buffer)
+        self.kernel.parts.append(KernelPart(wires, body, self.statements, self.places, within))
         roles: list[str] = []
         for w in graph.outputs:
             b = made[w]
@@ -302,12 +214,13 @@ class LivenessWalk:
 
     def sequence(
         self, graph: Graph, wires: list[Buffer | None], found: LiveRanges, free: Sequence[bool], loops: tuple[Loop, ...]
-    ) -> list[Buffer | None]:
-        """Visits the boxes of a graph in order, inside `loops`. Returns the buffer of each wire, None if it has none.
+    ) -> Body:
+        """Visits the boxes of a graph in order, inside `loops`.
 
         For each box: its inputs are loaded and its operations counted. Its results are allocated, over an input that
         dies there if possible. The point is noted, and the buffers whose last use this was are dropped.
         """
+        outside, self.statements = self.statements, []
         buffers = list(wires)
         states = sum(b is not None and b.role == "accumulator" for b in wires)
         self.kernel.chains[loops] = self.kernel.chains.get(loops, 0) + chain(graph, found, states)
@@ -316,7 +229,7 @@ class LivenessWalk:
         blocks = [b.width if b is not None and b.role == "streamed" else 0 for b in wires]
         for place, node in enumerate(graph.nodes):
             box, first = node.box, len(buffers)
-            self.reach(place)
+            self.statements.append(Visit(place))
             if loops and multiplies(box):
                 tiles = set(self.kernel.tiles)
                 self.kernel.factors += factors(graph, place, blocks, tiles, loops, self.widths.inner)
@@ -351,12 +264,8 @@ class LivenessWalk:
                     role = "accumulator" if ends else "output" if first + k in outputs else "temporary"
                     levels = self.output_placement(role, ty)
                     overwritten = self._overwritten(node.inputs, box, buffers, found, place, levels[-1])
-                    if (
-                        overwritten is not None
-                        and (over := buffers[overwritten]) is not None
-                        and self.leave(over, levels[-1])
-                    ):
-                        buffers[overwritten] = None
+                    if overwritten is not None and (over := buffers[overwritten]) is not None:
+                        buffers[overwritten] = self.overwrite(over, levels[-1])
                     if overwritten is None and self.places.fleeting and found.passes(graph, place):
                         made_of = [v for w in reads if buffers[w] is not None for v in found.view_sources.get(w, [w])]
                         if self._sharing(ty, made_of, buffers, levels[-1]):
@@ -373,7 +282,9 @@ class LivenessWalk:
                 b = buffers[w]
                 if b is not None and found.last_use[w] <= place and not b.pinned and b.loaded:
                     self.drop(b)
-        return [buffers[found.root[w]] if buffers[w] is not None else None for w in range(len(buffers))]
+        made = [buffers[found.root[w]] if buffers[w] is not None else None for w in range(len(buffers))]
+        statements, self.statements = self.statements, outside
+        return Body(graph, found, free, statements, made)
 
     def _sharing(self, ty: ArrayType, wires: Sequence[int], buffers: Sequence[Buffer | None], where: str) -> bool:
         """Whether one of these arrays is allocated at a level and has as many elements as an array of type `ty`."""
@@ -413,7 +324,7 @@ class LivenessWalk:
         inputs: Sequence[Buffer | None],
         known: Sequence[Bound | None],
         loops: tuple[Loop, ...],
-    ) -> list[Buffer]:
+    ) -> tuple[Buffer, ...]:
         """Visits a loop. Its resident inputs, the pipeline buffers of streamed blocks, and its states are live
         throughout; temporaries are live within an iteration. Returns the buffers of the final states.
 
@@ -439,6 +350,7 @@ class LivenessWalk:
         bounds = self._bounds(box, op, known, loop, loops)
         if loop not in self.kernel.loops:
             self.kernel.loops.append(loop)
+        outside, self.statements = self.statements, []
         staged: dict[Buffer, Buffer] = {}
         inner: list[Buffer | None] = []
         test_reads = bounds.reads if bounds is not None else frozenset[int]()
@@ -497,7 +409,8 @@ class LivenessWalk:
         for w, state in enumerate(carried):
             if found.last_use[w] == -1:
                 self.drop(state)
-        made = self.sequence(step, wires, found, free, (*loops, loop))
+        head, body = self.statements, self.sequence(step, wires, found, free, (*loops, loop))
+        made, self.statements = body.made, []
         ends: dict[Buffer, None] = {}
         copies: list[Buffer] = []
         for k, w in enumerate(step.outputs):
@@ -510,9 +423,11 @@ class LivenessWalk:
             self.note(f"end of the loop over {op.axis}", copies)
         for b in (*ends, *staged.values()):
             self.drop(b)
-        results = [replace(state) for state in carried]
+        results = tuple(replace(state) for state in carried)
         for state in results:
             self.add(state)
+        tail, self.statements = self.statements, outside
+        self.statements.append(For(op, tuple(inputs), tuple(inner_loads), head, body, tail, results))
         return results
 
     # -- work ------------------------------------------------------------------------------------
@@ -540,7 +455,3 @@ class LivenessWalk:
     def _work(self, pipeline: str, amount: IntPolynomial, loops: tuple[Loop, ...]) -> None:
         key = (pipeline, loops)
         self.kernel.work[key] = self.kernel.work.get(key, ZERO) + amount
-
-
-Walks = Callable[[LoweredKernel, Widths, Placement, "Within | None"], LivenessWalk]
-"""What makes a walk: `LivenessWalk`, or a subclass that traces it."""

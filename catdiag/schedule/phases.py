@@ -16,18 +16,9 @@ from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.ops import FoldOp, array_name
 from catdiag.category.types import ArrayType, Ty
 from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.liveness import (
-    Buffer,
-    LivenessWalk,
-    Loop,
-    LoweredKernel,
-    Transfer,
-    Walks,
-    is_view,
-    live_ranges,
-    only_streamed,
-    rematerialized,
-)
+from catdiag.schedule.live_ranges import is_view, live_ranges, only_streamed, rematerialized
+from catdiag.schedule.liveness import LivenessWalk
+from catdiag.schedule.lowered_kernel import Buffer, Loop, LoweredKernel, Transfer
 from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError
 
@@ -118,10 +109,9 @@ class Phases:
         incoming: Incoming,
         widths: Widths,
         places: Placement,
-        walks: Walks = LivenessWalk,
     ) -> None:
         self.kernel, self.graph, self.wires, self.widths, self.places = kernel, graph, wires, widths, places
-        self.incoming, self.walks = incoming, walks
+        self.incoming = incoming
         in_place = next((b.name for b in wires if b is not None and b.region), None)
         if in_place is not None:
             raise CatdiagError(
@@ -246,8 +236,8 @@ class Phases:
                 assert source is not None
                 there = (last,) if last in self.places.operand else ()
                 inside.append(replace(source, places=there, loaded=False, loads=0))
-        walk = self.walks(self.kernel, self.widths, _only(self.places, (last,)), (self.graph, outside, ends))
-        walk.body(graph, inside)
+        walk = LivenessWalk(self.kernel, self.widths, _only(self.places, (last,)))
+        walk.body(graph, inside, (self.graph, outside, ends))
         for w, buffer in zip(outside, inside, strict=True):
             if buffer is None or not buffer.loads:
                 continue
@@ -295,19 +285,20 @@ class Phases:
         between = self.lower[:-1]
         if not between:
             return
-        walk = self.walks(self.kernel, self.widths, _only(self.places, between), None)
+        walk = LivenessWalk(self.kernel, self.widths, _only(self.places, between))
         for buffer in self._loaded(phase, between):
             walk.add(buffer)
         walk.note(self._words(phase))
+        self.kernel.parts[-1].around.extend(walk.present)
 
     def _above(self) -> None:
         """Analyzes all phases at the levels from slow memory down to the home."""
-        walk = self.walks(self.kernel, self.widths, _only(self.places, self.upper), None)
+        walk = LivenessWalk(self.kernel, self.widths, _only(self.places, self.upper))
         held: dict[int, Buffer] = {}
         for number, phase in enumerate(self.phases):
             passing: list[Buffer] = []
             for w in phase.reads:
-                given = self.wires[w] if w < len(self.wires) else None
+                given = self._given(w)
                 if given is None or w in held:
                     continue
                 buffer = self._copy(given, phase, self.upper)
@@ -333,6 +324,7 @@ class Phases:
             for buffer in passing:
                 walk.add(buffer)
             walk.note(self._words(phase))
+            self.kernel.parts[number].around[:0] = walk.present
             for buffer in passing:
                 walk.drop(buffer)
             for w in list(held):
@@ -344,9 +336,14 @@ class Phases:
         for w in copied:
             given = self.wires[w]
             if given is not None:
-                walk = self.walks(self.kernel, self.widths, self.places, None)
-                walk.add(replace(given, places=self.places.operand))
+                walk = LivenessWalk(self.kernel, self.widths, self.places)
+                self.kernel.copied.append(replace(given, places=self.places.operand))
+                walk.add(self.kernel.copied[-1])
                 walk.note("copy")
+
+    def _given(self, w: int) -> Buffer | None:
+        """The buffer of an input of the kernel; None for what a phase makes, and for what is rematerialized."""
+        return self.wires[w] if w < len(self.wires) else None
 
     def _copy(self, given: Buffer, phase: _Phase, places: Sequence[str]) -> Buffer:
         """The buffer of an operand, or of a block of a streamed array, at some levels."""
@@ -354,7 +351,7 @@ class Phases:
             return replace(given, places=tuple(p for p in self.places.operand if p in places))
         node = self.graph.nodes[phase.places[0]]
         assert isinstance(node.box.op, FoldOp)
-        k = next(k for k, w in enumerate(node.inputs) if self.wires[self.root[w]] is given)
+        k = next(k for k, w in enumerate(node.inputs) if self._given(self.root[w]) is given)
         ty = node.box.op.step.dom[len(node.box.cod) + k]
         there = tuple(p for p in self.places.streamed if p in places)
         stages: Mapping[str, int] = self.places.stages
@@ -364,7 +361,7 @@ class Phases:
         """The buffers that a phase loads."""
         found: list[Buffer] = []
         for w in phase.reads:
-            given = self.wires[w] if w < len(self.wires) else None
+            given = self._given(w)
             if given is not None:
                 found.append(self._copy(given, phase, places))
             elif w in self.arrays:

@@ -222,6 +222,16 @@ def test_loops_within_loops_need_states_and_temporaries_at_one_level() -> None:
     cd.testing.assert_counts_match(nested, 3, levels=CHAINS[0])
 
 
+def test_a_loop_may_read_what_the_loop_before_it_made() -> None:
+    def twice(A: Any) -> Any:
+        B, C = A.rename(q="k"), A.rename(q="k", x="y")
+        return cd.einsum("q k, y k -> y q", cd.einsum("x q, x k -> q k", A, B), C)
+
+    once = fold_search.find(cd.algorithm("x q -> y q")(twice).diagram, "x").diagram
+    form = group.find(fold_search.find(once, "k").diagram, ["q"])
+    cd.testing.assert_counts_match(form, 5, levels=("HBM", "SMEM", "registers"), placement={"state": "SMEM"})
+
+
 def test_an_output_that_is_written_over_later_leaves_from_where_it_was_made() -> None:
     two = cd.algorithm("q -> q, q")(lambda a: (lambda b: (b + 1, b))(cd.exp(a)))
     found = levels_io(two, CHAINS[0], placement={"temporary": "SMEM", "operand": "SMEM"})

@@ -1,9 +1,9 @@
-"""A trace of the liveness walk that counts memory: each of its moments becomes a line of the program."""
+"""A kernel line by line: the statements of the lowered kernel, with a formula for each, and what is allocated then."""
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Graph, Node, inline
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
@@ -12,117 +12,73 @@ from catdiag.category.types import ArrayType, show_size
 from catdiag.codegen.pseudocode import compares
 from catdiag.draw.listing.program_lines import KernelListing, ListingLine, LiveArrays, LoopHead, Variable
 from catdiag.draw.listing.symbol_table import LONGEST, SymbolTable, truth
+from catdiag.draw.listing.trace_frames import OpenLoop, TraceFrame
 from catdiag.rewrite.formula import ATOM, Text, bracketed
-from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.live_ranges import LiveRanges, elementwise, is_view, postponed
-from catdiag.schedule.liveness import Buffer, LivenessWalk, Loop, LoweredKernel, Within
-from catdiag.schedule.loop_bounds import Bound
-from catdiag.schedule.placement import Placement
+from catdiag.schedule.live_ranges import elementwise, is_view
+from catdiag.schedule.lowered_kernel import (
+    Alloc,
+    Buffer,
+    For,
+    Free,
+    KernelPart,
+    LoweredKernel,
+    Overwrite,
+    Point,
+    Statement,
+    Visit,
+)
 
 
-@dataclass
-class TraceFrame:
-    """A graph during the walk: the position, and for each wire its formula and its variables."""
+class KernelTrace:
+    """Reads the statements of one kernel, and makes lines of them."""
 
-    graph: Graph
-    free: Sequence[bool]
-    live_ranges: LiveRanges
-    texts: list[Text]
-    behind: list[tuple[int, ...]]
-    states: tuple[str, ...] = ()
-    place: int = -1
-    args: list[Text] = field(default_factory=list)
+    part: KernelPart
 
-    def __post_init__(self) -> None:
-        self.ends: dict[int, list[int]] = {}
-        for k, w in enumerate(self.graph.outputs):
-            self.ends.setdefault(self.live_ranges.root[w], []).append(k)
-        self.read: dict[int, list[Box]] = {}
-        for node in self.graph.nodes:
-            for w in () if is_view(node.box) else node.inputs:
-                self.read.setdefault(self.live_ranges.root[w], []).append(node.box)
-        self.save_names: dict[int, set[int]] = {}
-
-    def outputs(self, wire: int) -> list[int]:
-        """The outputs of the graph that a wire is."""
-        return self.ends.get(wire, [])
-
-    def towards(self, k: int) -> set[int]:
-        """The wires from which scalar functions alone compute an output, including the output."""
-        if k not in self.save_names:
-            found = {self.live_ranges.root[self.graph.outputs[k]]}
-            first = len(self.graph.dom) + sum(len(node.box.cod) for node in self.graph.nodes)
-            for node in reversed(self.graph.nodes):
-                first -= len(node.box.cod)
-                if first in found and elementwise(node.box):
-                    found.update(self.live_ranges.root[w] for w in node.inputs)
-            self.save_names[k] = found
-        return self.save_names[k]
-
-    def readers(self, wire: int) -> list[Box]:
-        """The boxes that read a wire or a view of it, once for each read, without the views."""
-        return self.read.get(wire, [])
-
-
-@dataclass
-class OpenLoop:
-    """A loop that has begun: its operands, and the names and variables of its states.
-
-    `stage` is "start" before its first iteration, "inside" during its iterations, and "end" after them.
-    """
-
-    box: Box
-    op: FoldOp
-    args: list[Text]
-    behind: list[tuple[int, ...]]
-    inputs: Sequence[Buffer | None]
-    names: tuple[str, ...]
-    number: int = -1
-    stage: str = "start"
-    states: list[int] = field(default_factory=list)
-    streamed: list[int] = field(default_factory=list)
-    full: tuple[LiveArrays, ...] = ()
-    nested: bool = False
-
-    def sources(self) -> list[Buffer]:
-        """The streamed arrays, each once, without those that are left to inner loops."""
-        left = postponed(self.box, [id(b) for b in self.inputs]) if self.nested else [False] * len(self.inputs)
-        found = zip(self.inputs, left, strict=True)
-        return list(
-            dict.fromkeys(b for b, late in found if b is not None and b.streamed_only and (b.region or not late))
-        )
-
-    def block(self, source: Buffer) -> ArrayType:
-        """The block of a streamed array that an iteration reads."""
-        k = next(k for k, b in enumerate(self.inputs) if b is source)
-        return self.op.step.dom[len(self.box.cod) + k]
-
-
-class TracingWalk(LivenessWalk):
-    """A walk that records its moments; `mates` are the walks of the same kernel, this one the last."""
-
-    def __init__(
-        self,
-        symbols: SymbolTable,
-        kernel_listing: KernelListing,
-        mates: list[TracingWalk],
-        kernel: LoweredKernel,
-        widths: Widths,
-        places: Placement,
-        within: Within | None,
-    ) -> None:
-        super().__init__(kernel, widths, places)
-        self.symbols, self.lines, self.mates, self.within = symbols, kernel_listing, mates, within
+    def __init__(self, symbols: SymbolTable, kernel: LoweredKernel) -> None:
+        self.symbols, self.kernel, self.lines = symbols, kernel, KernelListing(kernel)
+        self.present: dict[Buffer, None] = {}
         self.where: dict[Buffer, int] = {}
-        self.known: dict[int | str, int] = {}
+        self.known: ChainMap[int | str, int] = ChainMap()
         self.frames: list[TraceFrame] = []
         self.open_loops: list[OpenLoop] = []
         self.over: Buffer | None = None
         self.fresh: list[Buffer] = []
         self.due: list[tuple[str, int, Text, Buffer | None]] = []
-        self.notes: list[tuple[LiveArrays, ...]] = []
-        self.first = len(kernel_listing.lines)
+        self.first = 0
         self.made: dict[int, tuple[Text, tuple[int, ...]]] = {}
+
+    def listing(self) -> KernelListing:
+        """The kernel line by line."""
+        spans: list[tuple[int, int]] = []
+        for part in self.kernel.parts:
+            self._part(part)
+            spans.append((self.first, len(self.lines.lines)))
+        for part, (first, last) in zip(self.kernel.parts, spans, strict=True):
+            around = [held for buffer in part.around for held in self._held(buffer)]
+            for line in self.lines.lines[first:last]:
+                line.live = (*line.live, *around)
+        self._copied()
+        return self.lines
+
+    def _held(self, buffer: Buffer) -> tuple[LiveArrays, ...]:
+        """What a buffer of a level takes that is counted phase by phase."""
+        variable = self._operand(buffer, ArrayType())
+        return tuple((variable, place, buffer.at(place)) for place in buffer.places)
+
+    def _copied(self) -> None:
+        """Adds lines for inputs that are copied at the end, after the last phase."""
+        saved = {name for line in self.lines.lines if line.kind == "save" for name in line.names}
+        leaving = [self.symbols.ends.get(w) or [self.symbols.texts[w][0]] for _, w in self.kernel.leaves]
+        left = [names for names in leaving if names[0] not in saved]
+        for buffer, names in zip(self.kernel.copied, left, strict=False):
+            held = self._held(buffer)
+            variable = held[0][0]
+            source = self.lines.variables[variable].name
+            lines = [ListingLine("load", f"load {source}", (), (), (variable,), held, (source,))]
+            lines += [
+                ListingLine("save", f"save {name} = {source}", (), (variable,), (), held, (name,)) for name in names
+            ]
+            self.lines.lines += lines
 
     # -- variables ---------------------------------------------------------------------------------------
 
@@ -134,13 +90,12 @@ class TracingWalk(LivenessWalk):
         """The variable of an array of slow memory, or of another level that has a walk of its own."""
         slow = buffer.wire >= 0
         key = buffer.wire if slow else buffer.name
-        for walk in reversed(self.mates):
-            if key in walk.known:
-                return walk.known[key]
+        if key in self.known:
+            return self.known[key]
         name = self.symbols.texts[buffer.wire][0] if slow else buffer.name
         found = self._variable(ty, self.symbols.element(ty, buffer.name, buffer.width), name, slow)
         self.known[key] = found
-        self.known.setdefault(buffer.name, found)
+        self.known.maps[0].setdefault(buffer.name, found)
         return found
 
     def _snapshot(self, extra: Sequence[tuple[Buffer, int]] = ()) -> tuple[LiveArrays, ...]:
@@ -160,12 +115,31 @@ class TracingWalk(LivenessWalk):
         self.lines.lines.append(line)
         return line
 
-    # -- liveness ------------------------------------------------------------------------------------------
+    # -- statements ----------------------------------------------------------------------------------------
 
-    def add(self, buffer: Buffer) -> None:
-        super().add(buffer)
-        if buffer not in self.where:
-            self.where[buffer] = self._array_index(buffer)
+    def _read(self, statements: Sequence[Statement]) -> None:
+        """Reads statements in order."""
+        for statement in statements:
+            match statement:
+                case Visit(place):
+                    self._visit(place)
+                case Alloc(buffer, load):
+                    self.present[buffer] = None
+                    if buffer not in self.where:
+                        self.where[buffer] = self._array_index(buffer)
+                    if load:
+                        self._load(self.where[buffer])
+                case Free(buffer):
+                    del self.present[buffer]
+                case Overwrite(buffer, rest):
+                    del self.present[buffer]
+                    self.over = buffer if rest is None else None
+                    if rest is not None:
+                        self.present[rest], self.where[rest] = None, self.where[buffer]
+                case Point(_, extra):
+                    self._point(extra)
+                case For():
+                    self._loop(statement)
 
     def _array_index(self, buffer: Buffer) -> int:
         loop = self.open_loops[-1] if self.open_loops else None
@@ -185,27 +159,22 @@ class TracingWalk(LivenessWalk):
         if loop is not None and loop.stage == "end":
             self.fresh.append(buffer)
             return loop.states[len(self.fresh) - 1]
-        if not self.frames:  # a level that is counted phase by phase
-            return self._operand(buffer, ArrayType())
         k = len(self.fresh)
         self.fresh.append(buffer)
         if self.over is not None:
             over, self.over = self.over, None
             return self.where[over]
-        box = self.frames[-1].graph.nodes[self.frames[-1].place].box
+        box = self._box()
         return self._variable(box.cod[k], self.symbols.element(box.cod[k], "", buffer.width, box), "")
 
-    def leave(self, buffer: Buffer, place: str) -> bool:
-        gone = super().leave(buffer, place)
-        self.over = buffer if gone else None
-        return gone
+    def _box(self) -> Box:
+        """The box that was visited last."""
+        box = self.frames[-1].box
+        assert box is not None
+        return box
 
-    def load(self, buffer: Buffer) -> None:
-        new = not buffer.loaded
-        super().load(buffer)
-        if not new:
-            return
-        variable = self.where[buffer]
+    def _load(self, variable: int) -> None:
+        """Adds a line for an operand that is loaded, or extends the line before."""
         name = self.lines.variables[variable].name
         last = self.lines.lines[-1] if len(self.lines.lines) > self.first else None
         if last is not None and last.kind == "load" and last.loops == self._loops():
@@ -217,8 +186,7 @@ class TracingWalk(LivenessWalk):
     def _loops(self) -> tuple[int, ...]:
         return tuple(loop.number for loop in self.open_loops if loop.stage == "inside")
 
-    def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
-        super().note(at, extra)
+    def _point(self, extra: Sequence[Buffer]) -> None:
         loop = self.open_loops[-1] if self.open_loops else None
         if loop is not None and loop.stage == "start":
             self._begin(loop)
@@ -228,85 +196,64 @@ class TracingWalk(LivenessWalk):
             self._state_line(loop).live = self._snapshot(list(zip(extra, states, strict=True)))
         elif self.frames:
             self._let(self.frames[-1])
-        else:
-            self.notes.append(self._snapshot())
 
     # -- boxes ------------------------------------------------------------------------------------------------
 
-    def body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
-        before = self._before()
-        outside = self.within[1] if self.within is not None else range(len(wires))
-        for k, (buffer, w) in enumerate(zip(wires, outside, strict=True)):
-            if buffer is not None:
-                made = before[w][1] if w in before else ()
-                self.where[buffer] = made[0] if made else self._operand(buffer, graph.dom[k])
-        roles = super().body(graph, wires)
-        self._saves()
-        return roles
-
-    def _before(self) -> dict[int, tuple[Text, tuple[int, ...]]]:
-        """The results of earlier parts of the kernel, by wire."""
-        found: dict[int, tuple[Text, tuple[int, ...]]] = {}
-        for walk in self.mates:
-            found.update(walk.made if self.within is not None else {})
-        return found
-
-    def _sources(self) -> list[Text]:
-        """The formulas of the inputs of a kernel, or of a part of one."""
-        texts = [self.symbols.texts[w] for w in self.kernel.reads]
-        if self.within is not None:
-            whole, outside, _ = self.within
-            before = self._before()
+    def _part(self, part: KernelPart) -> None:
+        """Reads a kernel, or a phase of one."""
+        self.part, self.first, self.present = part, len(self.lines.lines), {}
+        self.known = self.known.new_child()
+        graph, texts = part.body.graph, [self.symbols.texts[w] for w in self.kernel.reads]
+        outside: Sequence[int] = range(len(part.inputs))
+        if part.within is not None:
+            whole, outside, _ = part.within
             for node in whole.nodes:
                 first = len(texts)
                 text = self.symbols.say(node.box, [texts[w] for w in node.inputs])
-                texts += [before[first + k][0] if first + k in before else text for k in range(len(node.box.cod))]
-            texts = [texts[w] for w in outside]
-        return texts
+                texts += [self.made[first + k][0] if first + k in self.made else text for k in range(len(node.box.cod))]
+        for k, (buffer, w) in enumerate(zip(part.inputs, outside, strict=True)):
+            if buffer is not None:
+                made = self.made[w][1] if w in self.made else ()
+                self.where[buffer] = made[0] if made else self._operand(buffer, graph.dom[k])
+        behind: list[tuple[int, ...]] = [() if b is None else (self.where[b],) for b in part.inputs]
+        frame = TraceFrame(part.body, [texts[w] for w in outside], behind)
+        self._body(frame)
+        if part.within is not None:
+            for w, end in zip(graph.outputs, part.within[2], strict=True):
+                self.made[end] = (frame.texts[w], frame.behind[w])
+                if (b := part.body.made[w]) is not None and frame.behind[w]:
+                    self.known[b.name] = frame.behind[w][0]
+        # Outputs that no box of the kernel makes: inputs, and rematerialized arrays.
+        for w in dict.fromkeys(frame.live_ranges.root[w] for w in graph.outputs):
+            if w < len(graph.dom) or part.body.free[w]:
+                self._leaving(frame, w, None)
+        self._read(part.copies)
+        self._saves()
 
-    def sequence(
-        self, graph: Graph, wires: list[Buffer | None], found: LiveRanges, free: Sequence[bool], loops: tuple[Loop, ...]
-    ) -> list[Buffer | None]:
-        loop = self.open_loops[-1] if self.open_loops else None
-        if loop is not None:
-            texts: list[Text] = [*((name, ATOM) for name in loop.names), *loop.args]
-            behind = [*((v,) for v in loop.states), *loop.behind]
-            frame = TraceFrame(graph, free, found, texts, behind, loop.names)
-            self._open(loop)
-        else:
-            behind = [() if b is None else (self.where[b],) for b in wires]
-            frame = TraceFrame(graph, free, found, self._sources(), behind)
+    def _body(self, frame: TraceFrame) -> None:
+        """Reads the boxes of a kernel, a phase or an iteration."""
         self.frames.append(frame)
-        made = super().sequence(graph, wires, found, free, loops)
+        self._read(frame.body.statements)
         self._saves()
         self.frames.pop()
-        if loop is not None:
-            self._close(loop, frame)
-        elif self.within is not None:
-            for w, end in zip(graph.outputs, self.within[2], strict=True):
-                self.made[end] = (frame.texts[w], frame.behind[w])
-                if (b := made[w]) is not None and frame.behind[w]:
-                    self.known[b.name] = frame.behind[w][0]
-        if loop is None:
-            self._end(frame, made)
-        return made
 
-    def reach(self, place: int) -> None:
+    def _visit(self, place: int) -> None:
+        """Begins a box: saves what is due, and says its formula."""
         self._saves()
         frame = self.frames[-1]
-        frame.place, self.fresh = place, []
-        node = frame.graph.nodes[place]
-        frame.args = [frame.texts[w] for w in node.inputs]
+        node, self.fresh = frame.graph.nodes[place], []
+        frame.box, frame.args = node.box, [frame.texts[w] for w in node.inputs]
+        frame.arg_variables = [frame.behind[w] for w in node.inputs]
         if isinstance(node.box.op, FoldOp):
             return
         text = self.symbols.say(node.box, frame.args)
-        behind = tuple(dict.fromkeys(v for w in node.inputs for v in frame.behind[w]))
+        behind = tuple(dict.fromkeys(v for found in frame.arg_variables for v in found))
         frame.texts += [text] * len(node.box.cod)
         frame.behind += [behind] * len(node.box.cod)
 
     def _let(self, frame: TraceFrame) -> None:
         """Adds a line for the result of a box, or extends the line before, whose result only this box reads."""
-        box = frame.graph.nodes[frame.place].box
+        box = self._box()
         first = len(frame.texts) - len(box.cod)
         formula, reads = frame.texts[first], frame.behind[first]
         made = [self.where[b] for b in self.fresh]
@@ -316,7 +263,7 @@ class TracingWalk(LivenessWalk):
             put = [before.formula if text[0] == before.names[0] else text for text in frame.args]
             formula = self.symbols.say(box, put)
             reads = (*before.reads, *(v for v in reads if v not in made))
-            if not all(_most(held, before.live, place) for place in self.places.names):
+            if not all(_most(held, before.live, place) for place in self.part.places.names):
                 held = before.live
             self.lines.lines.pop()
             self.symbols.release(before.names[0])
@@ -347,7 +294,7 @@ class TracingWalk(LivenessWalk):
             return None
         if (before.names[0], ATOM) not in args or len(before.formula[0]) + sum(len(a[0]) for a in args) > LONGEST:
             return None
-        held, names = self._snapshot(), self.places.names
+        held, names = self._snapshot(), self.part.places.names
         either = all(_most(held, before.live, p) for p in names) or all(_most(before.live, held, p) for p in names)
         return before if either else None
 
@@ -368,30 +315,28 @@ class TracingWalk(LivenessWalk):
 
     # -- loops --------------------------------------------------------------------------------------------------
 
-    def fold(
-        self,
-        box: Box,
-        op: FoldOp,
-        inputs: Sequence[Buffer | None],
-        known: Sequence[Bound | None],
-        loops: tuple[Loop, ...],
-    ) -> list[Buffer]:
-        frame = self.frames[-1]
-        behind = [frame.behind[w] for w in frame.graph.nodes[frame.place].inputs]
+    def _loop(self, loop: For) -> None:
+        """Reads a loop."""
+        frame, box, op = self.frames[-1], self._box(), loop.op
         several = len(op.components) == len(box.cod)
         names = op.components if several else tuple(f"state{k}" for k in range(len(box.cod)))
-        loop = OpenLoop(box, op, frame.args, behind, inputs, tuple(map(self.symbols.name, names)))
-        loop.nested = self.places.nested
-        self.open_loops.append(loop)
-        results = super().fold(box, op, inputs, known, loops)
+        opened = OpenLoop(box, loop, frame.args, frame.arg_variables, tuple(map(self.symbols.name, names)))
+        self.open_loops.append(opened)
+        self._read(loop.head)
+        texts: list[Text] = [*((name, ATOM) for name in opened.names), *opened.args]
+        behind = [*((v,) for v in opened.states), *opened.behind]
+        inside = TraceFrame(loop.body, texts, behind)
+        self._open(opened)
+        self._body(inside)
+        self._close(opened, inside)
+        self._read(loop.tail)
         self.open_loops.pop()
         first = len(frame.texts)
-        frame.texts += [(name, ATOM) for name in loop.names]
-        frame.behind += [(v,) for v in loop.states]
-        for k, result in enumerate(results):
+        frame.texts += [(name, ATOM) for name in opened.names]
+        frame.behind += [(v,) for v in opened.states]
+        for k, result in enumerate(loop.results):
             self._leaving(frame, first + k, result)
         self.fresh = []
-        return results
 
     def _begin(self, loop: OpenLoop) -> None:
         """The initial values of the states, and the head of the loop."""
@@ -460,9 +405,9 @@ class TracingWalk(LivenessWalk):
         """The wires of the flat diagram as which the kernel saves an array."""
         if self.open_loops and self.open_loops[-1].stage == "inside":
             return []
-        if self.within is None:
+        if self.part.within is None:
             return [w for k, w in self.kernel.leaves if k in frame.outputs(wire)]
-        whole, _, ends = self.within
+        whole, _, ends = self.part.within
         inside = {ends[k] for k in frame.outputs(wire)}
         return [w for k, w in self.kernel.leaves if _root(whole, whole.outputs[k]) in inside]
 
@@ -484,13 +429,6 @@ class TracingWalk(LivenessWalk):
             line.names = (name,)
             waiting = dict.fromkeys((b, v) for _, v, _, b in due[k:] if b is not None and b not in self.present)
             line.live = self._snapshot(list(waiting))
-
-    def _end(self, frame: TraceFrame, made: Sequence[Buffer | None]) -> None:
-        """Saves outputs that no box of the kernel makes: inputs, and rematerialized arrays."""
-        graph = frame.graph
-        for w in dict.fromkeys(frame.live_ranges.root[w] for w in graph.outputs):
-            if w < len(graph.dom) or frame.free[w]:
-                self._leaving(frame, w, None)
 
 
 def _most(one: Sequence[LiveArrays], other: Sequence[LiveArrays], place: str) -> bool:

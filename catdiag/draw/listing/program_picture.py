@@ -5,7 +5,7 @@ section 5.1), with time from top to bottom: a variable is a column, a line of th
 with the level as its color and edge. At loads and saves a column changes its color. A filled dot is a write by a line,
 an open one a read. Beside each line is the memory allocated at each level, with the peak marked.
 
-It is read off the liveness walk that `io` takes (`catdiag.draw.listing.listing_builder`), so that the peak is `io`'s
+It is read off the lowered kernels that `io` counts (`catdiag.draw.listing.listing_builder`), so that the peak is `io`'s
 memory.
 """
 

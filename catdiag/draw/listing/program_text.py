@@ -1,7 +1,7 @@
 """A program in full as text: its variables with sizes and levels, and its lines with the memory allocated at each.
 
 The expanded pseudocode of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025, section 5.1, steps 1 and 5, and
-table 1), as text. It is read off the liveness walk that `io` takes (`catdiag.draw.listing.listing_builder`), so that
+table 1), as text. It is read off the lowered kernels that `io` counts (`catdiag.draw.listing.listing_builder`), so that
 the peak is `io`'s memory. `catdiag.draw.program_picture` draws the same.
 """
 

@@ -156,7 +156,9 @@ class Wording:
         """A number of bytes, or of values.
 
         >>> from catdiag.schedule.placement import two
-        >>> Wording(Account((), (), (), ()), two(), {}, "bytes").number(98816)
+        >>> from catdiag.category.diagram import id
+        >>> from catdiag.category.types import Ty
+        >>> Wording(Account((), (), (), (), id(Ty())), two(), {}, "bytes").number(98816)
         '96.5 KiB'
         """
         if self.unit != "bytes":

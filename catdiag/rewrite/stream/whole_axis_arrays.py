@@ -2,13 +2,11 @@
 
 Streaming is meant to make on-chip memory independent of the axis. It does not if a kernel keeps an array along the
 whole axis: one that is read at computed positions next to what is summed, an intermediate product, or a concatenation.
-These arrays are found by the liveness analysis that computes the memory: for each array that is live at some point, the
+These arrays are read off the statements of the lowered kernels: for each buffer that is allocated at some point, the
 axes that it has there.
 """
 
 from __future__ import annotations
-
-from functools import partial
 
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.integer_polynomial import IntPolynomial
@@ -16,25 +14,8 @@ from catdiag.category.types import Axis, size_symbols
 from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.steps import WholeArrays
 from catdiag.rewrite.stream.fold_search import axis_of
-from catdiag.schedule.element_widths import Widths
 from catdiag.schedule.kernel_analysis import measure
-from catdiag.schedule.liveness import Buffer, LivenessWalk, LoweredKernel, Within
-from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError
-
-
-class _Watch(LivenessWalk):
-    """A liveness walk that records every allocated buffer."""
-
-    def __init__(
-        self, seen: list[Buffer], kernel: LoweredKernel, widths: Widths, places: Placement, within: Within | None = None
-    ) -> None:
-        super().__init__(kernel, widths, places, within)
-        self.found = seen
-
-    def add(self, buffer: Buffer) -> None:
-        self.found.append(buffer)
-        super().add(buffer)
 
 
 def whole_arrays(streamed: Diagram, source: Diagram, axis: str) -> WholeArrays:
@@ -48,15 +29,14 @@ def whole_arrays(streamed: Diagram, source: Diagram, axis: str) -> WholeArrays:
     >>> bool(whole_arrays(attention.stream("x").diagram, attention, "x"))
     False
     """
-    seen: list[Buffer] = []
     try:
         names = groupable(streamed)
-        measure(find(streamed, names) if names else streamed, walks=partial(_Watch, seen))
+        kernels = measure(find(streamed, names) if names else streamed).kernels
     except CatdiagError:  # a diagram without costs: nothing is known
         return WholeArrays(axis)
     whole = axis_of(inline(source), axis)
     found: dict[str, str] = {}
-    for buffer in seen:
+    for buffer in (buffer for kernel in kernels for buffer in kernel.allocated()):
         own = next((a.name for a in buffer.axes if _is_whole(a, whole)), None)
         # An access region counts only if its size depends on the size of the axis.
         part = buffer.region and not size_symbols(whole.size) <= set(buffer.size.symbols())
