@@ -23,7 +23,7 @@ from catdiag.category.scalars import SCALARS
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.codegen import array_expressions, numpy_expressions, torch_expressions
 from catdiag.codegen.notation import ATOM
-from catdiag.codegen.triton import kernel_builder, tile_expressions, triton_printer
+from catdiag.codegen.triton import kernel_builder, tile_expressions, triton_dialect, triton_printer
 from catdiag.execute import interpreter, scalar_functions
 from catdiag.execute.interpreter import run
 from catdiag.kernel import semantics
@@ -57,7 +57,7 @@ TABLES: dict[str, Collection[str]] = {
     "NumPy text": numpy_expressions.FUNCTIONS,
     "PyTorch text": torch_expressions.TENSORS,
     "Python text": torch_expressions.NUMBERS,
-    "Triton text": {*triton_printer.FUNCTIONS, *tile_expressions.REWRITTEN},
+    "Triton text": {*triton_dialect.FUNCTIONS, *tile_expressions.REWRITTEN},
     "constants in Triton": {*tile_expressions.VALUES, "where", "floordiv"},
 }
 """The functions of each reading."""

@@ -13,6 +13,7 @@ from catdiag.category.scalars import ScalarFunction, row
 from catdiag.codegen.notation import ATOM, CALL, Notation, Text, bracketed, written
 
 L = TypeVar("L", bound=Hashable)
+_TYPES = {"int": "int32", "bool": "int1"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,22 @@ class Dialect:
             return text
         places = ", ".join(":" if a in axes else "None" for a in order[first:])
         return f"{bracketed(text, CALL)}[{places}]", ATOM
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileDialect(Dialect):
+    """A language of kernels, whose expressions have tiles as values."""
+
+    module: str
+    """The name of its module in kernels."""
+    jit: str
+    """The module whose decorator `jit` makes a function one of a kernel."""
+    own: str = ""
+    """The ending of the names of helper functions."""
+
+    def type_of(self, element: str) -> str:
+        """The type of computed tiles with such elements."""
+        return f"{self.module}.{_TYPES.get(element, 'float32')}"
 
 
 def shape_of(lengths: Sequence[str]) -> str:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catdiag.codegen.notation import ATOM, Text, bracketed
+from catdiag.codegen.notation import ATOM, CALL, PLUS, Text, bracketed
 from catdiag.codegen.triton.tile_expressions import Dim, TileNode
-from catdiag.codegen.triton.triton_printer import CALL, PLUS, TritonPrinter
+from catdiag.codegen.triton.triton_dialect import tile_dialect
+from catdiag.codegen.triton.triton_printer import TritonPrinter
 from catdiag.util.errors import TypeMismatch
 
-KINDS = {"int": "tl.int32", "bool": "tl.int1"}
+GLUON = tile_dialect("Gluon", "gluon", "gl", "_rows")
+"""Triton's functions under Gluon's names; its helper functions have names of their own beside Triton's."""
 
 
 class Unfit(TypeMismatch):
@@ -90,8 +92,8 @@ class RowPrinter(TritonPrinter):
                 return f"{self.me} * {self.each} + gl.arange(0, {self.each}, {self.rows})", PLUS
             return f"gl.arange(0, {dim.block}, {self.layout(node.dims)})", ATOM
         if node.kind == "spread":
-            kind = KINDS.get(node.element, "tl.float32")
-            return f"{self.aligned(node.args[0], node.dims)[0]} + {self.full(node.dims, '0', kind)}", PLUS
+            zeros = self.full(node.dims, "0", self.dialect.type_of(node.element))
+            return f"{self.aligned(node.args[0], node.dims)[0]} + {zeros}", PLUS
         if node.kind == "const" and node.element == "bool":
             return f"gl.to_tensor({bool(node.data)})", ATOM
         if node.kind == "dot":

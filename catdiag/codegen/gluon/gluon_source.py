@@ -9,10 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from catdiag.codegen.gluon.warp_specialization import Ring, WarpSpecialized, in_gluon
+from catdiag.codegen.gluon.gluon_printer import GLUON
+from catdiag.codegen.gluon.warp_specialization import Ring, WarpSpecialized
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import constants_of
-from catdiag.codegen.triton.triton_printer import HELPERS
+from catdiag.codegen.triton.triton_dialect import helper_text
 
 MOST = 3
 """The most consumer warpgroups of a kernel: with four, each thread has too few registers."""
@@ -108,11 +109,7 @@ def agree(a: WarpSpecialized) -> bool:
 def helpers_of(a: WarpSpecialized) -> list[str]:
     """The helper functions that the kernel calls, as Gluon source."""
     names = sorted((a.compute.helpers | a.load.helpers) - {"_held"})
-    texts = []
-    for name in names:
-        lines = HELPERS[name].replace("@triton.jit", "@gluon.jit").splitlines()
-        texts.append("\n".join(in_gluon(line) for line in lines) + "\n")
-    return texts
+    return [helper_text(name, GLUON) for name in names]
 
 
 def source(a: WarpSpecialized, grid: Sequence[str]) -> list[str]:
@@ -199,7 +196,7 @@ def _words(lines: Sequence[str]) -> set[str]:
 
 
 def _wide(kernel: KernelSpec, lines: Sequence[str]) -> list[str]:
-    return [in_gluon(line) for line in widened(kernel, _words(lines))]
+    return widened(kernel, GLUON.module, _words(lines))
 
 
 def _scalars(kernel: KernelSpec) -> list[str]:

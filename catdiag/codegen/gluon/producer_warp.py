@@ -7,10 +7,9 @@ starts an asynchronous copy (TMA) of the next block into the slot.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from catdiag.codegen.gluon.gluon_printer import Unfit
-from catdiag.codegen.gluon.warp_specialization import GluonWriting, LoopIteration, Ring, WarpSpecialized, in_gluon
+from catdiag.codegen.gluon.warp_specialization import GluonWriting, LoopIteration, Ring, WarpSpecialized
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray
 from catdiag.codegen.triton.kernel_builder import KernelLoop
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
@@ -121,19 +120,14 @@ def specialize_warps(
         return None
     return WarpSpecialized(
         f"{plain.name}_apart",
-        _gluon(kernels[0]),
-        _gluon(kernels[1]),
+        kernels[0],
+        kernels[1],
         rings,
         writing.names,
         dict(writing.rowed.tiles),
         writing.rowed.main,
         writing.row,
     )
-
-
-def _gluon(kernel: KernelSpec) -> KernelSpec:
-    """The kernel with its lines translated from Triton to Gluon."""
-    return replace(kernel, lines=tuple(in_gluon(line) for line in kernel.lines))
 
 
 def _box_dims(ring: Ring) -> list[Dim | None]:

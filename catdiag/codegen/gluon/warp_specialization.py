@@ -21,11 +21,10 @@ A loop without this form raises Unfit. It then has the plain Triton form only.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catdiag.codegen.gluon.gluon_printer import KINDS, RowPrinter, Unfit
+from catdiag.codegen.gluon.gluon_printer import GLUON, RowPrinter, Unfit
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray
 from catdiag.codegen.triton.kernel_body import Writing, state_of
 from catdiag.codegen.triton.kernel_builder import Boxes, KernelLoop
@@ -89,6 +88,8 @@ class LoopIteration:
 class GluonWriting(Writing):
     """Writes the code of a consumer warpgroup, which computes its rows of a tile."""
 
+    dialect = GLUON
+
     def __init__(self, shared: ModuleContext, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> None:
         own = [s for s in spans if shared.tiles.get(s.symbol, 0) != 1]
         if len(own) != 1:
@@ -110,7 +111,7 @@ class GluonWriting(Writing):
         return set()
 
     def _printer(self, plain: TritonPrinter) -> TritonPrinter:
-        printer = RowPrinter(self.own.fresh, self._element)
+        printer = RowPrinter(self.own.fresh, self._element, dialect=self.dialect)
         printer.begin(self.row.symbol, *(self.names[n] for n in ("each", "me", "rows")))
         return printer
 
@@ -138,7 +139,7 @@ class GluonWriting(Writing):
             p.count([node])
             text = p.ref(node, k.scope)[0]
             name = self.own.fresh(state.name or "state")
-            kind = KINDS.get(state.ty.element, "tl.float32")
+            kind = self.dialect.type_of(state.ty.element)
             if node.kind == "const":
                 number = text if node.element != "bool" else str(int(node.data))
                 line = f"{name} = {p.full(dims, number, kind) if dims else f'gl.to_tensor({number})'}"
@@ -495,14 +496,6 @@ class GluonWriting(Writing):
         super().store(array, node, places)
 
 
-def in_gluon(line: str) -> str:
-    """A line of Triton, translated to Gluon."""
-    code, mark, note = line.partition("  # ")
-    code = re.sub(r"\btl\.", "gl.", code)
-    code = re.sub(r"\b_(times|load|tanh|floor)\b", r"_\1_rows", code)
-    return code + mark + note
-
-
 def reached(roots: Sequence[TileNode]) -> dict[TileNode, None]:
     """The nodes on which `roots` depend, themselves included."""
     found: dict[TileNode, None] = {}
@@ -522,4 +515,4 @@ def _load_of(node: TileNode) -> TileNode | None:
     return node if node.kind == "load" else None
 
 
-__all__ = ["GluonWriting", "LoopIteration", "Ring", "WarpSpecialized", "in_gluon"]
+__all__ = ["GluonWriting", "LoopIteration", "Ring", "WarpSpecialized"]

@@ -6,7 +6,7 @@ From the outside in:
 - `kernel_body`: one kernel from the statements of a loop nest; `kernel_builder`: its arrays, sizes and tile dimensions;
 - `tile_expressions`: the expression graph of a kernel (hash-consed nodes); `array_accesses`: array reads as functions
   of indices; `dot`: contractions as matrix products; `mask_ranges`: blocks that need no mask;
-- `triton_printer`: expressions as Triton source; `kernel_signature`, `kernel_source`, `launch_parameters`: a kernel's
-  signature, source and parameters;
+- `triton_printer`: expressions as source, in the dialect of `triton_dialect` or in Gluon's;
+- `kernel_signature`, `kernel_source`, `launch_parameters`: a kernel's signature, source and parameters;
 - `launch_function`, `launch_checks`: the launch function, and the checks of its arguments.
 """

@@ -11,7 +11,8 @@ from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Names, Tile
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
-from catdiag.codegen.triton.triton_printer import TritonPrinter
+from catdiag.codegen.triton.triton_dialect import TRITON
+from catdiag.codegen.triton.triton_printer import TritonPrinter, tile_shape
 from catdiag.schedule.loop_nest import (
     Carry,
     For,
@@ -36,11 +37,13 @@ class Writing:
     `spans` are the tiles of the grid, and `env` gives the arrays and values that the kernel reads.
     """
 
+    dialect = TRITON
+
     def __init__(self, shared: ModuleContext, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> None:
-        self.shared = shared
+        self.shared, self.tl = shared, self.dialect.module
         self.own = Names(set(shared.names.taken))
         self.k = Build(self.own, env, shared.sizes, shared.dtypes)
-        self.printer = TritonPrinter(self.own.fresh, self._element, self._precision)
+        self.printer = TritonPrinter(self.own.fresh, self._element, self._precision, self.dialect)
         self.printer.twins, self.printer.lefts = self.k.nodes.twins, self.k.nodes.lefts
         self.all_spans = tuple(spans)
         self.padded: dict[str, str] = {}
@@ -109,7 +112,7 @@ class Writing:
     def _element(self, a: TileNode, b: TileNode) -> tuple[str | None, str | None]:
         """The types to which the factors of a matrix product are converted; None for a factor that has it already."""
         kind, (first, second), known = self._product_type(a, b)
-        own = "tl." + WIDTHS[kind] if known is None else f"{known.name}.dtype.element_ty"
+        own = f"{self.tl}.{WIDTHS[kind]}" if known is None else f"{known.name}.dtype.element_ty"
         return None if first == kind else own, None if second == kind else own
 
     def _precision(self, a: TileNode, b: TileNode) -> str:
@@ -161,13 +164,17 @@ class Writing:
             self.printer.count([node])
             text = self.printer.ref(node, k.scope)
             name = self.own.fresh(state.name or "state")
-            kind = {"int": "tl.int32", "bool": "tl.int1"}.get(state.ty.element, "tl.float32")
-            shape = f"({', '.join(d.block for d in dims)}{',' if len(dims) == 1 else ''})" if dims else "[]"
+            kind = self.dialect.type_of(state.ty.element)
+            shape = tile_shape(dims) if dims else "[]"
             if node.kind == "const":
-                line = f"{name} = tl.full({shape}, {text[0] if node.element != 'bool' else int(node.data)}, {kind})"
+                line = (
+                    f"{name} = {self.tl}.full({shape}, {text[0] if node.element != 'bool' else int(node.data)}, {kind})"
+                )
             elif set(node.dims) != set(dims):
                 aligned = self.printer.aligned(node, dims)[0]
-                line = f"{name} = tl.broadcast_to({aligned}, {shape}).to({kind})" if dims else f"{name} = {text[0]}"
+                line = (
+                    f"{name} = {self.tl}.broadcast_to({aligned}, {shape}).to({kind})" if dims else f"{name} = {text[0]}"
+                )
             else:
                 line = f"{name} = {self.printer.aligned(node, dims)[0]}.to({kind})"
             self.printer.write(k.scope, line, f"the state {state.name}{_axes(state.ty)} of no entries")
@@ -244,7 +251,7 @@ class Writing:
         for state in carry.states:
             self._state(state, names[state], self._dims(state.ty), outside)
         whole = p.plain(k.size(span.size))[0]
-        p.write(outside, f"for {part.data[0]} in tl.range(0, tl.cdiv({whole}, chunk)):")
+        p.write(outside, f"for {part.data[0]} in {self.tl}.range(0, {self.tl}.cdiv({whole}, chunk)):")
         outside.lines += scope.lines
 
     def _ends(self, loop: For, span: LoopSpan) -> tuple[TileNode, TileNode]:
@@ -284,7 +291,7 @@ class Writing:
         outside = self.k.scope
         inner = self._phases(span, context, exact, low, high)
         start, stop = self.bounds
-        self.printer.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}):")
+        self.printer.write(inner, f"for {first} in {self.tl}.range({start}, {stop}, {span.symbol}):")
         outside.lines += scope.lines
 
     def _phases(self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode) -> Scope:
@@ -328,7 +335,9 @@ class Writing:
         base = span.axis if span.axis.isidentifier() else "i"
         start, stop = self.bounds = self.own.fresh(f"{base}_from"), self.own.fresh(f"{base}_to")
         inside = "blocks inside all masks" if masks else "whole blocks"
-        p.write(outside, f"for {context.phase} in tl.static_range({number}):  # {inside}, and those at an edge apart")
+        p.write(
+            outside, f"for {context.phase} in {self.tl}.static_range({number}):  # {inside}, and those at an edge apart"
+        )
         inner = replace(outside, depth=outside.depth + 1)
         for n, (a, b) in enumerate(phases):
             if n == 0:
@@ -408,7 +417,7 @@ class Writing:
 
     def _repeated(self, text: str, dims: Sequence[Dim]) -> str:
         """A tile broadcast along the dimensions that it lacks."""
-        return f"tl.broadcast_to({text}, ({', '.join(d.block for d in dims)}{',' if len(dims) == 1 else ''}))"
+        return f"{self.tl}.broadcast_to({text}, {tile_shape(dims)})"
 
     # -- stores ------------------------------------------------------------------------------------------------
 
@@ -436,9 +445,9 @@ class Writing:
         p.count([node, scalar, tiled, *(d.within for d in order if d.within is not None)])
         text = p.ref(node, k.scope)
         if set(node.dims) != set(dims) and dims:
-            shape = f"({', '.join(d.block for d in order)}{',' if len(order) == 1 else ''})"
-            kind = f"tl.full({shape}, {text[0]}, tl.float32)" if not node.dims else ""
-            text = (kind or f"tl.broadcast_to({p.aligned(node, order)[0]}, {shape})", 9)
+            shape = tile_shape(order)
+            kind = f"{self.tl}.full({shape}, {text[0]}, {self.tl}.float32)" if not node.dims else ""
+            text = (kind or f"{self.tl}.broadcast_to({p.aligned(node, order)[0]}, {shape})", 9)
         parts = [array.name]
         for part in (scalar, tiled):
             if part.value != 0:
@@ -446,7 +455,7 @@ class Writing:
                 parts.append(p.aligned(part, order if part.dims else ())[0])
         inside = p.inside(order, k.scope)
         mask = f", mask={inside}" if inside else ""
-        p.write(k.scope, f"tl.store({' + '.join(parts)}, {text[0]}{mask})", f"save {array.name}")
+        p.write(k.scope, f"{self.tl}.store({' + '.join(parts)}, {text[0]}{mask})", f"save {array.name}")
 
     # -- the kernel --------------------------------------------------------------------------------------------
 

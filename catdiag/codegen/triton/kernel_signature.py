@@ -137,16 +137,16 @@ class KernelSpec:
     """Whether fused multiply-add must be off: differences of large products must be 0 for equal operands."""
 
 
-def widened(kernel: KernelSpec, read: Collection[str] | None = None) -> list[str]:
+def widened(kernel: KernelSpec, tl: str, read: Collection[str] | None = None) -> list[str]:
     """The lines that make offsets within tiles 64-bit integers where the launch finds that 32 bits are too few.
 
-    They convert strides: those whose names are in `read`, or all if it is None.
+    `tl` is the module of the language. They convert strides: those whose names are in `read`, or all if it is None.
     """
     far = dict.fromkeys(kernel.strides[array, axis] for sums in kernel.reaches for array, axis, _ in sums)
     names = [n for n in far if read is None or n in read]
     if not names:
         return []
-    casts = [f"        {name} = tl.cast({name}, tl.int64)" for name in names]
+    casts = [f"        {name} = {tl}.cast({name}, {tl}.int64)" for name in names]
     return ["    if wide:  # offsets in a tile pass 31 bits", *casts]
 
 

@@ -33,34 +33,35 @@ def kernel_text(kernel: KernelSpec) -> list[str]:
             line = ""
         line += f"{name}, "
     lines += ["    " + line.rstrip(), "):", f'    """{kernel.note}."""']
-    lines += [*widened(kernel), *grid_text(kernel)]
+    lines += [*widened(kernel, "tl"), *grid_text(kernel, "tl")]
     for array, name in kernel.scalars.items():
         if array.ty.element in ("real", "extended"):
             lines.append(f"    {name} = tl.full([], {name}, tl.float32)")
     return [*lines, *kernel.lines]
 
 
-def grid_text(kernel: KernelSpec) -> list[str]:
+def grid_text(kernel: KernelSpec, tl: str) -> list[str]:
     """The lines that compute a program's tile from its program id; the last axis of the grid varies fastest.
 
-    Two tiled axes at the end are swizzled. Tiles with longer loops come first, so that the last wave is short.
+    `tl` is the module of the language. Two tiled axes at the end are swizzled. Tiles with longer loops come first, so
+    that the last wave is short.
     """
     spans = spans_of(kernel)
     if not spans and kernel.parts is None:
         return []
-    lines = ["    pid = tl.program_id(0)"]
+    lines = [f"    pid = {tl}.program_id(0)"]
     where: list[tuple[str, str, LoopSpan | None]] = []
     for span in spans:
         base = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
         size = sized(span.size, kernel.sizes)
-        count = size if span in kernel.single else f"tl.cdiv({size}, {span.symbol})"
+        count = size if span in kernel.single else f"{tl}.cdiv({size}, {span.symbol})"
         where.append((base, count, span))
     if kernel.parts is not None:
         where.append(("part", kernel.parts.symbol, None))
     if _swizzled(kernel, spans):
         (_, rows, _), (_, columns, _) = where[-2:]
         pair = " , ".join(f"{base}_tile" for base, _, _ in where[-2:]).replace(" ,", ",")
-        lines.append(f"    {pair} = tl.swizzle2d(")
+        lines.append(f"    {pair} = {tl}.swizzle2d(")
         lines.append(f"        pid // {columns} % {rows}, pid % {columns}, {rows}, {columns}, {_TOGETHER}")
         lines.append("    )  # tiles that run together share what they load")
         for base, _, own in where[-2:]:

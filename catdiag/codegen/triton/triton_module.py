@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import ArrayType, Axis, size_symbols
+from catdiag.codegen.gluon.gluon_printer import GLUON
 from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
 from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, agree, helpers_of, merged, source
 from catdiag.codegen.gluon.producer_warp import specialize_warps
-from catdiag.codegen.gluon.warp_specialization import WarpSpecialized, in_gluon
+from catdiag.codegen.gluon.warp_specialization import WarpSpecialized
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_builder import Names
@@ -25,7 +26,7 @@ from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_tex
 from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
 from catdiag.codegen.triton.launch_function import LaunchWriter, OutputBuffer, torch_type
 from catdiag.codegen.triton.tile_expressions import TileNode
-from catdiag.codegen.triton.triton_printer import HELPERS
+from catdiag.codegen.triton.triton_dialect import HELPERS, TRITON, helper_text
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.loop_nest import (
     For,
@@ -375,7 +376,7 @@ class _ModuleBuilder:
 
     def _run(self, writing: Writing, body: Sequence[Statement], note: str) -> None:
         writing.body(body)
-        if any("tl.store" in line for line in writing.k.root.lines):
+        if writing.k.writes:
             self.kernels.append(writing.done(self._name(), note, self.place))
 
     def _specialize(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan], body: Sequence[Statement]) -> None:
@@ -467,7 +468,7 @@ class _ModuleBuilder:
         if self.specialized_kernels:
             lines[-1:] = [*IMPORTS.splitlines(), "", ""]
         for helper in helpers:
-            lines += [HELPERS[helper], ""]
+            lines += [helper_text(helper, TRITON), ""]
         for kernel in self.kernels:
             lines += [*kernel_text(kernel), "", ""]
         if self.specialized_kernels:
@@ -491,7 +492,7 @@ class _ModuleBuilder:
         for text in texts:
             lines += ["", *text.splitlines()]
         for found in self.specialized_kernels.values():
-            lines += ["", *source(found, [in_gluon(line) for line in grid_text(merged(found))])]
+            lines += ["", *source(found, grid_text(merged(found), GLUON.module))]
         return lines
 
 

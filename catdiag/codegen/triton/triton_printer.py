@@ -8,102 +8,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from catdiag.codegen.notation import (
-    ATOM,
-    Notation,
-    Prefix,
-    Template,
-    Text,
-    associative,
-    bracketed,
-    comparison,
-    grouped,
-    written,
-)
+from catdiag.codegen.dialect import TileDialect, shape_of
+from catdiag.codegen.notation import AND, ATOM, CALL, PLUS, SIGN, TIMES, Text, bracketed, grouped, written
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode, natural
+from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.util.errors import TypeMismatch
 
-CALL, SIGN, TIMES, PLUS, AND, OR, COMPARE = 8, 7, 6, 5, 4, 3, 2
-FUNCTIONS: Mapping[str, Notation] = {
-    "add": associative("+", PLUS), "sub": grouped("-", PLUS), "mul": associative("*", TIMES),
-    "scaled": grouped("*", TIMES), "div": grouped("/", TIMES), "floordiv": Prefix("_floor"),
-    "neg": Template("-{0}", SIGN, SIGN), "eq": comparison("==", COMPARE), "ne": comparison("!=", COMPARE),
-    "lt": comparison("<", COMPARE), "le": comparison("<=", COMPARE), "and": associative("&", AND),
-    "or": associative("|", OR), "not": Template("{0} == 0", COMPARE, COMPARE + 1), "exp2": Prefix("tl.exp2"),
-    "log": Prefix("tl.log"), "sqrt": Prefix("tl.sqrt"), "rsqrt": Prefix("tl.rsqrt"), "abs": Prefix("tl.abs"),
-    "tanh": Template("_tanh({0}, fast)"), "max": Prefix("tl.maximum"), "min": Prefix("tl.minimum"),
-    "where": Prefix("tl.where"),
-}  # fmt: skip
-"""Each function of tiles in Triton; nodes never have those of `tile_expressions.REWRITTEN`."""
-_CALLED = {"floordiv": "_floor", "tanh": "_tanh"}
-"""The functions of `HELPERS` that functions of tiles call."""
 _HEAVY = ("load", "dot", "guard")
 _LONGEST = 80
 _COMMENT = 96
-
-HELPERS = {
-    "_times": '''@triton.jit
-def _times(a, b):
-    """The product, for reductions."""
-    return a * b
-''',
-    "_load": '''@triton.jit
-def _load(at, inside, exact: tl.constexpr):
-    """Entries of an array, 0 outside of it; `exact` says that none is outside."""
-    if exact:
-        found = tl.load(at)
-    else:
-        found = tl.load(at, mask=inside, other=0.0)
-    return found
-''',
-    "_held": '''@triton.jit
-def _held(x, held: tl.constexpr):
-    """The tile, if `held` in registers: else the compiler reads it from shared memory in each turn of a loop.
-
-    Not beside rows of the same length that are computed: ptxas 12.8 and 13.0 give both the same registers.
-    """
-    if held:
-        pack: tl.constexpr = 32 // x.dtype.primitive_bitwidth
-        x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=True, pack=pack)
-    return x
-''',
-    "_turned": '''@triton.jit
-def _turned(x, compiled: tl.constexpr):
-    """A matrix turned, as a factor of a product.
-
-    Shared memory holds it in pieces of 256 rows and 128 bytes. Where there are several both ways, Triton 3.6 reads the
-    pieces of a turned view in another order than they were written in: such a matrix is turned in registers, and the
-    instruction keeps the compiler from undoing that.
-    """
-    found = tl.trans(x)
-    bits: tl.constexpr = x.dtype.primitive_bitwidth
-    down: tl.constexpr = x.shape[0] > 256 and x.shape[1] * bits > 1024
-    across: tl.constexpr = x.shape[1] > 256 and x.shape[0] * bits > 1024
-    if compiled and bits <= 32 and (down or across):
-        pack: tl.constexpr = 32 // bits
-        found = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [found], x.dtype, is_pure=True, pack=pack)
-    return found
-''',
-    "_tanh": '''@triton.jit
-def _tanh(x, fast: tl.constexpr):
-    """The hyperbolic tangent; if `fast` by the chip's own instruction, within 1.1e-5 of it (relative)."""
-    if fast:
-        found = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
-    else:
-        found = 1.0 - 2.0 / (1.0 + tl.exp2(x * 2.8853900817779268))
-    return found
-''',
-    "_floor": '''@triton.jit
-def _floor(a, b):
-    """The quotient of integers rounded down, 0 for a divisor that is not positive."""
-    whole = a // tl.where(b > 0, b, 1)
-    rest = a - whole * b
-    return tl.where(b > 0, tl.where(rest < 0, whole - 1, whole), 0)
-''',
-}
 
 
 class TritonPrinter:
@@ -118,7 +34,9 @@ class TritonPrinter:
         fresh: Callable[[str], str],
         element: Callable[[TileNode, TileNode], tuple[str | None, str | None]],
         precision: Callable[[TileNode, TileNode], str] = lambda a, b: "",
+        dialect: TileDialect = TRITON,
     ) -> None:
+        self.dialect, self.tl = dialect, dialect.module
         self.fresh = fresh
         self.element = element
         self.precision = precision
@@ -228,7 +146,7 @@ class TritonPrinter:
         starts = node.args[2 + count :]
         name = self.fresh(wanted or node.wanted)
         places = [self.plain(a)[0] for a in starts]
-        shape = "" if len(node.dims) == len(starts) else f".reshape({_shape(node.dims)})"
+        shape = "" if len(node.dims) == len(starts) else f".reshape({tile_shape(node.dims)})"
         self.write(node.scope, f"if {boxes.name} is not None:")
         text = f"{boxes.name}.load([{', '.join(places)}]){shape}"
         if node.data[5] == "held":
@@ -249,7 +167,9 @@ class TritonPrinter:
         name = self.fresh(wanted or node.wanted or "t")
         before = self.aligned(value, node.dims)
         self.write(node.scope, f"{name} = {before[0]}")
-        chosen = f"tl.where({self.aligned(condition, node.dims)[0]}, {name}, {self.aligned(other, node.dims)[0]})"
+        chosen = (
+            f"{self.tl}.where({self.aligned(condition, node.dims)[0]}, {name}, {self.aligned(other, node.dims)[0]})"
+        )
         if node.element == "raw":
             chosen += f".to({name}.dtype)"
         self.write(node.scope, f"if not ({exact}):")
@@ -272,33 +192,36 @@ class TritonPrinter:
         """The expression of a node, with its operator precedence."""
         kind = node.kind
         if kind == "const":
-            return _number(node)
+            return _number(node, self.tl)
         if kind == "symbol":
             return node.data[0], ATOM
         if kind == "arange":
-            return f"tl.arange(0, {node.dims[0].block})", ATOM
+            return written(self.dialect.positions, [(node.dims[0].block, ATOM)])
         if kind == "relabel":
             return self.plain(node.args[0])
         if kind == "long":
-            return f"tl.cast({self.plain(node.args[0])[0]}, tl.int64)", ATOM
+            return f"{self.tl}.cast({self.plain(node.args[0])[0]}, {self.tl}.int64)", ATOM
         if kind == "float":
             text = self.plain(node.args[0])
             if node.args[0].dims or node.args[0].element == "raw":
-                return f"{bracketed(text, CALL)}.to(tl.float32)", ATOM
+                return f"{bracketed(text, CALL)}.to({self.tl}.float32)", ATOM
             return f"{bracketed(text, TIMES)} * 1.0", TIMES
         if kind == "cast":
-            target = {"bf16": "tl.bfloat16", "fp16": "tl.float16", "fp8": "tl.float8e4nv"}.get(node.data, "tl.float32")
-            return f"{bracketed(self.plain(node.args[0]), CALL)}.to({target}).to(tl.float32)", ATOM
+            target = {"bf16": "bfloat16", "fp16": "float16", "fp8": "float8e4nv"}.get(node.data, "float32")
+            value = bracketed(self.plain(node.args[0]), CALL)
+            return f"{value}.to({self.tl}.{target}).to({self.tl}.float32)", ATOM
         if kind == "spread":
-            return f"tl.broadcast_to({self.aligned(node.args[0], node.dims)[0]}, {_shape(node.dims)})", ATOM
+            return written(
+                self.dialect.broadcast, [self.aligned(node.args[0], node.dims), (tile_shape(node.dims), ATOM)]
+            )
         if kind == "add" and any(a in self.accumulated and a not in self.names for a in node.args):
             dot, other = sorted(node.args, key=lambda a: a not in self.accumulated)
             return self.permuted(self._dot(dot, other), dot.dims, node.dims)
         if kind == "floordiv" and self._natural_quotient(node):
             return written(grouped("//", TIMES), [self.aligned(x, node.dims) for x in node.args])
-        if kind in FUNCTIONS:
-            self.helpers |= {_CALLED[kind]} if kind in _CALLED else set()
-            return written(FUNCTIONS[kind], [self.aligned(x, node.dims) for x in node.args])
+        if kind in self.dialect.functions:
+            self._helped(kind)
+            return self.dialect.applied(kind, [self.aligned(x, node.dims) for x in node.args])
         if kind == "reduce":
             return self._reduce(node)
         if kind == "load":
@@ -319,14 +242,13 @@ class TritonPrinter:
 
     def _reduced(self, node: TileNode, axis: int) -> Text:
         monoid, (arg,) = node.data[0], node.args
-        text = self.plain(arg)
-        if monoid == "prod":
-            self.helpers.add("_times")
-            return f"tl.reduce({text[0]}, {axis}, _times)", ATOM
-        if monoid in ("any", "all"):
-            function = "tl.max" if monoid == "any" else "tl.min"
-            return f"{function}({bracketed(text, CALL)}.to(tl.int32), {axis}) != 0", COMPARE
-        return f"tl.{monoid}({text[0]}, {axis})", ATOM
+        self._helped(monoid)
+        return self.dialect.reduced(monoid, self.plain(arg), str(axis))
+
+    def _helped(self, operation: str) -> None:
+        """Notes the helper function that the notation of a function or monoid calls."""
+        if operation in self.dialect.helpers:
+            self.helpers.add(self.dialect.helpers[operation])
 
     def _load(self, node: TileNode) -> str:
         """A load by pointers, with a mask where entries may be outside the array."""
@@ -339,19 +261,19 @@ class TritonPrinter:
                 parts.append(bracketed(self.aligned(part, node.dims if part.dims else ()), PLUS))
         place = " + ".join(parts)
         if node.dims and not tiled.dims:
-            place = f"{place} + tl.zeros({_shape(node.dims)}, tl.int32)"
-        narrow = ".to(tl.int32)" if node.element == "int" else ""
+            place = f"{place} + {self.tl}.zeros({tile_shape(node.dims)}, {self.tl}.int32)"
+        narrow = f".to({self.tl}.int32)" if node.element == "int" else ""
         if self._also_operand(node):
             inside = f", mask={self._all(conditions, node.dims)}, other=0.0" if conditions else ""
-            return f'tl.load({place}{inside}, eviction_policy="evict_last"){narrow}'
+            return f'{self.tl}.load({place}{inside}, eviction_policy="evict_last"){narrow}'
         if not conditions:
-            return f"tl.load({place}){narrow}"
+            return f"{self.tl}.load({place}){narrow}"
         inside = self._all(conditions, node.dims)
         tests = list(dict.fromkeys(_exact(text, loop, AND) for text, loop in exact))
         if guarded or "False" in tests:
-            return f"tl.load({place}, mask={inside}, other=0.0){narrow}"
+            return f"{self.tl}.load({place}, mask={inside}, other=0.0){narrow}"
         self.helpers.add("_load")
-        return f"_load({place}, {inside}, {' and '.join(tests)}){narrow}"
+        return f"_load{self.dialect.own}({place}, {inside}, {' and '.join(tests)}){narrow}"
 
     def _also_operand(self, node: TileNode) -> bool:
         """Whether a block is also loaded as an operand of a matrix product, and must stay a separate load."""
@@ -367,7 +289,7 @@ class TritonPrinter:
     def conjunction(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
         """The conjunction of the conditions of a mask, over all dimensions of a tile."""
         joined = " & ".join(texts)
-        return joined if len(shown) == len(dims) else f"tl.broadcast_to({joined}, {_shape(dims)})"
+        return joined if len(shown) == len(dims) else f"{self.tl}.broadcast_to({joined}, {tile_shape(dims)})"
 
     def inside(self, dims: Sequence[Dim], scope: Scope) -> str:
         """The mask of the entries of a tile that are in the array; empty where all are."""
@@ -392,7 +314,7 @@ class TritonPrinter:
         made = f"tl.dot({left}, {right}{start}{self.precision(a, b)})", ATOM
         if len(flat) == len(node.dims):
             return made
-        return f"tl.reshape({made[0]}, {_shape(node.dims)})", ATOM
+        return f"tl.reshape({made[0]}, {tile_shape(node.dims)})", ATOM
 
     def _matrix(
         self, node: TileNode, batch: Sequence[Dim], first: Sequence[Dim], second: Sequence[Dim], kind: str | None
@@ -423,23 +345,11 @@ class TritonPrinter:
 
     def permuted(self, text: Text, dims: Sequence[Dim], order: Sequence[Dim]) -> Text:
         """A tile with its dimensions in another order."""
-        if tuple(dims) == tuple(order):
-            return text
-        if len(order) == 2:
-            return f"tl.trans({text[0]})", ATOM
-        return f"tl.permute({text[0]}, ({', '.join(str(list(dims).index(d)) for d in order)}))", ATOM
+        return self.dialect.permuted(text, dims, order)
 
     def aligned(self, node: TileNode, dims: Sequence[Dim]) -> Text:
         """The expression of a node, expanded so that it broadcasts by position against tiles over `dims`."""
-        text = self.plain(node)
-        if not node.dims:
-            return text
-        own = [d for d in dims if d in node.dims]
-        text = self.permuted(text, node.dims, own)
-        if len(own) == len(dims):
-            return text
-        places = ", ".join(":" if d in own else "None" for d in dims)
-        return f"{bracketed(text, CALL)}[{places}]", ATOM
+        return self.dialect.aligned(self.plain(node), node.dims, dims)
 
 
 def _exact(text: str, loop: Any, level: int = 0) -> str:
@@ -456,9 +366,9 @@ def _flat(*parts: Sequence[Dim]) -> list[str]:
     return [" * ".join(d.block for d in p) for p in parts if p]
 
 
-def _shape(dims: Sequence[Dim]) -> str:
-    blocks = [d.block for d in dims]
-    return f"({blocks[0]},)" if len(blocks) == 1 else f"({', '.join(blocks)})"
+def tile_shape(dims: Sequence[Dim]) -> str:
+    """The shape of a tile."""
+    return shape_of([d.block for d in dims])
 
 
 def _base(node: TileNode) -> str:
@@ -468,10 +378,10 @@ def _base(node: TileNode) -> str:
     return "t"
 
 
-def _number(node: TileNode) -> Text:
+def _number(node: TileNode, tl: str) -> Text:
     value: Any = node.data
     if node.element == "bool":
-        return f"tl.full([], {int(value)}, tl.int1)", ATOM
+        return f"{tl}.full([], {int(value)}, {tl}.int1)", ATOM
     if node.element == "int":
         return str(int(value)), ATOM if value >= 0 else SIGN
     if math.isinf(value):

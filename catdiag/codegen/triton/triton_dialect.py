@@ -1,0 +1,138 @@
+"""Triton as a dialect of expressions, and the functions of a generated module that its notations call.
+
+Gluon is the same language of tiles under the names of another module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from catdiag.codegen.dialect import TileDialect
+from catdiag.codegen.notation import (
+    AND,
+    CALL,
+    COMPARE,
+    OR,
+    PLUS,
+    SIGN,
+    TIMES,
+    Notation,
+    Prefix,
+    Template,
+    associative,
+    comparison,
+    grouped,
+)
+
+
+def functions_of(tl: str, own: str = "") -> Mapping[str, Notation]:
+    """Each function of tiles in a language with the module `tl`; `own` ends the names of its helper functions.
+
+    Nodes never have the functions of `tile_expressions.REWRITTEN`.
+    """
+    return {
+        "add": associative("+", PLUS), "sub": grouped("-", PLUS), "mul": associative("*", TIMES),
+        "scaled": grouped("*", TIMES), "div": grouped("/", TIMES), "floordiv": Prefix(f"_floor{own}"),
+        "neg": Template("-{0}", SIGN, SIGN), "eq": comparison("==", COMPARE), "ne": comparison("!=", COMPARE),
+        "lt": comparison("<", COMPARE), "le": comparison("<=", COMPARE), "and": associative("&", AND),
+        "or": associative("|", OR), "not": Template("{0} == 0", COMPARE, COMPARE + 1), "exp2": Prefix(f"{tl}.exp2"),
+        "log": Prefix(f"{tl}.log"), "sqrt": Prefix(f"{tl}.sqrt"), "rsqrt": Prefix(f"{tl}.rsqrt"),
+        "abs": Prefix(f"{tl}.abs"), "tanh": Template(f"_tanh{own}({{0}}, fast)"), "max": Prefix(f"{tl}.maximum"),
+        "min": Prefix(f"{tl}.minimum"), "where": Prefix(f"{tl}.where"),
+    }  # fmt: skip
+
+
+def tile_dialect(name: str, jit: str, tl: str, own: str = "") -> TileDialect:
+    """A language of tiles with the functions of Triton, which are those of `tl` in it."""
+    truth = {m: Template(f"{tl}.{fn}({{0}}.to({tl}.int32), {{1}}) != 0", COMPARE, CALL)
+             for m, fn in (("any", "max"), ("all", "min"))}  # fmt: skip
+    return TileDialect(
+        name=name,
+        module=tl,
+        jit=jit,
+        own=own,
+        functions=functions_of(tl, own),
+        reductions={
+            **{m: Prefix(f"{tl}.{m}") for m in ("sum", "max", "min")},
+            **truth,
+            "prod": Template(f"{tl}.reduce({{0}}, {{1}}, _times{own})"),
+        },
+        permute=Template(f"{tl}.permute({{0}}, ({{1}}))"),
+        transpose=Prefix(f"{tl}.trans"),
+        broadcast=Prefix(f"{tl}.broadcast_to"),
+        positions=Template(f"{tl}.arange(0, {{0}})"),
+        full_rank=True,
+        helpers={"floordiv": "_floor", "tanh": "_tanh", "prod": "_times"},
+    )
+
+
+TRITON = tile_dialect("Triton", "triton", "tl")
+FUNCTIONS = TRITON.functions
+
+_HELPERS = {
+    "_times": '''@{jit}.jit
+def _times{own}(a, b):
+    """The product, for reductions."""
+    return a * b
+''',
+    "_load": '''@{jit}.jit
+def _load{own}(at, inside, exact: {tl}.constexpr):
+    """Entries of an array, 0 outside of it; `exact` says that none is outside."""
+    if exact:
+        found = {tl}.load(at)
+    else:
+        found = {tl}.load(at, mask=inside, other=0.0)
+    return found
+''',
+    "_held": '''@{jit}.jit
+def _held{own}(x, held: {tl}.constexpr):
+    """The tile, if `held` in registers: else the compiler reads it from shared memory in each turn of a loop.
+
+    Not beside rows of the same length that are computed: ptxas 12.8 and 13.0 give both the same registers.
+    """
+    if held:
+        pack: {tl}.constexpr = 32 // x.dtype.primitive_bitwidth
+        x = {tl}.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=True, pack=pack)
+    return x
+''',
+    "_turned": '''@{jit}.jit
+def _turned{own}(x, compiled: {tl}.constexpr):
+    """A matrix turned, as a factor of a product.
+
+    Shared memory holds it in pieces of 256 rows and 128 bytes. Where there are several both ways, Triton 3.6 reads the
+    pieces of a turned view in another order than they were written in: such a matrix is turned in registers, and the
+    instruction keeps the compiler from undoing that.
+    """
+    found = {tl}.trans(x)
+    bits: {tl}.constexpr = x.dtype.primitive_bitwidth
+    down: {tl}.constexpr = x.shape[0] > 256 and x.shape[1] * bits > 1024
+    across: {tl}.constexpr = x.shape[1] > 256 and x.shape[0] * bits > 1024
+    if compiled and bits <= 32 and (down or across):
+        pack: {tl}.constexpr = 32 // bits
+        found = {tl}.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [found], x.dtype, is_pure=True, pack=pack)
+    return found
+''',
+    "_tanh": '''@{jit}.jit
+def _tanh{own}(x, fast: {tl}.constexpr):
+    """The hyperbolic tangent; if `fast` by the chip's own instruction, within 1.1e-5 of it (relative)."""
+    if fast:
+        found = {tl}.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], {tl}.float32, is_pure=True, pack=1)
+    else:
+        found = 1.0 - 2.0 / (1.0 + {tl}.exp2(x * 2.8853900817779268))
+    return found
+''',
+    "_floor": '''@{jit}.jit
+def _floor{own}(a, b):
+    """The quotient of integers rounded down, 0 for a divisor that is not positive."""
+    whole = a // {tl}.where(b > 0, b, 1)
+    rest = a - whole * b
+    return {tl}.where(b > 0, {tl}.where(rest < 0, whole - 1, whole), 0)
+''',
+}
+HELPERS = frozenset(_HELPERS)
+"""The names of the functions that printed expressions call."""
+
+
+def helper_text(name: str, dialect: TileDialect) -> str:
+    """The source of a helper function."""
+    return _HELPERS[name].format(jit=dialect.jit, tl=dialect.module, own=dialect.own)
