@@ -464,7 +464,7 @@ class Context:
         if condition.op not in ("lt", "le"):
             return False
         low, high = condition.args
-        if condition.op == "lt" and low.op == "div" and self.positive_size(low.args[1]):
+        if condition.op == "lt" and low.op == "div" and self.real(low.args[0]) and self.positive_size(low.args[1]):
             return self.entails(fn("lt", low.args[0], mul(high, low.args[1])))
         p = self._distance(condition)
         floors = {a for m in p for a, _ in m if a.op == "div" and self.positive_size(a.args[1])}

@@ -94,3 +94,12 @@ def test_a_floor_of_what_is_no_integer_is_below_no_integer() -> None:
     assert not here().entails(fn("le", mul(num(2), rest), num(2)))
     with pytest.raises(KernelError, match="expected terms that are integers"):
         divided(fn("div", mul(num(2), A), num(2)), A, ZERO)
+
+
+def test_a_floor_of_what_may_be_minus_infinity_is_0() -> None:
+    """⌊E⌋ is 0 at E = −∞, which is below every integer: so E < i does not give ⌊E⌋ < i."""
+    E = read("E", HERE)
+    below = Fact((), (), fn("lt", E, mul(HERE, ONE)))
+    for element, known in (("extended", False), ("real", True)):
+        ctx = Context(ask, {"i": N}, (SOME, below), {"E": element})
+        assert ctx.entails(fn("lt", fn("div", E, ONE), HERE)) is known
