@@ -1,6 +1,6 @@
 """catdiag: array programs as diagrams, rewritten with proofs, costed in closed form.
 
-Names are imported when first used, so that `import catdiag` is quick. `catdiag.sum`, `max`, `min`, `abs`,
+Names are imported when first used, so that `import catdiag` is quick. `catdiag.sum`, `max`, `min`, `abs`, `round`,
 `any`, `all`, `slice` and `id` are functions on arrays and diagrams, and share their names with Python's own: write
 `import catdiag as cd`, and not `from catdiag import *`.
 """
@@ -45,18 +45,25 @@ if TYPE_CHECKING:
         abs,
         apply,
         cast,
+        ceil,
         clip,
+        cos,
         equal,
+        erf,
         exp,
+        floor,
         log,
         maximum,
         minimum,
+        round,
+        sign,
+        sin,
         sqrt,
         tanh,
         where,
     )
     from catdiag.frontend.indexing import gather, reindex, reverse, shift, slice, stride, window
-    from catdiag.frontend.nn import inf
+    from catdiag.frontend.nn import expm1, inf, log1p
     from catdiag.frontend.reshape import broadcast, concat, pad, rearrange, repeat, split, tile
     from catdiag.program import Program
     from catdiag.prover import Refuted, Theorem, Undecided, equivalent, prove, prove_all
@@ -72,8 +79,10 @@ _HOMES = {
     "catdiag.rewrite.theorem_decorator": "theorem",
     "catdiag.rewrite.stream.user_fold": "Fold",
     "catdiag.rewrite.matching.rule": "rule",
-    "catdiag.frontend.elementwise": "abs apply cast clip equal exp log maximum minimum sqrt tanh where",
-    "catdiag.frontend.nn": "inf",
+    "catdiag.frontend.elementwise": (
+        "abs apply cast ceil clip cos equal erf exp floor log maximum minimum round sign sin sqrt tanh where"
+    ),
+    "catdiag.frontend.nn": "expm1 inf log1p",
     "catdiag.frontend.indexing": "gather reindex reverse shift slice stride window",
     "catdiag.frontend.reshape": "broadcast concat pad rearrange repeat split tile",
     "catdiag.category.types": "Axis",
@@ -91,11 +100,11 @@ _MODULES = {
 
 __all__ = [
     "Axis", "Fold", "Program", "Refuted", "Theorem", "Undecided", "abs", "algorithm", "all", "any", "apply", "argmax",
-    "argmin", "box", "broadcast", "cast", "category", "clip", "concat", "copy", "cost", "discard", "einsum", "equal",
-    "equivalent", "errors", "exp", "gather", "hardware", "id", "index", "inf", "library", "log", "max", "maximum",
-    "mean", "min", "minimum", "nn", "pad", "prod", "prove", "prove_all", "rearrange", "reindex", "repeat", "reverse",
-    "rule", "shift", "size", "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "theorem",
-    "tile", "where", "window",
+    "argmin", "box", "broadcast", "cast", "category", "ceil", "clip", "concat", "copy", "cos", "cost", "discard",
+    "einsum", "equal", "equivalent", "erf", "errors", "exp", "expm1", "floor", "gather", "hardware", "id", "index",
+    "inf", "library", "log", "log1p", "max", "maximum", "mean", "min", "minimum", "nn", "pad", "prod", "prove",
+    "prove_all", "rearrange", "reindex", "repeat", "reverse", "round", "rule", "shift", "sign", "sin", "size", "slice",
+    "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "theorem", "tile", "where", "window",
 ]  # fmt: skip
 
 

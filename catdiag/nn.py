@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from catdiag.frontend.builder import softmax
 from catdiag.frontend.elementwise import sigmoid, tanh
-from catdiag.frontend.nn import elu, log_softmax, logsumexp, relu, silu, var
+from catdiag.frontend.nn import elu, gelu, log_softmax, logsumexp, relu, silu, softplus, var
 
-__all__ = ["elu", "log_softmax", "logsumexp", "relu", "sigmoid", "silu", "softmax", "tanh", "var"]
+__all__ = [
+    "elu", "gelu", "log_softmax", "logsumexp", "relu", "sigmoid", "silu", "softmax", "softplus", "tanh", "var",
+]  # fmt: skip

@@ -19,7 +19,7 @@ import pytest
 
 from catdiag.category.diagram import of_box
 from catdiag.category.ops import NESTING, OP_CLASSES, Box, Einsum, Op, Read, View, map_box
-from catdiag.category.scalars import SCALARS
+from catdiag.category.scalars import OF_INTEGERS, SCALARS
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.codegen import array_expressions, numpy_expressions, torch_expressions
 from catdiag.codegen.notation import ATOM
@@ -169,7 +169,7 @@ def test_a_subclass_is_read_as_its_class() -> None:
 
 
 def box_of(fn: str) -> Box:
-    element = {"int": "int", "bool": "bool" if fn in ("and", "or", "not") else "real"}.get(SCALARS[fn][1], "real")
+    element = "int" if fn in OF_INTEGERS else "bool" if fn in ("and", "or", "not") else "real"
     return map_box(fn, [ArrayType((Axis("x"),), element)] * SCALARS[fn][0])
 
 

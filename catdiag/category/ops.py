@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from catdiag.category.index_maps import Read as Read
 from catdiag.category.index_maps import Reindex as Reindex
 from catdiag.category.index_maps import View as View
-from catdiag.category.scalars import MONOIDS, Apply, ScalarFunction, signature
+from catdiag.category.scalars import MONOIDS, OF_INTEGERS, Apply, ScalarFunction, signature
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, union
 from catdiag.util.errors import AxisError, TypeMismatch
 
@@ -322,7 +322,7 @@ def map_box(fn: ScalarFunction, inputs: Sequence[ArrayType], line: str | None = 
         arity, element = signature(fn, line)
         if len(inputs) != arity:
             raise TypeMismatch(f"{fn} takes {arity} arrays, not {len(inputs)}", line)
-        if element == "int" and any(t.element != "int" for t in inputs):
+        if fn in OF_INTEGERS and any(t.element != "int" for t in inputs):
             raise TypeMismatch(f"{fn} takes integers, not {' and '.join(map(str, inputs))}", line)
         if element == "same":
             element = _joined(inputs[1:] if fn == "where" else inputs)

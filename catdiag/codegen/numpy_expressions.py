@@ -30,7 +30,10 @@ FUNCTIONS: Mapping[str, Notation] = {
     "not": Prefix("np.logical_not"), "exp": Prefix("np.exp"), "log": Prefix("np.log"),
     "sqrt": Prefix("np.sqrt"), "tanh": Prefix("np.tanh"), "abs": Prefix("np.abs"),
     "max": Prefix("np.maximum"), "min": Prefix("np.minimum"), "where": Prefix("np.where"),
-    "sigmoid": Template("np.exp(-np.logaddexp(0, -{0}))", ATOM, SIGN),
+    "sigmoid": Template("np.exp(-np.logaddexp(0, -{0}))", ATOM, SIGN), "sign": Prefix("np.sign"),
+    "sin": Prefix("np.sin"), "cos": Prefix("np.cos"), "floor": Template("np.floor({0}).astype(int)"),
+    "ceil": Template("np.ceil({0}).astype(int)"), "round": Template("np.rint({0}).astype(int)"),
+    "erf": Template("np.vectorize(math.erf, otypes=[float])({0})"),
 }  # fmt: skip
 """Each scalar function in NumPy."""
 

@@ -40,7 +40,8 @@ def source(subject: Diagram | HasDiagram) -> str:
     """The source of a function of NumPy arrays that runs the loops of a diagram, in blocks and tiles.
 
     Its arguments are the arrays. Keyword arguments are the lengths of blocks and tiles (default: the whole axis), sizes
-    that no array shows, and the functions of `cd.apply` and `cd.box`. The text imports NumPy and nothing else.
+    that no array shows, and the functions of `cd.apply` and `cd.box`. The text imports NumPy
+    and nothing else, but for `math` where it needs the error function.
 
     >>> import catdiag as cd
     >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.sum(A * B, "x"))
@@ -134,7 +135,8 @@ class _NumPy(Writer):
         title = re.match(r"[A-Za-z_]\w*", program.title)
         listed = ", ".join([*arguments, *(["*", *named] if named else [])])
         head = f"def {title.group() if title else 'program'}({listed}):"
-        return "\n".join(["import numpy as np", "", "", '@np.errstate(all="ignore")', head, *self.lines, ""])
+        imports = ["import math", ""] if any("math.erf" in line for line in self.lines) else []
+        return "\n".join([*imports, "import numpy as np", "", "", '@np.errstate(all="ignore")', head, *self.lines, ""])
 
     def _spans(self) -> dict[str, LoopSpan]:
         found: dict[str, LoopSpan] = {}

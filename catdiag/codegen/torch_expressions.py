@@ -37,7 +37,9 @@ TENSORS: Mapping[str, Notation] = {
     "tanh": Prefix("torch.tanh"), "abs": Prefix("torch.abs"), "sigmoid": Prefix("torch.sigmoid"),
     "max": Prefix("torch.maximum"), "min": Prefix("torch.minimum"), "and": Prefix("torch.logical_and"),
     "or": Prefix("torch.logical_or"), "not": Prefix("torch.logical_not"), "where": Prefix("torch.where"),
-    "floordiv": Prefix("_floor"),
+    "floordiv": Prefix("_floor"), "erf": Prefix("torch.erf"), "sin": Prefix("torch.sin"), "cos": Prefix("torch.cos"),
+    "sign": Prefix("torch.sign"), "floor": Template("torch.floor({0}).long()"),
+    "ceil": Template("torch.ceil({0}).long()"), "round": Template("torch.round({0}).long()"),
 }  # fmt: skip
 """Each scalar function of tensors."""
 NUMBERS: Mapping[str, Notation] = {
@@ -45,7 +47,9 @@ NUMBERS: Mapping[str, Notation] = {
     "tanh": Prefix("math.tanh"), "abs": Prefix("abs"), "sigmoid": Template("(1 / (1 + math.exp(-({0}))))"),
     "max": Prefix("max"), "min": Prefix("min"), "and": Template("(({0}) and ({1}))"),
     "or": Template("(({0}) or ({1}))"), "not": Template("(not ({0}))"), "where": Template("({1} if {0} else {2})"),
-    "floordiv": Template("(({0}) // ({1}))"),
+    "floordiv": Template("(({0}) // ({1}))"), "erf": Prefix("math.erf"), "sin": Prefix("math.sin"),
+    "cos": Prefix("math.cos"), "sign": Template("((({0}) > 0) - (({0}) < 0))"), "floor": Prefix("math.floor"),
+    "ceil": Prefix("math.ceil"), "round": Prefix("round"),
 }  # fmt: skip
 """Each scalar function of Python numbers."""
 _REDUCE = {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin", "any": "any", "all": "all"}

@@ -45,7 +45,8 @@ The rules, which `catdiag.simulate.machine` follows too, by really moving blocks
 - **Work** of the whole run by pipeline: `tensor`, for contractions of two or more arrays of real numbers, as many
   operations a point of the index space as there are arrays (2 for a matrix product; as many in `alu` where one is of
   integers, which matrix units do not take); `exp`, special functions: exp, log, sqrt, tanh,
-  sigmoid, and one reciprocal for each element of a divisor; `alu`, every other scalar operation. Combining what is
+  sigmoid, erf, sin, cos, rounding to integers, and one reciprocal for each element of a divisor; `alu`, every other
+  scalar operation. Combining what is
   reduced straight into an array is part of the reduction; making the unit states of a loop counts nothing.
 
 The formulas are those of "FlashAttention on a Napkin" (Abbott and Zardini, TMLR 2025, section 2), with the number

@@ -7,6 +7,7 @@ if each element has a value, and of floats (1, 0 and NaN) otherwise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -63,12 +64,36 @@ def _reduction(ufunc: np.ufunc) -> Callable[[Any, int], Any]:
     return lambda data, axis: ufunc.reduce(data, axis=axis)
 
 
+def erf(a: Any) -> Any:
+    """The error function of an array, in its floating type; NumPy has none."""
+    data = np.asarray(a)
+    return _erf(data).astype(np.result_type(data.dtype, np.float16) if data.dtype.kind == "f" else float)
+
+
+_erf = np.vectorize(math.erf, otypes=[float])
+
+
+def _integers(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function to integers: 64-bit ones, or floats where an element has no value or is past their range."""
+
+    def apply(a: Any) -> Any:
+        data = np.asarray(a)
+        if data.dtype.kind != "f":
+            return data
+        found = function(data)
+        return found.astype(np.int64) if np.all(np.abs(found) < 2.0**63) else found
+
+    return apply
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "neg": np.negative,
     "floordiv": quotient, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs,
     "max": np.maximum, "min": np.minimum, "where": select,
     "eq": _strict(np.equal), "ne": _strict(np.not_equal), "lt": _strict(np.less), "le": _strict(np.less_equal),
     "and": _strict(np.logical_and), "or": _strict(np.logical_or), "not": _strict(np.logical_not),
+    "erf": erf, "sin": np.sin, "cos": np.cos, "sign": np.sign,
+    "floor": _integers(np.floor), "ceil": _integers(np.ceil), "round": _integers(np.rint),
     # Written so that nothing overflows and small values keep their digits.
     "sigmoid": lambda a: np.exp(-np.logaddexp(0, -np.asarray(a))),
 }  # fmt: skip

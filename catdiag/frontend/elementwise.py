@@ -87,6 +87,69 @@ def abs(a: Operand) -> Any:
     return _scalar("abs", builtins.abs, a)
 
 
+def erf(a: Operand) -> Any:
+    """The error function, 2/√π times the integral of e^(−t²) from 0 to a.
+
+    >>> erf(0)
+    0.0
+    """
+    return _scalar("erf", math.erf, a)
+
+
+def sin(a: Operand) -> Any:
+    """The sine of an angle in radians.
+
+    >>> sin(0)
+    0.0
+    """
+    return _scalar("sin", math.sin, a)
+
+
+def cos(a: Operand) -> Any:
+    """The cosine of an angle in radians.
+
+    >>> cos(0)
+    1.0
+    """
+    return _scalar("cos", math.cos, a)
+
+
+def sign(a: Operand) -> Any:
+    """1 for a positive number, −1 for a negative one, 0 for 0.
+
+    >>> sign(-3)
+    -1
+    """
+    return _scalar("sign", lambda v: (v > 0) - (v < 0), a)
+
+
+def floor(a: Operand) -> Any:
+    """The largest integer that is at most a; an array of integers, at which arrays can be read.
+
+    >>> floor(-1.5)
+    -2
+    """
+    return _scalar("floor", math.floor, a)
+
+
+def ceil(a: Operand) -> Any:
+    """The least integer that is at least a; an array of integers.
+
+    >>> ceil(-1.5)
+    -1
+    """
+    return _scalar("ceil", math.ceil, a)
+
+
+def round(a: Operand) -> Any:
+    """The nearest integer, and of two that are as near the even one, as in NumPy; an array of integers.
+
+    >>> round(2.5), round(3.5)
+    (2, 4)
+    """
+    return _scalar("round", builtins.round, a)
+
+
 def maximum(a: Operand, b: Operand) -> Any:
     """The larger of two numbers, elementwise; `-float("inf")` may be one of them.
 
@@ -162,7 +225,8 @@ def where(condition: Traced, a: Operand, b: Operand) -> Traced:
 
 _WITH_MEANING = frozenset(
     ("exp", "log", "sqrt", "tanh", "sigmoid", "abs", "max", "min", "where", "ite", "inv", "sum", "prod", "mean",
-     "any", "all", "not", "and", "or", "index", "size", "floor", "real", "true", "false")
+     "any", "all", "not", "and", "or", "index", "size", "floor", "real", "true", "false", "erf", "sin", "cos", "sign",
+     "ceil", "round")
 )  # fmt: skip
 """Names that formulas print for functions with a meaning."""
 

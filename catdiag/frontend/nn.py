@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from catdiag.frontend import builder
-from catdiag.frontend.elementwise import exp, log, maximum, minimum, sigmoid
+from catdiag.frontend.elementwise import abs, erf, exp, log, maximum, minimum, sigmoid, sqrt, tanh
 from catdiag.frontend.tracing import Operand, Traced, running
+from catdiag.util.errors import SignatureError
 
 inf = float("inf")
 """Infinity: `-inf` is the masked value in `cd.where` and `cd.maximum`."""
@@ -44,6 +45,62 @@ def silu(a: Operand) -> Traced:
     [0.0, 40.0]
     """
     return _named("silu", a, lambda v: v * sigmoid(v))
+
+
+def log1p(a: Operand) -> Traced:
+    """The logarithm of one more, log(1 + a); defined for a > −1.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: cd.log1p(a))([0, 1]).round(3).tolist()
+    [0.0, 0.693]
+    """
+    return _named("log1p", a, lambda v: log(1 + v))
+
+
+def expm1(a: Operand) -> Traced:
+    """The exponential less one, e^a − 1.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: cd.expm1(a))([0, 1]).round(3).tolist()
+    [0.0, 1.718]
+    """
+    return _named("expm1", a, lambda v: exp(v) - 1)
+
+
+def softplus(a: Operand) -> Traced:
+    """log(1 + e^a), a smooth positive part (Dugas et al. 2000).
+
+    Written as max(a, 0) + log(1 + e^−|a|), which is the same number and overflows nowhere.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: cd.nn.softplus(a))([-1000, 0, 1000]).round(3).tolist()
+    [0.0, 0.693, 1000.0]
+    """
+    return _named("softplus", a, lambda v: maximum(v, 0) + log(1 + exp(-abs(v))))
+
+
+_GELU: dict[str, Callable[[Traced], Traced]] = {
+    "none": lambda v: v / 2 * (1 + erf(v / sqrt(2))),
+    "tanh": lambda v: v / 2 * (1 + tanh(0.7978845608028654 * (v + 0.044715 * v**3))),
+}
+
+
+def gelu(a: Operand, approximate: str = "none") -> Traced:
+    """The Gaussian error linear unit (Hendrycks and Gimpel 2016): a times the chance that a normal number is below a.
+
+    That is a/2 · (1 + erf(a/√2)); with `approximate="tanh"`, as in PyTorch, a/2 · (1 + tanh(√(2/π) · (a + 0.044715 ·
+    a³))), with √(2/π) to sixteen digits.
+
+    >>> import catdiag as cd
+    >>> both = cd.algorithm("x")(lambda a: (cd.nn.gelu(a), cd.nn.gelu(a, approximate="tanh")))
+    >>> [found.round(4).tolist() for found in both([-1, 2])]
+    [[-0.1587, 1.9545], [-0.1588, 1.9546]]
+
+    Raises SignatureError for another approximation.
+    """
+    if approximate not in _GELU:
+        raise SignatureError(f'cd.nn.gelu has approximate="none" or "tanh", not {approximate!r}')
+    return _named("gelu" if approximate == "none" else "gelu_tanh", a, _GELU[approximate])
 
 
 def elu(a: Operand) -> Traced:

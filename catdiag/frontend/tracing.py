@@ -47,7 +47,9 @@ _WHOLE = frozenset({"add", "sub", "mul", "max", "min"})
 _UFUNCS = {
     "add": ("add", False), "subtract": ("sub", False), "multiply": ("mul", False), "divide": ("div", False),
     "negative": ("neg", False), "exp": ("exp", False), "log": ("log", False), "sqrt": ("sqrt", False),
-    "tanh": ("tanh", False), "absolute": ("abs", False), "maximum": ("max", False), "minimum": ("min", False),
+    "sin": ("sin", False), "cos": ("cos", False), "sign": ("sign", False), "floor": ("floor", False),
+    "ceil": ("ceil", False), "rint": ("round", False), "tanh": ("tanh", False), "absolute": ("abs", False),
+    "maximum": ("max", False), "minimum": ("min", False),
     "equal": ("eq", False), "not_equal": ("ne", False), "less": ("lt", False), "less_equal": ("le", False),
     "greater": ("lt", True), "greater_equal": ("le", True),
     "logical_and": ("and", False), "logical_or": ("or", False), "logical_not": ("not", False),
@@ -397,6 +399,15 @@ class Traced:
 
     def __abs__(self) -> Traced:
         return running().arithmetic("abs", self)
+
+    def __floor__(self) -> Traced:
+        return running().arithmetic("floor", self)
+
+    def __ceil__(self) -> Traced:
+        return running().arithmetic("ceil", self)
+
+    def __round__(self) -> Traced:
+        return running().arithmetic("round", self)
 
     def __lt__(self, other: Operand) -> Traced:
         return running().arithmetic("lt", self, other)

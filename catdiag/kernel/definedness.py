@@ -10,6 +10,7 @@ the binders around. What is owed:
     div a n     a real and n > 0
     log a       a > 0
     sqrt a      a ≥ 0
+    erf a       a real; so for sin and cos
     an output   real, unless its element type is `extended`
 """
 
@@ -28,6 +29,7 @@ from catdiag.kernel.terms import (
     Term,
     fn,
     idx,
+    is_fixed,
     leaves,
     open_body,
     size,
@@ -142,6 +144,8 @@ def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False) 
             demand(ctx, guards, fn("lt", ZERO, t.args[0]))
         elif t.op == "sqrt":
             demand(ctx, guards, fn("le", ZERO, t.args[0]))
+        elif is_fixed(t):
+            demand(ctx, guards, real(t.args[0]))
         if t.op == "big":
             name = fresh(ctx.ranges)
             inner, body = ctx.with_index(name, t.args[0]), open_body(t.args[1], idx(name))

@@ -43,6 +43,7 @@ from catdiag.kernel.terms import (
     add,
     big,
     close_body,
+    fixed,
     fn,
     idx,
     maximum,
@@ -89,6 +90,18 @@ def _neg(t: Term) -> Term:
     return mul(MINUS, t)
 
 
+def _floor(a: Term) -> Term:
+    return fn("div", a, ONE)
+
+
+def _round(a: Term) -> Term:
+    """The nearest integer, of two the even one: ⌊a + 1/2⌋, less 1 where that is odd and a + 1/2 itself."""
+    above = add(a, num(Fraction(1, 2)))
+    nearest = _floor(above)
+    odd = fn("not", fn("eq", mul(num(2), fn("div", nearest, num(2))), nearest))
+    return fn("ite", fn("and", fn("eq", nearest, above), odd), sub(nearest, ONE), nearest)
+
+
 # The meaning of each scalar function on numbers. `tanh x = 1 − 2/(e^{2x} + 1)`, `sigmoid x = 1/(1 + e^{−x})`.
 _SCALARS: dict[str, Callable[..., Term]] = {
     "add": add,
@@ -109,6 +122,13 @@ _SCALARS: dict[str, Callable[..., Term]] = {
     "ne": lambda a, b: fn("not", fn("eq", a, b)),
     "lt": lambda a, b: fn("lt", a, b),
     "le": lambda a, b: fn("le", a, b),
+    "erf": lambda a: fixed("erf", a),
+    "sin": lambda a: fixed("sin", a),
+    "cos": lambda a: fixed("cos", a),
+    "sign": lambda a: fn("ite", fn("lt", ZERO, a), ONE, fn("ite", fn("lt", a, ZERO), MINUS, ZERO)),
+    "floor": _floor,
+    "ceil": lambda a: _neg(_floor(_neg(a))),
+    "round": _round,
 }
 _CONNECTIVES = {"and", "or", "not"}
 _ARITY = dict.fromkeys(("add", "sub", "mul", "div", "floordiv", "max", "min", "eq", "ne", "lt", "le", "and", "or"), 2)

@@ -6,6 +6,7 @@ Values are the reals with minus infinity, and truth values. Every operation is t
   those that prove their factors real may use); `max` takes −∞ as least;
 - `div a n` is ⌊a/n⌋ for n > 0, an integer; it is 0 for n ≤ 0 and where a or n is −∞;
 - `inv 0 = 0`, `log t = 0` for t ≤ 0, `sqrt t = 0` for t < 0, all three 0 at −∞; `exp(−∞) = 0`;
+- `apply %f a`, for f one of `FIXED`, is that function, of which a proof may use that it is one: 0 at −∞;
 - `big ⊕ n t` is t(0) ⊕ … ⊕ t(n−1); over no index it is the unit: 0, 1, −∞ for sum, prod, max. A range n that a
   certificate brings in may be any number: the indices are the naturals below it, which are n only for a natural n;
 - `read A i j` is an element of an input; outside the input's range it is arbitrary.
@@ -32,6 +33,12 @@ NUMERIC = {"num", "bot", "size", "idx", "b", "read", "add", "mul", "div", "inv",
            "ite", "apply"}  # fmt: skip
 LOGICAL = {"true", "false", "lt", "le", "eq", "and", "or", "not", "holds"}
 MONOIDS = {"sum": "add", "prod": "mul", "max": "max"}
+
+FIXED = ("erf", "sin", "cos")
+"""Functions of a real with a meaning of their own: the error function 2/√π·∫₀ᵃ e^(−t²) dt, sine and cosine of radians.
+
+A term applies them under a name that no user's function can have, `%` and theirs.
+"""
 
 LARGEST = 200_000
 """The most symbols of a term, repeated parts counted each time; what leads to larger ones is refused."""
@@ -144,6 +151,16 @@ def sub(a: Term, b: Term) -> Term:
 def fn(op: str, *args: Term) -> Term:
     """Any other operation on its arguments."""
     return Term(op, None, args)
+
+
+def fixed(name: str, a: Term) -> Term:
+    """One of the functions of `FIXED`."""
+    return Term("apply", "%" + name, (a,))
+
+
+def is_fixed(t: Term) -> bool:
+    """Whether a term is one of the functions of `FIXED` of an argument."""
+    return t.op == "apply" and len(t.args) == 1 and str(t.data)[0] == "%" and str(t.data)[1:] in FIXED
 
 
 def maximum(*args: Term) -> Term:
@@ -412,7 +429,9 @@ class Printer:
         if t.op in ("read", "holds"):
             return self.array(str(t.data), (self.show(a, depth) for a in t.args))
         if t.op == "apply":
-            return f"{t.data}({','.join(self.show(a, depth) for a in t.args)})"
+            name = str(t.data)
+            name = name[1:] if is_fixed(t) and name[1:] not in self.names else name
+            return f"{name}({','.join(self.show(a, depth) for a in t.args)})"
         if t.op == "add":
             text = " + ".join(self.show(a, depth, 1) for a in t.args)
             return f"({text})" if tight else text
@@ -429,7 +448,9 @@ class Printer:
             text = f"1/{self.show(t.args[0], depth, 2)}"
             return f"({text})" if tight > 1 else text
         if t.op == "div":
-            return f"⌊{self.show(t.args[0], depth, 2)}/{self.show(t.args[1], depth, 2)}⌋"
+            whole = t.args[1] == ONE
+            by = "" if whole else f"/{self.show(t.args[1], depth, 2)}"
+            return f"⌊{self.show(t.args[0], depth, 0 if whole else 2)}{by}⌋"
         if t.op == "bot":
             return "-∞"
         inner = ", ".join(self.show(a, depth) for a in t.args)

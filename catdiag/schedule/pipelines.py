@@ -11,6 +11,7 @@ PIPELINES: Mapping[str, str] = {
     "max": "alu", "min": "alu", "eq": "alu", "ne": "alu", "lt": "alu", "le": "alu",
     "and": "alu", "or": "alu", "not": "alu", "where": "alu",
     "exp": "exp", "log": "exp", "sqrt": "exp", "tanh": "exp", "sigmoid": "exp",
+    "erf": "exp", "sin": "exp", "cos": "exp", "floor": "exp", "ceil": "exp", "round": "exp", "sign": "alu",
 }  # fmt: skip
 """Each scalar function: "exp" is the unit for special functions, "alu" that for arithmetic.
 

@@ -15,7 +15,8 @@ computed in (Higham 2002, "Accuracy and Stability of Numerical Algorithms", sect
   that multiply by a reciprocal;
 - a sum of n terms: γ(k) = ku / (1 − ku) times the sum of magnitudes, where k is the largest number of roundings that a
   term undergoes in the schedules that are allowed (`additions`);
-- exp, log, tanh, sigmoid: 4u, and for the argument of exp 2u of its magnitude (or of the operands of which it is a
+- sin and cos: 4u, of 1; floor, ceil, round and sign: nothing, but the argument's bound may reach over a step;
+- exp, log, tanh, sigmoid, erf: 4u, and for the argument of exp 2u of its magnitude (or of the operands of which it is a
   difference);
 - numbers on a coarse grid (small multiples of 1/16) are added and multiplied without rounding, so that contractions of
   small integers are compared exactly.
@@ -32,7 +33,7 @@ import numpy as np
 from catdiag.category.scalars import row
 from catdiag.execute.indexed_reads import quotient
 from catdiag.execute.named_arrays import NamedArray, contract
-from catdiag.execute.scalar_functions import FUNCTIONS
+from catdiag.execute.scalar_functions import FUNCTIONS, erf
 from catdiag.testing.float_formats import Format, rounded, truncated
 
 _RESCALING = 5
@@ -44,6 +45,7 @@ _PARTS = 12
 CHAIN = 4096
 """The default for the most terms that one accumulator takes in sequence."""
 _GRID = 16.0
+_INTEGERS = 2.0**31
 
 
 def additions(n: int, rescaled: bool = False, chain: int = CHAIN) -> int:
@@ -402,6 +404,21 @@ def _increasing(rule: Increasing) -> Rule:
     return lambda rounding, args, names: rounding.increasing(rule, args[0], names)
 
 
+def _wave(function: np.ufunc) -> Rule:
+    """Sine or cosine, which change by no more than their argument, and by no more than 2."""
+
+    def rule(rounding: Rounding, args: Sequence[BoundedArray], names: tuple[str, ...]) -> BoundedArray:
+        v = function(np.asarray(args[0].values, rounding.reference))
+        return rounding.result(v, np.minimum(args[0].errors, 2), 4 * rounding.u, names)
+
+    return rule
+
+
+def _to_integers(function: np.ufunc) -> Rule:
+    """A function to integers that increases; nothing is claimed of integers of more than 32 bits."""
+    return _increasing(Increasing(function, lambda u, step, v: np.where(np.abs(v) < _INTEGERS, 0, np.inf)))
+
+
 Rule: TypeAlias = Callable[[Rounding, Sequence[BoundedArray], tuple[str, ...]], BoundedArray]
 BOUNDED: Mapping[str, Rule] = {
     "add": lambda r, args, names: r.sum_of_two(args[0], args[1], 1, names),
@@ -433,6 +450,13 @@ BOUNDED: Mapping[str, Rule] = {
         )
     ),
     "tanh": _increasing(Increasing(np.tanh, lambda u, step, v: 4 * u)),
+    "erf": _increasing(Increasing(erf, lambda u, step, v: 4 * u * np.abs(v) + step)),
+    "sin": _wave(np.sin),
+    "cos": _wave(np.cos),
+    "sign": _increasing(Increasing(np.sign, lambda u, step, v: 0)),
+    "floor": _to_integers(np.floor),
+    "ceil": _to_integers(np.ceil),
+    "round": _to_integers(np.rint),
     "sigmoid": _increasing(Increasing(FUNCTIONS["sigmoid"], lambda u, step, v: 6 * u * v + step, of_difference=True)),
 }
 """The rule of each scalar function."""

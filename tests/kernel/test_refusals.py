@@ -99,7 +99,7 @@ MEANINGS = {
     "an axis twice": (program([array("A", "x", "x")], [], 0), "an axis occurs twice"),
     "a reduction over no axis of its array": (one(reduce("sum", "y", 0)), "nothing to reduce over axis 'y'"),
     "an unknown monoid": (one(reduce("median", "x", 0)), "no monoid 'median'"),
-    "an unknown function": (one(apply("sin", 0)), "no scalar function 'sin'"),
+    "an unknown function": (one(apply("sinh", 0)), "no scalar function 'sinh'"),
     "a function of too many": (one(apply("exp", 0, 0)), "no scalar function 'exp' of 2"),
     "a name of no function": (one(apply("apply:", 0)), "an identifier"),
     "a view with no reads": (one(view([0], [["x", "x"]])), "with 0 reads"),

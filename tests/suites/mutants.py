@@ -13,7 +13,8 @@ _FUNCTIONS = {
     "add": ("sub", "max"), "sub": ("add",), "mul": ("add", "max"), "div": ("mul",), "max": ("min", "add"),
     "min": ("max",), "exp": ("neg", "abs"), "log": ("sqrt",), "sqrt": ("abs",), "neg": ("abs",), "abs": ("neg",),
     "lt": ("le",), "le": ("lt",), "eq": ("ne", "le"), "ne": ("eq",), "and": ("or",), "or": ("and",),
-    "tanh": ("sigmoid",), "sigmoid": ("tanh",), "floordiv": ("add",),
+    "tanh": ("sigmoid",), "sigmoid": ("tanh",), "floordiv": ("add",), "erf": ("tanh",), "sin": ("cos",),
+    "cos": ("sin",), "sign": ("abs",), "floor": ("ceil",), "ceil": ("round",), "round": ("floor",),
 }  # fmt: skip
 _MONOIDS = {"sum": "max", "max": "min", "min": "max", "prod": "sum", "any": "all", "all": "any"}
 

@@ -21,8 +21,9 @@ Fill: TypeAlias = "float | str | None"
 
 FINITE = "finite"
 LARGEST = 2**31 - 1
-_REAL = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "sigmoid")
-REWRITTEN = ("exp", "sigmoid")
+_TO_INTEGERS = ("floor", "ceil", "round")
+_REAL = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", *_TO_INTEGERS)
+REWRITTEN = ("exp", "sigmoid", "sign")
 """The scalar functions that are written with others; no node has them."""
 LOG2E = 1 / math.log(2)
 HUGE = 2.0**20
@@ -168,6 +169,17 @@ class Nodes:
 
     def op(self, fn: str, *args: TileNode) -> TileNode:
         """A scalar function of nodes, simplified."""
+        if fn in _TO_INTEGERS:
+            return args[0] if args[0].element == "int" else self.whole(self._op(fn, *args))
+        return self._op(fn, *args)
+
+    def whole(self, node: TileNode) -> TileNode:
+        """A node of float32 that are integers, as an integer. Where it is converted back, it never was converted."""
+        if node.value is not None:
+            return self.const(int(node.value), "int")
+        return self.make("whole", (node,), node.dims, "int", fills=dict(node.fills))
+
+    def _op(self, fn: str, *args: TileNode) -> TileNode:
         if fn in ("add", "sub", "mul", "div", "max", "min", "where", "neg", "abs"):
             joined = args[1:] if fn == "where" else args
             real = fn == "div" or any(a.element in ("real", "raw") for a in joined)
@@ -204,6 +216,8 @@ class Nodes:
         """A node converted to float32; a sum of integers is converted term by term."""
         if node.element == "real":
             return node
+        if node.kind == "whole":
+            return node.args[0]
         if node.kind == "const":
             return self.const(float(node.data))
         if node.element == "int" and node.kind in ("add", "sub", "neg", "max", "min", "abs") and len(node.dims) > 1:
@@ -274,6 +288,10 @@ class Nodes:
         elif fn == "sigmoid":
             one = self.const(1.0)
             return self.op("div", one, self.op("add", one, self.op("exp", self.op("neg", a))))
+        elif fn == "sign":
+            zero, one = self.const(0, a.element), self.const(1, a.element)
+            negative = self.op("where", self.op("lt", a, zero), self.op("neg", one), zero)
+            return self.op("where", self.op("lt", zero, a), one, negative)
         elif fn == "where" and args[1].kind == "scaled" and args[2].value in (0.0, INFINITE, -INFINITE):
             return self.scaled(self.op("where", a, args[1].args[0], args[2]), args[1].args[1])
         elif fn == "and":
@@ -492,9 +510,13 @@ VALUES: Mapping[str, Callable[..., float]] = {
     "rsqrt": lambda v: 1 / math.sqrt(v), "tanh": math.tanh, "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
     "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b), "not": operator.not_,
-    "float": float,
+    "float": float, "erf": math.erf, "sin": math.sin, "cos": math.cos, "floor": math.floor, "ceil": math.ceil,
+    "round": round, "sign": lambda v: (v > 0) - (v < 0),
 }  # fmt: skip
 """Each function of tiles on numbers, for constants and for what tiles contain outside of arrays."""
 
-_FINITE_OF_FINITE = frozenset(("add", "sub", "mul", "neg", "abs", "max", "min", "float", "tanh", "sigmoid"))
+_FINITE_OF_FINITE = frozenset(
+    ("add", "sub", "mul", "neg", "abs", "max", "min", "float", "tanh", "sigmoid", "erf", "sin", "cos", "sign",
+     *_TO_INTEGERS)
+)  # fmt: skip
 """The functions that give a finite number wherever their arguments are finite."""

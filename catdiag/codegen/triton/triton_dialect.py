@@ -38,7 +38,8 @@ def functions_of(tl: str, own: str = "") -> Mapping[str, Notation]:
         "or": associative("|", OR), "not": Template("{0} == 0", COMPARE, COMPARE + 1), "exp2": Prefix(f"{tl}.exp2"),
         "log": Prefix(f"{tl}.log"), "sqrt": Prefix(f"{tl}.sqrt"), "rsqrt": Prefix(f"{tl}.rsqrt"),
         "abs": Prefix(f"{tl}.abs"), "tanh": Template(f"_tanh{own}({{0}}, fast)"), "max": Prefix(f"{tl}.maximum"),
-        "min": Prefix(f"{tl}.minimum"), "where": Prefix(f"{tl}.where"),
+        "min": Prefix(f"{tl}.minimum"), "where": Prefix(f"{tl}.where"), "round": Prefix(f"_round{own}"),
+        **{name: Prefix(f"{tl}.{name}") for name in ("erf", "sin", "cos", "floor", "ceil")},
     }  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def tile_dialect(name: str, jit: str, tl: str, own: str = "") -> TileDialect:
         broadcast=Prefix(f"{tl}.broadcast_to"),
         positions=Template(f"{tl}.arange(0, {{0}})"),
         full_rank=True,
-        helpers={"floordiv": "_floor", "tanh": "_tanh", "prod": "_times"},
+        helpers={"floordiv": "_floor", "tanh": "_tanh", "prod": "_times", "round": "_round"},
     )
 
 
@@ -120,6 +121,14 @@ def _tanh{own}(x, fast: {tl}.constexpr):
     else:
         found = 1.0 - 2.0 / (1.0 + {tl}.exp2(x * 2.8853900817779268))
     return found
+''',
+    "_round": '''@{jit}.jit
+def _round{own}(x):
+    """The nearest integer, and of two that are as near the even one."""
+    below = {tl}.floor(x)
+    rest = x - below
+    odd = {tl}.floor(below * 0.5) * 2.0 != below
+    return {tl}.where((rest > 0.5) | ((rest == 0.5) & odd), below + 1.0, below)
 ''',
     "_floor": '''@{jit}.jit
 def _floor{own}(a, b):

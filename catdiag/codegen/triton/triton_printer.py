@@ -201,6 +201,8 @@ class TritonPrinter:
             return self.plain(node.args[0])
         if kind == "long":
             return f"{self.tl}.cast({self.plain(node.args[0])[0]}, {self.tl}.int64)", ATOM
+        if kind == "whole":
+            return f"{bracketed(self.plain(node.args[0]), CALL)}.to({self.tl}.int32)", ATOM
         if kind == "float":
             text = self.plain(node.args[0])
             if node.args[0].dims or node.args[0].element == "raw":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from math import prod
+from math import ceil, floor, prod
 from typing import Any, TypeAlias
 
 from catdiag.category.scalars import row
@@ -28,18 +28,22 @@ from catdiag.prover.refute.exact_reals import (
     add,
     bounds,
     compare,
+    cos,
     different,
+    erf,
     exp,
     inv,
     log,
     maximum,
     mul,
     neg,
+    rounded,
+    sin,
     sqrt,
     truth,
 )
 
-_TRANSCENDENTAL = {"exp", "log", "sqrt", "tanh", "sigmoid", "div"}
+_TRANSCENDENTAL = {"exp", "log", "sqrt", "tanh", "sigmoid", "div", "erf", "sin", "cos"}
 _EXPENSIVE = 20
 
 
@@ -102,10 +106,12 @@ def _quotient(a: Value, b: Value) -> Value:
         raise Undefined(f"{a.reason} is divided and rounded down")
     if isinstance(b, MinusInfinity) or not compare("lt", Fraction(0), b):
         raise Undefined(f"a quotient rounded down by {b}, which is not positive")
-    low, high = (end // 1 for end in bounds(mul(a, inv(b))))
-    if low != high:
-        raise Unclear("a quotient too close to an integer to round down")
-    return Fraction(low)
+    return rounded(mul(a, inv(b)), floor)
+
+
+def _sign(a: Value) -> Value:
+    zero = Fraction(0)
+    return Fraction(compare("lt", zero, a) - compare("lt", a, zero))
 
 
 def reduction(monoid: str, values: Sequence[Value]) -> Value:
@@ -146,6 +152,13 @@ EXACT: Mapping[str, ExactFunction] = {
     "sqrt": lambda args, bits: sqrt(args[0], bits),
     "sigmoid": lambda args, bits: inv(add(_ONE, exp(neg(args[0]), bits))),
     "tanh": lambda args, bits: add(_ONE, mul(Fraction(-2), inv(add(exp(mul(Fraction(2), args[0]), bits), _ONE)))),
+    "erf": lambda args, bits: erf(args[0], bits),
+    "sin": lambda args, bits: sin(args[0], bits),
+    "cos": lambda args, bits: cos(args[0], bits),
+    "sign": _one(_sign),
+    "floor": _one(lambda a: rounded(a, floor)),
+    "ceil": _one(lambda a: rounded(a, ceil)),
+    "round": _one(lambda a: rounded(a, round)),
     "eq": _two(lambda a, b: compare("eq", a, b)),
     "ne": _two(lambda a, b: not compare("eq", a, b)),
     "lt": _two(lambda a, b: compare("lt", a, b)),

@@ -9,6 +9,7 @@ whose enclosures are disjoint differ. Nothing is sampled, and there is no floati
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -217,6 +218,78 @@ def _log_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     return Fraction(low, 1 << shift), Fraction(high, 1 << shift)
 
 
+@lru_cache(maxsize=64)
+def _pi(shift: int) -> tuple[int, int]:
+    """π times 2^shift, a lower and an upper bound: 16·arctan(1/5) − 4·arctan(1/239) (Machin)."""
+
+    def arctan(n: int) -> tuple[int, int]:
+        # The terms alternate and fall: the sum is between two partial sums, each of whose terms is off by less than 1.
+        power, total, k = one // n, 0, 0
+        while power:
+            total += (-1) ** k * (power // (2 * k + 1))
+            power, k = power // (n * n), k + 1
+        return total - 2 * k - 2, total + 2 * k + 2
+
+    one = 1 << shift
+    (low, high), (least, most) = arctan(5), arctan(239)
+    return 16 * low - 4 * most, 16 * high - 4 * least
+
+
+@lru_cache(maxsize=4096)
+def _sin_bounds(x: Fraction, bits: int, quarters: int = 0) -> tuple[Fraction, Fraction]:
+    """Two rationals around sin(x + quarters·π/2), in fixed point: x less a multiple of π/2, and the power series."""
+    shift = bits + max(0, x.numerator.bit_length() - x.denominator.bit_length()) + 24
+    if shift > 4 * _NARROWEST:
+        raise Unclear("an angle too large to enclose its sine")
+    low, high = _pi(shift)
+    turns = round(Fraction(x.numerator << shift + 1, x.denominator * low))
+    # The distance from the multiple is `rest`, off by less than `off`, in units of 2^−shift.
+    rest = (x.numerator << shift) // x.denominator - turns * low // 2
+    off = abs(turns) * (high - low) // 2 + 3
+    odd = (turns + quarters) % 2
+    term, total, k = (1 << shift if odd else rest), 0, 1 - odd
+    terms = 0
+    while abs(term) > 1:
+        total += term
+        # Each term is off by less than 2 more than the one before it times its factor, which is below 1.
+        term = -((term * rest >> shift) * rest >> shift) // ((k + 1) * (k + 2))
+        k, terms = k + 2, terms + 1
+    # What the series leaves out is less than its next term, since its terms alternate and fall.
+    off += (terms + 1) * (8 * terms + 8) + 2
+    total = -total if (turns + quarters) % 4 >= 2 else total
+    return Fraction(total - off, 1 << shift), Fraction(total + off, 1 << shift)
+
+
+@lru_cache(maxsize=4096)
+def _erf_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
+    """Two rationals around erf x = 2/√π·x·e^(−x²)·Σ_n 2ⁿ·x²ⁿ/(1·3·…·(2n+1)), whose terms are positive for x > 0.
+
+    For x ≥ 1 it is less than 1 by less than e^(−x²).
+    """
+    if x < 0:
+        low, high = _erf_bounds(-x, bits)
+        return -high, -low
+    if x * x >= bits:
+        return 1 - Fraction(1, 1 << bits), Fraction(1)
+    shift = bits + 24
+    doubled = _ceil(2 * x.numerator**2 << shift, x.denominator**2)
+    under, over = doubled - 1, doubled
+    low = high = least = most = 1 << shift
+    n = 0
+    while most > 1 or over > (2 * n + 3 << shift - 1):
+        n += 1
+        least, most = (least * under >> shift) // (2 * n + 1), _ceil(_ceil(most * over, 1 << shift), 2 * n + 1)
+        low, high = low + least, high + most
+    # From here on each term is at most half of the one before it: the rest is less than the last term.
+    high += most
+    pi = _pi(shift)
+    root = _sqrt_bounds(Fraction(4 << shift, pi[1]), shift)[0], _sqrt_bounds(Fraction(4 << shift, pi[0]), shift)[1]
+    power = _exp_bounds(-x * x, shift)
+    return root[0] * x * power[0] * Fraction(low, 1 << shift), min(
+        Fraction(1), root[1] * x * power[1] * Fraction(high, 1 << shift)
+    )
+
+
 def _sqrt_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     shift = bits + max(0, x.denominator.bit_length() - x.numerator.bit_length())
     root = isqrt((x.numerator << (2 * shift)) // x.denominator)
@@ -403,6 +476,44 @@ def sqrt(x: Value, bits: int = BITS) -> Value:
         ((r, c),) = x.top
         return mul(exp(r / 2, bits), sqrt(c, bits))
     return _make(_sqrt_bounds(a, bits)[0], _sqrt_bounds(b, bits)[1])
+
+
+def erf(x: Value, bits: int = BITS) -> Value:
+    """The error function; 0 at 0. It increases. Raises Undefined for −∞."""
+    low, high = bounds(x, bits)
+    if low == high == 0:
+        return Fraction(0)
+    return _make(_erf_bounds(_shortened(low), bits)[0], _erf_bounds(_shortened(high, up=True), bits)[1])
+
+
+def sin(x: Value, bits: int = BITS) -> Value:
+    """The sine; 0 at 0. Raises Undefined for −∞, Unclear for numbers too large to enclose it."""
+    return _wave(x, bits, 0)
+
+
+def cos(x: Value, bits: int = BITS) -> Value:
+    """The cosine; 1 at 0. Raises Undefined for −∞, Unclear for numbers too large to enclose it."""
+    return _wave(x, bits, 1)
+
+
+def _wave(x: Value, bits: int, quarters: int) -> Value:
+    """sin(x + quarters·π/2), which changes by no more than its argument does."""
+    low, high = bounds(x, bits)
+    if low == high == 0:
+        return Fraction(quarters)
+    middle = _shortened((low + high) / 2)
+    off = max(high - middle, middle - low)
+    least, most = _sin_bounds(middle, bits, quarters)
+    return _make(max(least - off, Fraction(-1)), min(most + off, Fraction(1)))
+
+
+def rounded(x: Value, to_integer: Callable[[Fraction], int]) -> Value:
+    """A number rounded by a function that increases. Raises Undefined for −∞, Unclear where the enclosure does not
+    decide."""
+    low, high = map(to_integer, bounds(x))
+    if low != high:
+        raise Unclear("a number too close to a step to round")
+    return Fraction(low)
 
 
 def maximum(x: Value, y: Value) -> Value:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catdiag.category.scalars import row
+from catdiag.execute.scalar_functions import erf
 from catdiag.prover.refute.exact_execution import Budget, Exhausted, size_value
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -145,13 +146,20 @@ FLOATS: Mapping[str, Callable[..., Floats]] = {
     "ne": lambda a, b: _truth_value(~_nearly_equal(a, b), a, b),
     "lt": lambda a, b: _truth_value((a < b) & ~_nearly_equal(a, b), a, b),
     "le": lambda a, b: _truth_value((a <= b) | _nearly_equal(a, b), a, b),
+    "erf": lambda a: erf(_real(a)),
+    "sin": lambda a: np.sin(_real(a)),
+    "cos": lambda a: np.cos(_real(a)),
+    "sign": np.sign,
+    "floor": lambda a: np.floor(_real(a)),
+    "ceil": lambda a: np.ceil(_real(a)),
+    "round": lambda a: np.rint(_real(a)),
     "and": lambda a, b: _truth_value((a != 0) & (b != 0), a, b),
     "or": lambda a, b: _truth_value((a != 0) | (b != 0), a, b),
     "not": lambda a: _truth_value(a == 0, a),
     "where": lambda c, a, b: np.where(np.isnan(c), _NAN, np.where(c != 0, a, b)),
 }
 _COMPARED = {"eq", "ne", "lt", "le", "max", "min"}
-_CRITICAL = {"abs": 0, "sqrt": 0, "log": 0, "div": 1}
+_CRITICAL = {"abs": 0, "sign": 0, "sqrt": 0, "log": 0, "div": 1}
 
 
 def _reduce(monoid: str, x: Floats, axis: int) -> Floats:
