@@ -267,21 +267,21 @@ def _erf_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     For x ≥ 1 it is less than 1 by less than e^(−x²).
     """
     if x < 0:
-        low, high = _erf_bounds(-x, bits)
-        return -high, -low
+        least, most = _erf_bounds(-x, bits)
+        return -most, -least
     if x * x >= bits:
         return 1 - Fraction(1, 1 << bits), Fraction(1)
     shift = bits + 24
     doubled = _ceil(2 * x.numerator**2 << shift, x.denominator**2)
     under, over = doubled - 1, doubled
-    low = high = least = most = 1 << shift
+    low = high = below = above = 1 << shift
     n = 0
-    while most > 1 or over > (2 * n + 3 << shift - 1):
+    while above > 1 or over > (2 * n + 3 << shift - 1):
         n += 1
-        least, most = (least * under >> shift) // (2 * n + 1), _ceil(_ceil(most * over, 1 << shift), 2 * n + 1)
-        low, high = low + least, high + most
+        below, above = (below * under >> shift) // (2 * n + 1), _ceil(_ceil(above * over, 1 << shift), 2 * n + 1)
+        low, high = low + below, high + above
     # From here on each term is at most half of the one before it: the rest is less than the last term.
-    high += most
+    high += above
     pi = _pi(shift)
     root = _sqrt_bounds(Fraction(4 << shift, pi[1]), shift)[0], _sqrt_bounds(Fraction(4 << shift, pi[0]), shift)[1]
     power = _exp_bounds(-x * x, shift)
@@ -510,10 +510,10 @@ def _wave(x: Value, bits: int, quarters: int) -> Value:
 def rounded(x: Value, to_integer: Callable[[Fraction], int]) -> Value:
     """A number rounded by a function that increases. Raises Undefined for −∞, Unclear where the enclosure does not
     decide."""
-    low, high = map(to_integer, bounds(x))
-    if low != high:
+    least, most = map(to_integer, bounds(x))
+    if least != most:
         raise Unclear("a number too close to a step to round")
-    return Fraction(low)
+    return Fraction(least)
 
 
 def maximum(x: Value, y: Value) -> Value:
