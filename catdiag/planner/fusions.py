@@ -18,14 +18,14 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, of_graph
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import size_symbols
 from catdiag.optimum.crossover import crossover
-from catdiag.planner.graph_segments import StageSequence, spans
-from catdiag.planner.kernel_schedules import REFUSED, KernelSchedules, Schedule, at_large, count_kernel, proved
+from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts, spans
+from catdiag.planner.kernel_drafts import REFUSED, cut
+from catdiag.planner.kernel_schedules import KernelSchedules, Schedule, at_large, count_kernel
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.split import runs_in_kernels
-from catdiag.rewrite.steps import Cut
 from catdiag.solvers.z3 import Z3
 from catdiag.util.argument_checks import finite, numbers
 from catdiag.util.errors import CatdiagError, NotFusable, require
@@ -146,7 +146,7 @@ class Fusions:
     options: Mapping[str, Any]
     most: int
     _ask: Z3 = field(default_factory=Z3, repr=False, compare=False)
-    _kernels: dict[tuple[int, int], KernelSchedules] = field(default_factory=dict, repr=False, compare=False)
+    _kernels: dict[Span, KernelSchedules] = field(default_factory=dict, repr=False, compare=False)
 
     def kernel(self, start: int, end: int) -> KernelSchedules:
         """The stages from `start` to before `end` as one kernel."""
@@ -161,9 +161,8 @@ class Fusions:
         ends = [0, *sorted(set(places)), len(self.row.stages)]
         if not all(0 <= a < b for a, b in pairwise(ends)):
             raise NotFusable(f"cuts are before stages 1 to {len(self.row.stages) - 1}: {list(places)} are not")
-        saved = dict.fromkeys(w for end in ends[1:-1] for w in self.row.crossing(end))
         kernels = tuple(self.kernel(a, b) for a, b in pairwise(ends))
-        return FusionOption(kernels, tuple(dict.fromkeys(self.row.names[w] for w in saved)))
+        return FusionOption(kernels, tuple(dict.fromkeys(self.row.saved(ends[1:-1]))))
 
     @property
     def fused(self) -> FusionOption:
@@ -204,20 +203,13 @@ class Fusions:
 
         Raises NotFusable where a kernel has no such schedule, or the whole was not proved.
         """
-        parts: list[tuple[int, int, Diagram]] = []
+        parts: list[tuple[Span, Diagram]] = []
         for kernel in option.kernels:
             if kernel.chosen is None:
                 raise NotFusable(f"the kernel of {kernel.diagram.title} has no schedule with a closed form")
             made = kernel.chosen[0].derivation
-            parts.append((kernel.start, kernel.end, kernel.diagram if made is None else made.diagram))
-        said = ", ".join(option.saved)
-        title = f"{self.diagram.title or 'it'}.cut({said!r})"
-        whole = self.row.composed(parts)
-        whole = of_graph(whole.graph, whole.cod, whole.names, title)
-        theorem = proved(self._ask, self.diagram, whole, True)
-        if theorem is None:
-            raise NotFusable(f"the kernels that save {said or 'nothing'} were not proved to mean the same together")
-        return Derivation.start(self.diagram, self._ask).then(Cut(option.saved), whole, theorem, ungrouped=None)
+            parts.append(((kernel.start, kernel.end), kernel.diagram if made is None else made.diagram))
+        return cut(self.row, parts, option.saved, self.diagram, self._ask)
 
     def crossover(
         self, first: FusionOption | None = None, second: FusionOption | None = None, long: bool = True
@@ -308,47 +300,37 @@ class Fusions:
             raise CatdiagError(f"no size was given for {', '.join(missing)}: give one for each axis")
         costs = self._exhaustive(list(spans(count, self.most)), sizes, capacity, executor, progress)
         while True:
-            table: list[dict[int, tuple[int, tuple[int, ...]]]] = [{0: (0, ())}]
-            for used in range(1, limit + 1):
-                row: dict[int, tuple[int, tuple[int, ...]]] = {}
-                for (start, end), found in costs.items():
-                    if found is None or start not in table[used - 1]:
-                        continue
-                    before, cuts = table[used - 1][start]
-                    option = (before + found[0].transfers, (*cuts, start))
-                    row[end] = min(row.get(end, option), option)
-                table.append(row)
-            whole = {used: row[count] for used, row in enumerate(table) if count in row and used}
-            if not whole:
+            transfers = {span: found[0].transfers for span, found in costs.items() if found is not None}
+            ways = cheapest_cuts(count, transfers.get, kernels=limit, between=0)
+            if not ways:
                 return FusionVerdict(None, None, (), (), {}, True)
-            total, starts = min(whole.values(), key=lambda v: (v[0], len(v[1])))
-            spans_won = list(zip(starts, (*starts[1:], count), strict=True))
+            total, spans_won = min(ways.values(), key=lambda way: (way[0], len(way[1])))
             won = [(c[0], self.kernel(*s).schedules[c[1]]) for s in spans_won if (c := costs[s]) is not None]
             dropped = self._dropped(spans_won, [schedule for _, schedule in won])
             if dropped is None:
                 break
             costs |= {span: self.kernel(*span).exhaustive(sizes, capacity) for span in dropped}
-        by_kernels = {used: (cost, self.at_cuts(c for c in cuts if c)) for used, (cost, cuts) in whole.items()}
+        options = {used: self.at_cuts(start for start, _ in way if start) for used, (_, way) in ways.items()}
         return FusionVerdict(
-            option=self.at_cuts(c for c in starts if c),
-            transfers=total,
+            option=options[len(spans_won)],
+            transfers=int(total),
             tiles=tuple(found.tiles for found, _ in won),
             schedules=tuple(schedule for _, schedule in won),
-            by_kernels=by_kernels,
+            by_kernels={used: (int(ways[used][0]), option) for used, option in options.items()},
             exhaustive=all(found[0].exhaustive for found in costs.values() if found is not None)
             and not any(self.kernel(*span).uncounted for span in costs),
         )
 
     def _exhaustive(
         self,
-        every: Sequence[tuple[int, int]],
+        every: Sequence[Span],
         sizes: Mapping[str, int],
         capacity: int,
         executor: Executor | None,
         progress: Progress | None,
-    ) -> dict[tuple[int, int], tuple[ExhaustiveOptimum, int] | None]:
+    ) -> dict[Span, tuple[ExhaustiveOptimum, int] | None]:
         """The least transfers of each kernel, with the place of the schedule; counted here or by an executor."""
-        costs: dict[tuple[int, int], tuple[ExhaustiveOptimum, int] | None] = {}
+        costs: dict[Span, tuple[ExhaustiveOptimum, int] | None] = {}
         if executor is None:
             for number, span in enumerate(every, 1):
                 costs[span] = self.kernel(*span).exhaustive(sizes, capacity)
@@ -367,7 +349,7 @@ class Fusions:
                 kernel.uncounted = kernel.uncounted or uncounted
         return costs
 
-    def _dropped(self, won: Sequence[tuple[int, int]], schedules: Sequence[Schedule]) -> list[tuple[int, int]] | None:
+    def _dropped(self, won: Sequence[Span], schedules: Sequence[Schedule]) -> list[Span] | None:
         """None if the schedules are proved as they were measured; the kernels that are to be measured again if not.
 
         A schedule that is not proved is left out.

@@ -8,7 +8,7 @@ again wherever they are read. A cut is between two stages of the stored order, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
@@ -18,6 +18,11 @@ from catdiag.rewrite.fuse import assigned
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.kernel_analysis import output_names, width
 from catdiag.schedule.liveness import elementwise, is_view, rematerialized
+
+Span = tuple[int, int]
+"""The stages of a segment: the first, and that after the last."""
+Way = tuple[float, tuple[Span, ...]]
+"""A way to cut a row: what it costs, and its segments."""
 
 
 def pointwise(box: Box) -> bool:
@@ -123,6 +128,10 @@ class StageSequence:
                 found.update(dict.fromkeys(self.root[w] for w in node.inputs if self._by(w) < end))
         return tuple(sorted(w for w in found if self.maker[w] >= 0 and not self.free[w]))
 
+    def saved(self, ends: Iterable[int]) -> tuple[str, ...]:
+        """The names of the arrays that are saved where the row is cut before these stages."""
+        return tuple(self.names[w] for w in dict.fromkeys(w for end in ends for w in self.crossing(end)))
+
     def _by(self, w: int) -> int:
         """The stage that makes what a wire carries; -1 for inputs and what is made on the spot."""
         made = self.maker[self.root[w]]
@@ -202,21 +211,21 @@ class StageSequence:
         found = {n: kind(w) for n, w in zip(own, wires, strict=True) if self.types[w].element not in ("bool", "int")}
         return dtype if isinstance(dtype, str) and set(found.values()) <= {dtype} else found
 
-    def composed(self, parts: Iterable[tuple[int, int, Diagram]]) -> Diagram:
+    def composed(self, parts: Iterable[tuple[Span, Diagram]]) -> Diagram:
         """The whole diagram with each segment replaced by a diagram of its type, run as a kernel of its own.
 
         >>> import catdiag as cd
         >>> f = cd.algorithm("q x")(lambda A: cd.exp(A) / cd.sum(cd.exp(A), "x"))
         >>> row = StageSequence(f)
-        >>> whole = row.composed((k, k + 1, row.segment_diagram(k, k + 1)) for k in range(len(row.stages)))
+        >>> whole = row.composed(((k, k + 1), row.segment_diagram(k, k + 1)) for k in range(len(row.stages)))
         >>> [[b.name for b in box.op.body.boxes] for box in whole.boxes]
         [['exp', 'sum[x]'], ['exp', 'div']]
         """
         nodes: list[Node] = []
         count = len(self.graph.dom)
         where = {w: w for w in range(count)}
-        for start, end, made in parts:
-            segment, flat = self.segment(start, end), inline(made)
+        for span, made in parts:
+            segment, flat = self.segment(*span), inline(made)
             if any(isinstance(box.op, GroupOp) for box in flat.boxes):
                 inner = flat.graph
             else:
@@ -262,6 +271,41 @@ def _named_boxes_whole(diagram: Diagram) -> Diagram:
     return diagram
 
 
-def spans(count: int, most: int) -> Sequence[tuple[int, int]]:
+def spans(count: int, most: int) -> Sequence[Span]:
     """The segments of a row of `count` stages that have `most` of them at the most."""
     return [(i, j) for i in range(count) for j in range(i + 1, min(count, i + most) + 1)]
+
+
+def cheapest_cuts(
+    count: int, cost: Callable[[Span], float | None], *, kernels: int | None, between: float
+) -> dict[int, Way]:
+    """The cheapest ways to cut a row of `count` stages, by dynamic programming.
+
+    `cost` is that of a segment (None: it is no kernel), `between` that of each cut. For each number of kernels up to
+    `kernels` the cheapest way of so many, where there is one; with `kernels` left out that of any number, under 0. Of
+    ways that cost the same the one of fewer kernels, then the one that cuts earlier.
+
+    >>> cheapest_cuts(3, lambda span: (span[1] - span[0]) ** 2, kernels=2, between=1)
+    {1: (9, ((0, 3),)), 2: (6, ((0, 1), (1, 3)))}
+    >>> cheapest_cuts(3, lambda span: (span[1] - span[0]) ** 2, kernels=None, between=1)
+    {0: (5, ((0, 1), (1, 2), (2, 3)))}
+    """
+    found: dict[int, Way] = {}
+    before: list[Way | None] = [(0, ()), *[None] * count]
+    for used in range(1, 2 if kernels is None else kernels + 1):
+        row: list[Way | None] = [None] * (count + 1)
+        if kernels is None:  # any number will do: one row serves for all
+            row[0], before = before[0], row
+        for end in range(1, count + 1):
+            for start in range(end):
+                reached = before[start]
+                if reached is None or (added := cost((start, end))) is None:
+                    continue
+                total = reached[0] + (between if start else 0) + added
+                option, best = (*reached[1], (start, end)), row[end]
+                if best is None or (total, len(option), option) < (best[0], len(best[1]), best[1]):
+                    row[end] = total, option
+        before = row
+        if (whole := row[count]) is not None:
+            found[0 if kernels is None else used] = whole
+    return found

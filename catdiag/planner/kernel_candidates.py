@@ -1,7 +1,6 @@
-"""How a piece of a diagram may run as one kernel, and how long that takes on a chip: nothing is proved here.
+"""How long the drafts of a kernel (`catdiag.planner.kernel_drafts`) take on a chip: nothing is proved here.
 
-A kernel streams no axis, one, one in two passes, or one inside another, and runs in groups of all axes of its results
-that it is weaved over; tiles may be as large as these axes.
+Tiles may be as large as the axes.
 
 >>> import catdiag as cd
 >>> target = PlanTarget(cd.hardware.H200, {"a": 4096, "b": 4096, "c": 4096})
@@ -12,29 +11,24 @@ that it is weaved over; tiles may be as large as these axes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, inline
 from catdiag.category.index_maps import View
-from catdiag.category.ops import FoldOp
 from catdiag.category.types import size_symbols
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import searching
+from catdiag.planner.kernel_drafts import KernelDraft, drafts
 from catdiag.planner.tile_search import Choice
 from catdiag.planner.time_model import ceil_div
-from catdiag.rewrite.group import find, groupable
-from catdiag.rewrite.split import in_parts
-from catdiag.rewrite.stream.multi_pass import in_blocks
 from catdiag.schedule.kernel_analysis import measure, worked_in
 from catdiag.schedule.liveness import LoweredKernel
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 NEARLY_EQUAL = 1.05
 """Of schedules that are predicted to be alike within this factor, the one with fewer loops is taken."""
-
-Streams = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -59,34 +53,16 @@ class PlanTarget:
 
 @dataclass
 class KernelTimer:
-    """A schedule of a kernel: the axes streamed (outermost first, each in how many passes) and grouped, the diagram,
-    and the predicted seconds of its quickest tiles."""
+    """A draft of a kernel, and the predicted seconds of its quickest tiles."""
 
-    streams: Streams
-    groups: tuple[str, ...]
-    draft: Diagram = field(repr=False)
+    draft: KernelDraft
     seconds: float
     choice: Choice = field(repr=False)
-    split: bool = False
-    """Whether the outermost loop runs in several parts at once."""
     recomputed: tuple[str, ...] = ()
     """What its turns make for products, in words (see `remade`)."""
 
     def __str__(self) -> str:
-        return schedule_text(self.streams, self.groups, self.split)
-
-
-def schedule_text(streams: Streams, groups: tuple[str, ...], split: bool = False) -> str:
-    """A schedule in words.
-
-    >>> schedule_text((("v", 1), ("d", 1)), ("t",)), schedule_text((), ())
-    ('stream v, in it d, group t', 'as written')
-    """
-    words: list[str] = []
-    for axis, passes in streams:
-        words.append(f"{'in it' if words else 'stream'} {axis}" + (f" in {passes} passes" if passes > 1 else ""))
-    words += [f"split {streams[0][0]}"] if split else []
-    return ", ".join([*words, *([f"group {' '.join(groups)}"] if groups else [])]) or "as written"
+        return str(self.draft)
 
 
 def timed_schedules(piece: Diagram, target: PlanTarget, parts: bool = False) -> list[KernelTimer]:
@@ -99,15 +75,10 @@ def timed_schedules(piece: Diagram, target: PlanTarget, parts: bool = False) -> 
     refused: list[DoesNotFit] = []
     uncounted: list[CatdiagError] = []
     sizes = target.sizes_of(piece)
-    todo = [(draft, False) for draft in _drafts(inline(piece))]
-    place = 0
-    while place < len(todo):
-        (streams, groups, streamed), split = todo[place]
-        place += 1
+    todo = list(drafts(inline(piece), nested=True))
+    for place, draft in enumerate(todo, 1):  # which grows
         try:
-            split_loop = in_parts(streamed, streams[0][0]) if split else streamed
-            draft = find(split_loop, groups) if groups else split_loop
-            search = searching(draft, target.chip, sizes, **target.options())
+            search = searching(draft.diagram, target.chip, sizes, **target.options())
             choice = search.quickest()
         except DoesNotFit as error:
             refused.append(error)
@@ -117,9 +88,9 @@ def timed_schedules(piece: Diagram, target: PlanTarget, parts: bool = False) -> 
             continue
         seconds = choice.get("seconds")
         again = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
-        found.append((seconds, place, KernelTimer(streams, groups, draft, seconds, choice, split, again)))
-        if parts and not split and streams and streams[0][1] == 1:
-            todo.append(((streams, groups, streamed), True))
+        found.append((seconds, place, KernelTimer(draft, seconds, choice, again)))
+        if parts and not draft.split and draft.streams and draft.streams[0][1] == 1:
+            todo.append(draft.in_parts())
     if not found:
         if refused:
             raise min(refused, key=lambda error: error.excess)
@@ -157,49 +128,12 @@ def remade(kernel: LoweredKernel, values: Mapping[Any, Any]) -> tuple[str, ...]:
 def _preferred(option: KernelTimer, sizes: Mapping[str, int]) -> int:
     """The least is taken of what takes as long: one loop in true blocks, which no axis is too long for, then none, then
     the fewest."""
-    if option.split or len(option.streams) > 1:
-        return 2 + len(option.streams) + option.split
+    streams = option.draft.streams
+    if option.draft.split or len(streams) > 1:
+        return 2 + len(streams) + option.draft.split
     blocks = [size for name, size in option.choice.tiles.items() if name.startswith("s_")]
-    axes = [sizes.get(axis, 0) for axis, _ in option.streams]
-    return 0 if option.streams and any(b < a for b, a in zip(blocks, axes, strict=False)) else 1 + len(option.streams)
-
-
-def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]:
-    """What is tried, before it is grouped: no stream, each axis that is on no result, one of them inside another, each
-    of the axes of results in two passes."""
-    kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
-    names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes))
-    inner = [n for n in names if n not in kept]
-    tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in inner), *((n, 2) for n in kept)]
-    for axis, passes in tried:
-        try:
-            streamed = flat if axis is None else in_blocks(flat, axis, passes)
-            groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
-        except CatdiagError:
-            continue
-        yield (() if axis is None else ((axis, passes),)), groups, streamed
-        if axis is None or passes > 1:
-            continue
-        for other in inner:
-            if other == axis:
-                continue
-            try:
-                within = in_blocks(streamed, other, 1)
-                if not _inside(within):
-                    continue
-                yield ((axis, 1), (other, 1)), tuple(groupable(within)), within
-            except CatdiagError:
-                continue
-
-
-def _inside(diagram: Diagram) -> bool:
-    """Whether a loop of a diagram has a loop in its turns."""
-    return any(
-        isinstance(inner.op, FoldOp)
-        for box in inline(diagram).boxes
-        if isinstance(box.op, FoldOp)
-        for inner in inline(box.op.step).boxes
-    )
+    axes = [sizes.get(axis, 0) for axis, _ in streams]
+    return 0 if streams and any(b < a for b, a in zip(blocks, axes, strict=False)) else 1 + len(streams)
 
 
 def lower_bound_s(piece: Diagram, target: PlanTarget) -> float:

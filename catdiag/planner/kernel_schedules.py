@@ -1,4 +1,4 @@
-"""How a kernel runs: streamed over an axis or none, grouped, with its proof; and which of these ways is the best.
+"""What a kernel moves: its drafts measured by formulas, each with its proof, and which of them is the best.
 
 >>> import catdiag as cd
 >>> from catdiag.solvers.z3 import Z3
@@ -17,60 +17,46 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, inline
 from catdiag.cost.traffic import IO, io
-from catdiag.kernel.terms import KernelError
 from catdiag.optimum.exhaustive import ExhaustiveOptimum, exhaustive_optimum
 from catdiag.optimum.power_form import power_form
-from catdiag.prover.api import Interrupted, certify_equation
-from catdiag.prover.proof_search import OpenGoal
+from catdiag.planner.kernel_drafts import REFUSED, KernelDraft, drafts, proved
 from catdiag.rewrite.derivation import Derivation
-from catdiag.rewrite.group import find, group, groupable
 from catdiag.rewrite.steps import Group, Scheduled, Stream
-from catdiag.rewrite.stream.multi_pass import in_blocks
-from catdiag.rewrite.stream.streaming import stream
-from catdiag.solvers.z3 import Z3, SolverInterrupted
-from catdiag.util.errors import AxisError, CatdiagError, NotGroupable, NotStreamable
+from catdiag.solvers.z3 import Z3
+from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.optimum.minimize import Optimum
-    from catdiag.prover.api import Theorem
 
 Expr = Any
-
-REFUSED = (NotStreamable, NotGroupable, AxisError)
-"""What is raised where a schedule cannot be, or was not proved."""
 
 
 @dataclass
 class Schedule:
-    """How a kernel runs: streamed over `axis` (None: not at all) in so many passes, in groups of `groups`."""
+    """A draft of a kernel, and what it moves."""
 
     kernel_diagram: Diagram
-    axis: str | None
-    passes: int
-    groups: tuple[str, ...]
+    draft: KernelDraft
     options: Mapping[str, Any]
-    streamed: Diagram = field(repr=False)
-    draft: Diagram = field(repr=False)
     ask: Z3 = field(repr=False)
 
     @cached_property
     def derivation(self) -> Derivation | None:
-        """The schedule, proved; None where nothing is to be proved, as the kernel runs as it is written.
+        """The schedule, proved: by normal forms alone, or step by step; None where nothing is to be proved, as the
+        kernel runs as it is written.
 
         Raises NotStreamable and NotGroupable where the proof is not found.
         """
-        if self.axis is None and not self.groups:
+        draft = self.draft
+        if not draft.streams and not draft.groups:
             return None
+        theorem = proved(self.ask, self.kernel_diagram, draft.diagram, False)
+        if theorem is None:
+            return draft.derivation(self.kernel_diagram, self.ask)
+        loop = Stream(*draft.streams[0]) if draft.streams else None
+        action = Scheduled(loop, Group(draft.groups) if draft.groups else None)
         made = Derivation.start(self.kernel_diagram, self.ask)
-        theorem = self._theorem()
-        if theorem is not None:
-            return made.then(self._action, self.draft, theorem, ungrouped=self.streamed, groups=self.groups)
-        made = made if self.axis is None else stream(made, self.axis, passes=self.passes)
-        return group(made, self.groups) if self.groups else made
-
-    def _theorem(self) -> Theorem | None:
-        """That the schedule as it is tried first means the same, by normal forms alone; None where these do not do."""
-        return proved(self.ask, self.kernel_diagram, self.draft, False)
+        return made.then(action, draft.diagram, theorem, ungrouped=draft.streamed, groups=draft.groups)
 
     @cached_property
     def io(self) -> IO:
@@ -81,15 +67,10 @@ class Schedule:
     @cached_property
     def estimate(self) -> IO:
         """Transfers and memory of the schedule as it is tried first; no proof is asked for."""
-        return io(self.draft, **self.options)
-
-    @property
-    def _action(self) -> Scheduled:
-        loop = None if self.axis is None else Stream(self.axis, self.passes)
-        return Scheduled(loop, Group(self.groups) if self.groups else None)
+        return io(self.draft.diagram, **self.options)
 
     def __str__(self) -> str:
-        return str(self._action) or "as written"
+        return str(self.draft)
 
 
 @dataclass
@@ -109,18 +90,10 @@ class KernelSchedules:
     @cached_property
     def schedules(self) -> list[Schedule]:
         """The schedules that are tried, those left out that move as much as another and hold more."""
-        flat = inline(self.diagram)
-        kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
-        names = dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes)
-        tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in names if n not in kept)]
-        tried += [(n, 2) for n in kept]
         found: list[Schedule] = []
-        for axis, passes in tried:
+        for draft in drafts(inline(self.diagram)):
+            schedule = Schedule(self.diagram, draft, self.options, self.ask)
             try:
-                streamed = flat if axis is None else in_blocks(flat, axis, passes)
-                groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
-                draft = find(streamed, groups) if groups else streamed
-                schedule = Schedule(self.diagram, axis, passes, groups, self.options, streamed, draft, self.ask)
                 schedule.estimate  # noqa: B018  that it is counted
             except CatdiagError:
                 continue
@@ -217,17 +190,6 @@ def count_kernel(
     return kernel.exhaustive(sizes, capacity), kernel.uncounted
 
 
-def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:
-    """The theorem that two diagrams mean the same; None where it is not found, or is conditional."""
-    try:
-        theorem = certify_equation(ask, source, made, further=further)
-    except (OpenGoal, KernelError):
-        return None
-    except SolverInterrupted as error:
-        raise Interrupted(f"a proof was interrupted: {error}") from error
-    return None if theorem.conditional else theorem
-
-
 def at_large(formula: Expr, capacity: Expr) -> float:
     """A formula where axes are long and the capacity is small beside arrays, to put ways in order by; negative where it
     is no number there."""
@@ -249,7 +211,7 @@ def _fewer_groups(schedule: Schedule) -> tuple[Schedule, ...]:
     """The schedule grouped only over axes that all arrays made in it have, so that no group computes anew."""
     flat = inline(schedule.kernel_diagram)
     made = [ty for node in flat.graph.nodes for ty in node.box.cod if ty.axes]
-    groups = tuple(n for n in schedule.groups if all(n in ty.names for ty in made))
-    if groups == schedule.groups or not groups:
+    groups = tuple(n for n in schedule.draft.groups if all(n in ty.names for ty in made))
+    if groups == schedule.draft.groups or not groups:
         return ()
-    return (replace(schedule, groups=groups, draft=find(schedule.streamed, groups)),)
+    return (replace(schedule, draft=schedule.draft.in_groups(groups)),)

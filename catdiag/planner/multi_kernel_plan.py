@@ -337,7 +337,7 @@ def continued(begun: Derivation, plan: Plan) -> Plan:
 
     Raises NotFusable where that is not proved.
     """
-    from catdiag.planner.kernel_schedules import proved
+    from catdiag.planner.kernel_drafts import proved
 
     if not begun.steps:
         return plan

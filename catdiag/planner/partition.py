@@ -19,25 +19,23 @@ from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any
 
-from catdiag.category.diagram import Diagram, HasDiagram, inline, of_graph
+from catdiag.category.diagram import Diagram, HasDiagram, inline
 from catdiag.category.ops import FoldOp, GroupOp, bodies
 from catdiag.category.types import size_symbols
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import fit
-from catdiag.planner.graph_segments import StageSequence
+from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, lower_bound_s, timed_schedules
-from catdiag.planner.kernel_schedules import REFUSED, proved
+from catdiag.planner.kernel_drafts import REFUSED, cut, proved
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
 from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.rewrite.contraction_order import pairwise
-from catdiag.rewrite.derivation import Derivation, Step, derivation_of
-from catdiag.rewrite.group import group
+from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.split import runs_in_kernels
-from catdiag.rewrite.steps import Action, Contract, Cut, RenameTiles
+from catdiag.rewrite.steps import Action, Contract, RenameTiles
 from catdiag.rewrite.stream.fold_search import sizes_in
-from catdiag.rewrite.stream.streaming import split, stream
 from catdiag.schedule.kernel_analysis import output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, SizeError
@@ -47,8 +45,6 @@ CLOSE = 1.15
 and it needs no memory for what would be saved."""
 MOST = 12
 """Stages of a kernel at most, but for one kernel of everything."""
-
-Span = tuple[int, int]
 
 
 def plan(
@@ -237,27 +233,16 @@ class PartitionSearch:
     def _shortest(self, several: bool) -> tuple[float, tuple[Span, ...]]:
         """The shortest path by `bound`, of at most so many kernels as `max_cuts` allows."""
         count = self.full_span[1]
-        limit = count if self.max_cuts is None else min(count, self.max_cuts + 1)
-        nothing: tuple[float, tuple[Span, ...]] = math.inf, ()
-        row = [(0.0, ()), *[nothing] * count]
-        found = nothing
-        for _ in range(limit if self.max_cuts is not None else 1):
-            after = [nothing] * (count + 1)
-            for end in range(1, count + 1):
-                for start in range(end):
-                    # Where any number of cuts will do, one row serves for all.
-                    reached, option = (row if self.max_cuts is not None or not start else after)[start]
-                    span = start, end
-                    if math.isinf(reached) or (several and span == self.full_span):
-                        continue
-                    if end - start > MOST and span != self.full_span:
-                        continue
-                    cost = reached + (LAUNCH_S if option else 0.0) + self.bound(span)
-                    if cost < after[end][0]:
-                        after[end] = cost, (*option, span)
-            row = after
-            found = min(found, row[count], key=lambda r: r[0])
-        return found
+
+        def cost(span: Span) -> float | None:
+            if span == self.full_span:
+                return None if several else self.bound(span)
+            return None if span[1] - span[0] > MOST else self.bound(span)
+
+        limit = None if self.max_cuts is None else min(count, self.max_cuts + 1)
+        ways = cheapest_cuts(count, cost, kernels=limit, between=LAUNCH_S)
+        found = min(ways.values(), key=lambda way: way[0], default=(math.inf, ()))
+        return found if math.isfinite(found[0]) else (math.inf, ())
 
     # -- the way that wins ------------------------------------------------------------------------------------
 
@@ -306,9 +291,22 @@ class PartitionSearch:
             if kernels is not None:
                 return self._planned(option, kernels)
 
+    def kernels(self, option: tuple[Span, ...]) -> list[DerivedKernel]:
+        """The kernels of a way, each proved. Raises what the first has that does not fit, or was not proved."""
+        while True:
+            for span in option:
+                if isinstance(found := self.schedules(span), CatdiagError):
+                    raise found
+            kernels = self._derived(option)
+            if kernels is not None:
+                return kernels
+
     def misfit(self) -> CatdiagError:
         """Of all kernels that were looked at and do not fit, the one that comes nearest to it."""
         errors = [e for e in self._known.values() if isinstance(e, CatdiagError)]
+        if not errors:
+            title = self.row.diagram.title or "the diagram"
+            return NotFusable(f"{title} has one box at work: there is nothing to cut into several kernels")
         fits = [e for e in errors if isinstance(e, DoesNotFit)]
         single = [self._known.get((k, k + 1)) for k in range(self.full_span[1])]
         worst = next((e for e in single if isinstance(e, DoesNotFit)), None)
@@ -324,7 +322,7 @@ class PartitionSearch:
             assert not isinstance(options, CatdiagError)
             chosen, piece = options[0], self.row.segment_diagram(*span)
             try:
-                made = self._derive(piece, chosen)
+                made = chosen.draft.derivation(piece, self.ask)
             except REFUSED as error:
                 self._drop(span, error)
                 return None
@@ -353,35 +351,17 @@ class PartitionSearch:
         if not isinstance(options, CatdiagError):
             self._known[span] = options[1:] if len(options) > 1 else error
 
-    def _derive(self, piece: Diagram, option: KernelTimer) -> Derivation | None:
-        if not option.streams and not option.groups:
-            return None
-        made = Derivation.start(piece, self.ask)
-        for axis, passes in option.streams:
-            made = stream(made, axis, passes=passes)
-        if option.split:
-            made = split(made, option.streams[0][0])
-        return group(made, option.groups) if option.groups else made
-
     def _planned(self, option: tuple[Span, ...], kernels: list[DerivedKernel]) -> Plan:
         from catdiag.planner.fitted_configuration import together
 
         row = self.row
         source = self.source or row.diagram
-        whole = row.composed((*span, made.diagram) for span, made in zip(option, kernels, strict=True))
         single = kernels[0].derivation if len(option) == 1 else None
-        names = [row.names[w] for w in dict.fromkeys(w for _, end in option[:-1] for w in row.crossing(end))]
         if single is not None and any(isinstance(box.op, GroupOp) for box in single.diagram.boxes):
             derivation = single if self.source is None else self._about(source, single)
         else:
-            said = f"cut({', '.join(names)!r})" if names else "cut()"
-            whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
-            theorem = proved(self.ask, source, whole, True)
-            if theorem is None:
-                raise NotFusable(
-                    f"the {len(option)} kernels were not proved to mean {row.diagram.title or 'it'} together"
-                )
-            derivation = self._started(source, (Step(Cut(tuple(names)), whole, theorem),))
+            parts = ((span, made.diagram) for span, made in zip(option, kernels, strict=True))
+            derivation = cut(row, parts, self._saved(option), source, self.ask)
         names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
         found: list[KernelPlan] = []
         saved: list[tuple[str, int]] = []
@@ -413,19 +393,19 @@ class PartitionSearch:
             reason,
         )
 
-    def _started(self, source: Diagram, steps: tuple[Step, ...]) -> Derivation:
-        return replace(Derivation.start(source, self.ask), diagram=steps[-1].diagram, ungrouped=None, steps=steps)
+    def _saved(self, option: tuple[Span, ...]) -> tuple[str, ...]:
+        return self.row.saved(end for _, end in option[:-1])
 
     def _about(self, source: Diagram, made: Derivation) -> Derivation:
         """One kernel of another form of a diagram, as one of the diagram itself. Raises NotFusable."""
-        steps = []
         paired: tuple[Action, Diagram] = Contract(), self.row.diagram
+        about = Derivation.start(source, self.ask)
         for action, diagram in (paired, *((step.action, step.diagram) for step in made.steps)):
             theorem = proved(self.ask, source, diagram, True)
             if theorem is None:
                 raise NotFusable(f"{source.title or 'it'} was not proved to be what came of it by {str(action)!r}")
-            steps.append(Step(action, diagram, theorem))
-        return self._started(source, tuple(steps))
+            about = about.then(action, diagram, theorem, ungrouped=None)
+        return about
 
     def alternatives(self, option: tuple[Span, ...]) -> Iterator[PartitionAlternative]:
         """One kernel of everything, where it was not taken; else the best of several."""
@@ -441,17 +421,15 @@ class PartitionSearch:
 
     def _alternative(self, option: tuple[Span, ...]) -> PartitionAlternative:
         seconds, flops, moved, again = LAUNCH_S * (len(option) - 1), 0, 0, list[str]()
-        names = dict.fromkeys(w for _, end in option[:-1] for w in self.row.crossing(end))
-        saved = tuple(self.row.names[w] for w in names)
+        saved = self._saved(option)
         for span in option:
             options = self.schedules(span)
             assert not isinstance(options, CatdiagError)
             chosen = options[0]
             piece = self.row.segment_diagram(*span)
+            target = self.target_of(span)
             try:
-                made = fit(
-                    chosen.draft, self.target.chip, self.target.sizes_of(piece), **self.target_of(span).options()
-                )
+                made = fit(chosen.draft.diagram, target.chip, target.sizes_of(piece), **target.options())
             except DoesNotFit as error:
                 return PartitionAlternative(len(option), saved, None, error.message)
             seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved

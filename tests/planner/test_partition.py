@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
 from catdiag.category.ops import Const, GroupOp, Index, SizeOf
 from catdiag.draw.plots.roofline_plot import roofline_of
+from catdiag.planner.graph_segments import cheapest_cuts
 from catdiag.planner.kernel_candidates import lower_bound_s
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, one_kernel
 from catdiag.planner.partition import PartitionSearch, searching
@@ -47,6 +50,26 @@ def planned(name: str) -> Plan:
 def spans(search: PartitionSearch) -> list[list[tuple[int, int]]]:
     count = search.full_span[1]
     return [list(pairwise([0, *places, count])) for n in range(count) for places in combinations(range(1, count), n)]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 3) | st.none(), min_size=15, max_size=15), st.integers(1, 5), st.integers(0, 2))
+def test_the_cheapest_cuts_are_those_of_trying_all(amounts: list[int | None], count: int, between: int) -> None:
+    cost = dict(zip(combinations(range(6), 2), amounts, strict=True))
+    ways: dict[int, list[tuple[float, int, tuple[tuple[int, int], ...]]]] = {}
+    for used in range(1, count + 1):
+        for places in combinations(range(1, count), used - 1):
+            way = tuple(pairwise([0, *places, count]))
+            found = [amount for span in way if (amount := cost[span]) is not None]
+            if len(found) == used:
+                ways.setdefault(used, []).append((sum(found) + between * (used - 1), used, way))
+    least = {used: (min(every)[0], min(every)[2]) for used, every in ways.items()}
+    assert cheapest_cuts(count, cost.get, kernels=count, between=between) == least
+    one = cheapest_cuts(count, cost.get, kernels=1, between=between)
+    assert one == {used: way for used, way in least.items() if used == 1}
+    best = min((min(every) for every in ways.values()), default=None)
+    any_number = {} if best is None else {0: (best[0], best[2])}
+    assert cheapest_cuts(count, cost.get, kernels=None, between=between) == any_number
 
 
 @pytest.mark.parametrize(
@@ -170,6 +193,11 @@ def test_so_many_cuts_at_most() -> None:
 def test_wrong_requests(sizes: dict[str, int], options: dict[str, Any], words: str) -> None:
     with pytest.raises(cd.errors.CatdiagError, match=words):
         layer.plan("H200", sizes, **options)
+
+
+def test_one_box_is_not_cut() -> None:
+    with pytest.raises(cd.errors.NotFusable, match="dot has one box at work: there is nothing to cut into several"):
+        cd.library.get("dot").plan("H200", {"x": 1024}, several=True)
 
 
 def test_what_is_derived_already_is_refused() -> None:

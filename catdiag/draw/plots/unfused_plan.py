@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from catdiag.cost.traffic import io
 from catdiag.cost.traffic_by_level import levels_io
 from catdiag.draw.plots.plot_numbers import Dtype, at
-from catdiag.planner.fit import fit
-from catdiag.planner.graph_segments import StageSequence
-from catdiag.schedule.kernel_analysis import measure, output_names
+from catdiag.planner.graph_segments import Segment, StageSequence
+from catdiag.planner.kernel_candidates import PlanTarget
+from catdiag.planner.partition import DerivedKernel, PartitionSearch
+from catdiag.schedule.kernel_analysis import output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
     from catdiag.chip.hardware import Hardware
-    from catdiag.planner.kernel_schedules import Schedule
     from catdiag.planner.plan import KernelPlan
 
 Moved = dict[str, dict[str, int]]
@@ -84,8 +84,8 @@ def unfused_schedule(
 ) -> UnfusedSchedule:
     """The kernels of a diagram without derivation, each with the schedule and tiles of least predicted time.
 
-    Schedules are those that `fusions` tries, each proved. Raises CatdiagError where a kernel has none that fits, and
-    for element types by array, because saved arrays need types too.
+    Each is chosen and proved as in a plan (`catdiag.planner.partition`). Raises CatdiagError where a kernel does not
+    fit, and for element types by array, because saved arrays need types too.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x, x d -> q d")(lambda A, B: cd.einsum("q x, x d -> q d", cd.softmax(A, "x"), B))
@@ -100,9 +100,15 @@ def unfused_schedule(
         raise CatdiagError(f"{source.title or 'the diagram'} computes nothing: expected at least one box for a kernel")
     labels = _labels(row)
     with Z3() if ask is None else nullcontext(ask) as solver:
-        return UnfusedSchedule(
-            tuple(_stage(row, k, chip, sizes, dtype, labels, solver) for k in range(len(row.stages)))
+        search = PartitionSearch(row, PlanTarget(chip, sizes, dtype), solver)
+        spans = tuple((k, k + 1) for k in range(len(row.stages)))
+        kernels = search.kernels(spans)
+    return UnfusedSchedule(
+        tuple(
+            _stage(row.segment(*span), kernel, search.target_of(span), labels)
+            for span, kernel in zip(spans, kernels, strict=True)
         )
+    )
 
 
 def _labels(row: StageSequence) -> dict[int, str]:
@@ -124,43 +130,13 @@ def _wires(row: StageSequence, k: int) -> tuple[int, ...]:
     return (*segment.reads, *segment.makes)
 
 
-def _stage(
-    row: StageSequence,
-    k: int,
-    chip: Hardware,
-    sizes: Mapping[str, int],
-    dtype: str,
-    labels: Mapping[int, str],
-    ask: Any,
-) -> Stage:
-    from catdiag.planner.kernel_schedules import KernelSchedules
-
-    segment = row.segment(k, k + 1)
-    piece = segment.diagram
-    best: tuple[KernelPlan, Schedule] | None = None
-    refused: CatdiagError | None = None
-    for schedule in KernelSchedules(k, k + 1, piece, {"dtype": dtype}, ask).schedules:
-        account = measure(schedule.draft)
-        needed = {name: sizes[name] for name in (*account.sizes, *account.scalars) if name in sizes}
-        try:
-            plan = fit(schedule.draft, chip, needed, dtype)
-        except CatdiagError as error:
-            refused = error
-            continue
-        if best is None or plan.time_s < best[0].time_s:
-            best = plan, schedule
-    if best is None:
-        why = refused.message.splitlines()[0] if refused is not None else "it has no schedule"
-        raise CatdiagError(f"{piece.title}: {why}")
-    plan, schedule = best
-    made = schedule.derivation
-    run = piece if made is None else made.diagram
-    names = dict(zip(piece.input_names, (labels[w] for w in segment.reads)))
-    names.update(zip(output_names(piece), (labels[w] for w in segment.makes)))
-    known = {**plan.sizes, **plan.tiles}
-    counted = io(run, dtype=dtype)
-    inner = moved(counted.traffic, known, names)
-    return Stage(str(schedule), plan, inner, outer(run, plan, chip, dtype, names))
+def _stage(segment: Segment, kernel: DerivedKernel, target: PlanTarget, labels: Mapping[int, str]) -> Stage:
+    plan = kernel.plan
+    names = dict(zip(segment.diagram.input_names, (labels[w] for w in segment.reads)))
+    names.update(zip(output_names(segment.diagram), (labels[w] for w in segment.makes)))
+    counted = io(kernel.diagram, dtype=target.dtype)
+    inner = moved(counted.traffic, {**plan.sizes, **plan.tiles}, names)
+    return Stage(str(kernel.schedule), plan, inner, outer(kernel.diagram, plan, target.chip, target.dtype, names))
 
 
 def moved(traffic: Any, sizes: Mapping[str, int], names: Mapping[str, str] | None = None) -> Moved:

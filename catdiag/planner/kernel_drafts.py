@@ -1,0 +1,158 @@
+"""How a piece of a diagram may run as one kernel: its loops and groups, each a draft that can be proved.
+
+A kernel streams no axis, one, one in two passes, or one inside another, and runs in groups of all axes of its results
+that it is weaved over. What a draft costs is worked out by `catdiag.planner.kernel_schedules`, in transfers, and by
+`catdiag.planner.kernel_candidates`, in time. Nothing is proved until a draft is taken.
+
+>>> import catdiag as cd
+>>> from catdiag.category.diagram import inline
+>>> [str(draft) for draft in drafts(inline(cd.library.get("matmul").diagram))]
+['group a c', 'stream b, group a c']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from catdiag.category.diagram import Diagram, inline, of_graph
+from catdiag.category.ops import FoldOp
+from catdiag.kernel.terms import KernelError
+from catdiag.planner.graph_segments import Span, StageSequence
+from catdiag.prover.api import Interrupted, certify_equation
+from catdiag.prover.proof_search import OpenGoal
+from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.group import find, group, groupable
+from catdiag.rewrite.split import in_parts
+from catdiag.rewrite.steps import Cut
+from catdiag.rewrite.stream.multi_pass import in_blocks
+from catdiag.rewrite.stream.streaming import split, stream
+from catdiag.solvers.z3 import Z3, SolverInterrupted
+from catdiag.util.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStreamable
+
+if TYPE_CHECKING:
+    from catdiag.prover.api import Theorem
+
+REFUSED = (NotStreamable, NotGroupable, AxisError)
+"""What is raised where a draft cannot be, or was not proved."""
+
+
+@dataclass(frozen=True)
+class KernelDraft:
+    """How a kernel runs: the axes streamed (outermost first, each in how many passes), and those grouped.
+
+    `streamed` is the diagram with its loops, before it is split and grouped.
+    """
+
+    streams: tuple[tuple[str, int], ...]
+    groups: tuple[str, ...]
+    streamed: Diagram = field(repr=False)
+    split: bool = False
+    """Whether the outermost loop runs in several parts at once."""
+
+    @cached_property
+    def diagram(self) -> Diagram:
+        """The kernel, unproved. Raises CatdiagError where it cannot be split or grouped so."""
+        looped = in_parts(self.streamed, self.streams[0][0]) if self.split else self.streamed
+        return find(looped, self.groups) if self.groups else looped
+
+    def derivation(self, source: Diagram, ask: Z3) -> Derivation | None:
+        """The draft of a piece, proved step by step; None where the piece runs as it is written.
+
+        Raises NotStreamable, NotGroupable or AxisError where a proof is not found.
+        """
+        if not self.streams and not self.groups:
+            return None
+        made = Derivation.start(source, ask)
+        for axis, passes in self.streams:
+            made = stream(made, axis, passes=passes)
+        if self.split:
+            made = split(made, self.streams[0][0])
+        return group(made, self.groups) if self.groups else made
+
+    def in_groups(self, groups: tuple[str, ...]) -> KernelDraft:
+        """The same loops in other groups."""
+        return replace(self, groups=groups)
+
+    def in_parts(self) -> KernelDraft:
+        """The same with its outermost loop in several parts at once."""
+        return replace(self, split=True)
+
+    def __str__(self) -> str:
+        """In words: `stream v, in it d, group t`."""
+        words: list[str] = []
+        for axis, passes in self.streams:
+            words.append(f"{'in it' if words else 'stream'} {axis}" + (f" in {passes} passes" if passes > 1 else ""))
+        words += [f"split {self.streams[0][0]}"] if self.split else []
+        return ", ".join([*words, *([f"group {' '.join(self.groups)}"] if self.groups else [])]) or "as written"
+
+
+def drafts(flat: Diagram, nested: bool = False) -> Iterator[KernelDraft]:
+    """What is tried: no stream, each axis that is on no result, then each axis of results in two passes; with
+    `nested`, after each axis that is on no result also each other one in a loop inside its loop."""
+    kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
+    names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes))
+    inner = [n for n in names if n not in kept]
+    tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in inner), *((n, 2) for n in kept)]
+    for axis, passes in tried:
+        try:
+            streamed = flat if axis is None else in_blocks(flat, axis, passes)
+            groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
+        except CatdiagError:
+            continue
+        yield KernelDraft(() if axis is None else ((axis, passes),), groups, streamed)
+        if axis is None or passes > 1 or not nested:
+            continue
+        for other in (n for n in inner if n != axis):
+            try:
+                within = in_blocks(streamed, other, 1)
+                if _has_nested_loops(within):
+                    yield KernelDraft(((axis, 1), (other, 1)), tuple(groupable(within)), within)
+            except CatdiagError:
+                continue
+
+
+def _has_nested_loops(diagram: Diagram) -> bool:
+    """Whether a loop of a diagram has a loop in its turns."""
+    return any(
+        isinstance(inner.op, FoldOp)
+        for box in inline(diagram).boxes
+        if isinstance(box.op, FoldOp)
+        for inner in inline(box.op.step).boxes
+    )
+
+
+def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:
+    """The theorem that two diagrams mean the same; None where it is not found, or is conditional."""
+    try:
+        theorem = certify_equation(ask, source, made, further=further)
+    except (OpenGoal, KernelError):
+        return None
+    except SolverInterrupted as error:
+        raise Interrupted(f"a proof was interrupted: {error}") from error
+    return None if theorem.conditional else theorem
+
+
+def cut(
+    row: StageSequence,
+    parts: Iterable[tuple[Span, Diagram]],
+    saved: tuple[str, ...],
+    source: Diagram,
+    ask: Z3,
+) -> Derivation:
+    """The derivation of the kernels of a row from its source, as one step, `saved` between them by name.
+
+    Raises NotFusable where it is not proved that they mean the source together.
+    """
+    whole = row.composed(parts)
+    said = f"cut({', '.join(saved)!r})" if saved else "cut()"
+    whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
+    theorem = proved(ask, source, whole, True)
+    if theorem is None:
+        raise NotFusable(
+            f"the kernels that save {', '.join(saved) or 'nothing'} were not proved to mean "
+            f"{source.title or 'the diagram'} together"
+        )
+    return Derivation.start(source, ask).then(Cut(saved), whole, theorem, ungrouped=None)
