@@ -30,7 +30,7 @@ from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.gathers import gathered
 from catdiag.schedule.live_ranges import is_view, live_ranges, rematerialized
-from catdiag.schedule.liveness import LivenessWalk
+from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.loop_bounds import Bound, known
 from catdiag.schedule.lowered_kernel import Buffer, LoweredKernel, Transfer
 from catdiag.schedule.phases import Phases, part
@@ -200,7 +200,7 @@ def measure(
         body, wires, kernel_widths, made = kernel
         made.points = {name: [] for name in levels.names}
         if not levels.phased:
-            saved = LivenessWalk(made, kernel_widths, levels).kernel_body(body, wires, outer.given)
+            saved = KernelLowering(made, kernel_widths, levels).kernel_body(body, wires, outer.given)
             loads = [
                 Transfer(
                     b.name,

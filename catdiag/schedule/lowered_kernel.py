@@ -150,13 +150,15 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class For:
-    """The loop of the box visited last: `inputs` are the buffers of its inputs.
+    """The loop of the box visited last. `loop` is its block and the size of its axis, `inputs` are the buffers that it
+    reads.
 
     `head` loads what the whole loop reads and allocates pipeline buffers and states, `tail` ends an iteration and
     allocates the `results`. `postponed` says which inputs are left to inner loops to load.
     """
 
     op: FoldOp
+    loop: Loop
     inputs: tuple[Buffer | None, ...]
     postponed: tuple[bool, ...]
     head: list[Statement]
@@ -168,12 +170,25 @@ class For:
 Statement: TypeAlias = Alloc | Free | Overwrite | Visit | Point | For
 
 
+def flat(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """The statements in order, those of one iteration of each loop included; loops themselves are left out."""
+    todo = list(reversed(statements))
+    while todo:
+        statement = todo.pop()
+        if isinstance(statement, For):
+            todo += reversed([*statement.head, *statement.body.statements, *statement.tail])
+        else:
+            yield statement
+
+
 @dataclass(frozen=True, eq=False)
 class Body:
     """The boxes of a kernel, of a phase, or of an iteration of a loop: their graph with its live ranges, which wires
-    are rematerialized (`free`), and the statements. `made` are the buffers of all wires at the end, views included."""
+    are rematerialized (`free`), and the statements. `inputs` are the buffers of its inputs; `made` are those of all
+    wires at the end, views included."""
 
     graph: Graph
+    inputs: Sequence[Buffer | None]
     found: LiveRanges
     free: Sequence[bool]
     statements: list[Statement]
@@ -186,10 +201,9 @@ Within = tuple[Graph, Sequence[int], Sequence[int]]
 
 @dataclass(frozen=True, eq=False)
 class KernelPart:
-    """A kernel, or a phase of one (`within`): the buffers of its inputs, its body, and at the end (`copies`) loads of
-    outputs that are inputs unchanged. `around` are buffers at other levels, allocated all the while."""
+    """A kernel, or a phase of one (`within`): its body, and at the end (`copies`) loads of outputs that are inputs
+    unchanged. `around` are buffers at other levels, allocated all the while."""
 
-    inputs: Sequence[Buffer | None]
     body: Body
     copies: list[Statement]
     places: Placement
@@ -232,10 +246,7 @@ class LoweredKernel:
 
     def allocated(self) -> Iterator[Buffer]:
         """All buffers, in the order of their live ranges."""
-        todo = [s for part in reversed(self.parts) for s in reversed([*part.body.statements, *part.copies])]
-        while todo:
-            statement = todo.pop()
-            if isinstance(statement, Alloc):
-                yield statement.buffer
-            elif isinstance(statement, For):
-                todo += reversed([*statement.head, *statement.body.statements, *statement.tail])
+        for part in self.parts:
+            for statement in flat([*part.body.statements, *part.copies]):
+                if isinstance(statement, Alloc):
+                    yield statement.buffer

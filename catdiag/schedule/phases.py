@@ -17,8 +17,9 @@ from catdiag.category.ops import FoldOp, array_name
 from catdiag.category.types import ArrayType, Ty
 from catdiag.schedule.element_widths import Widths
 from catdiag.schedule.live_ranges import is_view, live_ranges, only_streamed, rematerialized
-from catdiag.schedule.liveness import LivenessWalk
+from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.lowered_kernel import Buffer, Loop, LoweredKernel, Transfer
+from catdiag.schedule.peak_memory import PeakMemory
 from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError
 
@@ -236,7 +237,7 @@ class Phases:
                 assert source is not None
                 there = (last,) if last in self.places.operand else ()
                 inside.append(replace(source, places=there, loaded=False, loads=0))
-        walk = LivenessWalk(self.kernel, self.widths, _only(self.places, (last,)))
+        walk = KernelLowering(self.kernel, self.widths, _only(self.places, (last,)))
         walk.body(graph, inside, (self.graph, outside, ends))
         for w, buffer in zip(outside, inside, strict=True):
             if buffer is None or not buffer.loads:
@@ -285,7 +286,7 @@ class Phases:
         between = self.lower[:-1]
         if not between:
             return
-        walk = LivenessWalk(self.kernel, self.widths, _only(self.places, between))
+        walk = PeakMemory(self.kernel.points, between)
         for buffer in self._loaded(phase, between):
             walk.add(buffer)
         walk.note(self._words(phase))
@@ -293,7 +294,7 @@ class Phases:
 
     def _above(self) -> None:
         """Analyzes all phases at the levels from slow memory down to the home."""
-        walk = LivenessWalk(self.kernel, self.widths, _only(self.places, self.upper))
+        walk = PeakMemory(self.kernel.points, self.upper)
         held: dict[int, Buffer] = {}
         for number, phase in enumerate(self.phases):
             passing: list[Buffer] = []
@@ -336,7 +337,7 @@ class Phases:
         for w in copied:
             given = self.wires[w]
             if given is not None:
-                walk = LivenessWalk(self.kernel, self.widths, self.places)
+                walk = PeakMemory(self.kernel.points, self.places.names)
                 self.kernel.copied.append(replace(given, places=self.places.operand))
                 walk.add(self.kernel.copied[-1])
                 walk.note("copy")

@@ -130,7 +130,7 @@ class KernelTrace:
                     if load:
                         self._load(self.where[buffer])
                 case Free(buffer):
-                    del self.present[buffer]
+                    self.present.pop(buffer, None)
                 case Overwrite(buffer, rest):
                     del self.present[buffer]
                     self.over = buffer if rest is None else None
@@ -204,18 +204,18 @@ class KernelTrace:
         self.part, self.first, self.present = part, len(self.lines.lines), {}
         self.known = self.known.new_child()
         graph, texts = part.body.graph, [self.symbols.texts[w] for w in self.kernel.reads]
-        outside: Sequence[int] = range(len(part.inputs))
+        outside: Sequence[int] = range(len(graph.dom))
         if part.within is not None:
             whole, outside, _ = part.within
             for node in whole.nodes:
                 first = len(texts)
                 text = self.symbols.say(node.box, [texts[w] for w in node.inputs])
                 texts += [self.made[first + k][0] if first + k in self.made else text for k in range(len(node.box.cod))]
-        for k, (buffer, w) in enumerate(zip(part.inputs, outside, strict=True)):
+        for k, (buffer, w) in enumerate(zip(part.body.inputs, outside, strict=True)):
             if buffer is not None:
                 made = self.made[w][1] if w in self.made else ()
                 self.where[buffer] = made[0] if made else self._operand(buffer, graph.dom[k])
-        behind: list[tuple[int, ...]] = [() if b is None else (self.where[b],) for b in part.inputs]
+        behind: list[tuple[int, ...]] = [() if b is None else (self.where[b],) for b in part.body.inputs]
         frame = TraceFrame(part.body, [texts[w] for w in outside], behind)
         self._body(frame)
         if part.within is not None:

@@ -1,0 +1,67 @@
+"""The peak memory of a kernel, read off its statements: the points at which most is allocated.
+
+Which point that is may depend on the sizes, so that there may be several, of which none has as much as another for all
+sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catdiag.category.integer_polynomial import ZERO, IntPolynomial
+from catdiag.schedule.lowered_kernel import Alloc, Buffer, Free, Overwrite, Point, ProgramPoint, Statement, flat
+
+
+class PeakMemory:
+    """What is allocated at each of the levels that `points` lists; the largest points are added there."""
+
+    def __init__(self, points: dict[str, list[ProgramPoint]], places: Sequence[str]) -> None:
+        self.points = points
+        self.present: dict[Buffer, None] = {}
+        self.sums = dict.fromkeys(places, ZERO)
+        self.seen: set[tuple[str, IntPolynomial]] = set()
+
+    def read(self, statements: Sequence[Statement]) -> None:
+        """Reads statements in order."""
+        for statement in flat(statements):
+            match statement:
+                case Alloc(buffer):
+                    self.add(buffer)
+                case Free(buffer):
+                    self.drop(buffer)
+                case Overwrite(buffer, rest):
+                    self.drop(buffer)
+                    if rest is not None:
+                        self.add(rest)
+                case Point(at, extra):
+                    self.note(at, extra)
+
+    def add(self, buffer: Buffer) -> None:
+        """Begins a live range: allocates the buffer at its levels."""
+        self.present[buffer] = None
+        for place in buffer.places:
+            self.sums[place] = self.sums[place] + buffer.at(place)
+
+    def drop(self, buffer: Buffer) -> None:
+        """Ends a live range: frees the buffer at its levels."""
+        if buffer in self.present:
+            del self.present[buffer]
+            for place in buffer.places:
+                self.sums[place] = self.sums[place] - buffer.at(place)
+
+    def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
+        """Records what is live at each level here, unless another recorded point has at least as much for all sizes."""
+        for place, total in self.sums.items():
+            points = self.points[place]
+            for buffer in extra:
+                if place in buffer.places:
+                    total = total + buffer.at(place)
+            if (place, total) in self.seen:
+                continue
+            self.seen.add((place, total))
+            if not total or any(p.total.dominates(total) for p in points):
+                continue
+            held = (*self.present, *extra)
+            live = tuple((b.name, b.role, b.at(place)) for b in held if place in b.places)
+            points[:] = [p for p in points if not total.dominates(p.total)]
+            points.append(ProgramPoint(at, total, live))
