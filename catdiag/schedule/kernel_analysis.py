@@ -13,9 +13,8 @@ evaluates them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count as count_from
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline
 from catdiag.category.integer_polynomial import IntPolynomial
@@ -182,83 +181,12 @@ def measure(
     split_loop = two_kernels(diagram) if is_split(diagram) else None
     flat = with_access_regions(diagram if split_loop is None else split_loop.diagram)
     widths = widths_of(flat, dtype)
-    graph, types = flat.graph, flat.graph.wire_types()
-    free = rematerialized(graph, [False] * len(graph.dom))
-    root = live_ranges(graph, free, 0, False).root
-    outer = _Outer(flat, graph, types, free, root, widths, levels, clip)
+    slow = _SlowMemory(flat, widths, levels, clip)
     if split_loop is not None:
-        names = dict(zip(count_from(outer.first[split_loop.index]), split_loop.names))
-        outer.names.update((w, f"{name} of a part") for w, name in names.items())
-        for w in range(
-            outer.first[split_loop.index], outer.first[split_loop.index] + len(graph.nodes[split_loop.index].box.cod)
-        ):
-            outer.between[w] = widths.on_chip(types[w], names.get(w, ""))
-    kernels: list[LoweredKernel] = []
-    for boxes in outer.segments(fused):
-        node = graph.nodes[boxes[0]]
-        kernel = outer.group(boxes[0], node) if isinstance(node.box.op, GroupOp) else outer.run(boxes)
-        body, wires, kernel_widths, made = kernel
-        made.points = {name: [] for name in levels.names}
-        if not levels.phased:
-            saved = KernelLowering(made, kernel_widths, levels).kernel_body(body, wires, outer.given)
-            loads = [
-                Transfer(
-                    b.name,
-                    "load",
-                    elements.scaled(b.width * b.loads),
-                    reload_axes,
-                    _role(b),
-                    levels.path(_role(b)),
-                    times=b.loads,
-                    wire=b.wire,
-                )
-                for b, (elements, reload_axes) in zip(wires, outer.incoming, strict=True)
-                if b is not None and b.loads
-            ]
-            loads += [
-                Transfer(
-                    b.name,
-                    "load",
-                    elements.scaled(b.width),
-                    reload_axes,
-                    _role(b),
-                    levels.path(_role(b)),
-                    local=local.scaled(b.width),
-                    bounds=bounds,
-                    loops=loops,
-                    region=b.region,
-                    wire=b.wire,
-                )
-                for b, (elements, reload_axes) in zip(wires, outer.incoming, strict=True)
-                if b is not None
-                for local, bounds, loops in b.masked_loads
-            ]
-            loads += [
-                Transfer(
-                    b.name,
-                    "load",
-                    elements.scaled(b.width * times),
-                    reload_axes,
-                    _role(b),
-                    levels.path(_role(b)),
-                    times=times,
-                    wire=b.wire,
-                    loop_nest=iterations,
-                )
-                for b, (elements, reload_axes) in zip(wires, outer.incoming, strict=True)
-                if b is not None
-                for iterations, times in Counter(b.nested).items()
-            ]
-        else:
-            loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, levels).run()
-        made.transfers = [
-            replace(t, role=saved[k], path=levels.path_up(saved[k]))
-            for t, k in zip(made.transfers, outer.leaving, strict=True)
-        ]
-        made.transfers[:0] = loads
-        made.order = describe(body)
-        kernels.append(made)
-    inlined = [(name, types[w]) for name, w in zip(output_names(flat), graph.outputs, strict=True) if free[w]]
+        slow.name_parts(split_loop)
+    kernels = [slow.lowered(boxes) for boxes in slow.segments(fused)]
+    types = slow.types
+    inlined = [(name, types[w]) for name, w in zip(output_names(flat), flat.graph.outputs, strict=True) if slow.free[w]]
     if inlined:
         kernels = kernels or [LoweredKernel({}, points={name: [] for name in levels.names})]
     for name, ty in inlined:
@@ -271,19 +199,31 @@ def measure(
 
 
 @dataclass
-class _Outer:
+class _KernelBody:
+    """A kernel that is not lowered yet: its record and its body. Of each input there are the buffer (None if it is
+    rematerialized), the elements of the whole array, the tiles that load it again, and the index expression of
+    positions."""
+
+    kernel: LoweredKernel
+    graph: Graph
+    inputs: list[Buffer | None]
+    incoming: list[tuple[IntPolynomial, tuple[str, ...]]]
+    given: list[Bound | None]
+
+
+@dataclass
+class _SlowMemory:
     """The side of slow memory: its arrays, and what each kernel loads and saves."""
 
     diagram: Diagram
-    graph: Graph
-    types: list[ArrayType]
-    free: list[bool]
-    root: list[int]
     widths: Widths
     places: Placement
     clip: bool
 
     def __post_init__(self) -> None:
+        self.graph, self.types = self.diagram.graph, self.diagram.graph.wire_types()
+        self.free = rematerialized(self.graph, [False] * len(self.graph.dom))
+        self.root = live_ranges(self.graph, self.free, 0, False).root
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
         self.between: dict[int, int] = {}
         self.first: list[int] = []
@@ -307,13 +247,43 @@ class _Outer:
             if self.root[w] >= len(self.graph.dom):
                 self.ends.setdefault(self.root[w], []).append(name)
         self.names.update((w, names[0]) for w, names in self.ends.items())
-        self.incoming: list[tuple[IntPolynomial, tuple[str, ...]]] = []
-        self.leaving: list[int] = []
-        self.given: list[Bound | None] = []
         inputs = zip(self.diagram.input_names, self.diagram.dom, strict=True)
         scalars = [("of", name) if ty.element == "int" and not ty.axes else None for name, ty in inputs]
         self.known = known(self.graph, scalars)
         self.crossing: set[int] = set(self.ends)
+
+    def name_parts(self, split_loop: SplitLoop) -> None:
+        """Names the states of the parts of a split loop, which are as wide as on chip."""
+        for k in range(len(self.graph.nodes[split_loop.index].box.cod)):
+            w, name = self.first[split_loop.index] + k, split_loop.names[k] if k < len(split_loop.names) else ""
+            self.names[w] = f"{name} of a part" if name else self.names[w]
+            self.between[w] = self.widths.on_chip(self.types[w], name)
+
+    def lowered(self, boxes: list[int]) -> LoweredKernel:
+        """The kernel of some boxes, with its transfers."""
+        node = self.graph.nodes[boxes[0]]
+        body = self.group(boxes[0], node) if isinstance(node.box.op, GroupOp) else self.run(boxes)
+        made, levels = body.kernel, self.places
+        made.points = {name: [] for name in levels.names}
+        if levels.phased:
+            loads, saved = Phases(made, body.graph, body.inputs, body.incoming, self.widths, levels).run()
+        else:
+            saved = KernelLowering(made, self.widths, levels).kernel_body(body.graph, body.inputs, body.given)
+            loads = _loads(body, levels)
+        made.transfers = [*loads, *self._saves(body, saved)]
+        made.order = describe(body.graph)
+        return made
+
+    def _saves(self, body: _KernelBody, roles: Sequence[str]) -> Iterator[Transfer]:
+        """What a kernel saves: an output once for each result of the diagram that it is, or as an array between
+        kernels. Other kernels read the array of the first result."""
+        types = body.graph.wire_types()
+        for k, w in body.kernel.leaves:
+            reload_axes, path = _lacking(body.kernel.tiles, types[body.graph.outputs[k]]), self.places.path_up(roles[k])
+            for name in self.ends.get(w, [self.names[w]]):
+                width = self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
+                elements = IntPolynomial.elements(self.types[w].axes).scaled(width)
+                yield Transfer(name, "save", elements, reload_axes, roles[k], path)
 
     def width(self, w: int) -> int:
         """Bytes of an element of an array in slow memory."""
@@ -321,19 +291,6 @@ class _Outer:
         if w < len(self.graph.dom):
             return self.widths.inputs.get(name, 1)
         return self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
-
-    def saved(self, kernel: LoweredKernel, k: int, w: int, again: tuple[str, ...]) -> None:
-        """Records that output `k` of a kernel's body is saved as wire `w`: once for each result of the diagram that it
-        is, or as an array between kernels.
-
-        Other kernels read the array of the first result.
-        """
-        kernel.leaves = (*kernel.leaves, (k, w))
-        elements = IntPolynomial.elements(self.types[w].axes)
-        for name in self.ends.get(w, [self.names[w]]):
-            width = self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
-            kernel.transfers.append(Transfer(name, "save", elements.scaled(width), again))
-            self.leaving.append(k)
 
     def segments(self, fused: bool) -> list[list[int]]:
         """The indices of the boxes of each kernel. Views, gathers and rematerialized values belong to none."""
@@ -363,13 +320,12 @@ class _Outer:
         size, held = IntPolynomial.elements(local.axes), self.places.operand
         return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w, axes=local.axes)
 
-    def group(self, place: int, node: Node) -> tuple[Graph, list[Buffer | None], Widths, LoweredKernel]:
-        """A Group box as a kernel: its body, the buffers of its inputs, the widths, and the kernel record."""
+    def group(self, place: int, node: Node) -> _KernelBody:
+        """A Group box as a kernel."""
         op = node.box.op
         if not isinstance(op, GroupOp):
             raise CatdiagError(f"{node.box.name} is not a group: expected a Group box")
         tiles = {symbol: _axis_size(node.box, name) for name, symbol in op.tiles}
-        kernel = LoweredKernel(tiles, {symbol: name for name, symbol in op.tiles}, reads=node.inputs)
         body = inline(op.body).graph
         seen: dict[tuple[int, ArrayType], int] = {}
         single_use = gathered_inputs(body)
@@ -377,35 +333,49 @@ class _Outer:
             k if k in single_use else seen.setdefault((self.root[w], body.dom[k]), k) for k, w in enumerate(node.inputs)
         ]
         body = _merge_reads(body, representative)
+        made = range(self.first[place], self.first[place] + len(op.body.cod))
+        leaves = tuple((k, w) for k, w in enumerate(made) if w in self.crossing)
+        axes = {symbol: name for name, symbol in op.tiles}
+        kernel = LoweredKernel(tiles, axes, reads=node.inputs, leaves=leaves)
         wires: list[Buffer | None] = []
-        self.incoming, self.leaving = [], []
-        self.given = [self.known[w] for w in node.inputs]
+        incoming: list[tuple[IntPolynomial, tuple[str, ...]]] = []
         for w, local in zip(node.inputs, body.dom, strict=True):
             wires.append(self._operand(self.root[w], local))
-            self.incoming.append((IntPolynomial.elements(self.types[w].axes), _lacking(tiles, local)))
-        for k, window in input_regions(body, self.given, dict(op.tiles)).items():
+            incoming.append((IntPolynomial.elements(self.types[w].axes), _lacking(tiles, local)))
+        given = [self.known[w] for w in node.inputs]
+        for k, window in input_regions(body, given, dict(op.tiles)).items():
             buffer, local = wires[k], body.dom[k]
             if buffer is not None:
                 if self.clip:
                     window, sides = clipped(window, f"{place}.{k}")
                     kernel.clipped |= sides
                 buffer.region, buffer.size, buffer.interior = window, box_of(local, window), around(local, window)
-        for k, local in enumerate(op.body.cod):
-            w = self.first[place] + k
-            if w in self.crossing:
-                self.saved(kernel, k, w, _lacking(tiles, local))
-        return body, wires, self.widths, kernel
+        return _KernelBody(kernel, body, wires, incoming, given)
 
-    def run(self, places: list[int]) -> tuple[Graph, list[Buffer | None], Widths, LoweredKernel]:
+    def run(self, places: list[int]) -> _KernelBody:
         """Consecutive boxes outside of groups as a kernel: a single group of everything."""
         body, outside, ends = part(self.graph, self.types, self.free, self.root, places, self.crossing)
-        kernel = LoweredKernel({}, reads=tuple(outside))
-        self.leaving, self.given = [], [self.known[w] for w in outside]
-        for k, w in enumerate(ends):
-            self.saved(kernel, k, w, ())
-        self.incoming = [(IntPolynomial.elements(ty.axes), ()) for ty in body.dom]
+        kernel = LoweredKernel({}, reads=tuple(outside), leaves=tuple(enumerate(ends)))
+        incoming = [(IntPolynomial.elements(ty.axes), ()) for ty in body.dom]
         wires = [self._operand(w, self.types[w]) for w in outside]
-        return body, wires, self.widths, kernel
+        return _KernelBody(kernel, body, wires, list(incoming), [self.known[w] for w in outside])
+
+
+def _loads(body: _KernelBody, levels: Placement) -> list[Transfer]:
+    """What a kernel loads: of whole arrays, of parts of arrays, and again by inner loops."""
+    found: tuple[list[Transfer], list[Transfer], list[Transfer]] = [], [], []
+    for b, (elements, reload_axes) in zip(body.inputs, body.incoming, strict=True):
+        if b is None:
+            continue
+        role = "streamed" if b.streamed_only else "operand"
+        once = Transfer(b.name, "load", elements.scaled(b.width), reload_axes, role, levels.path(role), wire=b.wire)
+        if b.loads:
+            found[0].append(replace(once, size=once.size.scaled(b.loads), times=b.loads))
+        for local, bounds, loops in b.masked_loads:
+            found[1].append(replace(once, local=local.scaled(b.width), bounds=bounds, loops=loops, region=b.region))
+        for iterations, times in Counter(b.nested).items():
+            found[2].append(replace(once, size=once.size.scaled(times), times=times, loop_nest=iterations))
+    return [transfer for transfers in found for transfer in transfers]
 
 
 def _merge_reads(graph: Graph, kept: list[int]) -> Graph:
@@ -425,11 +395,6 @@ def _axis_size(box: Box, name: str) -> IntPolynomial:
         if axis is not None:
             return IntPolynomial.of(axis.size)
     raise CatdiagError(f"{box.name} groups axis {name!r}, which no array of it has")
-
-
-def _role(buffer: Buffer) -> str:
-    """The role of a load: streamed if only loops read it, else operand."""
-    return "streamed" if buffer.streamed_only else "operand"
 
 
 def _lacking(tiles: Mapping[str, IntPolynomial], local: ArrayType) -> tuple[str, ...]:
