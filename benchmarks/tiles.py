@@ -144,7 +144,8 @@ def compare(path: str, name: str) -> None:
     """Measured against predicted."""
     import catdiag as cd
     from catdiag.planner.fit import fit, kernels_on
-    from catdiag.planner.time_model import fits, predict
+    from catdiag.planner.resources.ideal_resources import IdealBlock
+    from catdiag.planner.time_model.prediction import predict
     from catdiag.rewrite import group
     from catdiag.rewrite.stream import fold_search
 
@@ -166,9 +167,9 @@ def compare(path: str, name: str) -> None:
         row["tiles"], diagram = tiles, loops if row["kind"] == "loop" else products
         kernel = kernels_on(diagram, chip, "bf16", row["stages"]).kernels[0]
         values = {**row["sizes"], **tiles}
-        row["fits"] = bool(fits(kernel, chip, values, row["warps"]))
+        row["fits"] = bool(IdealBlock(kernel, chip).resources(values, row["warps"]).fits(chip))
         timing = predict(kernel, chip, values, "bf16", row["stages"], row["warps"])
-        row["predicted"], row["held"] = float(timing.seconds), int(timing.smem)
+        row["predicted"], row["held"] = float(timing.seconds), int(timing.resources.smem_bytes)
         shapes.setdefault((row["kind"], *row["sizes"].items()), []).append(row)
     for (kind, *sizes), of in shapes.items():
         best = min(of, key=lambda row: row["seconds"])

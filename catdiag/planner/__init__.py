@@ -3,11 +3,13 @@
 - `partition.plan`: the plan of a program, in one kernel or several; `multi_kernel_plan`: what it is;
 - `fit`: the tiles of one kernel; `plan`: what is found; `plan_request`: what is asked; `tile_search`: all candidates;
   `explanation`: from a candidate to the plan that is shown;
-- `time_model`, `pipeline_simulation`: how long a kernel takes; `instruction_shapes`: which tiles a chip wants;
+- `resources`: what a thread block takes of its core; `time_model`: how long a kernel takes; both as a backend makes it:
+  ideal, Triton or Gluon;
+- `pipeline_simulation`: how warpgroups share a core; `instruction_shapes`, `memory_sectors`: which tiles a chip wants;
   `fits_proof`, `fits_in_ranges`: proofs by z3;
-- `triton_time_model`, `triton_resources`, `memory_sectors`: the same for Triton; `configuration_candidates`,
-  `launch_configurations`: what is worth being tried; `emitted_module`: what a configuration becomes once it is written;
-  `fitted_configuration`: the plan of a kernel as it is written; `compiled_plan`: kernels at given tiles;
+- `configuration_candidates`, `launch_configurations`: what is worth being tried; `emitted_module`: what a configuration
+  becomes once it is written; `fitted_configuration`: the plan of a kernel as it is written; `compiled_plan`: kernels at
+  given tiles;
 - `partition`: one kernel or several, of `graph_segments`, each a `kernel_candidates`;
   `fusions`, `kernel_schedules`: ways to cut compared by transfers;
 - `derivation_search`: which axis to stream and which to group; `sweep`: many plans.

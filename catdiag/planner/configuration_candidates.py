@@ -1,8 +1,8 @@
 """Launch configurations that Triton can run, each with its predicted time: what `catdiag.planner.launch_configurations`
 chooses from.
 
-Tiles and blocks are powers of two. What a block takes of its core is as `catdiag.planner.triton_resources` has it, and
-how long a run takes as `catdiag.planner.triton_time_model` has it.
+Tiles and blocks are powers of two. What a block takes of its core is as `catdiag.planner.resources` has it, and how
+long a run takes as `catdiag.planner.time_model` has it: for Triton, or for Gluon where warps of their own load.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.codegen.gluon.gluon_source import REGISTERS as GROUP_REGISTERS
 from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.memory_sectors import tiles_of_rows, whole_sector
 from catdiag.planner.plan import plural
+from catdiag.planner.resources.block_resources import Resources
+from catdiag.planner.resources.gluon_resources import WARPS, GluonBlock
+from catdiag.planner.resources.triton_resources import MIN_DOT, TritonBlock
 from catdiag.planner.tile_search import TileSearch
-from catdiag.planner.time_model import Timing, peak, predict
-from catdiag.planner.triton_resources import MIN_DOT, MOST, SCRATCH, Block
-from catdiag.planner.triton_time_model import blocks_per_sm, specialized_registers, specialized_timed, timed
+from catdiag.planner.time_model.gluon_backend import GluonBackend
+from catdiag.planner.time_model.ideal_backend import IdealBackend
+from catdiag.planner.time_model.prediction import predict
+from catdiag.planner.time_model.timing import Timing
+from catdiag.planner.time_model.triton_backend import TritonBackend
 from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, ProgramPoint
 from catdiag.schedule.load_imbalance import window_loads
-from catdiag.schedule.placement import MATRIX
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 if TYPE_CHECKING:
@@ -99,7 +102,7 @@ class Candidates:
             if stages in _STAGES or len(search.kernels) == 1
         }
         self.blocks = {
-            stages: Block.of(search.diagram, search.kernels[stages], search.dtype, search.chip, stages, boxes)
+            stages: TritonBlock.of(search.diagram, search.kernels[stages], search.dtype, search.chip, stages, boxes)
             for stages in self.kernels
         }
         self.staged = next(iter(self.blocks.values())).staged
@@ -107,7 +110,7 @@ class Candidates:
             least = min(search.kernels)  # 1, or what is asked for
             self.kernels = {least: self._filled(search.kernels[least])}
             self.blocks = {
-                least: Block.of(search.diagram, search.kernels[least], search.dtype, search.chip, least, boxes)
+                least: TritonBlock.of(search.diagram, search.kernels[least], search.dtype, search.chip, least, boxes)
             }
         found = next(iter(self.blocks.values())).products
         self.batched = {name for batch in found.batches for name in batch.symbols()}
@@ -249,29 +252,38 @@ class Candidates:
         search, chip, block = self.search, self.search.chip, self.blocks[stages]
         count = len(next(iter(grid.values()))) if grid else 1
         values = search.full({**self.sizes, **grid})
-        smem = np.broadcast_to(block.shared(values) + SCRATCH * bool(np.any(block.shared(values))), (count,))
-        most = np.broadcast_to(block.shared_upper_bound(values), (count,))
-        registers, threads = np.broadcast_to(block.registers(values, warps), (count,)), chip.warp * warps
-        ok = (most + SCRATCH <= chip.smem_per_block) & (registers <= registers_at_most(chip))
-        ok &= (registers * threads <= chip.registers_per_sm) & (threads <= chip.threads_per_block)
-        ok &= peak(self.kernels[stages], MATRIX, values) <= chip.tmem_per_sm
+        taken = block.resources(values, warps)
+        ok = np.broadcast_to(taken.fits(chip), (count,))
         if single_block and warps > _WARPS[0] and search.request.threads is None:
-            ok = ok & (block.values_each(values, warps) >= _EACH) & block.warps_own_rows(values, warps)
+            ok = ok & (block.values_per_thread(values, warps) >= _EACH) & block.warps_own_rows(values, warps)
         if not ok.any():
             if count:
-                least.append(_Excess.of(most + SCRATCH, registers, stages, warps, chip, grid))
+                least.append(_Excess.of(taken, stages, chip, grid))
             return []
-        kept = {name: axis[ok] for name, axis in grid.items()}
-        held = blocks_per_sm(smem[ok], registers[ok], warps, chip)
-        timing = self._timed(stages, kept, warps, held)
-        time, moved = (np.broadcast_to(n, held.shape) for n in (timing.seconds, timing.load + timing.save))
+        return self._proposals(stages, warps, {name: axis[ok] for name, axis in grid.items()})
+
+    def _proposals(
+        self, stages: int, warps: int, grid: Mapping[str, Any], specialized: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """The configurations of a grid that fits, with what they are ranked by."""
+        import numpy as np
+
+        taken = self.block(stages, specialized).resources(self.search.full({**self.sizes, **grid}), warps)
+        timing = self._timed(stages, grid, warps, self.backend(stages, specialized))
+        count = len(next(iter(grid.values()))) if grid else 1
+        time, moved, smem, registers, blocks = (
+            np.broadcast_to(numbers, (count,))
+            for numbers in (
+                timing.seconds, timing.bytes_moved, taken.smem_bytes, taken.registers_per_thread, timing.blocks_per_sm
+            )
+        )  # fmt: skip
         found: list[tuple[Any, ...]] = []
-        for place in range(len(time)):
-            tile = {name: int(axis[place]) for name, axis in kept.items()}
-            key = (float(time[place]), int(smem[ok][place]), warps, stages, tuple(tile.values()))
+        for place in range(count):
+            tile = {name: int(axis[place]) for name, axis in grid.items()}
+            key = (float(time[place]), int(smem[place]), warps, stages, tuple(tile.values()))
             made = Proposal(
-                tile, stages, warps, key[0], key[1], int(registers[ok][place]), int(held[place]),
-                bytes_moved=round(float(moved[place])),
+                tile, stages, warps, key[0], key[1], int(registers[place]), int(blocks[place]),
+                specialized=specialized, bytes_moved=round(float(moved[place])),
             )  # fmt: skip
             found.append((key, made))
         return found
@@ -282,10 +294,10 @@ class Candidates:
 
         search, chip = self.search, self.search.chip
         whole = search.split_loop is None and self.staged and self.boxes and search.dtype in chip.tensor
-        written = self._written if whole and chip.matrix_warps == 4 else None
+        written = self._written if whole and chip.matrix_warps == WARPS else None
         if written is None:
             return []
-        (row,), (ranges,) = written.rows, written.phases
+        (row,) = written.rows
         options = self.options()
         found: list[tuple[Any, ...]] = []
         for groups in GROUPS:
@@ -315,35 +327,13 @@ class Candidates:
             for name in loops:
                 ok &= (grid[name] >= ROWS) | (name in search.request.tiles)
             grid = {name: axis[ok] for name, axis in grid.items()}
-            for stages, kernel in self.kernels.items():
-                if stages > 1 and ok.any():
-                    found += self._ranked(kernel, stages, groups, grid, ranges)
-        return found
-
-    def _ranked(
-        self, kernel: LoweredKernel, stages: int, groups: int, grid: Mapping[str, Any], ranges: int
-    ) -> list[tuple[Any, ...]]:
-        """Those of a grid that fit, with what they are ranked by."""
-        import numpy as np
-
-        search, chip, block = self.search, self.search.chip, self.blocks[stages]
-        values = search.full({**self.sizes, **grid})
-        count, warps = len(next(iter(grid.values()))), 4 * groups
-        smem = np.broadcast_to(block.shared_upper_bound(values), (count,)) + SCRATCH
-        registers = specialized_registers(kernel, values, groups, block)
-        registers = np.broadcast_to(registers, (count,))
-        ok = (smem <= chip.smem_per_block) & (registers <= GROUP_REGISTERS[groups])
-        timing = self._timed_apart(stages, groups, grid, ranges)
-        time, moved = (np.broadcast_to(n, (count,)) for n in (timing.seconds, timing.load + timing.save))
-        found = []
-        for place in np.flatnonzero(ok):
-            tile = {name: int(axis[place]) for name, axis in grid.items()}
-            key = (float(time[place]), int(smem[place]), warps, stages, tuple(tile.values()))
-            made = Proposal(
-                tile, stages, warps, key[0], key[1], int(registers[place]), 1, specialized=True,
-                bytes_moved=round(float(moved[place])),
-            )  # fmt: skip
-            found.append((key, made))
+            values, warps = search.full({**self.sizes, **grid}), WARPS * groups
+            for stages in self.kernels if ok.any() else ():
+                fit = self.block(stages, specialized=True).resources(values, warps).fits(chip)
+                fit = np.broadcast_to(fit, next(iter(grid.values())).shape)
+                if stages > 1 and fit.any():
+                    kept = {name: axis[fit] for name, axis in grid.items()}
+                    found += self._proposals(stages, warps, kept, specialized=True)
         return found
 
     @cached_property
@@ -378,46 +368,38 @@ class Candidates:
         return {("moved", new): window_loads(old, kernel, as_they_are) for new, old in self.region_loads}
 
     def timing(self, proposal: Proposal) -> Timing:
-        """What a run of one candidate takes."""
-        grid = dict(proposal.tiles)
-        if proposal.specialized:
-            written = self._written
-            ranges = written.phases[0] if written is not None else 1
-            found = self._timed_apart(proposal.stages, proposal.warps // 4, grid, ranges)
-        else:
-            found = self._timed(proposal.stages, grid, proposal.warps, proposal.blocks_per_sm)
-        return replace(found, per_thread=proposal.registers, **self._traffic(proposal))
-
-    def _traffic(self, proposal: Proposal) -> dict[str, Any]:
-        """What crosses edges: counted exactly, at tiles that are no longer than their axes."""
+        """What a run of one candidate takes, at as many blocks on a core as it has; what crosses edges is counted
+        exactly, at tiles that are no longer than their axes."""
         search, p = self.search, proposal
+        found = self._timed(p.stages, p.tiles, p.warps, self.backend(p.stages, p.specialized, p.blocks_per_sm))
         ranges, known = {**search.kernel.tiles, **dict(search.kernel.loops)}, search.full({**search.sizes, **p.tiles})
         tiles = {n: min(t, math.ceil(ranges[n].value(known))) if n in ranges else t for n, t in p.tiles.items()}
         stages = p.stages if p.stages in search.kernels else min(search.kernels)
-        exact = search.predicted(stages, {**search.sizes, **tiles}, p.warps)
-        return {name: getattr(exact, name) for name in ("load", "save", "hbm_bytes", "edges", "touched")}
+        return replace(found, traffic=search.predicted(stages, {**search.sizes, **tiles}, p.warps).traffic)
 
-    def _values(self, kernel: LoweredKernel, grid: Mapping[str, Any]) -> dict[Any, Any]:
-        values = self.search.full({**self.sizes, **grid})
-        return {**values, **self._moved(kernel, values)} if self.region_loads else values
+    def block(self, stages: int, specialized: bool) -> TritonBlock | GluonBlock:
+        """The blocks of the kernel with so many buffers."""
+        block = self.blocks[stages]
+        return GluonBlock(self.kernels[stages], self.search.chip, block) if specialized else block
 
-    def _timed(self, stages: int, grid: Mapping[str, Any], warps: int, held: Any) -> Timing:
+    def backend(self, stages: int, specialized: bool, blocks_per_sm: int | None = None) -> IdealBackend:
+        """By what a kernel is timed: Gluon where its loads are apart, else Triton, with so many blocks on a core if
+        that is known."""
+        block = self.block(stages, specialized)
+        if isinstance(block, GluonBlock):
+            return GluonBackend(block=block, ranges=self._written.phases[0] if self._written is not None else 1)
+        return TritonBackend(self.search.request.producers, block=block, known_blocks_per_sm=blocks_per_sm)
+
+    def _timed(self, stages: int, grid: Mapping[str, Any], warps: int, backend: IdealBackend) -> Timing:
         """What runs take; of a split loop with the kernel that merges its parts."""
-        search, asked, kernel = self.search, self.search.request, self.kernels[stages]
-        values = self._values(kernel, grid)
-        timing = predict(kernel, search.chip, values, search.dtype, stages, warps, asked.overlap, asked.producers)
-        found = timed(kernel, search.chip, timing, values, search.dtype, stages, warps, held, self.blocks[stages])
+        search, kernel = self.search, self.kernels[stages]
+        values = search.full({**self.sizes, **grid})
+        values = {**values, **self._moved(kernel, values)} if self.region_loads else values
+        found = predict(kernel, search.chip, values, search.dtype, stages, warps, backend)
         if not search.merging:
             return found
         merging = search.merging.get(stages) or next(iter(search.merging.values()))
         return found.then(predict(merging, search.chip, values, search.dtype, stages, warps))
-
-    def _timed_apart(self, stages: int, groups: int, grid: Mapping[str, Any], ranges: int) -> Timing:
-        """What runs take where loads are apart."""
-        search, chip, kernel = self.search, self.search.chip, self.kernels[stages]
-        values = self._values(kernel, grid)
-        timing = predict(kernel, chip, values, search.dtype, stages, 4 * groups, search.request.overlap, True)
-        return specialized_timed(kernel, chip, timing, values, search.dtype, groups, self.blocks[stages], ranges)
 
     def _refusal(self, least: _Excess | None) -> DoesNotFit:
         """Why nothing fits: what the candidate that comes nearest to it needs, and which arrays."""
@@ -429,7 +411,8 @@ class Candidates:
             )
         lines = [f"no Triton kernel fits {chip.name}: {least.words}{how}"]
         values = self.search.full({**self.sizes, **least.tiles})
-        for place, over in ((LEVEL, least.smem > chip.smem_per_block), (REGISTERS, least.registers > MOST)):
+        full = {LEVEL: least.smem > chip.smem_per_block, REGISTERS: least.registers > least.most_registers}
+        for place, over in full.items():
             moments = self.kernels[least.stages].points.get(place, [])
             if over and moments:
                 name = chip.word("SMEM" if place == LEVEL else "registers")
@@ -444,11 +427,6 @@ def listed_of(moments: list[ProgramPoint], values: Mapping[Any, Any], level: str
     fullest = max(moments, key=lambda m: int(m.total.value(values)))
     lines = [f"  {int(fullest.total.value(values)):,} bytes of arrays, too much for {level}:"]
     return lines + [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in fullest.live]
-
-
-def registers_at_most(chip: Hardware) -> int:
-    """The registers of a thread up to which the compiler is expected not to spill."""
-    return min(MOST, chip.registers_per_thread)
 
 
 def _odd(name: str, tile: int) -> str:
@@ -498,22 +476,26 @@ class _Excess:
     stages: int
     smem: int
     registers: int
+    most_registers: int
     words: str
 
     @staticmethod
-    def of(smem: Any, registers: Any, stages: int, warps: int, chip: Hardware, grid: Mapping[str, Any]) -> _Excess:
+    def of(taken: Resources, stages: int, chip: Hardware, grid: Mapping[str, Any]) -> _Excess:
         """The candidate of a grid that is least over."""
         import numpy as np
 
-        over = np.maximum(smem / chip.smem_per_block, registers / registers_at_most(chip))
+        count, most = len(next(iter(grid.values()))) if grid else 1, taken.most_registers
+        smem = np.broadcast_to(taken.smem_bytes, (count,))
+        registers = np.broadcast_to(taken.registers_per_thread, (count,))
+        over = np.maximum(smem / chip.smem_per_block, registers / most)
         place = int(np.argmin(over))
         tiles = {name: int(axis[place]) for name, axis in grid.items()}
         shown = ", ".join(f"{name}={tile}" for name, tile in tiles.items()) or "no tiles"
         words = (
-            f"{shown} with {warps} warps needs {int(smem[place]):,} of {chip.smem_per_block:,} bytes of "
-            f"{chip.word('SMEM')} and {int(registers[place])} of {registers_at_most(chip)} registers a thread"
+            f"{shown} with {taken.warps} warps needs {int(smem[place]):,} of {chip.smem_per_block:,} bytes of "
+            f"{chip.word('SMEM')} and {int(registers[place])} of {most} registers a thread"
         )
-        return _Excess(float(over[place]), tiles, stages, int(smem[place]), int(registers[place]), words)
+        return _Excess(float(over[place]), tiles, stages, int(smem[place]), int(registers[place]), most, words)
 
 
 def first_first(ranked: list[Proposal]) -> list[Proposal]:

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catdiag.planner.fits_proof import Proof, prove_bound
+from catdiag.planner.fits_proof import Proof, prove_levels
 from catdiag.planner.pipeline_simulation import PipelineSchedule, iteration_steps, schedule
 from catdiag.planner.plan import IDEAL, WORDS, Alternative, EdgeUse, KernelPlan, LevelUse, MinimumTraffic, plural
-from catdiag.planner.tile_search import Choice, TileSearch, at, choice_at
-from catdiag.planner.time_model import STATIONS, ceil_div, flops, overhead
+from catdiag.planner.resources.block_resources import ceil_div
+from catdiag.planner.tile_search import Choice, TileSearch, choice_at
+from catdiag.planner.time_model.prediction import flops
+from catdiag.planner.time_model.timing import STATIONS
 from catdiag.schedule.liveness import LEVEL, REGISTERS
 from catdiag.schedule.placement import MATRIX
 
@@ -42,9 +44,9 @@ class Taken:
 def _ideal(search: TileSearch, chosen: Choice) -> Taken:
     """What a group takes by the ideal model. Raises CatdiagError if z3 does not prove that it fits."""
     return Taken(
-        shared_memory_bytes=int(chosen.get("smem")),
-        registers_per_thread=int(chosen.get("per_thread")),
-        blocks_per_sm=int(chosen.get("blocks_per_sm")),
+        shared_memory_bytes=int(chosen.prediction.resources.smem_bytes),
+        registers_per_thread=int(chosen.prediction.resources.registers_per_thread),
+        blocks_per_sm=int(chosen.prediction.blocks_per_sm),
         on_chip={},
         limits=search.stops(chosen),
         proof=_proof(search, chosen, {**search.sizes, **chosen.tiles}),
@@ -57,15 +59,15 @@ def planned(
 ) -> KernelPlan:
     """The plan of a candidate, by the ideal model if nothing is said of what it takes. Raises CatdiagError if z3 does
     not prove that it fits."""
-    chip, timing, group = search.chip, chosen.timing, taken or _ideal(search, chosen)
+    chip, group = search.chip, taken or _ideal(search, chosen)
     values = {**search.sizes, **chosen.tiles}
-    seconds, hbm = chosen.get("seconds"), round(chosen.get("hbm_bytes"))
+    seconds, hbm = chosen.seconds, round(chosen.prediction.traffic.hbm_bytes)
     work = flops(search.whole, search.full(values))
     moved = round(chosen.bytes_moved)
-    parts = {name: chosen.seconds_on(name) for name in timing.parts}
+    parts = chosen.prediction.part_seconds
     limit = chip.tensor.get(search.dtype, 2 * chip.alu_per_clock * chip.clock_hz * chip.sms)
     edges = _edges(search, chosen)
-    busy = {name: s * chosen.get("groups") / chip.sms / seconds for name, s in parts.items()}
+    busy = {name: s * chosen.prediction.groups / chip.sms / seconds for name, s in parts.items()}
     busy.update({e.upper: e.seconds / seconds for e in edges if e.upper in ("HBM", "LLC")})
     return KernelPlan(
         hardware=chip.name,
@@ -76,13 +78,13 @@ def planned(
         threads=chip.warp * chosen.warps,
         registers_per_thread=group.registers_per_thread,
         shared_memory_bytes=group.shared_memory_bytes,
-        register_bytes=int(chosen.get("registers")),
-        matrix_bytes=int(chosen.get("matrix")),
+        register_bytes=int(chosen.prediction.resources.register_bytes),
+        matrix_bytes=int(chosen.prediction.resources.tmem_bytes),
         blocks_per_sm=group.blocks_per_sm,
-        groups=int(chosen.get("groups")),
-        waves=int(chosen.get("waves")),
-        load_bytes=round(chosen.get("load")),
-        save_bytes=round(chosen.get("save")),
+        groups=int(chosen.prediction.groups),
+        waves=int(chosen.prediction.waves),
+        load_bytes=round(chosen.prediction.traffic.load_bytes),
+        save_bytes=round(chosen.prediction.traffic.save_bytes),
         hbm_bytes=hbm,
         flops=work,
         intensity=work / moved if moved else 0.0,
@@ -95,7 +97,7 @@ def planned(
         edges=edges,
         limits=group.limits,
         divisors=search.divisors,
-        imbalance_s=chosen.get("imbalance"),
+        imbalance_s=chosen.prediction.imbalance_seconds,
         next_best=tuple(_alternative(search, other, chosen) for other in others),
         minimum_traffic=_gap_to_minimum(search, chosen, fewest),
         proof=group.proof,
@@ -122,10 +124,10 @@ def best_plan(search: TileSearch) -> KernelPlan:
     best: list[Choice] = []
     for stages, warps, kept, timing in found:
         seconds = np.atleast_1d(timing.seconds)
-        moved = np.broadcast_to(np.atleast_1d(timing.load + timing.save), seconds.shape)
+        moved = np.broadcast_to(np.atleast_1d(timing.bytes_moved), seconds.shape)
         first = int(np.lexsort((seconds, moved))[0])
         choice = choice_at(stages, warps, kept, timing, first)
-        if fewest is None or (choice.bytes_moved, choice.get("seconds")) < (fewest.bytes_moved, fewest.get("seconds")):
+        if fewest is None or (choice.bytes_moved, choice.seconds) < (fewest.bytes_moved, fewest.seconds):
             fewest = choice
         order = np.lexsort(
             tuple(np.broadcast_to(k, seconds.shape) for k in reversed(search.keys(kept, timing, stages)))
@@ -148,7 +150,8 @@ def _schedule(search: TileSearch, chosen: Choice) -> PipelineSchedule | None:
     values = search.full({**search.sizes, **chosen.tiles})
     kernel = search.kernels[chosen.stages]
     steps = iteration_steps(search.diagram, kernel, search.chip, values, search.dtype, warpgroups)
-    actors = warpgroups * min(int(chosen.get("blocks_per_sm")), ceil_div(int(chosen.get("groups")), search.chip.sms))
+    found = chosen.prediction
+    actors = warpgroups * min(int(found.blocks_per_sm), ceil_div(int(found.groups), search.chip.sms))
     return schedule(steps, min(actors, 16)) if any(step.clocks for step in steps) else None
 
 
@@ -178,7 +181,7 @@ def _levels(search: TileSearch, chosen: Choice) -> tuple[LevelUse, ...]:
             live_arrays = [(name, role, size) for name, (role, size) in whole.items()]
             held = sum(size for _, _, size in live_arrays)
         elif level.kind == "cache":
-            held = round(_touched(chosen, level.name))
+            held = round(chosen.prediction.traffic.touched_bytes[level.name])
         else:
             moments = kernel.points.get(places[level.name], [])
             if moments:
@@ -189,10 +192,6 @@ def _levels(search: TileSearch, chosen: Choice) -> tuple[LevelUse, ...]:
     return tuple(found)
 
 
-def _touched(chosen: Choice, name: str) -> float:
-    return at(chosen.timing.touched[name], chosen.index)
-
-
 def _edges(search: TileSearch, chosen: Choice) -> tuple[EdgeUse, ...]:
     chip = search.chip
     rates = {
@@ -201,26 +200,26 @@ def _edges(search: TileSearch, chosen: Choice) -> tuple[EdgeUse, ...]:
         "L2": chip.l2_bytes_per_s,
     }
     found = []
-    for name, crossed in chosen.timing.edges.items():
+    for name, crossed in chosen.prediction.traffic.edge_bytes.items():
         upper, lower = name.split("-")
-        moved = round(at(crossed, chosen.index))
+        moved = round(crossed)
         found.append(EdgeUse(upper, lower, moved, rates[upper], moved / rates[upper]))
     on_chip = chip.smem_bytes_per_clock * chip.clock_hz * chip.sms
-    read = chosen.seconds_on("SMEM") * chosen.get("groups") / chip.sms
+    read = chosen.prediction.part_seconds["SMEM"] * chosen.prediction.groups / chip.sms
     found.append(EdgeUse("SMEM", "matrix units", round(read * on_chip), on_chip, read))
     return tuple(found)
 
 
 def _bound(search: TileSearch, chosen: Choice, parts: Mapping[str, float]) -> str:
     """What takes the time: HBM, a cache, loads that come late, a busy pipeline, or steps that wait."""
-    chip, seconds, wave = search.chip, chosen.get("seconds"), chosen.get("wave")
+    chip, seconds, wave = search.chip, chosen.seconds, chosen.prediction.wave_seconds
     for edge in _edges(search, chosen):
         if edge.upper in ("HBM", "LLC") and edge.seconds >= _FULL * seconds:
             return WORDS[edge.upper]
-    blocks = min(chosen.get("blocks_per_sm"), float(ceil_div(int(chosen.get("groups")), chip.sms)))
+    blocks = min(chosen.prediction.blocks_per_sm, float(ceil_div(int(chosen.prediction.groups), chip.sms)))
     if parts["L2"] * blocks >= _BUSY * wave:
         return WORDS["L2"] if chip.l2_bytes else WORDS["HBM"]
-    if search.request.overlap == "queue" and chosen.get("loading") * _BUSY > chosen.get("computing"):
+    if chosen.prediction.loading_seconds * _BUSY > chosen.prediction.computing_seconds:
         return "loads that arrive late"
     busiest = max(STATIONS, key=lambda name: parts[name])
     if parts[busiest] * blocks >= _BUSY * wave:
@@ -230,25 +229,25 @@ def _bound(search: TileSearch, chosen: Choice, parts: Mapping[str, float]) -> st
     if search.request.overlap != "queue":
         most = max((*STATIONS, "L2"), key=lambda name: parts[name])
         return f"everything in turn, most of it {WORDS[most]}"
-    if chosen.get("stalls") > sum(parts[name] for name in STATIONS):
+    if chosen.prediction.stall_seconds > sum(parts[name] for name in STATIONS):
         return "latency: loads, barriers and steps that wait for each other"
     return f"steps that wait for each other, most of them on {WORDS[busiest]}"
 
 
 def _gap_to_minimum(search: TileSearch, chosen: Choice, fewest: Choice) -> MinimumTraffic:
-    chip = search.chip
-    slower = fewest.get("seconds") / chosen.get("seconds")
+    chip, ours, theirs = search.chip, chosen.prediction, fewest.prediction
+    slower = theirs.seconds / ours.seconds
     ratio = chosen.bytes_moved / fewest.bytes_moved if fewest.bytes_moved else 1.0
     if chosen.bytes_moved <= fewest.bytes_moved:
         why = "nothing was given up"
     else:
         reasons = []
-        if fewest.get("groups") < chip.sms:
+        if theirs.groups < chip.sms:
             cores = f"{chip.sms} {chip.word('core')}s"
-            reasons.append(f"only {plural(int(fewest.get('groups')), 'group')} for {cores}")
-        elif fewest.get("waves") * fewest.get("blocks_per_sm") != chosen.get("waves") * chosen.get("blocks_per_sm"):
-            waves = plural(int(fewest.get("waves")), "wave")
-            reasons.append(f"{waves} of {int(fewest.get('blocks_per_sm'))} on a core")
+            reasons.append(f"only {plural(int(theirs.groups), 'group')} for {cores}")
+        elif theirs.waves * theirs.blocks_per_sm != ours.waves * ours.blocks_per_sm:
+            waves = plural(int(theirs.waves), "wave")
+            reasons.append(f"{waves} of {int(theirs.blocks_per_sm)} on a core")
         reasons.append(f"{plural(fewest.stages, 'buffer')}, {chip.warp * fewest.warps} threads")
         verdict = f"it would take {slower:.2f} times as long" if slower > 1.005 else "it is no quicker"
         why = f"{verdict} ({'; '.join(reasons)})"
@@ -256,12 +255,12 @@ def _gap_to_minimum(search: TileSearch, chosen: Choice, fewest: Choice) -> Minim
 
 
 def _alternative(search: TileSearch, other: Choice, chosen: Choice) -> Alternative:
-    ratio = other.get("seconds") / chosen.get("seconds")
+    ratio = other.seconds / chosen.seconds
     return Alternative(
         dict(other.tiles),
         other.stages,
         search.chip.warp * other.warps,
-        other.get("seconds"),
+        other.seconds,
         ratio,
         round(other.bytes_moved),
         _rejection_reason(search, other, chosen, ratio),
@@ -271,6 +270,8 @@ def _alternative(search: TileSearch, other: Choice, chosen: Choice) -> Alternati
 def _rejection_reason(search: TileSearch, other: Choice, chosen: Choice, ratio: float) -> str:
     """Why a candidate was not taken, in words: by the objective, then by the preferences among near equals."""
     chip, objective = search.chip, search.request.objective
+    theirs, ours = other.prediction, chosen.prediction
+    few = f"only {plural(int(theirs.groups), 'group')} for {chip.sms} {chip.word('core')}s"
     if other.refused:
         return other.refused
     if objective == "largest":
@@ -293,22 +294,18 @@ def _rejection_reason(search: TileSearch, other: Choice, chosen: Choice, ratio: 
             return f"{by}, but takes {chip.warp * other.warps} threads a group"
         if other.bytes_moved > chosen.bytes_moved:
             return f"{by}, but moves {other.bytes_moved / chosen.bytes_moved:.2f} times the bytes"
-        if other.get("groups") < chip.sms:
-            return f"{by}, but has only {plural(int(other.get('groups')), 'group')} for {chip.sms} {chip.word('core')}s"
+        if theirs.groups < chip.sms:
+            return f"{by}, but has {few}"
         return f"{by}, and not better otherwise"
-    if other.get("groups") < chip.sms and other.get("groups") < chosen.get("groups"):
-        return f"only {plural(int(other.get('groups')), 'group')} for {chip.sms} {chip.word('core')}s"
+    if theirs.groups < chip.sms and theirs.groups < ours.groups:
+        return few
     spent = {
-        **{WORDS[n]: (other.seconds_on(n), chosen.seconds_on(n)) for n in ("tensor", "exp", "alu", "L2")},
-        "waiting": (other.get("stalls"), chosen.get("stalls")),
+        **{WORDS[n]: (theirs.part_seconds[n], ours.part_seconds[n]) for n in ("tensor", "exp", "alu", "L2")},
+        "waiting": (theirs.stall_seconds, ours.stall_seconds),
     }
-    groups = other.get("groups"), chosen.get("groups")
-    worse = max(spent, key=lambda name: spent[name][0] * groups[0] - spent[name][1] * groups[1])
-    if other.get("blocks_per_sm") < chosen.get("blocks_per_sm"):
-        return (
-            f"{int(other.get('blocks_per_sm'))} on a core at once, not {int(chosen.get('blocks_per_sm'))}; "
-            f"more on {worse}"
-        )
+    worse = max(spent, key=lambda name: spent[name][0] * theirs.groups - spent[name][1] * ours.groups)
+    if theirs.blocks_per_sm < ours.blocks_per_sm:
+        return f"{int(theirs.blocks_per_sm)} on a core at once, not {int(ours.blocks_per_sm)}; more on {worse}"
     return f"more on {worse}"
 
 
@@ -321,18 +318,14 @@ def _points(choice: Choice) -> int:
 
 def _proof(search: TileSearch, chosen: Choice, values: Mapping[str, int]) -> Proof:
     """That each level suffices for this tile and every smaller one, remainders included."""
-    chip = search.chip
-    threads = chip.warp * chosen.warps
-    room = 4 * threads * (int(chosen.get("per_thread")) - overhead(search.request.producers))
-    kernels = [search.kernels[chosen.stages], *(search.merging[s] for s in (chosen.stages,) if search.merging)]
+    chip, blocks = search.chip, search.blocks(chosen.stages)
     single = search.split_loop.single if search.split_loop else ()
+    registers = int(chosen.prediction.resources.registers_per_thread)
+    room = blocks[0].array_bytes(values, chosen.warps, registers)
     limits = {"SMEM": (LEVEL, chip.smem_per_block), "registers": (REGISTERS, room), "TMEM": (MATRIX, chip.tmem_per_sm)}
     most = {name: math.ceil(size) for name, size in search.full(values).items() if isinstance(name, str)}
-    said, spent = [], 0.0
-    for name, (place, limit) in limits.items():
-        totals = [m.total.without(single) for k in kernels for m in k.points.get(place, [])]
-        if totals or name != "TMEM":
-            found = prove_bound(totals, limit, most)
-            said.append(f"{name}: {found.statement}")
-            spent += found.seconds
-    return Proof("; ".join(said) + "; whatever the other sizes", spent)
+    bounds = {
+        name: ([m.total.without(single) for block in blocks for m in block.kernel.points.get(place, [])], limit)
+        for name, (place, limit) in limits.items()
+    }
+    return prove_levels(bounds, most)

@@ -33,7 +33,7 @@ from catdiag.planner.instruction_shapes import read_by_products
 from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, spelled_out
 from catdiag.planner.plan_request import checked_request
 from catdiag.planner.tile_search import TileSearch, block_candidates, group_candidates
-from catdiag.planner.time_model import Overlap
+from catdiag.planner.time_model.given_overlap import Overlap
 from catdiag.schedule.kernel_analysis import Account, measure, width, worked_in
 from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, ProgramPoint
 from catdiag.schedule.placement import check_stages, two

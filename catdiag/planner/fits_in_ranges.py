@@ -30,7 +30,7 @@ from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import kernels_on
 from catdiag.planner.fits_proof import Proof, polynomial, prove_bound
 from catdiag.planner.plan import shown
-from catdiag.planner.time_model import overhead, producer_registers
+from catdiag.planner.resources.ideal_resources import register_bytes_for_arrays
 from catdiag.schedule.kernel_analysis import Account, widest
 from catdiag.schedule.liveness import LEVEL, REGISTERS, ProgramPoint
 from catdiag.schedule.placement import MATRIX, check_stages
@@ -254,10 +254,8 @@ def _held(
 
 def _capacities(chip: Hardware, threads: int, producers: int) -> dict[str, int]:
     """Bytes by place that a group of so many threads may have."""
-    left = (chip.registers_per_sm - producer_registers(chip, producers)) // threads
-    each = min(chip.registers_per_thread, left // chip.register_step * chip.register_step)
-    room = max(0, each - overhead(producers))
-    return {LEVEL: chip.smem_per_block, REGISTERS: 4 * threads * room, MATRIX: chip.tmem_per_sm}
+    room = register_bytes_for_arrays(chip, threads, producers)
+    return {LEVEL: chip.smem_per_block, REGISTERS: room, MATRIX: chip.tmem_per_sm}
 
 
 def _threads(chip: Hardware, threads: int | None) -> tuple[int, ...]:

@@ -15,17 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.codegen.gluon.gluon_source import REGISTERS as GROUP_REGISTERS
 from catdiag.codegen.triton.triton_module import Module
-from catdiag.planner.configuration_candidates import Candidates, Proposal, first_first, registers_at_most
+from catdiag.planner.configuration_candidates import Candidates, Proposal, first_first
 from catdiag.planner.emitted_module import WrittenModule, write
 from catdiag.planner.explanation import Taken, planned
-from catdiag.planner.fits_proof import Proof, prove_bound
+from catdiag.planner.fits_proof import Proof, prove_levels
 from catdiag.planner.plan import TRITON, WHOLE, KernelPlan, LevelUse
 from catdiag.planner.tile_search import Choice, TileSearch
-from catdiag.planner.triton_resources import SCRATCH
-from catdiag.planner.triton_time_model import BESIDE_ROWS, blocks_per_sm, specialized_arrays, specialized_registers
 from catdiag.schedule.kernel_analysis import output_names
 from catdiag.schedule.liveness import REGISTERS
 from catdiag.schedule.placement import MATRIX
@@ -183,7 +179,7 @@ class Fitting:
         return Taken(
             backend=TRITON,
             shared_memory_bytes=written.largest.shared.bytes,
-            registers_per_thread=GROUP_REGISTERS[p.warps // 4] if p.specialized else p.registers,
+            registers_per_thread=self._registers(p),
             blocks_per_sm=self._blocks_per_sm(p, written),
             producers=int(p.specialized),
             warp_specialized=p.specialized,
@@ -197,7 +193,14 @@ class Fitting:
         """Blocks that share a core, by what was written."""
         if p.specialized:
             return 1
-        return int(blocks_per_sm(written.largest.shared.bytes, p.registers, p.warps, self.search.chip))
+        taken = self.candidates.block(p.stages, p.specialized).resources(self._values(p.tiles), p.warps)
+        taken = replace(taken, smem_bytes=written.largest.shared.bytes, registers_per_thread=p.registers)
+        return int(taken.blocks_per_sm(self.search.chip))
+
+    def _registers(self, p: Proposal) -> int:
+        """Registers of a thread: those that it is given where loads are apart, else an estimate of what it needs."""
+        block = self.candidates.block(p.stages, p.specialized)
+        return block.resources(self._values(p.tiles), p.warps).most_registers if p.specialized else p.registers
 
     def _values(self, tiles: Mapping[str, int]) -> dict[Any, Any]:
         return self.search.full({**self.candidates.sizes, **tiles})
@@ -209,8 +212,7 @@ class Fitting:
         buffers = tuple((b.what, "allocated", int(b.bytes)) for b in run.shared.buffers)
         found = {"SMEM": (run.shared.bytes, buffers)}
         moments = self.candidates.kernels[p.stages].points.get(REGISTERS, [])
-        each = GROUP_REGISTERS[p.warps // 4] if p.specialized else p.registers
-        whole = 4 * each * chip.warp * p.warps
+        whole = 4 * self._registers(p) * chip.warp * p.warps
         if moments:
             fullest = max(moments, key=lambda m: int(m.total.value(values)))
             arrays = tuple((name, role, int(a.value(values))) for name, role, a in fullest.live)
@@ -244,40 +246,22 @@ class Fitting:
 
     def _over(self, p: Proposal, tiles: Mapping[str, int], stages: int) -> str:
         """What a block of other tiles or stages would overflow; nothing where it fits."""
-        chip, block, values = self.search.chip, self.candidates.blocks[stages], self._values(tiles)
-        kernel = self.candidates.kernels[stages]
-        shared = int(block.shared_upper_bound(values)) + SCRATCH
-        if p.specialized:
-            groups = p.warps // 4
-            each = int(specialized_registers(kernel, values, groups, block))
-            room = GROUP_REGISTERS[groups]
-        else:
-            each, room = int(block.registers(values, p.warps)), registers_at_most(chip)
-        found = []
-        if shared > chip.smem_per_block:
-            found.append(f"{chip.word('SMEM')} ({shared:,} of {chip.smem_per_block:,} bytes)")
-        if each > room:
-            threads = f"{chip.warp * p.warps:,} threads"
-            found.append(f"{chip.word('registers')} ({each} of {room} for each of {threads})")
-        return "; ".join(found)
+        taken = self.candidates.block(stages, p.specialized).resources(self._values(tiles), p.warps)
+        return "; ".join(taken.overflows(self.search.chip))
 
     def _proof(self, p: Proposal, written: WrittenModule) -> Proof:
         """That the buffers of the text fit shared memory, and arrays the registers beside what else a thread needs."""
-        search, chip = self.search, self.search.chip
+        search, chip, values = self.search, self.search.chip, self._values(p.tiles)
         single = search.split_loop.single if search.split_loop else ()
-        values = self._values(p.tiles)
         most = {name: math.ceil(size) for name, size in values.items() if isinstance(name, str)}
-        kernel, block = self.candidates.kernels[p.stages], self.candidates.blocks[p.stages]
-        proofs = {"SMEM": prove_bound(written.totals, chip.smem_per_block, most)}
-        threads = chip.warp * p.warps
-        if p.specialized:
-            amounts: tuple[IntPolynomial, ...] = (specialized_arrays(kernel, block),)
-            room = 4 * threads * (GROUP_REGISTERS[p.warps // 4] - BESIDE_ROWS)
-        else:
-            amounts, room = block.arrays, block.array_bytes(values, p.warps, registers_at_most(chip))
-        proofs["registers"] = prove_bound([a.without(single) for a in amounts], room, most)
-        matrix = [m.total.without(single) for m in kernel.points.get(MATRIX, [])]
-        if matrix:
-            proofs["TMEM"] = prove_bound(matrix, chip.tmem_per_sm, most)
-        said = "; ".join(f"{name}: {found.statement}" for name, found in proofs.items())
-        return Proof(f"{said}; whatever the other sizes", sum(found.seconds for found in proofs.values()))
+        block = self.candidates.block(p.stages, p.specialized)
+        room = block.array_bytes(values, p.warps, block.resources(values, p.warps).most_registers)
+        matrix = [m.total.without(single) for m in block.kernel.points.get(MATRIX, [])]
+        return prove_levels(
+            {
+                "SMEM": (written.totals, chip.smem_per_block),
+                "registers": ([amount.without(single) for amount in block.register_arrays], room),
+                "TMEM": (matrix, chip.tmem_per_sm),
+            },
+            most,
+        )

@@ -22,7 +22,7 @@ from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, array_name
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.kernel_analysis import width
-from catdiag.schedule.liveness import LoweredKernel, is_view, multiplies, rematerialized
+from catdiag.schedule.liveness import Contraction, LoweredKernel, is_view, multiplies, rematerialized
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
@@ -38,13 +38,19 @@ class Alignment:
     per_worker: bool = False
 
 
+def rows_and_columns(c: Contraction) -> tuple[IntPolynomial, IntPolynomial]:
+    """The sides of a product as matrix units take them: the one that carries a grouped axis is the rows, the left one
+    if both or none do."""
+    return (c.columns, c.rows) if c.sides == (False, True) else (c.rows, c.columns)
+
+
 def alignments(diagram: Diagram, kernel: LoweredKernel, chip: Hardware, dtype: str) -> tuple[Alignment, ...]:
     """What the chip's matrix units and loads want of the tiles and blocks of a kernel.
 
-    Of a contraction, the side that carries a grouped axis is the rows (the left one if both or none do), the other the
-    columns; what is summed is the depth. Where turns of a loop wait for sums along rows, rows are not shared between
-    warps (or warpgroups, where those work on a piece), so that each should have whole pieces. The last axis of what
-    groups and loops read is a row of a load: `row_bytes` of it should be whole.
+    Of a contraction, `rows_and_columns` says which side is which; what is summed is the depth. Where iterations of a
+    loop wait for sums along rows, rows are not shared between warps (or warpgroups, where those work on a piece), so
+    that each should have whole pieces. The last axis of what groups and loops read is a row of a load: `row_bytes` of
+    it should be whole.
     """
     names = {*kernel.tiles, *(block for block, _ in kernel.loops)}
     found: dict[Alignment, None] = {}
@@ -57,7 +63,7 @@ def alignments(diagram: Diagram, kernel: LoweredKernel, chip: Hardware, dtype: s
     element = width(dtype)
     if dtype in chip.tensor:
         for c in kernel.contractions:
-            rows, columns = (c.columns, c.rows) if c.sides == (False, True) else (c.rows, c.columns)
+            rows, columns = rows_and_columns(c)
             want(rows, chip.matrix_rows, "matrix rows", along)
             want(columns, chip.matrix_columns, "matrix columns")
             want(c.depth, chip.depth_piece(element), "matrix depth")

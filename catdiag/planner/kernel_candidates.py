@@ -21,8 +21,8 @@ from catdiag.category.types import size_symbols
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import searching
 from catdiag.planner.kernel_drafts import KernelDraft, drafts
+from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import Choice
-from catdiag.planner.time_model import ceil_div
 from catdiag.schedule.kernel_analysis import measure, worked_in
 from catdiag.schedule.liveness import LoweredKernel
 from catdiag.util.errors import CatdiagError, DoesNotFit
@@ -86,7 +86,7 @@ def timed_schedules(piece: Diagram, target: PlanTarget, parts: bool = False) -> 
         except CatdiagError as error:
             uncounted.append(error)
             continue
-        seconds = choice.get("seconds")
+        seconds = choice.seconds
         again = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
         found.append((seconds, place, KernelTimer(draft, seconds, choice, again)))
         if parts and not draft.split and draft.streams and draft.streams[0][1] == 1:

@@ -3,16 +3,16 @@
 Candidates are tiles, blocks, stages and warps that Triton can run:
 
 - tiles and blocks are powers of two. An axis that is none, or shorter than a product's side may be, is filled up;
-- a product takes at least 16 along each of its sides (`catdiag.planner.triton_resources.MIN_DOT`), and sums at least 32
+- a product takes at least 16 along each of its sides (`triton_resources.MIN_DOT`), and sums at least 32
   of 8 bits. What multiplies a matrix by a vector is no product, and has no such demand;
 - a grouped axis that every loaded array carries (a batch, heads) has tile 1: a larger one saves nothing;
 - 4 or 8 warps, where nothing is multiplied 16 too; two to four stages, and one where no loop's blocks are multiplied;
 - where the kernel can be written with loads apart (`catdiag.codegen.gluon.warp_specialization`), two or three
   warpgroups of 64 rows that compute, blocks of 64 entries or more and one block a core, beside the others;
 - shared memory as Triton allots it, and 1 KiB, is within what a block may have; registers are few enough that the
-  compiler does not spill (`catdiag.planner.triton_resources`).
+  compiler does not spill (`catdiag.planner.resources`).
 
-They are ranked by predicted time (`catdiag.planner.triton_time_model`); where nothing is multiplied, the longest blocks
+They are ranked by predicted time (`catdiag.planner.time_model`); where nothing is multiplied, the longest blocks
 of those within 5% come first (the cross-entropy of 128,256 logits took 729 µs in blocks of 256, and 509 in blocks of
 4,096). The first proposal is the model's choice. The others are those that would teach most: for each respect (each
 tile, stages, warps) the best candidate that has more of it than the first, and the best that has less; then the best of

@@ -261,7 +261,7 @@ class PartitionSearch:
     def _idle(self) -> bool:
         """Whether one kernel of everything leaves half of the cores without a group."""
         found = self.schedules(self.full_span)
-        return not isinstance(found, CatdiagError) and 2 * found[0].choice.get("groups") <= self.target.chip.sms
+        return not isinstance(found, CatdiagError) and 2 * found[0].choice.prediction.groups <= self.target.chip.sms
 
     def _in_parts(self) -> None:
         """Takes in, for one kernel of everything, loops that run in parts at once."""

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from catdiag.chip.hardware import Hardware
-from catdiag.planner.time_model import PIPELINES, Overlap
+from catdiag.planner.time_model.given_overlap import Overlap, ideal_backend
+from catdiag.planner.time_model.ideal_backend import IdealBackend
+from catdiag.planner.time_model.timing import PIPELINES
 from catdiag.schedule.kernel_analysis import Account
 from catdiag.util.errors import CatdiagError
 
@@ -28,6 +30,11 @@ class Request:
     producers: int = 0
     shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
     threads: int | None = None
+
+    @property
+    def ideal(self) -> IdealBackend:
+        """The ideal backend as it is asked for."""
+        return ideal_backend(self.overlap, self.producers)
 
 
 def checked_request(

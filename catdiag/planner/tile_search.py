@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.instruction_shapes import alignments, by_symbol, step
-from catdiag.planner.plan import WHOLE, plural, shown
+from catdiag.planner.plan import WHOLE, shown
 from catdiag.planner.plan_request import Request
-from catdiag.planner.time_model import OVERHEAD, Timing, fits, peak, predict, producer_registers, registers_per_thread
+from catdiag.planner.resources.block_resources import entry
+from catdiag.planner.resources.ideal_resources import IdealBlock, other_registers
+from catdiag.planner.time_model.prediction import predict
+from catdiag.planner.time_model.timing import Timing
 from catdiag.schedule.kernel_analysis import Account
 from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel
 from catdiag.schedule.placement import MATRIX
@@ -50,31 +54,25 @@ class Choice:
     index: int
     refused: str = ""
 
-    def get(self, name: str) -> float:
-        """A prediction."""
-        return at(getattr(self.timing, name), self.index)
+    @cached_property
+    def prediction(self) -> Timing:
+        """What it is predicted to do."""
+        return self.timing.at(self.index)
 
-    def seconds_on(self, name: str) -> float:
-        """A group's seconds on a pipeline."""
-        return at(self.timing.parts[name], self.index)
+    @property
+    def seconds(self) -> float:
+        """The predicted time of the run."""
+        return entry(self.timing.seconds, self.index)
 
     @property
     def bytes_moved(self) -> float:
         """Bytes at the edge to shared memory."""
-        return self.get("load") + self.get("save")
+        return entry(self.timing.bytes_moved, self.index)
 
     @property
     def not_power_of_two(self) -> bool:
         """Whether a tile is no power of two."""
         return any(t & (t - 1) for t in self.tiles.values())
-
-
-def at(numbers: Any, place: int) -> float:
-    """One entry of an array, or the number that stands for all."""
-    import numpy as np
-
-    array = np.asarray(numbers)
-    return float(array if array.ndim == 0 else array[place])
 
 
 Found = list[tuple[int, int, dict[str, Any], Timing]]
@@ -165,18 +163,23 @@ class TileSearch:
 
     def fitting(self, stages: int, values: Mapping[str, Any], warps: int) -> Any:
         """Whether the kernel, and the one that merges its parts, fit."""
-        beside = self.request.producers
-        ok = fits(self.kernels[stages], self.chip, self.full(values), warps, beside)
-        return ok & fits(self.merging[stages], self.chip, self.full(values), warps, beside) if self.merging else ok
+        ok: Any = True
+        for block in self.blocks(stages):
+            ok = ok & block.resources(self.full(values), warps).fits(self.chip)
+        return ok
+
+    def blocks(self, stages: int) -> list[IdealBlock]:
+        """The blocks of the kernel with so many buffers, and of the one that merges its parts."""
+        kernels = [self.kernels[stages], *([self.merging[stages]] if self.merging else [])]
+        return [IdealBlock(kernel, self.chip, self.request.producers) for kernel in kernels]
 
     def predicted(self, stages: int, values: Mapping[str, Any], warps: int) -> Timing:
         """What a run takes; of a split loop, both kernels after one another, on chip the larger one."""
-        whole, overlap, beside = self.full(values), self.request.overlap, self.request.producers
-        first = predict(self.kernels[stages], self.chip, whole, self.dtype, stages, warps, overlap, beside)
+        whole, ideal = self.full(values), self.request.ideal
+        first = predict(self.kernels[stages], self.chip, whole, self.dtype, stages, warps, ideal)
         if not self.merging:
             return first
-        then = predict(self.merging[stages], self.chip, whole, self.dtype, stages, warps, overlap, beside)
-        return first.then(then)
+        return first.then(predict(self.merging[stages], self.chip, whole, self.dtype, stages, warps, ideal))
 
     def grid(self) -> tuple[dict[str, Any], dict[str, int]]:
         """The candidates as arrays, and the smallest. What does not fit beside the smallest others is left out."""
@@ -242,7 +245,8 @@ class TileSearch:
             lines.append(f"  {total:,} bytes, {verdict} {words}:")
             lines += [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in worst.live]
         lines.append(
-            f"beside arrays a thread takes {OVERHEAD} of its at most {chip.registers_per_thread} registers; "
+            f"beside arrays a thread takes {other_registers(self.request.producers)} of its at most "
+            f"{chip.registers_per_thread} registers; "
             "stream an axis, or group more axes, for smaller tiles"
         )
         error = DoesNotFit("\n".join(lines))
@@ -284,7 +288,7 @@ class TileSearch:
         """What candidates are sorted by: the least first."""
         import numpy as np
 
-        moved = timing.load + timing.save
+        moved = timing.bytes_moved
         if self.request.objective == "time":
             return [timing.seconds, moved]
         if self.request.objective == "traffic":
@@ -299,7 +303,7 @@ class TileSearch:
     def rank(self, choice: Choice) -> tuple[Any, ...]:
         """What a candidate is sorted by: the least first."""
         keys = self.keys(dict(choice.tiles), choice.timing, choice.stages)
-        return (*(at(key, choice.index) for key in keys), choice.warps, choice.stages, sorted(choice.tiles.items()))
+        return (*(entry(key, choice.index) for key in keys), choice.warps, choice.stages, sorted(choice.tiles.items()))
 
     def quickest_of(self, found: Found) -> Choice:
         """By time, with the preferences that `catdiag.planner.fit` states."""
@@ -311,18 +315,18 @@ class TileSearch:
             seconds = np.atleast_1d(timing.seconds)
             for place in np.flatnonzero(seconds <= best * _NOT_POWER_OF_TWO * _NEAR):
                 close.append(choice_at(stages, warps, kept, timing, int(place)))
-        even = [c for c in close if not c.not_power_of_two and c.get("seconds") <= best * _NOT_POWER_OF_TWO]
+        even = [c for c in close if not c.not_power_of_two and c.seconds <= best * _NOT_POWER_OF_TWO]
         pool = even or close
-        quickest = min(c.get("seconds") for c in pool)
+        quickest = min(c.seconds for c in pool)
         return min(
-            (c for c in pool if c.get("seconds") <= quickest * _NEAR),
+            (c for c in pool if c.seconds <= quickest * _NEAR),
             key=lambda c: (
                 c.warps,
                 round(math.log(c.bytes_moved + 1) / _ALIKE),
-                c.get("groups") < _USED * self.chip.sms,
-                c.get("iterations"),
+                entry(c.timing.groups, c.index) < _USED * self.chip.sms,
+                entry(c.timing.iterations, c.index),
                 c.stages,
-                c.get("seconds"),
+                c.seconds,
                 sorted(c.tiles.items()),
             ),
         )
@@ -360,20 +364,8 @@ class TileSearch:
         return most if streams else None
 
     def _over(self, choice: Choice, values: Mapping[str, Any]) -> list[str]:
-        chip, threads = self.chip, self.chip.warp * choice.warps
-        found: list[str] = []
-        for kernel in (self.kernels[choice.stages], *([self.merging[choice.stages]] if self.merging else [])):
-            smem, matrix = int(peak(kernel, LEVEL, values)), int(peak(kernel, MATRIX, values))
-            each = int(registers_per_thread(kernel, chip, values, choice.warps, self.request.producers))
-            left = (chip.registers_per_sm - producer_registers(chip, self.request.producers)) // threads
-            room = min(chip.registers_per_thread, left // chip.register_step * chip.register_step)
-            if smem > chip.smem_per_block:
-                found.append(f"{chip.word('SMEM')} ({smem:,} of {chip.smem_per_block:,} bytes)")
-            if each > room:
-                found.append(f"{chip.word('registers')} ({each} of {room} for each of {plural(threads, 'thread')})")
-            if matrix > chip.tmem_per_sm:
-                found.append(f"{chip.word('TMEM')} ({matrix:,} of {chip.tmem_per_sm:,} bytes)")
-        return found
+        blocks = self.blocks(choice.stages)
+        return [word for block in blocks for word in block.resources(values, choice.warps).overflows(self.chip)]
 
 
 def choice_at(stages: int, warps: int, kept: Mapping[str, Any], timing: Timing, place: int) -> Choice:

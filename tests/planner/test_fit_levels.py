@@ -15,7 +15,9 @@ from catdiag.chip import hardware
 from catdiag.planner import fit as plans
 from catdiag.planner.fit import kernels_on
 from catdiag.planner.instruction_shapes import alignments, by_symbol
-from catdiag.planner.time_model import fits, peak, predict
+from catdiag.planner.resources.block_resources import Resources, peak_bytes
+from catdiag.planner.resources.ideal_resources import IdealBlock
+from catdiag.planner.time_model.prediction import predict
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
 from catdiag.schedule.kernel_analysis import measure
@@ -104,11 +106,11 @@ def test_no_other_tile_that_fits_is_larger_or_moves_less(d, stages, name):
     g, s = np.mgrid[chip.matrix_rows : 1025 : chip.matrix_rows, 16:513:16].reshape(2, -1)
     points, moved = 0, float("inf")
     for warps in chip.warps:
-        ok = fits(kernel, chip, {**sizes, "g_q": g, "s_x": s}, warps)
+        ok = IdealBlock(kernel, chip).resources({**sizes, "g_q": g, "s_x": s}, warps).fits(chip)
         ok &= g % (chip.matrix_rows * max(1, warps // chip.matrix_warps)) == 0  # rows are not shared between warps
         if ok.any():
             timing = predict(kernel, chip, {**sizes, "g_q": g[ok], "s_x": s[ok]}, "bf16", stages, warps)
-            points, moved = max(points, (g * s)[ok].max()), min(moved, (timing.load + timing.save).min())
+            points, moved = max(points, (g * s)[ok].max()), min(moved, timing.bytes_moved.min())
             assert plans["time"].time_s <= timing.seconds.min() * 1.5 * 1.05
     assert plans["largest"].tiles["g_q"] * plans["largest"].tiles["s_x"] == points
     assert plans["traffic"].bytes_moved == moved
@@ -125,9 +127,9 @@ def test_any_plan_is_within_every_level(q, x, d, name, objective):
     kernel, values = kernels_on(FLASH.diagram, chip, "bf16", plan.stages).kernels[0], {**plan.sizes, **plan.tiles}
     capacity = {LEVEL: chip.smem_per_block, REGISTERS: 4 * chip.registers_per_sm, MATRIX: chip.tmem_per_sm}
     for place, most in capacity.items():
-        assert peak(kernel, place, values) <= most
+        assert peak_bytes(kernel, place, values) <= most
     held = {level.name: level.allocated for level in plan.levels}
-    assert held["SMEM"] == plan.shared_memory_bytes == peak(kernel, LEVEL, values)
+    assert held["SMEM"] == plan.shared_memory_bytes == peak_bytes(kernel, LEVEL, values)
     for level in plan.levels:
         assert level.kind == "cache" or sum(size for _, _, size in level.live_arrays) == level.allocated
     crossed = {(e.upper, e.lower): e.bytes_moved for e in plan.edges}
@@ -240,3 +242,13 @@ def test_axes_shorter_than_a_piece_and_rows_that_nobody_shares():
     pool = found("average_pool", None, ["n", "y", "x", "c"])
     sizes = {s: {"n": 8, "c": 64}.get(s, 64) for s in kernels_on(pool, hardware.H100, "bf16", 1).sizes}
     assert fit(pool, "H100", sizes).tiles["g_c"] == 64, "the last axis is loaded in whole rows"
+
+
+def test_blocks_share_a_core_by_tensor_memory_and_need_no_shared_memory():
+    taken = Resources(smem_bytes=32768, registers_per_thread=64, most_registers=255, warps=4, tmem_bytes=128 * 1024)
+    assert taken.blocks_per_sm(hardware.B200) == 2 and taken.blocks_per_sm(hardware.H100) == 6
+    several = dataclasses.replace(taken, smem_bytes=np.array([0, 65536]), tmem_bytes=0, warps=1)
+    assert several.blocks_per_sm(hardware.MI300X).tolist() == [32, 1], "a chip that reserves no shared memory"
+    tiles, given = {"g_b": 1, "g_h": 1, "g_q": 256, "s_x": 64}, {"b": 1, "h": 32, "q": 4096, "x": 4096, "d": 64}
+    plan = plans.fit(HEADS, "B200", given, stages=2, threads=128, tiles=tiles)
+    assert plan.backend == "triton" and plan.blocks_per_sm * plan.matrix_bytes <= hardware.B200.tmem_per_sm

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.chip import hardware
 from catdiag.planner.fits_in_ranges import fits, possible
-from catdiag.planner.time_model import peak
+from catdiag.planner.resources.block_resources import peak_bytes
 from catdiag.schedule.kernel_analysis import measure
 from catdiag.schedule.liveness import LEVEL
 from tests.forms import form
@@ -44,7 +44,7 @@ def test_a_refutation_overflows_and_no_size_of_it_could_be_less(d, q, x, stages,
     room = 4 * 512 * (128 - 40)
 
     def within(sizes):
-        return peak(kernel, LEVEL, sizes) <= 163 * 1024 and peak(kernel, "registers", sizes) <= room
+        return peak_bytes(kernel, LEVEL, sizes) <= 163 * 1024 and peak_bytes(kernel, "registers", sizes) <= room
 
     assert found.proved == within(most)
     if not found:
@@ -52,7 +52,7 @@ def test_a_refutation_overflows_and_no_size_of_it_could_be_less(d, q, x, stages,
         assert sum(size for _, _, size in over.live_arrays) == over.allocated > over.capacity
         sizes = dict(most, **over.sizes)
         place, limit = (LEVEL, 163 * 1024) if over.level == "SMEM" else ("registers", room)
-        assert peak(kernel, place, sizes) == over.allocated > limit
+        assert peak_bytes(kernel, place, sizes) == over.allocated > limit
         for name, size in over.sizes.items():
             assert ranges[name][0] <= size <= ranges[name][1]
             if size > ranges[name][0]:

@@ -20,7 +20,9 @@ from catdiag.library.definitions.matmul import matmul
 from catdiag.planner import fit as plans
 from catdiag.planner.fit import block_candidates, group_candidates
 from catdiag.planner.fits_proof import prove_bound
-from catdiag.planner.time_model import OVERHEAD, peak, predict
+from catdiag.planner.resources.block_resources import peak_bytes
+from catdiag.planner.resources.ideal_resources import OTHER_REGISTERS
+from catdiag.planner.time_model.prediction import predict
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
 from catdiag.schedule.kernel_analysis import measure
@@ -144,8 +146,8 @@ def test_any_plan_is_within_the_chip(q, x, d, dtype, chip):
     plan = fit(FLASH, chip, {"q": q, "x": x, "d": d}, dtype=dtype)
     kernel = measure(FLASH, dtype, plan.stages, registers=True).kernels[0]
     values = {**plan.sizes, **plan.tiles}
-    assert peak(kernel, LEVEL, values) == plan.shared_memory_bytes <= chip.smem_per_block
-    assert peak(kernel, REGISTERS, values) <= 4 * plan.threads * (plan.registers_per_thread - OVERHEAD)
+    assert peak_bytes(kernel, LEVEL, values) == plan.shared_memory_bytes <= chip.smem_per_block
+    assert peak_bytes(kernel, REGISTERS, values) <= 4 * plan.threads * (plan.registers_per_thread - OTHER_REGISTERS)
     assert plan.registers_per_thread <= 255 and plan.blocks_per_sm * plan.threads <= chip.threads_per_sm
     assert plan.blocks_per_sm * (plan.shared_memory_bytes + 1024) <= chip.smem_per_sm or plan.blocks_per_sm == 1
     assert 1 <= plan.tiles["g_q"] <= q and 1 <= plan.tiles["s_x"] <= x
@@ -172,7 +174,7 @@ def test_more_of_anything_never_takes_longer():
 def test_one_stage_waits_for_its_loads():
     kernels = {n: measure(FLASH, "bf16", n, registers=True).kernels[0] for n in (1, 2)}
     values = {**LONG, "g_q": 64, "s_x": 64}
-    one, two = (predict(kernels[n], hardware.H100, values, "bf16", n, 4).single_block for n in (1, 2))
+    one, two = (predict(kernels[n], hardware.H100, values, "bf16", n, 4).single_block_seconds for n in (1, 2))
     assert one > two
     assert fit(FLASH, "H100", LONG, stages=1).stages == 1
 
@@ -180,7 +182,7 @@ def test_one_stage_waits_for_its_loads():
 def test_small_tiles_pay_for_whole_pieces_of_rows():
     kernel = measure(FLASH, "bf16", 2, registers=True).kernels[0]
     cost = {
-        g: predict(kernel, hardware.H100, {**LONG, "g_q": g, "s_x": 64}, "bf16", 2, 4).parts["tensor"]
+        g: predict(kernel, hardware.H100, {**LONG, "g_q": g, "s_x": 64}, "bf16", 2, 4).part_seconds["tensor"]
         for g in (16, 64, 65)
     }
     assert cost[16] == cost[64] == cost[65] / 2

@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import diagram_of
 from catdiag.planner.configuration_candidates import ALIKE, Candidates, Proposal
 from catdiag.planner.fit import searching
 from catdiag.planner.launch_configurations import propose
-from catdiag.planner.triton_resources import MOST, SCRATCH, Block
+from catdiag.planner.resources.triton_resources import SCRATCH_BYTES, SPILLING, TritonBlock
 from catdiag.schedule.kernel_analysis import measure
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
@@ -61,7 +60,7 @@ def test_what_is_proposed_can_run_and_fits(name):
     for p in found:
         assert all(t >= 1 and (t & (t - 1) == 0 or (p.specialized and t == 192)) for t in p.tiles.values())
         assert p.warps in ((8, 12) if p.specialized else (4, 8, 16)) and 1 <= p.stages <= 4
-        assert p.shared_bytes <= 227 * 1024 and p.registers <= MOST and p.registers * 32 * p.warps <= 65536
+        assert p.shared_bytes <= 227 * 1024 and p.registers <= SPILLING and p.registers * 32 * p.warps <= 65536
         assert 1 <= p.blocks_per_sm <= 16 and p.time_s > 0
         assert p.blocks_per_sm * (p.shared_bytes + 1024) <= 228 * 1024 or p.blocks_per_sm == 1
     assert len({tuple(respects(p).items()) for p in found}) == len(found)
@@ -111,7 +110,7 @@ def test_shared_memory_is_of_axes_filled_up():
     even, odd = (propose(HEADS, "H200", {**LONG, "d": d}, tiles={"g_q": 128, "s_x": 64}) for d in (128, 80))
     assert [(p.stages, p.shared_bytes) for p in even] == [(p.stages, p.shared_bytes) for p in odd]
     held = {p.stages: p.shared_bytes for p in even}
-    assert held[2] == 2 * (128 * 128 + 2 * 2 * 128 * 64) + SCRATCH
+    assert held[2] == 2 * (128 * 128 + 2 * 2 * 128 * 64) + SCRATCH_BYTES
     plain = propose(HEADS, "H200", LONG, tiles={"g_q": 128, "s_x": 64}, boxes=False)
     assert {p.stages: p.shared_bytes for p in plain}[2] == held[2]
 
@@ -168,12 +167,14 @@ def test_what_was_measured_takes_the_shared_memory_that_is_said_and_about_the_re
     for key, rows in MEASURED.items():
         diagram, sizes, names, alone = shape(key)
         search = searching(diagram, "H200", sizes)
-        blocks = {n: Block.of(diagram_of(diagram), k, "bf16", search.chip, n, False) for n, k in search.kernels.items()}
+        blocks = {
+            n: TritonBlock.of(search.diagram, k, "bf16", search.chip, n, False) for n, k in search.kernels.items()
+        }
         for *tile, stages, warps, registers, spilled, smem, _ in rows:
             values = {**sizes, **alone, **dict(zip(names, tile, strict=True))}
-            assert int(blocks[stages].shared(values)) == smem
+            assert int(blocks[stages].smem_bytes(values)) == smem
             said = float(blocks[stages].registers(values, warps))
-            if said <= MOST:
+            if said <= SPILLING:
                 ratios.append(said / registers)
                 assert not spilled
     ratios.sort()
@@ -296,7 +297,7 @@ def test_products_of_few_rows_take_a_buffer_less():
         for s in (few, many)
     ]
     # What Triton 3.6 allots for an H200: 40,976 and 73,760 bytes, the products of 64 rows with a third buffer.
-    assert [p.shared_bytes - SCRATCH for p in taken] == [2 * (32 + 128) * 64 * 2, 3 * (64 + 128) * 64 * 2]
+    assert [p.shared_bytes - SCRATCH_BYTES for p in taken] == [2 * (32 + 128) * 64 * 2, 3 * (64 + 128) * 64 * 2]
 
 
 def test_where_nothing_is_multiplied_the_longest_blocks_of_what_is_alike_come_first():

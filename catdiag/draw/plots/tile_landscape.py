@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from catdiag.planner.explanation import best_plan
 from catdiag.planner.fit import searching
 from catdiag.planner.multi_kernel_plan import one_kernel
 from catdiag.planner.plan import TRITON
-from catdiag.planner.time_model import peak, producer_registers, registers_per_thread
+from catdiag.planner.resources.block_resources import peak_bytes
 from catdiag.schedule.liveness import LEVEL
 from catdiag.schedule.placement import MATRIX
 from catdiag.util.errors import CatdiagError
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from catdiag.planner.plan import KernelPlan
     from catdiag.planner.tile_search import TileSearch
     from catdiag.rewrite.derivation import Derivation
-    from catdiag.schedule.liveness import LoweredKernel
 
 _HEIGHT, _LOW = 3.6, 1.7
 _MOST = 12_000
@@ -127,7 +127,7 @@ def landscape_of(
             fit = np.broadcast_to(search.fitting(stages, grid | search.sizes, warps), mesh[0].size)
             time = np.where(fit, np.broadcast_to(found.seconds, mesh[0].size), np.inf)
             seconds = np.minimum(seconds, time.reshape(full))
-            moved = np.minimum(moved, np.broadcast_to(found.load + found.save, mesh[0].size).reshape(full))
+            moved = np.minimum(moved, np.broadcast_to(found.bytes_moved, mesh[0].size).reshape(full))
     seconds, moved = seconds.min(axis=rest), moved.min(axis=rest)
     exceeded = np.where(np.isinf(seconds), _exceeded(search, grid, full, rest), "")
     caption = _caption(plan, others, float(np.min(seconds)), asked)
@@ -194,15 +194,15 @@ def _exceeded(search: TileSearch, grid: Mapping[str, Any], full: tuple[int, ...]
 
     def over(place: str, limit: int) -> Any:
         """Whether every choice of the rest exceeds a memory."""
-        held = [[np.broadcast_to(peak(kernel, place, values), size) for kernel in some] for some in kernels]
+        held = [[np.broadcast_to(peak_bytes(kernel, place, values), size) for kernel in some] for some in kernels]
         least = np.minimum.reduce([np.maximum.reduce(some) for some in held])
         return least.reshape(full).min(axis=rest) > limit
 
     short = np.ones(size, dtype=bool)
-    for some in kernels:
-        for warps in search.request.warps:
-            fit = [_registers_fit(kernel, chip, values, warps, search.request.producers) for kernel in some]
-            short &= ~np.logical_and.reduce([np.broadcast_to(f, size) for f in fit])
+    for stages, warps in itertools.product(search.kernels, search.request.warps):
+        taken = [block.resources(values, warps) for block in search.blocks(stages)]
+        fit = [np.broadcast_to(found.registers_per_thread <= found.most_registers, size) for found in taken]
+        short &= ~np.logical_and.reduce(fit)
     smem, matrix = over(LEVEL, chip.smem_per_block), over(MATRIX, chip.tmem_per_sm)
     registers = short.reshape(full).all(axis=rest)
     names = _places(chip)
@@ -212,14 +212,6 @@ def _exceeded(search: TileSearch, grid: Mapping[str, Any], full: tuple[int, ...]
 def _places(chip: Hardware) -> tuple[str, ...]:
     smem, registers, matrix = (chip.word(place) for place in ("SMEM", "registers", "TMEM"))
     return smem, registers, f"{smem} and {registers}", matrix
-
-
-def _registers_fit(kernel: LoweredKernel, chip: Hardware, values: Mapping[str, Any], warps: int, producers: int) -> Any:
-    each, threads = registers_per_thread(kernel, chip, values, warps, producers), chip.warp * warps
-    taken = -(-each // chip.register_step) * chip.register_step
-    return (each <= chip.registers_per_thread) & (
-        taken * threads + producer_registers(chip, producers) <= chip.registers_per_sm
-    )
 
 
 def _caption(

@@ -1,0 +1,263 @@
+"""What a block of a Triton kernel takes: Triton decides where arrays lie by who reads them.
+
+What a product reads (`tl.dot`) lies in shared memory, blocks of a loop in as many buffers as there are stages (one
+fewer where something is made of it first); everything else is in registers, also what was loaded, and then in the type
+that it is computed in, 4 bytes as a rule. The second factor of a product always lies in shared memory; the first may
+come from registers, where something made on chip is passed on. Every length is a power of two: what is not is filled up
+and masked. A product takes no fewer than `MIN_DOT` along any of its sides, and a kernel holds no fewer of an axis that
+is neither grouped nor streamed.
+
+Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.schedule.liveness` counts what is
+live; sums along rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has
+made and another takes; where the chip does not copy boxes of arrays by a descriptor, the addresses of copies to shared
+memory, two registers for each 16 bytes that a thread copies in an iteration; and `OTHER_REGISTERS`. The compiler saves
+some of them where it has to, so that this is no promise: docs/explanation/time_model.md says how it does.
+
+>>> import catdiag as cd
+>>> from catdiag.planner.fit import searching
+>>> product = cd.library.get("matmul").stream("b").group("a c")
+>>> search = searching(product, "H200", {"a": 4096, "b": 4096, "c": 4096}, stages=3)
+>>> block = TritonBlock.of(search.diagram, search.kernels[3], "bf16", search.chip, stages=3)
+>>> found = block.resources({"a": 4096, "b": 4096, "c": 4096, "g_a": 128, "g_c": 256, "s_b": 64}, warps=8)
+>>> int(found.smem_bytes), int(found.registers_per_thread)      # what is compiled takes 147480 and 154
+(148480, 152)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.integer_polynomial import ZERO, IntPolynomial
+from catdiag.chip.hardware import Hardware
+from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
+from catdiag.planner.resources.dot_products import DotProducts, Sides, dot_products
+from catdiag.schedule.kernel_analysis import width
+from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel
+from catdiag.schedule.placement import MATRIX
+
+MIN_DOT = 16
+"""The least length of a product's side."""
+OTHER_REGISTERS = 24
+"""Registers of a thread beside arrays and addresses, found by compiling kernels."""
+SPILLING = 246
+"""Registers above which a kernel may spill, by this estimate: kernels that spilled were said to take 248 or more."""
+SCRATCH_BYTES = 1024
+"""Bytes of shared memory beside the operands, for reductions and barriers, at most: in kernels seen, 32 to 56."""
+
+_COPY_BYTES = 16
+"""Bytes that one copy to shared memory takes."""
+_ROW_THREADS = 4
+"""Threads of a warp that share a row of a product's result, and hold each the sums along it."""
+_SHARED_ROWS = 1.45
+"""How many more registers a thread takes where several warps work on the same 16 rows, at most, in kernels seen."""
+_SUM_BYTES = 8 * 4
+"""Bytes of a row's sum that warps make together: 4 of each of 8 warps."""
+_WARP_ROWS = 16
+"""Rows of a product that a warp works on."""
+
+
+@dataclass(frozen=True)
+class SmemPoint:
+    """What products read at a point of a kernel, in bytes. Of an array in `reused` (its bytes, and the rows of the
+    products that read it) there is one buffer less where these rows are few."""
+
+    total: IntPolynomial
+    reused: tuple[tuple[IntPolynomial, tuple[IntPolynomial, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class TritonBlock:
+    """The blocks of a kernel, in polynomials of tiles: what lies in shared memory from point to point (`smem`), what
+    threads hold (`register_arrays`), and the bytes that all its threads copy to shared memory in an iteration
+    (`copied`).
+
+    `staged`: blocks of a loop are copied there ahead of their iteration. `element` is the width of what products read.
+    `boxes`: the chip copies boxes of arrays itself, so that threads need no addresses for it. `hoisted` is what is
+    copied once, before the loop that multiplies it (bytes, rows, columns). `sums`: iterations wait for sums along rows.
+    """
+
+    kernel: LoweredKernel
+    chip: Hardware
+    products: DotProducts
+    element: int
+    boxes: bool
+    staged: bool
+    sums: bool
+    smem: tuple[SmemPoint, ...]
+    register_arrays: tuple[IntPolynomial, ...]
+    copied: IntPolynomial
+    hoisted: tuple[tuple[IntPolynomial, IntPolynomial, IntPolynomial], ...]
+
+    @staticmethod
+    def of(
+        diagram: Diagram, kernel: LoweredKernel, dtype: str, chip: Hardware, stages: int, boxes: bool = True
+    ) -> TritonBlock:
+        """The blocks of a kernel of a diagram that was lowered for a chip with so many buffers of each streamed block;
+        products are of elements of that type. Without `boxes`, arrays are copied by addresses on any chip."""
+        found, element = dot_products(diagram, frozenset(kernel.tiles)), width(dtype)
+        boxes = boxes and chip.by_warpgroups
+        smem: dict[SmemPoint, None] = {}
+        loaded: dict[IntPolynomial, None] = {}
+        copies: dict[tuple[str, IntPolynomial], None] = {}
+        hoisted: dict[str, tuple[IntPolynomial, IntPolynomial, IntPolynomial]] = {}
+        buffers = stages if kernel.loops else 1
+        made = sum((amount.scaled(element) for amount in found.smem_factors), ZERO)
+        made = sum((amount.scaled(element * buffers) for amount in found.partial_loads), made)
+        for point in kernel.points[LEVEL]:
+            near, far, reused = made, ZERO, list[tuple[IntPolynomial, tuple[IntPolynomial, ...]]]()
+            for name, role, amount in point.live:
+                one = IntPolynomial({m: c // stages for m, c in amount.terms.items()}) if role == "streamed" else amount
+                direct = name in found.direct or role not in ("operand", "streamed")
+                if not direct:
+                    far = far + one.scaled(max(1, 4 // element))
+                if role == "streamed" and name in found.direct | found.indirect:
+                    copies[name, one] = None
+                    near = near + (amount if direct else amount - one)
+                    if direct and chip.by_warpgroups and stages > 1 and name in found.readers:
+                        reused.append((one, found.readers[name]))
+                elif direct and boxes and kernel.loops and name in found.rows:
+                    hoisted[name] = (amount, *found.rows[name])
+                elif direct:
+                    near = near + amount
+            smem[SmemPoint(near, tuple(reused))], loaded[far] = None, None
+        if found.sides:  # what products have made goes through shared memory when it is saved
+            smem.update(dict.fromkeys(SmemPoint(amount.scaled(element)) for amount in found.results))
+        return TritonBlock(
+            kernel=kernel,
+            chip=chip,
+            products=found,
+            element=element,
+            boxes=boxes,
+            staged=bool(copies),
+            sums=any(kernel.chains.values()),
+            smem=tuple(smem),
+            register_arrays=_register_arrays(kernel, found, tuple(loaded)),
+            copied=sum((amount for _, amount in copies), ZERO),
+            hoisted=tuple(hoisted.values()),
+        )
+
+    def resources(self, values: Values, warps: int) -> Resources:
+        """What a block of so many warps takes; `values` gives sizes filled up to what a kernel indexes."""
+        smem_bytes = self.smem_bytes(values)
+        limit = most_registers(self.chip, self.chip.warp * warps)
+        return Resources(
+            smem_bytes=smem_bytes + SCRATCH_BYTES * bool(np.any(smem_bytes)),
+            registers_per_thread=np.asarray(self.registers(values, warps)).astype(np.int64),
+            most_registers=min(SPILLING, limit),
+            warps=warps,
+            tmem_bytes=peak_bytes(self.kernel, MATRIX, values),
+            register_bytes=peak_bytes(self.kernel, REGISTERS, values),
+        )
+
+    # -- shared memory -------------------------------------------------------------------------------------------
+
+    def smem_bytes(self, values: Values) -> Numbers:
+        """Bytes of shared memory, without `SCRATCH_BYTES`: what products read, what passes from one to another, and
+        sums that warps make together."""
+        hoisted = sum((amount.value(values) for amount, *_ in self.hoisted), 0)
+        return self._operand_bytes(values) + self._passed_bytes(values) + self._sum_bytes(values) + hoisted
+
+    def _operand_bytes(self, values: Values) -> Numbers:
+        """Products of few rows, by instructions of single warps, are over when the iteration is, and its buffer is free
+        for the next load: one buffer less."""
+        most: Numbers = 0
+        for point in self.smem:
+            total = point.total.value(values)
+            for buffer, readers in point.reused:
+                total = total - np.where(self._short(readers, values), buffer.value(values), 0)
+            most = np.maximum(most, total)
+        return most
+
+    def _passed_bytes(self, values: Values) -> Numbers:
+        """What one product of few rows has made passes through shared memory to another, whose rows several warps work
+        on."""
+        total: Numbers = 0
+        for amount, rows in self.products.register_factors if self.chip.by_warpgroups else ():
+            total = total + np.where(self._short((rows,), values), amount.value(values) * self.element, 0)
+        return total
+
+    def _sum_bytes(self, values: Values) -> Numbers:
+        """And so do sums along such rows."""
+        most: Numbers = 0
+        for sides in self.products.sides if self.chip.by_warpgroups and self.sums else ():
+            rows = sides[0].value(values)
+            most = np.maximum(most, np.where(rows < self.chip.matrix_rows, rows * _SUM_BYTES, 0))
+        return most
+
+    def _short(self, sides: tuple[IntPolynomial, ...], values: Values) -> Numbers:
+        """Whether all of these products have fewer rows than a warpgroup's instruction takes."""
+        found: Numbers = True
+        for rows in sides:
+            found = found & (rows.value(values) < self.chip.matrix_rows)
+        return found
+
+    # -- registers -----------------------------------------------------------------------------------------------
+
+    def registers(self, values: Values, warps: int) -> Numbers:
+        """Registers of a thread, of 4 bytes each."""
+        passed, beside = self._passed_registers(values, warps), self._other_registers(values, warps)
+        needed = np.ceil(self.values_per_thread(values, warps) + passed) + beside
+        return np.where(self.warps_own_rows(values, warps), needed, np.ceil(_SHARED_ROWS * needed))
+
+    def array_bytes(self, values: Values, warps: int, registers: int) -> int:
+        """The bytes of arrays that a block has room for where each thread takes so many registers."""
+        passed, beside = float(self._passed_registers(values, warps)), float(self._other_registers(values, warps))
+        needed = registers if bool(self.warps_own_rows(values, warps)) else math.floor(registers / _SHARED_ROWS)
+        return max(0, math.floor(4 * self.chip.warp * warps * (needed - beside - passed)))
+
+    def values_per_thread(self, values: Values, warps: int) -> Numbers:
+        """Values of 4 bytes that a thread holds at most, of arrays."""
+        most: Numbers = 0
+        for amount in self.register_arrays:
+            most = np.maximum(most, amount.value(values))
+        return most / (4 * self.chip.warp * warps)
+
+    def warps_own_rows(self, values: Values, warps: int) -> Numbers:
+        """Whether warps have rows of their own, 16 at least, where one product takes what another has made."""
+        found: Numbers = True
+        for _, rows in self.products.register_factors:
+            found = found & (rows.value(values) >= _WARP_ROWS * warps)
+        return found
+
+    def _passed_registers(self, values: Values, warps: int) -> Numbers:
+        """For what is passed from one product to another, in parts of a register. Where there are more warps than 16
+        rows each make, several hold the same rows, in two layouts."""
+        most: Numbers = 0
+        for amount, rows in self.products.register_factors:
+            shared = _WARP_ROWS * warps / rows.value(values)
+            times = np.where(shared > 1, 2 * shared, 1)
+            most = np.maximum(most, amount.value(values) * self.element * times / (4 * self.chip.warp * warps))
+        return most
+
+    def _other_registers(self, values: Values, warps: int) -> Numbers:
+        """For addresses of copies, and what the compiler keeps."""
+        copies = self.copied.value(values) / (_COPY_BYTES * self.chip.warp * warps)
+        return (0 if self.boxes else 2 * np.ceil(copies)) + OTHER_REGISTERS
+
+    # -- what the time model asks --------------------------------------------------------------------------------
+
+    def is_hoisted(self, rows: IntPolynomial, columns: IntPolynomial) -> bool:
+        """Whether the rows of a product are loaded once, before the loop that multiplies them."""
+        return any((rows, columns) in ((r, c), (c, r)) for _, r, c in self.hoisted)
+
+    def passes_in_registers(self, sides: Sides) -> bool:
+        """Whether the first factor of a product with these sides was made in registers, and is read from there."""
+        return sides in self.products.passing
+
+
+def _register_arrays(
+    kernel: LoweredKernel, products: DotProducts, loaded: tuple[IntPolynomial, ...]
+) -> tuple[IntPolynomial, ...]:
+    """Bytes that threads hold from point to point: arrays, the sums along rows as often as threads share a row, and
+    what is loaded to be made into something else."""
+    sums = {side.scaled(4) for sides in products.sides for side in sides[:2]}
+    found = {
+        point.total + sum((a.scaled(_ROW_THREADS - 1) for _, _, a in point.live if a in sums), far): None
+        for point in kernel.points[REGISTERS]
+        for far in loaded or (ZERO,)
+    }
+    return tuple(found or loaded)

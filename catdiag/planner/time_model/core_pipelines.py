@@ -1,0 +1,79 @@
+"""Seconds of a block on the pipelines of its core beside matrix units, and those that it waits.
+
+Special functions and ALUs: operations at the chip's rate, on whole pieces of rows where there are products, since the
+results of matrix units lie in registers so (`padding`). Registers: what passes through them to products. Stalls: what a
+block waits for itself, whoever else is on the core.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from catdiag.planner.resources.block_resources import Numbers
+from catdiag.planner.time_model.kernel_instance import KernelInstance
+
+_COMPUTED_BYTES = 4
+"""The width of a value that is computed with."""
+
+
+def special_function_seconds(k: KernelInstance, padding: Numbers) -> Numbers:
+    """Exponentials and the like."""
+    return k.scalar_operations("exp") * padding / (k.chip.special_per_clock * k.chip.clock_hz)
+
+
+def alu_seconds(k: KernelInstance, padding: Numbers) -> Numbers:
+    """Elementwise work, products by vectors, products of a type that matrix units lack, and the overhead of loops."""
+    operations = k.scalar_operations("alu") + sum((k.multiply_adds(c) for c in k.kernel.by_vectors), 0.0)
+    for contraction in () if k.has_matrix_units else k.kernel.contractions:
+        operations = operations + k.multiply_adds(contraction)
+    clocks = operations * padding / k.chip.alu_per_clock + k.iterations * k.chip.turn_clocks * k.warps / 4
+    return clocks / k.chip.clock_hz
+
+
+def loop_overhead_seconds(k: KernelInstance, iterations: Numbers) -> Numbers:
+    """What the ALUs do beside arithmetic in so many iterations of a loop (`Hardware.turn_clocks` a warp, on four
+    schedulers)."""
+    return iterations * k.chip.turn_clocks * k.warps / 4 / k.chip.clock_hz
+
+
+def register_pass_seconds(k: KernelInstance) -> Numbers:
+    """Factors of products that iterations make of loaded blocks (`catdiag.schedule.contractions`): blocks are read out
+    of shared memory and widened, the factor narrowed, and a second factor written back. Matrix units wait meanwhile,
+    those of other blocks on the core too: shared memory serves both, and a matrix instruction of 64 rows takes nearly
+    all of its bandwidth."""
+    total: Numbers = 0.0
+    for factor in k.kernel.factors:
+        elements = factor.size.value(k.values)
+        moved_bytes = factor.read.value(k.values) + (elements * k.element_bytes if factor.second else 0)
+        converted = factor.widened.value(k.values) + (elements if k.element_bytes < _COMPUTED_BYTES else 0)
+        clocks = moved_bytes / k.chip.smem_bytes_per_clock + converted / k.chip.alu_per_clock
+        total = total + clocks * k.trip_count(factor.loops) / k.chip.clock_hz
+    return total
+
+
+def barrier_stall_seconds(k: KernelInstance) -> Numbers:
+    """`Hardware.wait_clocks` wherever a step needs what other threads made in the step before, along the longest chain
+    (`LoweredKernel.chains`, in which adding up in place counts for nothing); once more an iteration for its block to
+    arrive, and once where a product waits for a factor that the iteration makes. Inner loops whose iterations wait for
+    no sums have as many of them in work as there are buffers not being loaded."""
+    steps: Numbers = 0
+    for nest, length in k.kernel.chains.items():
+        in_flight = max(1, k.stages - 1) if nest in k.independent_inner_loops else 1
+        makes_factor = any(factor.loops == nest for factor in k.kernel.factors)
+        steps = steps + (length + bool(nest) + makes_factor) * k.trip_count(nest) / in_flight
+    return steps * k.chip.wait_clocks / k.chip.clock_hz
+
+
+def transfer_seconds(k: KernelInstance, l2_seconds: Numbers) -> Numbers:
+    """The transfer of an iteration's blocks, of a block whose loads take so long in all."""
+    return l2_seconds / np.maximum(k.iterations, 1)
+
+
+def stall_seconds(k: KernelInstance, l2_seconds: Numbers) -> Numbers:
+    """What a block waits for in any backend: barriers, and the start, until the first block is there."""
+    return barrier_stall_seconds(k) + k.chip.latency_s + transfer_seconds(k, l2_seconds)
+
+
+def exposed_load_seconds(k: KernelInstance, l2_seconds: Numbers) -> Numbers:
+    """Loads that are begun when their iteration is: latency and transfer, of all iterations but the first."""
+    return np.maximum(k.iterations - 1, 0) * (k.chip.latency_s + transfer_seconds(k, l2_seconds))

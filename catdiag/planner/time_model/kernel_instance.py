@@ -1,0 +1,105 @@
+"""A kernel instance: a lowered kernel on a chip, at sizes, tiles and blocks, launched with so many stages and warps.
+
+All terms of the time model are functions of one. Each number is an array with an entry for each candidate of tiles, or
+a number that stands for equal ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from catdiag.chip.hardware import Hardware
+from catdiag.planner.resources.block_resources import Numbers, Values, ceil_div
+from catdiag.schedule.kernel_analysis import width
+from catdiag.schedule.liveness import Contraction, Loop, LoweredKernel
+
+
+@dataclass(frozen=True)
+class KernelInstance:
+    """`values` gives every size, tile and block, and the scalar inputs on which it depends how often loops iterate; by
+    `("turns", block)` how often a loop does, by `("moved", transfer)` what an array moves in the whole run, where these
+    do not follow from sizes (`catdiag.schedule.load_imbalance`)."""
+
+    kernel: LoweredKernel
+    chip: Hardware
+    values: Values
+    dtype: str
+    stages: int
+    warps: int
+
+    @property
+    def element_bytes(self) -> int:
+        """The width of what products read."""
+        return width(self.dtype)
+
+    @property
+    def has_matrix_units(self) -> bool:
+        """Whether matrix units multiply elements of the type; if not, the ALUs do."""
+        return self.dtype in self.chip.tensor
+
+    @cached_property
+    def tile_counts(self) -> Mapping[str, Numbers]:
+        """How many tiles each grouped axis has."""
+        return {t: ceil_div(whole.value(self.values), self.values[t]) for t, whole in self.kernel.tiles.items()}
+
+    @cached_property
+    def groups(self) -> Numbers:
+        """Groups of the whole run: thread blocks."""
+        total: Numbers = 1
+        for count in self.tile_counts.values():
+            total = total * count
+        return total
+
+    def trip_count(self, loops: tuple[Loop, ...]) -> Numbers:
+        """Iterations of the innermost of some loops, in one group."""
+        total: Numbers = 1
+        for block, whole in loops:
+            known = self.values.get(("turns", block))
+            total = total * (ceil_div(whole.value(self.values), self.values[block]) if known is None else known)
+        return total
+
+    @cached_property
+    def iterations(self) -> Numbers:
+        """Iterations of all loops of one group."""
+        total: Numbers = 0
+        for nest in self.kernel.chains:
+            total = total + (self.trip_count(nest) if nest else 0)
+        return total
+
+    @cached_property
+    def independent_inner_loops(self) -> list[tuple[Loop, ...]]:
+        """The loops inside loops whose iterations wait for no sums."""
+        return [nest for nest in self.kernel.chains if len(nest) > 1 and is_independent(self.kernel, nest)]
+
+    @property
+    def iterations_in_flight(self) -> int:
+        """How many iterations of its loops a block has in work at once where they wait for nothing: beside the buffer
+        being loaded, each of the others is in some step."""
+        return max(1, self.stages - 1) if iterations_overlap(self.kernel) else 1
+
+    def multiply_adds(self, contraction: Contraction) -> Numbers:
+        """Multiply-adds of a product in one full group."""
+        c = contraction
+        return (c.rows * c.columns * c.depth * c.batch).value(self.values) * self.trip_count(c.loops)
+
+    def scalar_operations(self, pipeline: str) -> Numbers:
+        """Scalar operations of one full group on a pipeline."""
+        total: Numbers = 0.0
+        for (name, loops), amount in self.kernel.work.items():
+            if name == pipeline:
+                total = total + amount.value(self.values) * self.trip_count(loops)
+        return total
+
+
+def is_independent(kernel: LoweredKernel, nest: tuple[Loop, ...]) -> bool:
+    """Whether iterations of a loop wait for no sums, and its products read what was loaded as it is."""
+    return not kernel.chains[nest] and all(factor.loops != nest for factor in kernel.factors)
+
+
+def iterations_overlap(kernel: LoweredKernel) -> bool:
+    """Whether a block may have several iterations of its loops in work at once: a product adds up in place. Where an
+    iteration makes a factor, it may not: warps issue in order, and the registers of the factor are read until its
+    product is done."""
+    return bool(kernel.loops) and all(is_independent(kernel, nest) for nest in kernel.chains if nest)

@@ -1,0 +1,153 @@
+"""Triton: what its compiler makes of a loop without warp specialization.
+
+`EXPOSED`, `FILL_CLOCKS` and `INDEPENDENCE` were chosen on one H200 with Triton 3.6: on 27 kernels that copy boxes of
+arrays (a streaming loop at d = 64 and 128, and a product), which are predicted within 5% on average, up to a common
+factor of 0.88; and on 440 that copy by addresses (`benchmarks/tiles.py`). Those kernels are a calibration, no test.
+docs/explanation/time_model.md says how near the first choice is to the quickest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from catdiag.planner.resources.block_resources import Numbers, Resources
+from catdiag.planner.resources.triton_resources import TritonBlock
+from catdiag.planner.time_model.core_pipelines import exposed_load_seconds, loop_overhead_seconds
+from catdiag.planner.time_model.ideal_backend import BlockWork, GroupWaves, IdealBackend
+from catdiag.planner.time_model.kernel_instance import KernelInstance
+from catdiag.planner.time_model.matrix_units import (
+    block_row_instructions,
+    uses_warp_products,
+    warp_padding_ratio,
+    warp_products,
+    warpgroup_products,
+)
+from catdiag.planner.time_model.memory_traffic import MemoryTraffic
+from catdiag.planner.time_model.queueing import mean_value_analysis, queued_at_memory_seconds
+
+EXPOSED = 0.4
+"""The part of a load's latency that an iteration waits for where there are two buffers."""
+FILL_CLOCKS = {True: 96, False: 64}
+"""Clocks that the matrix units of a core are not full in, for each piece of rows of a product of an iteration: they
+fill and drain, since products are waited for. For kernels that copy boxes, and those that copy by addresses."""
+INDEPENDENCE = {True: 0.3, False: 1.0}
+"""How far the warpgroups of a block work independently, for the same: 0 in step, 1 as if they were blocks."""
+DEPENDENT_CLOCKS = 33
+"""Clocks until a warp's own matrix instruction can be added to: the source is that of `matrix_units.WARP_RATE`."""
+CROSSING = 2
+"""Stalls more for a sum of what several warps hold: written and read twice, between barriers."""
+PORT_BYTES_PER_CLOCK = 64
+"""Bytes of a clock that a core can take from the L2 while others take less."""
+
+
+@dataclass(frozen=True)
+class TritonBackend(IdealBackend):
+    """`block` is what a block takes; where `known_blocks_per_sm` is given, so many share a core."""
+
+    block: TritonBlock = field(kw_only=True)
+    known_blocks_per_sm: Numbers = field(default=None, kw_only=True)
+
+    # -- who is on a core ----------------------------------------------------------------------------------------
+
+    def resources(self, k: KernelInstance) -> Resources:
+        return self.block.resources(k.values, k.warps)
+
+    def blocks_per_sm(self, k: KernelInstance) -> Numbers:
+        return super().blocks_per_sm(k) if self.known_blocks_per_sm is None else self.known_blocks_per_sm
+
+    # -- what a block needs --------------------------------------------------------------------------------------
+
+    def block_work(self, k: KernelInstance, traffic: MemoryTraffic) -> BlockWork:
+        """That of the ideal backend, but: stalls for loads that are begun late, and matrix units that wait for copies
+        to shared memory, fill and drain."""
+        work = super().block_work(k, traffic)
+        by_warps = uses_warp_products(k) if self.block.staged else False
+        stalls = work.stall_seconds + self.late_load_seconds(k, work.part_seconds["L2"], by_warps)
+        parts = dict(work.part_seconds)
+        if k.has_matrix_units:
+            matrix, reading = warpgroup_products(k, self.block)
+            filling = FILL_CLOCKS[self.block.boxes] * block_row_instructions(k) / k.chip.clock_hz
+            parts["tensor"] = np.maximum(matrix, reading + self.copying_seconds(k, work)) + filling
+        work = replace(work, part_seconds=parts, stall_seconds=stalls, by_warps=by_warps)
+        return self._with_warp_products(k, work) if k.has_matrix_units and np.any(by_warps) else work
+
+    def late_load_seconds(self, k: KernelInstance, l2_seconds: Numbers, by_warps: Numbers) -> Numbers:
+        """Loads that are waited for: of loops without products all, since they are not begun ahead. With two buffers
+        Triton asks for block i + 1 when iteration i is over, so that an iteration waits for a part of the latency
+        (`EXPOSED`); with more, the whole iterations between hide it, as long as they take that long."""
+        if not self.block.staged:
+            return exposed_load_seconds(k, l2_seconds) if k.stages > 1 else 0.0
+        if k.stages != 2:
+            return 0.0
+        return np.where(by_warps, 0.0, (np.maximum(k.iterations, 1) - 1) * EXPOSED * k.chip.latency_s)
+
+    def copying_seconds(self, k: KernelInstance, work: BlockWork) -> Numbers:
+        """What a block loads for products is written to shared memory, at the rate at which matrix units read there,
+        while these wait."""
+        return work.load_bytes / (k.chip.smem_bytes_per_clock * k.chip.clock_hz) if self.block.staged else 0.0
+
+    def _with_warp_products(self, k: KernelInstance, work: BlockWork) -> BlockWork:
+        """The work of candidates whose products are instructions of single warps: a warp waits `DEPENDENT_CLOCKS` for
+        each step of a sum along the depth, and what is summed along a row goes from warp to warp through shared memory;
+        their pieces have fewer rows to fill up."""
+        by_warps, parts = work.by_warps, work.part_seconds
+        iterations = np.maximum(k.iterations, 1)
+        matrix, reading, steps = warp_products(k, self.block)
+        crossing = CROSSING * sum(length for nest, length in k.kernel.chains.items() if nest) * iterations
+        waited = (steps * DEPENDENT_CLOCKS + crossing * k.chip.wait_clocks) / k.chip.clock_hz
+        ratio = np.where(by_warps, warp_padding_ratio(k), 1.0)
+        overhead = loop_overhead_seconds(k, iterations)
+        return replace(
+            work,
+            part_seconds={
+                **parts,
+                "tensor": np.where(by_warps, np.maximum(matrix, reading), parts["tensor"]),
+                "exp": parts["exp"] * ratio,
+                "alu": (parts["alu"] - overhead) * ratio + overhead,
+            },
+            stall_seconds=work.stall_seconds + np.where(by_warps, waited, 0.0),
+        )
+
+    # -- how long blocks take ------------------------------------------------------------------------------------
+
+    def computing_seconds(self, k: KernelInstance, work: BlockWork, blocks: list[Numbers]) -> list[Numbers]:
+        """Without warp specialization the warpgroups of a block meet at barriers in each iteration, so that one may
+        have no products while the other has exponentials: a block of w warpgroups stands between one worker and w of
+        them, by `INDEPENDENCE`. Where boxes are copied it is nearer to one: other blocks of the core overlap more than
+        it does itself."""
+        in_flight = np.where(work.by_warps, 1, k.iterations_in_flight if self.block.staged else 1)
+        demands, stalls = [seconds / in_flight for seconds in work.demands], work.stall_seconds / in_flight
+        in_step = mean_value_analysis(demands, stalls, [n * in_flight for n in blocks])
+        warpgroups, share = max(1, k.warps // 4), INDEPENDENCE[self.block.boxes]
+        if warpgroups == 1:
+            return in_step
+        customers = [n * in_flight * warpgroups for n in blocks]
+        independent = mean_value_analysis([demand / warpgroups for demand in demands], stalls, customers)
+        return [share * a + (1 - share) * b for a, b in zip(independent, in_step, strict=True)]
+
+    def loading_seconds(self, k: KernelInstance, work: BlockWork, blocks: Numbers, computing: Numbers) -> Numbers:
+        """One of the buffers is in use, the others are loaded. Products by single warps are over when the iteration is,
+        and its buffers are loaded anew then, so that use counts too, as in the ideal backend."""
+        ring: Numbers = 0.0
+        loads = work.part_seconds["L2"]
+        if self.block.staged and k.stages > 1:
+            port = work.load_bytes / (PORT_BYTES_PER_CLOCK * k.chip.clock_hz)
+            moved = np.where(work.by_warps, port + computing, loads)
+            ring = (np.maximum(k.iterations, 1) * k.chip.latency_s + moved) / (k.stages - 1)
+        return np.maximum(ring, blocks * loads)
+
+    def run_seconds(
+        self, k: KernelInstance, waves: GroupWaves, full_round: Numbers, last_round: Numbers, outer_seconds: Numbers
+    ) -> tuple[Numbers, Numbers]:
+        """Memory is a server that all blocks of the chip queue at, with as many customers as there are buffers being
+        loaded: with few bytes on their way it is not busy all the time."""
+        buffers, each = max(1, k.stages - 1) if self.block.staged else 1, outer_seconds / k.groups
+
+        def wave(cores: Numbers, groups: Numbers) -> Numbers:
+            queued = queued_at_memory_seconds(cores, groups * each, np.maximum(groups, 1) * buffers)
+            return np.where(groups > 0, queued, 0.0)
+
+        full = wave(full_round, np.minimum(k.groups, waves.concurrent_groups))
+        return full, waves.full * full + wave(last_round, waves.rest)
