@@ -8,11 +8,14 @@ import pytest
 
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
+from catdiag.codegen.triton.triton_module import module
+from catdiag.execute.size_inference import tile_bounds
 from catdiag.measure.bench_kernels import kernels_of, planned
 from catdiag.planner.compiled_plan import compiled_of
 from catdiag.planner.fit import fit
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
+from catdiag.util.errors import CatdiagError
 
 pytestmark = pytest.mark.triton
 MOST = 227 * 1024
@@ -54,6 +57,23 @@ class TestCompiled:
         (code,) = kernel.binaries({"n": 2, "x": 514, "y": 512, "c": 64, "k": 3, "o": 128})
         assert code.shared < MOST / 2 and not code.spills
 
+    def test_8_bits_take_half_of_what_they_sum_from_a_short_axis(self) -> None:
+        tiles = {"g_n": 1, "g_y": 64, "g_o": 32, "s_c": 16}
+        kernel = compiled_of(windows("c"), cd.library.get("conv1d"), tiles, "fp8")
+        sizes = {"n": 2, "x": 205, "y": 203, "c": 32, "o": 48}
+        (code,) = kernel.binaries({**sizes, "k": 3})
+        assert not code.spills
+        with pytest.raises(CatdiagError, match="s_c is 16: expected at least 32"):
+            kernel.binaries({**sizes, "k": 1})
+
+    @pytest.mark.parametrize("dtype", ["fp16", "fp8"])
+    def test_products_of_what_is_no_number_of_16_bits_compile(self, dtype: str) -> None:
+        program = cd.library.get("random_feature_attention")
+        form = group.find(fold_search.find(program.diagram, "x").diagram, ["q", "v"])
+        kernel = compiled_of(form, program, {"g_q": 64, "g_v": 32, "s_x": 64}, dtype)
+        (code,) = kernel.binaries({"q": 203, "x": 331, "d": 64, "m": 48, "v": 80})
+        assert code.shared < MOST and not code.spills
+
     def test_the_first_choice_is_one_that_can_be_run(self) -> None:
         operator, sizes = cd.library.get("latent_attention"), {"q": 19, "h": 5, "c": 80, "r": 16, "x": 331}
         first = planned(operator, "H200", sizes)[0]
@@ -78,3 +98,25 @@ class TestRun:
             cd.testing.assert_compiled(
                 kernel, {"n": [1, 9], "k": [1, 3, 5], "c": [1, 5, 20], "o": [1, 17]}, trials=4, repeats=False
             )
+
+    @pytest.mark.parametrize("dtype", ["fp16", "fp8"])
+    def test_a_factor_that_is_no_number_of_16_bits_is_not_rounded_to_them(self, dtype: str) -> None:
+        torch = pytest.importorskip("torch")
+        program = cd.algorithm("q d, x d, x v -> q v", name="features")(
+            lambda Q, K, V: cd.einsum("q x, x v -> q v", cd.exp(cd.einsum("q d, x d -> q x", Q, K)), V) * 2.0**-20
+        )
+        form = group.find(fold_search.find(program.diagram, "x").diagram, ["q"])
+        kernel = compiled_of(form, program, {"g_q": 32, "s_x": 32}, dtype)
+        kind = {"fp16": torch.float16, "fp8": torch.float8_e4m3fn}[dtype]
+        one, V = torch.ones(16, 16).to(kind), torch.ones(16, 32).to(kind)
+        found = kernel(one, one, V).double()
+        torch.testing.assert_close(found, torch.full_like(found, 16 * torch.e**16 / 2**20), rtol=1e-2, atol=0)
+
+
+def test_an_exponential_of_known_bound_is_rounded_to_16_bits() -> None:
+    for name, bounded in (("attention", True), ("causal_attention", True), ("random_feature_attention", False)):
+        program = cd.library.get(name)
+        form = group.find(fold_search.find(program.diagram, "x").diagram, ["q", "v"][: 1 + (not bounded)])
+        tiles = {"g_q": 64, "g_v": 32, "s_x": 64}
+        text = module(form, {t: tiles[t] for t in tile_bounds(form)}, "fp16").text
+        assert (".to(V.dtype.element_ty), V_tile" in text) == bounded, text

@@ -66,7 +66,7 @@ def _product(nodes: Nodes, a: TileNode, b: TileNode, needed: set[Dim], out: Sequ
     for d in summed:
         a, b = _silent(nodes, a, b, d)
     if len(summed) == 1:
-        nodes.summed.update(dict.fromkeys(d.block for d in summed if d.length))
+        nodes.summed.update((d.block, ()) for d in summed if d.length)
     # A side of one axis is padded to the least length of a side; rows and columns of several axes are long enough.
     alone = [side[0] for side in (rows, columns) if len(side) == 1]
     nodes.sides.update(dict.fromkeys(d.block for d in (*summed, *alone)))
@@ -101,7 +101,8 @@ def _lengths(nodes: Nodes, side: Sequence[Dim], depth: bool) -> None:
     long = [d.block for d in side if d.length >= SHORTEST]
     if len(side) > 1 and long:
         nodes.short.update(dict.fromkeys(untiled))
-        nodes.summed.update(dict.fromkeys(long if depth else ()))
+        for block in long if depth else ():
+            nodes.summed.setdefault(block, tuple(d.block for d in side if d.block != block))
     elif untiled:
         nodes.short.update(dict.fromkeys(untiled[:-1]))
         nodes.filled[untiled[-1]] = None

@@ -13,6 +13,7 @@ from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.codegen.triton.triton_printer import TritonPrinter, tile_shape
+from catdiag.codegen.triton.value_bounds import overflows
 from catdiag.schedule.loop_nest import (
     Carry,
     For,
@@ -91,8 +92,15 @@ class Writing:
     def _product_type(self, a: TileNode, b: TileNode) -> tuple[str, list[str | None], StoredArray | None]:
         """The operand type of a matrix product, the types of its factors, and an array with the operand type.
 
-        The type of a factor is None if it was computed. The array is given only if a factor was computed.
+        The type of a factor is None if it was computed. The array is given only if a factor was computed. Computed
+        factors that may be too large for fp16 are multiplied in tf32, whose precision is that of fp16.
         """
+        kind, kinds, known = self._common_type(a, b)
+        computed = [x for x, own in zip((a, b), kinds, strict=True) if own is None]
+        return ("tf32", kinds, None) if kind == "fp16" and any(map(overflows, computed)) else (kind, kinds, known)
+
+    def _common_type(self, a: TileNode, b: TileNode) -> tuple[str, list[str | None], StoredArray | None]:
+        """The type that both factors of a matrix product have or are rounded to; see `_product_type`."""
         arrays = [_array(x) for x in (a, b)]
         first, second = kinds = [None if x is None else self._kind(x) for x in arrays]
         wider = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64").index
@@ -111,9 +119,11 @@ class Writing:
 
     def _element(self, a: TileNode, b: TileNode) -> tuple[str | None, str | None]:
         """The types to which the factors of a matrix product are converted; None for a factor that has it already."""
-        kind, (first, second), known = self._product_type(a, b)
+        kind, kinds, known = self._product_type(a, b)
         own = f"{self.tl}.{WIDTHS[kind]}" if known is None else f"{known.name}.dtype.element_ty"
-        return None if first == kind else own, None if second == kind else own
+        wide = kind == "tf32" and known is None  # what is computed has this type already
+        first, second = (None if x == kind or (wide and x is None) else own for x in kinds)
+        return first, second
 
     def _precision(self, a: TileNode, b: TileNode) -> str:
         """The precision argument of a matrix product: tf32x3 for float32 factors; tf32 factors are truncated."""
@@ -482,7 +492,7 @@ class Writing:
             self.parts,
             chunk,
             place,
-            tuple(k.nodes.summed),
+            dict(k.nodes.summed),
             tuple(k.nodes.sides),
             tuple(k.nodes.rows),
             tuple(sorted(self.reverse)),

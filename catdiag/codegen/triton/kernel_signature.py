@@ -111,8 +111,8 @@ class KernelSpec:
     """The axis of a split loop that this kernel runs or whose states it merges; it takes the argument `chunk`."""
     place: int = 0
     """The number of its group; warps and pipeline stages are given for each group."""
-    summed: tuple[str, ...] = ()
-    """Block lengths over which matrix products sum."""
+    summed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Block lengths over which matrix products sum, each with the lengths of the blocks that it is merged with."""
     sides: tuple[str, ...] = ()
     """Block lengths that are rows or columns of a matrix product or are summed by one: they have a least length."""
     rows: tuple[tuple[str, ...], ...] = ()

@@ -209,14 +209,13 @@ class LaunchWriter:
     def _tile_checks(self) -> None:
         """The checks of tiles, warps and pipeline stages."""
         free = {*(s for k in self.kernels for s in k.padded), *(k.parts.symbol for k in self.kernels if k.parts)}
-        summed = dict.fromkeys(s for k in self.kernels for s in k.summed)
         for check, tiles in (
-            ("_positive", [t for t in self.tiles if t in free]),
-            ("_powers", [t for t in self.tiles if t not in free]),
-            ("_summed", [t for t in summed if t in self.tiles]),
+            ("_positive", {t: t for t in self.tiles if t in free}),
+            ("_powers", {t: t for t in self.tiles if t not in free}),
+            ("_summed", self._depths()),
         ):
             if tiles:
-                self.write(f"{check}({', '.join(f'{t}={t}' for t in tiles)})")
+                self.write(f"{check}({', '.join(f'{t}={text}' for t, text in tiles.items())})")
         places = {k.place: "" for k in self.kernels}
         places.update({k.place: ", 12" for k in self.kernels if k.name in self.specialized_kernels})
         if len(self.kernels) > 1:
@@ -225,6 +224,21 @@ class LaunchWriter:
         for place, further in places.items():
             at = f"[{place}]" if len(self.kernels) > 1 else ""
             self.write(f"_runs(num_warps{at}, num_stages{at}{further})")
+
+    def _depths(self) -> dict[str, str]:
+        """The lengths over which matrix products sum, by tile.
+
+        8-bit factors need twice as many entries as 16-bit ones: half of them may be along axes merged with the tile's.
+        A tile alone has enough for 16 bits, since rows of fewer bytes cannot be merged.
+        """
+        found: dict[str, str] = {}
+        for kernel in self.kernels:
+            for tile, merged in kernel.summed.items():
+                if tile in self.tiles and not (merged and tile in found):
+                    beside = [f"_power({self.size(kernel.blocks[b])})" if b in kernel.blocks else b for b in merged]
+                    few = merged and "fp8" in self.dtypes.values()
+                    found[tile] = f"{tile} * min(2, {' * '.join(beside)})" if few else tile
+        return found
 
     def _overflow_checks(self) -> None:
         """The check that 32 bits are enough for positions along axes, past their ends too, and for program ids."""

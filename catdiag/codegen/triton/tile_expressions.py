@@ -126,8 +126,8 @@ class Nodes:
         """Whether tiles contain finite numbers so large that their rounding errors matter in an exponent (see HUGE)."""
         self.separately_rounded = False
         """Whether a product and a difference must be rounded separately: fused multiply-add must be off."""
-        self.summed: dict[str, None] = {}
-        """Block lengths that matrix products sum over and that must be at least `dot.SHORTEST`."""
+        self.summed: dict[str, tuple[str, ...]] = {}
+        """Block lengths that matrix products sum over, each with the lengths of the blocks that it is merged with."""
         self.sides: dict[str, None] = {}
         """Block lengths that are one side of a matrix product."""
         self.short: dict[str, None] = {}
