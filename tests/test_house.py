@@ -9,7 +9,6 @@ import importlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,54 +53,71 @@ def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else module
 
 
-@functools.lru_cache(maxsize=1)
-def tree_of(module: str) -> ast.Module:
-    """The syntax tree of a module: the last one that was asked for is kept."""
-    return ast.parse(SOURCES[module].read_text(encoding="utf-8"))
-
-
-@functools.cache
-def imports(module: str) -> tuple[tuple[str, int], ...]:
-    """The modules that a module imports, wherever it does, and the lines."""
-    found = []
-    for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.Import):
-            found += [(alias.name, node.lineno) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0 and node.module, f"{module}:{node.lineno}: imports are absolute"
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                found.append((inner if inner in SOURCES else node.module, node.lineno))
-    return tuple(found)
-
-
 def inside(name: str) -> bool:
     return name.split(".")[0] == "catdiag"
 
 
-@functools.cache
-def named(module: str) -> tuple[tuple[str, int], ...]:
-    """The modules of the package that a module imports, wherever it does, or names in a text to import it later."""
-    found = [(name, line) for name, line in imports(module) if inside(name)]
-    for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.Constant) and node.value in SOURCES and node.value != FACE:
-            found.append((node.value, node.lineno))
-    return tuple(found)
+class Facts:
+    """What the tests ask of a module's source: it is parsed once, and no tree is kept.
+
+    `imports` are the modules that it imports, wherever it does, and the lines; `named` those of the package, with the
+    ones that a text names to import them later; `private` the private names that it imports; `classes` those that it
+    defines; `operators` the words for operators of the library that its code says.
+    """
+
+    def __init__(self, module: str) -> None:
+        tree = ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+        self.imports: list[tuple[str, int]] = []
+        self.named: list[tuple[str, int]] = []
+        self.private: list[tuple[str, int]] = []
+        self.operators: list[tuple[str, int]] = []
+        self.classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+        # Prose may say what was measured and by whom it was written.
+        prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                self.imports += [(alias.name, node.lineno) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0 and node.module, f"{module}:{node.lineno}: imports are absolute"
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    self.imports.append((inner if inner in SOURCES else node.module, node.lineno))
+                    if inside(node.module) and re.match(r"_(?!_)", alias.name):
+                        self.private.append((alias.name, node.lineno))
+            elif isinstance(node, ast.Constant) and node.value in SOURCES and node.value != FACE:
+                self.named.append((node.value, node.lineno))
+            texts = [getattr(node, field, None) for field in ("id", "attr", "name", "asname", "arg", "module")]
+            if isinstance(node, ast.Constant) and id(node) not in prose:
+                texts.append(node.value)
+            for text in texts:
+                if isinstance(text, str) and (
+                    found := WORDS.search(text.replace("softmax", "") if module in SOFTMAX else text)
+                ):
+                    self.operators.append((found.group(), getattr(node, "lineno", 0)))
+        self.named += [(name, line) for name, line in self.imports if inside(name)]
+
+
+facts = functools.cache(Facts)
+
+
+def modules_in(*rooms: str) -> list[str]:
+    return [module for module in SOURCES if room_of(module) in rooms]
 
 
 def test_every_module_has_a_room() -> None:
     assert {room_of(module) for module in SOURCES} - {FACE} <= set(ROOMS)
 
 
-@pytest.mark.parametrize("module", [m for m in SOURCES if m != FACE])
-def test_imports_point_one_way(module: str) -> None:
-    for name, line in named(module):
-        assert name != FACE, f"{module}:{line} imports the package's face"
-        assert ROOMS.index(room_of(name)) <= ROOMS.index(room_of(module)), f"{module}:{line} imports {name}"
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_point_one_way(room: str) -> None:
+    for module in modules_in(room):
+        for name, line in facts(module).named:
+            assert name != FACE, f"{module}:{line} imports the package's face"
+            assert ROOMS.index(room_of(name)) <= ROOMS.index(room), f"{module}:{line} imports {name}"
 
 
 def test_files_import_each_other_in_no_circle() -> None:
-    uses = {m: {name for name, _ in named(m) if name in SOURCES and name != m} for m in SOURCES if m != FACE}
+    uses = {m: {name for name, _ in facts(m).named if name in SOURCES and name != m} for m in SOURCES if m != FACE}
     sorter: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
     for module, used in uses.items():
         both = room_of(module) == CIRCLES
@@ -109,36 +125,24 @@ def test_files_import_each_other_in_no_circle() -> None:
     sorter.prepare()  # raises CycleError, with the circle
 
 
-@pytest.mark.parametrize("module", [m for m in SOURCES if room_of(m) == "kernel"])
-def test_the_kernel_stands_alone(module: str) -> None:
-    for name, line in imports(module):
-        alone = room_of(name) == "kernel" if inside(name) else name.split(".")[0] in sys.stdlib_module_names
-        assert alone, f"{module}:{line} imports {name}"
+def test_the_kernel_stands_alone() -> None:
+    for module in modules_in("kernel"):
+        for name, line in facts(module).imports:
+            alone = room_of(name) == "kernel" if inside(name) else name.split(".")[0] in sys.stdlib_module_names
+            assert alone, f"{module}:{line} imports {name}"
 
 
-@pytest.mark.parametrize("module", [m for m in SOURCES if room_of(m) in ("kernel", "solvers")])
-def test_checking_needs_no_prover_even_for_types(module: str) -> None:
-    assert {room_of(name) for name, _ in imports(module) if inside(name)} <= {"kernel", "solvers"}
+def test_checking_needs_no_prover_even_for_types() -> None:
+    for module in modules_in("kernel", "solvers"):
+        used = {room_of(name) for name, _ in facts(module).imports if inside(name)}
+        assert used <= {"kernel", "solvers"}, f"{module} imports of {used}"
 
 
-def said(module: str) -> Iterator[tuple[str, int]]:
-    """The names and texts of a module's code; prose may say what was measured and by whom it was written."""
-    tree = tree_of(module)
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
-            yield node.value, node.lineno
-        for field in ("id", "attr", "name", "asname", "arg", "module"):
-            value = getattr(node, field, None)
-            if isinstance(value, str):
-                yield value, getattr(node, "lineno", 0)
-
-
-@pytest.mark.parametrize("module", [m for m in SOURCES if room_of(m) != "library"])
-def test_no_code_outside_the_library_knows_an_operator(module: str) -> None:
-    for text, line in said(module):
-        found = WORDS.search(text.replace("softmax", "") if module in SOFTMAX else text)
-        assert found is None, f"{module}:{line} says {found.group()!r}"
+@pytest.mark.parametrize("room", [FACE, *(room for room in ROOMS if room != "library")])
+def test_no_code_outside_the_library_knows_an_operator(room: str) -> None:
+    for module in modules_in(room):
+        for word, line in facts(module).operators:
+            pytest.fail(f"{module}:{line} says {word!r}")
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -149,10 +153,8 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def test_no_private_name_is_shared_between_modules() -> None:
     for module in SOURCES:
-        for node in ast.walk(tree_of(module)):
-            if isinstance(node, ast.ImportFrom) and node.module and inside(node.module):
-                private = [a.name for a in node.names if a.name.startswith("_") and not a.name.startswith("__")]
-                assert not private, f"{module}:{node.lineno} imports {', '.join(private)}"
+        for name, line in facts(module).private:
+            pytest.fail(f"{module}:{line} imports {name}")
 
 
 ROOT = PACKAGE.parent
@@ -163,8 +165,12 @@ PROSE = [
     for path in sorted((ROOT / folder).rglob(f"*.{kind}"))
     if not {"golden", "api", "_build"} & set(path.parts)
 ] + sorted(ROOT.glob("*.md"))
-DOTTED = re.compile(r"(?<![\w./-])catdiag(?:\.[A-Za-z_]\w*)+")
-FILES = re.compile(r"(?<![\w./-])(?:catdiag|tests|benchmarks|proofs)/[\w./]*\w\.(?:py|toml|json)\b")
+# What is before a name is looked at after its first letters, which a search finds quickly.
+DOTTED = re.compile(r"catdiag(?<![\w./-]catdiag)(?:\.[A-Za-z_]\w*)+")
+FILES = [
+    re.compile(rf"{top}/(?<![\w./-]{top}/)[\w./]*\w\.(?:py|toml|json)\b")
+    for top in ("catdiag", "tests", "benchmarks", "proofs")
+]
 ALONE = re.compile(r"`([a-z]\w*\.py)`")
 # Written in tests as what is not there, or as any file; and the user's own.
 NOT_THERE = {"catdiag.part", "tests/kernel/F.py", "kernel.py", "reference.py"}
@@ -186,9 +192,8 @@ def there(dotted: str) -> bool:
 def test_no_class_name_stands_for_two_things() -> None:
     homes: dict[str, list[str]] = {}
     for module in SOURCES:
-        for node in tree_of(module).body:
-            if isinstance(node, ast.ClassDef):
-                homes.setdefault(node.name, []).append(module)
+        for name in facts(module).classes:
+            homes.setdefault(name, []).append(module)
     twice = {name: modules for name, modules in homes.items() if len(modules) > 1}
     assert not twice, f"a class name stands for one thing: {twice}"
 
@@ -212,7 +217,7 @@ def test_the_modules_and_files_that_texts_name_exist() -> None:
     for path in PROSE:
         text = path.read_text(encoding="utf-8")
         names = {(m.start(), m[0]) for m in DOTTED.finditer(text) if m[0] not in NOT_THERE and not there(m[0])}
-        files = {(m.start(), m[0]) for m in FILES.finditer(text) if m[0] not in NOT_THERE}
+        files = {(m.start(), m[0]) for kind in FILES for m in kind.finditer(text) if m[0] not in NOT_THERE}
         names |= {(place, name) for place, name in files if not (ROOT / name).exists()}
         alone = {(m.start(), m[1]) for m in ALONE.finditer(text)}
         names |= {(place, name) for place, name in alone if name not in files_there | NOT_THERE}
