@@ -8,7 +8,6 @@ transfers of the arrays that stay on chip, and repeated loads of inputs that sev
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.steps import Fuse
 from catdiag.schedule.liveness import is_view
 from catdiag.util.errors import NotFusable
+from catdiag.util.topological_order import topological_order
 
 Tiles = tuple[tuple[str, str], ...]
 _ASSIGNED = re.compile(r":\d+: ([A-Za-z_]\w*) = ")
@@ -310,23 +310,7 @@ class _KernelPartition:
 
     def order(self) -> list[int]:
         """The kernels in topological order; where there is a cycle, without the kernels on it or after it."""
-        needs = self.needs()
-        left = {k: len(v) for k, v in needs.items()}
-        after: dict[int, list[int]] = {}
-        for k, v in needs.items():
-            for m in v:
-                after.setdefault(m, []).append(k)
-        ready = [k for k, n in left.items() if n == 0]
-        heapq.heapify(ready)
-        found: list[int] = []
-        while ready:
-            k = heapq.heappop(ready)
-            found.append(k)
-            for n in after.get(k, ()):
-                left[n] -= 1
-                if left[n] == 0:
-                    heapq.heappush(ready, n)
-        return found
+        return topological_order(self.needs())
 
     def cycle(self) -> list[str]:
         """The arrays along a cycle of kernels, the first one repeated at the end; empty where there is no cycle."""

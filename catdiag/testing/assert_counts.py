@@ -82,15 +82,20 @@ def assert_counts_match(
             refused = error
             continue
         done += 1
-        for what in (*said, *(what for what in found if what not in said)):
-            if said.get(what, 0) != found.get(what, 0):
-                at: dict[str, Any] = {**draw.values, "stages": buffers, "dtype": dtype}
-                at |= {"placement": placement} if placement else {}
-                at |= {"wave": options["wave"]} if "wave" in options else {}
-                numbers = f"{said.get(what, 0)} by formula, {found.get(what, 0)} counted"
-                raise AssertionError("\n".join([f"{what}: {numbers}, at {named(at)}, of", *shown(diagram)]))
+        at: dict[str, Any] = {**draw.values, "stages": buffers, "dtype": dtype}
+        at |= {"placement": placement} if placement else {}
+        at |= {"wave": options["wave"]} if "wave" in options else {}
+        _require_equal(diagram, said, found, at)
     if refused is not None and not done:
         raise refused
+
+
+def _require_equal(diagram: Diagram, said: Found, found: Found, at: Mapping[str, Any]) -> None:
+    """Raises AssertionError for the first number that formulas and machine give differently."""
+    for what in (*said, *(what for what in found if what not in said)):
+        if said.get(what, 0) != found.get(what, 0):
+            numbers = f"{said.get(what, 0)} by formula, {found.get(what, 0)} counted"
+            raise AssertionError("\n".join([f"{what}: {numbers}, at {named(at)}, of", *shown(diagram)]))
 
 
 def _known(diagram: Diagram, sizes: Mapping[str, int], tiles: Mapping[str, int]) -> None:

@@ -124,83 +124,133 @@ def assert_implements(
     tenth of the trials had anything to compare: then state by `inputs` and `sizes` where the diagram is defined. The
     same `seed` draws the same.
     """
-    import numpy as np
-
-    from catdiag.testing.float_formats import rounded
-    from catdiag.testing.input_generators import (
-        arrays_at,
-        checked_sizes,
-        positions_met,
-        sizes_at,
-        stored_as,
-        summed,
-        symbols_of,
-    )
-    from catdiag.testing.shrink import Shrinker
-
     kernel = kernel_of(
         function, diagram, dtype, accumulate=accumulate, operands=operands, stored=stored, result=result,
         chain=chain, convert=convert, functions=functions, slack=slack, repeats=repeats,
     )  # fmt: skip
-    source, form = kernel.diagram, kernel.result_format
-    symbols = symbols_of(source)
-    fixed = checked_sizes(symbols, "sizes", sizes or {})
-    blocks = {s: found[0] for s, found in checked_sizes(symbols, "block", block or {}).items()}
-    reduced, met = summed(source), positions_met(source)
-    drawn = dict(inputs or {})
-    for name in drawn:
-        if name not in source.input_names:
-            raise CatdiagError(f"inputs names {name!r}: the inputs are {', '.join(source.input_names) or 'none'}")
-    rng = np.random.default_rng(seed)
-    compared = defined = done = 0
-    worst = 0.0
-    longest = dict.fromkeys(symbols, 0)
-    at: dict[str, int] = {}
-
-    def search() -> Shrinker:
-        return Shrinker(kernel, form, fixed, blocks, drawn, seed)
-
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise CatdiagError(f"trials is {trials!r}: expected the number of trials, at least 1")
+    comparison = _comparison(kernel, sizes or {}, block or {}, dict(inputs or {}), seed)
     for example in examples:
+        comparison.compare_example(example)
+    for number in range(trials):
+        comparison.compare_drawn(number, trials)
+    if 10 * comparison.defined < trials:
+        raise CatdiagError(
+            f"{kernel.diagram.title or 'the diagram'} was defined at {comparison.defined} of {trials} trials, so that "
+            "little was compared: state where it is defined by inputs={NAME: lambda rng, n: …} and sizes={…}"
+        )
+    return comparison.tested()
+
+
+def _comparison(
+    kernel: KernelUnderTest,
+    sizes: Mapping[str, int | Sequence[int]],
+    block: Mapping[str, int],
+    inputs: Inputs,
+    seed: int,
+) -> _Comparison:
+    """Raises SizeError for unknown sizes, CatdiagError for unknown inputs."""
+    import numpy as np
+
+    from catdiag.testing.input_generators import checked_sizes, positions_met, summed, symbols_of
+
+    source = kernel.diagram
+    symbols = symbols_of(source)
+    fixed = checked_sizes(symbols, "sizes", sizes)
+    blocks = {s: found[0] for s, found in checked_sizes(symbols, "block", block).items()}
+    for name in inputs:
+        if name not in source.input_names:
+            raise CatdiagError(f"inputs names {name!r}: the inputs are {', '.join(source.input_names) or 'none'}")
+    return _Comparison(
+        kernel, symbols, fixed, blocks, inputs, seed, np.random.default_rng(seed), summed(source),
+        positions_met(source), longest=dict.fromkeys(symbols, 0),
+    )  # fmt: skip
+
+
+@dataclass
+class _Comparison:
+    """A kernel's trials: how sizes and arrays are drawn, and the statistics of what has been compared so far.
+
+    `symbols` are the diagram's sizes, `fixed` those that are given, `blocks` the lengths of the kernel's blocks,
+    `reduced` the sizes of axes that are reduced, and `met` those of axes whose positions meet in a mask.
+    """
+
+    kernel: KernelUnderTest
+    symbols: list[str]
+    fixed: dict[str, tuple[int, ...]]
+    blocks: dict[str, int]
+    inputs: Inputs
+    seed: int
+    rng: np.random.Generator
+    reduced: set[str]
+    met: tuple[str, ...]
+    longest: dict[str, int]
+    done: int = 0
+    defined: int = 0
+    compared: int = 0
+    worst: float = 0.0
+
+    def compare_example(self, example: Sequence[Any]) -> None:
+        """Compares at arrays that the user gave. Raises Mismatch, TypeMismatch for a wrong number of arrays."""
+        from catdiag.testing.float_formats import rounded
+        from catdiag.testing.input_generators import stored_as
+
+        source, form = self.kernel.diagram, self.kernel.result_format
         if len(example) != len(source.dom):
             raise TypeMismatch(
                 f"an example has {len(example)} arrays: expected {len(source.dom)}, {', '.join(source.input_names)}"
             )
         arrays = [_example(a, ty.element, form, stored_as, rounded) for a, ty in zip(example, source.dom, strict=True)]
-        tried = kernel.judge(arrays)
-        if tried.failure is not None:
-            raise report(kernel, _sizes_of(source, arrays), arrays, tried.failure, (), "one of the examples")
-        compared, worst = compared + tried.compared, max(worst, tried.worst)
-    for number in range(trials):
+        judged = self.kernel.judge(arrays)
+        if judged.failure is not None:
+            sizes = solve(source, [a.shape for a in arrays], {})
+            raise report(self.kernel, sizes, arrays, judged.failure, (), "one of the examples")
+        self._count(judged)
+
+    def compare_drawn(self, number: int, trials: int) -> None:
+        """Compares at sizes and arrays that are drawn. Raises Mismatch with the smallest that are found to fail."""
+        from catdiag.testing.shrink import Shrinker
+
+        sizes, arrays, judged = self._judged(number)
+        if judged is None:
+            return
+        if judged.failure is not None:
+            looking = Shrinker(self.kernel, self.kernel.result_format, self.fixed, self.blocks, self.inputs, self.seed)
+            small, simple, failure = looking.shrink(sizes, arrays, judged.failure)
+            common = tuple(looking.common(small, simple, failure))
+            raise report(self.kernel, small, simple, failure, common, f"trial {number} of {trials}, seed {self.seed}")
+        self.done, self.defined = self.done + 1, self.defined + bool(judged.compared)
+        self._count(judged)
+        self.longest = {s: max(n, sizes[s]) for s, n in self.longest.items()}
+
+    def _judged(self, number: int) -> tuple[dict[str, int], list[Any], Judgement | None]:
+        """Sizes and arrays of a trial and what was found there; None where no draw was in range."""
+        from catdiag.testing.input_generators import arrays_at, sizes_at
+
+        source, form = self.kernel.diagram, self.kernel.result_format
         judged: Judgement | None = None
+        at: dict[str, int] = {}
+        arrays: list[Any] = []
         for again in range(_AGAIN):
             # Reads may be out of range at some sizes, and functions undefined at some values: draw again.
-            at = at if judged is not None else sizes_at(number, symbols, rng, fixed, blocks, reduced, met, again)
-            late = len(met) > 1 and min(at[s] for s in met) > _LATE
-            _, arrays = arrays_at(number, source, at, rng, form, drawn, again > 0 or number < 8, late)
+            if judged is None:
+                at = sizes_at(number, self.symbols, self.rng, self.fixed, self.blocks, self.reduced, self.met, again)
+            late = len(self.met) > 1 and min(at[s] for s in self.met) > _LATE
+            _, arrays = arrays_at(number, source, at, self.rng, form, self.inputs, again > 0 or number < 8, late)
             try:
-                judged = kernel.judge(arrays, between=number % 2 == 1)
+                judged = self.kernel.judge(arrays, between=number % 2 == 1)
             except SizeError:
                 continue
             if judged.compared:
                 break
-        if judged is None:
-            continue
-        if judged.failure is not None:
-            looking = search()
-            small, simple, failure = looking.shrink(at, arrays, judged.failure)
-            common = tuple(looking.common(small, simple, failure))
-            raise report(kernel, small, simple, failure, common, f"trial {number} of {trials}, seed {seed}")
-        done, defined = done + 1, defined + bool(judged.compared)
-        compared, worst = compared + judged.compared, max(worst, judged.worst)
-        longest = {s: max(n, at[s]) for s, n in longest.items()}
-    if 10 * defined < trials:
-        raise CatdiagError(
-            f"{source.title or 'the diagram'} was defined at {defined} of {trials} trials, so that little was "
-            "compared: state where it is defined by inputs={NAME: lambda rng, n: …} and sizes={…}"
-        )
-    return Tested(done, defined, compared, worst, longest)
+        return at, arrays, judged
+
+    def _count(self, judged: Judgement) -> None:
+        self.compared, self.worst = self.compared + judged.compared, max(self.worst, judged.worst)
+
+    def tested(self) -> Tested:
+        return Tested(self.done, self.defined, self.compared, self.worst, self.longest)
 
 
 def kernel_of(
@@ -246,10 +296,6 @@ def _example(array: Any, element: str, form: Any, held: Any, rounded: Any) -> An
 
     kinds: dict[str, Any] = {"bool": np.bool_, "int": np.int64}
     return np.asarray(array, kinds[element]) if element in kinds else held(rounded(array, form), form)
-
-
-def _sizes_of(diagram: Diagram, arrays: Sequence[Any]) -> dict[str, int]:
-    return solve(diagram, [a.shape for a in arrays], {})
 
 
 def report(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from heapq import heapify, heappop, heappush
 
 from catdiag.category.diagram import Diagram, Graph, Node, reachable
 from catdiag.category.functor import broadcast
@@ -15,6 +14,7 @@ from catdiag.rewrite.matching.subgraph_search import Wiring, only_layout
 from catdiag.rewrite.matching.unify import Clash, Fitted
 from catdiag.rewrite.stream.fold_search import local_size
 from catdiag.util.errors import AxisError
+from catdiag.util.topological_order import topological_order
 
 # -- inlining with trails ------------------------------------------------------------------------------
 
@@ -264,101 +264,107 @@ def spliced(site: Wiring, patches: Sequence[Patch]) -> Spliced:
     Boxes keep their order as far as possible; those of a replacement come where the first box of its occurrence was.
     Boxes without inputs that nothing reads are left out. Raises Cyclic.
     """
-    graph = site.graph
-    gone = {
-        place: k
-        for k, p in enumerate(patches)
-        for place in p.fitted.occurrence.places
-        if place >= 0 and not site.source[place]
-    }
-    replaced: dict[int, tuple[int, int]] = {w: (k, out) for k, p in enumerate(patches) for w, out in p.replaces}
-    for place, layout in enumerate(site.layout):
-        # A transposition of an inner wire of an occurrence is removed with it.
-        root = site.same[site.outs(place)[0]] if layout else -1
-        if root >= 0 and site.maker[root][0] in gone and root not in replaced:
-            gone[place] = gone[site.maker[root][0]]
-    # Units of the order: a node that stays, or a whole replacement at the first box of its occurrence.
-    units: list[tuple[int, int]] = []
-    begun: set[int] = set()
-    for place in range(len(graph.nodes)):
-        k = gone.get(place, -1)
-        if k < 0 or k not in begun:
-            units.append((place, k))
-            begun.add(k)
-    unit_of_place = {place: u for u, (place, k) in enumerate(units) if k < 0}
-    unit_of_patch = {k: u for u, (_, k) in enumerate(units) if k >= 0}
+    return _Splice(site, patches).result()
 
-    def origin(w: int) -> tuple[int, int]:
+
+class _Splice:
+    """A graph and the patches that go in, as units that are put in order: a node that stays, or a whole patch.
+
+    `replaced` gives, for a wire that is replaced, the patch and which of its outputs it becomes. `gone` gives, for the
+    place of a node that is replaced, its patch. `units` are pairs of a place and a patch: a patch stands at the first
+    node of its occurrence, and a node that stays has the patch −1.
+    """
+
+    def __init__(self, site: Wiring, patches: Sequence[Patch]) -> None:
+        self.site, self.patches, self.graph = site, patches, site.graph
+        self.replaced = {w: (k, out) for k, p in enumerate(patches) for w, out in p.replaces}
+        self.gone = self._gone()
+        self.units: list[tuple[int, int]] = []
+        begun: set[int] = set()
+        for place in range(len(self.graph.nodes)):
+            k = self.gone.get(place, -1)
+            if k < 0 or k not in begun:
+                self.units.append((place, k))
+                begun.add(k)
+        self.unit_of_place = {place: u for u, (place, k) in enumerate(self.units) if k < 0}
+        self.unit_of_patch = {k: u for u, (_, k) in enumerate(self.units) if k >= 0}
+
+    def _gone(self) -> dict[int, int]:
+        site = self.site
+        gone = {
+            place: k
+            for k, p in enumerate(self.patches)
+            for place in p.fitted.occurrence.places
+            if place >= 0 and not site.source[place]
+        }
+        for place, layout in enumerate(site.layout):
+            # A transposition of an inner wire of an occurrence is removed with it.
+            root = site.same[site.outs(place)[0]] if layout else -1
+            if root >= 0 and site.maker[root][0] in gone and root not in self.replaced:
+                gone[place] = gone[site.maker[root][0]]
+        return gone
+
+    def origin(self, w: int) -> tuple[int, int]:
         """The wire of the old graph that a wire is now, or the patch (negative) and its output that it is."""
-        for _ in range(len(replaced) + 1):
-            if w not in replaced:
+        for _ in range(len(self.replaced) + 1):
+            if w not in self.replaced:
                 return w, 0
-            k, out = replaced[w]
-            source = patches[k].graph.outputs[out]
-            if source >= len(patches[k].reads):
+            k, out = self.replaced[w]
+            source = self.patches[k].graph.outputs[out]
+            if source >= len(self.patches[k].reads):
                 return ~k, out
             # An output that the replacement only passes through has the source of its input.
-            w = patches[k].reads[source]
+            w = self.patches[k].reads[source]
         raise Cyclic
 
-    def maker(w: int) -> int:
-        """The unit that makes a wire, or −1."""
-        own, _ = origin(w)
-        if own < 0:
-            return unit_of_patch[~own]
-        place = site.maker[own][0]
-        return -1 if place < 0 else unit_of_place[place]
+    def needs(self, unit: tuple[int, int]) -> set[int]:
+        """The units that make what a unit reads."""
+        place, k = unit
+        found: set[int] = set()
+        for w in self.graph.nodes[place].inputs if k < 0 else [w for w in self.patches[k].reads if w >= 0]:
+            own, _ = self.origin(w)
+            if own < 0:
+                found.add(self.unit_of_patch[~own])
+            elif (made := self.site.maker[own][0]) >= 0:
+                found.add(self.unit_of_place[made])
+        return found
 
-    waits: list[int] = []
-    feeds: list[list[int]] = [[] for _ in units]
-    for u, (place, k) in enumerate(units):
-        read = graph.nodes[place].inputs if k < 0 else [w for w in patches[k].reads if w >= 0]
-        before = {maker(w) for w in read} - {-1}
-        waits.append(len(before))
-        for b in before:
-            feeds[b].append(u)
-    ready = [u for u, n in enumerate(waits) if n == 0]
-    heapify(ready)
-    order: list[int] = []
-    while ready:
-        u = heappop(ready)
-        order.append(u)
-        for v in feeds[u]:
-            waits[v] -= 1
-            if waits[v] == 0:
-                heappush(ready, v)
-    if len(order) < len(units):
-        raise Cyclic
-    now: dict[int, int] = {w: w for w in range(len(graph.dom))}
-    outs_of: dict[int, list[int]] = {}
-    nodes: list[Node] = []
-    places: list[int] = []
-    count = len(graph.dom)
+    def result(self) -> Spliced:
+        """The units in order, as one graph."""
+        order = topological_order({u: self.needs(unit) for u, unit in enumerate(self.units)})
+        if len(order) < len(self.units):
+            raise Cyclic
+        now: dict[int, int] = {w: w for w in range(len(self.graph.dom))}
+        outs_of: dict[int, list[int]] = {}
+        nodes: list[Node] = []
+        places: list[int] = []
+        count = len(self.graph.dom)
 
-    def at(w: int) -> int:
-        own, out = origin(w)
-        return outs_of[~own][out] if own < 0 else now[own]
+        def at(w: int) -> int:
+            own, out = self.origin(w)
+            return outs_of[~own][out] if own < 0 else now[own]
 
-    for u in order:
-        place, k = units[u]
-        if k < 0:
-            node = graph.nodes[place]
-            nodes.append(Node(node.box, tuple([at(w) for w in node.inputs])))
-            places.append(place)
-            for w in site.outs(place):
-                now[w] = count
-                count += 1
-            continue
-        inner = patches[k].graph
-        names = [at(w) if w >= 0 else -1 for w in patches[k].reads]
-        for node in inner.nodes:
-            nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
-            places.append(-1)
-            names.extend(range(count, count + len(node.box.cod)))
-            count += len(node.box.cod)
-        outs_of[k] = [names[w] for w in inner.outputs]
-    instead = {outs_of[k][out]: w for w, (k, out) in replaced.items() if outs_of[k][out] >= 0}
-    return _swept(Graph(graph.dom, tuple(nodes), tuple([at(w) for w in graph.outputs])), places, instead)
+        for u in order:
+            place, k = self.units[u]
+            if k < 0:
+                node = self.graph.nodes[place]
+                nodes.append(Node(node.box, tuple([at(w) for w in node.inputs])))
+                places.append(place)
+                for w in self.site.outs(place):
+                    now[w] = count
+                    count += 1
+                continue
+            inner = self.patches[k].graph
+            names = [at(w) if w >= 0 else -1 for w in self.patches[k].reads]
+            for node in inner.nodes:
+                nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
+                places.append(-1)
+                names.extend(range(count, count + len(node.box.cod)))
+                count += len(node.box.cod)
+            outs_of[k] = [names[w] for w in inner.outputs]
+        instead = {outs_of[k][out]: w for w, (k, out) in self.replaced.items() if outs_of[k][out] >= 0}
+        outputs = tuple([at(w) for w in self.graph.outputs])
+        return _swept(Graph(self.graph.dom, tuple(nodes), outputs), places, instead)
 
 
 def _unread(graph: Graph) -> set[int]:
