@@ -6,7 +6,7 @@ the group partition of Abbott and Zardini 2025). The equation is proved by the k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
@@ -361,73 +361,81 @@ def _grouped(
     axis and its tile size.
     """
     whole = diagram.graph
-    nodes: list[Node] = []
-    types = list(whole.dom)
+    made = _Nodes(whole)
+    feeds = list(range(len(whole.dom))) if outer is None else made.before(outer)
+    where = made.outside(inner, outside, feeds, {name: _whole(whole, diagram, name) for name, _ in tiles})
+    passed = sorted(w for w in where if w < len(inner.dom) or _is_read(inner, outside, w))
+    inputs = [where[w] for w in passed]
+    graph = _body(inner, outside, passed)
+    types = inner.wire_types()
+    names = _body_names(diagram, made.types, inputs, made.nodes)
+    body = of_graph(graph, Ty(*(types[w] for w in inner.outputs)), names, diagram.title)
+    for name, size in more:
+        body = resize(body, name, size)
+    cod = diagram.cod if outer is None else outer.box.cod
+    first = made.put(Box(GroupOp((*tiles, *more), body), Ty(*(made.types[w] for w in inputs)), cod), inputs)
+    outputs = tuple(first + _output(whole, outer, k) for k in range(len(diagram.cod)))
+    return of_graph(Graph(whole.dom, tuple(made.nodes), outputs), diagram.cod, diagram.names, diagram.title)
 
-    def put(box: Box, inputs: Sequence[int]) -> int:
-        nodes.append(Node(box, tuple(inputs)))
-        types.extend(box.cod)
-        return len(types) - len(box.cod)
 
-    # The boxes before the old group, if there was one; `feeds` are the wires that the inputs of `inner` get.
-    if outer is None:
-        feeds = list(range(len(whole.dom)))
-    else:
-        place = {w: w for w in range(len(whole.dom))}
-        count = len(whole.dom)
-        for node in whole.nodes:
+class _Nodes:
+    """Boxes around a group that are put one after the other, with the types of all wires so far."""
+
+    def __init__(self, whole: Graph) -> None:
+        self.whole = whole
+        self.nodes: list[Node] = []
+        self.types = list(whole.dom)
+
+    def put(self, box: Box, inputs: Sequence[int]) -> int:
+        """The first output of the box."""
+        self.nodes.append(Node(box, tuple(inputs)))
+        self.types.extend(box.cod)
+        return len(self.types) - len(box.cod)
+
+    def before(self, outer: Node) -> list[int]:
+        """The wires that the inputs of the old group get, after the boxes that are before it are put."""
+        place = {w: w for w in range(len(self.whole.dom))}
+        count = len(self.whole.dom)
+        for node in self.whole.nodes:
             if node is not outer and all(w in place for w in node.inputs):
-                first = put(node.box, [place[w] for w in node.inputs])
+                first = self.put(node.box, [place[w] for w in node.inputs])
                 place.update((count + k, first + k) for k in range(len(node.box.cod)))
             count += len(node.box.cod)
-        feeds = [place[w] for w in outer.inputs]
-    locals_ = dict(tiles)
-    wholes = {name: _whole(whole, diagram, name) for name in locals_}
+        return [place[w] for w in outer.inputs]
 
-    def full(ty: ArrayType) -> ArrayType:
-        return ArrayType(tuple(wholes.get(a.name, a) for a in ty.axes), ty.element)
+    def outside(
+        self, inner: Graph, outside: set[int], feeds: Sequence[int], wholes: Mapping[str, Axis]
+    ) -> dict[int, int]:
+        """Where wires of `inner` are that exist before the group: its inputs, and results of boxes in `outside`, which
+        are put on whole axes.
+        """
 
-    types_inside = inner.wire_types()
-    where: dict[int, int] = dict(enumerate(feeds))
-    count = len(inner.dom)
-    for k, node in enumerate(inner.nodes):
-        if k in outside:
-            box = node.box
-            op_box = Box(box.op, Ty(*map(full, box.dom)), Ty(*map(full, box.cod)), box.line)
-            where[count] = put(op_box, [where[w] for w in node.inputs])
-        count += len(node.box.cod)
-    passed = sorted(w for w in where if w < len(inner.dom) or _is_read(inner, outside, w))
-    body_number = {w: k for k, w in enumerate(passed)}
-    kept: list[Node] = []
+        def full(types: Ty) -> Ty:
+            return Ty(*(ArrayType(tuple(wholes.get(a.name, a) for a in ty.axes), ty.element) for ty in types))
+
+        where = dict(enumerate(feeds))
+        count = len(inner.dom)
+        for k, node in enumerate(inner.nodes):
+            if k in outside:
+                box = Box(node.box.op, full(node.box.dom), full(node.box.cod), node.box.line)
+                where[count] = self.put(box, [where[w] for w in node.inputs])
+            count += len(node.box.cod)
+        return where
+
+
+def _body(inner: Graph, outside: set[int], passed: Sequence[int]) -> Graph:
+    """The graph of the boxes that are not in `outside`, with the wires `passed` as inputs."""
+    types = inner.wire_types()
+    number = {w: k for k, w in enumerate(passed)}
+    nodes: list[Node] = []
     count, new = len(inner.dom), len(passed)
     for k, node in enumerate(inner.nodes):
         if k not in outside:
-            kept.append(Node(node.box, tuple(body_number[w] for w in node.inputs)))
-            for j in range(len(node.box.cod)):
-                body_number[count + j] = new + j
+            nodes.append(Node(node.box, tuple(number[w] for w in node.inputs)))
+            number.update((count + j, new + j) for j in range(len(node.box.cod)))
             new += len(node.box.cod)
         count += len(node.box.cod)
-    body_dom = Ty(*(types_inside[w] for w in passed))
-    names = _body_names(diagram, types, [where[w] for w in passed], nodes)
-    body = of_graph(
-        Graph(body_dom, tuple(kept), tuple(body_number[w] for w in inner.outputs)),
-        Ty(*(types_inside[w] for w in inner.outputs)),
-        names,
-        diagram.title,
-    )
-    for name, size in more:
-        body = resize(body, name, size)
-    inputs = [where[w] for w in passed]
-    box = Box(
-        GroupOp((*tiles, *more), body), Ty(*(types[w] for w in inputs)), diagram.cod if outer is None else outer.box.cod
-    )
-    first = put(box, inputs)
-    return of_graph(
-        Graph(whole.dom, tuple(nodes), tuple(first + _output(whole, outer, k) for k in range(len(diagram.cod)))),
-        diagram.cod,
-        diagram.names,
-        diagram.title,
-    )
+    return Graph(Ty(*(types[w] for w in passed)), tuple(nodes), tuple(number[w] for w in inner.outputs))
 
 
 def _output(whole: Graph, outer: Node | None, place: int) -> int:

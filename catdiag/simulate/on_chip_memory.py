@@ -159,73 +159,30 @@ class Chip:
 
         Raises CatdiagError for a group within a loop.
         """
-        graph, work = outline.graph, self.chain.work
+        graph = outline.graph
         if not outline.outputs_retained:
             for tile in workers:
                 set_access_regions(outline, tile)
         streamed = {tile: self.roles(outline, tile, copied) for tile in workers}
-        lanes = [tile for tile in workers if tile.level == work]
         inside = {host: place for place in outline.places if (host := outline.host(place)) is not None}
-        waiting = set(inside.values())
         for place in outline.places:
             box, inputs = graph.nodes[place].box, graph.nodes[place].inputs
             if is_view(box):
-                for tile in workers:
-                    if inputs[0] in tile.wires:
-                        seen = tile.wires[inputs[0]]
-                        value = seen.value
-                        if value is not UNSEEN:
-                            (value,) = self.runner.box(box, tuple(tile.wires[w].value for w in inputs), tile.sizes)
-                        tile.wires[outline.first[place]] = MachineWire(seen.cell, value)
+                self.view(outline, place, workers)
+            elif place in inside.values():
                 continue
-            if place in waiting:
-                continue
-            if all(outline.rematerialized[w] for w in outline.output_wires(place)) and box.cod:
-                for tile in workers:
-                    if not all(w in tile.wires for w in inputs):
-                        continue
-                    results = self.runner.box(box, tuple(tile.wires[w].read() for w in inputs), tile.sizes)
-                    for w, value in zip(outline.output_wires(place), results, strict=True):
-                        tile.wires[w] = MachineWire(Allocation(rematerialized=True), value)
-                continue
-            if isinstance(box.op, GroupOp):
+            elif all(outline.rematerialized[w] for w in outline.output_wires(place)) and box.cod:
+                self.rematerialize(outline, place, workers)
+            elif isinstance(box.op, GroupOp):
                 raise CatdiagError(
                     f"{box.name} lies within another loop: expected groups outside of loops, the only ones that the "
                     "counting machine runs"
                 )
-            read = list(inputs)
-            made: dict[MachineTile, list[MachineWire]] = {}
-            if isinstance(box.op, FoldOp):
+            elif isinstance(box.op, FoldOp):
                 made = self.fold(box, box.op, inputs, outline, workers, streamed)
+                self.settle(outline, place, workers, inputs, made)
             else:
-                first = -1
-                if place in inside:
-                    first, source = outline.first[inside[place]], graph.nodes[inside[place]]
-                    read = [*source.inputs, *(w for w in inputs if w != first)]
-                for tile in workers:
-                    for w in read:
-                        self.fetch(tile, outline, w)
-                for lane in lanes:
-                    if place in inside:
-                        values = tuple(lane.wires[w].read() for w in source.inputs)
-                        (value,) = self.runner.box(source.box, values, lane.sizes)
-                        lane.wires[first] = MachineWire(Allocation(rematerialized=True), value)
-                    ends = [outline.outputs_retained and w in outline.leaving for w in outline.output_wires(place)]
-                    made[lane] = self.compute(box, lane, [lane.wires[w] for w in inputs], ends)
-            for tile in workers:
-                if tile not in made and not isinstance(box.op, FoldOp):
-                    self.allocate_outputs(outline, tile, place)
-            for tile in workers:
-                if tile in made:
-                    for w, wire in zip(outline.output_wires(place), made[tile], strict=True):
-                        wire.cell.readers = outline.reads[w]
-                        tile.wires[w] = wire
-                touched = [tile.wires[w].cell for w in read if w in tile.wires]
-                for cell in touched:
-                    cell.readers -= 1
-                touched += [tile.wires[w].cell for w in outline.output_wires(place) if w in tile.wires]
-                for cell in dict.fromkeys(touched):
-                    self.release(cell)
+                self.run_box(outline, place, workers, inside.get(place))
         if copied:
             for w in dict.fromkeys(outline.base[w] for w in graph.outputs):
                 passing = [p for p in workers if w < len(graph.dom) and not p.wires[w].cell.loaded]
@@ -233,6 +190,76 @@ class Chip:
                     self.fetch(tile, outline, w)
                 for tile in passing:
                     self.release(tile.wires[w].cell)
+
+    def view(self, outline: Outline, place: int, workers: Sequence[MachineTile]) -> None:
+        """Shows an array in its own memory, at the tiles that have it."""
+        node = outline.graph.nodes[place]
+        for tile in workers:
+            if node.inputs[0] in tile.wires:
+                seen = tile.wires[node.inputs[0]]
+                value = seen.value
+                if value is not UNSEEN:
+                    (value,) = self.runner.box(node.box, tuple(tile.wires[w].value for w in node.inputs), tile.sizes)
+                tile.wires[outline.first[place]] = MachineWire(seen.cell, value)
+
+    def rematerialize(self, outline: Outline, place: int, workers: Sequence[MachineTile]) -> None:
+        """Computes what takes no memory, at the tiles that have its inputs."""
+        node = outline.graph.nodes[place]
+        for tile in workers:
+            if all(w in tile.wires for w in node.inputs):
+                results = self.runner.box(node.box, tuple(tile.wires[w].read() for w in node.inputs), tile.sizes)
+                for w, value in zip(outline.output_wires(place), results, strict=True):
+                    tile.wires[w] = MachineWire(Allocation(rematerialized=True), value)
+
+    def run_box(self, outline: Outline, place: int, workers: Sequence[MachineTile], hosted: int | None) -> None:
+        """Loads what a box reads, computes it at the tiles that compute, and releases what nothing reads again.
+
+        `hosted` is the place of the reduction that runs with it.
+        """
+        graph = outline.graph
+        box, inputs = graph.nodes[place].box, graph.nodes[place].inputs
+        read = list(inputs)
+        if hosted is not None:
+            first, source = outline.first[hosted], graph.nodes[hosted]
+            read = [*source.inputs, *(w for w in inputs if w != first)]
+        for tile in workers:
+            for w in read:
+                self.fetch(tile, outline, w)
+        made: dict[MachineTile, list[MachineWire]] = {}
+        for lane in workers:
+            if lane.level != self.chain.work:
+                continue
+            if hosted is not None:
+                values = tuple(lane.wires[w].read() for w in source.inputs)
+                (value,) = self.runner.box(source.box, values, lane.sizes)
+                lane.wires[first] = MachineWire(Allocation(rematerialized=True), value)
+            ends = [outline.outputs_retained and w in outline.leaving for w in outline.output_wires(place)]
+            made[lane] = self.compute(box, lane, [lane.wires[w] for w in inputs], ends)
+        for tile in workers:
+            if tile not in made:
+                self.allocate_outputs(outline, tile, place)
+        self.settle(outline, place, workers, read, made)
+
+    def settle(
+        self,
+        outline: Outline,
+        place: int,
+        workers: Sequence[MachineTile],
+        read: Sequence[int],
+        made: Mapping[MachineTile, Sequence[MachineWire]],
+    ) -> None:
+        """Adds the results of a box to the wires of the tiles that made them, and releases what nothing reads again."""
+        for tile in workers:
+            if tile in made:
+                for w, wire in zip(outline.output_wires(place), made[tile], strict=True):
+                    wire.cell.readers = outline.reads[w]
+                    tile.wires[w] = wire
+            touched = [tile.wires[w].cell for w in read if w in tile.wires]
+            for cell in touched:
+                cell.readers -= 1
+            touched += [tile.wires[w].cell for w in outline.output_wires(place) if w in tile.wires]
+            for cell in dict.fromkeys(touched):
+                self.release(cell)
 
     def allocate_outputs(self, outline: Outline, tile: MachineTile, place: int) -> None:
         """At the levels that hold outputs, allocates what a box makes for slow memory until its last use."""

@@ -18,6 +18,7 @@ from catdiag.prover.api import Undecided, in_time, prove
 from catdiag.rewrite.derivation import Derivation, derivation_of, titled
 from catdiag.rewrite.matching.rule_application import Equation, Match, RuleApplication, disjoint, names_of
 from catdiag.rewrite.matching.rule_theorem import proved
+from catdiag.rewrite.matching.splice import Origins
 from catdiag.rewrite.matching.subgraph_search import Wiring
 from catdiag.rewrite.steps import ApplyRule as RuleStep
 from catdiag.util.errors import CatdiagError, MatchUndecided, NoMatch, SignatureError
@@ -102,37 +103,16 @@ class Rule(Equation):
             raise CatdiagError("give `at` for one match or `everywhere` for all of them, not both")
         start = derivation_of(diagram)
         assume = (*start.assume, *(a for a in assume if a not in start.assume))
-        now, rewrites = start.diagram, 0
         # Nothing is known of which boxes in a loop or group come from the source.
-        known = start.unchanged[1] if start.unchanged is not None and start.unchanged[0] is now else None
-        origins, traced = known, known is not None or not start.steps
-        while True:
-            attempt = RuleApplication(self, now, assume, start.ask)
-            found = attempt.matches()
-            if not found and not rewrites:
-                raise NoMatch(attempt.reason())
-            if not found:
-                break
-            if not everywhere:
-                if at is not None and not 0 <= at < len(found):
-                    raise NoMatch(
-                        f"{self.title} matches {attempt.where} in {len(found)} places, counted from 0: no number {at}"
-                    )
-                chosen = [found[at or 0]]
-            else:
-                chosen = disjoint(found, attempt.site)
-            if rewrites + len(chosen) > most:
-                raise MatchUndecided(
-                    f"after {rewrites} rewrites {self.title} still matches: it seems to undo what it does, "
-                    "or give a larger number as `most`"
-                )
-            now, origins, count = attempt.rewritten(chosen, origins)
-            rewrites += count
-            if not everywhere:
-                break
+        known = start.unchanged[1] if start.unchanged is not None and start.unchanged[0] is start.diagram else None
+        if everywhere:
+            now, origins = self._everywhere(start, assume, known, most)
+        else:
+            attempt = RuleApplication(self, start.diagram, assume, start.ask)
+            now, origins, _ = attempt.rewritten([self._match(attempt, at)], known)
         made = titled(now, f"{start.diagram.title or 'it'}, {self.title}")
         check(made)
-        unchanged = origins if traced else None
+        unchanged = origins if known is not None or not start.steps else None
         work = partial(proved, start.ask, start.source, made, assume, unchanged, self.title)
         theorem = in_time(limit, f"the proof that {made.title or 'it'} means the same as before", work)
         return start.then(
@@ -143,6 +123,38 @@ class Rule(Equation):
             assume=assume,
             unchanged=None if unchanged is None else (made, unchanged),
         )
+
+    def _match(self, attempt: RuleApplication, at: int | None) -> Match:
+        """The first match, or number `at`. Raises NoMatch."""
+        found = attempt.matches()
+        if not found:
+            raise NoMatch(attempt.reason())
+        if at is not None and not 0 <= at < len(found):
+            raise NoMatch(
+                f"{self.title} matches {attempt.where} in {len(found)} places, counted from 0: no number {at}"
+            )
+        return found[at or 0]
+
+    def _everywhere(
+        self, start: Derivation, assume: Sequence[str], origins: Origins | None, most: int
+    ) -> tuple[Diagram, Origins | None]:
+        """The diagram without a match left, and what it shares with the source. Raises NoMatch, MatchUndecided."""
+        now, rewrites = start.diagram, 0
+        while True:
+            attempt = RuleApplication(self, now, assume, start.ask)
+            found = attempt.matches()
+            if not found and not rewrites:
+                raise NoMatch(attempt.reason())
+            if not found:
+                return now, origins
+            chosen = disjoint(found, attempt.site)
+            if rewrites + len(chosen) > most:
+                raise MatchUndecided(
+                    f"after {rewrites} rewrites {self.title} still matches: it seems to undo what it does, "
+                    "or give a larger number as `most`"
+                )
+            now, origins, count = attempt.rewritten(chosen, origins)
+            rewrites += count
 
 
 def rule(
