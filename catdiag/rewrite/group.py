@@ -361,7 +361,7 @@ def _grouped(
     axis and its tile size.
     """
     whole = diagram.graph
-    made = _Nodes(whole)
+    made = _AroundGroup(whole)
     feeds = list(range(len(whole.dom))) if outer is None else made.before(outer)
     where = made.outside(inner, outside, feeds, {name: _whole(whole, diagram, name) for name, _ in tiles})
     passed = sorted(w for w in where if w < len(inner.dom) or _is_read(inner, outside, w))
@@ -378,7 +378,7 @@ def _grouped(
     return of_graph(Graph(whole.dom, tuple(made.nodes), outputs), diagram.cod, diagram.names, diagram.title)
 
 
-class _Nodes:
+class _AroundGroup:
     """Boxes around a group that are put one after the other, with the types of all wires so far."""
 
     def __init__(self, whole: Graph) -> None:
