@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.schedule.kernel_analysis import Account
-from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, Transfer
+from catdiag.schedule.liveness import LEVEL, REGISTERS
+from catdiag.schedule.load_imbalance import window_loads
 from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, require
 
@@ -117,7 +118,7 @@ def _totals(account: Account, values: Mapping[str, Any]) -> tuple[Any, Any]:
             held = np.maximum(held, moment.total.value(values))
         for transfer in kernel.transfers:
             if transfer.region:
-                moved = moved + _overlapping(transfer, kernel, values)
+                moved = moved + window_loads(transfer, kernel, values)
                 continue
             amount = transfer.size.value(values)
             for tile in transfer.reload_axes:
@@ -130,19 +131,3 @@ def _overlapping_ranges(account: Account) -> Iterator[tuple[str, AccessRange]]:
     for kernel in account.kernels:
         for transfer in kernel.transfers:
             yield from ((transfer.array, side) for side in transfer.region)
-
-
-def _overlapping(transfer: Transfer, kernel: LoweredKernel, values: Mapping[str, Any]) -> Any:
-    """The loads of an array whose access regions overlap (halo): the loads of one group, summed over all groups."""
-    ranges = {**kernel.tiles, **dict(transfer.loops)}
-    total: Any = 0
-    for monomial, coefficient in transfer.local.terms.items():
-        term: Any = coefficient
-        for name in monomial:
-            term = term if name in ranges else term * values[name]
-        for name, axis in ranges.items():
-            whole, tile, power = axis.value(values), values[name], monomial.count(name)
-            full = whole // tile
-            term = term * (-(-whole // tile) if power == 0 else full * tile**power + (whole - full * tile) ** power)
-        total = total + term
-    return total

@@ -50,7 +50,6 @@ def summed_over_groups(
     tally: IterationCounts | None = None,
 ) -> Any:
     """An amount for each group and block, summed over all groups and over the blocks that a loop runs."""
-    import numpy as np
 
     if tally is None:
         tally = IterationCounts(kernel.tiles, values, {key[1]: v for key, v in values.items() if key[0] == "share"})
@@ -64,13 +63,21 @@ def summed_over_groups(
                 term = term * values[name]
         for name, axis_size in ranges.items():
             if name not in inner:
-                power = monomial.count(name)
-                size, tile = axis_size.value(values), values[name]
-                full = size // tile
-                rest = size - full * tile
-                term = term * (full * tile**power + np.where(rest > 0, rest**power, 0))
+                term = term * tile_powers(axis_size.value(values), values[name], monomial.count(name))
         total = total + term * tally.total(bounds, tuple(monomial.count(name) for name in inner))[0]
     return total
+
+
+def tile_powers(size: Any, tile: Any, power: int) -> Any:
+    """The sum of a power of the tile lengths of an axis, in numbers (see `catdiag.schedule.tile_counts.power_sum`).
+
+    >>> tile_powers(10, 4, 0), tile_powers(10, 4, 1), tile_powers(10, 4, 2)
+    (3, 10, 36)
+    """
+    if power == 0:
+        return -(-size // tile)
+    full = size // tile
+    return full * tile**power + (size - full * tile) ** power
 
 
 def window_loads(transfer: Transfer, kernel: LoweredKernel, values: Mapping[Any, Any]) -> Any:
@@ -90,11 +97,13 @@ def window_loads(transfer: Transfer, kernel: LoweredKernel, values: Mapping[Any,
             if name not in ranges:
                 term = term * values[name]
         for tiles, sides in parts:
-            term = term * _over(tiles, sides, [monomial.count(t) for t in tiles], kernel, values)
+            if sides:
+                term = term * _over(tiles, sides, [monomial.count(t) for t in tiles], kernel, values)
+            else:
+                for tile in tiles:
+                    term = term * tile_powers(kernel.tiles[tile].value(values), values[tile], monomial.count(tile))
         for block, axis in transfer.loops:
-            size, piece, power = axis.value(values), np.asarray(values[block]), monomial.count(block)
-            rest = size % piece
-            term = term * (size // piece * piece**power + np.where(rest > 0, rest**power, 0))
+            term = term * tile_powers(axis.value(values), values[block], monomial.count(block))
         total = total + term
     return np.asarray(total)[()]
 
