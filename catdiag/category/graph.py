@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from catdiag.category.ops import Box
@@ -177,6 +178,14 @@ class Graph:
             types.extend(b.cod.arrays)
         return types
 
+    def makers(self) -> tuple[int, ...]:
+        """The index of the node that makes each wire; -1 for an input."""
+        return self.cached(_makers)
+
+    def first_wires(self) -> tuple[int, ...]:
+        """The first wire that each node makes, or would make."""
+        return self.cached(_first_wires)
+
     def __len__(self) -> int:
         """The number of nodes."""
         if self._nodes is not None:
@@ -206,6 +215,17 @@ class Graph:
 
 
 # -- from arrays ----------------------------------------------------------------------------------
+
+
+def _makers(graph: Graph) -> tuple[int, ...]:
+    found = [-1] * len(graph.dom)
+    for place, box in enumerate(graph.boxes()):
+        found += [place] * len(box.cod)
+    return tuple(found)
+
+
+def _first_wires(graph: Graph) -> tuple[int, ...]:
+    return tuple(accumulate((len(box.cod) for box in graph.boxes()), initial=len(graph.dom)))[:-1]
 
 
 def of_arrays(dom: Ty, table: Sequence[Box], which: object, reads: object, outputs: object) -> tuple[Graph, Ty]:

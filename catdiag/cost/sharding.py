@@ -48,7 +48,7 @@ from catdiag.category.types import ArrayType
 from catdiag.chip.hierarchy import Hierarchy
 from catdiag.cost.traffic import io
 from catdiag.schedule.kernel_analysis import Account, Dtype, measure, output_names, widths_of
-from catdiag.schedule.liveness import is_view
+from catdiag.schedule.live_ranges import is_view, view_roots
 from catdiag.util import argument_checks
 from catdiag.util.argument_checks import formula
 from catdiag.util.errors import AxisError, CatdiagError, require
@@ -277,7 +277,7 @@ class _ShardLayout:
             axes = {a.name: a for ty in (*node.box.dom, *node.box.cod) for a in ty.axes}
             self.tiles = {name: (t, IntPolynomial.of(axes[name].size).expr()) for name, t in op.tiles}
             body = inline(op.body).graph
-            roots = _roots(flat.graph)
+            roots = view_roots(flat.graph)
             self.entry = {k: roots[w] for k, w in enumerate(node.inputs)}
         self.loops = [node.box for node in body.nodes if isinstance(node.box.op, FoldOp)]
         streamed = {box.op.axis: box for box in self.loops if isinstance(box.op, FoldOp)}
@@ -432,18 +432,9 @@ class _ShardLayout:
         return taken
 
 
-def _roots(graph: Graph) -> list[int]:
-    """For each wire the input of which it is a view, or itself."""
-    root = list(range(len(graph.dom)))
-    for node in graph.nodes:
-        for _ in node.box.cod:
-            root.append(root[node.inputs[0]] if is_view(node.box) else len(root))
-    return root
-
-
 def _streamed(body: Graph) -> set[int]:
     """The inputs of a kernel that only loops read, along their axes: they come block by block."""
-    root = _roots(body)
+    root = view_roots(body)
     streamed, other = set[int](), {root[w] for w in body.outputs}
     for node in body.nodes:
         if is_view(node.box):

@@ -47,14 +47,15 @@ def with_access_regions(diagram: Diagram) -> Diagram:
     """
     flat = inline(diagram)
     graph = flat.graph
-    outside = [isinstance(n.box.op, Index) for n in graph.nodes]
-    rematerialized = {w for w, place in _producers(graph).items() if outside[place]}
+    positions = {
+        w for w, place in enumerate(graph.makers()) if place >= 0 and isinstance(graph.nodes[place].box.op, Index)
+    }
     nodes = []
     for node in graph.nodes:
         box, op = node.box, node.box.op
         if isinstance(op, GroupOp):
             body = inline(op.body)
-            given = {k for k, w in enumerate(node.inputs) if w in rematerialized}
+            given = {k for k, w in enumerate(node.inputs) if w in positions}
             body, duplicated = _picking(_windowed(body, given), given)
             dom = Ty(*box.dom, *(box.dom[k] for k in duplicated))
             box = Box(replace(op, body=body), dom, box.cod, box.line)
@@ -62,16 +63,6 @@ def with_access_regions(diagram: Diagram) -> Diagram:
         nodes.append(Node(box, node.inputs))
     made = Graph(graph.dom, tuple(nodes), graph.outputs)
     return of_graph(made, flat.cod, flat.names, flat.title)
-
-
-def _producers(graph: Graph) -> dict[int, int]:
-    """For each wire that a box makes, the index of that box."""
-    found: dict[int, int] = {}
-    count = len(graph.dom)
-    for place, node in enumerate(graph.nodes):
-        found.update(dict.fromkeys(range(count, count + len(node.box.cod)), place))
-        count += len(node.box.cod)
-    return found
 
 
 def _windowed(body: Diagram, positions: set[int]) -> Diagram:

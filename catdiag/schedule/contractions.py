@@ -102,9 +102,7 @@ def factors(
     product = contraction(box, tiles, loops)
     if ONE in (product.rows, product.columns, product.depth):  # matrix units take no vectors
         return []
-    makers: list[int] = [-1] * len(graph.dom)
-    for k, node in enumerate(graph.nodes[:place]):
-        makers.extend([k] * len(node.box.cod))
+    makers = graph.makers()
     last = 0 if not product.sides[0] and product.sides[1] else 1  # the second factor is the one without grouped rows
     found: list[Factor] = []
     for k, w in enumerate(graph.nodes[place].inputs):

@@ -28,7 +28,7 @@ from catdiag.schedule.footprint import interior_size as around
 from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.gathers import gathered
-from catdiag.schedule.live_ranges import is_view, live_ranges, rematerialized
+from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.loop_bounds import Bound, known
 from catdiag.schedule.lowered_kernel import Buffer, LoweredKernel, Transfer
@@ -223,18 +223,14 @@ class _SlowMemory:
     def __post_init__(self) -> None:
         self.graph, self.types = self.diagram.graph, self.diagram.graph.wire_types()
         self.free = rematerialized(self.graph, [False] * len(self.graph.dom))
-        self.root = live_ranges(self.graph, self.free, 0, False).root
+        self.root, self.first = view_roots(self.graph), self.graph.first_wires()
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
         self.between: dict[int, int] = {}
-        self.first: list[int] = []
         statistic_wires = statistics(self.graph)
-        count = len(self.graph.dom)
-        for node in self.graph.nodes:
-            self.first.append(count)
+        for node, first in zip(self.graph.nodes, self.first, strict=True):
             for k in range(len(node.box.cod)):
-                self.names[count + k] = array_name(node.box, k)
-                self.between[count + k] = self.widths.saved(node.box, k, count + k in statistic_wires)
-            count += len(node.box.cod)
+                self.names[first + k] = array_name(node.box, k)
+                self.between[first + k] = self.widths.saved(node.box, k, first + k in statistic_wires)
         self.ends: dict[int, list[str]] = {}
         self.gathered = gathered(self.graph)
         for place in sorted(self.gathered):

@@ -63,6 +63,18 @@ def is_view(box: Box) -> bool:
     return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
 
 
+def view_roots(graph: Graph) -> tuple[int, ...]:
+    """For each wire, the wire that it is a view of; itself, if it is no view."""
+    return graph.cached(_view_roots)
+
+
+def _view_roots(graph: Graph) -> tuple[int, ...]:
+    root = list(range(len(graph.dom)))
+    for node in graph.nodes:
+        root.extend(root[node.inputs[0]] if is_view(node.box) else len(root) for _ in node.box.cod)
+    return tuple(root)
+
+
 def pointwise(box: Box) -> bool:
     """Whether each element of a box's result is computed from one element of each input: a scalar function, a product
     without summation, or a box that only moves elements."""
@@ -108,7 +120,7 @@ class LiveRanges:
       its result with an array).
     """
 
-    root: list[int]
+    root: Sequence[int]
     last_use: list[int]
     in_place: dict[int, int]
     view_sources: dict[int, list[int]] = field(default_factory=dict)
@@ -117,8 +129,7 @@ class LiveRanges:
     def passes(self, graph: Graph, place: int) -> bool:
         """Whether a box is a scalar function that can be fused into its readers: it has readers, and all of them are
         scalar functions or reductions that read its result directly."""
-        node = graph.nodes[place]
-        first = len(graph.dom) + sum(len(n.box.cod) for n in graph.nodes[:place])
+        node, first = graph.nodes[place], graph.first_wires()[place]
         if not elementwise(node.box) or len(node.box.cod) != 1 or self.last_use[first] >= len(graph.nodes):
             return False
         readers = [n for n in graph.nodes if any(self.root[w] == first for w in n.inputs) and not is_view(n.box)]
@@ -138,13 +149,7 @@ def live_ranges(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> 
     `free` says which wires are rematerialized, `states` how many of the first inputs are states of a loop. With `kept`,
     the outputs outlive the graph; without it, an output dies at its last use inside.
     """
-    n = len(graph.nodes)
-    root = list(range(len(graph.dom)))
-    maker = [-1] * len(root)
-    for place, node in enumerate(graph.nodes):
-        for _ in node.box.cod:
-            root.append(root[node.inputs[0]] if is_view(node.box) else len(root))
-            maker.append(place)
+    root, maker = view_roots(graph), graph.makers()
     readers: list[list[int]] = [[] for _ in root]
     viewed: set[int] = set()
     for place, node in enumerate(graph.nodes):
@@ -179,17 +184,18 @@ def live_ranges(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> 
                 last[root[w]] = max(last[root[w]], into.get(place, place))
     if kept:
         for w in ends:
-            last[w] = n
+            last[w] = len(graph.nodes)
     return LiveRanges(root, last, into)
 
 
-def only_streamed(graph: Graph, root: Sequence[int], wires: Sequence[object], nested: bool = False) -> list[bool]:
+def only_streamed(graph: Graph, wires: Sequence[object], nested: bool = False) -> list[bool]:
     """For each input of a kernel, whether it is only streamed: every reader is a loop over one of the input's axes, so
     that a block of it is allocated at a time.
 
-    With `nested`, loops that leave the input to loops inside of them count too (see `postponed`). `root` is that of
-    `LiveRanges`; inputs whose entry in `wires` is None take no memory and are not streamed.
+    With `nested`, loops that leave the input to loops inside of them count too (see `postponed`). Inputs whose entry in
+    `wires` is None take no memory and are not streamed.
     """
+    root = view_roots(graph)
     streamed = [b is not None for b in wires]
     read_in_place: set[int] = set()  # what is read in place, and views of that
     count = len(graph.dom)
@@ -229,9 +235,7 @@ def postponed(box: Box, arrays: Sequence[object]) -> list[bool]:
             found[id(item)] = [False] * len(item.dom)
             continue
         step = inline(op.step).graph
-        root = list(range(len(step.dom)))
-        for node in step.nodes:
-            root.extend(root[node.inputs[0]] if is_view(node.box) else len(root) for _ in node.box.cod)
+        root = view_roots(step)
         if not ready:
             todo.append((item, known, True))
             todo += [(n.box, [root[w] for w in n.inputs], False) for n in step.nodes if isinstance(n.box.op, FoldOp)]

@@ -106,8 +106,7 @@ class KernelLowering:
         output (see `Transfer.role`).
         """
         self.values = known_values(graph, given)
-        root = live_ranges(graph, rematerialized(graph, [b is None for b in wires]), 0, False).root
-        here, left = (only_streamed(graph, root, wires, n) for n in (False, self.places.nested))
+        here, left = (only_streamed(graph, wires, n) for n in (False, self.places.nested))
         for buffer, single_use, only in zip(wires, here, left, strict=True):
             if buffer is not None:
                 buffer.streamed_only = single_use if buffer.region else only

@@ -15,7 +15,7 @@ from catdiag.category.functor import interpret
 from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, Map, SizeOf
 from catdiag.category.types import ArrayType, Size
 from catdiag.schedule.gathers import gathered
-from catdiag.schedule.live_ranges import is_view, only_streamed, postponed
+from catdiag.schedule.live_ranges import is_view, only_streamed, postponed, view_roots
 
 
 @dataclass(eq=False)
@@ -264,17 +264,14 @@ class _Lowering:
         """The wires that one kernel makes and another one reads."""
         kernel, current = [-1] * len(graph.dom), 0
         found: dict[int, bool] = {}
-        root = list(range(len(graph.dom)))
+        root = view_roots(graph)
         for node in graph.nodes:
             grouped = isinstance(node.box.op, GroupOp)
             current += grouped
             for w in node.inputs:
                 if kernel[w] not in (-1, current) and not is_view(node.box):
                     found[root[w]] = True
-            for _ in node.box.cod:
-                view = is_view(node.box)
-                kernel.append(kernel[node.inputs[0]] if view else current)
-                root.append(root[node.inputs[0]] if view else len(root))
+            kernel += [kernel[node.inputs[0]] if is_view(node.box) else current for _ in node.box.cod]
             current += grouped
         return found
 
@@ -436,7 +433,7 @@ def _size(box: Box, axis: str) -> Size:
 def _streamed_only(graph: Graph, inputs: Sequence[NestValue]) -> set[NestValue]:
     """The inputs that only loops read, along their axis or through inner loops: at most a block of them is loaded at a
     time."""
-    only_loops = only_streamed(graph, _roots(graph), [True] * len(graph.dom), nested=True)
+    only_loops = only_streamed(graph, [True] * len(graph.dom), nested=True)
     return {v.origin for v, only in zip(inputs, only_loops, strict=True) if only} - {
         v.origin for v, only in zip(inputs, only_loops, strict=True) if not only
     }
@@ -446,11 +443,3 @@ def _left(box: Box, args: Sequence[NestValue]) -> set[NestValue]:
     """The inputs that a loop leaves to its inner loops to load."""
     found = postponed(box, [id(a.origin) for a in args])
     return {a.origin for a, left in zip(args, found, strict=True) if left}
-
-
-def _roots(graph: Graph) -> list[int]:
-    """For each wire, the wire that it is a view of, or itself."""
-    root = list(range(len(graph.dom)))
-    for node in graph.nodes:
-        root.extend(root[node.inputs[0]] if is_view(node.box) else len(root) for _ in node.box.cod)
-    return root

@@ -16,7 +16,7 @@ from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.ops import FoldOp, array_name
 from catdiag.category.types import ArrayType, Ty
 from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.live_ranges import is_view, live_ranges, only_streamed, rematerialized
+from catdiag.schedule.live_ranges import is_view, only_streamed, rematerialized, view_roots
 from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.lowered_kernel import Buffer, Loop, LoweredKernel, Transfer
 from catdiag.schedule.peak_memory import PeakMemory
@@ -39,11 +39,7 @@ def part(
 
     It contains the boxes of rematerialized values that it reads.
     """
-    first: list[int] = []
-    maker = [-1] * len(graph.dom)
-    for place, node in enumerate(graph.nodes):
-        first.append(len(maker))
-        maker += [place] * len(node.box.cod)
+    first, maker = graph.first_wires(), graph.makers()
     included, todo = set(places), list(places)
     while todo:
         read = {maker[w] for w in graph.nodes[todo.pop()].inputs if free[w] and maker[w] >= 0} - included
@@ -121,17 +117,14 @@ class Phases:
             )
         self.types = graph.wire_types()
         self.free = rematerialized(graph, [b is None for b in wires])
-        self.root = live_ranges(graph, self.free, 0, False).root
-        for buffer, only in zip(wires, only_streamed(graph, self.root, wires), strict=True):
+        self.root = view_roots(graph)
+        for buffer, only in zip(wires, only_streamed(graph, wires), strict=True):
             if buffer is not None:
                 buffer.streamed_only = only
         home = places.names.index(places.state)
         self.upper, self.lower = places.names[: home + 1], places.names[home + 1 :]
-        self.maker: dict[int, tuple[int, int]] = {}
-        count = len(graph.dom)
-        for place, node in enumerate(graph.nodes):
-            self.maker.update({count + k: (place, k) for k in range(len(node.box.cod))})
-            count += len(node.box.cod)
+        first = graph.first_wires()
+        self.maker = {w: (place, w - first[place]) for w, place in enumerate(graph.makers()) if place >= 0}
         self.phases = self._phases()
         self.ends = {self.root[w] for w in graph.outputs}
         self.arrays = self._arrays()

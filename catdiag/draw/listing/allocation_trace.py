@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Sequence
 
-from catdiag.category.diagram import Graph, Node, inline
+from catdiag.category.diagram import inline
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.ops import Box, FoldOp
 from catdiag.category.types import ArrayType, show_size
@@ -14,7 +14,7 @@ from catdiag.draw.listing.program_lines import KernelListing, ListingLine, LiveA
 from catdiag.draw.listing.symbol_table import LONGEST, SymbolTable, truth
 from catdiag.draw.listing.trace_frames import OpenLoop, TraceFrame
 from catdiag.rewrite.formula import ATOM, Text, bracketed
-from catdiag.schedule.live_ranges import elementwise, is_view
+from catdiag.schedule.live_ranges import elementwise, view_roots
 from catdiag.schedule.lowered_kernel import (
     Alloc,
     Buffer,
@@ -409,7 +409,7 @@ class KernelTrace:
             return [w for k, w in self.kernel.leaves if k in frame.outputs(wire)]
         whole, _, ends = self.part.within
         inside = {ends[k] for k in frame.outputs(wire)}
-        return [w for k, w in self.kernel.leaves if _root(whole, whole.outputs[k]) in inside]
+        return [w for k, w in self.kernel.leaves if view_roots(whole)[whole.outputs[k]] in inside]
 
     def _leaving(self, frame: TraceFrame, wire: int, buffer: Buffer | None) -> None:
         """Schedules a result to be saved once its box is done."""
@@ -438,13 +438,3 @@ def _most(one: Sequence[LiveArrays], other: Sequence[LiveArrays], place: str) ->
 
 def _total(held: Sequence[LiveArrays], place: str) -> IntPolynomial:
     return sum((amount for _, p, amount in held if p == place), ZERO)
-
-
-def _root(graph: Graph, wire: int) -> int:
-    """The wire of which this one is a view."""
-    first: list[Node | None] = [None] * len(graph.dom)
-    for node in graph.nodes:
-        first += [node] * len(node.box.cod)
-    while (maker := first[wire]) is not None and is_view(maker.box):
-        wire = maker.inputs[0]
-    return wire

@@ -12,7 +12,7 @@ from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, ArrayType, Size
 from catdiag.rewrite.formula import ATOM, Text, say
 from catdiag.schedule.kernel_analysis import Dtype, output_names
-from catdiag.schedule.live_ranges import live_ranges, rematerialized
+from catdiag.schedule.live_ranges import rematerialized, view_roots
 from catdiag.schedule.split_k import SplitLoop
 
 LONGEST = 60
@@ -30,7 +30,7 @@ class SymbolTable:
         self.taken: set[str] = {*flat.input_names}
         graph = flat.graph
         free = rematerialized(graph, [False] * len(graph.dom))
-        root = live_ranges(graph, free, 0, False).root
+        root = view_roots(graph)
         self.ends: dict[int, list[str]] = {}
         for w, name in zip(graph.outputs, output_names(flat), strict=True):
             self.ends.setdefault(root[w], []).append(name)

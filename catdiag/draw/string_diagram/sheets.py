@@ -212,11 +212,7 @@ class _Maker:
 
         A view is the same array, as `io` counts.
         """
-        root = list(range(len(wires)))
-        for node in graph.nodes:
-            for _ in node.box.cod:
-                root.append(root[node.inputs[0]] if is_view(node.box) else len(root))
-        for wire, only in zip(wires, only_streamed(graph, root, wires), strict=True):
+        for wire, only in zip(wires, only_streamed(graph, wires), strict=True):
             if only:
                 wire.level = self.place.slow
 
