@@ -465,7 +465,7 @@ class Program(AsProgram):
 
         A program in loops or groups is one kernel: its tiles, with the options of `catdiag.planner.fit.fit` (`dtype`,
         `stages`, fixed `tiles`, the `objective`, …). Any other is cut into kernels, each with its loops, groups and
-        tiles, with the options of `catdiag.planner.partition.planned_kernels` (`dtype`, `stages`, `cuts` at most,
+        tiles, with the options of `catdiag.planner.partition.searching` (`dtype`, `stages`, `cuts` at most,
         `several`). Raises DoesNotFit, with what each array takes, SizeError, and as these do.
         """
         from catdiag.planner.partition import plan

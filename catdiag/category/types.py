@@ -63,14 +63,23 @@ def size_symbols(size: Size) -> set[str]:
     >>> sorted(size_symbols(("+", "x", ("*", 2, "y"))))
     ['x', 'y']
     """
-    found: set[str] = set()
+    return set(symbols_in_order(size))
+
+
+def symbols_in_order(size: Size) -> list[str]:
+    """The symbols in a size from left to right, with repetitions.
+
+    >>> symbols_in_order(("+", "x", ("*", "y", "x")))
+    ['x', 'y', 'x']
+    """
+    found: list[str] = []
     stack: list[Size] = [size]
     while stack:
         item = stack.pop()
         if isinstance(item, tuple):
-            stack += (item[1], item[2])
+            stack += (item[2], item[1])
         elif isinstance(item, str):
-            found.add(item)
+            found.append(item)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import Cond, Expr, bounds, leaves, natural, replaced, show, show_condition
 from catdiag.category.ops import Box, Call, FoldOp, GroupOp, Index, Read, View, bodies
-from catdiag.category.types import ArrayType, Axis, Size, show_size, size_symbols, size_value
+from catdiag.category.types import ArrayType, Axis, Size, show_size, size_symbols, size_value, symbols_in_order
 from catdiag.util.errors import SizeError
 
 _HUGE = 1 << 40
@@ -64,7 +64,7 @@ def sizes_from_shapes(
     while True:
         unsolved = []
         for axis, length, name in equations:
-            unknown = [s for s in _symbols(axis.size) if s not in sizes]
+            unknown = [s for s in symbols_in_order(axis.size) if s not in sizes]
             if not unknown:
                 expected = size_value(axis.size, sizes)
                 if expected != length:
@@ -292,18 +292,6 @@ def _largest(op: View, box: Box, axis: Axis, sizes: Mapping[str, int]) -> int | 
 
 def _from_input(leaf: Any) -> bool:
     return isinstance(leaf, tuple) and leaf[0] == "w"
-
-
-def _symbols(size: Size) -> list[str]:
-    """The symbols of a size, with repetitions."""
-    found, stack = [], [size]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, tuple):
-            stack += [item[2], item[1]]
-        elif isinstance(item, str):
-            found.append(item)
-    return found
 
 
 def _because(size: Size, sizes: Mapping[str, int], origin: Mapping[str, str]) -> str:

@@ -258,12 +258,7 @@ def merged(trace: Trace, array: Traced, parts: Sequence[Axis]) -> Traced:
 
 def _coproduct(array: Traced, axis: str, what: str) -> Axis:
     """The coproduct axis that a text names. Raises AxisError where the array has none of that name."""
-    wanted = parse_axes(axis)
-    if len(wanted) != 1:
-        raise SignatureError(f"expected one axis, not {axis!r}")
-    own = array.type.axis(wanted[0].name)
-    if own is None:
-        raise AxisError(f"cannot {what} axis {axis!r}: the array has {' '.join(array.axes) or 'no axes'}")
+    own = axis_named(array, axis, what)
     if own.kind != "coproduct":
         raise AxisError(f"cannot {what} axis {axis!r}: it is no coproduct; declare the array with one, such as 'x+y'")
     return own

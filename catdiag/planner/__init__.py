@@ -10,7 +10,7 @@
 - `configuration_candidates`, `launch_configurations`: what is worth being tried; `emitted_module`: what a configuration
   becomes once it is written; `fitted_configuration`: the plan of a kernel as it is written; `compiled_plan`: kernels at
   given tiles;
-- `partition`: one kernel or several, of `graph_segments`, each a `kernel_candidates`;
-  `fusions`, `kernel_schedules`: ways to cut compared by transfers;
+- `graph_segments`: where a program may be cut; `kernel_drafts`: how a kernel may run; `partition`, `kernel_candidates`:
+  one kernel or several, by time; `fusions`, `kernel_schedules`: the same by transfers;
 - `derivation_search`: which axis to stream and which to group; `sweep`: many plans.
 """

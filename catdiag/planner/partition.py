@@ -54,9 +54,9 @@ def plan(
 
     What runs in loops or groups already is one kernel: its tiles, with the options of `catdiag.planner.fit.fit`
     (`dtype`, `stages`, fixed `tiles`, the `objective`, …). What runs in none is cut into kernels, each with its loops,
-    groups and tiles, with the options of `planned_kernels` (`dtype`, `stages`, `max_cuts` at most, `multi_kernel`); the
-    plan is of what it was derived from, if it was. Raises CatdiagError for an option of the other kind, and as these
-    do.
+    groups and tiles, with the options of `searching` (`dtype`, `stages`, `cuts` at most, `several`); the plan is of
+    what it was derived from, if it was. Raises CatdiagError for an option of the other kind, as these do, and
+    NotFusable where nothing that fits was proved.
 
     >>> import catdiag as cd
     >>> found = plan(cd.library.get("matmul"), "H200", {"a": 4096, "b": 4096, "c": 4096})
@@ -65,7 +65,7 @@ def plan(
     """
     derivation = derivation_of(subject)
     in_kernels = runs_in_kernels(derivation.diagram)
-    mine, other = (fit, planned_kernels) if in_kernels else (planned_kernels, fit)
+    mine, other = (fit, searching) if in_kernels else (searching, fit)
     known, others = (set(signature(function).parameters) for function in (mine, other))
     if wrong := sorted(name for name in options if name in others - known):
         title = derivation.source.title or "the diagram"
@@ -76,38 +76,13 @@ def plan(
             else f"{wrong[0]!r} is said of a kernel, and {title!r} is not in loops or groups yet: "
             "expected a program after .stream(axis) or .group(axes)"
         )
-    if in_kernels:
-        start = time.perf_counter()
-        found = fit(derivation, hardware, sizes, **options)
-        return replace(Plan.of(derivation, found), seconds=time.perf_counter() - start)
-    cut = planned_kernels(derivation.diagram, hardware, sizes, ask=derivation.ask, **options)
-    return continued(derivation, cut)
-
-
-def planned_kernels(
-    diagram: Diagram,
-    hardware: Hardware | str,
-    sizes: Mapping[str, int],
-    dtype: str | Mapping[str, str] = "bf16",
-    stages: int | None = None,
-    *,
-    cuts: int | None = None,
-    several: bool = False,
-    ask: Z3 | None = None,
-) -> Plan:
-    """The kernels of a diagram for a chip, of least predicted time, with proofs.
-
-    `sizes` gives every axis, `dtype` is the type of inputs, results and what is saved between kernels, but for
-    statistics (fp32, or wider: see `catdiag.schedule.full_precision`), or the types of inputs and results by name;
-    `stages` the buffers of streamed blocks (left out: as many as are best for each kernel), `cuts` how many cuts there
-    may be at most (0: one kernel). With `several` there is one at least: what each tile would compute anew is saved
-    once, also where the model has one kernel for as quick. Raises DoesNotFit where no way fits, with what the least of
-    them would need; SizeError for sizes that are missing; CatdiagError for a diagram that runs in loops or groups
-    already; NotFusable where nothing that fits was proved.
-    """
     start = time.perf_counter()
-    made = searching(diagram, hardware, sizes, dtype, stages, cuts=cuts, several=several, ask=ask).plan()
-    return replace(made, seconds=time.perf_counter() - start)
+    if in_kernels:
+        found = Plan.of(derivation, fit(derivation, hardware, sizes, **options))
+    else:
+        search = searching(derivation.diagram, hardware, sizes, ask=derivation.ask, **options)
+        found = continued(derivation, search.plan())
+    return replace(found, seconds=time.perf_counter() - start)
 
 
 def searching(
@@ -121,7 +96,16 @@ def searching(
     several: bool = False,
     ask: Z3 | None = None,
 ) -> PartitionSearch:
-    """The search of a call of `planned_kernels`, which takes the same, before anything is proved. Raises as it does."""
+    """The search for the kernels of a diagram that take the least predicted time on a chip, before anything is proved.
+
+    `sizes` gives every axis, `dtype` is the type of inputs, results and what is saved between kernels, but for
+    statistics (fp32, or wider: see `catdiag.schedule.full_precision`), or the types of inputs and results by name;
+    `stages` the buffers of streamed blocks (left out: as many as are best for each kernel), `cuts` how many cuts there
+    may be at most (0: one kernel). With `several` there is one at least: what each tile would compute anew is saved
+    once, also where the model has one kernel for as quick. Raises DoesNotFit where no way fits, with what the least of
+    them would need; SizeError for sizes that are missing; CatdiagError for a diagram that runs in loops or groups
+    already, and NotFusable for `several` of one box.
+    """
     if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
     _check(diagram, sizes, cuts)

@@ -14,7 +14,7 @@ import numpy as np
 from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import leaves
 from catdiag.category.ops import Box, Einsum, Index, Reduce, View, bodies
-from catdiag.category.types import ArrayType, Size, size_symbols, size_value
+from catdiag.category.types import ArrayType, Size, size_symbols, size_value, symbols_in_order
 from catdiag.testing.float_formats import Format, carrier, rounded
 from catdiag.util.errors import SizeError
 
@@ -39,20 +39,8 @@ def symbols_of(diagram: Diagram) -> list[str]:
     found: dict[str, None] = {}
     for ty in diagram.dom:
         for axis in ty.axes:
-            found.update(dict.fromkeys(_in_order(axis.size)))
+            found.update(dict.fromkeys(symbols_in_order(axis.size)))
     return list(found)
-
-
-def _in_order(size: Size) -> list[str]:
-    found: list[str] = []
-    stack: list[Size] = [size]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, tuple):
-            stack += [item[2], item[1]]
-        elif isinstance(item, str):
-            found.append(item)
-    return found
 
 
 def checked_sizes(symbols: Sequence[str], what: str, given: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import random
 import re
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -24,16 +23,7 @@ torch = pytest.importorskip("torch")
 from tests.codegen.gluon_layouts import GluonError  # noqa: E402
 from tests.codegen.gluon_machine import load  # noqa: E402
 
-pytestmark = pytest.mark.triton
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Blocks are small: threads that wait for work would take most of the time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("one_thread")]
 
 
 def boxed(tensor: torch.Tensor, shape: list[int]) -> bool:

@@ -18,6 +18,7 @@ from catdiag.kernel.semantics import Wire, reduction, scalar
 from catdiag.kernel.terms import LOGICAL, NUMERIC, KernelError, bound, num, size
 from catdiag.kernel.well_formed import DEEPEST, ELEMENTS, LONGEST, MOST
 from catdiag.solvers.z3 import Z3, SolverInterrupted
+from tests.fuzz.certificates import parts
 
 Json = dict[str, Any]
 
@@ -94,22 +95,10 @@ def test_the_words_are_the_kernels(by_schema: Any) -> None:
 JUNK: list[Any] = [None, True, False, -1, 3, 10**30, "", "x", "%0", "ring", [], [[]], ["x"], [None], {}, {"x": 1}]
 
 
-def _places(data: Any) -> list[tuple[Any, Any]]:
-    found: list[tuple[Any, Any]] = []
-    stack = [data]
-    while stack:
-        item = stack.pop()
-        keys = list(item) if isinstance(item, dict) else range(len(item)) if isinstance(item, list) else []
-        for key in keys:
-            found.append((item, key))
-            stack.append(item[key])
-    return found
-
-
 def _broken(certificate: Json, rng: random.Random) -> Json:
     """A certificate with one place put out of form: junk, a field more, a field less, an item more or less."""
     hurt = copy.deepcopy(certificate)
-    container, key = rng.choice(_places({"all": hurt}))
+    container, key = rng.choice(parts({"all": hurt}))
     value = container[key]
     kind = rng.choice(["junk", "more", "less", "field"])
     if kind == "more" and isinstance(value, list):

@@ -24,6 +24,7 @@ from catdiag.prover.proof_search import find
 from catdiag.prover.refute.counterexample_search import refute
 from catdiag.prover.refute.exact_execution import Unclear, Undefined
 from catdiag.solvers.z3 import Z3, SolverInterrupted
+from tests.fuzz.certificates import parts
 
 Json = dict[str, Any]
 
@@ -99,19 +100,6 @@ def test_a_fresh_process_without_the_prover_checks_them(real_ones: dict[str, Jso
 # -- damage ------------------------------------------------------------------------------------------
 
 
-def _places(data: Any) -> list[tuple[Any, Any]]:
-    """All (container, key) pairs inside plain data."""
-    found: list[tuple[Any, Any]] = []
-    stack = [data]
-    while stack:
-        item = stack.pop()
-        keys = list(item) if isinstance(item, dict) else range(len(item)) if isinstance(item, list) else []
-        for key in keys:
-            found.append((item, key))
-            stack.append(item[key])
-    return found
-
-
 _OTHERS: dict[str, list[str]] = {
     "fn": ["exp", "neg", "add", "sub", "mul", "div", "max", "min", "log", "sqrt", "abs"],
     "monoid": ["sum", "max", "min", "prod"],
@@ -122,7 +110,7 @@ _OTHERS: dict[str, list[str]] = {
 
 def damage(made: Json, rng: random.Random) -> str:
     """One random change to a certificate, made in place: of its statement or of its proof."""
-    places = [p for p in _places(made["statement" if rng.random() < 0.6 else "proof"]) if p[1] != "title"]
+    places = [p for p in parts(made["statement" if rng.random() < 0.6 else "proof"]) if p[1] != "title"]
     container, key = rng.choice(places)
     old = container[key]
     if key in _OTHERS and isinstance(container, dict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,12 +17,6 @@ from catdiag.prover.proof_search import OpenGoal, find
 from catdiag.solvers.z3 import Z3
 
 A, N = read("A"), size("n")
-
-
-@pytest.fixture(scope="module")
-def z3() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
 
 
 def checked(left: Json, right: Json, proof: Json | None = None) -> CheckedTheorem:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 import pytest
+from kernel_contexts import HERE, POSITIVE, TWO, A, B, C, E, M, N, V, alone, every, knows, no_solver
 from kernel_oracle import ask
 from kernel_programs import Json, apply, array, certificate, const, program, reduce, sum_fold
 
 from catdiag.kernel import context
 from catdiag.kernel.checker import Checker
-from catdiag.kernel.context import NONNEG, NONZERO, POS, REAL, Context, integer
+from catdiag.kernel.context import NONNEG, NONZERO, POS, REAL, integer
 from catdiag.kernel.definedness import Obligation, nonzero, owes
 from catdiag.kernel.facts import Fact
 from catdiag.kernel.loop_rules import Loops, Meaning
@@ -28,7 +28,6 @@ from catdiag.kernel.terms import (
     Term,
     add,
     big,
-    bound,
     close_body,
     fn,
     idx,
@@ -42,34 +41,6 @@ from catdiag.kernel.terms import (
     term_data,
 )
 from catdiag.solvers.z3 import Z3
-
-A, B, C, E = read("A"), read("B"), read("C"), read("E")
-N, M, V, HERE, TWO = size("n"), size("m"), idx("v"), bound(0), num(2)
-ELEMENTS = {"A": "real", "B": "real", "C": "real", "X": "real", "E": "extended", "EX": "extended"}
-POSITIVE = fn("lt", ZERO, A)
-
-
-@pytest.fixture(scope="module")
-def z3() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
-
-
-def knows(*facts: Term | Fact, solver: Any = ask, **ranges: Term) -> Context:
-    return Context(solver, ranges, tuple(f if isinstance(f, Fact) else Fact((), (), f) for f in facts), ELEMENTS)
-
-
-def no_solver(hypotheses: Sequence[Term], goal: Term) -> bool:
-    return False
-
-
-def alone(*facts: Term | Fact, **ranges: Term) -> Context:
-    """A context that knows what it knows without a solver."""
-    return knows(*facts, solver=no_solver, **ranges)
-
-
-def every(n: Term, condition: Term) -> Fact:
-    return Fact((("v", n),), (), condition)
 
 
 def test_signs_that_look_alike() -> None:

@@ -25,18 +25,7 @@ from catdiag.cli.derive_report_data import derive
 from catdiag.draw.report.report_data import report_data
 from catdiag.solvers.z3 import Z3
 from catdiag.util.time_limit import OutOfTime, within
-
-
-def children() -> set[int]:
-    while True:
-        found = set()
-        try:
-            for task in os.listdir("/proc/self/task"):
-                with open(f"/proc/self/task/{task}/children") as file:
-                    found |= set(map(int, file.read().split()))
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # a thread ended meanwhile, and its children are another's
-        return found
+from tests.solvers.children import children
 
 
 def busy(seconds: float = float("inf")) -> int:

@@ -18,21 +18,9 @@ from catdiag.solvers.child_process import Solver, SolverInterrupted
 from catdiag.solvers.cross_check import Both, Disagreement
 from catdiag.solvers.cvc5 import Cvc5
 from catdiag.solvers.z3 import Z3
+from tests.solvers.children import children
 
 N, J = size("n"), idx("i")
-
-
-def children() -> set[int]:
-    """The processes that this one has started and that still run."""
-    while True:
-        found = set()
-        try:
-            for task in os.listdir("/proc/self/task"):
-                with open(f"/proc/self/task/{task}/children") as file:
-                    found |= set(map(int, file.read().split()))
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # a thread ended meanwhile, and its children are another's
-        return found
 
 
 @pytest.fixture(scope="module", params=[Z3, Cvc5])
