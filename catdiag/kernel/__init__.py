@@ -6,7 +6,7 @@ its files in reading order:
 - *statement*, what a theorem says: `terms`, the term language and its total semantics; `well_formed`, whether data has
   the form of a core program; `size_scope`, names of sizes; `semantics`, core programs and their meaning as terms;
   `definedness`, the side conditions under which a program's total value is the value that it means; `checker`, the
-  theorem and the replay of its certificate.
+  theorem and the replay of its certificate; `composition`, the theorem about a program from those about its parts.
 - *rules*, the axioms as functions, each with its argument: `rewrite_rules`, the table of rules and where in a term they
   apply; `rule_arguments`, parsing of their arguments; `scalar_rules` and `reduction_rules`; `loop_rules`, loops and
   groups by induction; `judgments`, conditions by proofs that are replayed.
@@ -16,7 +16,16 @@ its files in reading order:
 """
 
 READING_ORDER = {
-    "statement": ("__init__", "terms", "well_formed", "size_scope", "semantics", "definedness", "checker"),
+    "statement": (
+        "__init__",
+        "terms",
+        "well_formed",
+        "size_scope",
+        "semantics",
+        "definedness",
+        "checker",
+        "composition",
+    ),
     "rules": ("rewrite_rules", "rule_arguments", "scalar_rules", "reduction_rules", "loop_rules", "judgments"),
     "arithmetic": ("facts", "context", "polynomial", "opaque_atoms"),
     "vacuity": ("witness", "contradiction"),

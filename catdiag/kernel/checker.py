@@ -4,6 +4,8 @@
 the assumptions and D(left) imply D(right) and `left = right` at every index. Where D(right) does not follow,
 the theorem is conditional and says what is newly owed. D is computed here, from the programs.
 
+A certificate that has certificates in `cited` is about a composite: see `composition`.
+
 Assumptions are conditions on sizes (`assume`), and truth values that programs make of the inputs (`given`): each is
 defined, and true at every index.
 """
@@ -15,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from catdiag.kernel.composition import Composites, known_facts
 from catdiag.kernel.context import Context
 from catdiag.kernel.contradiction import contradictory
 from catdiag.kernel.definedness import Obligation
-from catdiag.kernel.facts import Fact, negate
+from catdiag.kernel.facts import Fact
 from catdiag.kernel.judgments import Json, only
-from catdiag.kernel.loop_rules import Facts, Loops, valued
+from catdiag.kernel.loop_rules import Facts, valued
 from catdiag.kernel.semantics import Program, Wire, axes_of, inputs_of, numeric
 from catdiag.kernel.size_scope import printer_of, symbols
 from catdiag.kernel.terms import LOGICAL, KernelError, Printer, Term, fn, leaves, size_term
@@ -29,6 +32,8 @@ from catdiag.kernel.witness import met
 
 FORMAT = "catdiag-certificate"
 VERSION = 3
+_LISTED = 12
+"""The most parts of a composite that are printed."""
 UNWITNESSED = "not known to be satisfiable: no witness is given of what is taken for granted here"
 
 
@@ -48,6 +53,10 @@ class CheckedTheorem:
     """An input that meets the hypotheses, the left side's definedness and the conditions; empty where none is given."""
     vacuous: bool | None = None
     """Whether nothing meets these: True where a contradiction was derived, False with a witness, else None."""
+    cited: int = 0
+    """How many theorems about parts this one rests on, those that they rest on included."""
+    parts: tuple[str, ...] = ()
+    """Of a composite, what each part makes of what, in order."""
 
     @property
     def conditional(self) -> bool:
@@ -56,6 +65,9 @@ class CheckedTheorem:
 
     def __str__(self) -> str:
         lines = [self.statement, "  for all " + (", ".join(self.hypotheses) or "sizes")]
+        if self.parts:
+            more = f"; and {len(self.parts) - _LISTED} more" if len(self.parts) > _LISTED else ""
+            lines.append("  in parts: " + "; ".join(self.parts[:_LISTED]) + more)
         if self.defined:
             lines.append("  where the left side is defined: " + "; ".join(self.defined))
         if self.conditions:
@@ -66,11 +78,13 @@ class CheckedTheorem:
             lines.append("  VACUOUS: nothing meets what is taken for granted here, so that this says nothing")
         else:
             lines.append(f"  witness: {self.witness}" if self.witness else f"  {UNWITNESSED}")
-        lines.append(f"  by {', '.join(self.axioms) or 'reflexivity'} in {self.steps} steps, {self.goals} solver goals")
+        citing = f", citing {self.cited} theorem{'s' * (self.cited > 1)} about its parts" if self.cited else ""
+        by = ", ".join(self.axioms) or "reflexivity"
+        lines.append(f"  by {by} in {self.steps} steps, {self.goals} solver goals{citing}")
         return "\n".join(lines)
 
 
-class Checker(Loops):
+class Checker(Composites):
     """Replays certificates into theorems. `hypotheses` are all that the last one takes for granted."""
 
     hypotheses: tuple[Obligation, ...] = ()
@@ -103,14 +117,14 @@ class Checker(Loops):
     def proof_of(self, certificate: Json) -> dict[str, Any]:
         """A copy of the proof, of which parts are taken out as they are used."""
         proof: dict[str, Any] = json.loads(json.dumps(certificate["proof"]))
-        only(proof, "folds", "outputs", "defined", "facts")
+        only(proof, "folds", "outputs", "defined", "facts", "parts", "results")
         return proof
 
     def _check(self, certificate: Json) -> CheckedTheorem:
         bounded(certificate)
         if certificate.get("format") != FORMAT or certificate.get("version") != VERSION:
             raise KernelError(f"not a {FORMAT} of version {VERSION}")
-        only(certificate, "format", "version", "statement", "proof", "about", "witness")
+        only(certificate, "format", "version", "statement", "proof", "about", "witness", "cited")
         about = certificate.get("about", [])
         if not isinstance(about, list) or not all(isinstance(line, str) for line in about):
             raise KernelError("what a certificate says about itself is a list of lines")
@@ -129,10 +143,50 @@ class Checker(Loops):
         # An assumption about a size of the kernel's own, or of blocks, would be one about the proof.
         if unknown := set().union(*(leaves(f.condition, "size") for f in assume)) - scope:
             raise KernelError(f"the assumptions speak of {sorted(unknown)[0]!r}, which is no size of the two sides")
+        inputs = inputs_of(left, {})
+        of_sizes = [Obligation((), (), condition(c)) for c in statement["assume"]]
+        given = self.given(statement, inputs, assume, names, scope)
+        newly: list[Obligation] = []
+        equal, cited = False, 0
+        self.cuts, self.parts = (), ()
+        if "cited" in certificate:
+            theorems = [self.cited(c) for c in certificate["cited"]]
+            cited = sum(1 + theorem.cited for theorem in theorems)
+            statements = [c["statement"] for c in certificate["cited"]]
+            defined = self.composed(statement, proof, statements, assume, given, scope)
+            proof = {k: v for k, v in proof.items() if k not in ("parts", "results")}
+            self._taken = (*assume, *(o.fact() for o in (*given, *defined)))
+        else:
+            known = assume + tuple(fact for o in given for fact in known_facts(o))
+            defined, newly, equal = self._direct(left, right, proof, known, scope)
+        self.consumed(proof)
+        self._elements = names
+        self.hypotheses = (*of_sizes, *given, *defined, *newly)
+        loops = any(node["op"] in ("fold", "group") for node in right["nodes"])
+        self.printer = printer_of(left, right, *statement.get("given", ()))
+        theorem = CheckedTheorem(
+            self.said(left, right),
+            tuple(dict.fromkeys(o.said(self.printer) for o in (*of_sizes, *given))),
+            tuple(dict.fromkeys(o.said(self.printer) for o in defined)),
+            tuple(dict.fromkeys(o.said(self.printer) for o in newly)),
+            tuple(sorted(self.axioms, key=lambda name: int(name[1:]))),
+            self.steps,
+            self.goals,
+            (equal and not loops) or (left["nodes"], left["outputs"]) == (right["nodes"], right["outputs"]),
+            cited=cited,
+            parts=tuple(self.parts),
+        )
+        witness = certificate.get("witness")
+        return theorem if witness is None else self.witnessed(theorem, left["inputs"], witness)
+
+    def _direct(
+        self, left: Program, right: Program, proof: dict[str, Any], assume: Facts, scope: frozenset[str]
+    ) -> tuple[list[Obligation], list[Obligation], bool]:
+        """What the left side owes, what the right side owes newly, and whether both sides are one term; all else that
+        the right side owes, and that the two are equal, is proved."""
+        names = _declared(left)
         self._proofs = proof.setdefault("folds", [])
         inputs = inputs_of(left, {})
-        given = self.given(statement, inputs, assume, names, scope)
-        assume += tuple(fact for o in given for fact in _known(o))
         lefts = self.meaning(left, inputs, {}, assume, names, scope)
         defined = self.owed(lefts, assume, names)
         facts: Facts = assume + tuple(o.fact() for o in defined)
@@ -157,24 +211,23 @@ class Checker(Loops):
             equal = equal and valued(x) == valued(y)
             ctx = Context(self.ask, dict(x.axes), facts, names)
             self.holds(ctx, fn("eq", numeric(x.term), numeric(y.term)), self.item(proof, "outputs", k))
-        self.consumed(proof)
-        self._taken, self._elements = facts, names
-        of_sizes = [Obligation((), (), condition(c)) for c in statement["assume"]]
-        self.hypotheses = (*of_sizes, *given, *defined, *newly)
-        loops = any(node["op"] in ("fold", "group") for node in right["nodes"])
-        self.printer = printer_of(left, right, *statement.get("given", ()))
-        theorem = CheckedTheorem(
-            self.said(left, right),
-            tuple(dict.fromkeys(o.said(self.printer) for o in (*of_sizes, *given))),
-            tuple(dict.fromkeys(o.said(self.printer) for o in defined)),
-            tuple(dict.fromkeys(o.said(self.printer) for o in newly)),
-            tuple(sorted(self.axioms, key=lambda name: int(name[1:]))),
-            self.steps,
-            self.goals,
-            (equal and not loops) or (left["nodes"], left["outputs"]) == (right["nodes"], right["outputs"]),
+        self._taken = facts
+        return defined, newly, equal
+
+    def cited(self, certificate: Json) -> CheckedTheorem:
+        """The theorem of a certificate that this one cites, proved here and now; its statement is compared with what
+        cites it, never a name or a digest of it. Raises KernelError for one on a condition, and for one about nothing.
+        """
+        other = Checker(self._ask)
+        theorem = other.check(certificate)
+        if theorem.conditional or theorem.vacuous:
+            raise KernelError(f"a theorem that is {'about nothing' if theorem.vacuous else 'conditional'} is not cited")
+        self.goals, self.steps, self.axioms = (
+            self.goals + other.goals,
+            self.steps + other.steps,
+            self.axioms | other.axioms,
         )
-        witness = certificate.get("witness")
-        return theorem if witness is None else self.witnessed(theorem, left["inputs"], witness)
+        return theorem
 
     def given(
         self, statement: Json, inputs: Sequence[Wire], assume: Facts, names: Mapping[str, str], scope: frozenset[str]
@@ -205,7 +258,7 @@ class Checker(Loops):
 
     def witnessed(self, theorem: CheckedTheorem, inputs: Sequence[Json], witness: Json) -> CheckedTheorem:
         """The last theorem with a witness. Raises KernelError where that does not meet what the theorem assumes."""
-        if not met(self.hypotheses, inputs, witness):
+        if not met(self.hypotheses, inputs, witness, self.cuts):
             raise KernelError("the witness does not meet the hypotheses of the theorem")
         sizes = [f"{name}={n}" for name, n in sorted(witness["sizes"].items())]
         arrays = [f"{name} = {str(witness['arrays'][name]).replace(chr(39), '')}" for name in sorted(witness["arrays"])]
@@ -232,17 +285,6 @@ def condition(c: Any) -> Term:
     if not isinstance(c, (list, tuple)) or len(c) != 3 or c[0] not in ("lt", "le", "eq"):
         raise KernelError(f"not an assumption: {c!r}")
     return fn(c[0], size_term(c[1]), size_term(c[2]))
-
-
-def _known(hypothesis: Obligation) -> list[Fact]:
-    """A hypothesis as facts: of a conjunction, each part; of a disjunction, each part where the others are false."""
-    condition, found = hypothesis.condition, hypothesis.saying(hypothesis.condition)
-    if condition.op == "and":
-        return [fact for c in condition.args for fact in _known(replace(hypothesis, condition=c))]
-    for k, part in enumerate(condition.args if condition.op == "or" else ()):
-        others = (negate(c) for j, c in enumerate(condition.args) if j != k)
-        found += replace(hypothesis, guards=(*hypothesis.guards, *others)).saying(part)
-    return found
 
 
 def _declared(program: Program) -> dict[str, str]:

@@ -110,8 +110,12 @@ def show_condition(c: Term, printer: Printer | None = None) -> str:
     return printer.show(c)
 
 
-def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False) -> list[Obligation]:
-    """The obligations of a term in a context, minus those that the context entails (or all of them)."""
+def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False, reads: str = "") -> list[Obligation]:
+    """The obligations of a term in a context, minus those that the context entails (or all of them).
+
+    With `reads`, also that each element that is read is defined: the truth value at its place of an array with this
+    before its name.
+    """
     found: dict[Obligation, None] = {}
     seen: set[tuple[Term, tuple[tuple[str, Term], ...], tuple[Term, ...]]] = set()
     guards: tuple[Term, ...] = ()
@@ -126,6 +130,8 @@ def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False) 
     while stack:
         ctx, guards, t = stack.pop()
         place = (t, tuple(ctx.ranges.items()), guards)
+        if reads and t.op in ("read", "holds"):
+            demand(ctx, guards, Term("holds", f"{reads}{t.data}", t.args))
         if place in seen or not t.args:
             continue
         seen.add(place)

@@ -25,7 +25,8 @@ from itertools import product
 from typing import Any
 
 from catdiag.kernel.definedness import Obligation
-from catdiag.kernel.terms import KernelError, Term, is_name, size_term
+from catdiag.kernel.semantics import Wire
+from catdiag.kernel.terms import LOGICAL, KernelError, Term, is_name, size_term
 
 Number = tuple[Fraction, Fraction] | None
 _ZERO = (Fraction(0), Fraction(0))
@@ -75,8 +76,16 @@ def satisfied(
     return told(obligations, sizes, arrays, functions) is True
 
 
-def met(obligations: Sequence[Obligation], inputs: Sequence[Mapping[str, Any]], witness: Any) -> bool:
-    """Whether a witness for the inputs of a program meets all obligations. Raises KernelError for what is none."""
+def met(
+    obligations: Sequence[Obligation],
+    inputs: Sequence[Mapping[str, Any]],
+    witness: Any,
+    made: Sequence[tuple[str, Wire]] = (),
+) -> bool:
+    """Whether a witness for the inputs of a program meets all obligations. Raises KernelError for what is none.
+
+    `made` are arrays that obligations may speak of beside the inputs: how each is made of these and of those before it.
+    """
     if set(witness) != {"sizes", "arrays", "functions"} or set(witness["arrays"]) != {d["name"] for d in inputs}:
         raise KernelError("a witness has sizes, arrays for the inputs, and functions")
     sizes = witness["sizes"]
@@ -90,6 +99,12 @@ def met(obligations: Sequence[Obligation], inputs: Sequence[Mapping[str, Any]], 
         shape = [at.whole(size_term(s), ()) for _, s in d["axes"]]
         arrays[d["name"]] = _array(witness["arrays"][d["name"]], shape, d["element"])
     functions = {name: [_array(c, (), "real") for c in given] for name, given in witness["functions"].items()}
+    at = _At(sizes, arrays, functions)
+    try:
+        for name, wire in made:
+            arrays[name] = at.elements(wire.term, wire.axes)
+    except (Unknown, KeyError, ArithmeticError):
+        return False
     return satisfied(obligations, sizes, arrays, functions)
 
 
@@ -142,6 +157,21 @@ class _At:
             found = found[i]
         return found
 
+    def elements(self, t: Term, axes: Sequence[tuple[str, Term]]) -> Any:
+        """The elements of an array that is made: enclosures of numbers, or truth values, in nested lists."""
+        if axes:
+            (name, n), *others = axes
+            found = []
+            for k in range(self.whole(n, ())):
+                self.indices[name] = k
+                found.append(self.elements(t, others))
+            return found
+        self.known.clear()
+        truth = self.truth(t, ()) if t.op in LOGICAL else None
+        if t.op in LOGICAL and truth is None:
+            raise Unknown
+        return truth if t.op in LOGICAL else self.number(t, ())
+
     def truth(self, c: Term, bound: tuple[int, ...]) -> bool | None:
         """A condition; None if the enclosures do not decide it."""
         if c.op in ("and", "or"):
@@ -184,6 +214,8 @@ class _At:
             return _OPERATIONS[str(t.data)](items)
         if t.op in ("bot", "read"):
             x = self.element(t, bound) if t.args or t.op == "read" else None
+            if isinstance(x, tuple):
+                return x
         elif t.args:
             args = [self.number(a, bound) for a in t.args]
             if t.op == "apply":

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from catdiag.kernel.checker import FORMAT, VERSION, Checker
+from catdiag.kernel.checker import FORMAT, VERSION, CheckedTheorem, Checker
 from catdiag.kernel.context import Ask, Context
 from catdiag.kernel.definedness import Obligation
 from catdiag.kernel.facts import Fact, arithmetic, negate
@@ -109,6 +109,10 @@ class Finder(Checker):
 
     def consumed(self, proof: Json) -> None:
         """A record is never used up."""
+
+    def cited(self, certificate: Json) -> CheckedTheorem:
+        """A cited theorem is not proved again by a search: the checker does that."""
+        return CheckedTheorem("", (), (), (), (), 0, 0, False)
 
     def holds(self, ctx: Context, condition: Term, proof: Json) -> None:
         """Searches for a proof that a condition holds, and records it. Raises OpenGoal if none is found.
@@ -493,6 +497,15 @@ def _record(proof: Json) -> dict[str, Any]:
     if not isinstance(proof, dict):
         raise TypeError("a proof record is a dict")
     return proof
+
+
+def found_composite(ask: Ask, statement: Mapping[str, Any], proof: Json, cited: Sequence[Json]) -> dict[str, Any]:
+    """A certificate for a statement about a composite, with the parts that `proof` gives: what is to be shown of each
+    part is searched for. Raises OpenGoal or KernelError where it is not found."""
+    record: dict[str, Any] = json.loads(json.dumps(proof))
+    certificate = {"format": FORMAT, "version": VERSION, "statement": statement, "proof": record, "cited": list(cited)}
+    Finder(ask, further=True).proved(certificate)
+    return {**certificate, "proof": _pruned(record)}
 
 
 def find(ask: Ask, statement: Mapping[str, Any], further: bool = False, earlier: Json | None = None) -> dict[str, Any]:

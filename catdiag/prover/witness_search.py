@@ -21,6 +21,7 @@ from catdiag.prover.refute.validate import replay
 
 if TYPE_CHECKING:
     from catdiag.kernel.definedness import Obligation
+    from catdiag.kernel.semantics import Wire
     from catdiag.prover.refute.candidate_inputs import TrialPoint
     from catdiag.prover.refute.counterexample_data import Counterexample
 
@@ -39,8 +40,11 @@ class SoundnessError(RuntimeError):
         self.counterexample = counterexample
 
 
-def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> dict[str, Any] | None:
-    """A witness of a proved statement as plain data; None where none was found.
+def examined(
+    statement: Mapping[str, Any], hypotheses: Sequence[Obligation], made: Sequence[tuple[str, Wire]] = ()
+) -> dict[str, Any] | None:
+    """A witness of a proved statement as plain data; None where none was found. `made` are the cut arrays of a
+    composite, of which hypotheses may speak.
 
     Raises SoundnessError where the two programs differ on one of a few inputs.
     """
@@ -48,7 +52,7 @@ def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> 
         return None
     search = CounterexampleSearch(statement, _TRIES, _OPERATIONS, 1, ())
     found = search.examine(_shapes(search, hypotheses), _COUNT)
-    meeting_all = (w for w in (as_data(p, search) for p in found.points) if met(hypotheses, search.declared, w))
+    meeting_all = (w for w in (as_data(p, search) for p in found.points) if met(hypotheses, search.declared, w, made))
     witness = next(meeting_all, None)
     # An input that does not certainly meet the hypotheses says nothing about the theorem.
     if found.counterexample is not None and witness is not None:
