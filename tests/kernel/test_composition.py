@@ -282,6 +282,10 @@ def _negative(c: Any) -> None:
     c["proof"]["parts"][0]["sizes"]["x"] = -1
 
 
+def test_it_fits_the_schema(chain: dict[str, Any], fitting: Any) -> None:
+    fitting.validate(chain)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
