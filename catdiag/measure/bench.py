@@ -258,6 +258,28 @@ def run_case(
     row.about = case.kernels[0].about if case.kernels else ""
     machine.fresh()
     inputs = inputs_of(case, machine.device, seed)
+    functions = _correct(case, machine, contestants, row, inputs)
+    sets = _input_sets(case, machine, inputs, seed)
+    calls = {name: _rotating(function, sets) for name, function in functions.items()}
+    samples, failed = interleaved(calls, machine.clock, rounds=rounds, warm_ms=warm_ms)
+    for result in row.results:
+        if result.name in samples:
+            found_ms = samples[result.name]
+            result.median_ms, result.low_ms, result.high_ms = found_ms.median, found_ms.low, found_ms.high
+        elif result.name in failed:
+            result.failure = reason(failed[result.name])
+            if not machine.alive():
+                raise FailedContestant(result.name, result.failure)
+    if isinstance(machine.clock, Events):
+        machine.clock.forget()
+    row.seconds = clock() - started
+    return row
+
+
+def _correct(
+    case: BenchCase, machine: BenchDevice, contestants: Sequence[Contestant], row: BenchRow, inputs: Sequence[Any]
+) -> dict[str, Function]:
+    """The functions of the contestants that give what the case means; the row gets errors, memory and failures."""
     functions: dict[str, Function] = {}
     meant: Reference | None = None
     for contestant in contestants:
@@ -282,26 +304,14 @@ def run_case(
             result.failure = reason(error)
             if not machine.alive():
                 raise FailedContestant(contestant.name, result.failure) from error
-    del meant
-    sets = [inputs]
+    return functions
+
+
+def _input_sets(case: BenchCase, machine: BenchDevice, inputs: Sequence[Any], seed: int) -> list[Sequence[Any]]:
+    """The inputs, and as many more sets of them as exceed the caches together."""
     moved = sum(a.bytes for a in case.inputs if a.axes)
     wanted = math.ceil(_CACHES * machine.cache / moved) if moved else 1
-    for k in range(1, max(1, min(_MOST_SETS, wanted))):
-        sets.append(inputs_of(case, machine.device, seed + 1000 + k))
-    calls = {name: _rotating(function, sets) for name, function in functions.items()}
-    samples, failed = interleaved(calls, machine.clock, rounds=rounds, warm_ms=warm_ms)
-    for result in row.results:
-        if result.name in samples:
-            found_ms = samples[result.name]
-            result.median_ms, result.low_ms, result.high_ms = found_ms.median, found_ms.low, found_ms.high
-        elif result.name in failed:
-            result.failure = reason(failed[result.name])
-            if not machine.alive():
-                raise FailedContestant(result.name, result.failure)
-    if isinstance(machine.clock, Events):
-        machine.clock.forget()
-    row.seconds = clock() - started
-    return row
+    return [inputs, *(inputs_of(case, machine.device, seed + 1000 + k) for k in range(1, min(_MOST_SETS, wanted)))]
 
 
 def _rotating(function: Function, sets: Sequence[Sequence[Any]]) -> Call:

@@ -26,6 +26,7 @@ _BOXES = 20_000
 Number: TypeAlias = int | Fraction
 Range: TypeAlias = tuple[Number, Number]
 _Formula: TypeAlias = Callable[[Sequence[Range]], Range]
+_Box: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def integer_optimum(
             kind = f"multiple of {step}" + (" that divides it" if divisors else "")
             raise SizeError(f"{v}: no {kind} is at most its axis, {end}: allow a smaller step, or pad the axis")
         lists.append(_representatives(cost, held, v, end, allowed))
-    found = _search(moved, rooms, lists, boxes)
+    found = _BranchAndBound(moved, rooms, lists).search(boxes)
     if found is None:
         return None
     point, value, least = found
@@ -141,28 +142,71 @@ def _representatives(cost: Expr, held: Sequence[Expr], tile: Symbol, end: int, a
     return sorted(least.values())
 
 
-def _search(
-    moved: _Formula, rooms: Sequence[_Formula], lists: Sequence[list[int]], most: int
-) -> tuple[tuple[int, ...], Number, Number] | None:
-    """The best tiles found, their transfers, and a lower bound over all tiles."""
+class _BranchAndBound:
+    """The search for the best tiles: the box of all tiles is halved until no part can hold better ones.
 
-    def ranges(box: tuple[tuple[int, int], ...]) -> list[Range]:
-        return [(values[i], values[j]) for values, (i, j) in zip(lists, box, strict=True)]
+    `moved` are the transfers, `rooms` what each memory holds beyond its capacity, both as interval arithmetic. `lists`
+    are the tiles of each variable, by increasing size. A box is a range of places in each list. `best` are the best
+    tiles found and their transfers, and `heap` the boxes that may hold better ones, with the lower bound in each.
+    """
 
-    def fits(point: Sequence[Range]) -> bool:
-        return all(room(point)[1] <= 0 for room in rooms)
+    def __init__(self, moved: _Formula, rooms: Sequence[_Formula], lists: Sequence[list[int]]) -> None:
+        self.moved, self.rooms, self.lists = moved, rooms, lists
+        self.best: tuple[tuple[int, ...], Number] | None = None
+        self.heap: list[tuple[Number, int, _Box]] = []
+        self.counter = itertools.count()
 
-    def tightened(box: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...] | None:
+    def search(self, most: int) -> tuple[tuple[int, ...], Number, Number] | None:
+        """The best tiles found, their transfers, and a lower bound over all tiles; `most` boxes are halved."""
+        self.push(tuple((0, len(values) - 1) for values in self.lists))
+        for _ in range(most):
+            if not self.heap or not self.better(self.heap[0][0]):
+                break
+            _, _, box = heapq.heappop(self.heap)
+            for part in self.halves(box):
+                self.push(part)
+        if self.best is None:
+            return None
+        point, value = self.best
+        return point, value, min(value, self.heap[0][0]) if self.heap else value
+
+    def better(self, low: Number) -> bool:
+        """Whether transfers are less than the best found."""
+        return self.best is None or low < self.best[1]
+
+    def push(self, box: _Box) -> None:
+        """Tries tiles in a box, and keeps the box if it may hold better ones."""
+        inside = self.tightened(box)
+        if inside is None:
+            return
+        low = self.moved(self.ranges(inside))[0]
+        if self.better(low):
+            self.consider(inside)
+            if self.better(low):
+                heapq.heappush(self.heap, (low, next(self.counter), inside))
+
+    def ranges(self, box: _Box) -> list[Range]:
+        """The smallest and the largest tile of each variable."""
+        return [(values[i], values[j]) for values, (i, j) in zip(self.lists, box, strict=True)]
+
+    def overflows(self, point: Sequence[Range]) -> bool:
+        """Whether no tiles in the ranges fit."""
+        return any(room(point)[0] > 0 for room in self.rooms)
+
+    def fits(self, point: Sequence[Range]) -> bool:
+        """Whether all tiles in the ranges fit."""
+        return all(room(point)[1] <= 0 for room in self.rooms)
+
+    def tightened(self, box: _Box) -> _Box | None:
         """The box without tiles that fit with nothing else in it; `None` where it is empty then."""
-        at = ranges(box)
-        if any(room(at)[0] > 0 for room in rooms):
+        at = self.ranges(box)
+        if self.overflows(at):
             return None
         found = []
         for k, (i, j) in enumerate(box):
 
-            def over(n: int, k: int = k, i: int = i) -> bool:
-                trial = [*at[:k], (lists[k][n], lists[k][n]), *at[k + 1 :]]
-                return any(room(trial)[0] > 0 for room in rooms)
+            def over(n: int, k: int = k) -> bool:
+                return self.overflows([*at[:k], (self.lists[k][n], self.lists[k][n]), *at[k + 1 :]])
 
             if over(j) and not over(i):
                 # The lower bound of memory need not be monotone in a tile with inner tiles: verify each pruned tile.
@@ -172,59 +216,32 @@ def _search(
             found.append((i, j))
         return tuple(found)
 
-    best: tuple[tuple[int, ...], Number] | None = None
-
-    def consider(box: tuple[tuple[int, int], ...]) -> None:
+    def consider(self, box: _Box) -> None:
         """Tries tiles in the box: from its smallest, each in turn made as large as fits."""
-        nonlocal best
-        point: list[Range] = [(values[i], values[i]) for values, (i, _) in zip(lists, box, strict=True)]
-        for order in (range(len(lists)), reversed(range(len(lists)))):
+        point: list[Range] = [(values[i], values[i]) for values, (i, _) in zip(self.lists, box, strict=True)]
+        for order in (range(len(self.lists)), reversed(range(len(self.lists)))):
             trial = list(point)
             for k in order:
                 i, j = box[k]
                 for n in range(j, i, -1) if j - i < 8 else _halving(i, j):
-                    grown = [*trial[:k], (lists[k][n], lists[k][n]), *trial[k + 1 :]]
-                    if fits(grown):
+                    grown = [*trial[:k], (self.lists[k][n], self.lists[k][n]), *trial[k + 1 :]]
+                    if self.fits(grown):
                         trial = grown
                         break
-            if fits(trial):
-                value = moved(trial)[0]
-                if best is None or value < best[1]:
-                    best = tuple(int(g) for g, _ in trial), value
+            if self.fits(trial):
+                value = self.moved(trial)[0]
+                if self.better(value):
+                    self.best = tuple(int(g) for g, _ in trial), value
 
-    heap: list[tuple[Number, int, tuple[tuple[int, int], ...]]] = []
-    counter = itertools.count()
-
-    def push(box: tuple[tuple[int, int], ...]) -> None:
-        inside = tightened(box)
-        if inside is None:
-            return
-        low = moved(ranges(inside))[0]
-        if best is None or low < best[1]:
-            consider(inside)
-            if best is None or low < best[1]:
-                heapq.heappush(heap, (low, next(counter), inside))
-
-    push(tuple((0, len(values) - 1) for values in lists))
-    opened = 0
-    while heap and (best is None or heap[0][0] < best[1]):
-        if opened >= most:
-            break
-        opened += 1
-        _, _, box = heapq.heappop(heap)
-        widths = [
-            Fraction(values[j], values[i]) if j > i else Fraction(0) for values, (i, j) in zip(lists, box, strict=True)
-        ]
+    def halves(self, box: _Box) -> list[_Box]:
+        """The box cut at the variable whose tiles differ most; none of a single point, which has been considered."""
+        widths = [Fraction(high, low) if high > low else Fraction(0) for low, high in self.ranges(box)]
         k = max(range(len(box)), key=lambda k: widths[k], default=-1)
         if k < 0 or not widths[k]:
-            continue  # a single point, which has been considered
-        i, j = box[k]
-        half = min(max(i, bisect.bisect_right(lists[k], _middle(lists[k][i], lists[k][j])) - 1), j - 1)
-        for part in ((i, half), (half + 1, j)):
-            push((*box[:k], part, *box[k + 1 :]))
-    if best is None:
-        return None
-    return best[0], best[1], min(best[1], heap[0][0]) if heap else best[1]
+            return []
+        (i, j), values = box[k], self.lists[k]
+        half = min(max(i, bisect.bisect_right(values, _middle(values[i], values[j])) - 1), j - 1)
+        return [(*box[:k], part, *box[k + 1 :]) for part in ((i, half), (half + 1, j))]
 
 
 def _middle(low: int, high: int) -> int:

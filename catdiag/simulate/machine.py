@@ -168,29 +168,13 @@ class Machine:
         Each group is a kernel, and so are the boxes between two groups. With `fused=False`, each box outside groups is
         a kernel of its own.
         """
-        graph, chip, widths = diagram.graph, self.chip, self.chip.widths
+        graph, widths = diagram.graph, self.chip.widths
         whole = Outline(graph, range(len(graph.nodes)), {}, 0, False)
         wires = {
             w: MachineWire(slow(name, widths.inputs[w]), value)
             for w, (name, value) in enumerate(zip(diagram.input_names, inputs, strict=True))
         }
-        names: dict[int, str] = {}
-        self.reader_counts: dict[int, int] = {}
-        statistic_wires = statistics(graph)
-        for w, p in whole.maker.items():
-            box, k = graph.nodes[p].box, w - whole.first[p]
-            names[w] = array_name(box, k)
-            self.reader_counts[w] = (
-                widths.of_a_part(box, k) if p == self.parts else widths.between(box, k, w in statistic_wires)
-            )
-        names.update(self.names)
-        several = len(graph.outputs) > 1
-        self.results: dict[int, list[tuple[str, int]]] = {}
-        for k, w in enumerate(graph.outputs):
-            result = (f"out{k}" if several else "out", widths.outputs[k])
-            self.results.setdefault(whole.base[w], []).append(result)
-        for w, ends in self.results.items():
-            names[w], self.reader_counts[w] = ends[0]
+        names = self.name_arrays(whole)
         run_now: list[int] = []
         seen, late, shown = gathered(graph), list[int](), set[int]()
         for place, node in enumerate(graph.nodes):
@@ -208,26 +192,45 @@ class Machine:
                 made = whole.output_wires(place)
                 results = self.group(node.box, node.box.op, [wires[w] for w in node.inputs], sizes)
                 for w, (value, amount, level) in zip(made, results, strict=True):
-                    wires[w] = MachineWire(slow(names[w], self.reader_counts[w]), value)
+                    wires[w] = MachineWire(slow(names[w], self.between_widths[w]), value)
                     if w in needed:
                         self.save(w, names[w], amount, level)
                 continue
             run_now.append(place)
-            if (
-                not fused
-                and not is_view(node.box)
-                and not all(whole.rematerialized[w] for w in whole.output_wires(place))
-            ):
+            alone = not is_view(node.box) and not all(whole.rematerialized[w] for w in whole.output_wires(place))
+            if alone and not fused:
                 self.kernel(graph, run_now, wires, sizes, names)
                 run_now = []
         self.kernel(graph, run_now, wires, sizes, names)
         for base in dict.fromkeys(whole.base[w] for w in graph.outputs if whole.rematerialized[w]):
-            self.save(base, names[base], value_count(whole.types[base], wires[base].value, sizes), chip.chain.last)
+            self.save(base, names[base], value_count(whole.types[base], wires[base].value, sizes), self.chip.chain.last)
         return [wires[w].value for w in graph.outputs]
+
+    def name_arrays(self, whole: Outline) -> dict[int, str]:
+        """The names of arrays in slow memory by wire; also sets their widths and what each result is stored as."""
+        graph, widths = whole.graph, self.chip.widths
+        names: dict[int, str] = {}
+        self.between_widths: dict[int, int] = {}
+        statistic_wires = statistics(graph)
+        for w, p in whole.maker.items():
+            box, k = graph.nodes[p].box, w - whole.first[p]
+            names[w] = array_name(box, k)
+            self.between_widths[w] = (
+                widths.of_a_part(box, k) if p == self.parts else widths.between(box, k, w in statistic_wires)
+            )
+        names.update(self.names)
+        several = len(graph.outputs) > 1
+        self.results: dict[int, list[tuple[str, int]]] = {}
+        for k, w in enumerate(graph.outputs):
+            result = (f"out{k}" if several else "out", widths.outputs[k])
+            self.results.setdefault(whole.base[w], []).append(result)
+        for w, ends in self.results.items():
+            names[w], self.between_widths[w] = ends[0]
+        return names
 
     def save(self, w: int, name: str, amount: int, level: int) -> None:
         """Counts a store of so many values of array `w`: once for each output that it is, or once between kernels."""
-        for end, width in self.results.get(w, [(name, self.reader_counts[w])]):
+        for end, width in self.results.get(w, [(name, self.between_widths[w])]):
             self.chip.save(end, amount * width, level)
 
     def view_gathered(self, node: Node, made: int, wires: dict[int, MachineWire], sizes: dict[str, int]) -> None:
@@ -270,7 +273,7 @@ class Machine:
             for w in outline.output_wires(place):
                 cell = lane.wires[w].cell
                 if w in outline.leaving and not cell.rematerialized and outline.base[w] == w:
-                    moved[cell] = slow(names[w], self.reader_counts[w])
+                    moved[cell] = slow(names[w], self.between_widths[w])
                     amount = value_count(outline.types[w], lane.wires[w].value, sizes)
                     self.save(w, names[w], amount, chip.leaves_from(outline, w))
         for w, wire in lane.wires.items():

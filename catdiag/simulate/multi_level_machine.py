@@ -116,32 +116,7 @@ def count_levels(
             f"levels are {', '.join(every)}: expected caches directly below {every[0]}, and a level below"
         )
     fast = names[1:]
-    lengths = {name: dict[str, int]() for name in fast}
-    for name, own in (tiles or {}).items():
-        if name not in fast:
-            raise CatdiagError(f"tiles names level {name!r}: expected some of {', '.join(fast)}")
-        lengths[name] = tile_lengths(diagram, own)
-    place = _LevelPlacement(fast, placement or {})
-    streamed = place.path("streamed", fast)
-    buffers = {fast[streamed[0] - 1]: stages} if isinstance(stages, int) else dict(stages)
-    for name, number in buffers.items():
-        if name not in fast or isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise CatdiagError(f"stages is {stages!r}: expected numbers of buffers, 1 or more, of {', '.join(fast)}")
-    chain = Chain(
-        names,
-        place.path("operand", fast),
-        streamed,
-        place.path("output", ()),
-        place.level("state"),
-        place.level("temporary"),
-        tuple(lengths[name] for name in fast),
-        tuple(buffers.get(name, 1) for name in fast),
-        tuple(caches.values()),
-        wave or 1,
-        len(fast) == 1 and not caches,
-    )
-    if caches and not chain.operand[0] == chain.streamed[0] == 1:
-        raise CatdiagError(f"placement skips {fast[0]}, which is under a cache: expected paths that start with it")
+    chain = _chain(names, _lengths(diagram, fast, tiles or {}), placement or {}, stages, caches, wave or 1)
     chip, outputs = ran(diagram, sizes, chain, MachineWidths(diagram, dtype), fused, arrays, functions)
     edges = dict.fromkeys([*pairwise(range(len(names))), *sorted({*chip.loads, *chip.saves})])
     loads = {(names[j], names[k]): dict(chip.loads[j, k]) for j, k in edges}
@@ -158,6 +133,52 @@ def count_levels(
         dict(zip(fast, chip.children[1:], strict=True)),
         outputs,
     )
+
+
+def _lengths(
+    diagram: Diagram, fast: Sequence[str], tiles: Mapping[str, Mapping[str, int]]
+) -> tuple[Mapping[str, int], ...]:
+    """The lengths of tiles and blocks at each fast level. Raises CatdiagError for unknown levels."""
+    lengths = {name: dict[str, int]() for name in fast}
+    for name, own in tiles.items():
+        if name not in fast:
+            raise CatdiagError(f"tiles names level {name!r}: expected some of {', '.join(fast)}")
+        lengths[name] = tile_lengths(diagram, own)
+    return tuple(lengths.values())
+
+
+def _chain(
+    names: tuple[str, ...],
+    lengths: tuple[Mapping[str, int], ...],
+    placement: Mapping[str, Names],
+    stages: int | Mapping[str, int],
+    caches: Mapping[str, int | None],
+    wave: int,
+) -> Chain:
+    """The memories with what each holds. Raises CatdiagError for wrong placements and numbers of buffers."""
+    fast = names[1:]
+    place = _LevelPlacement(fast, placement)
+    streamed = place.path("streamed", fast)
+    buffers = {fast[streamed[0] - 1]: stages} if isinstance(stages, int) else dict(stages)
+    for name, number in buffers.items():
+        if name not in fast or isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise CatdiagError(f"stages is {stages!r}: expected numbers of buffers, 1 or more, of {', '.join(fast)}")
+    chain = Chain(
+        names,
+        place.path("operand", fast),
+        streamed,
+        place.path("output", ()),
+        place.level("state"),
+        place.level("temporary"),
+        lengths,
+        tuple(buffers.get(name, 1) for name in fast),
+        tuple(caches.values()),
+        wave,
+        len(fast) == 1 and not caches,
+    )
+    if caches and not chain.operand[0] == chain.streamed[0] == 1:
+        raise CatdiagError(f"placement skips {fast[0]}, which is under a cache: expected paths that start with it")
+    return chain
 
 
 def _names(levels: Sequence[str] | LevelMachine) -> tuple[str, ...]:
