@@ -11,12 +11,14 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from catdiag.category import diagram
 from catdiag.category.types import ArrayType, Ty
 from catdiag.frontend import builder
+from catdiag.importers import torch_export
+from catdiag.importers.example import Imported
 from catdiag.program import Program
 
 
@@ -59,3 +61,35 @@ def copy(ty: Ty | ArrayType, times: int = 2) -> Program:
 def discard(ty: Ty | ArrayType) -> Program:
     """`ty → 1`, the counit."""
     return Program(diagram.discard(ty))
+
+
+def from_torch(
+    module: Any,
+    *example: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    names: Mapping[str, str] | None = None,
+    dynamic: Any = None,
+) -> Program:
+    """The program of a PyTorch module, a function of tensors, or an exported program, with named axes.
+
+    The module is exported on the example (`torch.export`, without decomposition). Dimensions become products of axes:
+    view, transpose, expand and the like make no box. The sizes of axes are symbols, so that what is proved holds for
+    all lengths, but those that the module fixes. The inputs are those of the module, then the parameters and buffers
+    that it reads, in the shapes of the tensors. `.example` of the program has the arrays and sizes of the example, and
+    notes on constants that are read as functions of sizes.
+
+    `names` gives axes names: `{"x": "b t m", "q_proj.weight": "(h d) m"}`; `kwargs` are keyword arguments of the
+    module; `dynamic` is `torch.export`'s `dynamic_shapes`. An index out of range and a division by zero have no value
+    here; everything else means what it means in PyTorch over the real numbers: dtypes are kept as casts, for costs.
+
+        attention = cd.from_torch(torch.nn.functional.scaled_dot_product_attention, Q, K, V)
+        attention.plan("H100", attention.example.sizes)
+
+    Raises NotImported for operations that are not known, naming all of them with the module and the line that calls
+    them; ImportError without PyTorch (`pip install torch`).
+    """
+    return _imported(torch_export.from_torch(module, example, kwargs or {}, names or {}, dynamic))
+
+
+def _imported(found: Imported) -> Program:
+    return Program(found.diagram, example=found.example)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from catdiag.importers.example import NotImported
 from catdiag.prover.assumptions import AssumptionError
 from catdiag.prover.export import NotExportable
 from catdiag.prover.outcomes import Interrupted, NotAProof, Refuted, Undecided
@@ -44,6 +45,7 @@ __all__ = [
     "NotExportable",
     "NotFusable",
     "NotGroupable",
+    "NotImported",
     "NotStabilizable",
     "NotStreamable",
     "OfOneKernel",

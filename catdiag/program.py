@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from catdiag.cost.level_formulas import LevelsIO
     from catdiag.cost.sharding import Sharding
     from catdiag.cost.traffic import IO
+    from catdiag.importers.example import Example
     from catdiag.planner.multi_kernel_plan import Plan
     from catdiag.prover.api import Theorem
     from catdiag.rewrite.claims import Verdict
@@ -58,14 +59,18 @@ class Program(AsProgram):
     Made by `@cd.algorithm`, `cd.box`, `cd.id`, `cd.swap`, `cd.copy`, `cd.discard` and `cd.library`, or of a diagram or
     a derivation. `f >> g` is g after f, `f @ g` both beside each other; `==` compares the diagrams as they are now, up
     to the laws of the category (equality of meaning is `cd.prove`). With `ask`, a solver that many programs share.
+    `example` is the example that a program was imported with (`cd.from_torch`), None for others.
     """
 
-    def __init__(self, subject: Diagram | Derivation | Program, ask: Z3 | None = None) -> None:
+    def __init__(
+        self, subject: Diagram | Derivation | Program, ask: Z3 | None = None, example: Example | None = None
+    ) -> None:
         found = getattr(subject, "derivation", subject) if isinstance(subject, Program) else subject
         self._diagram = diagram_of(found, "what a program is made of")
         if not isinstance(found, Diagram):
             self.__dict__["derivation"] = found
         self._ask = ask
+        self.example = example
 
     # -- what it is ------------------------------------------------------------------------------
 

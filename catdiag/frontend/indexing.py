@@ -50,10 +50,10 @@ def reindex(array: Operand, axes: str, /, *, fill: Operand | None = None, **read
     TypeMismatch for a position that is no integer.
     """
     trace = running()
-    return _view(trace, trace.lift(array), new_axes(trace, axes), reads, fill)
+    return indexed(trace, trace.lift(array), new_axes(trace, axes), reads, fill)
 
 
-def _view(
+def indexed(
     trace: Trace,
     array: Traced,
     made: tuple[Axis, ...],
@@ -215,7 +215,7 @@ def reverse(array: Operand, axes: str) -> Traced:
     for axis in parse_axes(axes):
         own = axis_named(made, axis.name, "reverse")
         last = trace.size(own.size) - 1
-        made = _view(trace, made, (own,), {own.name: last - trace.index(own)})
+        made = indexed(trace, made, (own,), {own.name: last - trace.index(own)})
     return made
 
 
@@ -233,7 +233,7 @@ def shift(array: Operand, axis: str, by: Length, fill: Operand = 0) -> Traced:
     trace = running()
     given = trace.lift(array)
     own = axis_named(given, axis, "shift")
-    return _view(trace, given, (own,), {own.name: trace.index(own) - _number(trace, by, "the distance")}, fill)
+    return indexed(trace, given, (own,), {own.name: trace.index(own) - _number(trace, by, "the distance")}, fill)
 
 
 def window(
@@ -271,7 +271,7 @@ def window(
     given = reshape.pad(given, own.name, *pad, value=fill)
     step, apart = _number(trace, stride, "the stride"), _number(trace, dilation, "the dilation")
     y, k = (trace.index(a) for a in made)
-    return _view(trace, given, made, {given.axes[place]: y * step + k * apart})
+    return indexed(trace, given, made, {given.axes[place]: y * step + k * apart})
 
 
 def stride(array: Operand, axis: str, new: str, step: Length, start: Length = 0) -> Traced:
@@ -332,7 +332,7 @@ def slice(
         return first + y * by
 
     fits = None if stop is None else lambda y: (place(y), last)
-    return _view(trace, given, (made,), {own.name: place(trace.index(made))}, fits=fits)
+    return indexed(trace, given, (made,), {own.name: place(trace.index(made))}, fits=fits)
 
 
 def _bound(trace: Trace, value: Length | None, end: Traced) -> Traced:
@@ -407,7 +407,7 @@ def gather(array: Operand, axis: str, indices: Operand, fill: Operand | None = N
     own = axis_named(given, axis, "gather along")
     at = trace.lift(indices, element="int")
     new = [n for n in at.axes if n not in given.axes or n == own.name]
-    result = _view(trace, given, (), {own.name: at}, fill)
+    result = indexed(trace, given, (), {own.name: at}, fill)
     place = given.axes.index(own.name)
     layout = [*given.axes[:place], *new, *given.axes[place + 1 :]]
     return trace.rename(result, {}, [axis_of(result, n) for n in layout])

@@ -101,6 +101,7 @@ class Trace:
         self._types: dict[ArrayType, ArrayType] = {}
         self._interned: dict[Any, Any] = {}
         self._lines: dict[tuple[str, int], str | None] = {}
+        self.source_line: str | None = None
         self.inputs = tuple(Traced(self, k, self.intern(ty)) for k, ty in enumerate(dom))
 
     # -- bookkeeping --------------------------------------------------------------------------
@@ -110,7 +111,9 @@ class Trace:
         return self._types.setdefault(ty, ty)
 
     def line(self) -> str | None:
-        """The user's source line that is being traced."""
+        """The user's source line that is being traced, or `source_line` where an importer has set it."""
+        if self.source_line is not None:
+            return self.source_line
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back

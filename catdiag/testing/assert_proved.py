@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
+from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Interrupted, Refuted, Undecided, prove
 from catdiag.prover.api import how_false
 from catdiag.rewrite.derivation import derivation_of
@@ -19,14 +20,20 @@ if TYPE_CHECKING:
 
 @concise
 def assert_equivalent(
-    f: Diagram | HasDiagram,
-    g: Diagram | HasDiagram,
+    f: Diagram | HasDiagram | Any,
+    g: Diagram | HasDiagram | Any,
     assume: Sequence[str] = (),
     *,
     limit: float | None = None,
     conditional: bool = False,
+    example: Sequence[Any] | None = None,
+    parameters: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
 ) -> Theorem:
     """Proves that two diagrams are equal, for all sizes and arrays, and returns the theorem.
+
+    With `example`, the arguments of a call, both are PyTorch modules or functions (`cd.from_torch`). Parameters of one
+    name are the same arrays; where the modules have others, `parameters` is a function from the tensors of `g`, by
+    name, to those of `f`: `lambda of: {"weight": of["base.weight"] + of["up"] @ of["down"]}`.
 
     `assume` are assumptions about sizes, `limit` is in seconds. Raises AssertionError where the equation is refuted,
     with sizes and arrays to paste; where it is undecided or interrupted, with the goal at which the proof stopped; and
@@ -46,6 +53,8 @@ def assert_equivalent(
     """
     from catdiag.testing.array_literals import counterexample
 
+    if example is not None:
+        f, g = (found.diagram for found in from_torch_pair(f, g, example, parameters=parameters))
     f, g = diagram_of(f), diagram_of(g)
     title = f"{f.title or 'left'} = {g.title or 'right'}"
     try:

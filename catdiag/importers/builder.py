@@ -1,0 +1,509 @@
+"""Builds a diagram with named axes from a positional program, in two passes.
+
+The first pass goes through the program. It gives each array its dimensions (`catdiag.importers.dimensions`), lines them
+up, and records one *step* for each operation that computes or reads something. Then all axes are known and get names.
+The second pass runs the steps on traced arrays, as the body of an algorithm would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.index_maps import Read, Reindex, View
+from catdiag.category.types import ArrayType, Axis, coproduct, product
+from catdiag.frontend import builder as frontend
+from catdiag.frontend.elementwise import where
+from catdiag.frontend.indexing import indexed
+from catdiag.frontend.reshape import axis_of, joined, merged, put
+from catdiag.frontend.tracing import Trace, Traced, building, running
+from catdiag.importers.dimensions import Dimension, Extent, Factor, Factors, Names, extent_of
+
+
+@dataclass(eq=False)
+class Value:
+    """An array of the imported program: its dimensions, and of their factors those that it really has; it is broadcast
+    along the others. `contracted` is what the product that made it summed over."""
+
+    dims: tuple[Dimension, ...]
+    axes: Dimension
+    element: str = "real"
+    contracted: Dimension = ()
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that depends on sizes: its value in the example, and how it is computed."""
+
+    value: float
+    make: Callable[[Environment], Any]
+
+
+Operand = Value | Scalar | int | float | bool
+
+
+@dataclass
+class Environment:
+    """The second pass: traced arrays for values, and names for factors."""
+
+    names: Names
+    arrays: dict[Value, Traced]
+
+    def __getitem__(self, operand: Operand) -> Any:
+        if isinstance(operand, Value):
+            return self.arrays[operand]
+        return operand.make(self) if isinstance(operand, Scalar) else operand
+
+    def of(self, factors: Iterable[Factor]) -> str:
+        """The names of axes, as functions of arrays take them."""
+        return " ".join(self.names.name(f) for f in self.names.factors.resolve(factors))
+
+    def axes(self, factors: Iterable[Factor]) -> list[Axis]:
+        """The axes of factors."""
+        return [self.names.axis(f) for f in self.names.factors.resolve(factors)]
+
+    def size(self, factors: Iterable[Factor]) -> Any:
+        """The number of indices of a dimension."""
+        total: Any = 1
+        for axis in self.axes(factors):
+            total = running().size(axis.size) if isinstance(total, int) else total * running().size(axis.size)
+        return total
+
+    def index(self, factors: Iterable[Factor]) -> Any:
+        """The position along a dimension: that of a product, from those of its factors."""
+        total: Any = running().lift(0, element="int")
+        for k, axis in enumerate(self.axes(factors)):
+            at = running().index(axis)
+            total = at if k == 0 else total * running().size(axis.size) + at
+        return total
+
+    def merged(self, array: Traced, factors: Iterable[Factor]) -> tuple[Traced, str]:
+        """An array in which some factors are one axis, and its name."""
+        axes = self.axes(factors)
+        return (merged(running(), array, axes) if len(axes) > 1 else array), product(*axes).name
+
+    def read(
+        self,
+        array: Traced,
+        positions: Sequence[tuple[Factor, Any]],
+        made: Iterable[Factor],
+        fill: Any = None,
+        fits: Callable[..., Any] | None = None,
+    ) -> Traced:
+        """An array over new axes, with factors read at positions; a factor that was split is read as one axis."""
+        at: dict[str, Any] = {}
+        for factor, position in positions:
+            array, name = self.merged(array, [factor])
+            at[name] = position
+        return indexed(running(), array, tuple(self.axes(made)), at, fill, fits)
+
+
+Make = Callable[[Environment], Traced]
+
+
+@dataclass
+class ProgramBuilder:
+    """A program that is being imported."""
+
+    title: str
+    factors: Factors = field(default_factory=Factors)
+    values: list[Value] = field(default_factory=list)
+    inputs: list[tuple[str, Value]] = field(default_factory=list)
+    steps: list[tuple[Value, Make, str | None]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    line: str | None = None
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def input(self, name: str, lengths: Sequence[int], element: str, hints: Sequence[str] = ()) -> Value:
+        """A new input; `hints` are names for its dimensions."""
+        named = [*hints, *[""] * len(lengths)]
+        dims = tuple(self.factors.dimension(n, hint) for n, hint in zip(lengths, named, strict=False))
+        value = Value(dims, tuple(f for d in dims for f in d), element)
+        self.inputs.append((name, value))
+        self.values.append(value)
+        return value
+
+    def emit(
+        self, dims: Sequence[Dimension], axes: Iterable[Factor], make: Make, element: str = "real", **more: Any
+    ) -> Value:
+        """The value of a step."""
+        kept = tuple(dict.fromkeys(self.factors.resolve(axes)))
+        value = Value(tuple(dims), kept, element, **more)
+        self.values.append(value)
+        self.steps.append((value, make, self.line))
+        return value
+
+    def view(self, value: Value, dims: Sequence[Dimension]) -> Value:
+        """The same array under other dimensions: no step."""
+        seen = Value(tuple(dims), value.axes, value.element, value.contracted)
+        self.values.append(seen)
+        self.steps.append((seen, lambda env: env[value], self.line))
+        return seen
+
+    def constant(self, number: float, lengths: Sequence[int], element: str) -> Value:
+        """An array of equal numbers."""
+        dims = [self.factors.dimension(n) for n in lengths]
+        return self.emit(dims, (), lambda env: running().lift(number, infinite=True, element=element), element)
+
+    def length(self, dim: Dimension) -> int:
+        """The length of a dimension in the example."""
+        return self.factors.length(dim)
+
+    def shape(self, value: Value) -> list[int]:
+        """The lengths of a value in the example."""
+        return [self.length(d) for d in value.dims]
+
+    def has(self, value: Value, factor: Factor) -> bool:
+        """Whether a value has the axis of a factor, rather than being broadcast along it."""
+        return factor in self.factors.resolve(value.axes)
+
+    def own(self, value: Value, dim: Dimension) -> Dimension:
+        """The factors of a dimension that a value has."""
+        return tuple(f for f in self.factors.resolve(dim) if self.has(value, f))
+
+    def materialized(self, value: Value, dims: Iterable[Dimension]) -> Value:
+        """A value that has all axes of these dimensions."""
+        wanted = self.factors.resolve(f for d in dims for f in d)
+        lacking = [f for f in wanted if not self.has(value, f)]
+        if not lacking:
+            return value
+        axes = [*value.axes, *lacking]
+        make: Make = lambda env: running().rename(env[value], {}, (*env[value].type.axes, *env.axes(lacking)))  # noqa: E731
+        return self.emit(value.dims, axes, make, value.element)
+
+    # -- lining up -------------------------------------------------------------------------------
+
+    def apart(self, a: Factor, b: Factor) -> bool:
+        """Whether some array has both axes."""
+        pair = {a, b}
+        return any(pair <= self._all(v) for v in self.values)
+
+    def _all(self, value: Value) -> set[Factor]:
+        return set(self.factors.resolve([*value.axes, *(f for d in value.dims for f in d)]))
+
+    def renamed(self, value: Value, pairs: Sequence[tuple[Factor, Factor]]) -> Value:
+        """A value with axes renamed, from the first of each pair to the second, of the same size."""
+        if not pairs:
+            return value
+        into = dict(pairs)
+
+        def swap(factors: Iterable[Factor]) -> Dimension:
+            return tuple(into.get(f, f) for f in self.factors.resolve(factors))
+
+        def make(env: Environment) -> Traced:
+            array = env[value]
+            names = {env.of([a]): env.of([b]) for a, b in pairs if env.of([a]) in array.axes}
+            return running().rename(array, names)
+
+        return self.emit(
+            [swap(d) for d in value.dims], swap(value.axes), make, value.element, contracted=swap(value.contracted)
+        )
+
+    def fresh(self, value: Value, dim: Dimension) -> Value:
+        """A value with other axes of the same sizes along a dimension."""
+        return self.renamed(value, [(f, self.factors.copy(f)) for f in self.factors.resolve(dim)])
+
+    def aligned(self, value: Value, place: int, dim: Dimension) -> Value:
+        """A value whose dimension number `place` is `dim`, renamed where axes stay two. Raises NotAligned."""
+        if self.length(value.dims[place]) == 1 or not dim:
+            return value
+        pairs = self.factors.unify(dim, value.dims[place], self.apart)
+        if pairs:
+            # Axes of `dim` that the value has elsewhere give way.
+            taken = {a for a, _ in pairs} & self._all(value)
+            value = self.renamed(value, [(a, self.factors.copy(a)) for a in taken])
+            value = self.renamed(value, [(b, a) for a, b in pairs])
+        return value
+
+    def broadcast(self, values: Sequence[Value]) -> tuple[list[Value], list[Dimension]]:
+        """Values lined up from the last dimension on, as NumPy does, and the dimensions of the result."""
+        found, rank = list(values), max(len(v.dims) for v in values)
+        dims: list[Dimension] = [()] * rank
+        for k in range(len(found)):
+            for back in range(1, len(found[k].dims) + 1):
+                value = found[k]
+                dim = value.dims[-back]
+                if not self.factors.resolve(dim):
+                    continue
+                if not dims[-back]:
+                    beside = {f for j, d in enumerate(dims) if j != rank - back for f in self.factors.resolve(d)}
+                    if beside & set(self.factors.resolve(dim)):
+                        value = found[k] = self.fresh(value, dim)
+                    dims[-back] = value.dims[-back]
+                else:
+                    found[k] = self.aligned(value, len(value.dims) - back, dims[-back])
+        return found, dims
+
+    def pointwise(self, operands: Sequence[Operand], make: Callable[..., Any], element: str = "real") -> Value:
+        """A function of several operands at each index."""
+        values = [v for v in operands if isinstance(v, Value)]
+        lined, dims = self.broadcast(values)
+        rest = iter(lined)
+        given: list[Operand] = [next(rest) if isinstance(v, Value) else v for v in operands]
+        contracted = next((v.contracted for v in lined if v.contracted), ())
+        axes = [f for v in lined for f in v.axes]
+
+        def step(env: Environment) -> Traced:
+            return running().lift(make(*(env[v] for v in given)), infinite=True, element=element)
+
+        return self.emit(dims, axes, step, element, contracted=contracted)
+
+    # -- contractions ------------------------------------------------------------------------------
+
+    def einsum(self, values: Sequence[Value], letters: Sequence[Sequence[str]], output: Sequence[str]) -> Value:
+        """The sum of products over all letters but those of the output, one letter a dimension."""
+        found: dict[str, Dimension] = {}
+        given = list(values)
+        for k, word in enumerate(letters):
+            for place, letter in enumerate(word):
+                value = given[k]
+                dim = value.dims[place]
+                if not self.factors.resolve(dim):
+                    found.setdefault(letter, ())
+                elif found.get(letter):
+                    given[k] = self.aligned(value, place, found[letter])
+                else:
+                    beside = {f for other, d in found.items() if other != letter for f in self.factors.resolve(d)}
+                    if beside & set(self.factors.resolve(dim)):
+                        given[k] = value = self.fresh(value, dim)
+                    found[letter] = value.dims[place]
+        dims = [found[letter] for letter in output]
+        summed = tuple(f for letter in found if letter not in output for f in self.factors.resolve(found[letter]))
+        have = {f for v in given for f in self.factors.resolve(v.axes)}
+        axes = [f for d in dims for f in self.factors.resolve(d) if f in have]
+        repeated = [f for f in summed if f not in have]
+
+        def make(env: Environment) -> Traced:
+            pattern = ", ".join(" ".join(env[v].axes) for v in given) + " -> " + env.of(axes)
+            result = frontend.einsum(pattern, *(env[v] for v in given))
+            return result * env.size(repeated) if repeated else result
+
+        return self.emit(dims, axes, make, contracted=summed)
+
+    def reduced(
+        self, value: Value, places: Sequence[int], keep: bool, function: Callable[[Any, str], Traced], element: str = ""
+    ) -> Value:
+        """A reduction over some dimensions; the value is made to have their axes first."""
+        full = self.materialized(value, [value.dims[k] for k in places])
+        gone = self.factors.resolve(f for k in places for f in full.dims[k])
+        dims = [() if k in places else d for k, d in enumerate(full.dims) if keep or k not in places]
+        axes = [f for f in self.factors.resolve(full.axes) if f not in gone]
+        make: Make = lambda env: function(env[full], env.of(gone)) if gone else env[full]  # noqa: E731
+        return self.emit(dims, axes, make, element or value.element)
+
+    # -- parts and concatenations --------------------------------------------------------------------
+
+    def selected(self, value: Value, place: int, position: int) -> Value:
+        """The part of a value at one position of a dimension, from the end if negative."""
+        dim = self.factors.resolve(value.dims[place])
+        dims = [d for k, d in enumerate(value.dims) if k != place]
+        length = self.length(dim)
+        if position not in (0, -1):
+            for factor in dim[1:]:
+                self.factors.fix(factor.extent)
+        at: list[tuple[Factor, int]] = []
+        rest = position % length
+        for factor in dim[::-1]:
+            at.append((factor, position if len(dim) == 1 or position in (0, -1) else rest % factor.length))
+            rest //= factor.length
+        reads = [(f, k) for f, k in at if self.has(value, f)]
+        axes = [f for f in self.factors.resolve(value.axes) if f not in dim]
+
+        def make(env: Environment) -> Traced:
+            array = env[value]
+            positions = [(f, k if k >= 0 else env.size([f]) + k) for f, k in reads]
+            return env.read(array, positions, ()) if positions else array
+
+        return self.emit(dims, axes, make, value.element)
+
+    def part(self, value: Value, place: int, start: int, length: int) -> Value:
+        """The positions from `start` on along a dimension. A part at a term of a sum is that term; one of equal parts
+        is a factor; else the lengths are those of the example."""
+        dim = self.factors.resolve(value.dims[place])
+        total = self.length(dim)
+        if length == total:
+            return value
+        if len(dim) == 1:
+            found = self._terms_of(value, place, dim[0], start, length)
+            if found is not None:
+                return found
+        if total % length == 0 and start % length == 0 and extent_of(dim[0].extent).op != "+":
+            outer, inner = self.factors.regroup(dim, [total // length, length])
+            for factor in self.factors.resolve(outer):
+                self.factors.fix(factor.extent)
+            halved = self.view(value, [*value.dims[:place], outer, inner, *value.dims[place + 1 :]])
+            return self.selected(halved, place, start // length)
+        if len(dim) != 1:
+            value = self.joined_dimension(value, place)
+            dim = self.factors.resolve(value.dims[place])
+        self.factors.fix(dim[0].extent)
+        made = self.factors.new(length, dim[0].hint, fixed=True)
+        return self._read(value, place, dim[0], made, lambda env: start)
+
+    def _terms_of(self, value: Value, place: int, factor: Factor, start: int, length: int) -> Value | None:
+        """A part that is one term, or several, of a sum."""
+        terms, before, taken, at = self.factors.terms(factor.extent), [], [], 0
+        for term in terms:
+            if at + term.length <= start:
+                before.append(term)
+            elif start <= at and at + term.length <= start + length:
+                taken.append(term)
+            at += term.length
+        if sum(t.length for t in before) != start or sum(t.length for t in taken) != length:
+            return None
+        if len(taken) > 1:
+            made = self.factors.sum(taken, factor.hint)
+        else:
+            made = self.factors.new(length, factor.hint, taken[0])
+        return self._read(
+            value, place, factor, made, lambda env: sum((running().size(env.names.size(t)) for t in before), 0)
+        )
+
+    def _read(self, value: Value, place: int, old: Factor, new: Factor, start: Callable[[Environment], Any]) -> Value:
+        dims = [*value.dims[:place], (new,), *value.dims[place + 1 :]]
+        if not self.has(value, old):
+            return self.view(value, dims)
+        axes = [new if f is old else f for f in self.factors.resolve(value.axes)]
+
+        def make(env: Environment) -> Traced:
+            return env.read(env[value], [(old, env.index([new]) + start(env))], [new])
+
+        return self.emit(dims, axes, make, value.element)
+
+    def joined_dimension(self, value: Value, place: int) -> Value:
+        """A value whose dimension of several factors is one axis, as long as their product."""
+        dim = self.factors.resolve(value.dims[place])
+        full = self.materialized(value, [dim])
+        extent = dim[0].extent
+        for factor in dim[1:]:
+            extent = Extent(extent.length * factor.length, parts=(extent, factor.extent), op="*")
+        made = self.factors.new(0, dim[0].hint, extent)
+        axes = [*(f for f in self.factors.resolve(full.axes) if f not in dim), made]
+
+        def make(env: Environment) -> Traced:
+            array, name = env.merged(env[full], dim)
+            axes = env.axes([made])
+            if len(axes) == 1:
+                return running().rename(array, {name: axes[0].name})
+            return indexed(running(), array, tuple(axes), {name: env.index([made])})
+
+        return self.emit([*full.dims[:place], (made,), *full.dims[place + 1 :]], axes, make, value.element)
+
+    def stacked(self, values: Sequence[Value], place: int) -> Value:
+        """Values side by side along a new dimension."""
+        lined, dims = self.broadcast(values)
+        made = self.factors.new(len(values), fixed=True)
+        axes = [*(f for v in lined for f in v.axes), made]
+
+        def make(env: Environment) -> Traced:
+            found: Traced = env[lined[-1]]
+            for k in range(len(lined) - 2, -1, -1):
+                found = where(env.index([made]) < k + 1, env[lined[k]], found)
+            return found
+
+        return self.emit([*dims[:place], (made,), *dims[place:]], axes, make, values[0].element)
+
+    def concatenated(self, values: Sequence[Value], place: int) -> Value:
+        """Values one after the other along a dimension."""
+        lengths = [self.length(v.dims[place]) for v in values]
+        if len(set(lengths)) == 1 and lengths[0] > 1:
+            both = self.stacked(values, place)
+            merged_dim = (*both.dims[place], *both.dims[place + 1])
+            return self.view(both, [*both.dims[:place], merged_dim, *both.dims[place + 2 :]])
+        parts = []
+        for value, length in zip(values, lengths, strict=True):
+            if length == 1:
+                one = (self.factors.new(1, fixed=True),)
+                value = self.view(value, [*value.dims[:place], one, *value.dims[place + 1 :]])
+            elif len(self.factors.resolve(value.dims[place])) > 1:
+                value = self.joined_dimension(value, place)
+            # Each part has an axis of its own, which nothing else is lined up with.
+            parts.append(self.fresh(self.materialized(value, [value.dims[place]]), value.dims[place]))
+        ends = [self.factors.resolve(v.dims[place])[0] for v in parts]
+        rest = [self.view(v, [*v.dims[:place], (), *v.dims[place + 1 :]]) for v in parts]
+        lined, dims = self.broadcast(rest)
+        whole = self.factors.sum([f.extent for f in ends], next((f.hint for f in ends if f.hint), ""))
+        axes = [*(f for v in lined for f in self.factors.resolve(v.axes) if f not in ends), whole]
+
+        def make(env: Environment) -> Traced:
+            arrays = [env[v] for v in lined]
+            parts = env.axes(ends)
+            one = [
+                running().rename(a, {}, (*a.type.axes, p)) if a.type.axis(p.name) is None else a
+                for a, p in zip(arrays, parts, strict=True)
+            ]
+            return running().rename(joined(running(), one, parts), {coproduct(*parts).name: env.of([whole])})
+
+        return self.emit([*dims[:place], (whole,), *dims[place + 1 :]], axes, make, values[0].element)
+
+    # -- the second pass -----------------------------------------------------------------------------
+
+    def build(self, outputs: Sequence[Value], names: Names) -> Diagram:
+        """The diagram with these results."""
+        self._fix_unknown(names)
+        outputs = [self.materialized(v, v.dims) for v in outputs]
+        types = [ArrayType(tuple(_input_axes(names, v)), v.element) for _, v in self.inputs]
+        trace = Trace(types)
+        env = Environment(names, {})
+        with building(trace):
+            for (_, value), array in zip(self.inputs, trace.inputs, strict=True):
+                env.arrays[value] = _flat(trace, array)
+            for value, make, line in self.steps:
+                trace.source_line = line
+                env.arrays[value] = make(env)
+            results = [_shaped(env, v) for v in outputs]
+        return trace.diagram(results, tuple(name for name, _ in self.inputs), self.title)
+
+    def _fix_unknown(self, names: Names) -> None:
+        """Fixes the sizes that no input shows: those of repetitions, for example."""
+        known: set[Extent] = set()
+        todo = [f.extent for _, v in self.inputs for d in v.dims for f in self.factors.resolve(d)]
+        while todo:
+            extent = extent_of(todo.pop())
+            known.add(extent)
+            todo.extend(extent.parts)
+        for factor in self.factors.made:
+            extent = extent_of(factor.extent)
+            if not factor.into and extent not in known and not extent.op and not extent.free:
+                extent.fixed = True
+
+
+def _input_axes(names: Names, value: Value) -> list[Axis]:
+    found: list[Axis] = []
+    ones = 0
+    for dim in value.dims:
+        axes = [names.axis(f) for f in names.factors.resolve(dim)]
+        if axes:
+            found.append(product(*axes))
+        else:
+            found.append(Axis("1", 1) if not ones else Axis(f"one_{ones}", 1))
+            ones += 1
+    return found
+
+
+def _flat(trace: Trace, array: Traced) -> Traced:
+    """An input over single axes: products are split, and axes of length 1 dropped."""
+    for axis in array.type.axes:
+        if axis.kind == "product":
+            array = put(trace, Reindex("split", axis), [array])
+        elif axis.size == 1:
+            array = put(trace, View((), (Read(((axis.name, 0),)),)), [array])
+    return array
+
+
+def _shaped(env: Environment, value: Value) -> Traced:
+    """A result with its dimensions: factors merged, and axes of length 1 added."""
+    trace, array = running(), env[value]
+    layout: list[str] = []
+    for dim in value.dims:
+        axes = env.axes(dim)
+        if len(axes) > 1:
+            array = merged(trace, array, axes)
+        elif not axes:
+            axes = [Axis("1", 1) if "1" not in layout else Axis(f"one_{len(layout)}", 1)]
+            array = trace.rename(array, {}, (*array.type.axes, *axes))
+        layout.append(product(*axes).name)
+    return trace.rename(array, {}, [axis_of(array, n) for n in layout])

@@ -1,0 +1,301 @@
+"""Positional dimensions as products of named axes: which dimensions of an imported program are one axis.
+
+A positional program (PyTorch, JAX, ONNX) has dimensions with lengths. A program with named axes has axes. Here each
+dimension is a product of *factors*; one of length 1 is the empty product. So view, reshape, transpose, permute,
+expand and unsqueeze only group factors anew, and make no box.
+
+**Unification.** Where an operation lines up two dimensions, their factors become the same axes (union-find). A factor
+of length 60 that meets one of length 6 is split, everywhere, into 6 x 10. No array may have one axis twice: factors
+that one array has both of stay two axes, of one size.
+
+**Lengths.** A factor's length in the example says only how factors line up. The size of its axis is a symbol, unless
+the program fixes it: a factor may be *fixed* (the 2 of two halves), or a sum (a concatenation of two lengths).
+Factors of different axes may have one size (queries and keys of one sequence), by a second union-find over sizes.
+
+>>> table = Factors()
+>>> heads, model = table.new(6), table.new(60)
+>>> table.unify([model], [heads, table.new(10)], lambda a, b: False)
+[]
+>>> [f.length for f in table.resolve([model])], table.resolve([model])[0] is table.find(heads)
+([6, 10], True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from catdiag.category.types import Axis, Size, coproduct, product
+
+
+class NotAligned(Exception):
+    """Dimensions that cannot be one product of axes."""
+
+
+@dataclass(eq=False)
+class Extent:
+    """The size of one or several axes: a symbol, a fixed integer, or the sum or product of others. One that is `free`
+    follows from other sizes by more than sums and products (the number of windows)."""
+
+    length: int
+    fixed: bool = False
+    parts: tuple[Extent, ...] = ()
+    op: str = ""
+    free: bool = False
+    same_as: Extent | None = None
+
+
+@dataclass(eq=False)
+class Factor:
+    """An axis of an imported program, before it has a name. `into` are the factors that it was split into, or the one
+    that it was unified with."""
+
+    number: int
+    extent: Extent
+    hint: str = ""
+    into: tuple[Factor, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """The length in the example."""
+        return self.extent.length
+
+
+Dimension = tuple[Factor, ...]
+
+
+def extent_of(extent: Extent) -> Extent:
+    """The representative of equal extents."""
+    while extent.same_as is not None:
+        extent = extent.same_as
+    return extent
+
+
+@dataclass
+class Factors:
+    """All factors of a program that is being imported."""
+
+    made: list[Factor] = field(default_factory=list)
+
+    def new(self, length: int, hint: str = "", extent: Extent | None = None, fixed: bool = False) -> Factor:
+        """A new factor of a length; `hint` is a name for its axis."""
+        factor = Factor(len(self.made), extent or Extent(length, fixed), hint)
+        self.made.append(factor)
+        return factor
+
+    def dimension(self, length: int, hint: str = "") -> Dimension:
+        """A new dimension: one factor, or none for length 1."""
+        return () if length == 1 else (self.new(length, hint),)
+
+    def copy(self, factor: Factor) -> Factor:
+        """Another axis of the same size."""
+        return self.new(factor.length, factor.hint, factor.extent)
+
+    def find(self, factor: Factor) -> Factor:
+        """The factor that this one was unified with, if it was not split."""
+        while len(factor.into) == 1:
+            factor = factor.into[0]
+        return factor
+
+    def resolve(self, factors: Iterable[Factor]) -> Dimension:
+        """The factors that remain of these."""
+        found: list[Factor] = []
+        todo = list(factors)[::-1]
+        while todo:
+            factor = todo.pop()
+            if factor.into:
+                todo.extend(factor.into[::-1])
+            else:
+                found.append(factor)
+        return tuple(found)
+
+    def length(self, factors: Iterable[Factor]) -> int:
+        """The length of a dimension in the example."""
+        return prod(f.length for f in self.resolve(factors))
+
+    # -- splitting ---------------------------------------------------------------------------------
+
+    def split(self, factor: Factor, outer: int) -> tuple[Factor, Factor]:
+        """A factor split into one of length `outer` and the rest. Raises NotAligned where it does not divide."""
+        left, right = (self.new(e.length, factor.hint, e) for e in self._divide(factor.extent, outer))
+        factor.into = (left, right)
+        return left, right
+
+    def _divide(self, extent: Extent, outer: int) -> tuple[Extent, Extent]:
+        """The factors of an extent, the outer one of that length; an extent has one factorization."""
+        whole = extent_of(extent)
+        if whole.length % outer or whole.op == "+":
+            raise NotAligned(f"a dimension of length {self._terms(whole)} is split by {outer}")
+        if not whole.op:
+            left, right = Extent(outer, whole.fixed), Extent(whole.length // outer, whole.fixed)
+            whole.op, whole.parts = "*", (left, right)
+            return left, right
+        first, second = map(extent_of, whole.parts)
+        if outer == first.length:
+            return first, second
+        if first.length % outer == 0:
+            left, right = self._divide(first, outer)
+            return left, Extent(right.length * second.length, whole.fixed, (right, second), "*")
+        if outer % first.length == 0:
+            left, right = self._divide(second, outer // first.length)
+            return Extent(first.length * left.length, whole.fixed, (first, left), "*"), right
+        raise NotAligned(f"a dimension of length {self._terms(whole)} is split by {outer}")
+
+    def regroup(self, factors: Sequence[Factor], lengths: Sequence[int]) -> list[Dimension]:
+        """The dimensions of these lengths that factors form, in order: a view. Raises NotAligned."""
+        rest = list(self.resolve(factors))
+        if prod(f.length for f in rest) != prod(lengths):
+            raise NotAligned(f"{[f.length for f in rest]} viewed as {list(lengths)}")
+        found = []
+        for length in lengths:
+            group: list[Factor] = []
+            while length > 1:
+                factor = rest.pop(0)
+                if factor.length > length or length % factor.length:
+                    if factor.length % length:
+                        raise NotAligned(f"dimensions {[factor.length, *(f.length for f in rest)]} viewed as {length}")
+                    factor, after = self.split(factor, length)
+                    rest.insert(0, after)
+                group.append(factor)
+                length //= factor.length
+            found.append(tuple(group))
+        return found
+
+    # -- unification -------------------------------------------------------------------------------
+
+    def unify(
+        self, left: Iterable[Factor], right: Iterable[Factor], apart: Callable[[Factor, Factor], bool]
+    ) -> list[tuple[Factor, Factor]]:
+        """Makes two dimensions one. Gives the pairs that have one size and stay two axes, since `apart` says that some
+        array has both. Raises NotAligned where their lengths differ."""
+        one, other = list(self.resolve(left)), list(self.resolve(right))
+        if prod(f.length for f in one) != prod(f.length for f in other):
+            raise NotAligned(f"lengths {[f.length for f in one]} and {[f.length for f in other]} meet")
+        two_axes = []
+        while one and other:
+            a, b = one.pop(0), other.pop(0)
+            if a.length != b.length:
+                (longer, rest), shorter = ((a, one), b) if a.length > b.length else ((b, other), a)
+                first, after = self.split(longer, shorter.length)
+                rest.insert(0, after)
+                a, b = (first, shorter) if longer is a else (shorter, first)
+                a, b = self.resolve([a])[0], self.resolve([b])[0]
+            if a is b:
+                continue
+            self.equate(a.extent, b.extent)
+            if apart(a, b):
+                two_axes.append((a, b))
+            else:
+                b.into = (a,)
+                a.hint = a.hint or b.hint
+        return two_axes
+
+    def equate(self, left: Extent, right: Extent) -> None:
+        """Makes two extents one. Raises NotAligned where they were built differently."""
+        a, b = extent_of(left), extent_of(right)
+        if a is b:
+            return
+        if a.length != b.length:
+            raise NotAligned(f"lengths {a.length} and {b.length} meet")
+        if not b.op and (not b.fixed or a.fixed):
+            b.same_as = a
+        elif not a.op and (not a.fixed or b.fixed):
+            a.same_as = b
+        elif a.op == b.op and len(a.parts) == len(b.parts):
+            for p, q in zip(a.parts, b.parts, strict=True):
+                self.equate(p, q)
+            b.same_as = a
+        elif a.fixed or b.fixed:
+            self.fix(a)
+            self.fix(b)
+        else:
+            raise NotAligned(f"a length of {self._terms(a)} meets one of {self._terms(b)}")
+
+    def fix(self, extent: Extent) -> None:
+        """Makes an extent, and all that it consists of, the integers of the example."""
+        todo = [extent]
+        while todo:
+            found = extent_of(todo.pop())
+            found.fixed = True
+            todo.extend(found.parts)
+
+    def sum(self, terms: Sequence[Extent], hint: str = "") -> Factor:
+        """A factor as long as these together."""
+        return self.new(0, hint, Extent(sum(t.length for t in terms), parts=tuple(terms), op="+"))
+
+    def terms(self, extent: Extent) -> tuple[Extent, ...]:
+        """The terms of a sum, those of sums inside included; one for what is no sum."""
+        found: list[Extent] = []
+        todo = [extent]
+        while todo:
+            whole = extent_of(todo.pop())
+            if whole.op == "+" and not whole.fixed:
+                todo.extend(whole.parts[::-1])
+            else:
+                found.append(whole)
+        return tuple(found)
+
+    def _terms(self, extent: Extent) -> str:
+        parts = [str(extent_of(p).length) for p in extent.parts]
+        return f" {extent.op} ".join(parts) if parts else str(extent.length)
+
+
+class Names:
+    """Names for factors, and the axes that they then are.
+
+    >>> table = Factors()
+    >>> queries = table.new(4, "t")
+    >>> keys = table.copy(queries)
+    >>> names = Names(table)
+    >>> names.axis(queries), names.axis(keys)
+    (Axis('t'), Axis('t_1', 't'))
+    """
+
+    def __init__(self, factors: Factors) -> None:
+        self.factors = factors
+        self._names: dict[Factor, str] = {}
+        self._sizes: dict[Extent, str] = {}
+        self._used: set[str] = set()
+
+    def reserve(self, factor: Factor, name: str) -> None:
+        """Gives a factor a name that the user chose. Raises NotAligned where another has it."""
+        if self._names.get(factor, name) != name or (name in self._used and self._names.get(factor) != name):
+            raise NotAligned(f"the name {name!r} is given to two axes, or two names to one")
+        self._names[factor] = name
+        self._used.add(name)
+
+    def name(self, factor: Factor) -> str:
+        """The name of a factor's axis."""
+        if factor not in self._names:
+            base, number = factor.hint or "a", 0
+            name = base if factor.hint else "a0"
+            while name in self._used:
+                number += 1
+                name = f"{base}_{number}" if factor.hint else f"a{number}"
+            self.reserve(factor, name)
+        return self._names[factor]
+
+    def axis(self, factor: Factor) -> Axis:
+        """The axis of a factor."""
+        name, extent = self.name(factor), extent_of(factor.extent)
+        if not extent.fixed and not extent.op:
+            self._sizes.setdefault(extent, name)
+        return Axis(name, self.size(extent))
+
+    def size(self, extent: Extent) -> Size:
+        """The size of an extent."""
+        found = extent_of(extent)
+        if found.fixed:
+            return found.length
+        if not found.op:
+            if found not in self._sizes:
+                owner = next(f for f in self.factors.made if not f.into and extent_of(f.extent) is found)
+                self._sizes[found] = self.name(owner)
+            return self._sizes[found]
+        parts = [Axis(f"part_{k}", self.size(p)) for k, p in enumerate(found.parts)]
+        return (coproduct if found.op == "+" else product)(*parts).size
+
+    def example(self) -> dict[str, int]:
+        """The length in the example of each symbol."""
+        return {name: extent.length for extent, name in self._sizes.items()}

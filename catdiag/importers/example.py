@@ -1,0 +1,32 @@
+"""What an importer gives: a diagram, and the example that it was imported with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from catdiag.category.diagram import Diagram
+from catdiag.util.errors import CatdiagError
+
+
+class NotImported(CatdiagError):
+    """A program that has operations without a meaning here; all of them are listed."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """The example that a program was imported with: its arrays, in the order of the program's inputs; the sizes of its
+    axes, by symbol; and notes on what was read into its constants."""
+
+    arrays: tuple[Any, ...]
+    sizes: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A diagram, and the example."""
+
+    diagram: Diagram
+    example: Example

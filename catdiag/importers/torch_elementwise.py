@@ -1,0 +1,241 @@
+"""What PyTorch's elementwise operations mean in named axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from catdiag.frontend import elementwise, nn
+from catdiag.importers.builder import Operand, ProgramBuilder, Scalar, Value
+from catdiag.importers.dimensions import Dimension
+from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
+
+RULES: dict[str, Rule] = {}
+rule = adding(RULES)
+
+
+def _softplus(a: Any, beta: float, threshold: float) -> Any:
+    scaled = a * beta if beta != 1 else a
+    soft = elementwise.log(1 + elementwise.exp(scaled))
+    return elementwise.where(scaled > threshold, a, soft / beta if beta != 1 else soft)
+
+
+def _gelu(a: Any, approximate: str) -> Any:
+    if approximate == "tanh":
+        return 0.5 * a * (1 + elementwise.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)))
+    return 0.5 * a * (1 + elementwise.apply("erf", a * 2**-0.5))
+
+
+def _power(a: Any, exponent: Any) -> Any:
+    if isinstance(exponent, (int, float)) and (2 * exponent) % 1 == 0 and abs(exponent) <= 64:
+        return a**exponent
+    return elementwise.exp(exponent * elementwise.log(a))
+
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": lambda a: -a,
+    "exp": elementwise.exp,
+    "exp2": lambda a: elementwise.exp(a * math.log(2)),
+    "expm1": lambda a: elementwise.exp(a) - 1,
+    "log": elementwise.log,
+    "log1p": lambda a: elementwise.log(1 + a),
+    "log2": lambda a: elementwise.log(a) / math.log(2),
+    "sqrt": elementwise.sqrt,
+    "rsqrt": lambda a: 1 / elementwise.sqrt(a),
+    "reciprocal": lambda a: 1 / a,
+    "square": lambda a: a * a,
+    "abs": elementwise.abs,
+    "tanh": elementwise.tanh,
+    "sigmoid": elementwise.sigmoid,
+    "log_sigmoid": lambda a: -elementwise.log(1 + elementwise.exp(-a)),
+    "relu": nn.relu,
+    "relu6": lambda a: elementwise.clip(a, 0, 6),
+    "silu": nn.silu,
+    "mish": lambda a: a * elementwise.tanh(elementwise.log(1 + elementwise.exp(a))),
+    "hardsigmoid": lambda a: elementwise.clip(a + 3, 0, 6) / 6,
+    "hardswish": lambda a: a * elementwise.clip(a + 3, 0, 6) / 6,
+    "logical_not": lambda a: ~a,
+    "bitwise_not": lambda a: ~a,
+    "sign": lambda a: elementwise.where(a > 0, 1, elementwise.where(a < 0, -1, 0)),
+    "sin": lambda a: _named("sin", a),
+    "cos": lambda a: _named("cos", a),
+    "erf": lambda a: _named("erf", a),
+    "floor": lambda a: _named("floor", a),
+    "ceil": lambda a: _named("ceil", a),
+    "round": lambda a: _named("round", a),
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "true_divide": lambda a, b: a / b,
+    "maximum": elementwise.maximum,
+    "minimum": elementwise.minimum,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "logical_and": lambda a, b: a & b,
+    "bitwise_and": lambda a, b: a & b,
+    "__and__": lambda a, b: a & b,
+    "logical_or": lambda a, b: a | b,
+    "bitwise_or": lambda a, b: a | b,
+    "__or__": lambda a, b: a | b,
+    "logical_xor": lambda a, b: (a & ~b) | (b & ~a),
+    "remainder": lambda a, b: a % b,
+    "floor_divide": lambda a, b: a // b,
+}
+_ARITHMETIC = ("mul", "div", "true_divide", "add", "sub", "rsub", "maximum", "minimum")
+
+
+def _named(name: str, a: Any) -> Any:
+    function = getattr(elementwise, name, None)
+    return elementwise.apply(name, a) if function is None else function(a)
+
+
+def _unary(b: ProgramBuilder, call: AtenCall) -> Value:
+    return b.pointwise([call["self"]], _UNARY[call.name], call.element)
+
+
+def _binary(b: ProgramBuilder, call: AtenCall) -> Value:
+    if call.get("rounding_mode") is not None:
+        raise Unsupported(f"division with rounding_mode={call['rounding_mode']!r}")
+    left, right = call["self"], call["other"]
+    function = _BINARY[call.name]
+    if call.name in ("mul", "div"):
+        right = recognized_number(b, left, right)
+        left = recognized_number(b, right, left) if call.name == "mul" else left
+    return b.pointwise([left, right], function, call.element)
+
+
+for _name in _UNARY:
+    RULES[_name] = _unary
+for _name in _BINARY:
+    RULES[_name] = _binary
+
+
+def recognized_number(b: ProgramBuilder, beside: Operand, number: Operand) -> Operand:
+    """A number that is √n, 1/√n or 1/n of the length n that a product beside it was summed over, or of its last
+    dimension, as that function of the size."""
+    if not isinstance(beside, Value) or isinstance(number, (Value, Scalar, bool)) or number in (0, 1, 2):
+        return number
+    candidates: list[Dimension] = [beside.contracted] if beside.contracted else list(beside.dims[-1:])
+    for dim in candidates:
+        n = b.length(dim)
+        if n < 2:
+            continue
+        roots: list[tuple[float, str, Callable[[Any], Any]]] = [
+            (n**-0.5, "1/sqrt(n)", lambda size: 1 / elementwise.sqrt(size)),
+            (1 / math.sqrt(n), "1/sqrt(n)", lambda size: 1 / elementwise.sqrt(size)),
+            (math.sqrt(n), "sqrt(n)", elementwise.sqrt),
+        ]
+        for value, text, make in roots:
+            if float(number) == value:
+                b.notes.append(f"{number!r} is read as {text}, with n the length {n} ({b.line or 'no line'})")
+                return Scalar(value, lambda env, dim=dim, make=make: make(env.size(dim)))  # type: ignore[misc]
+    return number
+
+
+@rule("add", "sub", "rsub")
+def _sum(b: ProgramBuilder, call: AtenCall) -> Value:
+    left, right = call["self"], call["other"]
+    if call.name == "rsub":
+        left, right = right, left
+    alpha = call.get("alpha", 1)
+    sign = 1 if call.name == "add" else -1
+
+    def make(a: Any, c: Any) -> Any:
+        term = c if alpha == 1 else c * alpha
+        return a + term if sign > 0 else a - term
+
+    if call.name == "rsub" and alpha != 1:
+        raise Unsupported("rsub with alpha")
+    return b.pointwise([left, right], make, call.element)
+
+
+@rule("pow")
+def _pow(b: ProgramBuilder, call: AtenCall) -> Value:
+    if isinstance(call["exponent"], Value):
+        return b.pointwise([call["self"], call["exponent"]], lambda a, e: elementwise.exp(e * elementwise.log(a)))
+    return b.pointwise([call["self"]], lambda a: _power(a, call["exponent"]), call.element)
+
+
+@rule("softplus")
+def _softplus_rule(b: ProgramBuilder, call: AtenCall) -> Value:
+    beta, threshold = call.get("beta", 1), call.get("threshold", 20)
+    return b.pointwise([call["self"]], lambda a: _softplus(a, beta, threshold))
+
+
+@rule("gelu")
+def _gelu_rule(b: ProgramBuilder, call: AtenCall) -> Value:
+    return b.pointwise([call["self"]], lambda a: _gelu(a, call.get("approximate", "none")))
+
+
+@rule("leaky_relu")
+def _leaky(b: ProgramBuilder, call: AtenCall) -> Value:
+    slope = call["negative_slope"]
+    return b.pointwise([call["self"]], lambda a: elementwise.where(a > 0, a, slope * a))
+
+
+@rule("elu")
+def _elu(b: ProgramBuilder, call: AtenCall) -> Value:
+    if (call["alpha"], call.get("scale", 1), call.get("input_scale", 1)) != (1, 1, 1):
+        raise Unsupported("elu with scales")
+    return b.pointwise([call["self"]], nn.elu)
+
+
+@rule("clamp", "hardtanh", "clamp_min", "clamp_max")
+def _clamp(b: ProgramBuilder, call: AtenCall) -> Value:
+    low = call.get("min", call.get("min_val"))
+    high = call.get("max", call.get("max_val"))
+    given = [call["self"], *(v for v in (low, high) if v is not None)]
+
+    def make(a: Any, *ends: Any) -> Any:
+        rest = list(ends)
+        bottom = rest.pop(0) if low is not None else None
+        return elementwise.clip(a, bottom, rest.pop(0) if high is not None else None)
+
+    return b.pointwise(given, make, call.element)
+
+
+@rule("where")
+def _where(b: ProgramBuilder, call: AtenCall) -> Value:
+    return b.pointwise([call["condition"], call["self"], call["other"]], elementwise.where, call.element)
+
+
+@rule("masked_fill")
+def _masked_fill(b: ProgramBuilder, call: AtenCall) -> Value:
+    make = lambda m, v, a: elementwise.where(m, v, a)  # noqa: E731
+    element = "extended" if call["value"] == -math.inf else call.element
+    return b.pointwise([call["mask"], call["value"], call["self"]], make, element)
+
+
+@rule("to", "_to_copy", "type_as", "float", "convert_element_type")
+def _cast(b: ProgramBuilder, call: AtenCall) -> Value:
+    given = call["self"]
+    if given.element == "bool" and call.element != "bool":
+        return b.pointwise([given], lambda a: elementwise.where(a, 1, 0), call.element)
+    if given.element == "real" and call.element == "int":
+        raise Unsupported("a cast of floating-point numbers to integers")
+    if given.element != "bool" and call.element == "bool":
+        return b.pointwise([given], lambda a: a != 0, "bool")
+    narrow = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8"}.get(call.dtype)
+    if given.element == "real" and narrow and call.cast:
+        return b.pointwise([given], lambda a: elementwise.cast(a, narrow))
+    return given  # type: ignore[no-any-return]
+
+
+@rule(
+    "contiguous", "clone", "detach", "detach_", "alias", "lift_fresh_copy", "lift_fresh", "positive", "requires_grad_"
+)
+def _same(b: ProgramBuilder, call: AtenCall) -> Any:
+    return call["self"]
+
+
+@rule("dropout", "native_dropout", "feature_dropout", "alpha_dropout")
+def _dropout(b: ProgramBuilder, call: AtenCall) -> Any:
+    if call.get("train", False) and call.get("p", 0.5) > 0:
+        raise Unsupported("dropout in training: call module.eval() first")
+    return call["input"]

@@ -1,0 +1,394 @@
+"""Reads a graph of `torch.export`, and gives the program that it is.
+
+The graph is exported and run through `run_decompositions({})`, which writes mutation and aliasing out and decomposes
+nothing: linear, einsum, norms and attention stay whole.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from inspect import Parameter, Signature, signature
+from typing import Any, TypeAlias
+
+from catdiag.frontend.elementwise import sqrt
+from catdiag.frontend.signature import axis_names
+from catdiag.importers import torch_elementwise, torch_products, torch_reductions, torch_shapes
+from catdiag.importers.builder import Environment, Operand, ProgramBuilder, Scalar, Value
+from catdiag.importers.dimensions import Names, NotAligned
+from catdiag.importers.example import Example, Imported, NotImported
+from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported
+from catdiag.util.errors import PACKAGE
+
+RULES: Mapping[str, Rule] = {
+    **torch_elementwise.RULES,
+    **torch_shapes.RULES,
+    **torch_reductions.RULES,
+    **torch_products.RULES,
+}
+"""The rule of each operation."""
+ELEMENTS = {"bool": "bool", "int8": "int", "int16": "int", "int32": "int", "int64": "int", "uint8": "int"}
+FromParameters: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
+"""From the tensors of one module, by name, to those of another."""
+_FRAME = re.compile(r'File "(.*)", line (\d+)')
+_ASSERTIONS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size")
+_SCALARS: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
+    "floordiv": operator.floordiv, "neg": operator.neg, "pow": operator.pow,
+}  # fmt: skip
+
+
+def from_torch(
+    module: Any, example: Sequence[Any], kwargs: Mapping[str, Any], names: Mapping[str, str], dynamic: Any = None
+) -> Imported:
+    """The program of a module, a function, or an exported program. Raises NotImported, listing all that has no meaning
+    here, and ImportError without PyTorch."""
+    torch = _torch()
+    reader = _Reader(ProgramBuilder(_title(module, torch)), _exported(module, torch, example, kwargs, dynamic))
+    reader.read()
+    found = Names(reader.builder.factors)
+    reader.name(found, names)
+    return reader.built(found)
+
+
+def from_torch_pair(
+    first: Any,
+    second: Any,
+    example: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    parameters: FromParameters | None = None,
+) -> tuple[Imported, Imported]:
+    """Two modules or functions as programs with the same inputs and outputs, so that they can be compared.
+
+    What is passed in is matched by position, parameters and buffers by name. Where these differ, `parameters` is a
+    function from the tensors of the second module, by name, to those of the first: fused weights sliced, factors
+    multiplied, norms folded. Raises NotImported where one has no meaning here, or results differ in number or shape.
+    """
+    torch = _torch()
+    if parameters is not None:
+        first = _parametrized(torch, first, second, parameters)
+    one = _Reader(ProgramBuilder(_title(first, torch)), _exported(first, torch, example, kwargs or {}, None))
+    one.read()
+    shared = ProgramBuilder(_title(second, torch), one.builder.factors, one.builder.values, one.builder.inputs)
+    other = _Reader(shared, _exported(second, torch, example, kwargs or {}, None), one.arrays)
+    other.read()
+    _same_results(one, other)
+    found = Names(one.builder.factors)
+    one.name(found, {})
+    return one.built(found), other.built(found)
+
+
+def _parametrized(
+    torch: Any, first: Any, second: Any, parameters: Callable[[dict[str, Any]], Mapping[str, Any]]
+) -> Any:
+    """The first module with the second one's tensors for parameters, from which its own are computed."""
+
+    class Parametrized(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.other = second
+
+        def forward(self, *arrays: Any, **named: Any) -> Any:
+            tensors = {**dict(self.other.named_parameters()), **dict(self.other.named_buffers())}
+            return torch.func.functional_call(first, dict(parameters(tensors)), arrays, named)
+
+    Parametrized.__name__ = type(first).__name__
+    made = Parametrized()
+    return made.train(first.training)
+
+
+def _same_results(one: _Reader, other: _Reader) -> None:
+    """Gives the results of both the same dimensions. Raises NotImported where they differ."""
+    shapes = [[r.builder.shape(v) for v in r.outputs] for r in (one, other)]
+    if shapes[0] != shapes[1]:
+        raise NotImported(f"{one.builder.title} gives results of shapes {shapes[0]}, {other.builder.title} {shapes[1]}")
+    for k, (wanted, value) in enumerate(zip(one.outputs, other.outputs, strict=True)):
+        for place, dim in enumerate(wanted.dims):
+            value = other.builder.aligned(value, place, dim)
+        other.outputs[k] = value
+
+
+def _torch() -> Any:
+    try:
+        return import_module("torch")
+    except ImportError as error:
+        raise ImportError("cd.from_torch needs PyTorch: pip install torch") from error
+
+
+def _title(module: Any, torch: Any) -> str:
+    if isinstance(module, torch.export.ExportedProgram):
+        return "program"
+    name = type(module).__name__ if isinstance(module, torch.nn.Module) else getattr(module, "__name__", "function")
+    return _identifier(name.replace("<lambda>", "function"))
+
+
+def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Any) -> Any:
+    """The graph of a module or function on an example."""
+    if isinstance(module, torch.export.ExportedProgram):
+        return module.run_decompositions({})
+    if not isinstance(module, torch.nn.Module):
+        if not callable(module):
+            raise NotImported(f"cd.from_torch takes a module or a function of tensors, not {module!r}")
+        function = module
+
+        class Wrapped(torch.nn.Module):  # type: ignore[misc]
+            def forward(self, *arrays: Any, **named: Any) -> Any:
+                return function(*arrays, **named)
+
+        with suppress(TypeError, ValueError):  # functions in C have no signature
+            own = Parameter("self", Parameter.POSITIONAL_ONLY)
+            parameters = [own, *signature(function).parameters.values()]
+            Wrapped.forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        module = Wrapped()
+    found = torch.export.export(module, tuple(example), dict(kwargs), dynamic_shapes=dynamic)
+    return found.run_decompositions({})
+
+
+class _Reader:
+    """One pass over a graph. A builder that has inputs already, with these `arrays`, is of a program that the graph
+    shares its inputs with."""
+
+    def __init__(self, builder: ProgramBuilder, program: Any, arrays: list[Any] | None = None) -> None:
+        self.program = program
+        self.builder = builder
+        self.shared = dict(builder.inputs)
+        self.values: dict[Any, Any] = {}
+        self.outputs: list[Value] = []
+        self.arrays: list[Any] = [] if arrays is None else arrays
+        self.unknown: list[str] = []
+        self._tied: dict[Any, Value] = {}
+        self._passed = 0
+
+    def read(self) -> None:
+        """Goes through the graph. Raises NotImported."""
+        graph = self.program.graph
+        inputs = [n for n in graph.nodes if n.op == "placeholder"]
+        specs = dict(zip((n.name for n in inputs), self.program.graph_signature.input_specs, strict=True))
+        # What the user passes comes first, the parameters and buffers that are read after it, by their names.
+        given = {spec.arg.name for spec in specs.values() if spec.kind.name == "USER_INPUT"}
+        for node in [*(n for n in inputs if n.name in given), *(n for n in inputs if n.name not in given and n.users)]:
+            self._input(node, specs[node.name])
+        for node in graph.nodes:
+            if node.op == "call_function":
+                self._call(node)
+            elif node.op == "get_attr":
+                raise NotImported(f"the graph holds a submodule {node.target!r}: control flow has no meaning here")
+            elif node.op == "output":
+                self._output(node)
+        if self.unknown:
+            known = "\n  ".join(dict.fromkeys(self.unknown))
+            raise NotImported(f"{self.builder.title} has operations that are not known here:\n  {known}")
+
+    def _input(self, node: Any, spec: Any) -> None:
+        torch = import_module("torch")
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            self.values[node] = value if isinstance(value, (int, float, bool, str)) or value is None else _hint(value)
+            return
+        state = {**self.program.state_dict, **self.program.constants}.get(spec.target)
+        key = None if state is None else (state.data_ptr(), tuple(state.shape), tuple(state.stride()))
+        if key is not None and key in self._tied:
+            self.values[node] = self._tied[key]
+            return
+        name = _identifier((spec.target or node.name).removeprefix("other."))
+        lengths = [_hint(n) for n in value.shape]
+        made = self._shared_input(name, lengths, spec.kind.name == "USER_INPUT")
+        if made is None:
+            hints = [_symbol(n) for n in value.shape]
+            made = self.builder.input(name, lengths, _element(value.dtype), hints)
+            self.arrays.append(state if state is not None else self._example(node.name))
+        self.values[node] = made
+        if key is not None:
+            self._tied[key] = made
+
+    def _shared_input(self, name: str, lengths: list[int], passed: bool) -> Value | None:
+        """The input of the other program that is this one: by position what is passed in, by name the others."""
+        if passed and self.shared:
+            name = list(self.shared)[self._passed]
+            self._passed += 1
+        made = self.shared.get(name)
+        if made is not None and self.builder.shape(made) != lengths:
+            raise NotImported(f"{name} has shape {self.builder.shape(made)} in one program and {lengths} in the other")
+        return made
+
+    def built(self, names: Names) -> Imported:
+        """The program that was read."""
+        diagram = self.builder.build(self.outputs, names)
+        return Imported(diagram, Example(tuple(self.arrays), names.example(), tuple(self.builder.notes)))
+
+    def _example(self, name: str) -> Any:
+        order = [s.arg.name for s in self.program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+        arguments, options = self.program.example_inputs
+        tree = import_module("torch.utils._pytree")
+        return tree.tree_leaves((arguments, options))[order.index(name)]
+
+    def _call(self, node: Any) -> None:
+        name = getattr(node.target, "_opname", None) or node.target.__name__.split(".")[0]
+        self.builder.line = _line(node)
+        if name in _ASSERTIONS:
+            return
+        if name == "getitem":
+            whole, at = node.args
+            found = self.values[whole]
+            self.values[node] = found[at] if isinstance(found, (tuple, list)) else found
+            return
+        if _is_scalar(node):
+            self.values[node] = self._scalar(name, node)
+            return
+        call = self._bound(name, node)
+        rule = RULES.get(name)
+        try:
+            if rule is None:
+                raise Unsupported(f"aten.{name} has no rule")
+            self.values[node] = rule(self.builder, call)
+        except (Unsupported, NotAligned) as error:
+            self.unknown.append(
+                f"{_module_path(node)}{error.args[0] if error.args else error} [{_line(node) or node.name}]"
+            )
+            self.values[node] = self._unknown(call)
+
+    def _unknown(self, call: AtenCall) -> Any:
+        made = [self.builder.input(f"unknown_{len(self.builder.inputs)}", s, call.element) for s in call.shapes]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _bound(self, name: str, node: Any) -> AtenCall:
+        """A call with its arguments by name."""
+        torch = import_module("torch")
+        arguments: dict[str, Any] = {}
+        for k, wanted in enumerate(node.target._schema.arguments):
+            if k < len(node.args) and not wanted.kwarg_only:
+                arguments[wanted.name] = self._given(node.args[k])
+            elif wanted.name in node.kwargs:
+                arguments[wanted.name] = self._given(node.kwargs[wanted.name])
+            elif wanted.has_default_value():
+                arguments[wanted.name] = wanted.default_value
+        value = node.meta.get("val")
+        results = [v for v in (value if isinstance(value, (tuple, list)) else [value]) if isinstance(v, torch.Tensor)]
+        shapes = tuple(tuple(_hint(n) for n in v.shape) for v in results)
+        dtype = str(results[0].dtype).removeprefix("torch.") if results else ""
+        source = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
+        cast = bool(results) and isinstance(source, torch.Tensor) and source.dtype != results[0].dtype
+        element = _element(results[0].dtype) if results else "real"
+        return AtenCall(name, arguments, shapes, element, dtype, cast)
+
+    def _given(self, argument: Any) -> Any:
+        if hasattr(argument, "op") and hasattr(argument, "meta"):
+            return self.values[argument]
+        if isinstance(argument, (list, tuple)):
+            return [self._given(a) for a in argument]
+        return argument
+
+    def _scalar(self, name: str, node: Any) -> Scalar:
+        """A number made of sizes."""
+        if name in ("sym_size", "size"):
+            value, place = self.values[node.args[0]], node.args[1]
+            dim = value.dims[place]
+            return Scalar(self.builder.length(dim), lambda env: env.size(dim))
+        given: list[Operand] = [self._given(a) for a in node.args]
+        function = _SCALARS.get(name) or (_square_root if "sqrt" in name else _same if name in ("sym_float",) else None)
+        if function is None:
+            self.unknown.append(f"{name} of a size [{_line(node) or node.name}]")
+            return Scalar(1, lambda env: 1)
+        numbers = [g.value if isinstance(g, Scalar) else g for g in given]
+        chosen = function
+
+        def make(env: Environment) -> Any:
+            return chosen(*(env[g] for g in given))
+
+        return Scalar(float(function(*numbers)), make)
+
+    def _output(self, node: Any) -> None:
+        torch = import_module("torch")
+        specs = self.program.graph_signature.output_specs
+        for argument, spec in zip(node.args[0], specs, strict=True):
+            if spec.kind.name == "BUFFER_MUTATION":
+                self.unknown.append(f"the buffer {spec.target!r} is written: pass it in and return it")
+            elif argument is not None and isinstance(argument.meta.get("val"), torch.Tensor):
+                self.outputs.append(self.values[argument])
+
+    def name(self, found: Names, names: Mapping[str, str]) -> None:
+        """Names axes as the user says, then by where they come from."""
+        inputs = dict(self.builder.inputs)
+        for name, text in names.items():
+            value = inputs.get(_identifier(name))
+            if value is None:
+                raise NotImported(f"names: there is no input {name!r}; the inputs are {', '.join(inputs)}")
+            dims, wanted = [self.builder.factors.resolve(d) for d in value.dims], _grouped_names(text)
+            if len(wanted) != len(dims):
+                raise NotImported(f"names of {name!r}: {text!r} names {len(wanted)} dimensions of {len(dims)}")
+            for dim, parts in zip(dims, wanted, strict=True):
+                self._name_dimension(found, name, dim, parts)
+        for name, value in self.builder.inputs:
+            for k, dim in enumerate(value.dims):
+                for factor in self.builder.factors.resolve(dim):
+                    factor.hint = factor.hint or _hinted(name, k)
+
+    def _name_dimension(self, found: Names, name: str, dim: Sequence[Any], parts: Sequence[str]) -> None:
+        if parts == ["1"] and not dim:
+            return
+        if len(parts) != len(dim):
+            lengths = " x ".join(str(f.length) for f in dim) or "1"
+            raise NotImported(f"names of {name!r}: a dimension of {lengths} is given the names {' '.join(parts)}")
+        for factor, part in zip(dim, parts, strict=True):
+            try:
+                found.reserve(factor, part)
+            except NotAligned as error:
+                raise NotImported(f"names of {name!r}: {error}") from None
+
+
+def _grouped_names(text: str) -> list[list[str]]:
+    return [n.strip("()").split() for n in axis_names(text)]
+
+
+def _hinted(name: str, place: int) -> str:
+    """A name for an axis that an input brings: that of the input's module and the dimension."""
+    base = name.removesuffix("_weight").removesuffix("_bias")
+    return f"{base}_{place}" if base == name else base if place == 0 else f"{base}_in"
+
+
+def _identifier(name: str) -> str:
+    made = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+    return made if made.isidentifier() else f"p_{made}"
+
+
+def _hint(n: Any) -> int:
+    """A length in the example."""
+    return n if isinstance(n, int) else int(n.node.hint)
+
+
+def _symbol(n: Any) -> str:
+    """The name that a dynamic dimension was given."""
+    return "" if isinstance(n, int) or not str(n).isidentifier() else str(n)
+
+
+def _element(dtype: Any) -> str:
+    return ELEMENTS.get(str(dtype).removeprefix("torch."), "real")
+
+
+def _is_scalar(node: Any) -> bool:
+    value = node.meta.get("val")
+    return value is not None and type(value).__name__ in ("SymInt", "SymFloat", "int", "float", "SymBool", "bool")
+
+
+def _square_root(value: Any) -> Any:
+    return value**0.5 if isinstance(value, (int, float)) else sqrt(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _line(node: Any) -> str | None:
+    """The user's line that made a node: the last frame of its stack trace."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    outside = [(path, number) for path, number in frames if not path.startswith(PACKAGE)]
+    return ":".join(outside[-1]) if outside else None
+
+
+def _module_path(node: Any) -> str:
+    stack = node.meta.get("nn_module_stack") or {}
+    path = [entry[0] for entry in stack.values()]
+    return f"{path[-1]}: " if path and path[-1] else ""

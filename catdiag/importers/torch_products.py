@@ -1,0 +1,303 @@
+"""What PyTorch's products mean in named axes: matmul, einsum, linear, attention, convolutions, pooling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from catdiag.frontend import builder as frontend
+from catdiag.frontend import elementwise, nn
+from catdiag.frontend.indexing import gather
+from catdiag.importers.builder import Environment, ProgramBuilder, Value
+from catdiag.importers.dimensions import Dimension, Extent, Factor, extent_of
+from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
+from catdiag.importers.torch_elementwise import recognized_number
+
+RULES: dict[str, Rule] = {}
+rule = adding(RULES)
+
+
+def _letters(value: Value, last: str, batch: int) -> list[str]:
+    """Letters of a value's dimensions: `last` for the last ones, those of a batch for the others, from the right."""
+    leading = len(value.dims) - len(last)
+    return [f"batch{batch - leading + k}" for k in range(leading)] + list(last)
+
+
+def _product(b: ProgramBuilder, left: Value, right: Value, one: str, other: str, output: str) -> Value:
+    """An einsum over the last dimensions of two values, with the leading ones broadcast."""
+    batch = max(len(left.dims) - len(one), len(right.dims) - len(other))
+    result = [f"batch{k}" for k in range(batch)] + list(output)
+    return b.einsum([left, right], [_letters(left, one, batch), _letters(right, other, batch)], result)
+
+
+@rule("matmul", "mm", "bmm", "mv", "dot")
+def _matmul(b: ProgramBuilder, call: AtenCall) -> Value:
+    left = call["self"]
+    right = next(call[n] for n in ("other", "mat2", "vec", "tensor") if call.get(n) is not None)
+    one = "k" if len(left.dims) == 1 else "mk"
+    other = "k" if len(right.dims) == 1 else "kn"
+    return _product(b, left, right, one, other, one[:-1] + other[1:])
+
+
+@rule("linear")
+def _linear(b: ProgramBuilder, call: AtenCall) -> Value:
+    made = _product(b, call["input"], call["weight"], "k", "nk", "n")
+    return _plus(b, made, call.get("bias"))
+
+
+def _plus(b: ProgramBuilder, made: Value, bias: Value | None) -> Value:
+    return made if bias is None else b.pointwise([made, bias], lambda a, c: a + c)
+
+
+@rule("addmm", "baddbmm", "addmv")
+def _addmm(b: ProgramBuilder, call: AtenCall) -> Value:
+    left, right = (call[n] for n in (("mat1", "mat2") if call.name == "addmm" else ("batch1", "batch2")))
+    alpha, beta = call.get("alpha", 1), call.get("beta", 1)
+    made = _product(b, left, right, "mk", "kn", "mn")
+    return b.pointwise(
+        [call["self"], made], lambda c, a: (c if beta == 1 else c * beta) + (a if alpha == 1 else a * alpha)
+    )
+
+
+@rule("outer")
+def _outer(b: ProgramBuilder, call: AtenCall) -> Value:
+    return b.einsum([call["self"], call["vec2"]], ["m", "n"], "mn")
+
+
+@rule("einsum")
+def _einsum(b: ProgramBuilder, call: AtenCall) -> Value:
+    equation, values = call["equation"].replace(" ", ""), call["tensors"]
+    left, arrow, right = equation.partition("->")
+    words = left.split(",")
+    counts = [len(v.dims) - len(w.replace("...", "")) for w, v in zip(words, values, strict=True)]
+    rank = max((n for w, n in zip(words, counts, strict=True) if "..." in w), default=0)
+
+    def spelled(word: str, count: int) -> list[str]:
+        before, dots, after = word.partition("...")
+        return [*before, *([f"batch{rank - count + k}" for k in range(count)] if dots else []), *after]
+
+    letters = [spelled(w, n) for w, n in zip(words, counts, strict=True)]
+    flat = [letter for word in letters for letter in word]
+    if arrow:
+        output = spelled(right, rank)
+    else:
+        output = [f"batch{k}" for k in range(rank)] + sorted({c for c in flat if flat.count(c) == 1 and len(c) == 1})
+    for k, word in enumerate(letters):
+        if len(set(word)) != len(word):
+            raise Unsupported(f"the diagonal in operand {k} of einsum {equation!r}")
+    for word, value in zip(letters, values, strict=True):
+        for letter, dim in zip(word, value.dims, strict=True):
+            for factor in b.factors.resolve(dim):
+                factor.hint = factor.hint or (letter if len(letter) == 1 else "")
+    return b.einsum(values, letters, output)
+
+
+@rule("scaled_dot_product_attention")
+def _attention(b: ProgramBuilder, call: AtenCall) -> Value:
+    query, key, value = call["query"], call["key"], call["value"]
+    if call.get("dropout_p", 0.0):
+        raise Unsupported("dropout in attention: call module.eval() first")
+    heads = len(query.dims) - 3
+    if call.get("enable_gqa") and b.length(query.dims[heads]) != b.length(key.dims[heads]):
+        query, key, value = _grouped(b, query, key, value, heads)
+    for array in (query, key):
+        for factor in b.factors.resolve(array.dims[-1]):
+            factor.hint = factor.hint or "d"
+    scores = _product(b, query, key, "qd", "kd", "qk")
+    scale = call.get("scale")
+    depth = scores.contracted
+    if scale is None:
+        scores = _scaled(b, scores, depth)
+    else:
+        scores = b.pointwise([scores, recognized_number(b, scores, scale)], lambda a, s: a * s)
+    mask = call.get("attn_mask")
+    if mask is not None and mask.element == "bool":
+        scores = b.pointwise([mask, scores], lambda m, a: elementwise.where(m, a, -math.inf), "extended")
+    elif mask is not None:
+        scores = b.pointwise([scores, mask], lambda a, m: a + m)
+    if call.get("is_causal"):
+        scores = _causal(b, scores)
+    rows = list(b.factors.resolve(scores.dims[-1]))
+    full = b.materialized(scores, [scores.dims[-1]])
+    weights = b.emit(full.dims, full.axes, lambda env: frontend.softmax(env[full], env.of(rows)))
+    made = _product(b, weights, value, "qk", "kd", "qd")
+    if len(query.dims) - 3 != heads:
+        made = b.view(made, [*made.dims[:heads], (*made.dims[heads], *made.dims[heads + 1]), *made.dims[heads + 2 :]])
+    return made
+
+
+def _grouped(b: ProgramBuilder, query: Value, key: Value, value: Value, heads: int) -> tuple[Value, Value, Value]:
+    """Grouped queries: heads of queries are (heads of keys, queries of a head)."""
+    count = b.length(key.dims[heads])
+    outer, inner = b.factors.regroup(query.dims[heads], [count, b.length(query.dims[heads]) // count])
+    query = b.view(query, [*query.dims[:heads], outer, inner, *query.dims[heads + 1 :]])
+    key, value = (b.view(v, [*v.dims[: heads + 1], (), *v.dims[heads + 1 :]]) for v in (key, value))
+    return query, key, value
+
+
+def _scaled(b: ProgramBuilder, scores: Value, depth: Dimension) -> Value:
+    return b.emit(
+        scores.dims, scores.axes, lambda env: env[scores] / elementwise.sqrt(env.size(depth)), contracted=depth
+    )
+
+
+def _causal(b: ProgramBuilder, scores: Value) -> Value:
+    rows, columns = scores.dims[-2:]
+
+    def make(env: Environment) -> Any:
+        return elementwise.where(env.index(columns) <= env.index(rows), env[scores], -math.inf)
+
+    return b.emit(scores.dims, (*scores.axes, *rows, *columns), make, "extended")
+
+
+@rule("cross_entropy_loss")
+def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> Value:
+    logits, target = call["self"], call["target"]
+    if (
+        call.get("weight") is not None
+        or call.get("label_smoothing", 0.0)
+        or target.element != "int"
+        or len(logits.dims) != 2
+    ):
+        raise Unsupported("cross_entropy with weights, label smoothing, probabilities or more than two dimensions")
+    target = b.aligned(target, 0, logits.dims[0])
+    classes, rows = b.factors.resolve(logits.dims[1]), b.factors.resolve(logits.dims[0])
+    b.notes.append(f"cross_entropy: targets equal to ignore_index are not left out ({b.line or 'no line'})")
+
+    def make(env: Environment) -> Any:
+        array, name = env.merged(env[logits], classes)
+        loss = nn.logsumexp(array, name) - gather(array, name, env[target])
+        mode = call.get("reduction", 1)
+        if mode == 0 or not rows:
+            return loss
+        return (frontend.mean if mode == 1 else frontend.sum)(loss, env.of(rows))
+
+    each = call.get("reduction", 1) == 0
+    return b.emit([logits.dims[0]] if each else [], rows if each else (), make)
+
+
+# -- windows ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Window:
+    """How windows are taken: their dimension, the distance of two, elements before and after, and between taps."""
+
+    taps: Dimension
+    stride: int
+    pad: tuple[int, int]
+    dilation: int
+    fill: float
+
+
+def _windows(b: ProgramBuilder, value: Value, k: int, how: _Window) -> Value:
+    """Windows along dimension k: two dimensions in its place, where a window starts and what is in it."""
+    window, stride, pad, dilation, fill = how.taps, how.stride, how.pad, how.dilation, how.fill
+    width, length = b.length(window), b.length(value.dims[k])
+    count = (length + pad[0] + pad[1] - dilation * (width - 1) - 1) // stride + 1
+    if pad == (0, 0) and width == stride and dilation == 1 and length % width == 0:
+        outer, inner = b.factors.regroup(value.dims[k], [count, width])
+        seen = b.view(value, [*value.dims[:k], outer, inner, *value.dims[k + 1 :]])
+        return b.aligned(seen, k + 1, window)
+    if len(b.factors.resolve(value.dims[k])) > 1:
+        value = b.joined_dimension(value, k)
+    full = b.materialized(value, [value.dims[k]])
+    (old,) = b.factors.resolve(full.dims[k])
+    for factor in b.factors.resolve(window):
+        b.factors.fix(factor.extent)
+    place = _place_factor(b, old, count, sum(pad) - dilation * (width - 1), stride)
+    if set(b.factors.resolve(window)) & set(b.factors.resolve(f for d in full.dims for f in d)):
+        raise Unsupported("a window along an axis that the array has")
+    axes = [*(f for f in b.factors.resolve(full.axes) if f is not old), place, *b.factors.resolve(window)]
+
+    def make(env: Environment) -> Any:
+        at = env.index([place]) * stride - pad[0] if stride != 1 or pad[0] else env.index([place])
+        if b.factors.resolve(window):
+            tap = env.index(window)
+            at = at + (tap * dilation if dilation != 1 else tap)
+        # The number of windows is the largest for which all of them are inside.
+        last = env.size([old]) + pad[1]
+        fits = (lambda *_: (at, last)) if extent_of(place.extent).free else None
+        outside = fill if pad != (0, 0) else None
+        return env.read(env[full], [(old, at)], [place, *window], outside, fits)
+
+    return b.emit([*full.dims[:k], (place,), window, *full.dims[k + 1 :]], axes, make, value.element)
+
+
+def _place_factor(b: ProgramBuilder, old: Factor, count: int, longer: int, stride: int) -> Factor:
+    """The axis of where windows start: as long as the array, longer by an integer, or of a size that follows."""
+    if stride == 1 and longer == 0:
+        return b.factors.copy(old)
+    if stride == 1 and longer > 0:
+        return b.factors.sum([old.extent, Extent(longer, fixed=True)], old.hint)
+    extent = extent_of(old.extent)
+    return b.factors.new(count, old.hint, Extent(count, fixed=extent.fixed, free=True))
+
+
+def _list(value: Any, count: int) -> list[int]:
+    found = list(value) if isinstance(value, (list, tuple)) else [value]
+    return [int(v) for v in (found * count if len(found) == 1 else found)]
+
+
+@rule("conv1d", "conv2d", "conv3d", "convolution", "_convolution")
+def _convolution(b: ProgramBuilder, call: AtenCall) -> Value:
+    if call.get("transposed"):
+        raise Unsupported("a transposed convolution")
+    value, weight, groups = call["input"], call["weight"], call.get("groups", 1)
+    rank = len(weight.dims) - 2
+    batched = len(value.dims) == rank + 2
+    if not batched:
+        value = b.view(value, [(), *value.dims])
+    stride, dilation = _list(call["stride"], rank), _list(call["dilation"], rank)
+    pads = _pads(call["padding"], b, weight, dilation, rank)
+    outer = [
+        b.factors.regroup(v.dims[k], [groups, b.length(v.dims[k]) // groups]) for v, k in ((value, 1), (weight, 0))
+    ]
+    value = b.view(value, [value.dims[0], *outer[0], *value.dims[2:]])
+    weight = b.view(weight, [*outer[1], *weight.dims[1:]])
+    for k in range(rank):
+        value = _windows(b, value, 3 + 2 * k, _Window(weight.dims[3 + k], stride[k], pads[k], dilation[k], 0.0))
+    places = [f"y{k}" for k in range(rank)]
+    taps = [f"k{k}" for k in range(rank)]
+    window = [letter for pair in zip(places, taps, strict=True) for letter in pair]
+    made = b.einsum([value, weight], [["b", "g", "c", *window], ["g", "o", "c", *taps]], ["b", "g", "o", *places])
+    made = b.view(made, [made.dims[0], (*made.dims[1], *made.dims[2]), *made.dims[3:]])
+    bias = call.get("bias")
+    if bias is not None:
+        made = b.pointwise([made, b.view(bias, [bias.dims[0], *[()] * rank])], lambda a, c: a + c)
+    return made if batched else b.view(made, made.dims[1:])
+
+
+def _pads(padding: Any, b: ProgramBuilder, weight: Value, dilation: Sequence[int], rank: int) -> list[tuple[int, int]]:
+    if padding == "valid":
+        return [(0, 0)] * rank
+    if padding == "same":
+        total = [dilation[k] * (b.length(weight.dims[2 + k]) - 1) for k in range(rank)]
+        return [(n // 2, n - n // 2) for n in total]
+    return [(n, n) for n in _list(padding, rank)]
+
+
+@rule("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
+def _pool(b: ProgramBuilder, call: AtenCall) -> Value:
+    rank, mean = int(call.name[-2]), call.name.startswith("avg")
+    value = call["self"]
+    width = _list(call["kernel_size"], rank)
+    stride = _list(call.get("stride") or width, rank)
+    pads, dilation = _list(call.get("padding", 0), rank), _list(call.get("dilation", 1), rank)
+    if (
+        call.get("ceil_mode")
+        or (mean and any(pads) and not call.get("count_include_pad", True))
+        or call.get("divisor_override")
+    ):
+        raise Unsupported("pooling with ceil_mode, a divisor, or a mean that leaves padding out")
+    first = len(value.dims) - rank
+    taps: list[Dimension] = []
+    for k in range(rank):
+        taps.append(b.factors.dimension(width[k]))
+        fill = 0.0 if mean else -math.inf
+        how = _Window(taps[k], stride[k], (pads[k], pads[k]), dilation[k], fill)
+        value = _windows(b, value, first + 2 * k, how)
+    places = [first + 2 * k + 1 for k in range(rank)]
+    return b.reduced(value, places, False, frontend.mean if mean else frontend.max)

@@ -1,0 +1,197 @@
+"""What PyTorch's reductions and norms mean in named axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from catdiag.frontend import builder as frontend
+from catdiag.frontend import elementwise, nn
+from catdiag.importers.builder import Environment, ProgramBuilder, Value
+from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
+
+RULES: dict[str, Rule] = {}
+rule = adding(RULES)
+
+
+def _reduction(function: Callable[[Any, str], Any], element: str = "") -> Rule:
+    def reduce(b: ProgramBuilder, call: AtenCall) -> Value:
+        value = call["self"]
+        return b.reduced(value, places(value, call.get("dim")), call.get("keepdim", False), function, element)
+
+    return reduce
+
+
+RULES.update(
+    sum=_reduction(frontend.sum),
+    mean=_reduction(frontend.mean),
+    amax=_reduction(frontend.max),
+    amin=_reduction(frontend.min),
+    prod=_reduction(frontend.prod),
+    any=_reduction(frontend.any, "bool"),
+    all=_reduction(frontend.all, "bool"),
+    logsumexp=_reduction(nn.logsumexp),
+)
+
+
+def _position(b: ProgramBuilder, call: AtenCall, largest: bool) -> Value:
+    value: Value = call["self"]
+    over, keep = places(value, call.get("dim")), call.get("keepdim", False)
+    gone = [f for k in over for f in value.dims[k]]
+
+    def first(env: Environment, array: Any, _: str) -> Any:
+        return (frontend.argmax if largest else frontend.argmin)(*env.merged(array, gone))
+
+    return _over(b, value, over, keep, first, "int")
+
+
+@rule("argmax", "argmin")
+def _argmax(b: ProgramBuilder, call: AtenCall) -> Value:
+    return _position(b, call, call.name == "argmax")
+
+
+@rule("max", "min")
+def _extreme(b: ProgramBuilder, call: AtenCall) -> Any:
+    function = frontend.max if call.name == "max" else frontend.min
+    value = call["self"]
+    if call.get("other") is not None:
+        both = elementwise.maximum if call.name == "max" else elementwise.minimum
+        return b.pointwise([value, call["other"]], both, call.element)
+    if call.get("dim") is None:
+        return b.reduced(value, places(value, None), False, function)
+    over, keep = places(value, call["dim"]), call.get("keepdim", False)
+    return b.reduced(value, over, keep, function), _position(b, call, call.name == "max")
+
+
+@rule("var", "std", "var_mean", "std_mean")
+def _var(b: ProgramBuilder, call: AtenCall) -> Any:
+    value = call["self"]
+    correction = call.get("correction")
+    correction = (1 if call.get("unbiased", True) else 0) if correction is None else correction
+    where, keep = places(value, call.get("dim")), call.get("keepdim", False)
+    gone = [f for k in where for f in value.dims[k]]
+
+    def spread(env: Environment, array: Any, over: str) -> Any:
+        centered = array - frontend.mean(array, over)
+        total = frontend.sum(centered**2, over) / (env.size(gone) - correction if correction else env.size(gone))
+        return elementwise.sqrt(total) if call.name.startswith("std") else total
+
+    made = _over(b, value, where, keep, spread)
+    return (made, b.reduced(value, where, keep, frontend.mean)) if call.name.endswith("mean") else made
+
+
+def _over(
+    b: ProgramBuilder,
+    value: Value,
+    places: Sequence[int],
+    keep: bool,
+    make: Callable[[Environment, Any, str], Any],
+    element: str = "real",
+) -> Value:
+    """A reduction that reads sizes, too."""
+    full = b.materialized(value, [value.dims[k] for k in places])
+    gone = b.factors.resolve(f for k in places for f in full.dims[k])
+    dims = [() if k in places else d for k, d in enumerate(full.dims) if keep or k not in places]
+    axes = [f for f in b.factors.resolve(full.axes) if f not in gone]
+    return b.emit(dims, axes, lambda env: make(env, env[full], env.of(gone)), element)
+
+
+def _along(b: ProgramBuilder, value: Value, places: Sequence[int], make: Callable[[Any, str], Any]) -> Value:
+    """A function along some dimensions, which keeps them."""
+    full = b.materialized(value, [value.dims[k] for k in places])
+    over = [f for k in places for f in full.dims[k]]
+    return b.emit(full.dims, full.axes, lambda env: make(env[full], env.of(over)))
+
+
+@rule("softmax", "_softmax")
+def _softmax(b: ProgramBuilder, call: AtenCall) -> Value:
+    return _along(b, call["self"], [place(call["self"], call["dim"])], frontend.softmax)
+
+
+@rule("log_softmax", "_log_softmax")
+def _log_softmax(b: ProgramBuilder, call: AtenCall) -> Value:
+    return _along(b, call["self"], [place(call["self"], call["dim"])], nn.log_softmax)
+
+
+@rule("cumsum")
+def _cumsum(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, k = call["self"], place(call["self"], call["dim"])
+    if not b.factors.resolve(value.dims[k]):
+        return value  # type: ignore[no-any-return]
+    full = b.materialized(value, [value.dims[k]])
+    source = b.fresh(full, full.dims[k])
+
+    def make(env: Environment) -> Any:
+        upto = env.index(source.dims[k]) <= env.index(full.dims[k])
+        return frontend.sum(elementwise.where(upto, env[source], 0), env.of(source.dims[k]))
+
+    return b.emit(full.dims, full.axes, make, call.element)
+
+
+# -- norms ------------------------------------------------------------------------------------------------
+
+
+def _scaled(b: ProgramBuilder, value: Value, weight: Value | None, bias: Value | None) -> Value:
+    if weight is not None:
+        value = b.pointwise([value, weight], lambda a, w: a * w)
+    return value if bias is None else b.pointwise([value, bias], lambda a, c: a + c)
+
+
+@rule("layer_norm", "native_layer_norm")
+def _layer_norm(b: ProgramBuilder, call: AtenCall) -> Value:
+    value = call.get("input")
+    last = list(range(len(value.dims)))[-len(call["normalized_shape"]) :]
+    eps = call["eps"]
+
+    def norm(a: Any, over: str) -> Any:
+        centered = a - frontend.mean(a, over)
+        return centered / elementwise.sqrt(frontend.mean(centered**2, over) + eps)
+
+    return _scaled(b, _along(b, value, last, norm), call.get("weight"), call.get("bias"))
+
+
+@rule("rms_norm")
+def _rms_norm(b: ProgramBuilder, call: AtenCall) -> Value:
+    value = call["input"]
+    last = list(range(len(value.dims)))[-len(call["normalized_shape"]) :]
+    eps = call.get("eps")
+    if eps is None:
+        eps = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}[call.dtype]
+
+    def norm(a: Any, over: str) -> Any:
+        return a / elementwise.sqrt(frontend.mean(a**2, over) + eps)
+
+    return _scaled(b, _along(b, value, last, norm), call.get("weight"), None)
+
+
+@rule("group_norm")
+def _group_norm(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, groups, eps = call["input"], call["num_groups"], call["eps"]
+    outer, inner = b.factors.regroup(value.dims[1], [groups, b.length(value.dims[1]) // groups])
+    split = b.view(value, [value.dims[0], outer, inner, *value.dims[2:]])
+
+    def norm(a: Any, over: str) -> Any:
+        centered = a - frontend.mean(a, over)
+        return centered / elementwise.sqrt(frontend.mean(centered**2, over) + eps)
+
+    made = _along(b, split, range(2, len(split.dims)), norm)
+    made = b.view(made, [made.dims[0], (*made.dims[1], *made.dims[2]), *made.dims[3:]])
+    per_channel = [
+        None if w is None else _channels(b, w, len(made.dims)) for w in (call.get("weight"), call.get("bias"))
+    ]
+    return _scaled(b, made, *per_channel)
+
+
+def _channels(b: ProgramBuilder, value: Value, rank: int) -> Value:
+    return b.view(value, [value.dims[0], *[()] * (rank - 2)])
+
+
+@rule("batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm")
+def _batch_norm(b: ProgramBuilder, call: AtenCall) -> Value:
+    if call.get("training") or call.get("train"):
+        raise Unsupported("batch_norm in training: call module.eval() first")
+    value, rank, eps = call["input"], len(call["input"].dims), call["eps"]
+    mean, variance = (_channels(b, call[n], rank) for n in ("running_mean", "running_var"))
+    made = b.pointwise([value, mean, variance], lambda a, m, v: (a - m) / elementwise.sqrt(v + eps))
+    per_channel = [None if w is None else _channels(b, w, rank) for w in (call.get("weight"), call.get("bias"))]
+    return _scaled(b, made, *per_channel)

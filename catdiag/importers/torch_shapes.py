@@ -1,0 +1,326 @@
+"""What PyTorch's operations on shapes mean in named axes: views, slices, concatenations, constants, gathers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catdiag.frontend import elementwise
+from catdiag.frontend.indexing import gather, reverse
+from catdiag.frontend.tracing import running
+from catdiag.importers.builder import Environment, ProgramBuilder, Scalar, Value
+from catdiag.importers.dimensions import Dimension, Factor
+from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
+
+RULES: dict[str, Rule] = {}
+rule = adding(RULES)
+
+
+@rule("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "_unsafe_view", "view_as", "reshape_as")
+def _view(b: ProgramBuilder, call: AtenCall) -> Value:
+    value = call["self"]
+    flat = [f for d in value.dims for f in d]
+    return b.view(value, b.factors.regroup(flat, call.shape))
+
+
+@rule("transpose", "swapaxes", "t", "mT")
+def _transpose(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, dims = call["self"], list(call["self"].dims)
+    if len(dims) > 1:
+        i, j = (place(value, call.get(n, k)) for n, k in (("dim0", 0), ("dim1", 1)))
+        dims[i], dims[j] = dims[j], dims[i]
+    return b.view(value, dims)
+
+
+@rule("permute")
+def _permute(b: ProgramBuilder, call: AtenCall) -> Value:
+    value = call["self"]
+    return b.view(value, [value.dims[place(value, d)] for d in call["dims"]])
+
+
+@rule("movedim")
+def _movedim(b: ProgramBuilder, call: AtenCall) -> Value:
+    value = call["self"]
+    source, target = places(value, list(call["source"])), places(value, list(call["destination"]))
+    rest = [k for k in range(len(value.dims)) if k not in source]
+    order: list[int] = []
+    for k in range(len(value.dims)):
+        order.append(source[target.index(k)] if k in target else rest.pop(0))
+    return b.view(value, [value.dims[k] for k in order])
+
+
+@rule("expand", "broadcast_to", "expand_as")
+def _expand(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, shape = call["self"], call.shape
+    dims = [()] * (len(shape) - len(value.dims)) + list(value.dims)
+    return b.view(
+        value, [b.factors.dimension(n) if not b.factors.resolve(d) else d for d, n in zip(dims, shape, strict=True)]
+    )
+
+
+@rule("repeat", "tile")
+def _repeat(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, times = call["self"], list(call.get("repeats") or call["dims"])
+    dims = [()] * (len(times) - len(value.dims)) + list(value.dims)
+    times = [1] * (len(dims) - len(times)) + times
+    return b.view(value, [(*b.factors.dimension(int(n)), *d) for d, n in zip(dims, times, strict=True)])
+
+
+@rule("repeat_interleave")
+def _interleave(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, times = call["self"], call["repeats"]
+    if isinstance(times, Value) or call.get("dim") is None:
+        raise Unsupported("repeat_interleave with an array of repeats, or over all dimensions")
+    k = place(value, call["dim"])
+    return b.view(value, [*value.dims[:k], (*value.dims[k], *b.factors.dimension(times)), *value.dims[k + 1 :]])
+
+
+@rule("slice")
+def _slice(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, k = call["self"], place(call["self"], call.get("dim", 0))
+    length = b.length(value.dims[k])
+    start, stop, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
+    start, stop, _ = slice(_int(start), None if stop is None else _int(stop)).indices(length)
+    if step != 1:
+        if start or stop != length or length % step:
+            raise Unsupported(f"a slice {start}:{stop}:{step} that does not take every {step}th of all")
+        outer, inner = b.factors.regroup(value.dims[k], [length // step, step])
+        for factor in b.factors.resolve(inner):
+            b.factors.fix(factor.extent)
+        split = b.view(value, [*value.dims[:k], outer, inner, *value.dims[k + 1 :]])
+        return b.selected(split, k + 1, 0)
+    if stop - start == 1 and length > 1:
+        one = b.selected(value, k, start - length if start == length - 1 else start)
+        return b.view(one, [*one.dims[:k], (), *one.dims[k:]])
+    return b.part(value, k, start, stop - start)
+
+
+def _int(value: Any) -> int:
+    return int(value.value) if isinstance(value, Scalar) else int(value)
+
+
+@rule("narrow")
+def _narrow(b: ProgramBuilder, call: AtenCall) -> Value:
+    return b.part(call["self"], place(call["self"], call["dim"]), _int(call["start"]), _int(call["length"]))
+
+
+@rule("select")
+def _select(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, k, at = call["self"], place(call["self"], call["dim"]), _int(call["index"])
+    if b.length(value.dims[k]) == 1:
+        at = 0
+    return b.selected(value, k, at)
+
+
+@rule("split", "split_with_sizes", "chunk", "tensor_split")
+def _split(b: ProgramBuilder, call: AtenCall) -> tuple[Value, ...]:
+    value, k = call["self"], place(call["self"], call.get("dim", 0))
+    found, start = [], 0
+    for shape in call.shapes:
+        found.append(b.part(value, k, start, shape[k]) if shape[k] > 1 else _slice_one(b, value, k, start))
+        start += shape[k]
+    return tuple(found)
+
+
+def _slice_one(b: ProgramBuilder, value: Value, k: int, at: int) -> Value:
+    if b.length(value.dims[k]) == 1:
+        return value
+    one = b.selected(value, k, at)
+    return b.view(one, [*one.dims[:k], (), *one.dims[k:]])
+
+
+@rule("unbind")
+def _unbind(b: ProgramBuilder, call: AtenCall) -> tuple[Value, ...]:
+    value, k = call["self"], place(call["self"], call.get("dim", 0))
+    for factor in b.factors.resolve(value.dims[k]):
+        b.factors.fix(factor.extent)
+    return tuple(b.selected(value, k, n) for n in range(b.length(value.dims[k])))
+
+
+@rule("cat", "concat", "concatenate")
+def _cat(b: ProgramBuilder, call: AtenCall) -> Value:
+    values = [v for v in call["tensors"] if b.shape(v) != [0]]
+    return b.concatenated(values, place(values[0], call.get("dim", 0))) if len(values) > 1 else values[0]
+
+
+@rule("stack")
+def _stack(b: ProgramBuilder, call: AtenCall) -> Value:
+    values = call["tensors"]
+    place = call.get("dim", 0) % (len(values[0].dims) + 1)
+    return b.stacked(values, place)
+
+
+@rule("constant_pad_nd", "pad")
+def _pad(b: ProgramBuilder, call: AtenCall) -> Value:
+    if call.get("mode", "constant") != "constant":
+        raise Unsupported(f"padding of mode {call['mode']!r}")
+    value: Value = call["self"]
+    ends, fill = list(call["pad"]), call.get("value") or 0
+    for back in range(len(ends) // 2):
+        k = len(value.dims) - 1 - back
+        low, high = int(ends[2 * back]), int(ends[2 * back + 1])
+        if min(low, high) < 0:
+            length = b.length(value.dims[k])
+            value = b.part(value, k, max(-low, 0), length - max(-low, 0) - max(-high, 0))
+            low, high = max(low, 0), max(high, 0)
+        if low or high:
+            value = _padded(b, value, k, low, high, fill)
+    return value
+
+
+def _padded(b: ProgramBuilder, value: Value, k: int, low: int, high: int, fill: float) -> Value:
+    if len(b.factors.resolve(value.dims[k])) > 1:
+        value = b.joined_dimension(value, k)
+    if not b.factors.resolve(value.dims[k]):
+        value = b.view(value, [*value.dims[:k], (b.factors.new(1, fixed=True),), *value.dims[k + 1 :]])
+    full = b.materialized(value, [value.dims[k]])
+    (old,) = b.factors.resolve(full.dims[k])
+    ends = [b.factors.new(n, fixed=True) for n in (low, high)]
+    terms = [e.extent for n, e in ((low, ends[0]), (1, old), (high, ends[1])) if n]
+    whole = b.factors.sum(terms, old.hint)
+    axes = [whole if f is old else f for f in b.factors.resolve(full.axes)]
+
+    def make(env: Environment) -> Any:
+        at = env.index([whole]) - low if low else env.index([whole])
+        return env.read(env[full], [(old, at)], [whole], fill)
+
+    return b.emit([*full.dims[:k], (whole,), *full.dims[k + 1 :]], axes, make, value.element)
+
+
+@rule("flip")
+def _flip(b: ProgramBuilder, call: AtenCall) -> Value:
+    value = call["self"]
+    over = [f for k in places(value, call["dims"]) for f in b.own(value, value.dims[k])]
+    return b.emit(value.dims, value.axes, lambda env: reverse(env[value], env.of(over)), value.element)
+
+
+@rule("roll")
+def _roll(b: ProgramBuilder, call: AtenCall) -> Value:
+    value: Value = call["self"]
+    if not call.get("dims"):
+        raise Unsupported("roll over all dimensions at once")
+    for shift, dim in zip(call["shifts"], call["dims"], strict=True):
+        k = place(value, dim)
+        if len(b.factors.resolve(value.dims[k])) > 1:
+            value = b.joined_dimension(value, k)
+        if b.own(value, value.dims[k]):
+            value = _rolled(b, value, b.own(value, value.dims[k])[0], int(shift))
+    return value
+
+
+def _rolled(b: ProgramBuilder, value: Value, factor: Factor, shift: int) -> Value:
+    def make(env: Environment) -> Any:
+        size = env.size([factor])
+        away = -shift if shift < 0 else size - shift
+        return env.read(env[value], [(factor, (env.index([factor]) + away) % size)], [factor])
+
+    return b.emit(value.dims, value.axes, make, value.element)
+
+
+# -- made of nothing -------------------------------------------------------------------------------------
+
+
+@rule("arange")
+def _arange(b: ProgramBuilder, call: AtenCall) -> Value:
+    start, step = call.get("start", 0) or 0, call.get("step", 1) or 1
+    dim = b.factors.dimension(call.shape[0])
+
+    def make(env: Environment) -> Any:
+        at = env.index(dim)
+        at = at if step == 1 else at * step
+        return at if start == 0 else at + env[start]
+
+    return b.emit([dim], dim, make, call.element)
+
+
+@rule("full", "new_full", "full_like")
+def _full(b: ProgramBuilder, call: AtenCall) -> Value:
+    number = call["fill_value"]
+    if isinstance(number, (Value, Scalar)):
+        dims = [b.factors.dimension(n) for n in call.shape]
+        return b.emit(dims, (), lambda env: running().lift(env[number]), call.element)
+    return b.constant(number, call.shape, call.element)
+
+
+@rule("scalar_tensor")
+def _scalar_tensor(b: ProgramBuilder, call: AtenCall) -> Value:
+    return b.constant(call["s"], (), call.element)
+
+
+@rule("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones")
+def _zeros_or_ones(b: ProgramBuilder, call: AtenCall) -> Value:
+    one = "ones" in call.name
+    if call.element == "bool":
+        dims = [b.factors.dimension(n) for n in call.shape]
+        return b.emit(dims, (), lambda env: running().lift(int(one)) > 0, "bool")
+    return b.constant(int(one), call.shape, call.element)
+
+
+@rule("tril", "triu")
+def _triangle(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, lower, diagonal = call["self"], call.name == "tril", call.get("diagonal", 0)
+    rows, columns = value.dims[-2:]
+
+    def make(env: Environment) -> Any:
+        below = env.index(columns) - diagonal if diagonal else env.index(columns)
+        inside = below <= env.index(rows) if lower else below >= env.index(rows)
+        array = env[value]
+        return array & inside if value.element == "bool" else elementwise.where(inside, array, 0)
+
+    return b.emit(value.dims, (*value.axes, *rows, *columns), make, value.element)
+
+
+# -- gathers ------------------------------------------------------------------------------------------------
+
+
+@rule("embedding")
+def _embedding(b: ProgramBuilder, call: AtenCall) -> Value:
+    return _gathered(b, call["weight"], 0, call["indices"])
+
+
+@rule("index_select")
+def _index_select(b: ProgramBuilder, call: AtenCall) -> Value:
+    return _gathered(b, call["self"], place(call["self"], call["dim"]), call["index"])
+
+
+@rule("index")
+def _index(b: ProgramBuilder, call: AtenCall) -> Value:
+    given = [(k, v) for k, v in enumerate(call["indices"]) if v is not None]
+    if len(given) != 1 or given[0][1].element != "int":
+        raise Unsupported("indexing by several arrays, or by an array of truth values")
+    return _gathered(b, call["self"], *given[0])
+
+
+def _gathered(b: ProgramBuilder, table: Value, k: int, at: Value) -> Value:
+    """The rows of a table along dimension k at integers, whose dimensions come in its place."""
+    if len(b.factors.resolve(table.dims[k])) > 1:
+        table = b.joined_dimension(table, k)
+    full = b.materialized(table, [table.dims[k]])
+    rest = {f for j, d in enumerate(full.dims) if j != k for f in b.factors.resolve(d)}
+    old = b.factors.resolve(full.dims[k])
+    for dim in at.dims:
+        if (rest | set(old)) & set(b.factors.resolve(dim)):
+            at = b.fresh(at, dim)
+    dims = [*full.dims[:k], *at.dims, *full.dims[k + 1 :]]
+    axes = [*(f for f in b.factors.resolve(full.axes) if f not in old), *at.axes]
+    return b.emit(dims, axes, lambda env: _rows(env, full, old, at), table.element)
+
+
+@rule("gather")
+def _gather(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, k, at = call["self"], place(call["self"], call["dim"]), call["index"]
+    for j in range(len(value.dims)):
+        if j != k:
+            at = b.aligned(at, j, value.dims[j])
+    if len(b.factors.resolve(value.dims[k])) > 1:
+        value = b.joined_dimension(value, k)
+    old = b.factors.resolve(value.dims[k])
+    if set(old) & set(b.factors.resolve(at.dims[k])):
+        at = b.fresh(at, at.dims[k])
+    axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *at.axes]
+    dims = [at.dims[k] if j == k else d for j, d in enumerate(value.dims)]
+    return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
+
+
+def _rows(env: Environment, table: Value, old: Dimension, at: Value) -> Any:
+    array, name = env.merged(env[table], old)
+    return gather(array, name, env[at]) if old else array

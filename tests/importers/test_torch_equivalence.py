@@ -1,0 +1,96 @@
+"""Refactored PyTorch modules are proved equal for all sizes, or told apart by numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import catdiag as cd
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+real = torch.randn
+
+
+class Separate(nn.Module):
+    """Self-attention with three projections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(12, 12, bias=False) for _ in range(3))
+
+    def heads(self, a: Any) -> Any:
+        return a.view(*a.shape[:2], 3, 4).transpose(1, 2)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (self.heads(f(x)) for f in (self.q, self.k, self.v))
+        p = torch.softmax(q @ k.transpose(-2, -1) * 4**-0.5, -1)
+        return (p @ v).transpose(1, 2).reshape(x.shape)
+
+
+class Fused(Separate):
+    """The same, with one projection and PyTorch's own attention."""
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+        self.qkv = nn.Linear(12, 36, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (self.heads(a) for a in self.qkv(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
+
+
+def from_fused(of: dict[str, Any]) -> dict[str, Any]:
+    return dict(zip(("q.weight", "k.weight", "v.weight"), of["qkv.weight"].chunk(3, 0), strict=True))
+
+
+def swapped(of: dict[str, Any]) -> dict[str, Any]:
+    return dict(zip(("k.weight", "q.weight", "v.weight"), of["qkv.weight"].chunk(3, 0), strict=True))
+
+
+def test_fused_projections_are_the_separate_ones() -> None:
+    theorem = cd.testing.assert_equivalent(Separate(), Fused(), example=(real(2, 5, 12),), parameters=from_fused)
+    assert not theorem.conditional
+
+
+def test_swapped_projections_are_refuted() -> None:
+    with pytest.raises(AssertionError, match="is false"):
+        cd.testing.assert_equivalent(Separate(), Fused(), example=(real(2, 5, 12),), parameters=swapped)
+
+
+class Adapted(nn.Module):
+    """A linear layer with an adapter of low rank."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        self.base, self.down, self.up = nn.Linear(5, 7), nn.Linear(5, 2, bias=False), nn.Linear(2, 7, bias=False)
+        self.scale = scale
+
+    def forward(self, x: Any) -> Any:
+        return self.base(x) + self.up(self.down(x)) * self.scale
+
+
+def merged(of: dict[str, Any]) -> dict[str, Any]:
+    return {"weight": of["base.weight"] + of["up.weight"] @ of["down.weight"], "bias": of["base.bias"]}
+
+
+def test_a_merged_adapter() -> None:
+    cd.testing.assert_equivalent(nn.Linear(5, 7), Adapted(), example=(real(3, 5),), parameters=merged)
+    with pytest.raises(AssertionError, match="is false"):
+        cd.testing.assert_equivalent(nn.Linear(5, 7), Adapted(0.5), example=(real(3, 5),), parameters=merged)
+
+
+def test_functions() -> None:
+    def one(a: Any, b: Any) -> Any:
+        return F.relu(a - b) - F.relu(b - a)
+
+    cd.testing.assert_equivalent(one, lambda a, b: a - b, example=(real(2, 3), real(3)))
+    with pytest.raises(AssertionError, match="is false"):
+        cd.testing.assert_equivalent(one, lambda a, b: b - a, example=(real(2, 3), real(3)))
+
+
+def test_results_of_other_shapes_are_refused() -> None:
+    with pytest.raises(cd.errors.NotImported, match=r"gives results of shapes \[\[2\]\], <lambda>|shapes"):
+        cd.testing.assert_equivalent(lambda a: a.sum(1), lambda a: a.sum(0), example=(real(2, 3),))
