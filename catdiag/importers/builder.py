@@ -326,6 +326,9 @@ class ProgramBuilder:
         total = self.length(dim)
         if length == total:
             return value
+        if length == 0:
+            lengths = [0 if k == place else self.length(d) for k, d in enumerate(value.dims)]
+            return self.constant(0, lengths, value.element)
         if len(dim) == 1:
             found = self._terms_of(value, place, dim[0], start, length)
             if found is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from catdiag.frontend import builder as frontend
 from catdiag.frontend import elementwise, nn
 from catdiag.importers.builder import Environment, ProgramBuilder, Value
+from catdiag.importers.dimensions import Dimension
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
 
 RULES: dict[str, Rule] = {}
@@ -61,6 +64,29 @@ def _extreme(b: ProgramBuilder, call: AtenCall) -> Any:
         return b.reduced(value, places(value, None), False, function)
     over, keep = places(value, call["dim"]), call.get("keepdim", False)
     return b.reduced(value, over, keep, function), _position(b, call, call.name == "max")
+
+
+@rule("topk")
+def _topk(b: ProgramBuilder, call: AtenCall) -> tuple[Value, Value]:
+    """The k largest, one after the other: the first largest, then that of the others, and so on."""
+    value, k = call["self"], place(call["self"], call.get("dim", -1))
+    if not call.get("largest", True) or len(b.factors.resolve(value.dims[k])) > 1:
+        raise Unsupported("topk of the smallest, or along a dimension that is a product")
+    rest = b.materialized(value, [value.dims[k]])
+    found = AtenCall("argmax", {}, call.shapes, "int", "")
+    values, indices = [], []
+    for _ in range(call["k"]):
+        position = _position(b, replace(found, arguments={"self": rest, "dim": k}), True)
+        values.append(b.reduced(rest, [k], False, frontend.max))
+        indices.append(position)
+        at = b.view(position, [*position.dims[:k], (), *position.dims[k:]])
+        taken = b.emit(rest.dims, (*rest.axes, *at.axes), _equals(rest.dims[k], at), "bool")
+        rest = b.pointwise([taken, rest], lambda t, a: elementwise.where(t, -math.inf, a), "extended")
+    return b.stacked(values, k), b.stacked(indices, k)
+
+
+def _equals(dim: Dimension, at: Value) -> Callable[[Environment], Any]:
+    return lambda env: env.index(dim) == env[at]
 
 
 @rule("var", "std", "var_mean", "std_mean")

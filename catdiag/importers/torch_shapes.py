@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from catdiag.frontend import elementwise
-from catdiag.frontend.indexing import gather, reverse
+from catdiag.frontend.indexing import gather, indexed, reverse
 from catdiag.frontend.tracing import running
 from catdiag.importers.builder import Environment, ProgramBuilder, Scalar, Value
 from catdiag.importers.dimensions import Dimension, Factor
@@ -81,13 +82,13 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> Value:
     start, stop, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
     start, stop, _ = slice(_int(start), None if stop is None else _int(stop)).indices(length)
     if step != 1:
-        if start or stop != length or length % step:
+        if start >= step or stop <= length - step + start or length % step:
             raise Unsupported(f"a slice {start}:{stop}:{step} that does not take every {step}th of all")
         outer, inner = b.factors.regroup(value.dims[k], [length // step, step])
         for factor in b.factors.resolve(inner):
             b.factors.fix(factor.extent)
         split = b.view(value, [*value.dims[:k], outer, inner, *value.dims[k + 1 :]])
-        return b.selected(split, k + 1, 0)
+        return b.selected(split, k + 1, start)
     if stop - start == 1 and length > 1:
         one = b.selected(value, k, start - length if start == length - 1 else start)
         return b.view(one, [*one.dims[:k], (), *one.dims[k:]])
@@ -138,8 +139,68 @@ def _unbind(b: ProgramBuilder, call: AtenCall) -> tuple[Value, ...]:
 
 @rule("cat", "concat", "concatenate")
 def _cat(b: ProgramBuilder, call: AtenCall) -> Value:
-    values = [v for v in call["tensors"] if b.shape(v) != [0]]
+    values = [v for v in call["tensors"] if 0 not in b.shape(v)]
     return b.concatenated(values, place(values[0], call.get("dim", 0))) if len(values) > 1 else values[0]
+
+
+@rule("slice_scatter")
+def _slice_scatter(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, part, k = call["self"], call["src"], place(call["self"], call.get("dim", 0))
+    length = b.length(value.dims[k])
+    start, stop, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
+    start, stop, _ = slice(_int(start), None if stop is None else _int(stop)).indices(length)
+    if step != 1:
+        raise Unsupported("a write to every other element")
+    parts = [b.part(value, k, 0, start), part, b.part(value, k, stop, length - stop)]
+    parts = [p for p in parts if 0 not in b.shape(p)]
+    return b.concatenated(parts, k) if len(parts) > 1 else part
+
+
+@rule("select_scatter")
+def _select_scatter(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, k = call["self"], place(call["self"], call["dim"])
+    at = _int(call["index"]) % b.length(value.dims[k])
+    part = b.view(call["src"], [*call["src"].dims[:k], (), *call["src"].dims[k:]])
+    dim = value.dims[k]
+    here = b.emit([*[()] * k, dim, *[()] * (len(value.dims) - k - 1)], dim, lambda env: env.index(dim) == at, "bool")
+    return b.pointwise([here, part, value], elementwise.where, value.element)
+
+
+@rule("copy")
+def _copy(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, source = call["self"], call["src"]
+    lined, _ = b.broadcast([b.view(value, value.dims), source])
+    return b.view(lined[1], [*value.dims[: len(value.dims) - len(lined[1].dims)], *lined[1].dims])
+
+
+@rule("diff")
+def _diff(b: ProgramBuilder, call: AtenCall) -> Value:
+    value, before, k = call["self"], call.get("prepend"), place(call["self"], call.get("dim", -1))
+    if call.get("n", 1) != 1 or call.get("append") is not None:
+        raise Unsupported("differences of higher order, or with what is appended")
+    if before is None or b.length(before.dims[k]) != 1:
+        length = b.length(value.dims[k])
+        parts = [b.part(value, k, 1, length - 1), b.part(value, k, 0, length - 1)]
+        return b.pointwise(parts, lambda later, earlier: later - earlier, value.element)
+    dim = value.dims[k]
+    full = b.materialized(value, [dim])
+
+    def previous(env: Environment) -> Any:
+        array, name = env.merged(env[full], dim)
+        at = env.index(dim) - 1
+        return indexed(running(), array, tuple(env.axes(dim)), {name: at}, fill=0)
+
+    shifted = b.emit(full.dims, full.axes, previous, value.element)
+    first = b.emit([*[()] * k, dim, *[()] * (len(value.dims) - k - 1)], dim, lambda env: env.index(dim) < 1, "bool")
+    earlier = b.pointwise([first, before, shifted], elementwise.where, value.element)
+    return b.pointwise([value, earlier], lambda a, c: a - c, value.element)
+
+
+@rule("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d")
+def _upsample(b: ProgramBuilder, call: AtenCall) -> Value:
+    if list(call.shape) != b.shape(call["self"]):
+        raise Unsupported("interpolation to another size")
+    return call["self"]  # type: ignore[no-any-return]
 
 
 @rule("stack")
@@ -246,6 +307,11 @@ def _scalar_tensor(b: ProgramBuilder, call: AtenCall) -> Value:
     return b.constant(call["s"], (), call.element)
 
 
+@rule("empty", "empty_like", "new_empty", "empty_permuted")
+def _empty(b: ProgramBuilder, call: AtenCall) -> Value:
+    return b.constant(0, call.shape, call.element if call.element != "bool" else "int")
+
+
 @rule("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones")
 def _zeros_or_ones(b: ProgramBuilder, call: AtenCall) -> Value:
     one = "ones" in call.name
@@ -285,9 +351,41 @@ def _index_select(b: ProgramBuilder, call: AtenCall) -> Value:
 @rule("index")
 def _index(b: ProgramBuilder, call: AtenCall) -> Value:
     given = [(k, v) for k, v in enumerate(call["indices"]) if v is not None]
-    if len(given) != 1 or given[0][1].element != "int":
-        raise Unsupported("indexing by several arrays, or by an array of truth values")
-    return _gathered(b, call["self"], *given[0])
+    if any(v.element != "int" for _, v in given):
+        raise Unsupported("indexing by an array of truth values, whose result has a length that depends on it")
+    if len(given) == 1:
+        return _gathered(b, call["self"], *given[0])
+    return _gathered_together(b, call["self"], given)
+
+
+def _gathered_together(b: ProgramBuilder, table: Value, given: Sequence[tuple[int, Value]]) -> Value:
+    """The elements of a table at several arrays of integers that are broadcast against each other. Their dimensions come
+    in place of those that are read if these stand together, else first."""
+    taken = [k for k, _ in given]
+    lined, dims = b.broadcast([v for _, v in given])
+    table = b.materialized(table, [table.dims[k] for k in taken])
+    rest = [d for k, d in enumerate(table.dims) if k not in taken]
+    # What the indices have and the table keeps is renamed on the table: it is read at all of its positions.
+    shared = set(b.factors.resolve(f for d in dims for f in d))
+    for dim in table.dims:
+        if shared & set(b.factors.resolve(dim)):
+            table = b.fresh(table, [f for f in b.factors.resolve(dim) if f in shared])
+    rest = [d for k, d in enumerate(table.dims) if k not in taken]
+    together = taken == list(range(taken[0], taken[0] + len(taken)))
+    first = taken[0] if together else 0
+    old = [b.factors.resolve(table.dims[k]) for k in taken]
+    gone = {f for d in old for f in d}
+    axes = [*(f for f in b.factors.resolve(table.axes) if f not in gone), *(f for v in lined for f in v.axes)]
+
+    def make(env: Environment) -> Any:
+        array, positions = env[table], {}
+        for dim, at in zip(old, lined, strict=True):
+            if dim:
+                array, name = env.merged(array, dim)
+                positions[name] = env[at]
+        return indexed(running(), array, (), positions) if positions else array
+
+    return b.emit([*rest[:first], *dims, *rest[first:]], axes, make, table.element)
 
 
 def _gathered(b: ProgramBuilder, table: Value, k: int, at: Value) -> Value:
