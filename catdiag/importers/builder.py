@@ -25,12 +25,14 @@ from catdiag.importers.dimensions import Dimension, Extent, Factor, Factors, Nam
 @dataclass(eq=False)
 class Value:
     """An array of the imported program: its dimensions, and of their factors those that it really has; it is broadcast
-    along the others. `contracted` is what the product that made it summed over."""
+    along the others. `contracted` is what the product that made it summed over; `number` what all elements are, if
+    that is known."""
 
     dims: tuple[Dimension, ...]
     axes: Dimension
     element: str = "real"
     contracted: Dimension = ()
+    number: float | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ class ProgramBuilder:
     def constant(self, number: float, lengths: Sequence[int], element: str) -> Value:
         """An array of equal numbers."""
         dims = [self.factors.dimension(n) for n in lengths]
-        return self.emit(dims, (), lambda env: running().lift(number, infinite=True, element=element), element)
+        make: Make = lambda env: running().lift(number, infinite=True, element=element)  # noqa: E731
+        return self.emit(dims, (), make, element, number=number)
 
     def length(self, dim: Dimension) -> int:
         """The length of a dimension in the example."""
@@ -319,8 +322,8 @@ class ProgramBuilder:
 
         return self.emit(dims, axes, make, value.element)
 
-    def part(self, value: Value, place: int, start: int, length: int) -> Value:
-        """The positions from `start` on along a dimension. A part at a term of a sum is that term; one of equal parts
+    def part(self, value: Value, place: int, start: int, length: int, even: bool = True) -> Value:
+        """The positions from `start` on along a dimension. A part at a term of a sum is that term; one of `even` parts
         is a factor; else the lengths are those of the example."""
         dim = self.factors.resolve(value.dims[place])
         total = self.length(dim)
@@ -333,7 +336,7 @@ class ProgramBuilder:
             found = self._terms_of(value, place, dim[0], start, length)
             if found is not None:
                 return found
-        if total % length == 0 and start % length == 0 and extent_of(dim[0].extent).op != "+":
+        if even and total % length == 0 and start % length == 0 and extent_of(dim[0].extent).op != "+":
             outer, inner = self.factors.regroup(dim, [total // length, length])
             for factor in self.factors.resolve(outer):
                 self.factors.fix(factor.extent)

@@ -20,7 +20,8 @@ class Unsupported(Exception):
 @dataclass(frozen=True)
 class AtenCall:
     """A call of an operation: its name, its arguments by name, and the results' shapes and element type in the
-    example. `cast` says that the result has another type than the first argument."""
+    example. `cast` says that the result has another type than the first argument; `siblings` of a slice are the starts
+    and ends of all slices of that array along that dimension."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -28,6 +29,7 @@ class AtenCall:
     element: str
     dtype: str
     cast: bool = False
+    siblings: tuple[tuple[Any, Any], ...] = ()
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from catdiag.frontend import elementwise, nn
+from catdiag.frontend.tracing import running
 from catdiag.importers.builder import Operand, ProgramBuilder, Scalar, Value
 from catdiag.importers.dimensions import Dimension
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
@@ -24,7 +25,7 @@ def _softplus(a: Any, beta: float, threshold: float) -> Any:
 def _gelu(a: Any, approximate: str) -> Any:
     if approximate == "tanh":
         return 0.5 * a * (1 + elementwise.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)))
-    return 0.5 * a * (1 + elementwise.apply("erf", a * 2**-0.5))
+    return 0.5 * a * (1 + elementwise.erf(a / elementwise.sqrt(2)))
 
 
 def _power(a: Any, exponent: Any) -> Any:
@@ -57,13 +58,13 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "hardswish": lambda a: a * elementwise.clip(a + 3, 0, 6) / 6,
     "logical_not": lambda a: ~a,
     "bitwise_not": lambda a: ~a,
-    "sign": lambda a: elementwise.where(a > 0, 1, elementwise.where(a < 0, -1, 0)),
-    "sin": lambda a: _named("sin", a),
-    "cos": lambda a: _named("cos", a),
-    "erf": lambda a: _named("erf", a),
-    "floor": lambda a: _named("floor", a),
-    "ceil": lambda a: _named("ceil", a),
-    "round": lambda a: _named("round", a),
+    "sign": elementwise.sign,
+    "sin": elementwise.sin,
+    "cos": elementwise.cos,
+    "erf": elementwise.erf,
+    "floor": elementwise.floor,
+    "ceil": elementwise.ceil,
+    "round": elementwise.round,
 }
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "mul": lambda a, b: a * b,
@@ -90,9 +91,13 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 _ARITHMETIC = ("mul", "div", "true_divide", "add", "sub", "rsub", "maximum", "minimum")
 
 
-def _named(name: str, a: Any) -> Any:
-    function = getattr(elementwise, name, None)
-    return elementwise.apply(name, a) if function is None else function(a)
+def _integer(number: int) -> Scalar:
+    """An integer constant, which stays one beside integers."""
+    return Scalar(number, lambda env: running().lift(number, element="int"))
+
+
+def _truncated(a: Any) -> Any:
+    return elementwise.where(a >= 0, elementwise.floor(a), elementwise.ceil(a))
 
 
 def _unary(b: ProgramBuilder, call: AtenCall) -> Value:
@@ -190,6 +195,7 @@ def _elu(b: ProgramBuilder, call: AtenCall) -> Value:
 def _clamp(b: ProgramBuilder, call: AtenCall) -> Value:
     low = call.get("min", call.get("min_val"))
     high = call.get("max", call.get("max_val"))
+    low, high = (None if v in (math.inf, -math.inf) else v for v in (low, high))
     given = [call["self"], *(v for v in (low, high) if v is not None)]
 
     def make(a: Any, *ends: Any) -> Any:
@@ -216,9 +222,10 @@ def _masked_fill(b: ProgramBuilder, call: AtenCall) -> Value:
 def _cast(b: ProgramBuilder, call: AtenCall) -> Value:
     given = call["self"]
     if given.element == "bool" and call.element != "bool":
-        return b.pointwise([given], lambda a: elementwise.where(a, 1, 0), call.element)
+        one, zero = (_integer(n) for n in (1, 0)) if call.element == "int" else (1, 0)
+        return b.pointwise([given, one, zero], elementwise.where, call.element)
     if given.element == "real" and call.element == "int":
-        raise Unsupported("a cast of floating-point numbers to integers")
+        return b.pointwise([given], _truncated, "int")
     if given.element != "bool" and call.element == "bool":
         return b.pointwise([given], lambda a: a != 0, "bool")
     narrow = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8"}.get(call.dtype)

@@ -193,6 +193,9 @@ class _Reader:
         if key is not None and key in self._tied:
             self.values[node] = self._tied[key]
             return
+        if spec.kind.name == "CONSTANT_TENSOR" and state is not None and state.numel() == 1:
+            self.values[node] = self.builder.constant(state.item(), list(state.shape), _element(state.dtype))
+            return
         name = _identifier((spec.target or node.name).removeprefix("other."))
         lengths = [_hint(n) for n in value.shape]
         made = self._shared_input(name, lengths, spec.kind.name == "USER_INPUT")
@@ -272,7 +275,17 @@ class _Reader:
         source = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
         cast = bool(results) and isinstance(source, torch.Tensor) and source.dtype != results[0].dtype
         element = _element(results[0].dtype) if results else "real"
-        return AtenCall(name, arguments, shapes, element, dtype, cast)
+        return AtenCall(name, arguments, shapes, element, dtype, cast, self._siblings(name, node))
+
+    def _siblings(self, name: str, node: Any) -> tuple[tuple[Any, Any], ...]:
+        if name != "slice":
+            return ()
+        found = []
+        for user in node.args[0].users:
+            if getattr(user.target, "_opname", "") == "slice" and user.args[1:2] == node.args[1:2]:
+                given = [self._given(a) for a in user.args[2:4]]
+                found.append((given[0] if given else None, given[1] if len(given) > 1 else None))
+        return tuple(found)
 
     def _given(self, argument: Any) -> Any:
         if hasattr(argument, "op") and hasattr(argument, "meta"):

@@ -183,13 +183,14 @@ def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> Value:
 
 @dataclass(frozen=True)
 class _Window:
-    """How windows are taken: their dimension, the distance of two, elements before and after, and between taps."""
+    """How windows are taken: their dimension, the distance of two, elements before and after, and between taps. Beyond
+    the ends is `fill`, or the last element again if it is None."""
 
     taps: Dimension
     stride: int
     pad: tuple[int, int]
     dilation: int
-    fill: float
+    fill: float | None
 
 
 def _windows(b: ProgramBuilder, value: Value, k: int, how: _Window) -> Value:
@@ -221,6 +222,8 @@ def _windows(b: ProgramBuilder, value: Value, k: int, how: _Window) -> Value:
         last = env.size([old]) + pad[1]
         fits = (lambda *_: (at, last)) if extent_of(place.extent).free else None
         outside = fill if pad != (0, 0) else None
+        if pad != (0, 0) and fill is None:
+            at, fits = elementwise.clip(at, 0, env.size([old]) - 1), None
         return env.read(env[full], [(old, at)], [place, *window], outside, fits)
 
     return b.emit([*full.dims[:k], (place,), window, *full.dims[k + 1 :]], axes, make, value.element)
@@ -296,7 +299,8 @@ def _pool(b: ProgramBuilder, call: AtenCall) -> Value:
     taps: list[Dimension] = []
     for k in range(rank):
         taps.append(b.factors.dimension(width[k]))
-        fill = 0.0 if mean else -math.inf
+        # Beyond an end a maximum reads the last element again: it is in the window already.
+        fill = 0.0 if mean else None
         how = _Window(taps[k], stride[k], (pads[k], pads[k]), dilation[k], fill)
         value = _windows(b, value, first + 2 * k, how)
     places = [first + 2 * k + 1 for k in range(rank)]

@@ -12,6 +12,7 @@ from catdiag.frontend import elementwise, nn
 from catdiag.importers.builder import Environment, ProgramBuilder, Value
 from catdiag.importers.dimensions import Dimension
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
+from catdiag.importers.torch_shapes import picked
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)
@@ -74,15 +75,14 @@ def _topk(b: ProgramBuilder, call: AtenCall) -> tuple[Value, Value]:
         raise Unsupported("topk of the smallest, or along a dimension that is a product")
     rest = b.materialized(value, [value.dims[k]])
     found = AtenCall("argmax", {}, call.shapes, "int", "")
-    values, indices = [], []
+    indices = []
     for _ in range(call["k"]):
         position = _position(b, replace(found, arguments={"self": rest, "dim": k}), True)
-        values.append(b.reduced(rest, [k], False, frontend.max))
         indices.append(position)
         at = b.view(position, [*position.dims[:k], (), *position.dims[k:]])
         taken = b.emit(rest.dims, (*rest.axes, *at.axes), _equals(rest.dims[k], at), "bool")
         rest = b.pointwise([taken, rest], lambda t, a: elementwise.where(t, -math.inf, a), "extended")
-    return b.stacked(values, k), b.stacked(indices, k)
+    return b.stacked([picked(b, value, k, i) for i in indices], k), b.stacked(indices, k)
 
 
 def _equals(dim: Dimension, at: Value) -> Callable[[Environment], Any]:

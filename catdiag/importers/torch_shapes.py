@@ -92,7 +92,13 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> Value:
     if stop - start == 1 and length > 1:
         one = b.selected(value, k, start - length if start == length - 1 else start)
         return b.view(one, [*one.dims[:k], (), *one.dims[k:]])
-    return b.part(value, k, start, stop - start)
+    return b.part(value, k, start, stop - start, even=_is_even(call.siblings, length))
+
+
+def _is_even(parts: Sequence[tuple[Any, Any]], length: int) -> bool:
+    """Whether all parts that are taken of a dimension are of one length."""
+    ends = [slice(_int(start or 0), None if stop is None else _int(stop)).indices(length) for start, stop in parts]
+    return len({stop - start for start, stop, _ in ends} - {0, 1, length}) <= 1
 
 
 def _int(value: Any) -> int:
@@ -116,8 +122,9 @@ def _select(b: ProgramBuilder, call: AtenCall) -> Value:
 def _split(b: ProgramBuilder, call: AtenCall) -> tuple[Value, ...]:
     value, k = call["self"], place(call["self"], call.get("dim", 0))
     found, start = [], 0
+    even = len({shape[k] for shape in call.shapes}) == 1
     for shape in call.shapes:
-        found.append(b.part(value, k, start, shape[k]) if shape[k] > 1 else _slice_one(b, value, k, start))
+        found.append(b.part(value, k, start, shape[k], even) if shape[k] > 1 else _slice_one(b, value, k, start))
         start += shape[k]
     return tuple(found)
 
@@ -198,9 +205,9 @@ def _diff(b: ProgramBuilder, call: AtenCall) -> Value:
 
 @rule("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d")
 def _upsample(b: ProgramBuilder, call: AtenCall) -> Value:
-    if list(call.shape) != b.shape(call["self"]):
+    if list(call.shape) != b.shape(call["input"]):
         raise Unsupported("interpolation to another size")
-    return call["self"]  # type: ignore[no-any-return]
+    return call["input"]  # type: ignore[no-any-return]
 
 
 @rule("stack")
@@ -354,13 +361,17 @@ def _index(b: ProgramBuilder, call: AtenCall) -> Value:
     if any(v.element != "int" for _, v in given):
         raise Unsupported("indexing by an array of truth values, whose result has a length that depends on it")
     if len(given) == 1:
+        k, at = given[0]
+        if at.number is not None and at.number < 0 and not b.factors.resolve(f for d in at.dims for f in d):
+            one = b.selected(call["self"], k, int(at.number))
+            return b.view(one, [*one.dims[:k], *at.dims, *one.dims[k:]])
         return _gathered(b, call["self"], *given[0])
     return _gathered_together(b, call["self"], given)
 
 
 def _gathered_together(b: ProgramBuilder, table: Value, given: Sequence[tuple[int, Value]]) -> Value:
-    """The elements of a table at several arrays of integers that are broadcast against each other. Their dimensions come
-    in place of those that are read if these stand together, else first."""
+    """The elements of a table at several arrays of integers that are broadcast against each other. Their dimensions
+    come in place of those that are read if these stand together, else first."""
     taken = [k for k, _ in given]
     lined, dims = b.broadcast([v for _, v in given])
     table = b.materialized(table, [table.dims[k] for k in taken])
@@ -369,7 +380,7 @@ def _gathered_together(b: ProgramBuilder, table: Value, given: Sequence[tuple[in
     shared = set(b.factors.resolve(f for d in dims for f in d))
     for dim in table.dims:
         if shared & set(b.factors.resolve(dim)):
-            table = b.fresh(table, [f for f in b.factors.resolve(dim) if f in shared])
+            table = b.fresh(table, tuple(f for f in b.factors.resolve(dim) if f in shared))
     rest = [d for k, d in enumerate(table.dims) if k not in taken]
     together = taken == list(range(taken[0], taken[0] + len(taken)))
     first = taken[0] if together else 0
@@ -416,6 +427,14 @@ def _gather(b: ProgramBuilder, call: AtenCall) -> Value:
         at = b.fresh(at, at.dims[k])
     axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *at.axes]
     dims = [at.dims[k] if j == k else d for j, d in enumerate(value.dims)]
+    return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
+
+
+def picked(b: ProgramBuilder, value: Value, k: int, at: Value) -> Value:
+    """The element along dimension k at an integer for each index of the others."""
+    old = b.factors.resolve(value.dims[k])
+    axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *at.axes]
+    dims = [d for j, d in enumerate(value.dims) if j != k]
     return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
 
 

@@ -136,6 +136,8 @@ SHAPES: Sequence[tuple[str, Callable[[Any], Any], Any]] = [
     ("flip", lambda a: a.flip(1), real(3, 5)),
     ("roll", lambda a: a.roll(2, 1), real(3, 5)),
     ("roll back", lambda a: a.roll((-1, 1), (0, 1)), real(3, 5)),
+    ("select from end", lambda a: a.reshape(3, 5)[:, -2], real(15)),
+    ("parts of unlike lengths", lambda a: (a[:, :12].view(2, 6, 2), a[:, 12:18], a[:, 18:]), real(2, 24)),
     ("odd ones", lambda a: a[:, 1::2], real(3, 10)),
     ("nothing and all", lambda a: torch.cat((a[:, :0], a), 1), real(3, 5)),
     ("diff", lambda a: a.diff(), real(3, 5)),
