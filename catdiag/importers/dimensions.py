@@ -268,13 +268,16 @@ class Names:
     def name(self, factor: Factor) -> str:
         """The name of a factor's axis."""
         if factor not in self._names:
-            base, number = factor.hint or "a", 0
-            name = base if factor.hint else "a0"
-            while name in self._used:
-                number += 1
-                name = f"{base}_{number}" if factor.hint else f"a{number}"
-            self.reserve(factor, name)
+            self._names[factor] = self._fresh(factor.hint or "a")
         return self._names[factor]
+
+    def _fresh(self, base: str) -> str:
+        name, number = base, 0
+        while name in self._used:
+            number += 1
+            name = f"{base}_{number}"
+        self._used.add(name)
+        return name
 
     def axis(self, factor: Factor) -> Axis:
         """The axis of a factor."""
@@ -290,8 +293,9 @@ class Names:
             return found.length
         if not found.op:
             if found not in self._sizes:
-                owner = next(f for f in self.factors.made if not f.into and extent_of(f.extent) is found)
-                self._sizes[found] = self.name(owner)
+                axes = (f for f in self.factors.made if not f.into and extent_of(f.extent) is found)
+                owner = next(axes, None)
+                self._sizes[found] = self._fresh("n") if owner is None else self.name(owner)
             return self._sizes[found]
         parts = [Axis(f"part_{k}", self.size(p)) for k, p in enumerate(found.parts)]
         return (coproduct if found.op == "+" else product)(*parts).size
