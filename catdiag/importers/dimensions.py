@@ -47,14 +47,14 @@ class Extent:
 
 
 @dataclass(eq=False)
-class Factor:
+class AxisFactor:
     """An axis of an imported program, before it has a name. `into` are the factors that it was split into, or the one
     that it was unified with."""
 
     number: int
     extent: Extent
     hint: str = ""
-    into: tuple[Factor, ...] = ()
+    into: tuple[AxisFactor, ...] = ()
 
     @property
     def length(self) -> int:
@@ -62,7 +62,7 @@ class Factor:
         return self.extent.length
 
 
-Dimension = tuple[Factor, ...]
+Dimension = tuple[AxisFactor, ...]
 
 
 def extent_of(extent: Extent) -> Extent:
@@ -76,11 +76,11 @@ def extent_of(extent: Extent) -> Extent:
 class Factors:
     """All factors of a program that is being imported."""
 
-    made: list[Factor] = field(default_factory=list)
+    made: list[AxisFactor] = field(default_factory=list)
 
-    def new(self, length: int, hint: str = "", extent: Extent | None = None, fixed: bool = False) -> Factor:
+    def new(self, length: int, hint: str = "", extent: Extent | None = None, fixed: bool = False) -> AxisFactor:
         """A new factor of a length; `hint` is a name for its axis."""
-        factor = Factor(len(self.made), extent or Extent(length, fixed), hint)
+        factor = AxisFactor(len(self.made), extent or Extent(length, fixed), hint)
         self.made.append(factor)
         return factor
 
@@ -88,19 +88,19 @@ class Factors:
         """A new dimension: one factor, or none for length 1."""
         return () if length == 1 else (self.new(length, hint),)
 
-    def copy(self, factor: Factor) -> Factor:
+    def copy(self, factor: AxisFactor) -> AxisFactor:
         """Another axis of the same size."""
         return self.new(factor.length, factor.hint, factor.extent)
 
-    def find(self, factor: Factor) -> Factor:
+    def find(self, factor: AxisFactor) -> AxisFactor:
         """The factor that this one was unified with, if it was not split."""
         while len(factor.into) == 1:
             factor = factor.into[0]
         return factor
 
-    def resolve(self, factors: Iterable[Factor]) -> Dimension:
+    def resolve(self, factors: Iterable[AxisFactor]) -> Dimension:
         """The factors that remain of these."""
-        found: list[Factor] = []
+        found: list[AxisFactor] = []
         todo = list(factors)[::-1]
         while todo:
             factor = todo.pop()
@@ -110,13 +110,13 @@ class Factors:
                 found.append(factor)
         return tuple(found)
 
-    def length(self, factors: Iterable[Factor]) -> int:
+    def length(self, factors: Iterable[AxisFactor]) -> int:
         """The length of a dimension in the example."""
         return prod(f.length for f in self.resolve(factors))
 
     # -- splitting ---------------------------------------------------------------------------------
 
-    def split(self, factor: Factor, outer: int) -> tuple[Factor, Factor]:
+    def split(self, factor: AxisFactor, outer: int) -> tuple[AxisFactor, AxisFactor]:
         """A factor split into one of length `outer` and the rest. Raises NotAligned where it does not divide."""
         left, right = (self.new(e.length, factor.hint, e) for e in self._divide(factor.extent, outer))
         factor.into = (left, right)
@@ -142,14 +142,14 @@ class Factors:
             return Extent(first.length * left.length, whole.fixed, (first, left), "*"), right
         raise NotAligned(f"a dimension of length {self._terms(whole)} is split by {outer}")
 
-    def regroup(self, factors: Sequence[Factor], lengths: Sequence[int]) -> list[Dimension]:
+    def regroup(self, factors: Sequence[AxisFactor], lengths: Sequence[int]) -> list[Dimension]:
         """The dimensions of these lengths that factors form, in order: a view. Raises NotAligned."""
         rest = list(self.resolve(factors))
         if prod(f.length for f in rest) != prod(lengths):
             raise NotAligned(f"{[f.length for f in rest]} viewed as {list(lengths)}")
         found = []
         for length in lengths:
-            group: list[Factor] = []
+            group: list[AxisFactor] = []
             while length > 1:
                 factor = rest.pop(0)
                 if factor.length > length or length % factor.length:
@@ -165,8 +165,8 @@ class Factors:
     # -- unification -------------------------------------------------------------------------------
 
     def unify(
-        self, left: Iterable[Factor], right: Iterable[Factor], apart: Callable[[Factor, Factor], bool]
-    ) -> list[tuple[Factor, Factor]]:
+        self, left: Iterable[AxisFactor], right: Iterable[AxisFactor], apart: Callable[[AxisFactor, AxisFactor], bool]
+    ) -> list[tuple[AxisFactor, AxisFactor]]:
         """Makes two dimensions one. Gives the pairs that have one size and stay two axes, since `apart` says that some
         array has both. Raises NotAligned where their lengths differ."""
         one, other = list(self.resolve(left)), list(self.resolve(right))
@@ -220,7 +220,7 @@ class Factors:
             found.fixed = True
             todo.extend(found.parts)
 
-    def sum(self, terms: Sequence[Extent], hint: str = "") -> Factor:
+    def sum(self, terms: Sequence[Extent], hint: str = "") -> AxisFactor:
         """A factor as long as these together."""
         return self.new(0, hint, Extent(sum(t.length for t in terms), parts=tuple(terms), op="+"))
 
@@ -241,31 +241,31 @@ class Factors:
         return f" {extent.op} ".join(parts) if parts else str(extent.length)
 
 
-class Names:
-    """Names for factors, and the axes that they then are.
+class AxisNames:
+    """AxisNames for factors, and the axes that they then are.
 
     >>> table = Factors()
     >>> queries = table.new(4, "t")
     >>> keys = table.copy(queries)
-    >>> names = Names(table)
+    >>> names = AxisNames(table)
     >>> names.axis(queries), names.axis(keys)
     (Axis('t'), Axis('t_1', 't'))
     """
 
     def __init__(self, factors: Factors) -> None:
         self.factors = factors
-        self._names: dict[Factor, str] = {}
+        self._names: dict[AxisFactor, str] = {}
         self._sizes: dict[Extent, str] = {}
         self._used: set[str] = set()
 
-    def reserve(self, factor: Factor, name: str) -> None:
+    def reserve(self, factor: AxisFactor, name: str) -> None:
         """Gives a factor a name that the user chose. Raises NotAligned where another has it."""
         if self._names.get(factor, name) != name or (name in self._used and self._names.get(factor) != name):
             raise NotAligned(f"the name {name!r} is given to two axes, or two names to one")
         self._names[factor] = name
         self._used.add(name)
 
-    def name(self, factor: Factor) -> str:
+    def name(self, factor: AxisFactor) -> str:
         """The name of a factor's axis."""
         if factor not in self._names:
             self._names[factor] = self._fresh(factor.hint or "a")
@@ -279,7 +279,7 @@ class Names:
         self._used.add(name)
         return name
 
-    def axis(self, factor: Factor) -> Axis:
+    def axis(self, factor: AxisFactor) -> Axis:
         """The axis of a factor."""
         name, extent = self.name(factor), extent_of(factor.extent)
         if not extent.fixed and not extent.op:

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 from catdiag.frontend.elementwise import sqrt
 from catdiag.frontend.signature import axis_names
 from catdiag.importers import torch_elementwise, torch_products, torch_reductions, torch_shapes
-from catdiag.importers.builder import Environment, Operand, ProgramBuilder, Scalar, Value
-from catdiag.importers.dimensions import Names, NotAligned
+from catdiag.importers.dimensions import AxisNames, NotAligned
 from catdiag.importers.example import Example, Imported, NotImported
+from catdiag.importers.program_builder import Environment, ImportedArray, Operand, ProgramBuilder, SizeNumber
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported
 from catdiag.util.errors import PACKAGE
 
@@ -47,9 +47,10 @@ def from_torch(
     """The program of a module, a function, or an exported program. Raises NotImported, listing all that has no meaning
     here, and ImportError without PyTorch."""
     torch = _torch()
-    reader = _Reader(ProgramBuilder(_title(module, torch)), _exported(module, torch, example, kwargs, dynamic))
+    reader = _GraphReader(ProgramBuilder(_title(module, torch)), _exported(module, torch, example, kwargs, dynamic))
+    reader.spelled = _parameter_names(module)
     reader.read()
-    found = Names(reader.builder.factors)
+    found = AxisNames(reader.builder.factors)
     reader.name(found, names)
     return reader.built(found)
 
@@ -70,13 +71,13 @@ def from_torch_pair(
     torch = _torch()
     if parameters is not None:
         first = _parametrized(torch, first, second, parameters)
-    one = _Reader(ProgramBuilder(_title(first, torch)), _exported(first, torch, example, kwargs or {}, None))
+    one = _GraphReader(ProgramBuilder(_title(first, torch)), _exported(first, torch, example, kwargs or {}, None))
     one.read()
     shared = ProgramBuilder(_title(second, torch), one.builder.factors, one.builder.values, one.builder.inputs)
-    other = _Reader(shared, _exported(second, torch, example, kwargs or {}, None), one.arrays)
+    other = _GraphReader(shared, _exported(second, torch, example, kwargs or {}, None), one.arrays)
     other.read()
     _same_results(one, other)
-    found = Names(one.builder.factors)
+    found = AxisNames(one.builder.factors)
     one.name(found, {})
     return one.built(found), other.built(found)
 
@@ -100,7 +101,7 @@ def _parametrized(
     return made.train(first.training)
 
 
-def _same_results(one: _Reader, other: _Reader) -> None:
+def _same_results(one: _GraphReader, other: _GraphReader) -> None:
     """Gives the results of both the same dimensions. Raises NotImported where they differ."""
     shapes = [[r.builder.shape(v) for v in r.outputs] for r in (one, other)]
     if shapes[0] != shapes[1]:
@@ -125,6 +126,14 @@ def _title(module: Any, torch: Any) -> str:
     return _identifier(name.replace("<lambda>", "function"))
 
 
+def _parameter_names(module: Any) -> dict[str, str]:
+    """The names of a function's parameters, by what a graph calls them."""
+    try:
+        return {name.lower(): name for name in signature(getattr(module, "forward", module)).parameters}
+    except (TypeError, ValueError):  # functions in C have no signature
+        return {}
+
+
 def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Any) -> Any:
     """The graph of a module or function on an example."""
     if isinstance(module, torch.export.ExportedProgram):
@@ -138,7 +147,7 @@ def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[s
             def forward(self, *arrays: Any, **named: Any) -> Any:
                 return function(*arrays, **named)
 
-        with suppress(TypeError, ValueError):  # functions in C have no signature
+        with suppress(TypeError, ValueError):
             own = Parameter("self", Parameter.POSITIONAL_ONLY)
             parameters = [own, *signature(function).parameters.values()]
             Wrapped.forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
@@ -147,7 +156,7 @@ def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[s
     return found.run_decompositions({})
 
 
-class _Reader:
+class _GraphReader:
     """One pass over a graph. A builder that has inputs already, with these `arrays`, is of a program that the graph
     shares its inputs with."""
 
@@ -156,10 +165,11 @@ class _Reader:
         self.builder = builder
         self.shared = dict(builder.inputs)
         self.values: dict[Any, Any] = {}
-        self.outputs: list[Value] = []
+        self.outputs: list[ImportedArray] = []
         self.arrays: list[Any] = [] if arrays is None else arrays
         self.unknown: list[str] = []
-        self._tied: dict[Any, Value] = {}
+        self.spelled: Mapping[str, str] = {}
+        self._tied: dict[Any, ImportedArray] = {}
         self._passed = 0
 
     def read(self) -> None:
@@ -196,7 +206,7 @@ class _Reader:
         if spec.kind.name == "CONSTANT_TENSOR" and state is not None and state.numel() == 1:
             self.values[node] = self.builder.constant(state.item(), list(state.shape), _element(state.dtype))
             return
-        name = _identifier((spec.target or node.name).removeprefix("other."))
+        name = _identifier((spec.target or self.spelled.get(node.name, node.name)).removeprefix("other."))
         lengths = [_hint(n) for n in value.shape]
         made = self._shared_input(name, lengths, spec.kind.name == "USER_INPUT")
         if made is None:
@@ -207,7 +217,7 @@ class _Reader:
         if key is not None:
             self._tied[key] = made
 
-    def _shared_input(self, name: str, lengths: list[int], passed: bool) -> Value | None:
+    def _shared_input(self, name: str, lengths: list[int], passed: bool) -> ImportedArray | None:
         """The input of the other program that is this one: by position what is passed in, by name the others."""
         if passed and self.shared:
             name = list(self.shared)[self._passed]
@@ -217,7 +227,7 @@ class _Reader:
             raise NotImported(f"{name} has shape {self.builder.shape(made)} in one program and {lengths} in the other")
         return made
 
-    def built(self, names: Names) -> Imported:
+    def built(self, names: AxisNames) -> Imported:
         """The program that was read."""
         diagram = self.builder.build(self.outputs, names)
         return Imported(diagram, Example(tuple(self.arrays), names.example(), tuple(self.builder.notes)))
@@ -294,24 +304,24 @@ class _Reader:
             return [self._given(a) for a in argument]
         return argument
 
-    def _scalar(self, name: str, node: Any) -> Scalar:
+    def _scalar(self, name: str, node: Any) -> SizeNumber:
         """A number made of sizes."""
         if name in ("sym_size", "size"):
             value, place = self.values[node.args[0]], node.args[1]
             dim = value.dims[place]
-            return Scalar(self.builder.length(dim), lambda env: env.size(dim))
+            return SizeNumber(self.builder.length(dim), lambda env: env.size(dim))
         given: list[Operand] = [self._given(a) for a in node.args]
         function = _SCALARS.get(name) or (_square_root if "sqrt" in name else _same if name in ("sym_float",) else None)
         if function is None:
             self.unknown.append(f"{name} of a size [{_line(node) or node.name}]")
-            return Scalar(1, lambda env: 1)
-        numbers = [g.value if isinstance(g, Scalar) else g for g in given]
+            return SizeNumber(1, lambda env: 1)
+        numbers = [g.value if isinstance(g, SizeNumber) else g for g in given]
         chosen = function
 
         def make(env: Environment) -> Any:
             return chosen(*(env[g] for g in given))
 
-        return Scalar(float(function(*numbers)), make)
+        return SizeNumber(float(function(*numbers)), make)
 
     def _output(self, node: Any) -> None:
         torch = import_module("torch")
@@ -322,8 +332,8 @@ class _Reader:
             elif argument is not None and isinstance(argument.meta.get("val"), torch.Tensor):
                 self.outputs.append(self.values[argument])
 
-    def name(self, found: Names, names: Mapping[str, str]) -> None:
-        """Names axes as the user says, then by where they come from."""
+    def name(self, found: AxisNames, names: Mapping[str, str]) -> None:
+        """AxisNames axes as the user says, then by where they come from."""
         inputs = dict(self.builder.inputs)
         for name, text in names.items():
             value = inputs.get(_identifier(name))
@@ -339,7 +349,7 @@ class _Reader:
                 for factor in self.builder.factors.resolve(dim):
                     factor.hint = factor.hint or _hinted(name, k)
 
-    def _name_dimension(self, found: Names, name: str, dim: Sequence[Any], parts: Sequence[str]) -> None:
+    def _name_dimension(self, found: AxisNames, name: str, dim: Sequence[Any], parts: Sequence[str]) -> None:
         if parts == ["1"] and not dim:
             return
         if len(parts) != len(dim):

@@ -10,8 +10,8 @@ from typing import Any
 from catdiag.frontend import builder as frontend
 from catdiag.frontend import elementwise, nn
 from catdiag.frontend.indexing import gather
-from catdiag.importers.builder import Environment, ProgramBuilder, Value
-from catdiag.importers.dimensions import Dimension, Extent, Factor, extent_of
+from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, extent_of
+from catdiag.importers.program_builder import Environment, ImportedArray, ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 from catdiag.importers.torch_elementwise import recognized_number
 
@@ -19,13 +19,15 @@ RULES: dict[str, Rule] = {}
 rule = adding(RULES)
 
 
-def _letters(value: Value, last: str, batch: int) -> list[str]:
+def _letters(value: ImportedArray, last: str, batch: int) -> list[str]:
     """Letters of a value's dimensions: `last` for the last ones, those of a batch for the others, from the right."""
     leading = len(value.dims) - len(last)
     return [f"batch{batch - leading + k}" for k in range(leading)] + list(last)
 
 
-def _product(b: ProgramBuilder, left: Value, right: Value, one: str, other: str, output: str) -> Value:
+def _product(
+    b: ProgramBuilder, left: ImportedArray, right: ImportedArray, one: str, other: str, output: str
+) -> ImportedArray:
     """An einsum over the last dimensions of two values, with the leading ones broadcast."""
     batch = max(len(left.dims) - len(one), len(right.dims) - len(other))
     result = [f"batch{k}" for k in range(batch)] + list(output)
@@ -33,7 +35,7 @@ def _product(b: ProgramBuilder, left: Value, right: Value, one: str, other: str,
 
 
 @rule("matmul", "mm", "bmm", "mv", "dot")
-def _matmul(b: ProgramBuilder, call: AtenCall) -> Value:
+def _matmul(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     left = call["self"]
     right = next(call[n] for n in ("other", "mat2", "vec", "tensor") if call.get(n) is not None)
     one = "k" if len(left.dims) == 1 else "mk"
@@ -42,17 +44,17 @@ def _matmul(b: ProgramBuilder, call: AtenCall) -> Value:
 
 
 @rule("linear")
-def _linear(b: ProgramBuilder, call: AtenCall) -> Value:
+def _linear(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     made = _product(b, call["input"], call["weight"], "k", "nk", "n")
     return _plus(b, made, call.get("bias"))
 
 
-def _plus(b: ProgramBuilder, made: Value, bias: Value | None) -> Value:
+def _plus(b: ProgramBuilder, made: ImportedArray, bias: ImportedArray | None) -> ImportedArray:
     return made if bias is None else b.pointwise([made, bias], lambda a, c: a + c)
 
 
 @rule("addmm", "baddbmm", "addmv")
-def _addmm(b: ProgramBuilder, call: AtenCall) -> Value:
+def _addmm(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     left, right = (call[n] for n in (("mat1", "mat2") if call.name == "addmm" else ("batch1", "batch2")))
     alpha, beta = call.get("alpha", 1), call.get("beta", 1)
     made = _product(b, left, right, "mk", "kn", "mn")
@@ -62,12 +64,12 @@ def _addmm(b: ProgramBuilder, call: AtenCall) -> Value:
 
 
 @rule("outer")
-def _outer(b: ProgramBuilder, call: AtenCall) -> Value:
+def _outer(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     return b.einsum([call["self"], call["vec2"]], ["m", "n"], "mn")
 
 
 @rule("einsum")
-def _einsum(b: ProgramBuilder, call: AtenCall) -> Value:
+def _einsum(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     equation, values = call["equation"].replace(" ", ""), call["tensors"]
     left, arrow, right = equation.partition("->")
     words = left.split(",")
@@ -95,7 +97,7 @@ def _einsum(b: ProgramBuilder, call: AtenCall) -> Value:
 
 
 @rule("scaled_dot_product_attention")
-def _attention(b: ProgramBuilder, call: AtenCall) -> Value:
+def _attention(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     query, key, value = call["query"], call["key"], call["value"]
     if call.get("dropout_p", 0.0):
         raise Unsupported("dropout in attention: call module.eval() first")
@@ -128,7 +130,9 @@ def _attention(b: ProgramBuilder, call: AtenCall) -> Value:
     return made
 
 
-def _grouped(b: ProgramBuilder, query: Value, key: Value, value: Value, heads: int) -> tuple[Value, Value, Value]:
+def _grouped(
+    b: ProgramBuilder, query: ImportedArray, key: ImportedArray, value: ImportedArray, heads: int
+) -> tuple[ImportedArray, ImportedArray, ImportedArray]:
     """Grouped queries: heads of queries are (heads of keys, queries of a head)."""
     count = b.length(key.dims[heads])
     outer, inner = b.factors.regroup(query.dims[heads], [count, b.length(query.dims[heads]) // count])
@@ -137,13 +141,13 @@ def _grouped(b: ProgramBuilder, query: Value, key: Value, value: Value, heads: i
     return query, key, value
 
 
-def _scaled(b: ProgramBuilder, scores: Value, depth: Dimension) -> Value:
+def _scaled(b: ProgramBuilder, scores: ImportedArray, depth: Dimension) -> ImportedArray:
     return b.emit(
         scores.dims, scores.axes, lambda env: env[scores] / elementwise.sqrt(env.size(depth)), contracted=depth
     )
 
 
-def _causal(b: ProgramBuilder, scores: Value) -> Value:
+def _causal(b: ProgramBuilder, scores: ImportedArray) -> ImportedArray:
     rows, columns = scores.dims[-2:]
 
     def make(env: Environment) -> Any:
@@ -153,7 +157,7 @@ def _causal(b: ProgramBuilder, scores: Value) -> Value:
 
 
 @rule("cross_entropy_loss")
-def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> Value:
+def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     logits, target = call["self"], call["target"]
     if (
         call.get("weight") is not None
@@ -193,7 +197,7 @@ class _Window:
     fill: float | None
 
 
-def _windows(b: ProgramBuilder, value: Value, k: int, how: _Window) -> Value:
+def _windows(b: ProgramBuilder, value: ImportedArray, k: int, how: _Window) -> ImportedArray:
     """Windows along dimension k: two dimensions in its place, where a window starts and what is in it."""
     window, stride, pad, dilation, fill = how.taps, how.stride, how.pad, how.dilation, how.fill
     width, length = b.length(window), b.length(value.dims[k])
@@ -229,7 +233,7 @@ def _windows(b: ProgramBuilder, value: Value, k: int, how: _Window) -> Value:
     return b.emit([*full.dims[:k], (place,), window, *full.dims[k + 1 :]], axes, make, value.element)
 
 
-def _place_factor(b: ProgramBuilder, old: Factor, count: int, longer: int, stride: int) -> Factor:
+def _place_factor(b: ProgramBuilder, old: AxisFactor, count: int, longer: int, stride: int) -> AxisFactor:
     """The axis of where windows start: as long as the array, longer by an integer, or of a size that follows."""
     if stride == 1 and longer == 0:
         return b.factors.copy(old)
@@ -245,7 +249,7 @@ def _list(value: Any, count: int) -> list[int]:
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution", "_convolution")
-def _convolution(b: ProgramBuilder, call: AtenCall) -> Value:
+def _convolution(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     if call.get("transposed"):
         raise Unsupported("a transposed convolution")
     value, weight, groups = call["input"], call["weight"], call.get("groups", 1)
@@ -273,7 +277,9 @@ def _convolution(b: ProgramBuilder, call: AtenCall) -> Value:
     return made if batched else b.view(made, made.dims[1:])
 
 
-def _pads(padding: Any, b: ProgramBuilder, weight: Value, dilation: Sequence[int], rank: int) -> list[tuple[int, int]]:
+def _pads(
+    padding: Any, b: ProgramBuilder, weight: ImportedArray, dilation: Sequence[int], rank: int
+) -> list[tuple[int, int]]:
     if padding == "valid":
         return [(0, 0)] * rank
     if padding == "same":
@@ -283,7 +289,7 @@ def _pads(padding: Any, b: ProgramBuilder, weight: Value, dilation: Sequence[int
 
 
 @rule("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
-def _pool(b: ProgramBuilder, call: AtenCall) -> Value:
+def _pool(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     rank, mean = int(call.name[-2]), call.name.startswith("avg")
     value = call["self"]
     width = _list(call["kernel_size"], rank)

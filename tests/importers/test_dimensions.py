@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catdiag.category.types import Axis, size_value
-from catdiag.importers.dimensions import Dimension, Factors, Names, NotAligned
+from catdiag.importers.dimensions import AxisNames, Dimension, Factors, NotAligned
 
 factorizations = st.lists(st.integers(2, 4), min_size=1, max_size=4)
 
@@ -52,7 +52,7 @@ def test_dimensions_kept_apart_have_the_same_sizes(numbers: list[int], one: list
     left = tuple(table.new(n) for n in grouped(numbers, one))
     right = tuple(table.new(n) for n in grouped(numbers, other))
     pairs = table.unify(left, right, lambda a, b: True)
-    names = Names(table)
+    names = AxisNames(table)
     for a, b in pairs:
         assert a is not b
         assert names.axis(a).name != names.axis(b).name
@@ -72,7 +72,7 @@ def test_an_extent_has_one_factorization() -> None:
     assert [resolved(table, d) for d in table.regroup([queries], [4, 6])] == [[4], [6]]
     # A copy of another factorization is split where the first one is.
     assert [resolved(table, d) for d in table.regroup([keys], [2, 12])] == [[2], [12]]
-    names = Names(table)
+    names = AxisNames(table)
     sizes = {}
     for factor in (queries, keys):
         axes = [names.axis(f) for f in table.resolve([factor])]
@@ -92,7 +92,7 @@ def test_sums_have_the_size_of_a_concatenation() -> None:
     table = Factors()
     cache, new = table.new(5, "cache"), table.new(2, "new")
     whole = table.sum([cache.extent, new.extent], "t")
-    names = Names(table)
+    names = AxisNames(table)
     assert names.axis(cache) == Axis("cache")
     assert names.axis(whole).size == ("+", "cache", "new")
     assert table.terms(whole.extent) == (cache.extent, new.extent)
@@ -103,7 +103,7 @@ def test_sums_have_the_size_of_a_concatenation() -> None:
 def test_names_are_given_once() -> None:
     table = Factors()
     one, other = table.new(5), table.new(7)
-    names = Names(table)
+    names = AxisNames(table)
     names.reserve(one, "b")
     with pytest.raises(NotAligned, match="'b'"):
         names.reserve(other, "b")

@@ -19,11 +19,11 @@ from catdiag.frontend.elementwise import where
 from catdiag.frontend.indexing import indexed
 from catdiag.frontend.reshape import axis_of, joined, merged, put
 from catdiag.frontend.tracing import Trace, Traced, building, running
-from catdiag.importers.dimensions import Dimension, Extent, Factor, Factors, Names, extent_of
+from catdiag.importers.dimensions import AxisFactor, AxisNames, Dimension, Extent, Factors, extent_of
 
 
 @dataclass(eq=False)
-class Value:
+class ImportedArray:
     """An array of the imported program: its dimensions, and of their factors those that it really has; it is broadcast
     along the others. `contracted` is what the product that made it summed over; `number` what all elements are, if
     that is known."""
@@ -36,44 +36,44 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Scalar:
+class SizeNumber:
     """A number that depends on sizes: its value in the example, and how it is computed."""
 
     value: float
     make: Callable[[Environment], Any]
 
 
-Operand = Value | Scalar | int | float | bool
+Operand = ImportedArray | SizeNumber | int | float | bool
 
 
 @dataclass
 class Environment:
     """The second pass: traced arrays for values, and names for factors."""
 
-    names: Names
-    arrays: dict[Value, Traced]
+    names: AxisNames
+    arrays: dict[ImportedArray, Traced]
 
     def __getitem__(self, operand: Operand) -> Any:
-        if isinstance(operand, Value):
+        if isinstance(operand, ImportedArray):
             return self.arrays[operand]
-        return operand.make(self) if isinstance(operand, Scalar) else operand
+        return operand.make(self) if isinstance(operand, SizeNumber) else operand
 
-    def of(self, factors: Iterable[Factor]) -> str:
+    def of(self, factors: Iterable[AxisFactor]) -> str:
         """The names of axes, as functions of arrays take them."""
         return " ".join(self.names.name(f) for f in self.names.factors.resolve(factors))
 
-    def axes(self, factors: Iterable[Factor]) -> list[Axis]:
+    def axes(self, factors: Iterable[AxisFactor]) -> list[Axis]:
         """The axes of factors."""
         return [self.names.axis(f) for f in self.names.factors.resolve(factors)]
 
-    def size(self, factors: Iterable[Factor]) -> Any:
+    def size(self, factors: Iterable[AxisFactor]) -> Any:
         """The number of indices of a dimension."""
         total: Any = 1
         for axis in self.axes(factors):
             total = running().size(axis.size) if isinstance(total, int) else total * running().size(axis.size)
         return total
 
-    def index(self, factors: Iterable[Factor]) -> Any:
+    def index(self, factors: Iterable[AxisFactor]) -> Any:
         """The position along a dimension: that of a product, from those of its factors."""
         total: Any = running().lift(0, element="int")
         for k, axis in enumerate(self.axes(factors)):
@@ -81,7 +81,7 @@ class Environment:
             total = at if k == 0 else total * running().size(axis.size) + at
         return total
 
-    def merged(self, array: Traced, factors: Iterable[Factor]) -> tuple[Traced, str]:
+    def merged(self, array: Traced, factors: Iterable[AxisFactor]) -> tuple[Traced, str]:
         """An array in which some factors are one axis, and its name."""
         axes = self.axes(factors)
         return (merged(running(), array, axes) if len(axes) > 1 else array), product(*axes).name
@@ -89,8 +89,8 @@ class Environment:
     def read(
         self,
         array: Traced,
-        positions: Sequence[tuple[Factor, Any]],
-        made: Iterable[Factor],
+        positions: Sequence[tuple[AxisFactor, Any]],
+        made: Iterable[AxisFactor],
         fill: Any = None,
         fits: Callable[..., Any] | None = None,
     ) -> Traced:
@@ -111,41 +111,41 @@ class ProgramBuilder:
 
     title: str
     factors: Factors = field(default_factory=Factors)
-    values: list[Value] = field(default_factory=list)
-    inputs: list[tuple[str, Value]] = field(default_factory=list)
-    steps: list[tuple[Value, Make, str | None]] = field(default_factory=list)
+    values: list[ImportedArray] = field(default_factory=list)
+    inputs: list[tuple[str, ImportedArray]] = field(default_factory=list)
+    steps: list[tuple[ImportedArray, Make, str | None]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     line: str | None = None
 
     # -- values ----------------------------------------------------------------------------------
 
-    def input(self, name: str, lengths: Sequence[int], element: str, hints: Sequence[str] = ()) -> Value:
+    def input(self, name: str, lengths: Sequence[int], element: str, hints: Sequence[str] = ()) -> ImportedArray:
         """A new input; `hints` are names for its dimensions."""
         named = [*hints, *[""] * len(lengths)]
         dims = tuple(self.factors.dimension(n, hint) for n, hint in zip(lengths, named, strict=False))
-        value = Value(dims, tuple(f for d in dims for f in d), element)
+        value = ImportedArray(dims, tuple(f for d in dims for f in d), element)
         self.inputs.append((name, value))
         self.values.append(value)
         return value
 
     def emit(
-        self, dims: Sequence[Dimension], axes: Iterable[Factor], make: Make, element: str = "real", **more: Any
-    ) -> Value:
+        self, dims: Sequence[Dimension], axes: Iterable[AxisFactor], make: Make, element: str = "real", **more: Any
+    ) -> ImportedArray:
         """The value of a step."""
         kept = tuple(dict.fromkeys(self.factors.resolve(axes)))
-        value = Value(tuple(dims), kept, element, **more)
+        value = ImportedArray(tuple(dims), kept, element, **more)
         self.values.append(value)
         self.steps.append((value, make, self.line))
         return value
 
-    def view(self, value: Value, dims: Sequence[Dimension]) -> Value:
+    def view(self, value: ImportedArray, dims: Sequence[Dimension]) -> ImportedArray:
         """The same array under other dimensions: no step."""
-        seen = Value(tuple(dims), value.axes, value.element, value.contracted)
+        seen = ImportedArray(tuple(dims), value.axes, value.element, value.contracted)
         self.values.append(seen)
         self.steps.append((seen, lambda env: env[value], self.line))
         return seen
 
-    def constant(self, number: float, lengths: Sequence[int], element: str) -> Value:
+    def constant(self, number: float, lengths: Sequence[int], element: str) -> ImportedArray:
         """An array of equal numbers."""
         dims = [self.factors.dimension(n) for n in lengths]
         make: Make = lambda env: running().lift(number, infinite=True, element=element)  # noqa: E731
@@ -155,19 +155,19 @@ class ProgramBuilder:
         """The length of a dimension in the example."""
         return self.factors.length(dim)
 
-    def shape(self, value: Value) -> list[int]:
+    def shape(self, value: ImportedArray) -> list[int]:
         """The lengths of a value in the example."""
         return [self.length(d) for d in value.dims]
 
-    def has(self, value: Value, factor: Factor) -> bool:
+    def has(self, value: ImportedArray, factor: AxisFactor) -> bool:
         """Whether a value has the axis of a factor, rather than being broadcast along it."""
         return factor in self.factors.resolve(value.axes)
 
-    def own(self, value: Value, dim: Dimension) -> Dimension:
+    def own(self, value: ImportedArray, dim: Dimension) -> Dimension:
         """The factors of a dimension that a value has."""
         return tuple(f for f in self.factors.resolve(dim) if self.has(value, f))
 
-    def materialized(self, value: Value, dims: Iterable[Dimension]) -> Value:
+    def materialized(self, value: ImportedArray, dims: Iterable[Dimension]) -> ImportedArray:
         """A value that has all axes of these dimensions."""
         wanted = self.factors.resolve(f for d in dims for f in d)
         lacking = [f for f in wanted if not self.has(value, f)]
@@ -179,21 +179,21 @@ class ProgramBuilder:
 
     # -- lining up -------------------------------------------------------------------------------
 
-    def apart(self, a: Factor, b: Factor) -> bool:
+    def apart(self, a: AxisFactor, b: AxisFactor) -> bool:
         """Whether some array has both axes."""
         pair = {a, b}
         return any(pair <= self._all(v) for v in self.values)
 
-    def _all(self, value: Value) -> set[Factor]:
+    def _all(self, value: ImportedArray) -> set[AxisFactor]:
         return set(self.factors.resolve([*value.axes, *(f for d in value.dims for f in d)]))
 
-    def renamed(self, value: Value, pairs: Sequence[tuple[Factor, Factor]]) -> Value:
+    def renamed(self, value: ImportedArray, pairs: Sequence[tuple[AxisFactor, AxisFactor]]) -> ImportedArray:
         """A value with axes renamed, from the first of each pair to the second, of the same size."""
         if not pairs:
             return value
         into = dict(pairs)
 
-        def swap(factors: Iterable[Factor]) -> Dimension:
+        def swap(factors: Iterable[AxisFactor]) -> Dimension:
             return tuple(into.get(f, f) for f in self.factors.resolve(factors))
 
         def make(env: Environment) -> Traced:
@@ -205,11 +205,11 @@ class ProgramBuilder:
             [swap(d) for d in value.dims], swap(value.axes), make, value.element, contracted=swap(value.contracted)
         )
 
-    def fresh(self, value: Value, dim: Dimension) -> Value:
+    def fresh(self, value: ImportedArray, dim: Dimension) -> ImportedArray:
         """A value with other axes of the same sizes along a dimension."""
         return self.renamed(value, [(f, self.factors.copy(f)) for f in self.factors.resolve(dim)])
 
-    def aligned(self, value: Value, place: int, dim: Dimension) -> Value:
+    def aligned(self, value: ImportedArray, place: int, dim: Dimension) -> ImportedArray:
         """A value whose dimension number `place` is `dim`, renamed where axes stay two. Raises NotAligned."""
         if self.length(value.dims[place]) == 1 or not dim:
             return value
@@ -221,7 +221,7 @@ class ProgramBuilder:
             value = self.renamed(value, [(b, a) for a, b in pairs])
         return value
 
-    def broadcast(self, values: Sequence[Value]) -> tuple[list[Value], list[Dimension]]:
+    def broadcast(self, values: Sequence[ImportedArray]) -> tuple[list[ImportedArray], list[Dimension]]:
         """Values lined up from the last dimension on, as NumPy does, and the dimensions of the result."""
         found, rank = list(values), max(len(v.dims) for v in values)
         dims: list[Dimension] = [()] * rank
@@ -240,12 +240,12 @@ class ProgramBuilder:
                     found[k] = self.aligned(value, len(value.dims) - back, dims[-back])
         return found, dims
 
-    def pointwise(self, operands: Sequence[Operand], make: Callable[..., Any], element: str = "real") -> Value:
+    def pointwise(self, operands: Sequence[Operand], make: Callable[..., Any], element: str = "real") -> ImportedArray:
         """A function of several operands at each index."""
-        values = [v for v in operands if isinstance(v, Value)]
+        values = [v for v in operands if isinstance(v, ImportedArray)]
         lined, dims = self.broadcast(values)
         rest = iter(lined)
-        given: list[Operand] = [next(rest) if isinstance(v, Value) else v for v in operands]
+        given: list[Operand] = [next(rest) if isinstance(v, ImportedArray) else v for v in operands]
         contracted = next((v.contracted for v in lined if v.contracted), ())
         axes = [f for v in lined for f in v.axes]
 
@@ -256,7 +256,9 @@ class ProgramBuilder:
 
     # -- contractions ------------------------------------------------------------------------------
 
-    def einsum(self, values: Sequence[Value], letters: Sequence[Sequence[str]], output: Sequence[str]) -> Value:
+    def einsum(
+        self, values: Sequence[ImportedArray], letters: Sequence[Sequence[str]], output: Sequence[str]
+    ) -> ImportedArray:
         """The sum of products over all letters but those of the output, one letter a dimension."""
         found: dict[str, Dimension] = {}
         given = list(values)
@@ -287,8 +289,13 @@ class ProgramBuilder:
         return self.emit(dims, axes, make, contracted=summed)
 
     def reduced(
-        self, value: Value, places: Sequence[int], keep: bool, function: Callable[[Any, str], Traced], element: str = ""
-    ) -> Value:
+        self,
+        value: ImportedArray,
+        places: Sequence[int],
+        keep: bool,
+        function: Callable[[Any, str], Traced],
+        element: str = "",
+    ) -> ImportedArray:
         """A reduction over some dimensions; the value is made to have their axes first."""
         full = self.materialized(value, [value.dims[k] for k in places])
         gone = self.factors.resolve(f for k in places for f in full.dims[k])
@@ -299,7 +306,7 @@ class ProgramBuilder:
 
     # -- parts and concatenations --------------------------------------------------------------------
 
-    def selected(self, value: Value, place: int, position: int) -> Value:
+    def selected(self, value: ImportedArray, place: int, position: int) -> ImportedArray:
         """The part of a value at one position of a dimension, from the end if negative."""
         dim = self.factors.resolve(value.dims[place])
         dims = [d for k, d in enumerate(value.dims) if k != place]
@@ -307,7 +314,7 @@ class ProgramBuilder:
         if position not in (0, -1):
             for factor in dim[1:]:
                 self.factors.fix(factor.extent)
-        at: list[tuple[Factor, int]] = []
+        at: list[tuple[AxisFactor, int]] = []
         rest = position % length
         for factor in dim[::-1]:
             at.append((factor, position if len(dim) == 1 or position in (0, -1) else rest % factor.length))
@@ -322,7 +329,7 @@ class ProgramBuilder:
 
         return self.emit(dims, axes, make, value.element)
 
-    def part(self, value: Value, place: int, start: int, length: int, even: bool = True) -> Value:
+    def part(self, value: ImportedArray, place: int, start: int, length: int, even: bool = True) -> ImportedArray:
         """The positions from `start` on along a dimension. A part at a term of a sum is that term; one of `even` parts
         is a factor; else the lengths are those of the example."""
         dim = self.factors.resolve(value.dims[place])
@@ -349,7 +356,9 @@ class ProgramBuilder:
         made = self.factors.new(length, dim[0].hint, fixed=True)
         return self._read(value, place, dim[0], made, lambda env: start)
 
-    def _terms_of(self, value: Value, place: int, factor: Factor, start: int, length: int) -> Value | None:
+    def _terms_of(
+        self, value: ImportedArray, place: int, factor: AxisFactor, start: int, length: int
+    ) -> ImportedArray | None:
         """A part that is one term, or several, of a sum."""
         terms, before, taken, at = self.factors.terms(factor.extent), [], [], 0
         for term in terms:
@@ -368,7 +377,9 @@ class ProgramBuilder:
             value, place, factor, made, lambda env: sum((running().size(env.names.size(t)) for t in before), 0)
         )
 
-    def _read(self, value: Value, place: int, old: Factor, new: Factor, start: Callable[[Environment], Any]) -> Value:
+    def _read(
+        self, value: ImportedArray, place: int, old: AxisFactor, new: AxisFactor, start: Callable[[Environment], Any]
+    ) -> ImportedArray:
         dims = [*value.dims[:place], (new,), *value.dims[place + 1 :]]
         if not self.has(value, old):
             return self.view(value, dims)
@@ -379,7 +390,7 @@ class ProgramBuilder:
 
         return self.emit(dims, axes, make, value.element)
 
-    def joined_dimension(self, value: Value, place: int) -> Value:
+    def joined_dimension(self, value: ImportedArray, place: int) -> ImportedArray:
         """A value whose dimension of several factors is one axis, as long as their product."""
         dim = self.factors.resolve(value.dims[place])
         full = self.materialized(value, [dim])
@@ -398,7 +409,7 @@ class ProgramBuilder:
 
         return self.emit([*full.dims[:place], (made,), *full.dims[place + 1 :]], axes, make, value.element)
 
-    def stacked(self, values: Sequence[Value], place: int) -> Value:
+    def stacked(self, values: Sequence[ImportedArray], place: int) -> ImportedArray:
         """Values side by side along a new dimension."""
         lined, dims = self.broadcast(values)
         made = self.factors.new(len(values), fixed=True)
@@ -412,7 +423,7 @@ class ProgramBuilder:
 
         return self.emit([*dims[:place], (made,), *dims[place:]], axes, make, values[0].element)
 
-    def concatenated(self, values: Sequence[Value], place: int) -> Value:
+    def concatenated(self, values: Sequence[ImportedArray], place: int) -> ImportedArray:
         """Values one after the other along a dimension."""
         lengths = [self.length(v.dims[place]) for v in values]
         if len(set(lengths)) == 1 and lengths[0] > 1:
@@ -447,7 +458,7 @@ class ProgramBuilder:
 
     # -- the second pass -----------------------------------------------------------------------------
 
-    def build(self, outputs: Sequence[Value], names: Names) -> Diagram:
+    def build(self, outputs: Sequence[ImportedArray], names: AxisNames) -> Diagram:
         """The diagram with these results."""
         self._fix_unknown(names)
         outputs = [self.materialized(v, v.dims) for v in outputs]
@@ -463,7 +474,7 @@ class ProgramBuilder:
             results = [_shaped(env, v) for v in outputs]
         return trace.diagram(results, tuple(name for name, _ in self.inputs), self.title)
 
-    def _fix_unknown(self, names: Names) -> None:
+    def _fix_unknown(self, names: AxisNames) -> None:
         """Fixes the sizes that no input shows: those of repetitions, for example."""
         known: set[Extent] = set()
         todo = [f.extent for _, v in self.inputs for d in v.dims for f in self.factors.resolve(d)]
@@ -477,7 +488,7 @@ class ProgramBuilder:
                 extent.fixed = True
 
 
-def _input_axes(names: Names, value: Value) -> list[Axis]:
+def _input_axes(names: AxisNames, value: ImportedArray) -> list[Axis]:
     found: list[Axis] = []
     ones = 0
     for dim in value.dims:
@@ -500,7 +511,7 @@ def _flat(trace: Trace, array: Traced) -> Traced:
     return array
 
 
-def _shaped(env: Environment, value: Value) -> Traced:
+def _shaped(env: Environment, value: ImportedArray) -> Traced:
     """A result with its dimensions: factors merged, and axes of length 1 added."""
     trace, array = running(), env[value]
     layout: list[str] = []
