@@ -11,7 +11,7 @@ from catdiag.frontend import builder as frontend
 from catdiag.frontend import elementwise, nn
 from catdiag.frontend.indexing import gather
 from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, extent_of
-from catdiag.importers.program_builder import Environment, ImportedArray, ProgramBuilder
+from catdiag.importers.program_builder import Environment, Tensor, ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 from catdiag.importers.torch_elementwise import recognized_number
 
@@ -19,15 +19,13 @@ RULES: dict[str, Rule] = {}
 rule = adding(RULES)
 
 
-def _letters(value: ImportedArray, last: str, batch: int) -> list[str]:
+def _letters(value: Tensor, last: str, batch: int) -> list[str]:
     """Letters of a value's dimensions: `last` for the last ones, those of a batch for the others, from the right."""
     leading = len(value.dims) - len(last)
     return [f"batch{batch - leading + k}" for k in range(leading)] + list(last)
 
 
-def _product(
-    b: ProgramBuilder, left: ImportedArray, right: ImportedArray, one: str, other: str, output: str
-) -> ImportedArray:
+def _product(b: ProgramBuilder, left: Tensor, right: Tensor, one: str, other: str, output: str) -> Tensor:
     """An einsum over the last dimensions of two values, with the leading ones broadcast."""
     batch = max(len(left.dims) - len(one), len(right.dims) - len(other))
     result = [f"batch{k}" for k in range(batch)] + list(output)
@@ -35,7 +33,7 @@ def _product(
 
 
 @rule("matmul", "mm", "bmm", "mv", "dot")
-def _matmul(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
+def _matmul(b: ProgramBuilder, call: AtenCall) -> Tensor:
     left = call["self"]
     right = next(call[n] for n in ("other", "mat2", "vec", "tensor") if call.get(n) is not None)
     one = "k" if len(left.dims) == 1 else "mk"
@@ -44,17 +42,17 @@ def _matmul(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
 
 
 @rule("linear")
-def _linear(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
+def _linear(b: ProgramBuilder, call: AtenCall) -> Tensor:
     made = _product(b, call["input"], call["weight"], "k", "nk", "n")
     return _plus(b, made, call.get("bias"))
 
 
-def _plus(b: ProgramBuilder, made: ImportedArray, bias: ImportedArray | None) -> ImportedArray:
+def _plus(b: ProgramBuilder, made: Tensor, bias: Tensor | None) -> Tensor:
     return made if bias is None else b.pointwise([made, bias], lambda a, c: a + c)
 
 
 @rule("addmm", "baddbmm", "addmv")
-def _addmm(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
+def _addmm(b: ProgramBuilder, call: AtenCall) -> Tensor:
     left, right = (call[n] for n in (("mat1", "mat2") if call.name == "addmm" else ("batch1", "batch2")))
     alpha, beta = call.get("alpha", 1), call.get("beta", 1)
     made = _product(b, left, right, "mk", "kn", "mn")
@@ -64,12 +62,12 @@ def _addmm(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
 
 
 @rule("outer")
-def _outer(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
+def _outer(b: ProgramBuilder, call: AtenCall) -> Tensor:
     return b.einsum([call["self"], call["vec2"]], ["m", "n"], "mn")
 
 
 @rule("einsum")
-def _einsum(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
+def _einsum(b: ProgramBuilder, call: AtenCall) -> Tensor:
     equation, values = call["equation"].replace(" ", ""), call["tensors"]
     left, arrow, right = equation.partition("->")
     words = left.split(",")
@@ -97,7 +95,7 @@ def _einsum(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
 
 
 @rule("scaled_dot_product_attention")
-def _attention(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
+def _attention(b: ProgramBuilder, call: AtenCall) -> Tensor:
     query, key, value = call["query"], call["key"], call["value"]
     if call.get("dropout_p", 0.0):
         raise Unsupported("dropout in attention: call module.eval() first")
@@ -130,9 +128,7 @@ def _attention(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     return made
 
 
-def _grouped(
-    b: ProgramBuilder, query: ImportedArray, key: ImportedArray, value: ImportedArray, heads: int
-) -> tuple[ImportedArray, ImportedArray, ImportedArray]:
+def _grouped(b: ProgramBuilder, query: Tensor, key: Tensor, value: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Grouped queries: heads of queries are (heads of keys, queries of a head)."""
     count = b.length(key.dims[heads])
     outer, inner = b.factors.regroup(query.dims[heads], [count, b.length(query.dims[heads]) // count])
@@ -141,13 +137,13 @@ def _grouped(
     return query, key, value
 
 
-def _scaled(b: ProgramBuilder, scores: ImportedArray, depth: Dimension) -> ImportedArray:
+def _scaled(b: ProgramBuilder, scores: Tensor, depth: Dimension) -> Tensor:
     return b.emit(
         scores.dims, scores.axes, lambda env: env[scores] / elementwise.sqrt(env.size(depth)), contracted=depth
     )
 
 
-def _causal(b: ProgramBuilder, scores: ImportedArray) -> ImportedArray:
+def _causal(b: ProgramBuilder, scores: Tensor) -> Tensor:
     rows, columns = scores.dims[-2:]
 
     def make(env: Environment) -> Any:
@@ -157,7 +153,7 @@ def _causal(b: ProgramBuilder, scores: ImportedArray) -> ImportedArray:
 
 
 @rule("cross_entropy_loss")
-def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
+def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> Tensor:
     logits, target = call["self"], call["target"]
     if (
         call.get("weight") is not None
@@ -197,7 +193,7 @@ class _Window:
     fill: float | None
 
 
-def _windows(b: ProgramBuilder, value: ImportedArray, k: int, how: _Window) -> ImportedArray:
+def _windows(b: ProgramBuilder, value: Tensor, k: int, how: _Window) -> Tensor:
     """Windows along dimension k: two dimensions in its place, where a window starts and what is in it."""
     window, stride, pad, dilation, fill = how.taps, how.stride, how.pad, how.dilation, how.fill
     width, length = b.length(window), b.length(value.dims[k])
@@ -249,7 +245,7 @@ def _list(value: Any, count: int) -> list[int]:
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution", "_convolution")
-def _convolution(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
+def _convolution(b: ProgramBuilder, call: AtenCall) -> Tensor:
     if call.get("transposed"):
         raise Unsupported("a transposed convolution")
     value, weight, groups = call["input"], call["weight"], call.get("groups", 1)
@@ -277,9 +273,7 @@ def _convolution(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
     return made if batched else b.view(made, made.dims[1:])
 
 
-def _pads(
-    padding: Any, b: ProgramBuilder, weight: ImportedArray, dilation: Sequence[int], rank: int
-) -> list[tuple[int, int]]:
+def _pads(padding: Any, b: ProgramBuilder, weight: Tensor, dilation: Sequence[int], rank: int) -> list[tuple[int, int]]:
     if padding == "valid":
         return [(0, 0)] * rank
     if padding == "same":
@@ -289,7 +283,7 @@ def _pads(
 
 
 @rule("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
-def _pool(b: ProgramBuilder, call: AtenCall) -> ImportedArray:
+def _pool(b: ProgramBuilder, call: AtenCall) -> Tensor:
     rank, mean = int(call.name[-2]), call.name.startswith("avg")
     value = call["self"]
     width = _list(call["kernel_size"], rank)
