@@ -23,7 +23,7 @@ from catdiag.importers.dimensions import AxisFactor, AxisNames, Dimension, Exten
 
 
 @dataclass(eq=False)
-class Tensor:
+class ArrayValue:
     """An array of the imported program: its dimensions, and of their factors those that it really has; it is broadcast
     along the others. `contracted` is what the product that made it summed over; `number` what all elements are, if
     that is known."""
@@ -43,7 +43,7 @@ class SizeNumber:
     make: Callable[[Environment], Any]
 
 
-Operand = Tensor | SizeNumber | int | float | bool
+Operand = ArrayValue | SizeNumber | int | float | bool
 
 
 @dataclass
@@ -51,10 +51,10 @@ class Environment:
     """The second pass: traced arrays for values, and names for factors."""
 
     names: AxisNames
-    arrays: dict[Tensor, Traced]
+    arrays: dict[ArrayValue, Traced]
 
     def __getitem__(self, operand: Operand) -> Any:
-        if isinstance(operand, Tensor):
+        if isinstance(operand, ArrayValue):
             return self.arrays[operand]
         return operand.make(self) if isinstance(operand, SizeNumber) else operand
 
@@ -111,41 +111,41 @@ class ProgramBuilder:
 
     title: str
     factors: Factors = field(default_factory=Factors)
-    values: list[Tensor] = field(default_factory=list)
-    inputs: list[tuple[str, Tensor]] = field(default_factory=list)
-    steps: list[tuple[Tensor, Make, str | None]] = field(default_factory=list)
+    values: list[ArrayValue] = field(default_factory=list)
+    inputs: list[tuple[str, ArrayValue]] = field(default_factory=list)
+    steps: list[tuple[ArrayValue, Make, str | None]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     line: str | None = None
 
     # -- values ----------------------------------------------------------------------------------
 
-    def input(self, name: str, lengths: Sequence[int], element: str, hints: Sequence[str] = ()) -> Tensor:
+    def input(self, name: str, lengths: Sequence[int], element: str, hints: Sequence[str] = ()) -> ArrayValue:
         """A new input; `hints` are names for its dimensions."""
         named = [*hints, *[""] * len(lengths)]
         dims = tuple(self.factors.dimension(n, hint) for n, hint in zip(lengths, named, strict=False))
-        value = Tensor(dims, tuple(f for d in dims for f in d), element)
+        value = ArrayValue(dims, tuple(f for d in dims for f in d), element)
         self.inputs.append((name, value))
         self.values.append(value)
         return value
 
     def emit(
         self, dims: Sequence[Dimension], axes: Iterable[AxisFactor], make: Make, element: str = "real", **more: Any
-    ) -> Tensor:
+    ) -> ArrayValue:
         """The value of a step."""
         kept = tuple(dict.fromkeys(self.factors.resolve(axes)))
-        value = Tensor(tuple(dims), kept, element, **more)
+        value = ArrayValue(tuple(dims), kept, element, **more)
         self.values.append(value)
         self.steps.append((value, make, self.line))
         return value
 
-    def view(self, value: Tensor, dims: Sequence[Dimension]) -> Tensor:
+    def view(self, value: ArrayValue, dims: Sequence[Dimension]) -> ArrayValue:
         """The same array under other dimensions: no step."""
-        seen = Tensor(tuple(dims), value.axes, value.element, value.contracted)
+        seen = ArrayValue(tuple(dims), value.axes, value.element, value.contracted)
         self.values.append(seen)
         self.steps.append((seen, lambda env: env[value], self.line))
         return seen
 
-    def constant(self, number: float, lengths: Sequence[int], element: str) -> Tensor:
+    def constant(self, number: float, lengths: Sequence[int], element: str) -> ArrayValue:
         """An array of equal numbers."""
         dims = [self.factors.dimension(n) for n in lengths]
         make: Make = lambda env: running().lift(number, infinite=True, element=element)  # noqa: E731
@@ -155,19 +155,19 @@ class ProgramBuilder:
         """The length of a dimension in the example."""
         return self.factors.length(dim)
 
-    def shape(self, value: Tensor) -> list[int]:
+    def shape(self, value: ArrayValue) -> list[int]:
         """The lengths of a value in the example."""
         return [self.length(d) for d in value.dims]
 
-    def has(self, value: Tensor, factor: AxisFactor) -> bool:
+    def has(self, value: ArrayValue, factor: AxisFactor) -> bool:
         """Whether a value has the axis of a factor, rather than being broadcast along it."""
         return factor in self.factors.resolve(value.axes)
 
-    def own(self, value: Tensor, dim: Dimension) -> Dimension:
+    def own(self, value: ArrayValue, dim: Dimension) -> Dimension:
         """The factors of a dimension that a value has."""
         return tuple(f for f in self.factors.resolve(dim) if self.has(value, f))
 
-    def materialized(self, value: Tensor, dims: Iterable[Dimension]) -> Tensor:
+    def materialized(self, value: ArrayValue, dims: Iterable[Dimension]) -> ArrayValue:
         """A value that has all axes of these dimensions."""
         wanted = self.factors.resolve(f for d in dims for f in d)
         lacking = [f for f in wanted if not self.has(value, f)]
@@ -184,10 +184,10 @@ class ProgramBuilder:
         pair = {a, b}
         return any(pair <= self._all(v) for v in self.values)
 
-    def _all(self, value: Tensor) -> set[AxisFactor]:
+    def _all(self, value: ArrayValue) -> set[AxisFactor]:
         return set(self.factors.resolve([*value.axes, *(f for d in value.dims for f in d)]))
 
-    def renamed(self, value: Tensor, pairs: Sequence[tuple[AxisFactor, AxisFactor]]) -> Tensor:
+    def renamed(self, value: ArrayValue, pairs: Sequence[tuple[AxisFactor, AxisFactor]]) -> ArrayValue:
         """A value with axes renamed, from the first of each pair to the second, of the same size."""
         if not pairs:
             return value
@@ -205,11 +205,11 @@ class ProgramBuilder:
             [swap(d) for d in value.dims], swap(value.axes), make, value.element, contracted=swap(value.contracted)
         )
 
-    def fresh(self, value: Tensor, dim: Dimension) -> Tensor:
+    def fresh(self, value: ArrayValue, dim: Dimension) -> ArrayValue:
         """A value with other axes of the same sizes along a dimension."""
         return self.renamed(value, [(f, self.factors.copy(f)) for f in self.factors.resolve(dim)])
 
-    def aligned(self, value: Tensor, place: int, dim: Dimension) -> Tensor:
+    def aligned(self, value: ArrayValue, place: int, dim: Dimension) -> ArrayValue:
         """A value whose dimension number `place` is `dim`, renamed where axes stay two. Raises NotAligned."""
         if self.length(value.dims[place]) == 1 or not dim:
             return value
@@ -221,7 +221,7 @@ class ProgramBuilder:
             value = self.renamed(value, [(b, a) for a, b in pairs])
         return value
 
-    def broadcast(self, values: Sequence[Tensor]) -> tuple[list[Tensor], list[Dimension]]:
+    def broadcast(self, values: Sequence[ArrayValue]) -> tuple[list[ArrayValue], list[Dimension]]:
         """Values lined up from the last dimension on, as NumPy does, and the dimensions of the result."""
         found, rank = list(values), max(len(v.dims) for v in values)
         dims: list[Dimension] = [()] * rank
@@ -240,12 +240,12 @@ class ProgramBuilder:
                     found[k] = self.aligned(value, len(value.dims) - back, dims[-back])
         return found, dims
 
-    def pointwise(self, operands: Sequence[Operand], make: Callable[..., Any], element: str = "real") -> Tensor:
+    def pointwise(self, operands: Sequence[Operand], make: Callable[..., Any], element: str = "real") -> ArrayValue:
         """A function of several operands at each index."""
-        values = [v for v in operands if isinstance(v, Tensor)]
+        values = [v for v in operands if isinstance(v, ArrayValue)]
         lined, dims = self.broadcast(values)
         rest = iter(lined)
-        given: list[Operand] = [next(rest) if isinstance(v, Tensor) else v for v in operands]
+        given: list[Operand] = [next(rest) if isinstance(v, ArrayValue) else v for v in operands]
         contracted = next((v.contracted for v in lined if v.contracted), ())
         axes = [f for v in lined for f in v.axes]
 
@@ -256,7 +256,9 @@ class ProgramBuilder:
 
     # -- contractions ------------------------------------------------------------------------------
 
-    def einsum(self, values: Sequence[Tensor], letters: Sequence[Sequence[str]], output: Sequence[str]) -> Tensor:
+    def einsum(
+        self, values: Sequence[ArrayValue], letters: Sequence[Sequence[str]], output: Sequence[str]
+    ) -> ArrayValue:
         """The sum of products over all letters but those of the output, one letter a dimension."""
         found: dict[str, Dimension] = {}
         given = list(values)
@@ -288,12 +290,12 @@ class ProgramBuilder:
 
     def reduced(
         self,
-        value: Tensor,
+        value: ArrayValue,
         places: Sequence[int],
         keep: bool,
         function: Callable[[Any, str], Traced],
         element: str = "",
-    ) -> Tensor:
+    ) -> ArrayValue:
         """A reduction over some dimensions; the value is made to have their axes first."""
         full = self.materialized(value, [value.dims[k] for k in places])
         gone = self.factors.resolve(f for k in places for f in full.dims[k])
@@ -304,7 +306,7 @@ class ProgramBuilder:
 
     # -- parts and concatenations --------------------------------------------------------------------
 
-    def selected(self, value: Tensor, place: int, position: int) -> Tensor:
+    def selected(self, value: ArrayValue, place: int, position: int) -> ArrayValue:
         """The part of a value at one position of a dimension, from the end if negative."""
         dim = self.factors.resolve(value.dims[place])
         dims = [d for k, d in enumerate(value.dims) if k != place]
@@ -327,7 +329,7 @@ class ProgramBuilder:
 
         return self.emit(dims, axes, make, value.element)
 
-    def part(self, value: Tensor, place: int, start: int, length: int, even: bool = True) -> Tensor:
+    def part(self, value: ArrayValue, place: int, start: int, length: int, even: bool = True) -> ArrayValue:
         """The positions from `start` on along a dimension. A part at a term of a sum is that term; one of `even` parts
         is a factor; else the lengths are those of the example."""
         dim = self.factors.resolve(value.dims[place])
@@ -354,7 +356,9 @@ class ProgramBuilder:
         made = self.factors.new(length, dim[0].hint, fixed=True)
         return self._read(value, place, dim[0], made, lambda env: start)
 
-    def _terms_of(self, value: Tensor, place: int, factor: AxisFactor, start: int, length: int) -> Tensor | None:
+    def _terms_of(
+        self, value: ArrayValue, place: int, factor: AxisFactor, start: int, length: int
+    ) -> ArrayValue | None:
         """A part that is one term, or several, of a sum."""
         terms, before, taken, at = self.factors.terms(factor.extent), [], [], 0
         for term in terms:
@@ -374,8 +378,8 @@ class ProgramBuilder:
         )
 
     def _read(
-        self, value: Tensor, place: int, old: AxisFactor, new: AxisFactor, start: Callable[[Environment], Any]
-    ) -> Tensor:
+        self, value: ArrayValue, place: int, old: AxisFactor, new: AxisFactor, start: Callable[[Environment], Any]
+    ) -> ArrayValue:
         dims = [*value.dims[:place], (new,), *value.dims[place + 1 :]]
         if not self.has(value, old):
             return self.view(value, dims)
@@ -386,7 +390,7 @@ class ProgramBuilder:
 
         return self.emit(dims, axes, make, value.element)
 
-    def joined_dimension(self, value: Tensor, place: int) -> Tensor:
+    def joined_dimension(self, value: ArrayValue, place: int) -> ArrayValue:
         """A value whose dimension of several factors is one axis, as long as their product."""
         dim = self.factors.resolve(value.dims[place])
         full = self.materialized(value, [dim])
@@ -405,7 +409,7 @@ class ProgramBuilder:
 
         return self.emit([*full.dims[:place], (made,), *full.dims[place + 1 :]], axes, make, value.element)
 
-    def stacked(self, values: Sequence[Tensor], place: int) -> Tensor:
+    def stacked(self, values: Sequence[ArrayValue], place: int) -> ArrayValue:
         """Values side by side along a new dimension."""
         lined, dims = self.broadcast(values)
         made = self.factors.new(len(values), fixed=True)
@@ -419,7 +423,7 @@ class ProgramBuilder:
 
         return self.emit([*dims[:place], (made,), *dims[place:]], axes, make, values[0].element)
 
-    def concatenated(self, values: Sequence[Tensor], place: int) -> Tensor:
+    def concatenated(self, values: Sequence[ArrayValue], place: int) -> ArrayValue:
         """Values one after the other along a dimension."""
         lengths = [self.length(v.dims[place]) for v in values]
         if len(set(lengths)) == 1 and lengths[0] > 1:
@@ -454,7 +458,7 @@ class ProgramBuilder:
 
     # -- the second pass -----------------------------------------------------------------------------
 
-    def build(self, outputs: Sequence[Tensor], names: AxisNames) -> Diagram:
+    def build(self, outputs: Sequence[ArrayValue], names: AxisNames) -> Diagram:
         """The diagram with these results."""
         self._fix_unknown(names)
         outputs = [self.materialized(v, v.dims) for v in outputs]
@@ -484,7 +488,7 @@ class ProgramBuilder:
                 extent.fixed = True
 
 
-def _input_axes(names: AxisNames, value: Tensor) -> list[Axis]:
+def _input_axes(names: AxisNames, value: ArrayValue) -> list[Axis]:
     found: list[Axis] = []
     ones = 0
     for dim in value.dims:
@@ -507,7 +511,7 @@ def _flat(trace: Trace, array: Traced) -> Traced:
     return array
 
 
-def _shaped(env: Environment, value: Tensor) -> Traced:
+def _shaped(env: Environment, value: ArrayValue) -> Traced:
     """A result with its dimensions: factors merged, and axes of length 1 added."""
     trace, array = running(), env[value]
     layout: list[str] = []

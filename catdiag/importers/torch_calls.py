@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from catdiag.importers.program_builder import Tensor, ProgramBuilder
+from catdiag.importers.program_builder import ArrayValue, ProgramBuilder
 
 
 class Unsupported(Exception):
@@ -61,12 +61,12 @@ def adding(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
     return rule
 
 
-def place(value: Tensor, dim: int) -> int:
+def place(value: ArrayValue, dim: int) -> int:
     """The number of a dimension, counted from the end if negative."""
     return int(dim) % max(len(value.dims), 1)
 
 
-def places(value: Tensor, dims: Any) -> list[int]:
+def places(value: ArrayValue, dims: Any) -> list[int]:
     """The numbers of several dimensions; of all, if none is given."""
     if dims is None or dims == []:
         return list(range(len(value.dims)))

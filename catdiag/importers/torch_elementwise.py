@@ -9,7 +9,7 @@ from typing import Any
 from catdiag.frontend import elementwise, nn
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import Dimension
-from catdiag.importers.program_builder import Tensor, Operand, ProgramBuilder, SizeNumber
+from catdiag.importers.program_builder import ArrayValue, Operand, ProgramBuilder, SizeNumber
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 
 RULES: dict[str, Rule] = {}
@@ -100,11 +100,11 @@ def _truncated(a: Any) -> Any:
     return elementwise.where(a >= 0, elementwise.floor(a), elementwise.ceil(a))
 
 
-def _unary(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _unary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.pointwise([call["self"]], _UNARY[call.name], call.element)
 
 
-def _binary(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if call.get("rounding_mode") is not None:
         raise Unsupported(f"division with rounding_mode={call['rounding_mode']!r}")
     left, right = call["self"], call["other"]
@@ -124,7 +124,7 @@ for _name in _BINARY:
 def recognized_number(b: ProgramBuilder, beside: Operand, number: Operand) -> Operand:
     """A number that is √n, 1/√n or 1/n of the length n that a product beside it was summed over, or of its last
     dimension, as that function of the size."""
-    if not isinstance(beside, Tensor) or isinstance(number, (Tensor, SizeNumber, bool)) or number in (0, 1, 2):
+    if not isinstance(beside, ArrayValue) or isinstance(number, (ArrayValue, SizeNumber, bool)) or number in (0, 1, 2):
         return number
     candidates: list[Dimension] = [beside.contracted] if beside.contracted else list(beside.dims[-1:])
     for dim in candidates:
@@ -144,7 +144,7 @@ def recognized_number(b: ProgramBuilder, beside: Operand, number: Operand) -> Op
 
 
 @rule("add", "sub", "rsub")
-def _sum(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _sum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     left, right = call["self"], call["other"]
     if call.name == "rsub":
         left, right = right, left
@@ -161,38 +161,38 @@ def _sum(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("pow")
-def _pow(b: ProgramBuilder, call: AtenCall) -> Tensor:
-    if isinstance(call["exponent"], Tensor):
+def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    if isinstance(call["exponent"], ArrayValue):
         return b.pointwise([call["self"], call["exponent"]], lambda a, e: elementwise.exp(e * elementwise.log(a)))
     return b.pointwise([call["self"]], lambda a: _power(a, call["exponent"]), call.element)
 
 
 @rule("softplus")
-def _softplus_rule(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _softplus_rule(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     beta, threshold = call.get("beta", 1), call.get("threshold", 20)
     return b.pointwise([call["self"]], lambda a: _softplus(a, beta, threshold))
 
 
 @rule("gelu")
-def _gelu_rule(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _gelu_rule(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.pointwise([call["self"]], lambda a: _gelu(a, call.get("approximate", "none")))
 
 
 @rule("leaky_relu")
-def _leaky(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _leaky(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     slope = call["negative_slope"]
     return b.pointwise([call["self"]], lambda a: elementwise.where(a > 0, a, slope * a))
 
 
 @rule("elu")
-def _elu(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _elu(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if (call["alpha"], call.get("scale", 1), call.get("input_scale", 1)) != (1, 1, 1):
         raise Unsupported("elu with scales")
     return b.pointwise([call["self"]], nn.elu)
 
 
 @rule("clamp", "hardtanh", "clamp_min", "clamp_max")
-def _clamp(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _clamp(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     low = call.get("min", call.get("min_val"))
     high = call.get("max", call.get("max_val"))
     low, high = (None if v in (math.inf, -math.inf) else v for v in (low, high))
@@ -207,19 +207,19 @@ def _clamp(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("where")
-def _where(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _where(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.pointwise([call["condition"], call["self"], call["other"]], elementwise.where, call.element)
 
 
 @rule("masked_fill")
-def _masked_fill(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _masked_fill(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     make = lambda m, v, a: elementwise.where(m, v, a)  # noqa: E731
     element = "extended" if call["value"] == -math.inf else call.element
     return b.pointwise([call["mask"], call["value"], call["self"]], make, element)
 
 
 @rule("to", "_to_copy", "type_as", "float", "convert_element_type")
-def _cast(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _cast(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     given = call["self"]
     if given.element == "bool" and call.element != "bool":
         one, zero = (_integer(n) for n in (1, 0)) if call.element == "int" else (1, 0)

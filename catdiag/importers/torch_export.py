@@ -19,7 +19,7 @@ from catdiag.frontend.signature import axis_names
 from catdiag.importers import torch_elementwise, torch_products, torch_reductions, torch_shapes
 from catdiag.importers.dimensions import AxisNames, NotAligned
 from catdiag.importers.example import Example, Imported, NotImported
-from catdiag.importers.program_builder import Environment, Tensor, Operand, ProgramBuilder, SizeNumber
+from catdiag.importers.program_builder import ArrayValue, Environment, Operand, ProgramBuilder, SizeNumber
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported
 from catdiag.util.errors import PACKAGE
 
@@ -165,11 +165,11 @@ class _GraphReader:
         self.builder = builder
         self.shared = dict(builder.inputs)
         self.values: dict[Any, Any] = {}
-        self.outputs: list[Tensor] = []
+        self.outputs: list[ArrayValue] = []
         self.arrays: list[Any] = [] if arrays is None else arrays
         self.unknown: list[str] = []
         self.spelled: Mapping[str, str] = {}
-        self._tied: dict[Any, Tensor] = {}
+        self._tied: dict[Any, ArrayValue] = {}
         self._passed = 0
 
     def read(self) -> None:
@@ -217,7 +217,7 @@ class _GraphReader:
         if key is not None:
             self._tied[key] = made
 
-    def _shared_input(self, name: str, lengths: list[int], passed: bool) -> Tensor | None:
+    def _shared_input(self, name: str, lengths: list[int], passed: bool) -> ArrayValue | None:
         """The input of the other program that is this one: by position what is passed in, by name the others."""
         if passed and self.shared:
             name = list(self.shared)[self._passed]

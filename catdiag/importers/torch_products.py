@@ -11,7 +11,7 @@ from catdiag.frontend import builder as frontend
 from catdiag.frontend import elementwise, nn
 from catdiag.frontend.indexing import gather
 from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, extent_of
-from catdiag.importers.program_builder import Environment, Tensor, ProgramBuilder
+from catdiag.importers.program_builder import ArrayValue, Environment, ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 from catdiag.importers.torch_elementwise import recognized_number
 
@@ -19,13 +19,13 @@ RULES: dict[str, Rule] = {}
 rule = adding(RULES)
 
 
-def _letters(value: Tensor, last: str, batch: int) -> list[str]:
+def _letters(value: ArrayValue, last: str, batch: int) -> list[str]:
     """Letters of a value's dimensions: `last` for the last ones, those of a batch for the others, from the right."""
     leading = len(value.dims) - len(last)
     return [f"batch{batch - leading + k}" for k in range(leading)] + list(last)
 
 
-def _product(b: ProgramBuilder, left: Tensor, right: Tensor, one: str, other: str, output: str) -> Tensor:
+def _product(b: ProgramBuilder, left: ArrayValue, right: ArrayValue, one: str, other: str, output: str) -> ArrayValue:
     """An einsum over the last dimensions of two values, with the leading ones broadcast."""
     batch = max(len(left.dims) - len(one), len(right.dims) - len(other))
     result = [f"batch{k}" for k in range(batch)] + list(output)
@@ -33,7 +33,7 @@ def _product(b: ProgramBuilder, left: Tensor, right: Tensor, one: str, other: st
 
 
 @rule("matmul", "mm", "bmm", "mv", "dot")
-def _matmul(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _matmul(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     left = call["self"]
     right = next(call[n] for n in ("other", "mat2", "vec", "tensor") if call.get(n) is not None)
     one = "k" if len(left.dims) == 1 else "mk"
@@ -42,17 +42,17 @@ def _matmul(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("linear")
-def _linear(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _linear(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     made = _product(b, call["input"], call["weight"], "k", "nk", "n")
     return _plus(b, made, call.get("bias"))
 
 
-def _plus(b: ProgramBuilder, made: Tensor, bias: Tensor | None) -> Tensor:
+def _plus(b: ProgramBuilder, made: ArrayValue, bias: ArrayValue | None) -> ArrayValue:
     return made if bias is None else b.pointwise([made, bias], lambda a, c: a + c)
 
 
 @rule("addmm", "baddbmm", "addmv")
-def _addmm(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _addmm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     left, right = (call[n] for n in (("mat1", "mat2") if call.name == "addmm" else ("batch1", "batch2")))
     alpha, beta = call.get("alpha", 1), call.get("beta", 1)
     made = _product(b, left, right, "mk", "kn", "mn")
@@ -62,12 +62,12 @@ def _addmm(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("outer")
-def _outer(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _outer(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.einsum([call["self"], call["vec2"]], ["m", "n"], "mn")
 
 
 @rule("einsum")
-def _einsum(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _einsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     equation, values = call["equation"].replace(" ", ""), call["tensors"]
     left, arrow, right = equation.partition("->")
     words = left.split(",")
@@ -95,7 +95,7 @@ def _einsum(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("scaled_dot_product_attention")
-def _attention(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _attention(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     query, key, value = call["query"], call["key"], call["value"]
     if call.get("dropout_p", 0.0):
         raise Unsupported("dropout in attention: call module.eval() first")
@@ -128,7 +128,9 @@ def _attention(b: ProgramBuilder, call: AtenCall) -> Tensor:
     return made
 
 
-def _grouped(b: ProgramBuilder, query: Tensor, key: Tensor, value: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+def _grouped(
+    b: ProgramBuilder, query: ArrayValue, key: ArrayValue, value: ArrayValue, heads: int
+) -> tuple[ArrayValue, ArrayValue, ArrayValue]:
     """Grouped queries: heads of queries are (heads of keys, queries of a head)."""
     count = b.length(key.dims[heads])
     outer, inner = b.factors.regroup(query.dims[heads], [count, b.length(query.dims[heads]) // count])
@@ -137,13 +139,13 @@ def _grouped(b: ProgramBuilder, query: Tensor, key: Tensor, value: Tensor, heads
     return query, key, value
 
 
-def _scaled(b: ProgramBuilder, scores: Tensor, depth: Dimension) -> Tensor:
+def _scaled(b: ProgramBuilder, scores: ArrayValue, depth: Dimension) -> ArrayValue:
     return b.emit(
         scores.dims, scores.axes, lambda env: env[scores] / elementwise.sqrt(env.size(depth)), contracted=depth
     )
 
 
-def _causal(b: ProgramBuilder, scores: Tensor) -> Tensor:
+def _causal(b: ProgramBuilder, scores: ArrayValue) -> ArrayValue:
     rows, columns = scores.dims[-2:]
 
     def make(env: Environment) -> Any:
@@ -153,7 +155,7 @@ def _causal(b: ProgramBuilder, scores: Tensor) -> Tensor:
 
 
 @rule("cross_entropy_loss")
-def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     logits, target = call["self"], call["target"]
     if (
         call.get("weight") is not None
@@ -193,7 +195,7 @@ class _Window:
     fill: float | None
 
 
-def _windows(b: ProgramBuilder, value: Tensor, k: int, how: _Window) -> Tensor:
+def _windows(b: ProgramBuilder, value: ArrayValue, k: int, how: _Window) -> ArrayValue:
     """Windows along dimension k: two dimensions in its place, where a window starts and what is in it."""
     window, stride, pad, dilation, fill = how.taps, how.stride, how.pad, how.dilation, how.fill
     width, length = b.length(window), b.length(value.dims[k])
@@ -245,7 +247,7 @@ def _list(value: Any, count: int) -> list[int]:
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution", "_convolution")
-def _convolution(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _convolution(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if call.get("transposed"):
         raise Unsupported("a transposed convolution")
     value, weight, groups = call["input"], call["weight"], call.get("groups", 1)
@@ -273,7 +275,9 @@ def _convolution(b: ProgramBuilder, call: AtenCall) -> Tensor:
     return made if batched else b.view(made, made.dims[1:])
 
 
-def _pads(padding: Any, b: ProgramBuilder, weight: Tensor, dilation: Sequence[int], rank: int) -> list[tuple[int, int]]:
+def _pads(
+    padding: Any, b: ProgramBuilder, weight: ArrayValue, dilation: Sequence[int], rank: int
+) -> list[tuple[int, int]]:
     if padding == "valid":
         return [(0, 0)] * rank
     if padding == "same":
@@ -283,7 +287,7 @@ def _pads(padding: Any, b: ProgramBuilder, weight: Tensor, dilation: Sequence[in
 
 
 @rule("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
-def _pool(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _pool(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     rank, mean = int(call.name[-2]), call.name.startswith("avg")
     value = call["self"]
     width = _list(call["kernel_size"], rank)

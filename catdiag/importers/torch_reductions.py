@@ -10,7 +10,7 @@ from typing import Any
 from catdiag.frontend import builder as frontend
 from catdiag.frontend import elementwise, nn
 from catdiag.importers.dimensions import Dimension
-from catdiag.importers.program_builder import Environment, Tensor, ProgramBuilder
+from catdiag.importers.program_builder import ArrayValue, Environment, ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
 from catdiag.importers.torch_shapes import picked
 
@@ -19,7 +19,7 @@ rule = adding(RULES)
 
 
 def _reduction(function: Callable[[Any, str], Any], element: str = "") -> Rule:
-    def reduce(b: ProgramBuilder, call: AtenCall) -> Tensor:
+    def reduce(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         value = call["self"]
         return b.reduced(value, places(value, call.get("dim")), call.get("keepdim", False), function, element)
 
@@ -38,8 +38,8 @@ RULES.update(
 )
 
 
-def _position(b: ProgramBuilder, call: AtenCall, largest: bool) -> Tensor:
-    value: Tensor = call["self"]
+def _position(b: ProgramBuilder, call: AtenCall, largest: bool) -> ArrayValue:
+    value: ArrayValue = call["self"]
     over, keep = places(value, call.get("dim")), call.get("keepdim", False)
     gone = [f for k in over for f in value.dims[k]]
 
@@ -50,7 +50,7 @@ def _position(b: ProgramBuilder, call: AtenCall, largest: bool) -> Tensor:
 
 
 @rule("argmax", "argmin")
-def _argmax(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _argmax(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return _position(b, call, call.name == "argmax")
 
 
@@ -68,7 +68,7 @@ def _extreme(b: ProgramBuilder, call: AtenCall) -> Any:
 
 
 @rule("topk")
-def _topk(b: ProgramBuilder, call: AtenCall) -> tuple[Tensor, Tensor]:
+def _topk(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, ArrayValue]:
     """The k largest, one after the other: the first largest, then that of the others, and so on."""
     value, k = call["self"], place(call["self"], call.get("dim", -1))
     if not call.get("largest", True) or len(b.factors.resolve(value.dims[k])) > 1:
@@ -85,7 +85,7 @@ def _topk(b: ProgramBuilder, call: AtenCall) -> tuple[Tensor, Tensor]:
     return b.stacked([picked(b, value, k, i) for i in indices], k), b.stacked(indices, k)
 
 
-def _equals(dim: Dimension, at: Tensor) -> Callable[[Environment], Any]:
+def _equals(dim: Dimension, at: ArrayValue) -> Callable[[Environment], Any]:
     return lambda env: env.index(dim) == env[at]
 
 
@@ -108,12 +108,12 @@ def _var(b: ProgramBuilder, call: AtenCall) -> Any:
 
 def _over(
     b: ProgramBuilder,
-    value: Tensor,
+    value: ArrayValue,
     places: Sequence[int],
     keep: bool,
     make: Callable[[Environment, Any, str], Any],
     element: str = "real",
-) -> Tensor:
+) -> ArrayValue:
     """A reduction that reads sizes, too."""
     full = b.materialized(value, [value.dims[k] for k in places])
     gone = b.factors.resolve(f for k in places for f in full.dims[k])
@@ -122,7 +122,7 @@ def _over(
     return b.emit(dims, axes, lambda env: make(env, env[full], env.of(gone)), element)
 
 
-def _along(b: ProgramBuilder, value: Tensor, places: Sequence[int], make: Callable[[Any, str], Any]) -> Tensor:
+def _along(b: ProgramBuilder, value: ArrayValue, places: Sequence[int], make: Callable[[Any, str], Any]) -> ArrayValue:
     """A function along some dimensions, which keeps them."""
     full = b.materialized(value, [value.dims[k] for k in places])
     over = [f for k in places for f in full.dims[k]]
@@ -130,17 +130,17 @@ def _along(b: ProgramBuilder, value: Tensor, places: Sequence[int], make: Callab
 
 
 @rule("softmax", "_softmax")
-def _softmax(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _softmax(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return _along(b, call["self"], [place(call["self"], call["dim"])], frontend.softmax)
 
 
 @rule("log_softmax", "_log_softmax")
-def _log_softmax(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _log_softmax(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return _along(b, call["self"], [place(call["self"], call["dim"])], nn.log_softmax)
 
 
 @rule("cumsum")
-def _cumsum(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _cumsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k = call["self"], place(call["self"], call["dim"])
     if not b.factors.resolve(value.dims[k]):
         return value  # type: ignore[no-any-return]
@@ -157,14 +157,14 @@ def _cumsum(b: ProgramBuilder, call: AtenCall) -> Tensor:
 # -- norms ------------------------------------------------------------------------------------------------
 
 
-def _scaled(b: ProgramBuilder, value: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def _scaled(b: ProgramBuilder, value: ArrayValue, weight: ArrayValue | None, bias: ArrayValue | None) -> ArrayValue:
     if weight is not None:
         value = b.pointwise([value, weight], lambda a, w: a * w)
     return value if bias is None else b.pointwise([value, bias], lambda a, c: a + c)
 
 
 @rule("layer_norm", "native_layer_norm")
-def _layer_norm(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _layer_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value = call.get("input")
     last = list(range(len(value.dims)))[-len(call["normalized_shape"]) :]
     eps = call["eps"]
@@ -177,7 +177,7 @@ def _layer_norm(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("rms_norm")
-def _rms_norm(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _rms_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value = call["input"]
     last = list(range(len(value.dims)))[-len(call["normalized_shape"]) :]
     eps = call.get("eps")
@@ -191,7 +191,7 @@ def _rms_norm(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("group_norm")
-def _group_norm(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _group_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, groups, eps = call["input"], call["num_groups"], call["eps"]
     outer, inner = b.factors.regroup(value.dims[1], [groups, b.length(value.dims[1]) // groups])
     split = b.view(value, [value.dims[0], outer, inner, *value.dims[2:]])
@@ -208,12 +208,12 @@ def _group_norm(b: ProgramBuilder, call: AtenCall) -> Tensor:
     return _scaled(b, made, *per_channel)
 
 
-def _channels(b: ProgramBuilder, value: Tensor, rank: int) -> Tensor:
+def _channels(b: ProgramBuilder, value: ArrayValue, rank: int) -> ArrayValue:
     return b.view(value, [value.dims[0], *[()] * (rank - 2)])
 
 
 @rule("batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm")
-def _batch_norm(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _batch_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if call.get("training") or call.get("train"):
         raise Unsupported("batch_norm in training: call module.eval() first")
     value, rank, eps = call["input"], len(call["input"].dims), call["eps"]

@@ -9,7 +9,7 @@ from catdiag.frontend import elementwise
 from catdiag.frontend.indexing import gather, indexed, reverse
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import AxisFactor, Dimension
-from catdiag.importers.program_builder import Environment, Tensor, ProgramBuilder, SizeNumber
+from catdiag.importers.program_builder import ArrayValue, Environment, ProgramBuilder, SizeNumber
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
 
 RULES: dict[str, Rule] = {}
@@ -17,14 +17,14 @@ rule = adding(RULES)
 
 
 @rule("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "_unsafe_view", "view_as", "reshape_as")
-def _view(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _view(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value = call["self"]
     flat = [f for d in value.dims for f in d]
     return b.view(value, b.factors.regroup(flat, call.shape))
 
 
 @rule("transpose", "swapaxes", "t", "mT")
-def _transpose(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _transpose(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, dims = call["self"], list(call["self"].dims)
     if len(dims) > 1:
         i, j = (place(value, call.get(n, k)) for n, k in (("dim0", 0), ("dim1", 1)))
@@ -33,13 +33,13 @@ def _transpose(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("permute")
-def _permute(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _permute(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value = call["self"]
     return b.view(value, [value.dims[place(value, d)] for d in call["dims"]])
 
 
 @rule("movedim")
-def _movedim(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _movedim(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value = call["self"]
     source, target = places(value, list(call["source"])), places(value, list(call["destination"]))
     rest = [k for k in range(len(value.dims)) if k not in source]
@@ -50,7 +50,7 @@ def _movedim(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("expand", "broadcast_to", "expand_as")
-def _expand(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _expand(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, shape = call["self"], call.shape
     dims = [()] * (len(shape) - len(value.dims)) + list(value.dims)
     return b.view(
@@ -59,7 +59,7 @@ def _expand(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("repeat", "tile")
-def _repeat(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _repeat(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, times = call["self"], list(call.get("repeats") or call["dims"])
     dims = [()] * (len(times) - len(value.dims)) + list(value.dims)
     times = [1] * (len(dims) - len(times)) + times
@@ -67,16 +67,16 @@ def _repeat(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("repeat_interleave")
-def _interleave(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _interleave(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, times = call["self"], call["repeats"]
-    if isinstance(times, Tensor) or call.get("dim") is None:
+    if isinstance(times, ArrayValue) or call.get("dim") is None:
         raise Unsupported("repeat_interleave with an array of repeats, or over all dimensions")
     k = place(value, call["dim"])
     return b.view(value, [*value.dims[:k], (*value.dims[k], *b.factors.dimension(times)), *value.dims[k + 1 :]])
 
 
 @rule("slice")
-def _slice(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k = call["self"], place(call["self"], call.get("dim", 0))
     length = b.length(value.dims[k])
     start, stop, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
@@ -106,12 +106,12 @@ def _int(value: Any) -> int:
 
 
 @rule("narrow")
-def _narrow(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _narrow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.part(call["self"], place(call["self"], call["dim"]), _int(call["start"]), _int(call["length"]))
 
 
 @rule("select")
-def _select(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _select(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k, at = call["self"], place(call["self"], call["dim"]), _int(call["index"])
     if b.length(value.dims[k]) == 1:
         at = 0
@@ -119,7 +119,7 @@ def _select(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("split", "split_with_sizes", "chunk", "tensor_split")
-def _split(b: ProgramBuilder, call: AtenCall) -> tuple[Tensor, ...]:
+def _split(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, ...]:
     value, k = call["self"], place(call["self"], call.get("dim", 0))
     found, start = [], 0
     even = len({shape[k] for shape in call.shapes}) == 1
@@ -129,7 +129,7 @@ def _split(b: ProgramBuilder, call: AtenCall) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def _slice_one(b: ProgramBuilder, value: Tensor, k: int, at: int) -> Tensor:
+def _slice_one(b: ProgramBuilder, value: ArrayValue, k: int, at: int) -> ArrayValue:
     if b.length(value.dims[k]) == 1:
         return value
     one = b.selected(value, k, at)
@@ -137,7 +137,7 @@ def _slice_one(b: ProgramBuilder, value: Tensor, k: int, at: int) -> Tensor:
 
 
 @rule("unbind")
-def _unbind(b: ProgramBuilder, call: AtenCall) -> tuple[Tensor, ...]:
+def _unbind(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, ...]:
     value, k = call["self"], place(call["self"], call.get("dim", 0))
     for factor in b.factors.resolve(value.dims[k]):
         b.factors.fix(factor.extent)
@@ -145,13 +145,13 @@ def _unbind(b: ProgramBuilder, call: AtenCall) -> tuple[Tensor, ...]:
 
 
 @rule("cat", "concat", "concatenate")
-def _cat(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _cat(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     values = [v for v in call["tensors"] if 0 not in b.shape(v)]
     return b.concatenated(values, place(values[0], call.get("dim", 0))) if len(values) > 1 else values[0]
 
 
 @rule("slice_scatter")
-def _slice_scatter(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _slice_scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, part, k = call["self"], call["src"], place(call["self"], call.get("dim", 0))
     length = b.length(value.dims[k])
     start, stop, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
@@ -164,7 +164,7 @@ def _slice_scatter(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("select_scatter")
-def _select_scatter(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _select_scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k = call["self"], place(call["self"], call["dim"])
     at = _int(call["index"]) % b.length(value.dims[k])
     part = b.view(call["src"], [*call["src"].dims[:k], (), *call["src"].dims[k:]])
@@ -174,14 +174,14 @@ def _select_scatter(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("copy")
-def _copy(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _copy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, source = call["self"], call["src"]
     lined, _ = b.broadcast([b.view(value, value.dims), source])
     return b.view(lined[1], [*value.dims[: len(value.dims) - len(lined[1].dims)], *lined[1].dims])
 
 
 @rule("diff")
-def _diff(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _diff(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, before, k = call["self"], call.get("prepend"), place(call["self"], call.get("dim", -1))
     if call.get("n", 1) != 1 or call.get("append") is not None:
         raise Unsupported("differences of higher order, or with what is appended")
@@ -204,24 +204,24 @@ def _diff(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d")
-def _upsample(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _upsample(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if list(call.shape) != b.shape(call["input"]):
         raise Unsupported("interpolation to another size")
     return call["input"]  # type: ignore[no-any-return]
 
 
 @rule("stack")
-def _stack(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _stack(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     values = call["tensors"]
     place = call.get("dim", 0) % (len(values[0].dims) + 1)
     return b.stacked(values, place)
 
 
 @rule("constant_pad_nd", "pad")
-def _pad(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _pad(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if call.get("mode", "constant") != "constant":
         raise Unsupported(f"padding of mode {call['mode']!r}")
-    value: Tensor = call["self"]
+    value: ArrayValue = call["self"]
     ends, fill = list(call["pad"]), call.get("value") or 0
     for back in range(len(ends) // 2):
         k = len(value.dims) - 1 - back
@@ -235,7 +235,7 @@ def _pad(b: ProgramBuilder, call: AtenCall) -> Tensor:
     return value
 
 
-def _padded(b: ProgramBuilder, value: Tensor, k: int, low: int, high: int, fill: float) -> Tensor:
+def _padded(b: ProgramBuilder, value: ArrayValue, k: int, low: int, high: int, fill: float) -> ArrayValue:
     if len(b.factors.resolve(value.dims[k])) > 1:
         value = b.joined_dimension(value, k)
     if not b.factors.resolve(value.dims[k]):
@@ -255,15 +255,15 @@ def _padded(b: ProgramBuilder, value: Tensor, k: int, low: int, high: int, fill:
 
 
 @rule("flip")
-def _flip(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _flip(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value = call["self"]
     over = [f for k in places(value, call["dims"]) for f in b.own(value, value.dims[k])]
     return b.emit(value.dims, value.axes, lambda env: reverse(env[value], env.of(over)), value.element)
 
 
 @rule("roll")
-def _roll(b: ProgramBuilder, call: AtenCall) -> Tensor:
-    value: Tensor = call["self"]
+def _roll(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value: ArrayValue = call["self"]
     if not call.get("dims"):
         raise Unsupported("roll over all dimensions at once")
     for shift, dim in zip(call["shifts"], call["dims"], strict=True):
@@ -275,7 +275,7 @@ def _roll(b: ProgramBuilder, call: AtenCall) -> Tensor:
     return value
 
 
-def _rolled(b: ProgramBuilder, value: Tensor, factor: AxisFactor, shift: int) -> Tensor:
+def _rolled(b: ProgramBuilder, value: ArrayValue, factor: AxisFactor, shift: int) -> ArrayValue:
     def make(env: Environment) -> Any:
         size = env.size([factor])
         away = -shift if shift < 0 else size - shift
@@ -288,7 +288,7 @@ def _rolled(b: ProgramBuilder, value: Tensor, factor: AxisFactor, shift: int) ->
 
 
 @rule("arange")
-def _arange(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _arange(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     start, step = call.get("start", 0) or 0, call.get("step", 1) or 1
     dim = b.factors.dimension(call.shape[0])
 
@@ -301,26 +301,26 @@ def _arange(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("full", "new_full", "full_like")
-def _full(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _full(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     number = call["fill_value"]
-    if isinstance(number, (Tensor, SizeNumber)):
+    if isinstance(number, (ArrayValue, SizeNumber)):
         dims = [b.factors.dimension(n) for n in call.shape]
         return b.emit(dims, (), lambda env: running().lift(env[number]), call.element)
     return b.constant(number, call.shape, call.element)
 
 
 @rule("scalar_tensor")
-def _scalar_tensor(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _scalar_tensor(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.constant(call["s"], (), call.element)
 
 
 @rule("empty", "empty_like", "new_empty", "empty_permuted")
-def _empty(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _empty(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.constant(0, call.shape, call.element if call.element != "bool" else "int")
 
 
 @rule("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones")
-def _zeros_or_ones(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _zeros_or_ones(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     one = "ones" in call.name
     if call.element == "bool":
         dims = [b.factors.dimension(n) for n in call.shape]
@@ -329,7 +329,7 @@ def _zeros_or_ones(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("tril", "triu")
-def _triangle(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _triangle(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, lower, diagonal = call["self"], call.name == "tril", call.get("diagonal", 0)
     rows, columns = value.dims[-2:]
 
@@ -346,17 +346,17 @@ def _triangle(b: ProgramBuilder, call: AtenCall) -> Tensor:
 
 
 @rule("embedding")
-def _embedding(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _embedding(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return _gathered(b, call["weight"], 0, call["indices"])
 
 
 @rule("index_select")
-def _index_select(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _index_select(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return _gathered(b, call["self"], place(call["self"], call["dim"]), call["index"])
 
 
 @rule("index")
-def _index(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _index(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     given = [(k, v) for k, v in enumerate(call["indices"]) if v is not None]
     if any(v.element != "int" for _, v in given):
         raise Unsupported("indexing by an array of truth values, whose result has a length that depends on it")
@@ -369,7 +369,7 @@ def _index(b: ProgramBuilder, call: AtenCall) -> Tensor:
     return _gathered_together(b, call["self"], given)
 
 
-def _gathered_together(b: ProgramBuilder, table: Tensor, given: Sequence[tuple[int, Tensor]]) -> Tensor:
+def _gathered_together(b: ProgramBuilder, table: ArrayValue, given: Sequence[tuple[int, ArrayValue]]) -> ArrayValue:
     """The elements of a table at several arrays of integers that are broadcast against each other. Their dimensions
     come in place of those that are read if these stand together, else first."""
     taken = [k for k, _ in given]
@@ -399,7 +399,7 @@ def _gathered_together(b: ProgramBuilder, table: Tensor, given: Sequence[tuple[i
     return b.emit([*rest[:first], *dims, *rest[first:]], axes, make, table.element)
 
 
-def _gathered(b: ProgramBuilder, table: Tensor, k: int, at: Tensor) -> Tensor:
+def _gathered(b: ProgramBuilder, table: ArrayValue, k: int, at: ArrayValue) -> ArrayValue:
     """The rows of a table along dimension k at integers, whose dimensions come in its place."""
     if len(b.factors.resolve(table.dims[k])) > 1:
         table = b.joined_dimension(table, k)
@@ -415,7 +415,7 @@ def _gathered(b: ProgramBuilder, table: Tensor, k: int, at: Tensor) -> Tensor:
 
 
 @rule("gather")
-def _gather(b: ProgramBuilder, call: AtenCall) -> Tensor:
+def _gather(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k, at = call["self"], place(call["self"], call["dim"]), call["index"]
     for j in range(len(value.dims)):
         if j != k:
@@ -430,7 +430,7 @@ def _gather(b: ProgramBuilder, call: AtenCall) -> Tensor:
     return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
 
 
-def picked(b: ProgramBuilder, value: Tensor, k: int, at: Tensor) -> Tensor:
+def picked(b: ProgramBuilder, value: ArrayValue, k: int, at: ArrayValue) -> ArrayValue:
     """The element along dimension k at an integer for each index of the others."""
     old = b.factors.resolve(value.dims[k])
     axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *at.axes]
@@ -438,6 +438,6 @@ def picked(b: ProgramBuilder, value: Tensor, k: int, at: Tensor) -> Tensor:
     return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
 
 
-def _rows(env: Environment, table: Tensor, old: Dimension, at: Tensor) -> Any:
+def _rows(env: Environment, table: ArrayValue, old: Dimension, at: ArrayValue) -> Any:
     array, name = env.merged(env[table], old)
     return gather(array, name, env[at]) if old else array
