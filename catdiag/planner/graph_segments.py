@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.ops import Box, Call, GroupOp, array_name, bodies
 from catdiag.category.types import Ty
+from catdiag.codegen.triton.kernel_signature import result_type
 from catdiag.rewrite.fuse import assigned
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.kernel_analysis import output_names, width
@@ -184,7 +185,7 @@ class StageSequence:
 
     def types_of(self, start: int, end: int, dtype: str | Mapping[str, str]) -> str | dict[str, str]:
         """The types of what a segment reads and makes: `dtype`, or by the whole's names (fp32 where not named);
-        but of statistics between kernels fp32, or wider.
+        but of statistics between kernels fp32, or wider, and of what else is saved between kernels fp16 for fp8.
 
         >>> import catdiag as cd
         >>> row = StageSequence(cd.algorithm("q x, q -> q x")(lambda A, b: A * b / cd.sum(A, "x")))
@@ -202,7 +203,7 @@ class StageSequence:
             w = self.root[w]
             between = w >= inputs and w not in ends
             if isinstance(dtype, str):
-                return "fp32" if between and w in self.statistics else dtype
+                return dtype if not between else "fp32" if w in self.statistics else result_type(dtype)
             return "fp32" if between else dtype.get(self.names[w] if w < inputs else ends[w], "fp32")
 
         segment = self.segment(start, end)

@@ -104,6 +104,14 @@ def test_a_wide_layer_is_two_kernels_and_says_why() -> None:
     assert found.tiles.keys() >= {"g_t", "g_t_2"}
 
 
+def test_what_kernels_of_8_bits_save_for_others_has_16() -> None:
+    found = layer.plan("H200", WIDE, dtype="fp8")
+    assert found.backend == "triton", found.reason
+    module = found.kernels[1].module
+    assert module is not None
+    assert [a.dtype for a in module.inputs] == ["float16", "float8_e4m3fn"]
+
+
 @pytest.mark.slow
 def test_what_does_not_fit_one_kernel_says_what_is_too_much() -> None:
     found = planned("chain")

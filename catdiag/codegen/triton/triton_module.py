@@ -21,7 +21,7 @@ from catdiag.codegen.gluon.warp_specialization import WarpSpecialized
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_builder import Names
-from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, saved_types
+from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, result_type, saved_types
 from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_text
 from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
 from catdiag.codegen.triton.launch_function import LaunchWriter, OutputBuffer, torch_type
@@ -161,7 +161,7 @@ class _ModuleBuilder:
             if isinstance(dtype, str)
             else max((dtypes[n] for n in sorted(names & set(dtypes))), key=wide.index, default="bf16")
         )
-        self.result_dtype = "fp16" if self.dtype == "fp8" else self.dtype
+        self.result_dtype = result_type(self.dtype)
         self.dtypes = {n: dtypes.get(n, self.dtype) for n in {*names, *dtypes}}
         self.symbols = self._symbols()
         for symbol, span in self.symbols.items():
