@@ -149,7 +149,7 @@ def _schedule(search: TileSearch, chosen: Choice) -> PipelineSchedule | None:
     warpgroups = max(1, chosen.warps // 4)
     values = search.full({**search.sizes, **chosen.tiles})
     kernel = search.kernels[chosen.stages]
-    steps = iteration_steps(search.diagram, kernel, search.chip, values, search.dtype, warpgroups)
+    steps = iteration_steps(kernel, search.chip, values, search.dtype, warpgroups)
     found = chosen.prediction
     actors = warpgroups * min(int(found.blocks_per_sm), ceil_div(int(found.groups), search.chip.sms))
     return schedule(steps, min(actors, 16)) if any(step.clocks for step in steps) else None

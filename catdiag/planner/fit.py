@@ -240,7 +240,9 @@ def kernels_on(
     account = measure(diagram, dtype, places=places)
     also = [place for place, asked in ((LEVEL, passed), (REGISTERS, ahead)) if asked]
     if also and chip.accumulators != "SMEM":
-        kept = [(name, amount.scaled(width(worked_in(diagram, dtype)))) for name, amount in read_by_products(diagram)]
+        whole = account if account.split_loop is None else measure(joined(diagram), dtype, places=places)
+        each = width(worked_in(diagram, dtype))
+        kept = [(name, amount.scaled(each)) for name, amount in read_by_products(whole.kernels)]
         for kernel in account.kernels:
             for place in also:
                 kernel.points[place] = [

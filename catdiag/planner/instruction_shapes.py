@@ -5,7 +5,7 @@
 >>> from catdiag.schedule.kernel_analysis import measure
 >>> product = cd.library.get("matmul").stream("b").group("a c")
 >>> kernel = measure(product.diagram, "bf16", registers=True).kernels[0]
->>> {name: dict(why) for name, why in by_symbol(alignments(product.diagram, kernel, hardware.H100, "bf16")).items()}
+>>> {name: dict(why) for name, why in by_symbol(alignments(kernel, hardware.H100, "bf16")).items()}
 {'g_a': {'matrix rows': 64}, 'g_c': {'matrix columns': 8, 'row of a load': 64}, 's_b': {'matrix depth': 16, \
 'row of a load': 64}}
 """
@@ -15,17 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from catdiag.category.diagram import inline
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.ops import Box, FoldOp, GroupOp, array_name
+from catdiag.category.ops import Box, FoldOp, array_name
 from catdiag.chip.hardware import Hardware
+from catdiag.schedule.access_region import TileWindow
 from catdiag.schedule.kernel_analysis import width
-from catdiag.schedule.liveness import Contraction, LoweredKernel, is_view, multiplies, rematerialized
-
-if TYPE_CHECKING:
-    from catdiag.category.diagram import Diagram
+from catdiag.schedule.liveness import Contraction, LoweredKernel, is_view, multiplies
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ def rows_and_columns(c: Contraction) -> tuple[IntPolynomial, IntPolynomial]:
     return (c.columns, c.rows) if c.sides == (False, True) else (c.rows, c.columns)
 
 
-def alignments(diagram: Diagram, kernel: LoweredKernel, chip: Hardware, dtype: str) -> tuple[Alignment, ...]:
+def alignments(kernel: LoweredKernel, chip: Hardware, dtype: str) -> tuple[Alignment, ...]:
     """What the chip's matrix units and loads want of the tiles and blocks of a kernel.
 
     Of a contraction, `rows_and_columns` says which side is which; what is summed is the depth. Where iterations of a
@@ -67,49 +63,30 @@ def alignments(diagram: Diagram, kernel: LoweredKernel, chip: Hardware, dtype: s
             want(rows, chip.matrix_rows, "matrix rows", along)
             want(columns, chip.matrix_columns, "matrix columns")
             want(c.depth, chip.depth_piece(element), "matrix depth")
-    todo = [(diagram, [False] * len(diagram.dom))]
-    while todo:
-        whole, spot = todo.pop()
-        graph = inline(whole).graph
-        free = rematerialized(graph, spot)  # what is computed on the spot is not loaded
-        for node in graph.nodes:
-            op = node.box.op
-            if not isinstance(op, (GroupOp, FoldOp)):
-                continue
-            inner = op.body if isinstance(op, GroupOp) else op.step
-            states = 0 if isinstance(op, GroupOp) else len(node.box.cod)
-            known = [False] * states + [free[w] for w in node.inputs]
-            todo.append((inner, known))
-            for ty, computed in zip(inner.dom.arrays[states:], known[states:], strict=True):
-                if ty.axes and not computed:
-                    each = {"bool": 1, "int": 4}.get(ty.element, element)
-                    want(IntPolynomial.of(ty.axes[-1].size), max(1, chip.row_bytes // each), "row of a load")
+    for body in kernel.bodies():
+        for ty, buffer in zip(body.graph.dom, body.inputs, strict=True):
+            if ty.axes and buffer is not None and buffer.role != "accumulator":
+                each = {"bool": 1, "int": 4}.get(ty.element, element)
+                want(IntPolynomial.of(ty.axes[-1].size), max(1, chip.row_bytes // each), "row of a load")
     return tuple(found)
 
 
-def read_by_products(diagram: Diagram) -> tuple[tuple[str, IntPolynomial], ...]:
+def read_by_products(kernels: Iterable[LoweredKernel]) -> tuple[tuple[str, IntPolynomial], ...]:
     """The arrays that contractions read and that boxes beside them make: what passes from one unit to the other.
 
     All of them, whether live at once or not: an upper bound where there are several.
     """
     found: dict[tuple[str, IntPolynomial], None] = {}
-    todo = [diagram]
-    while todo:
-        graph = inline(todo.pop()).graph
-        maker: list[Box | None] = [None] * len(graph.dom)
-        for node in graph.nodes:
-            op = node.box.op
-            if isinstance(op, GroupOp):
-                todo.append(op.body)
-            elif isinstance(op, FoldOp):
-                todo.append(op.step)
-            elif multiplies(node.box):
-                for w, ty in zip(node.inputs, node.box.dom, strict=True):
-                    made = maker[w]
-                    if made is not None and not isinstance(made.op, (FoldOp, GroupOp)):
-                        found[(array_name(made), IntPolynomial.elements(ty.axes))] = None
-            before = maker[node.inputs[0]] if is_view(node.box) else node.box
-            maker.extend([before] * len(node.box.cod))
+    for body in (body for kernel in kernels for body in kernel.bodies()):
+        made: list[Box | None] = [None] * len(body.graph.dom)
+        for node in body.graph.nodes:
+            for w, ty in zip(node.inputs, node.box.dom, strict=True) if multiplies(node.box) else ():
+                maker = made[w]
+                if maker is not None and not isinstance(maker.op, FoldOp):
+                    found[(array_name(maker), IntPolynomial.elements(ty.axes))] = None
+            # What is read in place is not the same elements for a matrix unit.
+            same = is_view(node.box) and not isinstance(node.box.op, TileWindow)
+            made += [made[node.inputs[0]] if same else node.box] * len(node.box.cod)
     return tuple(found)
 
 

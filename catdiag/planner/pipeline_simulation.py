@@ -22,24 +22,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import inline
-from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce
-from catdiag.category.types import union
 from catdiag.chip.hardware import Hardware
-from catdiag.schedule.liveness import (
-    LoweredKernel,
-    contracts,
-    is_view,
-    live_ranges,
-    multiplies,
-    rematerialized,
-)
-from catdiag.schedule.pipelines import pipeline
+from catdiag.schedule.kernel_work import operations as operations_of
+from catdiag.schedule.lowered_kernel import For, LoweredKernel
 from catdiag.util.errors import CatdiagError, require
 
 if TYPE_CHECKING:
-    from catdiag.category.diagram import Diagram
+    pass
 
 _EXACT = 1 << 20  # clocks are counted in parts of so many
 _ITERATIONS = 200  # after so many turns without a repetition the mean of the later half is taken
@@ -311,66 +300,34 @@ def _in_use(window: Sequence[Busy], start: float, period: float) -> int:
 
 
 def iteration_steps(
-    diagram: Diagram, kernel: LoweredKernel, chip: Hardware, values: Mapping[str, int], dtype: str, actors: int
+    kernel: LoweredKernel, chip: Hardware, values: Mapping[str, int], dtype: str, actors: int
 ) -> list[PipelineStep]:
     """The steps of one actor in one turn of a kernel's only loop, of which each of so many does its share.
 
     Contractions one by one, at the sustained rate of the matrix units; what lies between two of them as one step on the
     ALUs and one on the special functions. Empty where the kernel has no loop, or several.
     """
-    loops = list(_folds(diagram))
+    loops = [s for part in kernel.parts for s in part.body.statements if isinstance(s, For)]
     if len(loops) != 1 or len(kernel.loops) != 1:
         return []
-    box, op = loops[0]
-    graph = inline(op.step).graph
-    free = rematerialized(graph, [False] * len(graph.dom))
-    combining = set(live_ranges(graph, free, len(box.cod), True).in_place.values())  # done where the sum is made
-    rate = chip.tensor.get(dtype)
+    body, rate = loops[0].body, chip.tensor.get(dtype)
     found: list[PipelineStep] = []
     between: dict[str, float] = {}
-    count = len(graph.dom)
 
     def flush() -> None:
         found.extend(PipelineStep(name, name, clocks) for name, clocks in between.items() if clocks)
         between.clear()
 
-    for place, node in enumerate(graph.nodes):
-        made = range(count, count + len(node.box.cod))
-        count += len(node.box.cod)
-        if place in combining or is_view(node.box) or (made and all(free[w] for w in made)):
-            continue
-        pipeline, operations = _operations(node.box)
-        clocks = float(operations.value(values)) / actors
-        if pipeline == "tensor" and rate is not None:
-            flush()
-            each = rate * chip.sustained["tensor"] / chip.sms / chip.clock_hz
-            found.append(PipelineStep(node.box.name, "tensor", clocks / each))
-            continue
-        name = "alu" if pipeline == "tensor" else pipeline
-        per_clock = chip.special_per_clock if name == "exp" else chip.alu_per_clock
-        between[name] = between.get(name, 0.0) + clocks / per_clock
+    for place, box in enumerate(body.graph.boxes()):
+        for pipeline, operations in operations_of(body, place):
+            clocks = float(operations.value(values)) / actors
+            if pipeline == "tensor" and rate is not None:
+                flush()
+                each = rate * chip.sustained["tensor"] / chip.sms / chip.clock_hz
+                found.append(PipelineStep(box.name, "tensor", clocks / each))
+                continue
+            name = "alu" if pipeline == "tensor" else pipeline
+            per_clock = chip.special_per_clock if name == "exp" else chip.alu_per_clock
+            between[name] = between.get(name, 0.0) + clocks / per_clock
     flush()
     return found
-
-
-def _folds(diagram: Diagram) -> Iterator[tuple[Box, FoldOp]]:
-    todo = [diagram]
-    while todo:
-        for box in inline(todo.pop()).boxes:
-            if isinstance(box.op, FoldOp):
-                yield box, box.op
-                todo.append(box.op.step)
-            elif isinstance(box.op, GroupOp):
-                todo.append(box.op.body)
-
-
-def _operations(box: Box) -> tuple[str, IntPolynomial]:
-    """The pipeline of a box, and its scalar operations, as `catdiag.cost.traffic` counts them."""
-    space = IntPolynomial.elements(union((*box.dom, *box.cod)))
-    if isinstance(box.op, Einsum):
-        if multiplies(box):
-            return "tensor", space.scaled(len(box.dom))
-        return "alu", space.scaled(len(box.dom) - 1 + contracts(box))
-    if isinstance(box.op, Map):
-        return pipeline(box.op.fn), space
-    return "alu", space if isinstance(box.op, Reduce) else IntPolynomial()

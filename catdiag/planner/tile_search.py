@@ -105,7 +105,7 @@ class TileSearch:
                 )
         self.kernel = next(iter(self.kernels.values()))
         self.minimum = min(self.kernels)
-        self.alignments = () if self.split_loop else alignments(diagram, self.kernel, chip, dtype)
+        self.alignments = () if self.split_loop else alignments(self.kernel, chip, dtype)
         self.divisors = by_symbol(self.alignments)
 
     def options(self) -> dict[str, list[int]]:

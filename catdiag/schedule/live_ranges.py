@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from catdiag.category.diagram import Graph, inline
 from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf, View
@@ -125,6 +126,11 @@ class LiveRanges:
     in_place: dict[int, int]
     view_sources: dict[int, list[int]] = field(default_factory=dict)
     """For a wire that takes no memory, the arrays that it is recomputed from."""
+
+    @cached_property
+    def reduced(self) -> dict[int, int]:
+        """For each box that combines the result of a reduction in place, that reduction."""
+        return {combining: place for place, combining in self.in_place.items()}
 
     def passes(self, graph: Graph, place: int) -> bool:
         """Whether a box is a scalar function that can be fused into its readers: it has readers, and all of them are

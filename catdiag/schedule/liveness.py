@@ -86,7 +86,6 @@ class _OpenBody:
     buffers: list[Buffer | None]
 
     def __post_init__(self) -> None:
-        self.reduced = {combining: place for place, combining in self.found.in_place.items()}
         self.outputs = {self.found.root[w] for w in self.graph.outputs}
 
 
@@ -168,8 +167,8 @@ class KernelLowering:
             values = [None if body.loops or not self.values else self.values[w] for w in node.inputs]
             buffers.extend(self._fold(box, box.op, [buffers[w] for w in reads], values, body.loops))
         else:
-            if place in body.reduced:  # what was reduced in place is read here
-                of = body.graph.nodes[body.reduced[place]].inputs
+            if place in body.found.reduced:  # what was reduced in place is read here
+                of = body.graph.nodes[body.found.reduced[place]].inputs
                 reads = [body.found.root[w] for w in of] + [w for w in reads if buffers[w] is not None]
             for w in reads:
                 if (b := buffers[w]) is not None:

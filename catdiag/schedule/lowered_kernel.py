@@ -244,6 +244,14 @@ class LoweredKernel:
     copied: list[Buffer] = field(default_factory=list)
     """If it runs in phases, the inputs that are outputs unchanged: they are loaded and saved at the end."""
 
+    def bodies(self) -> Iterator[Body]:
+        """The bodies of its parts, each followed by those of its loops."""
+        todo = [part.body for part in reversed(self.parts)]
+        while todo:
+            body = todo.pop()
+            yield body
+            todo += [s.body for s in reversed(body.statements) if isinstance(s, For)]
+
     def allocated(self) -> Iterator[Buffer]:
         """All buffers, in the order of their live ranges."""
         for part in self.parts:

@@ -152,7 +152,7 @@ def test_pieces_are_named_and_kept():
     whole = PRODUCT.diagram
     for dtype, step in (("fp8", 128), ("bf16", 64), ("tf32", 32), ("fp32", 32)):
         kernel = measure(diagram_of(whole), dtype, registers=True).kernels[0]
-        assert by_symbol(alignments(diagram_of(whole), kernel, hardware.H100, dtype))["s_b"]["row of a load"] == step
+        assert by_symbol(alignments(kernel, hardware.H100, dtype))["s_b"]["row of a load"] == step
     mine = fit(PRODUCT, "H100", SQUARE, multiples={"s_b": 48}, at_least={"g_a": 200})
     assert mine.tiles["s_b"] % 48 == 0 and mine.tiles["g_a"] >= 200
     short = fit(PRODUCT, "H100", {"a": 100, "b": 40, "c": 7})
