@@ -20,8 +20,10 @@ AXIOMS = {
     "A5": "over a coproduct axis ⊕ splits; the empty ⊕ is the unit",
     "A6": "⊕_i ite(i = k, t, unit) = t[i := k] for k in range; hence, with A4, every bijective reindexing",
     "A7": "scalars: ℝ is an ordered field with max and min; exp turns + into × and is above 0, strictly monotone, and"
-    " exp 0 = 1; log is its inverse on the positives, sqrt that of squaring on the non-negatives; tanh, sigmoid, abs"
-    " and clip have definitions; f(s) = f(t) if s = t, for any f",
+    " exp 0 = 1; log is its inverse on the positives, sqrt that of squaring on the non-negatives; sin(a + b) ="
+    " sin a·cos b + cos a·sin b, cos(a + b) = cos a·cos b − sin a·sin b, sin² + cos² = 1, sin 0 = 0, cos 0 = 1; sin and"
+    " erf are odd, cos is even; tanh, sigmoid, abs, clip, sign and rounding have definitions; f(s) = f(t) if s = t, for"
+    " any f",
     "A8": "⊕ of a constant: Σ_{i<n} 1 = n, max_{i<n} c = c for n ≥ 1",
     "A9": "order: ⊕ is monotone; a sum of non-negatives is at least each of them; a max over a non-empty axis is"
     " attained",

@@ -6,6 +6,7 @@ facts and from what is known of these atoms, holds of the terms that they stand 
 
     max(a, b) is at least a and b, and one of them          ite(c, a, b) is a where c, b elsewhere
     u·inv(u) = 1, or both are 0        sqrt(u)² = u ≥ 0, or it is 0 and u < 0
+    n·⌊u/n⌋ ≤ u < n·⌊u/n⌋ + n, for a number n > 0
     x < y iff exp x < exp y, and x < 0 iff exp x < 1
 """
 
@@ -84,6 +85,8 @@ class Opaque:
             return [t.args[0] if self.ctx.integers(t.args[0]) else self.name("atom", t.args[0])]
         if t.op == "ite":
             return [self.condition(t.args[0]), *(self._number_of(a) for a in t.args[1:])]
+        if t.op == "div":
+            return [self._number_of(t.args[0])] if t.args[1].op == "num" and self.ctx.positive(t.args[1]) else []
         return [self._number_of(a) for a in t.args] if t.op in ("max", "inv", "sqrt", "E") else []
 
     def _number_of(self, t: Term) -> Term | None:
@@ -117,6 +120,9 @@ class Opaque:
         elif t.op == "inv":
             none = fn("and", fn("eq", given[0], ZERO), fn("eq", v, ZERO))
             self.known.append(fn("or", none, fn("eq", mul(v, given[0]), ONE)))
+        elif t.op == "div":
+            below = mul(t.args[1], v)
+            self.known += [fn("le", below, given[0]), fn("lt", given[0], add(below, t.args[1]))]
         elif t.op == "sqrt":
             none = fn("and", fn("lt", given[0], ZERO), fn("eq", v, ZERO))
             self.known.append(fn("or", none, fn("eq", mul(v, v), given[0])))

@@ -8,7 +8,8 @@ between real values: every factor and summand is asked to be real (`facts.real`)
 `NotReal` is raised.
 
 Used laws: A7 (an ordered field; exp a homomorphism; log its inverse on the positives; sqrt on the
-non-negatives), and `inv(a·b) = inv a · inv b`, which holds of the total `inv` too.
+non-negatives; erf and sin odd, cos even, sin and cos of a sum, cos² = 1 − sin²), and `inv(a·b) = inv a · inv b`,
+which holds of the total `inv` too.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from fractions import Fraction
 from math import isqrt
 from typing import Protocol
 
-from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, add, fn, mul, num, show
+from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, add, fixed, fn, is_fixed, mul, num, show
 
 Monomial = tuple[tuple[Term, Fraction], ...]
 Poly = dict[Monomial, Fraction]
 
 LIMIT = 20_000
 """The most monomials and the largest exponent of a normal form; a larger goal is refused, not waited for."""
+
+_ANGLES = 4
+"""The most monomials, repeated ones counted each time, of an angle whose sine and cosine are opened."""
 
 DIGITS = 200_000
 """The most binary digits of a coefficient."""
@@ -89,7 +93,7 @@ def put(p: Poly, a: Term, value: Poly, facts: Facts) -> Poly:
 
 
 def times(p: Poly, q: Poly, facts: Facts) -> Poly:
-    """p · q; squares of square roots are folded."""
+    """p · q; squares of square roots and of cosines are folded."""
     if len(p) * len(q) > LIMIT:
         raise TooLarge(f"a product of {len(p)} and {len(q)} monomials")
     result: Poly = {}
@@ -109,6 +113,12 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
                 if a.op == "ite" and a.args[1:] == (ONE, ZERO) and e > 1:
                     powers[a] = Fraction(1)
                 # sqrt(u)² = u for u ≥ 0
+                if e >= 2 and is_fixed(a) and a.data == "%cos" and facts.real(a.args[0]):
+                    # cos²u = 1 − sin²u
+                    powers[a] = e % 2
+                    square = {(): Fraction(1), ((fixed("sin", a.args[0]), Fraction(2)),): Fraction(-1)}
+                    for _ in range(int(e / 2)):
+                        folded = times(folded, square, facts)
                 if a.op == "sqrt" and abs(e) >= 2 and facts.nonnegative(a.args[0]):
                     k = int(e / 2)
                     powers[a] = e - 2 * k
@@ -193,7 +203,42 @@ def _of_function(t: Term, facts: Facts) -> Poly:
         return _log(to_poly(t.args[0], facts), facts)
     if t.op == "sqrt" and facts.real(t.args[0]):
         return _sqrt(to_poly(t.args[0], facts), facts)
+    if is_fixed(t) and facts.real(t.args[0]):
+        angle = to_poly(t.args[0], facts)
+        if t.data == "%erf":
+            return _odd("erf", angle)
+        return _waves(angle, facts)[t.data == "%cos"]
     return _atom(t)
+
+
+def _odd(name: str, p: Poly) -> Poly:
+    """f(p) of an odd function, by f(−p) = −f(p): as f of the one of p and −p whose leading coefficient is positive."""
+    if not p:
+        return {}
+    up = p[leading(p)] > 0
+    return {((fixed(name, to_term(p if up else scaled_by(p, -1))), Fraction(1)),): Fraction(1 if up else -1)}
+
+
+def _waves(p: Poly, facts: Facts) -> tuple[Poly, Poly]:
+    """sin p and cos p. A sum of few multiples of monomials is opened: sin(a + b) = sin a·cos b + cos a·sin b, and
+    cos(a + b) = cos a·cos b − sin a·sin b; with that of −a, they are functions of the monomials over the denominators.
+    """
+    if not p:
+        return {}, constant(Fraction(1))
+    if sum(abs(c.numerator) for c in p.values()) > _ANGLES:
+        sign = 1 if p[leading(p)] > 0 else -1
+        return _odd("sin", p), _atom(fixed("cos", to_term(scaled_by(p, sign))))
+    sine, cosine = {}, constant(Fraction(1))
+    for m, c in p.items():
+        part = to_term({m: Fraction(1, c.denominator)})
+        s = scaled_by(_atom(fixed("sin", part)), 1 if c > 0 else -1)
+        k = _atom(fixed("cos", part))
+        for _ in range(abs(c.numerator)):
+            sine, cosine = (
+                plus(times(sine, k, facts), times(cosine, s, facts)),
+                plus(times(cosine, k, facts), scaled_by(times(sine, s, facts), -1)),
+            )
+    return sine, cosine
 
 
 def _exp(p: Poly, facts: Facts) -> Poly:

@@ -148,14 +148,14 @@ def below(ctx: Context, a: Term, b: Term, fuel: int = 8) -> bool:
 
 
 def divide(ctx: Context, t: Term, quotient: Any, remainder: Any) -> Term:
-    """A7: ⌊a/n⌋ = q where a = q·n + r with an integer q and 0 ≤ r < n, all of them integers by their form. The equation
-    is one of polynomials.
+    """A7: ⌊a/n⌋ = q where a = q·n + r with 0 ≤ r < n, and q is an integer by its form. The equation is one of
+    polynomials, whose parts are real.
     """
     if t.op != "div":
         raise KernelError(f"{t} is no floor of a quotient")
     q, r = parse_term(quotient), parse_term(remainder)
-    if q.loose or r.loose or not all(integer(ctx, u) for u in (*t.args, q, r)):
-        raise KernelError(f"{t} is not divided by {q} and {r}: expected terms that are integers by their form")
+    if q.loose or r.loose or not integer(ctx, q):
+        raise KernelError(f"{t} is not divided by {q} and {r}: expected a quotient that is an integer by its form")
     if not leaves(q, "idx") | leaves(r, "idx") <= leaves(t, "idx"):
         raise KernelError(f"{t} is not divided by {q} and {r}")
     a, n = t.args

@@ -6,7 +6,7 @@ Values are the reals with minus infinity, and truth values. Every operation is t
   those that prove their factors real may use); `max` takes −∞ as least;
 - `div a n` is ⌊a/n⌋ for n > 0, an integer; it is 0 for n ≤ 0 and where a or n is −∞;
 - `inv 0 = 0`, `log t = 0` for t ≤ 0, `sqrt t = 0` for t < 0, all three 0 at −∞; `exp(−∞) = 0`;
-- `apply %f a`, for f one of `FIXED`, is that function, of which a proof may use that it is one: 0 at −∞;
+- `apply %f a`, for f one of `FIXED`, is that function, with the laws that A7 says: 0 at −∞;
 - `big ⊕ n t` is t(0) ⊕ … ⊕ t(n−1); over no index it is the unit: 0, 1, −∞ for sum, prod, max. A range n that a
   certificate brings in may be any number: the indices are the naturals below it, which are n only for a natural n;
 - `read A i j` is an element of an input; outside the input's range it is arbitrary.

@@ -16,8 +16,9 @@ PIPELINES: Mapping[str, str] = {
 """Each scalar function: "exp" is the unit for special functions, "alu" that for arithmetic.
 
 Rounding to an integer is an instruction of that unit too: measured on an H200, `floor` and `ceil` run at the rate of
-`exp2`, 16 a clock and multiprocessor (Triton 3.6; the rest of a loop runs beside them), and `round` is two of them. Each
-function counts as one, though `log`, `erf`, `sin` and `cos` of full precision take 4 to 5 times as long, in products.
+`exp2`, 16 a clock and multiprocessor (Triton 3.6; the rest of a loop runs beside them), and `round` is two of them.
+Each function counts as one, though `log`, `erf`, `sin` and `cos` of full precision take 4 to 5 times as long, in
+products.
 
 A division is a product here. Its reciprocal is one special function for each divisor, which is counted apart.
 """

@@ -108,6 +108,37 @@ def test_what_follows_from_the_meanings_is_proved() -> None:
     assert proves(cd.nn.gelu, lambda a: 0.5 * a * (1 + cd.erf(a / cd.sqrt(2))))
 
 
+def test_the_laws_of_waves_and_floors_are_used() -> None:
+    assert proves(lambda a: cd.erf(-a), lambda a: -cd.erf(a))
+    assert proves(lambda a: cd.sin(a) ** 2 + cd.cos(a) ** 2, lambda a: 1 + 0 * a)
+    assert proves(lambda a: cd.cos(3 * a), lambda a: 4 * cd.cos(a) ** 3 - 3 * cd.cos(a))
+    assert proves(lambda a: cd.erf(cd.where(a > 0, a, -a)), lambda a: cd.where(a > 0, cd.erf(a), -cd.erf(a)))
+    assert proves(lambda a: cd.floor(a + 1) - cd.floor(a), lambda a: 1 + 0 * a)
+    assert proves(lambda a: cd.maximum(cd.floor(a), a), lambda a: a)
+
+
+@cd.algorithm("q d, q d, x d, x d, d -> q x")
+def rotated(a: Any, b: Any, c: Any, e: Any, w: Any) -> Any:
+    """Scores of queries and keys whose pairs of features are turned by their positions (rotary embedding)."""
+
+    def turned(one: Any, other: Any, at: Any) -> tuple[Any, Any]:
+        return one * cd.cos(at * w) - other * cd.sin(at * w), one * cd.sin(at * w) + other * cd.cos(at * w)
+
+    left, right = turned(a, b, cd.index("q")), turned(c, e, cd.index("x"))
+    return sum(cd.einsum("q d, x d -> q x", p, r) for p, r in zip(left, right, strict=True))
+
+
+@cd.algorithm("q d, q d, x d, x d, d -> q x")
+def relative(a: Any, b: Any, c: Any, e: Any, w: Any) -> Any:
+    """The same scores by the distances of positions."""
+    angle = (cd.index("q") - cd.index("x")) * w
+    return cd.sum((a * c + b * e) * cd.cos(angle) + (a * e - b * c) * cd.sin(angle), "d")
+
+
+def test_rotary_scores_are_of_the_distance_of_positions() -> None:
+    assert cd.prove(rotated, relative)
+
+
 def test_what_does_not_is_refuted() -> None:
     assert refutes(cd.erf, cd.sin) and refutes(cd.sin, cd.cos) and refutes(cd.erf, cd.tanh)
     assert refutes(cd.ceil, lambda a: cd.floor(a) + 1) and refutes(cd.round, lambda a: cd.floor(a + 0.5))

@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import arithmetic, negate
 from catdiag.kernel.polynomial import leading, to_poly, to_term
-from catdiag.kernel.terms import FALSE, LOGICAL, ONE, TRUE, ZERO, KernelError, Term, leaves, sub, term_data
+from catdiag.kernel.terms import FALSE, LOGICAL, ONE, TRUE, ZERO, KernelError, Term, is_fixed, leaves, sub, term_data
 from catdiag.prover.normal_form.conditions import Conditions, upright
 from catdiag.prover.proof_trace import Path
 
-RING = {"add", "mul", "inv", "exp", "log", "sqrt"}
+_RING = {"add", "mul", "inv", "exp", "log", "sqrt"}
 _ROUNDS = 6
+
+
+def of_ring(t: Term) -> bool:
+    """Whether the outermost operation of a term is one of polynomials, or a function that the step `ring` opens."""
+    return t.op in _RING or is_fixed(t)
 
 
 def is_guard(t: Term) -> bool:
@@ -94,9 +99,9 @@ class Guards(Conditions):
 
     def _polynomial(self, ctx: Context, t: Term, path: Path) -> Term:
         result = self.attempt(ctx, t, path, "ring")
-        if result is t and t.op in RING:
+        if result is t and of_ring(t):
             # Not all parts are known to be real: only those that are get a polynomial normal form.
-            t = self.parts(ctx, t, path, lambda c, u, p: self._polynomial(c, u, p) if u.op in RING else u)
+            t = self.parts(ctx, t, path, lambda c, u, p: self._polynomial(c, u, p) if of_ring(u) else u)
             return self.attempt(ctx, t, path, "ring")
         return result
 

@@ -46,7 +46,7 @@ class Indices(Guards):
 
     def divided(self, ctx: Context, t: Term, path: Path) -> Term:
         """⌊a/n⌋ for normal a and n."""
-        if not all(integer(ctx, u) for u in t.args):
+        if not all(map(ctx.real, t.args)):
             return t
         for q, r in _quotients(ctx, t):
             done = self.attempt(ctx, t, path, "divide", term_data(q), term_data(r))
@@ -289,7 +289,7 @@ def _simpler(ctx: Context, a: Poly, lead: Monomial, c: Fraction) -> Iterator[Ter
     rest: Poly = {}
     for m, d in a.items():
         over = _over(m, lead)
-        whole = d // k if over is not None else 0
+        whole = d // k if over is not None and integer(ctx, to_term({over: Fraction(1)})) else 0
         if over is not None and whole:
             outside[over] = Fraction(whole)
         if d - whole * k:

@@ -15,7 +15,7 @@ from catdiag.kernel.facts import arithmetic, negate
 from catdiag.kernel.terms import BOT, ZERO, Term, fn
 from catdiag.prover.lemmas.linear_arithmetic import combination
 from catdiag.prover.normal_form.conditions import COMPARISONS, SUM, compares_maxima
-from catdiag.prover.normal_form.guards import RING, is_guard
+from catdiag.prover.normal_form.guards import is_guard, of_ring
 from catdiag.prover.normal_form.reduction_terms import Reductions
 from catdiag.prover.proof_trace import Path, WorkBudget
 
@@ -52,7 +52,7 @@ class Normalizer(Reductions):
 
     def _normal(self, ctx: Context, t: Term, path: Path) -> Term:
         """The normal form of a term, by its outermost operation."""
-        if t.op in RING:
+        if of_ring(t):
             return self.region(ctx, t, path)
         if t.op == "big":
             return self.reduction(ctx, t, path)
@@ -80,10 +80,10 @@ class Normalizer(Reductions):
     def region(self, ctx: Context, t: Term, path: Path) -> Term:
         """The normal form of a term whose outermost operation is a polynomial one."""
         t = self._atoms(ctx, t, path)
-        return self.ring(ctx, t, path) if t.op in RING else t
+        return self.ring(ctx, t, path) if of_ring(t) else t
 
     def _atoms(self, ctx: Context, t: Term, path: Path) -> Term:
-        if t.op not in RING:
+        if not of_ring(t):
             return self.normal(ctx, t, path)
         t = self.parts(ctx, t, path, self._atoms)
         if BOT in t.args or (t.op == "mul" and ZERO in t.args):

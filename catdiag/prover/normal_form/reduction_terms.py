@@ -33,7 +33,7 @@ from catdiag.kernel.terms import (
     term_data,
 )
 from catdiag.prover.normal_form.binder_order import canonical_order
-from catdiag.prover.normal_form.guards import RING, is_guard
+from catdiag.prover.normal_form.guards import is_guard, of_ring
 from catdiag.prover.normal_form.index_arithmetic import Indices, guards_of
 from catdiag.prover.proof_trace import Change, Path
 
@@ -206,7 +206,7 @@ class Reductions(Indices):
                     pushed = self.attempt(ctx, t, path, "push", k)
                     if pushed is not t:
                         return self.under(ctx, pushed, path, self._draw_in)
-        return self.ring(ctx, t, path) if t.op in RING else t
+        return self.ring(ctx, t, path) if of_ring(t) else t
 
     def _factor_out(self, ctx: Context, t: Term, path: Path) -> Term:
         """Moves factors out of every sum of a chain, from the innermost one on."""
@@ -265,7 +265,7 @@ class Reductions(Indices):
             return self.part(ctx, t, path, 0, lambda c, u, p: self.attempt(c, u, p, "difference"))
         if t.op == "mul":
             t = self.parts(ctx, t, path, lambda c, u, p: self._resorted(c, u, p) if is_guard(u) else u)
-        return self.region(ctx, t, path) if t.op in RING else t
+        return self.region(ctx, t, path) if of_ring(t) else t
 
     def at_depth(self, ctx: Context, t: Term, path: Path, depth: int, change: Change) -> Term:
         """A chain of reductions, changed under `depth` binders."""
