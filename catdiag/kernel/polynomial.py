@@ -228,7 +228,7 @@ def _waves(p: Poly, facts: Facts) -> tuple[Poly, Poly]:
     if sum(abs(c.numerator) for c in p.values()) > _ANGLES:
         sign = 1 if p[leading(p)] > 0 else -1
         return _odd("sin", p), _atom(fixed("cos", to_term(scaled_by(p, sign))))
-    sine, cosine = {}, constant(Fraction(1))
+    sine, cosine = constant(Fraction(0)), constant(Fraction(1))
     for m, c in p.items():
         part = to_term({m: Fraction(1, c.denominator)})
         s = scaled_by(_atom(fixed("sin", part)), 1 if c > 0 else -1)
