@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from catdiag.optimum.posynomial import Absorb, Certificate, Drop, Fill, Monotone, Powers, Shifted, Weights
+from catdiag.optimum.closed_form_certificate import Absorb, Certificate, Drop, Fill, Monotone, Shifted, Weights
+from catdiag.optimum.posynomial import Powers
 
 
 def proof_in_words(certificate: Certificate) -> str:

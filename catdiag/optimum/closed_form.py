@@ -1,7 +1,7 @@
 """The closed forms of geometric programs that are known, with their tiles.
 
 None of these functions searches, and none is trusted: callers check what they get
-(`catdiag.optimum.posynomial.check_certificate`, `catdiag.optimum.optimality_certificate`).
+(`catdiag.optimum.closed_form_certificate.check_certificate`, `catdiag.optimum.optimality_certificate`).
 
 Sources: the dual of geometric programs of zero degree of difficulty is from Duffin, Peterson, Zener, *Geometric
 Programming* (1967), chapter 3. One tile by the root of a quadratic, and two tiles with their product, are derived here.
@@ -18,15 +18,12 @@ from typing import TypeAlias
 import sympy
 from sympy import Expr, Symbol
 
+from catdiag.optimum.closed_form_certificate import Monotone, Problem, Shifted, Weights, two_tiles
 from catdiag.optimum.posynomial import (
     CertificateError,
-    Monotone,
     Posynomial,
     PosynomialTerm,
-    Problem,
-    Shifted,
     Tiles,
-    Weights,
     combination,
     echelon,
     number,
@@ -34,7 +31,6 @@ from catdiag.optimum.posynomial import (
     powers,
     settled,
     times,
-    two_tiles,
 )
 
 

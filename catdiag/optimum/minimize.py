@@ -4,7 +4,8 @@ Transfers and memory are posynomials of tile sizes, so that the problem is a geo
 unknowns as there are terms. Where these are one more than the rank of the exponents (*zero degree of difficulty*), the
 weights follow from one rational linear system. Two further closed forms are known: one tile whose memory is a
 polynomial with a root in closed form, and two tiles with all products of them. No stationarity system is solved
-symbolically. Every result is checked by `catdiag.optimum.posynomial.check_certificate` before it is returned.
+symbolically. Every result is checked before it is returned, by
+`catdiag.optimum.closed_form_certificate.check_certificate`.
 
 Sources: the dual of geometric programs is from Duffin, Peterson, Zener, *Geometric Programming* (1967), chapter 3; the
 leading order of tiled transfers from Abbott and Zardini, arXiv 2412.03317, sections 2 and 3. The exact forms with
@@ -26,30 +27,32 @@ from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
 from catdiag.optimum.closed_form import by_root, by_shift, by_weights, exponents_of, nothing_left
+from catdiag.optimum.closed_form_certificate import (
+    Absorb,
+    Certificate,
+    Drop,
+    Fill,
+    Monotone,
+    Problem,
+    Shifted,
+    check_certificate,
+    reduce,
+    requirements,
+)
 from catdiag.optimum.dual_bound import certify
 from catdiag.optimum.minimax import minimax as at_once
 from catdiag.optimum.optimality_certificate import PowerProgram
 from catdiag.optimum.posynomial import (
-    Absorb,
-    Certificate,
     CertificateError,
-    Drop,
-    Fill,
-    Monotone,
     Posynomial,
     PosynomialTerm,
     Powers,
-    Problem,
-    Shifted,
-    check_certificate,
     collect,
     dominates,
     echelon,
     posynomial,
     power,
     powers,
-    reduce,
-    requirements,
     times,
 )
 from catdiag.optimum.power_form import PowerForm, power_form

@@ -36,12 +36,7 @@ from catdiag.optimum.optimality_certificate import (
     coordinates_of,
     ranges,
 )
-from catdiag.optimum.posynomial import (
-    CertificateError,
-    Powers,
-    powers,
-    value_at,
-)
+from catdiag.optimum.posynomial import CertificateError, Powers, powers, value_at
 from catdiag.optimum.screening import ScreeningSample
 from catdiag.optimum.sign_proofs import RLIMIT, SignSolver
 from catdiag.optimum.stationary_points import stationary_points

@@ -15,6 +15,7 @@ from sympy import Expr, Symbol
 
 from catdiag.optimum.active_sets import in_words
 from catdiag.optimum.closed_form import by_root, by_shift, by_two_memories, weighted
+from catdiag.optimum.closed_form_certificate import Problem
 from catdiag.optimum.optimality_certificate import (
     FREE,
     ONE,
@@ -27,7 +28,6 @@ from catdiag.optimum.optimality_certificate import (
 from catdiag.optimum.posynomial import (
     Posynomial,
     Powers,
-    Problem,
     Tiles,
     combination,
     dominates,

@@ -33,9 +33,9 @@ from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.rewrite.contraction_order import pairwise
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.list_states import resized
+from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.split import runs_in_kernels
 from catdiag.rewrite.steps import Action, Contract, RenameTiles
-from catdiag.rewrite.stream.fold_search import sizes_in
 from catdiag.schedule.kernel_analysis import output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, SizeError

@@ -32,8 +32,8 @@ from catdiag.frontend.signature import axis_names
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.group_renaming import renamed
 from catdiag.rewrite.group_views import with_positions
+from catdiag.rewrite.local_sizes import local_size, sizes_in
 from catdiag.rewrite.steps import Group as GroupStep
-from catdiag.rewrite.stream.fold_search import local_size, sizes_in
 from catdiag.schedule.gathers import is_rematerialized
 from catdiag.util.errors import AxisError, NotGroupable, require
 

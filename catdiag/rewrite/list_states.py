@@ -17,8 +17,8 @@ from catdiag.category.index_maps import Read, View, plus
 from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, const_box, map_box, reindex_box
 from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
+from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.matching.unify import Unifier
-from catdiag.rewrite.stream.fold_search import sizes_in
 
 Instead: TypeAlias = Callable[[Box], "Diagram | None"]
 

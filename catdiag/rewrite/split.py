@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.category.ops import Box, FoldOp, GroupOp, bodies, with_bodies
-from catdiag.rewrite.stream.fold_search import local_size, sizes_in
+from catdiag.rewrite.local_sizes import local_size, sizes_in
 from catdiag.util.errors import AxisError, NotStreamable, SignatureError
 
 

@@ -8,8 +8,8 @@ import pytest
 import sympy
 from sympy import Expr, Rational, Symbol, simplify, sqrt
 
+from catdiag.optimum.closed_form_certificate import check_certificate
 from catdiag.optimum.minimize import Optimum, minimize
-from catdiag.optimum.posynomial import check_certificate
 
 m, n, k, M = sympy.symbols("m n k M", positive=True)
 first, second, third, fourth, R = sympy.symbols("I J K L R", positive=True)

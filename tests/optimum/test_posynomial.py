@@ -11,28 +11,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Rational, Symbol, sqrt
 
-from catdiag.optimum.minimize import minimize
-from catdiag.optimum.posynomial import (
+from catdiag.optimum.closed_form_certificate import (
     Absorb,
     Certificate,
-    CertificateError,
     Drop,
     Fill,
     Monotone,
-    Posynomial,
-    PosynomialTerm,
     Problem,
     Shifted,
     Weights,
     check_certificate,
+    reduce,
+    requirements,
+)
+from catdiag.optimum.minimize import minimize
+from catdiag.optimum.posynomial import (
+    CertificateError,
+    Posynomial,
+    PosynomialTerm,
     collect,
     combination,
     dominates,
     echelon,
     posynomial,
     powers,
-    reduce,
-    requirements,
     times,
     value_at,
     vanishes,

@@ -12,7 +12,7 @@ import catdiag as cd
 from catdiag.execute.interpreter import run
 from catdiag.optimum.exhaustive import exhaustive_optimum, tile_sizes
 from catdiag.planner.fusions import Fusions, fusions
-from catdiag.rewrite.stream.fold_search import sizes_in
+from catdiag.rewrite.local_sizes import sizes_in
 
 d, q, x, t, f, o, M = (sympy.Symbol(n, positive=True, integer=n != "M") for n in ("d", "q", "x", "t", "f", "o", "M"))
 

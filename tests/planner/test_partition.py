@@ -20,7 +20,7 @@ from catdiag.planner.graph_segments import cheapest_cuts
 from catdiag.planner.kernel_candidates import lower_bound_s
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, one_kernel
 from catdiag.planner.partition import PartitionSearch, searching
-from catdiag.rewrite.stream.fold_search import sizes_in
+from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.schedule.live_ranges import is_view
 
 

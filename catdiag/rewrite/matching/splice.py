@@ -10,9 +10,9 @@ from catdiag.category.diagram import Diagram, Graph, Node, reachable
 from catdiag.category.functor import broadcast
 from catdiag.category.ops import NESTING, Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce, Rename, bodies
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, union
+from catdiag.rewrite.local_sizes import local_size
 from catdiag.rewrite.matching.subgraph_search import Wiring, only_layout
 from catdiag.rewrite.matching.unify import Clash, Fitted
-from catdiag.rewrite.stream.fold_search import local_size
 from catdiag.util.errors import AxisError
 from catdiag.util.topological_order import topological_order
 

@@ -19,58 +19,21 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.category.ops import Box, Const, FoldOp, GroupOp, SizeOf, View, bodies, const_box, map_box, reduce_box
-from catdiag.category.types import ArrayType, Axis, Ty, size_symbols
+from catdiag.category.ops import Box, Const, FoldOp, GroupOp, View, const_box, map_box, reduce_box
+from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.canonicalize import reads_before_maps, reduce_last, with_masked_exponents
 from catdiag.rewrite.casts import is_cast
 from catdiag.rewrite.formula import describe
 from catdiag.rewrite.graph_builder import GraphBuilder, NotInScope, element_type, localized
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.local_sizes import local_size, sizes_in
 from catdiag.rewrite.stream.cascade import Cascade, reduces
 from catdiag.rewrite.stream.exponential_repair import MODES, MODES_WITH_BOTTOM, Component
 from catdiag.util.errors import AxisError, NotStreamable
+from catdiag.util.topological_order import topological_order
 
 if TYPE_CHECKING:
     from catdiag.rewrite.formula import FoldFormula
-
-
-def local_size(prefix: str, axis: str, taken: Collection[str] = ()) -> str:
-    """The symbol of a local size: `s_x` for the block of a stream over x, `g_q` for the tile of a group over q.
-
-    If the program has a size of that name already, underscores are appended.
-
-    >>> local_size("s", "x"), local_size("g", "(b h)"), local_size("s", "x", taken={"s_x"})
-    ('s_x', 'g__b_h_', 's_x_')
-    """
-    symbol = prefix + "_" + re.sub(r"\W", "_", axis)
-    while symbol in taken:
-        symbol += "_"
-    return symbol
-
-
-def sizes_in(diagram: Diagram) -> set[str]:
-    """The symbols of all sizes in a diagram, those of blocks and tiles included.
-
-    >>> from catdiag.category.diagram import id
-    >>> sorted(sizes_in(id(Ty(ArrayType((Axis("q"), Axis("d", 3), Axis("x") * Axis("y")))))))
-    ['q', 'x', 'y']
-    """
-    found: set[str] = set()
-    todo = [diagram]
-    while todo:
-        item = todo.pop()
-        for ty in item.graph.wire_types():
-            found.update(*(size_symbols(axis.size) for axis in ty.axes))
-        for box in item.boxes:
-            op = box.op
-            if isinstance(op, SizeOf):
-                found |= size_symbols(op.size)
-            elif isinstance(op, FoldOp):
-                found.update({op.block, op.parts or op.block})
-            elif isinstance(op, GroupOp):
-                found.update(local for _, local in op.tiles)
-            todo.extend(bodies(op))
-    return found
 
 
 @dataclass(frozen=True)
@@ -543,10 +506,4 @@ def _in_order(cascade: Cascade) -> list[Component]:
         assert node is not None
         roots = [*node.inputs, *c.guards, *c.on, *c.scales()]
         reads[w] = {v for v in terms.cone(roots, components) if v in components}
-    done: list[int] = []
-    waiting = sorted(components)
-    while waiting:
-        ready = next(w for w in waiting if reads[w] <= set(done))
-        done.append(ready)
-        waiting.remove(ready)
-    return [components[w] for w in done]
+    return [components[w] for w in topological_order(reads)]

@@ -15,7 +15,7 @@ from catdiag.frontend.builder import program
 from catdiag.frontend.diagram_calls import apply
 from catdiag.frontend.tracing import Traced, running
 from catdiag.rewrite.graph_builder import localized
-from catdiag.rewrite.stream.fold_search import local_size, sizes_in
+from catdiag.rewrite.local_sizes import local_size, sizes_in
 from catdiag.rewrite.stream.user_fold import Fold, Part, UserFold, of_length, use, with_positions, writer
 from catdiag.util.errors import AxisError, CatdiagError, NotStreamable, SignatureError, TypeMismatch
 

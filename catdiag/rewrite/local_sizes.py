@@ -1,0 +1,50 @@
+"""Symbols of sizes: those that a diagram has, and new ones for blocks of loops, tiles of groups and parts of loops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.ops import FoldOp, GroupOp, SizeOf, bodies
+from catdiag.category.types import size_symbols
+
+
+def local_size(prefix: str, axis: str, taken: Collection[str] = ()) -> str:
+    """The symbol of a local size: `s_x` for the block of a stream over x, `g_q` for the tile of a group over q.
+
+    If the program has a size of that name already, underscores are appended.
+
+    >>> local_size("s", "x"), local_size("g", "(b h)"), local_size("s", "x", taken={"s_x"})
+    ('s_x', 'g__b_h_', 's_x_')
+    """
+    symbol = prefix + "_" + re.sub(r"\W", "_", axis)
+    while symbol in taken:
+        symbol += "_"
+    return symbol
+
+
+def sizes_in(diagram: Diagram) -> set[str]:
+    """The symbols of all sizes in a diagram, those of blocks and tiles included.
+
+    >>> from catdiag.category.diagram import id
+    >>> from catdiag.category.types import ArrayType, Axis, Ty
+    >>> sorted(sizes_in(id(Ty(ArrayType((Axis("q"), Axis("d", 3), Axis("x") * Axis("y")))))))
+    ['q', 'x', 'y']
+    """
+    found: set[str] = set()
+    todo = [diagram]
+    while todo:
+        item = todo.pop()
+        for ty in item.graph.wire_types():
+            found.update(*(size_symbols(axis.size) for axis in ty.axes))
+        for box in item.boxes:
+            op = box.op
+            if isinstance(op, SizeOf):
+                found |= size_symbols(op.size)
+            elif isinstance(op, FoldOp):
+                found.update({op.block, op.parts or op.block})
+            elif isinstance(op, GroupOp):
+                found.update(local for _, local in op.tiles)
+            todo.extend(bodies(op))
+    return found
