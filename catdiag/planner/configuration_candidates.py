@@ -14,6 +14,8 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.memory_sectors import tiles_of_rows, whole_sector
@@ -177,8 +179,6 @@ class Candidates:
 
     def grid(self) -> dict[str, Any]:
         """The candidates as arrays: those whose products are long enough."""
-        import numpy as np
-
         options = self.options()
         axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in options.values()), indexing="ij") if options else []
         found = {name: axis.ravel() for name, axis in zip(options, axes, strict=True)}
@@ -247,8 +247,6 @@ class Candidates:
     ) -> list[tuple[Any, ...]]:
         """Those of a grid that fit with so many buffers and warps, with what they are ranked by; where none does, what
         comes nearest to it is put beside `least`. Where `single_block`, warps have work and rows of their own."""
-        import numpy as np
-
         search, chip, block = self.search, self.search.chip, self.blocks[stages]
         count = len(next(iter(grid.values()))) if grid else 1
         values = search.full({**self.sizes, **grid})
@@ -266,8 +264,6 @@ class Candidates:
         self, stages: int, warps: int, grid: Mapping[str, Any], specialized: bool = False
     ) -> list[tuple[Any, ...]]:
         """The configurations of a grid that fits, with what they are ranked by."""
-        import numpy as np
-
         taken = self.block(stages, specialized).resources(self.search.full({**self.sizes, **grid}), warps)
         timing = self._timed(stages, grid, warps, self.backend(stages, specialized))
         count = len(next(iter(grid.values()))) if grid else 1
@@ -290,8 +286,6 @@ class Candidates:
 
     def specialized(self) -> list[tuple[Any, ...]]:
         """Those whose loads are apart, with one block a core: warpgroups of 64 rows, of one tile."""
-        import numpy as np
-
         search, chip = self.search, self.search.chip
         whole = search.split_loop is None and self.staged and self.boxes and search.dtype in chip.tensor
         written = self._written if whole and chip.matrix_warps == WARPS else None
@@ -482,8 +476,6 @@ class _Excess:
     @staticmethod
     def of(taken: Resources, stages: int, chip: Hardware, grid: Mapping[str, Any]) -> _Excess:
         """The candidate of a grid that is least over."""
-        import numpy as np
-
         count, most = len(next(iter(grid.values()))) if grid else 1, taken.most_registers
         smem = np.broadcast_to(taken.smem_bytes, (count,))
         registers = np.broadcast_to(taken.registers_per_thread, (count,))

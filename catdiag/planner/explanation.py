@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from catdiag.planner.fits_proof import Proof, prove_levels
 from catdiag.planner.pipeline_simulation import PipelineSchedule, iteration_steps, schedule
 from catdiag.planner.plan import IDEAL, WORDS, Alternative, EdgeUse, KernelPlan, LevelUse, MinimumTraffic, plural
@@ -117,8 +119,6 @@ def planned(
 
 def best_plan(search: TileSearch) -> KernelPlan:
     """The best candidate, proved to fit."""
-    import numpy as np
-
     found, count = search.choices()
     fewest: Choice | None = None
     best: list[Choice] = []

@@ -23,17 +23,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from catdiag.category.diagram import diagram_of
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.explanation import best_plan
+from catdiag.planner.fitted_configuration import fitted
 from catdiag.planner.instruction_shapes import read_by_products
 from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, spelled_out
-from catdiag.planner.plan_request import checked_request
+from catdiag.planner.plan_request import FitOptions, checked_names, checked_request
 from catdiag.planner.tile_search import TileSearch, block_candidates, group_candidates
-from catdiag.planner.time_model.given_overlap import Overlap
 from catdiag.schedule.kernel_analysis import Account, measure, width, worked_in
 from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, ProgramPoint
 from catdiag.schedule.placement import check_stages, two
@@ -48,6 +48,8 @@ __all__ = ["KernelPlan", "block_candidates", "fit", "group_candidates", "kernels
 
 _STAGES = (1, 2, 3, 4)
 _MOST = 16
+_KEPT = {"tiles": None, "multiples": None, "at_least": None, "threads": None, "density": 1.0}
+"""The options that are kept with a plan, to ask for others like it."""
 
 
 def fit(
@@ -57,17 +59,8 @@ def fit(
     dtype: str | Mapping[str, str] = "bf16",
     stages: int | None = None,
     *,
-    tiles: Mapping[str, int] | None = None,
-    multiples: Mapping[str, int] | None = None,
-    at_least: Mapping[str, int] | None = None,
-    threads: int | None = None,
-    objective: str = "time",
-    overlap: Overlap = "queue",
-    producers: int = 0,
-    ahead: bool = False,
-    passed: str = "registers",
-    density: Mapping[str, float] | float = 1.0,
     backend: str | None = None,
+    **options: Unpack[FitOptions],
 ) -> KernelPlan:
     """Group tiles, stream blocks, buffers and warps for one kernel on a chip, of least predicted time.
 
@@ -78,18 +71,9 @@ def fit(
 
     `diagram` is a diagram or a derivation of one kernel, `hardware` a chip, its name, or a TOML file, `sizes` gives
     every axis, `dtype` is the inputs' and outputs', or theirs by name, as `io` has it (products are then in the
-    widest type that they read as it is). `tiles` fixes some tiles or blocks by name (`{"g_q": 128}`),
-    `multiples` says of what they must be multiples, `at_least` how large they must be, `threads` how many a group has.
-    `objective` is "time", "traffic" (the fewest bytes at the edge to shared memory) or "largest" (the most points of
-    the index space in one turn: the largest tile that fits; give `stages`, since one buffer leaves most room) or
-    "stages" (the most buffers, at most 16, of the tiles that are given).
-    `overlap` is what is taken to run at once: "queue" (the model of `catdiag.planner.time_model`), "add" (nothing),
-    "max" (everything) or some of the pipelines "tensor", "exp", "alu", "L2", "HBM". `producers` warps beside the
-    others do nothing but load, with few registers. With `ahead`, a warp begins the products of the next turn before
-    it uses up this turn's, and holds both. `passed` says where contractions read what was made on chip: "registers",
-    or "SMEM", to which it is copied at `dtype`. Where loops leave blocks out, `sizes` gives the scalar inputs too
-    that say how often they turn (the width of a window), and `density` the share of the blocks that are run where
-    data decides: a number or one by axis, 1 if left out, which is the most.
+    widest type that they read as it is). The options are those of `catdiag.planner.plan_request.FitOptions`: tiles that
+    are given, the objective, and so on. Where loops skip blocks, `sizes` gives the scalar inputs too that say how often
+    they iterate (the width of a window).
 
     Raises SizeError for sizes that are missing, unknown or not positive, DoesNotFit with what the arrays of the tile
     that comes nearest take, and CatdiagError for an unknown chip, dtype, tile, objective or backend and for several
@@ -103,60 +87,34 @@ def fit(
     """
     if backend not in (None, IDEAL, TRITON):
         raise CatdiagError(f"backend is {backend!r}: expected 'triton', 'ideal', or none for the first that there is")
-    search = searching(
-        diagram,
-        hardware,
-        sizes,
-        dtype,
-        stages,
-        tiles=tiles,
-        multiples=multiples,
-        at_least=at_least,
-        threads=threads,
-        objective=objective,
-        overlap=overlap,
-        producers=producers,
-        ahead=ahead,
-        passed=passed,
-        density=density,
-    )
-    reason = _unlike_triton(search, ahead, passed)
-    plan: KernelPlan | None = None
+    checked_names("fit", options)
+    search = searching(diagram, hardware, sizes, dtype, stages, **options)
+    reason = _unlike_triton(search)
     if backend == TRITON and reason:
         raise CatdiagError(f"there is no plan for Triton: {reason}")
-    if backend != IDEAL and not reason:
-        from catdiag.planner.fitted_configuration import fitted
-
-        try:
-            plan = fitted(search, dtype)
-        except DoesNotFit:
+    plan: KernelPlan | None = None
+    try:
+        plan = None if backend == IDEAL or reason else fitted(search, dtype)
+    except CatdiagError as error:
+        if backend == TRITON or isinstance(error, DoesNotFit):
             raise
-        except CatdiagError as error:
-            if backend == TRITON:
-                raise
-            reason = error.message
+        reason = error.message
     plan = best_plan(search) if plan is None else plan
     source = getattr(diagram, "source", None)
+    source = None if source is None else diagram_of(source)
     return replace(
         plan,
         dtype=spelled_out(dtype),
         diagram=search.diagram,
-        source=None if source is None else diagram_of(source),
+        source=source,
         chip=search.chip,
-        asked={
-            "stages": stages,
-            "tiles": tiles,
-            "multiples": multiples,
-            "at_least": at_least,
-            "threads": threads,
-            "density": density,
-        },
+        asked={"stages": stages, **{name: options.get(name, default) for name, default in _KEPT.items()}},
         reason="" if plan.backend == TRITON else reason or "it was asked for",
         types=dtype,
     )
 
 
-def _unlike_triton(search: TileSearch, ahead: bool, passed: str) -> str:
+def _unlike_triton(search: TileSearch) -> str:
     """What is asked for that is not of Triton's kernels, in words; nothing if they may be planned."""
     asked = search.request
     if asked.objective != "time":
@@ -165,9 +123,11 @@ def _unlike_triton(search: TileSearch, ahead: bool, passed: str) -> str:
         return f"what runs at once is given, overlap={asked.overlap!r}"
     if asked.producers:
         return f"{asked.producers} warps are asked for that only load"
-    if ahead:
+    if asked.ahead:
         return "a warp is asked to begin the products of the next turn"
-    return f"contractions are asked to read what was made on chip from {passed}" if passed != "registers" else ""
+    if asked.passed != "registers":
+        return f"contractions are asked to read what was made on chip from {asked.passed}"
+    return ""
 
 
 def searching(
@@ -176,27 +136,19 @@ def searching(
     sizes: Mapping[str, int],
     dtype: str | Mapping[str, str] = "bf16",
     stages: int | None = None,
-    *,
-    tiles: Mapping[str, int] | None = None,
-    multiples: Mapping[str, int] | None = None,
-    at_least: Mapping[str, int] | None = None,
-    threads: int | None = None,
-    objective: str = "time",
-    overlap: Overlap = "queue",
-    producers: int = 0,
-    ahead: bool = False,
-    passed: str = "registers",
-    density: Mapping[str, float] | float = 1.0,
+    **options: Unpack[FitOptions],
 ) -> TileSearch:
     """All candidates of a call of `fit`, which takes the same, before one is taken. Raises as `fit` does."""
+    checked_names("searching", options)
     whole = diagram_of(diagram)
     given.dtypes(dtype)
+    passed, ahead = options.get("passed", "registers"), options.get("ahead", False)
     chip, worked = chips.get(hardware), worked_in(whole, dtype)
     if stages is not None:
         check_stages(stages)
     if passed not in ("registers", "SMEM"):
         raise CatdiagError(f"passed is {passed!r}: expected 'registers' or 'SMEM'")
-    most = range(1, _MOST + 1) if objective == "stages" else _STAGES
+    most = range(1, _MOST + 1) if options.get("objective") == "stages" else _STAGES
     tried = most if stages is None else (stages,)
     accounts = {number: kernels_on(whole, chip, dtype, number, passed == "SMEM", ahead) for number in tried}
     account = next(iter(accounts.values()))
@@ -208,21 +160,8 @@ def searching(
     kernel = account.kernels[0]
     if stages is None and kernel.points[LEVEL] == accounts[max(accounts)].kernels[0].points[LEVEL]:
         accounts = {1: account}  # nothing is streamed
-    request = checked_request(account, chip, tiles, multiples, at_least, threads, objective, overlap, producers)
-    request = replace(request, shares=_shares(account, density))
+    request = checked_request(account, chip, options)
     return TileSearch(chip, worked, known, accounts, _unsplit(whole, account, dtype), whole, request)
-
-
-def _shares(account: Account, density: Mapping[str, float] | float) -> dict[tuple[str, str], float]:
-    """The share of blocks that are run, by the block of the loops that ask. Raises CatdiagError as `io` does."""
-    if not any(k.loop_bounds for k in account.kernels):
-        return {}
-    from catdiag.schedule.mask_counts import MaskCounts
-
-    asking = {e.axis: e.block for k in account.kernels for e in k.loop_bounds.values() if e.tests_blocks}
-    given = density if isinstance(density, Mapping) else dict.fromkeys(asking, density)
-    MaskCounts(given, account)  # which checks it
-    return {("share", asking[axis]): float(share) for axis, share in given.items()}
 
 
 def kernels_on(

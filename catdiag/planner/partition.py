@@ -30,6 +30,7 @@ from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, lower_bou
 from catdiag.planner.kernel_drafts import REFUSED, cut, proved
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
 from catdiag.planner.plan import KernelPlan, spelled_out
+from catdiag.planner.plan_request import FitOptions
 from catdiag.rewrite.contraction_order import pairwise
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.list_states import resized
@@ -65,8 +66,9 @@ def plan(
     """
     derivation = derivation_of(subject)
     in_kernels = runs_in_kernels(derivation.diagram)
-    mine, other = (fit, searching) if in_kernels else (searching, fit)
-    known, others = (set(signature(function).parameters) for function in (mine, other))
+    of_fit = {*signature(fit).parameters, *FitOptions.__annotations__}
+    of_cuts = set(signature(searching).parameters)
+    known, others = (of_fit, of_cuts) if in_kernels else (of_cuts, of_fit)
     if wrong := sorted(name for name in options if name in others - known):
         title = derivation.source.title or "the diagram"
         raise CatdiagError(

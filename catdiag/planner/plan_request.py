@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.time_model.given_overlap import Overlap, ideal_backend
@@ -13,6 +14,42 @@ from catdiag.schedule.kernel_analysis import Account
 from catdiag.util.errors import CatdiagError
 
 OBJECTIVES = ("time", "traffic", "largest", "stages")
+
+
+class FitOptions(TypedDict, total=False):
+    """What `fit` may be asked for beside sizes, types and stages, by keyword.
+
+    - `tiles` fixes some tiles or blocks by name (`{"g_q": 128}`), `multiples` says of what they must be multiples,
+      `at_least` how large they must be, `threads` how many a group has;
+    - `objective` is "time", "traffic" (the fewest bytes at the edge to shared memory), "largest" (the most points of
+      the index space in one iteration: the largest tile that fits; give `stages`, since one buffer leaves most room) or
+      "stages" (the most buffers, at most 16, of the tiles that are given);
+    - `overlap` is what is taken to run at once: see `catdiag.planner.time_model.given_overlap.Overlap`;
+    - `producers` warps beside the others do nothing but load, with few registers;
+    - with `ahead`, a warp begins the products of the next iteration before it uses up this one's, and holds both;
+    - `passed` says where contractions read what was made on chip: "registers", or "SMEM", to which it is copied at the
+      inputs' type;
+    - `density` is the share of the blocks that are run where data decides: a number or one by axis, 1 if left out,
+      which is the most.
+    """
+
+    tiles: Mapping[str, int] | None
+    multiples: Mapping[str, int] | None
+    at_least: Mapping[str, int] | None
+    threads: int | None
+    objective: str
+    overlap: Overlap
+    producers: int
+    ahead: bool
+    passed: str
+    density: Mapping[str, float] | float
+
+
+def checked_names(function: str, options: FitOptions) -> None:
+    """Raises TypeError for an option that there is not, as Python does for a function's own keywords."""
+    for name in options:
+        if name not in FitOptions.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 @dataclass(frozen=True)
@@ -30,6 +67,8 @@ class Request:
     producers: int = 0
     shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
     threads: int | None = None
+    ahead: bool = False
+    passed: str = "registers"
 
     @property
     def ideal(self) -> IdealBackend:
@@ -37,26 +76,20 @@ class Request:
         return ideal_backend(self.overlap, self.producers)
 
 
-def checked_request(
-    account: Account,
-    chip: Hardware,
-    tiles: Mapping[str, int] | None,
-    multiples: Mapping[str, int] | None,
-    at_least: Mapping[str, int] | None,
-    threads: int | None,
-    objective: str,
-    overlap: Overlap,
-    producers: int,
-) -> Request:
+def checked_request(account: Account, chip: Hardware, options: FitOptions) -> Request:
     """The request, checked against the tiles of a diagram and the chip. Raises CatdiagError."""
     known = symbols(account)
-    for what, given in (("tiles", tiles), ("multiples", multiples), ("at_least", at_least)):
-        for name, value in (given or {}).items():
+    tiles, multiples, least = options.get("tiles"), options.get("multiples"), options.get("at_least")
+    by_name = {"tiles": tiles or {}, "multiples": multiples or {}, "at_least": least or {}}
+    for what, given in by_name.items():
+        for name, value in given.items():
             if name not in known:
                 listed = ", ".join(known) or "none"
                 raise CatdiagError(f"{what} names {name!r}, which the diagram lacks: its tiles and blocks are {listed}")
             if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
                 raise CatdiagError(f"{what} gives {name!r} as {value!r}: expected a positive integer")
+    objective, overlap = options.get("objective", "time"), options.get("overlap", "queue")
+    threads, producers = options.get("threads"), options.get("producers", 0)
     if objective not in OBJECTIVES:
         raise CatdiagError(f"objective is {objective!r}: expected one of {', '.join(OBJECTIVES)}")
     if isinstance(overlap, str):
@@ -74,10 +107,31 @@ def checked_request(
         if threads > chip.threads_per_block:
             raise CatdiagError(f"threads is {threads}: a group on {chip.name} has at most {chip.threads_per_block}")
         warps = (threads // chip.warp,)
-    plain = [{name: int(value) for name, value in (given or {}).items()} for given in (tiles, multiples, at_least)]
     if isinstance(producers, bool) or not isinstance(producers, int) or producers < 0:
         raise CatdiagError(f"producers is {producers!r}: expected a number of warps that only load, 0 or more")
-    return Request(plain[0], plain[1], plain[2], warps, objective, overlap, producers, threads=threads)
+    return Request(
+        **{what: {name: int(value) for name, value in given.items()} for what, given in by_name.items()},
+        warps=warps,
+        objective=objective,
+        overlap=overlap,
+        producers=producers,
+        shares=shares(account, options.get("density", 1.0)),
+        threads=threads,
+        ahead=options.get("ahead", False),
+        passed=options.get("passed", "registers"),
+    )
+
+
+def shares(account: Account, density: Mapping[str, float] | float) -> dict[tuple[str, str], float]:
+    """The share of blocks that are run, by the block of the loops that ask. Raises CatdiagError as `io` does."""
+    if not any(k.loop_bounds for k in account.kernels):
+        return {}
+    from catdiag.schedule.mask_counts import MaskCounts
+
+    asking = {e.axis: e.block for k in account.kernels for e in k.loop_bounds.values() if e.tests_blocks}
+    given = density if isinstance(density, Mapping) else dict.fromkeys(asking, density)
+    MaskCounts(given, account)  # which checks it
+    return {("share", asking[axis]): float(share) for axis, share in given.items()}
 
 
 def symbols(account: Account) -> tuple[str, ...]:

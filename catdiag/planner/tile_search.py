@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.instruction_shapes import alignments, by_symbol, step
@@ -57,17 +59,18 @@ class Choice:
     @cached_property
     def prediction(self) -> Timing:
         """What it is predicted to do."""
-        return self.timing.at(self.index)
+        found: Timing = entry(self.timing, self.index)
+        return found
 
     @property
     def seconds(self) -> float:
         """The predicted time of the run."""
-        return entry(self.timing.seconds, self.index)
+        return float(entry(self.timing.seconds, self.index))
 
     @property
     def bytes_moved(self) -> float:
         """Bytes at the edge to shared memory."""
-        return entry(self.timing.bytes_moved, self.index)
+        return float(entry(self.timing.bytes_moved, self.index))
 
     @property
     def not_power_of_two(self) -> bool:
@@ -183,8 +186,6 @@ class TileSearch:
 
     def grid(self) -> tuple[dict[str, Any], dict[str, int]]:
         """The candidates as arrays, and the smallest. What does not fit beside the smallest others is left out."""
-        import numpy as np
-
         options = self.options()
         smallest = {name: values[0] for name, values in options.items()}
         for name, values in options.items():
@@ -207,8 +208,6 @@ class TileSearch:
 
     def aligned(self, grid: Mapping[str, Any], warps: int) -> Any:
         """Which candidates are in the pieces that the chip wants, or have whole axes, or are as asked."""
-        import numpy as np
-
         workers = max(1, warps // self.chip.matrix_warps)
         values = {**self.sizes, **grid}
         ranges = {**self.kernel.tiles, **dict(self.kernel.loops)}
@@ -255,8 +254,6 @@ class TileSearch:
 
     def choices(self) -> tuple[Found, int]:
         """Timings of all candidates that fit, by stages and warps; those in whole pieces only, if there are any."""
-        import numpy as np
-
         grid, smallest = self.grid()
         shape = next((axis.shape for axis in grid.values()), (1,))
         ways: list[Callable[[int], Any]] = [  # pieces for each of the warps, or for one, or none
@@ -286,8 +283,6 @@ class TileSearch:
 
     def keys(self, kept: Mapping[str, Any], timing: Timing, stages: int) -> list[Any]:
         """What candidates are sorted by: the least first."""
-        import numpy as np
-
         moved = timing.bytes_moved
         if self.request.objective == "time":
             return [timing.seconds, moved]
@@ -307,8 +302,6 @@ class TileSearch:
 
     def quickest_of(self, found: Found) -> Choice:
         """By time, with the preferences that `catdiag.planner.fit` states."""
-        import numpy as np
-
         best = min(float(np.min(timing.seconds)) for *_, timing in found)
         close: list[Choice] = []
         for stages, warps, kept, timing in found:

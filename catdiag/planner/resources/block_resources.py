@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,21 +88,17 @@ class Resources:
             register_bytes=np.maximum(self.register_bytes, other.register_bytes),
         )
 
-    def at(self, place: int) -> Resources:
-        """What one candidate takes."""
-        return replace(
-            self,
-            smem_bytes=entry(self.smem_bytes, place),
-            registers_per_thread=entry(self.registers_per_thread, place),
-            tmem_bytes=entry(self.tmem_bytes, place),
-            register_bytes=entry(self.register_bytes, place),
-        )
 
-
-def entry(numbers: Numbers, place: int) -> float:
-    """One entry of an array, or the number that stands for all."""
-    array = np.asarray(numbers)
-    return float(array if array.ndim == 0 else array[place])
+def entry(values: Any, place: int) -> Any:
+    """One entry of an array, or of each array in a record or a mapping; a number stands for all."""
+    if isinstance(values, (np.ndarray, np.generic)):
+        array = np.asarray(values)
+        return float(array if array.ndim == 0 else array[place])
+    if isinstance(values, Mapping):
+        return {name: entry(value, place) for name, value in values.items()}
+    if is_dataclass(values) and not isinstance(values, type):
+        return replace(values, **{field.name: entry(getattr(values, field.name), place) for field in fields(values)})
+    return values
 
 
 def producer_registers(chip: Hardware, producer_warps: int) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from catdiag.planner.resources.block_resources import Numbers, ceil_div, entry
+from catdiag.planner.resources.block_resources import Numbers, ceil_div
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.schedule.liveness import Loop, Transfer
 
@@ -59,15 +59,6 @@ class MemoryTraffic:
         edges = {edge: crossing + after.edge_bytes[edge] for edge, crossing in self.edge_bytes.items()}
         load, save = self.load_bytes + after.load_bytes, self.save_bytes + after.save_bytes
         return MemoryTraffic(load, save, edges, self.touched_bytes)
-
-    def at(self, place: int) -> MemoryTraffic:
-        """That of one candidate."""
-        return MemoryTraffic(
-            entry(self.load_bytes, place),
-            entry(self.save_bytes, place),
-            {edge: entry(crossing, place) for edge, crossing in self.edge_bytes.items()},
-            {cache: entry(touched, place) for cache, touched in self.touched_bytes.items()},
-        )
 
     def outer_seconds(self, k: KernelInstance) -> Numbers:
         """What HBM needs for its bytes, or a last-level cache for its, if that is longer."""

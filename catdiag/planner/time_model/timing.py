@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from catdiag.planner.resources.block_resources import Numbers, Resources, entry
+from catdiag.planner.resources.block_resources import Numbers, Resources
 from catdiag.planner.time_model.memory_traffic import MemoryTraffic
 
 PIPELINES = ("tensor", "exp", "alu", "registers", "SMEM", "L2", "HBM")
@@ -54,22 +53,6 @@ class Timing:
             resources=self.resources.larger(after.resources),
             traffic=self.traffic.then(after.traffic),
             seconds=self.seconds + after.seconds,
-        )
-
-    def at(self, place: int) -> Timing:
-        """The prediction of one candidate."""
-        numbers: dict[str, Any] = {
-            name: entry(value, place)
-            for name, value in vars(self).items()
-            if name not in ("resources", "traffic", "part_seconds", "longest")
-        }
-        return replace(
-            self,
-            resources=self.resources.at(place),
-            traffic=self.traffic.at(place),
-            part_seconds={name: entry(seconds, place) for name, seconds in self.part_seconds.items()},
-            longest=None,
-            **numbers,
         )
 
     @staticmethod
