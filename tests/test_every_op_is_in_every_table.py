@@ -23,7 +23,7 @@ from catdiag.category.scalars import OF_INTEGERS, SCALARS
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.codegen import array_expressions, numpy_expressions, torch_expressions
 from catdiag.codegen.notation import ATOM
-from catdiag.codegen.triton import kernel_builder, tile_expressions, triton_dialect, triton_printer
+from catdiag.codegen.triton import kernel_builder, tile_expressions, tile_fills, triton_dialect, triton_printer
 from catdiag.execute import interpreter, scalar_functions
 from catdiag.execute.interpreter import run
 from catdiag.kernel import semantics
@@ -58,7 +58,7 @@ TABLES: dict[str, Collection[str]] = {
     "PyTorch text": torch_expressions.TENSORS,
     "Python text": torch_expressions.NUMBERS,
     "Triton text": {*triton_dialect.FUNCTIONS, *tile_expressions.REWRITTEN},
-    "constants in Triton": {*tile_expressions.VALUES, "where", "floordiv"},
+    "constants in Triton": {*tile_fills.VALUES, "where", "floordiv"},
 }
 """The functions of each reading."""
 

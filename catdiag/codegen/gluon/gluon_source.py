@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from catdiag.codegen.gluon.gluon_printer import GLUON
-from catdiag.codegen.gluon.warp_specialization import Ring, WarpSpecialized
+from catdiag.codegen.gluon.pipelined_loop import Ring, WarpSpecialized
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import constants_of
 from catdiag.codegen.triton.triton_dialect import helper_text

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from catdiag.codegen.gluon.gluon_printer import Unfit
-from catdiag.codegen.gluon.warp_specialization import GluonWriting, LoopIteration, Ring, WarpSpecialized
+from catdiag.codegen.gluon.pipelined_loop import LoopIteration, Ring, WarpSpecialized
+from catdiag.codegen.gluon.warp_specialization import GluonWriting
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray
 from catdiag.codegen.triton.kernel_builder import KernelLoop
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext

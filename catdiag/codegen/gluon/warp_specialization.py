@@ -22,67 +22,19 @@ A loop without this form raises Unfit. It then has the plain Triton form only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from catdiag.codegen.gluon.gluon_printer import GLUON, RowPrinter, Unfit
+from catdiag.codegen.gluon.pipelined_loop import LoopIteration, Ring
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray
 from catdiag.codegen.triton.kernel_body import Writing, state_of
-from catdiag.codegen.triton.kernel_builder import Boxes, KernelLoop
-from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
+from catdiag.codegen.triton.kernel_builder import KernelLoop
+from catdiag.codegen.triton.kernel_signature import ModuleContext
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_printer import TritonPrinter
 from catdiag.schedule.loop_nest import For, LoopSpan, NestValue
 
 SHORT = ("bf16", "fp16")
 """The element types of factors of matrix products in these kernels."""
-
-
-@dataclass(eq=False)
-class Ring:
-    """Buffers for blocks of an array in shared memory.
-
-    A slot for each pipeline stage; with `rows`, a slot for each warpgroup, loaded once and read by all iterations.
-    """
-
-    name: str
-    full: str
-    """The name of the barriers on which consumers wait for a block."""
-    free: str
-    """The name of the barriers on which the producer waits for a free slot."""
-    boxes: Boxes
-    load: TileNode
-    rows: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class WarpSpecialized:
-    """A kernel in two parts, the consumer (`compute`) and the producer (`load`), with the rings between them."""
-
-    name: str
-    compute: KernelSpec
-    load: KernelSpec
-    rings: tuple[Ring, ...]
-    names: Mapping[str, str]
-    tiles: Mapping[str, str]
-    """The names of the tile layouts, by the number of columns."""
-    main: str
-    """The tile layout of which the layout of vectors over rows is a slice."""
-    row: LoopSpan
-    """The tile whose rows are divided over warpgroups."""
-
-
-@dataclass
-class LoopIteration:
-    """One iteration of a consumer, in the parts into which software pipelining divides it."""
-
-    first: list[tuple[str, TileNode]] = field(default_factory=list)
-    """The products started at the beginning of the iteration, with the names of their results."""
-    between: list[str] = field(default_factory=list)
-    """The lines that run while the last products do."""
-    after: list[str] = field(default_factory=list)
-    """The lines that run after the last products: they rescale the states."""
-    last: list[tuple[str, TileNode, str]] = field(default_factory=list)
-    """The products started in the next iteration: (state to accumulate into, product, name of its row factor)."""
 
 
 class GluonWriting(Writing):
@@ -111,7 +63,7 @@ class GluonWriting(Writing):
         return set()
 
     def _printer(self, plain: TritonPrinter) -> TritonPrinter:
-        printer = RowPrinter(self.own.fresh, self._element, dialect=self.dialect)
+        printer = RowPrinter(self.own.fresh, self.types.factors, dialect=self.dialect)
         printer.begin(self.row.symbol, *(self.names[n] for n in ("each", "me", "rows")))
         return printer
 
@@ -298,7 +250,7 @@ class GluonWriting(Writing):
     def _as_rows(self, dot: TileNode) -> str:
         """The expression that converts a computed row factor to the matrix units' operand layout."""
         p, (rows, columns) = self.rowed, self._sides(dot)
-        kind = self._element(rows, columns)[0]
+        kind = self.types.factors(rows, columns)[0]
         p.layout(rows.dims)
         text = p.aligned(rows, rows.dims)[0]
         text = f"({text})" if not text.isidentifier() else text
@@ -319,7 +271,7 @@ class GluonWriting(Writing):
         if batch or any(len(dims) != 1 for dims in lengths) or not any(self.is_row(d) for d in dot.dims):
             raise Unfit("a product is batched, has several axes on a side, or has no row dimension")
         sides = self._sides(dot)
-        kinds = self._element(*sides)
+        kinds = self.types.factors(*sides)
         if not self._loaded(sides[1]) or kinds[1] is not None:
             raise Unfit("the column factor of a product is computed or converted: expected a loaded block")
         if self._loaded(sides[0]) and kinds[0] is not None:
@@ -513,6 +465,3 @@ def _load_of(node: TileNode) -> TileNode | None:
     while node.kind == "relabel":
         (node,) = node.args
     return node if node.kind == "load" else None
-
-
-__all__ = ["GluonWriting", "LoopIteration", "Ring", "WarpSpecialized"]

@@ -15,7 +15,8 @@ from catdiag.category.index_maps import Expr, read_off
 from catdiag.category.ops import Box, Reindex, Rename, View
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Size
-from catdiag.codegen.triton.tile_expressions import Dim, Fill, Nodes, TileNode
+from catdiag.codegen.triton.tile_expressions import Dim, Nodes, TileNode
+from catdiag.codegen.triton.tile_fills import Fill
 from catdiag.util.errors import TypeMismatch
 
 At = Mapping[str, TileNode]

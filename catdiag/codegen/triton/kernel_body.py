@@ -8,12 +8,12 @@ from dataclasses import replace
 from catdiag.category.types import ArrayType
 from catdiag.codegen.triton.array_accesses import Made, PartialState, Pull, StoredArray
 from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Names, Tile
-from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext
+from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
+from catdiag.codegen.triton.product_types import ProductTypes
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.codegen.triton.triton_printer import TritonPrinter, tile_shape
-from catdiag.codegen.triton.value_bounds import overflows
 from catdiag.schedule.loop_nest import (
     Carry,
     For,
@@ -44,7 +44,8 @@ class Writing:
         self.shared, self.tl = shared, self.dialect.module
         self.own = Names(set(shared.names.taken))
         self.k = Build(self.own, env, shared.sizes, shared.dtypes)
-        self.printer = TritonPrinter(self.own.fresh, self._element, self._precision, self.dialect)
+        self.types = ProductTypes(shared, self.k.arrays, self.tl)
+        self.printer = TritonPrinter(self.own.fresh, self.types.factors, self.types.precision, self.dialect)
         self.printer.twins, self.printer.lefts = self.k.nodes.twins, self.k.nodes.lefts
         self.all_spans = tuple(spans)
         self.padded: dict[str, str] = {}
@@ -88,46 +89,6 @@ class Writing:
     def _tile(self, span: LoopSpan) -> int:
         """The default length of a tile, in entries."""
         return self.shared.tiles.get(span.symbol, 0)
-
-    def _product_type(self, a: TileNode, b: TileNode) -> tuple[str, list[str | None], StoredArray | None]:
-        """The operand type of a matrix product, the types of its factors, and an array with the operand type.
-
-        The type of a factor is None if it was computed. The array is given only if a factor was computed. Computed
-        factors that may be too large for fp16 are multiplied in tf32, whose precision is that of fp16.
-        """
-        kind, kinds, known = self._common_type(a, b)
-        computed = [x for x, own in zip((a, b), kinds, strict=True) if own is None]
-        return ("tf32", kinds, None) if kind == "fp16" and any(map(overflows, computed)) else (kind, kinds, known)
-
-    def _common_type(self, a: TileNode, b: TileNode) -> tuple[str, list[str | None], StoredArray | None]:
-        """The type that both factors of a matrix product have or are rounded to; see `_product_type`."""
-        arrays = [_array(x) for x in (a, b)]
-        first, second = kinds = [None if x is None else self._kind(x) for x in arrays]
-        wider = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64").index
-        if first is not None and second is not None:
-            return "fp16" if "fp8" in kinds and first != second else max(first, second, key=wider), kinds, None
-        real = [x for x in self.k.arrays if x.ty.element in ("real", "extended")]
-        read = [x for x in arrays if x is not None] or [x for x in real if x.name in self.shared.factors] or real[:1]
-        known = max(read, key=lambda x: wider(self._kind(x)), default=None)
-        if known is None or self._kind(known) == "fp8":
-            return "fp16", kinds, None
-        return self._kind(known), kinds, known
-
-    def _kind(self, array: StoredArray) -> str:
-        """The element type of an array."""
-        return self.shared.dtypes.get(array.name, self.shared.dtype)
-
-    def _element(self, a: TileNode, b: TileNode) -> tuple[str | None, str | None]:
-        """The types to which the factors of a matrix product are converted; None for a factor that has it already."""
-        kind, kinds, known = self._product_type(a, b)
-        own = f"{self.tl}.{WIDTHS[kind]}" if known is None else f"{known.name}.dtype.element_ty"
-        wide = kind == "tf32" and known is None  # what is computed has this type already
-        first, second = (None if x == kind or (wide and x is None) else own for x in kinds)
-        return first, second
-
-    def _precision(self, a: TileNode, b: TileNode) -> str:
-        """The precision argument of a matrix product: tf32x3 for float32 factors; tf32 factors are truncated."""
-        return ', input_precision="tf32x3"' if self._product_type(a, b)[0] == "fp32" else ""
 
     # -- statements --------------------------------------------------------------------------------------------
 
@@ -527,13 +488,6 @@ def _reads(node: TileNode, state: TileNode, printer: TritonPrinter) -> bool:
         seen.add(item)
         stack += item.args
     return False
-
-
-def _array(node: TileNode) -> StoredArray | None:
-    """The array that a tile was loaded from, if it still has that array's type."""
-    while node.kind in ("relabel", "guard", "spread"):
-        node = node.args[1] if node.kind == "guard" else node.args[0]
-    return node.data[0] if node.kind == "load" and node.element == "raw" else None
 
 
 def _is_power_of_two(n: int) -> bool:

@@ -38,7 +38,8 @@ from catdiag.codegen.triton.array_accesses import (
 )
 from catdiag.codegen.triton.dot import SHORTEST, contracted
 from catdiag.codegen.triton.mask_ranges import UnmaskedRange, reach, solved
-from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Fill, Nodes, Scope, TileNode
+from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Nodes, Scope, TileNode
+from catdiag.codegen.triton.tile_fills import Fill
 from catdiag.schedule.loop_nest import Let, LoopSpan, NestValue
 from catdiag.util.errors import TypeMismatch
 

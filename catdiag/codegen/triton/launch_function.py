@@ -16,7 +16,7 @@ from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
 from catdiag.schedule.loop_nest import LoopSpan
 
 if TYPE_CHECKING:
-    from catdiag.codegen.gluon.warp_specialization import WarpSpecialized
+    from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 
 _OWN = {"num_warps", "num_stages", "held", "compiled", "specialized", "device", "chunk", "groups", "out", "_",
         "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip

@@ -9,17 +9,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from catdiag.category.types import Size
+from catdiag.codegen.triton.tile_fills import FINITE, INFINITE, Fill, fill_of, times_positive
 
-Fill: TypeAlias = "float | str | None"
-"""What a node contains outside the array: a number, FINITE for any finite number, None for anything (NaN included)."""
-
-FINITE = "finite"
 LARGEST = 2**31 - 1
 _TO_INTEGERS = ("floor", "ceil", "round")
 _REAL = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", *_TO_INTEGERS)
@@ -29,7 +25,6 @@ LOG2E = 1 / math.log(2)
 HUGE = 2.0**20
 """Above this, float32 has an absolute error of up to 1/16 or more: too much for an exponent."""
 FLOAT32_MAX = 2.0**128 - 2.0**104
-INFINITE = float("inf")
 NEUTRAL: dict[str, float] = {"sum": 0.0, "prod": 1.0, "max": -INFINITE, "min": INFINITE, "any": 0.0, "all": 1.0}
 
 
@@ -238,7 +233,7 @@ class Nodes:
             others = [self.scaled(a, factor) for a in node.args if a is not bound]
             return self.op(node.kind, *others, bound)
         self._seen("mul", (node, factor), node.dims)
-        fills = {d: _times_positive(_filled(node, d)) for d in node.dims if d.ragged}
+        fills = {d: times_positive(_filled(node, d)) for d in node.dims if d.ragged}
         return self.make("scaled", (node, factor), node.dims, "real", fills=fills)
 
     def _simpler(self, fn: str, args: Sequence[TileNode]) -> TileNode | None:
@@ -246,60 +241,54 @@ class Nodes:
         values = [a.value for a in args]
         if all(v is not None for v in values):
             return self._folded(fn, args, [v for v in values if v is not None])
-        a, b = (args[0], args[1]) if len(args) > 1 else (args[0], args[0])
-        if fn == "mul":
-            for x, y in ((a, b), (b, a)):
-                if y.value == 1:
-                    return x
-                if y.value == 0 and x.element == "int":
-                    return y
-                if x.dims and x.element == "real" and not y.dims and _positive(y):
-                    return self.scaled(x, y)
-            for x, y in ((a, b), (b, a)):
-                if x.kind == "scaled" and not y.dims and y.element == "real":
-                    return self.op("mul", x.args[0], self.op("mul", x.args[1], y))
-                if x.kind in ("add", "sub") and x.element == "real" and not x.heavy and _smaller(x, y):
-                    return self.op(x.kind, *(self.op("mul", p, y) for p in x.args))
-        elif fn == "div":
-            if b.value == 1:
-                return a
-            if not b.dims and a.dims and _positive(b):
-                return self.scaled(a, self.op("div", self.const(1.0), b))
-            if b.kind == "sqrt" and a.value == 1:
-                return self.op("rsqrt", b.args[0])
-            if len(b.dims) < len(a.dims):  # one division per row instead of one per entry
-                return self.op("mul", a, self.op("div", self.const(1.0), b))
-        elif fn in ("add", "sub"):
-            if b.value == 0:
-                return a
-            if a.value == 0 and fn == "add":
-                return b
-        elif fn in ("max", "min"):
-            if a is b:
-                return a
-            for x, y in ((a, b), (b, a)):
-                if x.element == "int" and y.value == 0 and natural(x):
-                    return x if fn == "max" else y
-        elif fn == "floordiv":
-            if b.value == 1:
-                return a
-        elif fn in ("exp", "exp2"):
-            return self._exp(a) if fn == "exp" else None
-        elif fn == "sigmoid":
-            one = self.const(1.0)
-            return self.op("div", one, self.op("add", one, self.op("exp", self.op("neg", a))))
-        elif fn == "sign":
-            zero, one = self.const(0, a.element), self.const(1, a.element)
-            negative = self.op("where", self.op("lt", a, zero), self.op("neg", one), zero)
-            return self.op("where", self.op("lt", zero, a), one, negative)
-        elif fn == "where" and args[1].kind == "scaled" and args[2].value in (0.0, INFINITE, -INFINITE):
-            return self.scaled(self.op("where", a, args[1].args[0], args[2]), args[1].args[1])
-        elif fn == "and":
-            for x, y in ((a, b), (b, a)):
-                if y.value is not None:
-                    return x if y.value else y
-        elif fn == "neg" and a.kind == "scaled":
-            return self.scaled(self.op("neg", a.args[0]), a.args[1])
+        rule = SIMPLER.get(fn)
+        return None if rule is None else rule(self, *args)
+
+    def _product(self, a: TileNode, b: TileNode) -> TileNode | None:
+        for x, y in ((a, b), (b, a)):
+            if y.value == 1:
+                return x
+            if y.value == 0 and x.element == "int":
+                return y
+            if x.dims and x.element == "real" and not y.dims and _positive(y):
+                return self.scaled(x, y)
+        for x, y in ((a, b), (b, a)):
+            if x.kind == "scaled" and not y.dims and y.element == "real":
+                return self.op("mul", x.args[0], self.op("mul", x.args[1], y))
+            if x.kind in ("add", "sub") and x.element == "real" and not x.heavy and _smaller(x, y):
+                return self.op(x.kind, *(self.op("mul", p, y) for p in x.args))
+        return None
+
+    def _quotient(self, a: TileNode, b: TileNode) -> TileNode | None:
+        if b.value == 1:
+            return a
+        if not b.dims and a.dims and _positive(b):
+            return self.scaled(a, self.op("div", self.const(1.0), b))
+        if b.kind == "sqrt" and a.value == 1:
+            return self.op("rsqrt", b.args[0])
+        if len(b.dims) < len(a.dims):  # one division per row instead of one per entry
+            return self.op("mul", a, self.op("div", self.const(1.0), b))
+        return None
+
+    def _extremum(self, a: TileNode, b: TileNode, of_natural: int) -> TileNode | None:
+        """A maximum or minimum; `of_natural` says which of a natural number and 0 is one."""
+        if a is b:
+            return a
+        pairs = ((x, y) for x, y in ((a, b), (b, a)) if x.element == "int" and y.value == 0 and natural(x))
+        return next((pair[of_natural] for pair in pairs), None)
+
+    def _sigmoid(self, a: TileNode) -> TileNode:
+        one = self.const(1.0)
+        return self.op("div", one, self.op("add", one, self.op("exp", self.op("neg", a))))
+
+    def _sign(self, a: TileNode) -> TileNode:
+        zero, one = self.const(0, a.element), self.const(1, a.element)
+        negative = self.op("where", self.op("lt", a, zero), self.op("neg", one), zero)
+        return self.op("where", self.op("lt", zero, a), one, negative)
+
+    def _selection(self, condition: TileNode, a: TileNode, b: TileNode) -> TileNode | None:
+        if a.kind == "scaled" and b.value in (0.0, INFINITE, -INFINITE):
+            return self.scaled(self.op("where", condition, a.args[0], b), a.args[1])
         return None
 
     def _exp(self, a: TileNode) -> TileNode:
@@ -412,13 +401,6 @@ def _smaller(total: TileNode, factor: TileNode) -> bool:
     return all(len({*p.dims, *factor.dims}) < len({*total.dims, *factor.dims}) for p in total.args)
 
 
-def _times_positive(fill: Fill) -> Fill:
-    """A fill times an unknown positive number."""
-    if fill is None or isinstance(fill, str):
-        return fill
-    return fill if fill == 0 or math.isinf(fill) else FINITE
-
-
 def natural(node: TileNode) -> bool:
     """Whether an integer is known to be nonnegative; False where this is not seen."""
     if node.value is not None:
@@ -443,25 +425,6 @@ def _positive(node: TileNode) -> bool:
     return node.kind == "exp2"
 
 
-def fill_of(fn: str, args: Sequence[Fill]) -> Fill:
-    """The fill of a function's result, from the fills of its arguments.
-
-    >>> fill_of("mul", [0.0, FINITE]), fill_of("sub", [-INFINITE, FINITE]), fill_of("exp2", [-INFINITE])
-    (0.0, -inf, 0.0)
-    """
-    if fn == "where":
-        if args[0] in (0, 1):
-            return args[1] if args[0] else args[2]
-        return args[1] if args[1] == args[2] else FINITE if all(map(finite, args[1:])) else None
-    if any(a is None for a in args):
-        if fn == "and" and 0 in args:
-            return 0
-        return 1 if fn == "or" and 1 in args else None
-    if any(isinstance(a, str) for a in args):
-        return _of_finite(fn, args)
-    return _of_numbers(fn, [float(a) for a in args])  # type: ignore[arg-type]
-
-
 def _overflowing_bound(node: TileNode, factor: TileNode) -> TileNode | None:
     """The constant bound c of max(a, c) or min(a, c) of which c times a number is no float32; None if there is none.
 
@@ -473,50 +436,19 @@ def _overflowing_bound(node: TileNode, factor: TileNode) -> TileNode | None:
     return next((a for a in bounds if abs(float(a.value or 0) * float(factor.value)) > FLOAT32_MAX), None)
 
 
-def finite(fill: Fill) -> bool:
-    """Whether a fill is a finite number."""
-    return fill is not None and (isinstance(fill, str) or math.isfinite(fill))
-
-
-def _of_finite(fn: str, args: Sequence[Fill]) -> Fill:
-    """The fill of a function's result, where some argument is any finite number."""
-    numbers = [a for a in args if not isinstance(a, str)]
-    infinite = next((a for a in numbers if a is not None and math.isinf(a)), None)
-    if fn == "mul" and 0 in numbers:
-        return 0.0
-    if fn in ("add", "sub") and infinite is not None:
-        return -infinite if fn == "sub" and args[1] == infinite else infinite
-    if fn == "max" and infinite is not None:
-        return INFINITE if infinite > 0 else FINITE
-    if fn == "min" and infinite is not None:
-        return -INFINITE if infinite < 0 else FINITE
-    return FINITE if fn in _FINITE_OF_FINITE and infinite is None else None
-
-
-def _of_numbers(fn: str, values: Sequence[float]) -> Fill:
-    """The value of a function of numbers; None where it has none."""
-    if fn not in VALUES:
-        return None
-    try:
-        found = VALUES[fn](*values)
-    except (ArithmeticError, ValueError):
-        return None
-    return None if math.isnan(found) else float(found)
-
-
-VALUES: Mapping[str, Callable[..., float]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
-    "abs": abs, "max": max, "min": min, "exp": math.exp, "exp2": lambda v: 2.0**v, "log": math.log, "sqrt": math.sqrt,
-    "rsqrt": lambda v: 1 / math.sqrt(v), "tanh": math.tanh, "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
-    "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b), "not": operator.not_,
-    "float": float, "erf": math.erf, "sin": math.sin, "cos": math.cos, "floor": math.floor, "ceil": math.ceil,
-    "round": round, "sign": lambda v: (v > 0) - (v < 0),
-}  # fmt: skip
-"""Each function of tiles on numbers, for constants and for what tiles contain outside of arrays."""
-
-_FINITE_OF_FINITE = frozenset(
-    ("add", "sub", "mul", "neg", "abs", "max", "min", "float", "tanh", "sigmoid", "erf", "sin", "cos", "sign",
-     *_TO_INTEGERS)
-)  # fmt: skip
-"""The functions that give a finite number wherever their arguments are finite."""
+SIMPLER: Mapping[str, Callable[..., TileNode | None]] = {
+    "add": lambda nodes, a, b: a if b.value == 0 else b if a.value == 0 else None,
+    "sub": lambda nodes, a, b: a if b.value == 0 else None,
+    "mul": Nodes._product,
+    "div": Nodes._quotient,
+    "floordiv": lambda nodes, a, b: a if b.value == 1 else None,
+    "max": lambda nodes, a, b: nodes._extremum(a, b, 0),
+    "min": lambda nodes, a, b: nodes._extremum(a, b, 1),
+    "neg": lambda nodes, a: nodes.scaled(nodes.op("neg", a.args[0]), a.args[1]) if a.kind == "scaled" else None,
+    "and": lambda nodes, a, b: next((x if y.value else y for x, y in ((a, b), (b, a)) if y.value is not None), None),
+    "exp": Nodes._exp,
+    "sigmoid": Nodes._sigmoid,
+    "sign": Nodes._sign,
+    "where": Nodes._selection,
+}
+"""How functions of nodes are simplified, by function; None where a function of these nodes stays as it is."""

@@ -16,8 +16,8 @@ from catdiag.category.types import ArrayType, Axis, size_symbols
 from catdiag.codegen.gluon.gluon_printer import GLUON
 from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
 from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, agree, helpers_of, merged, source
+from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 from catdiag.codegen.gluon.producer_warp import specialize_warps
-from catdiag.codegen.gluon.warp_specialization import WarpSpecialized
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_builder import Names

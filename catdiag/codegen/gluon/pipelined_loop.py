@@ -1,0 +1,59 @@
+"""The records of a warp-specialized kernel: its rings of buffers, its two parts, and an iteration of its loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from catdiag.codegen.triton.kernel_builder import Boxes
+from catdiag.codegen.triton.kernel_signature import KernelSpec
+from catdiag.codegen.triton.tile_expressions import TileNode
+from catdiag.schedule.loop_nest import LoopSpan
+
+
+@dataclass(eq=False)
+class Ring:
+    """Buffers for blocks of an array in shared memory.
+
+    A slot for each pipeline stage; with `rows`, a slot for each warpgroup, loaded once and read by all iterations.
+    """
+
+    name: str
+    full: str
+    """The name of the barriers on which consumers wait for a block."""
+    free: str
+    """The name of the barriers on which the producer waits for a free slot."""
+    boxes: Boxes
+    load: TileNode
+    rows: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class WarpSpecialized:
+    """A kernel in two parts, the consumer (`compute`) and the producer (`load`), with the rings between them."""
+
+    name: str
+    compute: KernelSpec
+    load: KernelSpec
+    rings: tuple[Ring, ...]
+    names: Mapping[str, str]
+    tiles: Mapping[str, str]
+    """The names of the tile layouts, by the number of columns."""
+    main: str
+    """The tile layout of which the layout of vectors over rows is a slice."""
+    row: LoopSpan
+    """The tile whose rows are divided over warpgroups."""
+
+
+@dataclass
+class LoopIteration:
+    """One iteration of a consumer, in the parts into which software pipelining divides it."""
+
+    first: list[tuple[str, TileNode]] = field(default_factory=list)
+    """The products started at the beginning of the iteration, with the names of their results."""
+    between: list[str] = field(default_factory=list)
+    """The lines that run while the last products do."""
+    after: list[str] = field(default_factory=list)
+    """The lines that run after the last products: they rescale the states."""
+    last: list[tuple[str, TileNode, str]] = field(default_factory=list)
+    """The products started in the next iteration: (state to accumulate into, product, name of its row factor)."""
