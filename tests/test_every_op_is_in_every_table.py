@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from catdiag.category.diagram import of_box
+from catdiag.category.formula import symbol
 from catdiag.category.ops import NESTING, OP_CLASSES, Box, Einsum, Op, Read, View, map_box
 from catdiag.category.scalars import OF_INTEGERS, SCALARS
 from catdiag.category.types import ArrayType, Axis, Ty
@@ -142,7 +143,7 @@ OPERATION_USES: dict[str, Callable[[Box], object]] = {
     "meaning in the kernel": lambda box: export.program(of_box(box)),
     "NumPy arrays": lambda box: run(of_box(box), [np.ones(1)]),
     "error bounds": lambda box: tolerance.error_bounds(of_box(box), [np.ones(1)], single()),
-    "formulas": lambda box: formula.say(box, [("a", ATOM)]),
+    "formulas": lambda box: formula.formula_of(box, [symbol("a")]),
     "NumPy and PyTorch text": lambda box: array_text(numpy_expressions.NUMPY, box, "wide"),
 }
 """How each reading is asked for one box."""
@@ -162,7 +163,7 @@ def test_a_subclass_is_read_as_its_class() -> None:
 
     x = ArrayType((Axis("x"),))
     box = Box(Doubled((Axis("x"),), (Read(),)), Ty(x), Ty(x))
-    assert formula.say(box, [("a", ATOM)])[0] == "a"
+    assert formula.formula_of(box, [symbol("a")]) == symbol("a")
 
 
 # -- scalar functions ---------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@
 - `equality`: equality of diagrams up to the laws of the category; `functor`: interpretations of diagrams, and weaving
   (mapping over an axis).
 - `substitution`: boxes replaced by diagrams; `evaluation`: diagrams of Python functions, run.
-- `integer_polynomial`: polynomials in sizes with integer coefficients.
+- `integer_polynomial`: polynomials in sizes with integer coefficients; `formula`: formulas as trees, and how they are
+  printed.
 
 What is named here is what bare diagrams are made of and read with; they have neither derivations nor theorems.
 

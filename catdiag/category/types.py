@@ -201,6 +201,30 @@ def coproduct(*axes: Axis) -> Axis:
     return Axis("+".join(p.name for p in parts) or "0", _combined("+", parts, 0), "coproduct", parts)
 
 
+def composition(name: str) -> tuple[str, tuple[str, ...]]:
+    """The kind of an axis of that name, and the names of its parts: blocks of a product or coproduct keep its name.
+
+    >>> composition("(a b+c)"), composition("a+(b c)"), composition("a")
+    (('product', ('a', 'b+c')), ('coproduct', ('a', '(b c)')), ('name', ()))
+    """
+    terms = _outside_parentheses(name, "+")
+    if len(terms) > 1:
+        return "coproduct", terms
+    return ("product", _outside_parentheses(name[1:-1], " ")) if name.startswith("(") else ("name", ())
+
+
+def _outside_parentheses(name: str, sign: str) -> tuple[str, ...]:
+    """The parts of a name between signs that are not in parentheses."""
+    found, depth = [""], 0
+    for letter in name:
+        depth += (letter == "(") - (letter == ")")
+        if letter == sign and not depth:
+            found.append("")
+        else:
+            found[-1] += letter
+    return tuple(found)
+
+
 def _combined(op: str, parts: tuple[Axis, ...], unit: int) -> Size:
     """The size of a product or coproduct: a tree of logarithmic depth that depends on the flattened parts only."""
     level: list[Size] = [part.size for part in parts]

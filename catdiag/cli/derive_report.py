@@ -154,7 +154,7 @@ class Report:
 
     def _verdicts(self) -> Iterator[str]:
         for name, verdict in self.verdicts.items():
-            conditions = f" where {'; '.join(verdict.conditions)}" if verdict.conditions else ""
+            conditions = f" where {'; '.join(map(str, verdict.conditions))}" if verdict.conditions else ""
             yield f"{name}: {'proved' if verdict.conditions else verdict.verdict}{conditions}"
 
     def _exponentials(self) -> Iterator[str]:
@@ -319,9 +319,9 @@ def _step(step: Step) -> dict[str, Any]:
         "state": None
         if found is None
         else {
-            "components": [vars(c) for c in found.components],
-            "results": list(found.finish),
-            "shared": dict(found.shared),
+            "components": [c.as_dict() for c in found.components],
+            "results": [*map(str, found.finish)],
+            "shared": {name: str(formula) for name, formula in found.shared},
         },
     }
 

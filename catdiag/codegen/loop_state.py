@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram, Graph, HasDiagram, Node, diagram_of, inline
+from catdiag.category.formula import Formula, symbol, truth
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map, Rename
-from catdiag.rewrite.formula import ATOM, Text, say
+from catdiag.rewrite.formula import formula_of
 
 _LONG, _LONGER = 12, 60
 """A part that is read twice gets a name above this many characters: `_LONGER` if it reads the state, else `_LONG`."""
@@ -30,11 +31,22 @@ class ComponentFormulas:
 
     name: str
     axes: tuple[str, ...]
-    unit: str
-    element: str
-    repair: str | None
-    step: str
-    merge: str
+    unit: Formula
+    element: Formula
+    repair: Formula | None
+    step: Formula
+    merge: Formula
+
+    def rows(self) -> list[tuple[str, Formula]]:
+        """The formulas, each with its name; without the repair if there is none."""
+        repair = [] if self.repair is None else [("repair", self.repair)]
+        return [("unit", self.unit), ("element", self.element), *repair, ("step", self.step), ("merge", self.merge)]
+
+    def as_dict(self) -> dict[str, object]:
+        """The formulas as text, for JSON."""
+        formulas = ("unit", "element", "repair", "step", "merge")
+        texts = {name: value and str(value) for name, value in vars(self).items() if name in formulas}
+        return {"name": self.name, "axes": list(self.axes), **texts}
 
 
 @dataclass(frozen=True)
@@ -52,8 +64,8 @@ class StateFormulas:
     """The loops of a diagram, its results in terms of the final states (`finish`), and names of shared parts."""
 
     loops: tuple[LoopFormulas, ...]
-    finish: tuple[tuple[str, str], ...]
-    shared: tuple[tuple[str, str], ...]
+    finish: tuple[tuple[str, Formula], ...]
+    shared: tuple[tuple[str, Formula], ...]
 
     def __str__(self) -> str:
         lines: list[str] = []
@@ -62,14 +74,7 @@ class StateFormulas:
             lines.append(f"loop over {loop.axis} in blocks of {loop.block}{within}, with the state")
             for c in loop.components:
                 axes = f"[{' '.join(c.axes)}]" if c.axes else ""
-                lines += [
-                    f"  {c.name}{axes}",
-                    f"    unit     {c.unit}",
-                    f"    element  {c.element}",
-                    *([f"    repair   {c.repair}"] if c.repair else []),
-                    f"    step     {c.step}",
-                    f"    merge    {c.merge}",
-                ]
+                lines += [f"  {c.name}{axes}", *(f"    {name:7}  {formula}" for name, formula in c.rows())]
         lines += [f"finish {name} = {text}" for name, text in self.finish]
         lines += [f"{'where' if not k else '     '} {name} = {text}" for k, (name, text) in enumerate(self.shared)]
         return "\n".join(lines)
@@ -82,12 +87,12 @@ class StateFormulas:
                     "axis": p.axis,
                     "block": p.block,
                     "inside": p.inside,
-                    "components": [vars(c) | {"axes": list(c.axes)} for c in p.components],
+                    "components": [c.as_dict() for c in p.components],
                 }
                 for p in self.loops
             ],
-            "finish": dict(self.finish),
-            "shared": dict(self.shared),
+            "finish": {name: str(formula) for name, formula in self.finish},
+            "shared": {name: str(formula) for name, formula in self.shared},
         }
 
 
@@ -107,11 +112,10 @@ def formulas(subject: Diagram | HasDiagram) -> StateFormulas:
     """
     diagram = diagram_of(subject)
     reading = _StateReading(set(diagram.input_names))
-    texts = [FormulaPart((name, ATOM)) for name in diagram.input_names]
-    made = reading.walk(diagram, texts)
+    made = reading.walk(diagram, [FormulaPart(symbol(name)) for name in diagram.input_names])
     names = ["out"] if len(made) == 1 else [f"out{k}" for k in range(len(made))]
     return StateFormulas(
-        tuple(reading.loops), tuple(zip(names, (p.text[0] for p in made), strict=True)), tuple(reading.shared.items())
+        tuple(reading.loops), tuple(zip(names, (p.formula for p in made), strict=True)), tuple(reading.shared.items())
     )
 
 
@@ -119,7 +123,7 @@ def formulas(subject: Diagram | HasDiagram) -> StateFormulas:
 class FormulaPart:
     """A formula, and whether it depends on the state of a loop (`late`)."""
 
-    text: Text
+    formula: Formula
     late: bool = False
 
 
@@ -129,8 +133,8 @@ class _StateReading:
 
     taken: set[str]
     loops: list[LoopFormulas] = field(default_factory=list)
-    shared: dict[str, str] = field(default_factory=dict)
-    called: dict[str, str] = field(default_factory=dict)
+    shared: dict[str, Formula] = field(default_factory=dict)
+    called: dict[Formula, str] = field(default_factory=dict)
     around: str = ""
 
     def walk(
@@ -166,21 +170,21 @@ class _StateReading:
                 w = first + k
                 own[w] = part
                 if w in called:
-                    part = FormulaPart((called[w], ATOM), True)
-                elif uses.get(w, 0) > 1 and len(part.text[0]) > (_LONGER if part.late else _LONG):
-                    part = FormulaPart((self._name(part.text[0]), ATOM), part.late)
+                    part = FormulaPart(symbol(called[w]), True)
+                elif uses.get(w, 0) > 1 and len(part.formula.text) > (_LONGER if part.late else _LONG):
+                    part = FormulaPart(symbol(self._name(part.formula)), part.late)
                 parts.append(part)
         return parts, own
 
-    def _name(self, text: str) -> str:
-        if text in self.called:
-            return self.called[text]
+    def _name(self, formula: Formula) -> str:
+        if formula in self.called:
+            return self.called[formula]
         k = len(self.shared) + 1
         while f"t{k}" in self.taken:
             k += 1
         self.taken.add(f"t{k}")
-        self.shared[f"t{k}"] = text
-        self.called[text] = f"t{k}"
+        self.shared[f"t{k}"] = formula
+        self.called[formula] = f"t{k}"
         return f"t{k}"
 
     def _made(self, box: Box, args: Sequence[FormulaPart], collect: bool) -> list[FormulaPart]:
@@ -189,7 +193,7 @@ class _StateReading:
             return self.walk(op.body, args, collect=collect)
         if isinstance(op, FoldOp):
             return self.fold(op, box, args) if collect else self.walk(op.state, args, collect=False)
-        return [FormulaPart(say(box, [a.text for a in args]), any(a.late for a in args)) for _ in box.cod]
+        return [FormulaPart(formula_of(box, [a.formula for a in args]), any(a.late for a in args)) for _ in box.cod]
 
     def fold(self, op: FoldOp, box: Box, args: Sequence[FormulaPart]) -> list[FormulaPart]:
         """Records the formulas of a loop; its results go by the names of its components."""
@@ -202,7 +206,7 @@ class _StateReading:
                 name = f"{base}_{count}"
             self.taken.add(name)
             names.append(name)
-        old = [FormulaPart((n, ATOM), True) for n in names]
+        old = [FormulaPart(symbol(n), True) for n in names]
         after, both = [n + "′" for n in names], [n + "″" for n in names]
         unit = self.walk(op.unit, (), collect=False)
         element = self.walk(op.state, args, names, collect=False)
@@ -212,14 +216,14 @@ class _StateReading:
         self.around = outer
         step = self.outputs(iteration, wires)
         repairs = [_repair(iteration, k, wires[0]) for k in range(len(names))]
-        merge = self.walk(op.merge, (*old, *(FormulaPart((n, ATOM), True) for n in after)), both, collect=False)
+        merge = self.walk(op.merge, (*old, *(FormulaPart(symbol(n), True) for n in after)), both, collect=False)
         self.loops.insert(
             place,
             LoopFormulas(
                 op.axis,
                 op.block,
                 tuple(
-                    ComponentFormulas(name, ty.names, _truth(u.text[0]), e.text[0], r, s.text[0], m.text[0])
+                    ComponentFormulas(name, ty.names, truth(u.formula), e.formula, r, s.formula, m.formula)
                     for name, ty, u, e, r, s, m in zip(names, box.cod, unit, element, repairs, step, merge, strict=True)
                 ),
                 outer,
@@ -228,7 +232,7 @@ class _StateReading:
         return old
 
 
-def _repair(step: Graph, k: int, parts: Sequence[FormulaPart]) -> str | None:
+def _repair(step: Graph, k: int, parts: Sequence[FormulaPart]) -> Formula | None:
     """The repair of component `k` in an iteration, before the block is added (see `ComponentFormulas`)."""
     maker: dict[int, Node] = {}
     for node in step.nodes:
@@ -251,11 +255,6 @@ def _repair(step: Graph, k: int, parts: Sequence[FormulaPart]) -> str | None:
         made = maker.get(w)
         if made is not None and isinstance(made.box.op, Map) and k in map(bare, made.inputs):
             if made.box.op.fn == "mul" and len(made.inputs) == 2:
-                return parts[next(v for v in made.inputs if bare(v) != k)].text[0]
-            return parts[w].text[0]
+                return parts[next(v for v in made.inputs if bare(v) != k)].formula
+            return parts[w].formula
     return None
-
-
-def _truth(text: str) -> str:
-    """The units of `any` and `all`, which are written as comparisons of constants, as truth values."""
-    return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, is_large
+from catdiag.category.formula import Formula, big, compares, symbol, truth
 from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Rename, SizeOf
 from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.notation import Text
 from catdiag.codegen.source_writer import Writer
-from catdiag.rewrite.formula import bracketed, say
+from catdiag.rewrite.formula import formula_of
 from catdiag.schedule.loop_nest import (
     Carry,
     For,
@@ -74,6 +75,7 @@ class _Pseudocode(Writer):
     def __init__(self, program: LoopNest) -> None:
         super().__init__(program)
         self.full_sizes: dict[str, Size] = {}
+        self.made: dict[NestValue, Formula] = {}
         for value in program.inputs:
             self.name(value)
 
@@ -95,7 +97,14 @@ class _Pseudocode(Writer):
         if isinstance(box.op, SizeOf) and self.full_sizes:
             size: Size = read_off(box.op.size, lambda v: self.full_sizes.get(v, v), lambda op, a, b: (op, a, b))
             box = replace(box, op=SizeOf(size))
-        return say(box, [self.text[a] for a in let.args])
+        made = formula_of(box, [self.formula(a) for a in let.args])
+        self.made[let.targets[0]] = made
+        return made.text, made.level
+
+    def formula(self, value: NestValue) -> Formula:
+        """The formula by which a value is read: that of its box where this is inlined, else its name."""
+        made, (text, _) = self.made.get(value), self.text[value]
+        return made if made is not None and made.text == text else symbol(text)
 
     def newer(self, name: str) -> str:
         return name + "′"
@@ -105,7 +114,7 @@ class _Pseudocode(Writer):
         return isinstance(let.box.op, Rename) and len(text[0]) <= self.longest
 
     def assign(self, targets: Sequence[NestValue], text: Text) -> None:
-        right = f"({text[0]})" if text[1] < 2 and compares(text[0]) else text[0]
+        right = f"({text[0]})" if compares(self.made[targets[0]]) else text[0]
         self.write(f"{', '.join(map(self._typed, targets))} = {right}")
 
     def _typed(self, value: NestValue) -> str:
@@ -122,7 +131,7 @@ class _Pseudocode(Writer):
                 else:
                     self.write(f"load {arrays}")
             case Slice(target, source):
-                self.text[target] = self.text[source]
+                self.text[target], self.made[target] = self.text[source], self.formula(source)
             case Within(symbol, size, body):
                 outside, self.full_sizes = self.full_sizes, {**self.full_sizes, symbol: size}
                 self.block(body)
@@ -132,7 +141,7 @@ class _Pseudocode(Writer):
                     if state not in self.text:
                         self.name(state)
                 pairs = zip(states, values, strict=True)
-                self.write("start: " + ", ".join(f"{self._typed(s)} = {_truth(self.text[v][0])}" for s, v in pairs))
+                self.write("start: " + ", ".join(f"{self._typed(s)} = {truth(self.formula(v))}" for s, v in pairs))
             case Carry():
                 left = self.remaining(statement)
                 if left:
@@ -170,29 +179,14 @@ class _Pseudocode(Writer):
     def _range(self, loop: For) -> str:
         if not loop.bounds:
             return ""
-        low, high = (_end(word, v, self.text[v]) for word, v in zip(("min", "max"), loop.bounds, strict=True))
+        low, high = (extreme(word, v.ty, self.formula(v)) for word, v in zip(("min", "max"), loop.bounds, strict=True))
         return f" that meets the range from {low} to {high}"
 
 
-def compares(text: str) -> bool:
-    """Whether a formula has an equals sign outside all parentheses."""
-    depth = 0
-    for k, letter in enumerate(text):
-        depth += (letter in "([") - (letter in ")]")
-        if not depth and text.startswith(" = ", k):
-            return True
-    return False
-
-
-def _end(word: str, value: NestValue, text: Text) -> str:
-    """The formula of the smallest (`min`) or largest (`max`) entry of an array."""
-    return f"{word}_{','.join(value.ty.names)} {bracketed(text, 3)}" if value.ty.axes else text[0]
+def extreme(word: str, ty: ArrayType, of: Formula) -> Formula:
+    """The smallest (`min`) or largest (`max`) entry of an array."""
+    return big(word, ty.names, of) if ty.axes else of
 
 
 def _axes(ty: ArrayType) -> str:
     return f"[{' '.join(ty.names)}]" if ty.axes else ""
-
-
-def _truth(text: str) -> str:
-    """The units of `any` and `all`, which are written as comparisons of constants, as truth values."""
-    return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catdiag.kernel.composition import Composites, known_facts
@@ -57,6 +57,9 @@ class CheckedTheorem:
     """How many theorems about parts this one rests on, those that they rest on included."""
     parts: tuple[str, ...] = ()
     """Of a composite, what each part makes of what, in order."""
+    obligations: tuple[tuple[Obligation, ...], ...] = field(default=((), (), ()), repr=False)
+    """What `hypotheses`, `defined` and `conditions` say, as terms."""
+    printer: Printer = field(default_factory=Printer, compare=False, repr=False)
 
     @property
     def conditional(self) -> bool:
@@ -175,6 +178,8 @@ class Checker(Composites):
             (equal and not loops) or (left["nodes"], left["outputs"]) == (right["nodes"], right["outputs"]),
             cited=cited,
             parts=tuple(self.parts),
+            obligations=((*of_sizes, *given), tuple(defined), tuple(newly)),
+            printer=self.printer,
         )
         witness = certificate.get("witness")
         return theorem if witness is None else self.witnessed(theorem, left["inputs"], witness)

@@ -83,18 +83,24 @@ class Obligation:
     def __str__(self) -> str:
         return self.said(Printer.of(self.condition, *self.guards, *(n for _, n in self.ranges)))
 
-    def said(self, printer: Printer) -> str:
-        """The obligation as text."""
+    def named(self, printer: Printer) -> Obligation:
+        """The obligation with the names by which it is printed; indices that do not occur have no range in it."""
         spoken = set().union(*(leaves(c, "idx") for c in (self.condition, *self.guards)))
         taken = printer.names | {name for name, _ in self.ranges}
         letters = (c for c in "ijklmnopuvwz" if c not in taken)
         # A letter stands by itself: it is said as the index of an axis that has no name.
         names = {name: next(letters, name) if name.startswith("%") else printer.index(name) for name, _ in self.ranges}
         put: dict[tuple[str, Data], Term] = {("idx", old): size(new) for old, new in names.items()}
-        text = show_condition(substitute(self.condition, put), printer)
-        if self.guards:
-            text += " where " + " and ".join(show_condition(substitute(guard, put), printer) for guard in self.guards)
-        over = [f"{names[name]} < {printer.show(substitute(n, put))}" for name, n in self.ranges if name in spoken]
+        over = tuple((names[name], substitute(n, put)) for name, n in self.ranges if name in spoken)
+        return Obligation(over, tuple(substitute(g, put) for g in self.guards), substitute(self.condition, put))
+
+    def said(self, printer: Printer) -> str:
+        """The obligation as text."""
+        named = self.named(printer)
+        text = show_condition(named.condition, printer)
+        if named.guards:
+            text += " where " + " and ".join(show_condition(guard, printer) for guard in named.guards)
+        over = [f"{name} < {printer.show(n)}" for name, n in named.ranges]
         return text + " for all " + ", ".join(over) if over else text
 
 

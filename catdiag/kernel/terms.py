@@ -410,6 +410,10 @@ class Printer:
         """The index along an axis. An index that the kernel made, which begins with %, is printed as it is."""
         return axis if axis.startswith("%") else self._index + axis
 
+    def variable(self, number: int) -> str:
+        """The variable of the binder with this number, counted from the outside."""
+        return f"{self._variable}{number}"
+
     def array(self, name: str, indices: Iterable[str]) -> str:
         """An element of an input."""
         inner = ",".join(indices)
@@ -423,9 +427,7 @@ class Printer:
         if t.op in ("size", "idx"):
             return str(t.data) if t.op == "size" else self.index(str(t.data))
         if t.op == "b":
-            return (
-                f"{self._variable}{depth - 1 - t.data}" if isinstance(t.data, int) and t.data < depth else f"^{t.data}"
-            )
+            return self.variable(depth - 1 - t.data) if isinstance(t.data, int) and t.data < depth else f"^{t.data}"
         if t.op in ("read", "holds"):
             return self.array(str(t.data), (self.show(a, depth) for a in t.args))
         if t.op == "apply":
@@ -440,7 +442,7 @@ class Printer:
             return f"({text})" if tight > 1 else text
         if t.op == "big":
             n, body = self.show(t.args[0], depth), self.show(t.args[1], depth + 1, 1)
-            text = f"{_SIGNS[str(t.data)]}_{{{self._variable}{depth}<{n}}} {body}"
+            text = f"{_SIGNS[str(t.data)]}_{{{self.variable(depth)}<{n}}} {body}"
             return f"({text})" if tight else text
         if t.op in _INFIX:
             return "(" + f" {_INFIX[t.op]} ".join(self.show(a, depth, 1) for a in t.args) + ")"

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.kernel.checker import CheckedTheorem as Checked
 from catdiag.kernel.checker import Checker
 from catdiag.kernel.terms import KernelError
+from catdiag.prover.condition_formulas import TheoremFormulas, formulas_of_theorem
 from catdiag.solvers.child_process import SolverInterrupted, checking
 from catdiag.solvers.z3 import Z3
 from catdiag.util.display import AsHTML
@@ -80,6 +82,11 @@ class Theorem(AsHTML):
     def conditions(self) -> tuple[str, ...]:
         """The further conditions that the right side needs to be defined."""
         return self.checked.conditions
+
+    @cached_property
+    def formulas(self) -> TheoremFormulas:
+        """The hypotheses and conditions as formulas."""
+        return formulas_of_theorem(self.checked)
 
     @property
     def conditional(self) -> bool:

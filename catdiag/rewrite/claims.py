@@ -16,6 +16,7 @@ from catdiag.util.display import AsHTML
 
 if TYPE_CHECKING:
     from catdiag.prover.api import Theorem
+    from catdiag.prover.condition_formulas import Condition
     from catdiag.prover.refute.counterexample_data import Counterexample
     from catdiag.solvers.z3 import Z3
 
@@ -32,7 +33,7 @@ class Verdict(AsHTML):
     verdict: str
     theorem: Theorem | None = None
     lemmas: tuple[Theorem, ...] = ()
-    conditions: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     counterexample: Counterexample | None = field(default=None, compare=False)
     goal: str = ""
     large: bool = False
@@ -54,7 +55,7 @@ class Form:
 
     wire: int
     lemmas: tuple[tuple[Diagram, Diagram], ...] = ()
-    conditions: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 class Claims:
@@ -201,7 +202,9 @@ class Claims:
             return Verdict("undecided", goal=str(error))
         if theorem.vacuous:
             return Verdict("undecided", goal="no input meets its hypotheses: it would be vacuous")
-        return Verdict("conditional" if theorem.conditional else "proved", theorem, conditions=theorem.conditions)
+        return Verdict(
+            "conditional" if theorem.conditional else "proved", theorem, conditions=theorem.formulas.conditions
+        )
 
     @staticmethod
     def _refuted(left: Diagram, right: Diagram, assume: tuple[str, ...], tries: int) -> Verdict | None:

@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from catdiag.category.diagram import Diagram
+from catdiag.category.formula import Formula, infix
+from catdiag.category.formula import number as constant
 from catdiag.category.ops import Box, FoldOp, Map
 from catdiag.category.types import Size
 from catdiag.rewrite.claims import Claims, Form, Verdict
+from catdiag.rewrite.formula import wires_of
 from catdiag.rewrite.list_states import Assembly, ListParts, is_splittable, on_whole_axes, opened, part_sizes
-from catdiag.rewrite.stability import formulas, loop_names, stability
+from catdiag.rewrite.stability import loop_names, stability
 
 
 @dataclass(frozen=True)
@@ -24,14 +27,14 @@ class Divisor:
     verdict on the claim that it is above 0. Where that is not proved, the equation has the hypothesis that it is not 0.
     """
 
-    formula: str
+    formula: Formula
     line: str | None
     verdict: Verdict
 
     @property
     def name(self) -> str:
         """The claim, as text."""
-        return f"{self.formula} > 0"
+        return str(infix(">", self.formula, constant(0)))
 
     def __str__(self) -> str:
         v = self.verdict
@@ -39,7 +42,7 @@ class Divisor:
             return f"{self.name}: proved"
         if v.verdict == "conditional":
             return f"{self.name}: proved where the program is defined"
-        return f"{self.formula} ≠ 0: a hypothesis"
+        return f"{infix('≠', self.formula, constant(0))}: a hypothesis"
 
 
 def loops(diagram: Diagram) -> tuple[Diagram, list[int]]:
@@ -158,7 +161,7 @@ def _divisors(flat: Diagram, claims: Claims) -> Iterator[Divisor]:
     """The divisors and arguments of logarithms that depend on a loop of a flat diagram, each once."""
     graph = flat.graph
     late = [False] * len(graph.dom)
-    said = formulas(flat, loop_names(flat))
+    said = wires_of(flat, loop_names(flat))
     seen: set[int] = set()
     for node in graph.nodes:
         op = node.box.op
@@ -193,7 +196,7 @@ def _positive_where_defined(flat: Diagram, wire: int, claims: Claims) -> Verdict
             return found
         given = claims.decide(assembly, names, forms, claim, title, beside=outputs, granted=True, further=further)
         if given.theorem is not None:
-            return replace(given, verdict="conditional", conditions=given.theorem.defined)
+            return replace(given, verdict="conditional", conditions=given.theorem.formulas.defined)
         if found.verdict == "refuted" or given.large:
             break
     return found

@@ -11,17 +11,18 @@ exponential is computed but not used (`where` selects another value).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline
+from catdiag.category.formula import MINUS_INFINITY, Formula, infix, symbol
 from catdiag.category.ops import Box, Const, FoldOp, Map, const_box, reduce_box
 from catdiag.category.types import ArrayType
+from catdiag.prover.condition_formulas import Condition
 from catdiag.rewrite.claims import Claims, Form, Verdict, truth
-from catdiag.rewrite.formula import FormulaPrinter
-from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.formula import wires_of
 from catdiag.rewrite.list_states import Assembly, ListParts, on_whole_axes, opened, part_sizes
 from catdiag.util.display import AsHTML
 
@@ -42,7 +43,7 @@ class Exponential:
     """
 
     where: str
-    argument: str
+    argument: Formula
     line: str | None
     verdict: Verdict
     chosen: bool = False
@@ -56,7 +57,7 @@ class Exponential:
         v = self.verdict
         text = f"{self.name} {'where it is used, ' if self.chosen else ''}{_MESSAGES[v.verdict]}"
         if v.conditions:
-            text += " " + "; ".join(v.conditions)
+            text += " " + "; ".join(map(str, v.conditions))
         if self.line and not v.proved:
             text += f"\n  at {self.line}"
         if v.counterexample is not None:
@@ -169,11 +170,11 @@ def _of_loop(
     for name, body in (("step", op.step), ("merge", op.merge)):
         # Results of the body have the names of the state with one prime more than the states that are its inputs.
         graph, mark = inline(body).graph, "′" if name == "step" else "″"
-        made = {w: n + mark for w, n in zip(graph.outputs, op.step.input_names, strict=False)}
-        given = dict(enumerate(body.input_names))
+        made = {w: symbol(n + mark) for w, n in zip(graph.outputs, op.step.input_names, strict=False)}
+        given = dict(enumerate(map(symbol, body.input_names)))
         if around is not None and name == "step":
-            given |= dict(enumerate(_input_texts(around, place), len(op.step.cod)))
-        said = formulas(body, {**made, **given})
+            given |= dict(enumerate(_inputs(around, place), len(op.step.cod)))
+        said = wires_of(body, {**made, **given})
         for wire, node in _exponentials(body):
             parts = ListParts(box, part_sizes(around or op.state, op.axis, 2), around, place)
             assume = parts.assumed(claims.assume)
@@ -199,7 +200,7 @@ def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
     late = [False] * len(graph.dom)
     for node in graph.nodes:
         late.extend([_loops(node.box) or any(late[w] for w in node.inputs)] * len(node.box.cod))
-    said = formulas(flat, loop_names(flat))
+    said = wires_of(flat, loop_names(flat))
     for wire, node in _exponentials(flat):
         assembly = Assembly(flat.dom.arrays)
         now, outputs = assembly.put(flat, range(len(flat.dom)), lambda box: on_whole_axes(box) if _loops(box) else None)
@@ -217,23 +218,22 @@ def unbounded_exponentials(flat: Diagram, claims: Claims) -> set[int]:
     return {wire for (wire, _), e in made if not e.verdict.proved}
 
 
-def loop_names(flat: Diagram) -> dict[int, str]:
-    """The names of a diagram's inputs and of the final states of its loops, by their wires."""
-    names = dict(enumerate(flat.input_names))
+def loop_names(flat: Diagram) -> dict[int, Formula]:
+    """The names of a diagram's inputs and of the final states of its loops, by their wires, as formulas."""
+    names = dict(enumerate(map(symbol, flat.input_names)))
     count = len(flat.dom)
     for node in flat.graph.nodes:
         for k in range(len(node.box.cod)):
             if isinstance(node.box.op, FoldOp):
-                names[count + k] = node.box.op.step.input_names[k]
+                names[count + k] = symbol(node.box.op.step.input_names[k])
         count += len(node.box.cod)
     return names
 
 
-def _input_texts(around: Diagram, place: int) -> list[str]:
-    """The inputs of a loop as formulas of the arrays around it; in parentheses where they are no single name."""
-    said = formulas(around, loop_names(around))
-    texts = [said(w) for w in around.graph.nodes[place].inputs]
-    return [f"({text})" if " " in text or "/" in text or "·" in text else text for text in texts]
+def _inputs(around: Diagram, place: int) -> list[Formula]:
+    """The inputs of a loop as formulas of the arrays around it."""
+    said = wires_of(around, loop_names(around))
+    return [said(w) for w in around.graph.nodes[place].inputs]
 
 
 def _loops(box: Box) -> bool:
@@ -250,24 +250,6 @@ def _exponentials(body: Diagram) -> Iterator[tuple[int, Node]]:
         count += len(node.box.cod)
 
 
-def formulas(diagram: Diagram, names: Mapping[int, str] | Sequence[str]) -> Callable[[int], str]:
-    """A function from the wires of a diagram (named boxes inlined) to their formulas, in the given names of some wires.
-
-    >>> import catdiag as cd
-    >>> formulas(cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x")), ["A"])(3)
-    'Σ_x 2·A'
-    """
-    graph = inline(diagram).graph
-    terms = HashConsedGraph(graph.dom)
-    known = dict(names) if isinstance(names, Mapping) else dict(enumerate(names))
-    now = list(range(len(graph.dom)))
-    for node in graph.nodes:
-        first = terms.add(node.box, [now[w] for w in node.inputs])
-        now.extend(range(first, first + len(node.box.cod)))
-    printer = FormulaPrinter(terms, {now[w]: name for w, name in known.items()})
-    return lambda wire: printer.text(now[wire])
-
-
 class _StabilityAnalysis:
     """The analysis of the exponentials of a diagram that was put into an assembly; `now` are its wires there.
 
@@ -275,9 +257,9 @@ class _StabilityAnalysis:
     """
 
     def __init__(
-        self, assembly: Assembly, graph: Graph, now: Sequence[int], said: Callable[[int], str], axis: str | None
+        self, assembly: Assembly, graph: Graph, now: Sequence[int], said: Callable[[int], Formula], axis: str | None
     ) -> None:
-        self.assembly, self.graph, self.now, self.input_texts, self.axis = assembly, graph, now, said, axis
+        self.assembly, self.graph, self.now, self.said, self.axis = assembly, graph, now, said, axis
         self.maker: dict[int, Node] = {}
         count = len(graph.dom)
         for node in graph.nodes:
@@ -300,7 +282,7 @@ class _StabilityAnalysis:
         if unused_at is None and (over := self._over(made)):
             forms.append(Form(self._at_most(greatest(self.assembly, made, over), self.assembly.number(0))))
         forms.append(Form(literal))
-        title = f"exp({self.input_texts(argument)})"
+        title = f"exp({self.said(argument)})"
         found = claims.decide(self.assembly, names, forms, literal, title, assume, beside)
         if found.counterexample is None:
             return found
@@ -346,9 +328,10 @@ class _StabilityAnalysis:
         before, after = (self._replaced_bottom(w) for w in node.inputs)
         if before is not None and unused_at is None:
             bottom = self._is_bottom(self.now[before[0]])
-            low = self.input_texts(before[2])
-            high = self.input_texts(node.inputs[1] if after is None else after[0])
-            here = f"{high}{'' if after is None else ' = -∞ or'} ≥ {low} wherever {self.input_texts(before[0])} = -∞"
+            high = self.said(node.inputs[1] if after is None else after[0])
+            empty = [] if after is None else [infix("=", high, MINUS_INFINITY)]
+            above = infix("∨", *empty, infix("≥", high, self.said(before[2])))
+            here = Condition(above, (infix("=", self.said(before[0]), MINUS_INFINITY),))
             rest = _replacement_lemma(add.types[self.now[before[0]]], before[1], add.types[b])
             yield Form(self._or(bottom, within), (*lemmas, rest), (here,))
         elif after is not None and add.types[top].element == "extended":

@@ -18,12 +18,12 @@ def test_attention():
     (loop,) = of(library.get("attention")).loops
     assert (loop.axis, loop.block) == ("x", "s_x")
     first, second, third = loop.components
-    assert (first.name, first.axes, first.unit, first.repair) == ("max1", ("q",), "-∞", None)
-    assert first.merge == "max(max1, max1′)"
-    assert (second.unit, second.repair) == ("0", "exp(max1 - max1′)")
-    assert third.element == "Σ_x exp((Σ_d Q·K)/√d - max1)·V"
-    assert third.step == "sum3·exp(max1 - max1′) + Σ_x exp((Σ_d Q·K)/√d - max1′)·V"
-    assert third.merge == "sum3·exp(max1 - max1″) + sum3′·exp(max1′ - max1″)"
+    assert (first.name, first.axes, str(first.unit), first.repair) == ("max1", ("q",), "-∞", None)
+    assert str(first.merge) == "max(max1, max1′)"
+    assert (str(second.unit), str(second.repair)) == ("0", "exp(max1 - max1′)")
+    assert str(third.element) == "Σ_x exp((Σ_d Q·K)/√d - max1)·V"
+    assert str(third.step) == "sum3·exp(max1 - max1′) + Σ_x exp((Σ_d Q·K)/√d - max1′)·V"
+    assert str(third.merge) == "sum3·exp(max1 - max1″) + sum3′·exp(max1′ - max1″)"
 
 
 def test_groups_change_nothing_of_it():
@@ -39,13 +39,13 @@ def test_several_results_and_a_minimum():
         return cd.max(A, "x") - cd.min(A, "x"), cd.max(A, "x")
 
     made = of(spread)
-    assert [c.element for c in made.loops[0].components] == ["max_x A", "-(min_x A)"]
-    assert made.finish == (("out0", "max1 + max2"), ("out1", "max1"))
+    assert [str(c.element) for c in made.loops[0].components] == ["max_x A", "-(min_x A)"]
+    assert [(n, str(f)) for n, f in made.finish] == [("out0", "max1 + max2"), ("out1", "max1")]
 
 
 def test_truth_values_have_units():
     tests = cd.algorithm("x ->")(lambda A: cd.where(cd.any(A > 1, "x") & cd.all(A < 9, "x"), 1, 0))
-    assert [c.unit for c in of(tests).loops[0].components] == ["false", "true"]
+    assert [str(c.unit) for c in of(tests).loops[0].components] == ["false", "true"]
 
 
 def test_a_part_that_is_read_twice_has_a_name():
@@ -55,8 +55,8 @@ def test_a_part_that_is_read_twice_has_a_name():
         return cd.max(S, "x") + cd.log(cd.sum(cd.exp(S - cd.max(S, "x")), "x"))
 
     made = of(biased)
-    assert made.shared == (("t1", "(Σ_d Q·K) + B"),)
-    assert made.loops[0].components[0].element == "max_x t1"
+    assert [(n, str(f)) for n, f in made.shared] == [("t1", "(Σ_d Q·K) + B")]
+    assert str(made.loops[0].components[0].element) == "max_x t1"
 
 
 def test_text_does_not_explode():

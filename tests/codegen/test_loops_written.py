@@ -278,7 +278,7 @@ def test_a_loop_inside_a_loop():
         assert "sum2[q] = sum2·t2 + Σ_x t3" in pseudocode(form)
         loops = formulas(form).loops
         assert [(loop.axis, loop.inside) for loop in loops] == [("x", ""), ("d", "x")]
-        assert loops[1].components[0].element == "Σ_d Q·K"
+        assert str(loops[1].components[0].element) == "Σ_d Q·K"
         for length in (1, 2, 5):
             given = {**sizes, **dict.fromkeys(("s_x", "s_d", "g_q"), length)}
             assert same(call(source(form), arrays, given), want), source(form)

@@ -6,14 +6,14 @@ from collections import ChainMap
 from collections.abc import Sequence
 
 from catdiag.category.diagram import inline
+from catdiag.category.formula import ATOM, Formula, compares, symbol, truth
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.ops import Box, FoldOp
 from catdiag.category.types import ArrayType, show_size
-from catdiag.codegen.pseudocode import compares
+from catdiag.codegen.pseudocode import extreme
 from catdiag.draw.listing.program_lines import KernelListing, ListingLine, LiveArrays, LoopHead, Variable
-from catdiag.draw.listing.symbol_table import LONGEST, SymbolTable, truth
+from catdiag.draw.listing.symbol_table import LONGEST, SymbolTable
 from catdiag.draw.listing.trace_frames import OpenLoop, TraceFrame
-from catdiag.rewrite.formula import ATOM, Text, bracketed
 from catdiag.schedule.live_ranges import elementwise, view_roots
 from catdiag.schedule.lowered_kernel import (
     Alloc,
@@ -43,9 +43,9 @@ class KernelTrace:
         self.open_loops: list[OpenLoop] = []
         self.over: Buffer | None = None
         self.fresh: list[Buffer] = []
-        self.due: list[tuple[str, int, Text, Buffer | None]] = []
+        self.due: list[tuple[str, int, Formula, Buffer | None]] = []
         self.first = 0
-        self.made: dict[int, tuple[Text, tuple[int, ...]]] = {}
+        self.made: dict[int, tuple[Formula, tuple[int, ...]]] = {}
 
     def listing(self) -> KernelListing:
         """The kernel line by line."""
@@ -68,7 +68,7 @@ class KernelTrace:
     def _copied(self) -> None:
         """Adds lines for inputs that are copied at the end, after the last phase."""
         saved = {name for line in self.lines.lines if line.kind == "save" for name in line.names}
-        leaving = [self.symbols.ends.get(w) or [self.symbols.texts[w][0]] for _, w in self.kernel.leaves]
+        leaving = [self.symbols.ends.get(w) or [self.symbols.formulas[w].text] for _, w in self.kernel.leaves]
         left = [names for names in leaving if names[0] not in saved]
         for buffer, names in zip(self.kernel.copied, left, strict=False):
             held = self._held(buffer)
@@ -92,7 +92,7 @@ class KernelTrace:
         key = buffer.wire if slow else buffer.name
         if key in self.known:
             return self.known[key]
-        name = self.symbols.texts[buffer.wire][0] if slow else buffer.name
+        name = self.symbols.formulas[buffer.wire].text if slow else buffer.name
         found = self._variable(ty, self.symbols.element(ty, buffer.name, buffer.width), name, slow)
         self.known[key] = found
         self.known.maps[0].setdefault(buffer.name, found)
@@ -203,24 +203,24 @@ class KernelTrace:
         """Reads a kernel, or a phase of one."""
         self.part, self.first, self.present = part, len(self.lines.lines), {}
         self.known = self.known.new_child()
-        graph, texts = part.body.graph, [self.symbols.texts[w] for w in self.kernel.reads]
+        graph, given = part.body.graph, [self.symbols.formulas[w] for w in self.kernel.reads]
         outside: Sequence[int] = range(len(graph.dom))
         if part.within is not None:
             whole, outside, _ = part.within
             for node in whole.nodes:
-                first = len(texts)
-                text = self.symbols.say(node.box, [texts[w] for w in node.inputs])
-                texts += [self.made[first + k][0] if first + k in self.made else text for k in range(len(node.box.cod))]
+                first = len(given)
+                own = self.symbols.formula(node.box, [given[w] for w in node.inputs])
+                given += [self.made[first + k][0] if first + k in self.made else own for k in range(len(node.box.cod))]
         for k, (buffer, w) in enumerate(zip(part.body.inputs, outside, strict=True)):
             if buffer is not None:
                 made = self.made[w][1] if w in self.made else ()
                 self.where[buffer] = made[0] if made else self._operand(buffer, graph.dom[k])
         behind: list[tuple[int, ...]] = [() if b is None else (self.where[b],) for b in part.body.inputs]
-        frame = TraceFrame(part.body, [texts[w] for w in outside], behind)
+        frame = TraceFrame(part.body, [given[w] for w in outside], behind)
         self._body(frame)
         if part.within is not None:
             for w, end in zip(graph.outputs, part.within[2], strict=True):
-                self.made[end] = (frame.texts[w], frame.behind[w])
+                self.made[end] = (frame.formulas[w], frame.behind[w])
                 if (b := part.body.made[w]) is not None and frame.behind[w]:
                     self.known[b.name] = frame.behind[w][0]
         # Outputs that no box of the kernel makes: inputs, and rematerialized arrays.
@@ -242,26 +242,26 @@ class KernelTrace:
         self._saves()
         frame = self.frames[-1]
         node, self.fresh = frame.graph.nodes[place], []
-        frame.box, frame.args = node.box, [frame.texts[w] for w in node.inputs]
+        frame.box, frame.args = node.box, [frame.formulas[w] for w in node.inputs]
         frame.arg_variables = [frame.behind[w] for w in node.inputs]
         if isinstance(node.box.op, FoldOp):
             return
-        text = self.symbols.say(node.box, frame.args)
+        made = self.symbols.formula(node.box, frame.args)
         behind = tuple(dict.fromkeys(v for found in frame.arg_variables for v in found))
-        frame.texts += [text] * len(node.box.cod)
+        frame.formulas += [made] * len(node.box.cod)
         frame.behind += [behind] * len(node.box.cod)
 
     def _let(self, frame: TraceFrame) -> None:
         """Adds a line for the result of a box, or extends the line before, whose result only this box reads."""
         box = self._box()
-        first = len(frame.texts) - len(box.cod)
-        formula, reads = frame.texts[first], frame.behind[first]
+        first = len(frame.formulas) - len(box.cod)
+        formula, reads = frame.formulas[first], frame.behind[first]
         made = [self.where[b] for b in self.fresh]
         before = self._joined(made, frame.args)
         held = self._snapshot()
         if before is not None:
-            put = [before.formula if text[0] == before.names[0] else text for text in frame.args]
-            formula = self.symbols.say(box, put)
+            own = symbol(before.names[0])
+            formula = self.symbols.formula(box, [(before.formula or arg) if arg == own else arg for arg in frame.args])
             reads = (*before.reads, *(v for v in reads if v not in made))
             if not all(_most(held, before.live, place) for place in self.part.places.names):
                 held = before.live
@@ -278,21 +278,23 @@ class KernelTrace:
                     box.cod[k],
                     self.symbols.element(box.cod[k], "", self.fresh[k].width, box),
                 )
-            frame.texts[first + k], frame.behind[first + k] = (names[-1], ATOM), (variable,)
+            frame.formulas[first + k], frame.behind[first + k] = symbol(names[-1]), (variable,)
             self._leaving(frame, first + k, self.fresh[k])
-        right = f"({formula[0]})" if formula[1] < 2 and compares(formula[0]) else formula[0]
+        right = f"({formula})" if compares(formula) else formula.text
         line = self._line("let", f"{', '.join(names)} = {right}", reads, made, names)
         line.formula, line.live = formula, held
         readers = frame.readers(first)
         line.merges = len(names) == len(readers) == 1 and elementwise(readers[0]) and not frame.outputs(first)
         self.fresh = []
 
-    def _joined(self, made: Sequence[int], args: Sequence[Text]) -> ListingLine | None:
+    def _joined(self, made: Sequence[int], args: Sequence[Formula]) -> ListingLine | None:
         """The line before, if this line overwrites its result, and its memory is comparable with this line's."""
         before = self.lines.lines[-1] if len(self.lines.lines) > self.first else None
         if before is None or not before.merges or before.loops != self._loops() or before.writes != tuple(made):
             return None
-        if (before.names[0], ATOM) not in args or len(before.formula[0]) + sum(len(a[0]) for a in args) > LONGEST:
+        if before.formula is None or symbol(before.names[0]) not in args:
+            return None
+        if len(before.formula.text) + sum(len(a.text) for a in args) > LONGEST:
             return None
         held, names = self._snapshot(), self.part.places.names
         either = all(_most(held, before.live, p) for p in names) or all(_most(before.live, held, p) for p in names)
@@ -323,16 +325,16 @@ class KernelTrace:
         opened = OpenLoop(box, loop, frame.args, frame.arg_variables, tuple(map(self.symbols.name, names)))
         self.open_loops.append(opened)
         self._read(loop.head)
-        texts: list[Text] = [*((name, ATOM) for name in opened.names), *opened.args]
+        given = [*map(symbol, opened.names), *opened.args]
         behind = [*((v,) for v in opened.states), *opened.behind]
-        inside = TraceFrame(loop.body, texts, behind)
+        inside = TraceFrame(loop.body, given, behind)
         self._open(opened)
         self._body(inside)
         self._close(opened, inside)
         self._read(loop.tail)
         self.open_loops.pop()
-        first = len(frame.texts)
-        frame.texts += [(name, ATOM) for name in opened.names]
+        first = len(frame.formulas)
+        frame.formulas += [*map(symbol, opened.names)]
         frame.behind += [(v,) for v in opened.states]
         for k, result in enumerate(loop.results):
             self._leaving(frame, first + k, result)
@@ -341,8 +343,8 @@ class KernelTrace:
     def _begin(self, loop: OpenLoop) -> None:
         """The initial values of the states, and the head of the loop."""
         op = loop.op
-        units = self.symbols.texts_of(op.unit, (), {op.block: 0})
-        pairs = [f"{name} = {truth(text[0])}" for name, text in zip(loop.names, units, strict=True)]
+        units = self.symbols.formulas_of(op.unit, (), {op.block: 0})
+        pairs = [f"{name} = {truth(unit)}" for name, unit in zip(loop.names, units, strict=True)]
         line = self._line("start", f"start: {', '.join(pairs)}", (), loop.states, loop.names)
         streamed = ((b, self.where[b]) for b in self.present if self.where[b] in loop.streamed and b.role == "streamed")
         loop.full = self._snapshot(list(streamed))
@@ -363,9 +365,9 @@ class KernelTrace:
         size = next((a.size for ty in (*loop.box.dom, *loop.box.cod) for a in ty.axes if a.name == op.axis), op.axis)
         types = inline(op.bounds).cod
         low, high = (
-            f"{word}_{','.join(ty.names)} {bracketed(text, 3)}" if ty.axes else text[0]
-            for word, text, ty in zip(
-                ("min", "max"), self.symbols.texts_of(op.bounds, loop.args, {op.block: size}), types, strict=True
+            extreme(word, ty, end)
+            for word, end, ty in zip(
+                ("min", "max"), self.symbols.formulas_of(op.bounds, loop.args, {op.block: size}), types, strict=True
             )
         )
         return f" that meets the range from {low} to {high}"
@@ -377,14 +379,14 @@ class KernelTrace:
         if names:
             self._line("load", f"load {', '.join(names)}", (), loop.streamed, names).live = loop.full
         if loop.op.block_test is not None:
-            (live,) = self.symbols.texts_of(loop.op.block_test, loop.args, {})
+            (live,) = self.symbols.formulas_of(loop.op.block_test, loop.args, {})
             reads = [v for found in loop.behind for v in found]
-            self._line("unless", f"next block, unless somewhere {live[0]}", reads).live = loop.full
+            self._line("unless", f"next block, unless somewhere {live}", reads).live = loop.full
 
     def _close(self, loop: OpenLoop, frame: TraceFrame) -> None:
         """The new states replace those of this iteration."""
         moved = [k for k, w in enumerate(frame.graph.outputs) if frame.behind[w] != (loop.states[k],)]
-        texts = [frame.texts[frame.graph.outputs[k]][0] for k in moved]
+        texts = [frame.formulas[frame.graph.outputs[k]].text for k in moved]
         reads = [v for k in moved for v in frame.behind[frame.graph.outputs[k]]]
         if moved:
             left, right = ", ".join(loop.names[k] for k in moved), ", ".join(texts)
@@ -413,18 +415,18 @@ class KernelTrace:
 
     def _leaving(self, frame: TraceFrame, wire: int, buffer: Buffer | None) -> None:
         """Schedules a result to be saved once its box is done."""
-        text = frame.texts[wire]
+        formula = frame.formulas[wire]
         for w in self._flat(frame, wire):
-            names = self.symbols.ends.get(w) or [text[0] if text[1] == ATOM else self.symbols.name()]
-            self.symbols.texts[w] = (names[0], ATOM)
+            names = self.symbols.ends.get(w) or [formula.text if formula.level == ATOM else self.symbols.name()]
+            self.symbols.formulas[w] = symbol(names[0])
             behind = frame.behind[wire][0] if frame.behind[wire] else -1
-            self.due += [(name, behind, text, buffer) for name in names]
+            self.due += [(name, behind, formula, buffer) for name in names]
 
     def _saves(self) -> None:
         """Saves the results that are due."""
         due, self.due = self.due, []
-        for k, (name, variable, text, _) in enumerate(due):
-            said = f"save {name}" if text[0] == name else f"save {name} = {text[0]}"
+        for k, (name, variable, formula, _) in enumerate(due):
+            said = f"save {name}" if formula == symbol(name) else f"save {name} = {formula}"
             line = self._line("save", said, [variable] if variable >= 0 else [])
             line.names = (name,)
             waiting = dict.fromkeys((b, v) for _, v, _, b in due[k:] if b is not None and b not in self.present)

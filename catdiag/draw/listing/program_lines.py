@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram
+from catdiag.category.formula import Formula
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.types import ArrayType
-from catdiag.rewrite.formula import Text
 from catdiag.schedule.kernel_analysis import Account
 from catdiag.schedule.liveness import LoweredKernel
 from catdiag.schedule.placement import Placement
@@ -48,7 +48,7 @@ class ListingLine:
     writes: tuple[int, ...] = ()
     live: tuple[LiveArrays, ...] = ()
     names: tuple[str, ...] = ()
-    formula: Text = ("", 0)
+    formula: Formula | None = None
     merges: bool = False
 
     def total(self, place: str) -> IntPolynomial:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, inline
+from catdiag.category.formula import Formula, symbol, word
 from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Box, Map, Reduce, SizeOf
 from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, ArrayType, Size
-from catdiag.rewrite.formula import ATOM, Text, say
+from catdiag.rewrite.formula import formula_of
 from catdiag.schedule.kernel_analysis import Dtype, output_names
 from catdiag.schedule.live_ranges import rematerialized, view_roots
 from catdiag.schedule.split_k import SplitLoop
@@ -34,13 +35,13 @@ class SymbolTable:
         self.ends: dict[int, list[str]] = {}
         for w, name in zip(graph.outputs, output_names(flat), strict=True):
             self.ends.setdefault(root[w], []).append(name)
-        self.texts: list[Text] = [(name, ATOM) for name in flat.input_names]
+        self.formulas: list[Formula] = [symbol(name) for name in flat.input_names]
         for node in graph.nodes:
-            first = len(self.texts)
-            texts = self.say(node.box, [self.texts[w] for w in node.inputs])
+            first = len(self.formulas)
+            made = self.formula(node.box, [self.formulas[w] for w in node.inputs])
             for k in range(len(node.box.cod)):
                 w = first + k
-                self.texts.append(texts if free[w] else self.texts[root[w]] if root[w] < w else ("", ATOM))
+                self.formulas.append(made if free[w] else self.formulas[root[w]] if root[w] < w else word(""))
 
     def name(self, wanted: str = "") -> str:
         """A name that nothing else has."""
@@ -59,27 +60,27 @@ class SymbolTable:
             self.name_counts[""] -= 1
             self.taken.discard(name)
 
-    def say(self, box: Box, args: Sequence[Text]) -> Text:
+    def formula(self, box: Box, args: Sequence[Formula]) -> Formula:
         """The formula of a box's result; a reduction over an axis of length 1 is the identity."""
         if isinstance(box.op, Reduce) and any(
             a.name == box.op.axis and (a.size == 1 or a.size in self.single) for a in box.dom[0].axes
         ):
             return args[0]
-        text = say(box, args)
-        # The text of a rematerialized array that is read twice per step would double at every step.
-        return text if len(text[0]) <= _MAX_FORMULA else (text[0][:LONGEST] + "…", ATOM)
+        made = formula_of(box, args)
+        # The formula of a rematerialized array that is read twice per step would double at every step.
+        return made if len(made.text) <= _MAX_FORMULA else word(made.text[:LONGEST] + "…")
 
-    def texts_of(self, diagram: Diagram, args: Sequence[Text], wholes: Mapping[str, Size]) -> list[Text]:
+    def formulas_of(self, diagram: Diagram, args: Sequence[Formula], wholes: Mapping[str, Size]) -> list[Formula]:
         """The formulas of a diagram's outputs, with blocks of these sizes."""
         graph = inline(diagram).graph
-        texts = list(args)
+        made = list(args)
         for node in graph.nodes:
             box = node.box
             if isinstance(box.op, SizeOf):
                 size: Size = read_off(box.op.size, lambda v: wholes.get(v, v), lambda op, a, b: (op, a, b))
                 box = replace(box, op=SizeOf(size))
-            texts += [self.say(box, [texts[w] for w in node.inputs])] * len(box.cod)
-        return [texts[w] for w in graph.outputs]
+            made += [self.formula(box, [made[w] for w in node.inputs])] * len(box.cod)
+        return [made[w] for w in graph.outputs]
 
     def element(self, ty: ArrayType, name: str, width: int, box: Box | None = None) -> str:
         """The element type of an array: as given for slow memory, and by its width on chip."""
@@ -92,8 +93,3 @@ class SymbolTable:
         if plain is None and BYTES.get(given) == width:
             return given
         return plain or {4: "fp32", 8: "fp64"}.get(width, f"{8 * width} bits")
-
-
-def truth(text: str) -> str:
-    """The units of `any` and `all`, comparisons of constants, as words."""
-    return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from catdiag.category.formula import Formula
 from catdiag.category.ops import Box, FoldOp
 from catdiag.category.types import ArrayType
 from catdiag.draw.listing.program_lines import LiveArrays
-from catdiag.rewrite.formula import Text
 from catdiag.schedule.live_ranges import elementwise, is_view
 from catdiag.schedule.lowered_kernel import Body, Buffer, For
 
@@ -17,10 +17,10 @@ class TraceFrame:
     """A body that is being read: the position, and for each wire its formula and its variables."""
 
     body: Body
-    texts: list[Text]
+    formulas: list[Formula]
     behind: list[tuple[int, ...]]
     box: Box | None = None
-    args: list[Text] = field(default_factory=list)
+    args: list[Formula] = field(default_factory=list)
     arg_variables: list[tuple[int, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class OpenLoop:
 
     box: Box
     loop: For
-    args: list[Text]
+    args: list[Formula]
     behind: list[tuple[int, ...]]
     names: tuple[str, ...]
     number: int = -1

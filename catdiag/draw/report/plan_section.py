@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def tiles_of(tiles: Mapping[str, int]) -> Html:
     """Tiles as equations."""
-    parts = [math(tag("mrow", name(n), sign("="), number(str(v))), alt=f"{n} = {v}") for n, v in tiles.items()]
+    parts = [math(tag("mrow", name(n), sign("="), number(v)), alt=f"{n} = {v}") for n, v in tiles.items()]
     return joined(parts, ", ") if parts else escaped("none")
 
 

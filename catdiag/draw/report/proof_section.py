@@ -8,14 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from catdiag.draw.report.formula_parser import of_condition, of_text
+from catdiag.category.formula import call, infix, number, symbol
 from catdiag.draw.report.html import Html, escaped, folded, joined, listed, table, tag
-from catdiag.draw.report.mathml import plain
+from catdiag.draw.report.mathml import of_formula, plain
 from catdiag.execute.size_inference import tile_bounds
+from catdiag.prover.condition_formulas import Condition
 from catdiag.rewrite.stability import lost_maxima
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
+    from catdiag.category.formula import Formula
     from catdiag.prover.api import Theorem
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.stability import Stability
@@ -44,14 +46,17 @@ def statement(theorem: Theorem) -> Html:
 def theorem_rows(theorem: Theorem, diagram: Diagram | None = None, times: bool = False) -> Html:
     """A theorem as a table: its statement, its hypotheses, and the axioms and solvers that it rests on."""
     rows: list[tuple[str, Html]] = [("says", statement(theorem))]
-    rows.append(("for all", _listed_texts(theorem.hypotheses) if theorem.hypotheses else escaped("sizes")))
+    found = theorem.formulas
+    rows.append(("for all", _conditions(found.hypotheses, ", ") if found.hypotheses else escaped("sizes")))
     symbols = _symbols(diagram)
     if symbols:
-        rows.append(("and all", joined([escaped("blocks and tiles of every size: "), _listed_texts(symbols)])))
-    if theorem.defined:
-        rows.append(("where the left side is defined", _lines(theorem.defined)))
-    if theorem.conditions:
-        rows.append(("on the condition", _lines(theorem.conditions)))
+        rows.append(
+            ("and all", joined([escaped("blocks and tiles of every size: "), joined(map(of_formula, symbols), ", ")]))
+        )
+    if found.defined:
+        rows.append(("where the left side is defined", _lines(found.defined)))
+    if found.conditions:
+        rows.append(("on the condition", _lines(found.conditions)))
     if theorem.taken:
         rows.append(("where", _texts(theorem.taken)))
     if theorem.trivial:
@@ -59,8 +64,8 @@ def theorem_rows(theorem: Theorem, diagram: Diagram | None = None, times: bool =
     if theorem.vacuous:
         rows.append(("vacuous", escaped("no arrays satisfy the hypotheses, so that the theorem says nothing")))
     else:
-        found = plain(theorem.witness) if theorem.witness else escaped("none was found: not known to be satisfiable")
-        rows.append(("a witness that satisfies the hypotheses", found))
+        witness = plain(theorem.witness) if theorem.witness else escaped("none was found: not known to be satisfiable")
+        rows.append(("a witness that satisfies the hypotheses", witness))
     rows.append(("by the axioms", escaped(", ".join(theorem.axioms) or "none: reflexivity")))
     rows.append(("checked", _checked(theorem)))
     if times:
@@ -78,19 +83,32 @@ def _checked(theorem: Theorem) -> Html:
     return escaped(f"replayed by the kernel in {steps} step{'s' if steps != 1 else ''}, {asked}")
 
 
-def _symbols(diagram: Diagram | None) -> list[str]:
-    if diagram is None:
-        return []
-
-    return list(tile_bounds(diagram))
+def _symbols(diagram: Diagram | None) -> list[Formula]:
+    return [] if diagram is None else [*map(symbol, tile_bounds(diagram))]
 
 
-def _listed_texts(texts: Iterable[str]) -> Html:
-    return joined(map(of_text, texts), ", ")
+def of_condition(condition: Condition) -> Html:
+    """A condition with its guards and ranges, typeset.
+
+    >>> a, n = symbol("a"), symbol("n")
+    >>> shown = of_condition(Condition(infix("≠", a, number(0)), (infix("<", a, n),), (infix("<", symbol("i"), n),)))
+    >>> shown.count("<math"), " where " in shown, " for all " in shown
+    (3, True, True)
+    """
+    parts = [of_formula(condition.said)]
+    if condition.guards:
+        parts += [escaped(" where "), joined(map(of_formula, condition.guards), " and ")]
+    if condition.ranges:
+        parts += [escaped(" for all "), joined(map(of_formula, condition.ranges), ", ")]
+    return joined(parts)
 
 
-def _lines(texts: Iterable[str]) -> Html:
-    return joined([tag("div", of_condition(text)) for text in texts])
+def _conditions(conditions: Iterable[Condition], between: str) -> Html:
+    return joined(map(of_condition, conditions), between)
+
+
+def _lines(conditions: Iterable[Condition]) -> Html:
+    return joined([tag("div", of_condition(condition)) for condition in conditions])
 
 
 def _texts(texts: Iterable[str]) -> Html:
@@ -155,10 +173,10 @@ def exponential_rows(stability: Stability) -> Html:
         v = e.verdict
         word = {"conditional": "proved where", "refuted": "not bounded by 1"}.get(v.verdict, v.verdict)
         where = escaped(e.where + (", where it is used" if e.chosen else ""))
-        said = [*map(of_text, v.conditions)]
+        said = [*map(of_condition, v.conditions)]
         if e.line and not v.proved:
             said.append(plain(e.line))
-        claim = of_text(f"exp({e.argument}) ≤ 1")
+        claim = of_formula(infix("≤", call("exp", e.argument), number(1)))
         rows.append((where, claim, mark(word, _LOOKS.get(v.verdict, "soft")), joined(said, "; ")))
     last = str(replace(stability, dropped=())).splitlines()[-1]
     lost = [tag("p", escaped(text + ".")) for text in lost_maxima(stability.dropped)]
@@ -183,7 +201,7 @@ def verdict_card(verdict: Verdict) -> Html:
     if verdict.theorem is not None:
         parts.append(theorem_rows(verdict.theorem))
     if verdict.conditions:
-        parts.append(tag("p", "where ", _listed_texts(verdict.conditions)))
+        parts.append(tag("p", "where ", _conditions(verdict.conditions, ", ")))
     if verdict.counterexample is not None:
         parts.append(tag("pre", str(verdict.counterexample)))
     elif verdict.goal:

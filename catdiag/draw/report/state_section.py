@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from catdiag.draw.report.formula_parser import defined_as, of_text
+from catdiag.category.formula import infix, symbol
 from catdiag.draw.report.html import Html, escaped, joined, tag
-from catdiag.draw.report.mathml import math, name
+from catdiag.draw.report.mathml import math, name, of_formula
 
 if TYPE_CHECKING:
+    from catdiag.category.formula import Formula
     from catdiag.codegen.loop_state import ComponentFormulas, LoopFormulas, StateFormulas
 
 
 def state(found: StateFormulas) -> Html:
     """The states of all loops, one table each, then the results and the names of shared parts."""
     parts = [_loop(loop) for loop in found.loops]
-    rows = [_named("result", out, text) for out, text in found.finish]
-    rows += [_named("where", shared, text) for shared, text in found.shared]
+    rows = [_named("result", out, formula) for out, formula in found.finish]
+    rows += [_named("where", shared, formula) for shared, formula in found.shared]
     finish = tag("table", tag("caption", "Finish: the results, from the final state"), tag("tbody", *rows))
     return joined([*parts, tag("div", finish, class_="scroll")])
 
 
-def _named(word: str, left: str, right: str) -> Html:
-    return tag("tr", tag("th", word, scope="row", class_="soft"), tag("td", defined_as(left, right)))
+def _named(word: str, left: str, right: Formula) -> Html:
+    equation = of_formula(infix("=", symbol(left), right))
+    return tag("tr", tag("th", word, scope="row", class_="soft"), tag("td", equation))
 
 
 def _loop(loop: LoopFormulas) -> Html:
@@ -41,19 +43,13 @@ def _loop(loop: LoopFormulas) -> Html:
 
 
 def _component(c: ComponentFormulas) -> Html:
-    lines = [
-        ("unit", c.unit),
-        ("element", c.element),
-        *([("repair", c.repair)] if c.repair else []),
-        ("step", c.step),
-        ("merge", c.merge),
-    ]
+    lines = c.rows()
     axes = joined([math(name(a)) for a in c.axes], " ")
     over = [tag("br"), tag("span", "over ", axes, class_="soft")] if c.axes else []
     head = tag("th", math(name(c.name)), *over, scope="rowgroup", rowspan=len(lines))
     rows = []
-    for k, (word, text) in enumerate(lines):
-        cells = [tag("th", word, scope="row", class_="soft"), tag("td", of_text(text))]
+    for k, (word, formula) in enumerate(lines):
+        cells = [tag("th", word, scope="row", class_="soft"), tag("td", of_formula(formula))]
         rows.append(tag("tr", *([head] if k == 0 else []), *cells))
     return tag("tbody", *rows)
 

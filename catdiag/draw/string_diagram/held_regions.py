@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.index_maps import View
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import FoldOp, GroupOp, bodies
 from catdiag.schedule.access_region import with_access_regions
 from catdiag.schedule.footprint import input_regions
 from catdiag.schedule.loop_bounds import known
 from catdiag.util.errors import CatdiagError
 
-Reached = dict[str, str]
-"""The footprint of an array along each axis that is read in place, as a formula."""
+Reached = dict[str, IntPolynomial]
+"""The footprint of an array along each axis that is read in place."""
 
 
 def reached(diagram: Diagram) -> dict[int, dict[int, Reached]]:
@@ -22,7 +23,7 @@ def reached(diagram: Diagram) -> dict[int, dict[int, Reached]]:
     >>> import catdiag as cd
     >>> from catdiag.rewrite.group import find
     >>> reached(find(cd.library.get("conv1d"), ["y"]))
-    {1: {0: {'x': 'g_y + k - 1'}}}
+    {1: {0: {'x': <amount g_y + k - 1>}}}
     """
     groups = [n for n, node in enumerate(diagram.graph.nodes) if isinstance(node.box.op, GroupOp)]
     if not any(_views(diagram.graph.nodes[n].box.op) for n in groups):
@@ -40,7 +41,7 @@ def reached(diagram: Diagram) -> dict[int, dict[int, Reached]]:
                 sides = input_regions(inline(op.body).graph, [values[w] for w in node.inputs], dict(op.tiles))
             except CatdiagError:
                 continue
-            found[number] = {k: {side.axis: str(side.length) for side in window} for k, window in sides.items()}
+            found[number] = {k: {side.axis: side.length for side in window} for k, window in sides.items()}
     return {number: inputs for number, inputs in found.items() if inputs}
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from catdiag.category.formula import of_polynomial
+from catdiag.draw.label_formulas import label
 from catdiag.draw.string_diagram.box_shapes import GAP, FunctionShape, leaf_of
 from catdiag.draw.string_diagram.coordinate_assignment import heights_of
 from catdiag.draw.string_diagram.layering import SheetColumns, Slot, columns_of
-from catdiag.draw.string_diagram.sheets import Cell, Sheet, typeset, worded
+from catdiag.draw.string_diagram.sheets import Cell, Sheet, worded
 from catdiag.draw.string_diagram.wire_bands import reach, rows
 from catdiag.draw.text_width import text_width
 
@@ -97,7 +99,7 @@ def label_of(sheet: Sheet, w: int, name: str) -> str:
     wire = sheet.wires[w]
     axis = wire.ty.axis(name)
     if name in wire.reached:
-        return typeset(wire.reached[name]).replace("*", "·")
+        return label(of_polynomial(wire.reached[name]))
     return sheet.label(axis) if axis is not None else ""
 
 

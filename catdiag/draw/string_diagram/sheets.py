@@ -6,12 +6,11 @@ box that uses them. Named diagrams are one cell or, where asked, a sheet of thei
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Graph
+from catdiag.category.formula import BIG, Formula, infix, symbol
 from catdiag.category.ops import (
     Box,
     Call,
@@ -30,11 +29,12 @@ from catdiag.category.ops import (
 )
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Ty, show_size, size_symbols
+from catdiag.draw.label_formulas import label
 from catdiag.draw.memory_levels import RolePlacement
 from catdiag.draw.scene import FrameKind, ShapeKind, plain
 from catdiag.draw.string_diagram.held_regions import Reached, reached
 from catdiag.draw.string_diagram.weaved_axes import Weaved
-from catdiag.rewrite.formula import ATOM, Text, say
+from catdiag.rewrite.formula import formula_of
 from catdiag.schedule.live_ranges import is_view, only_streamed
 
 Address = tuple[int, ...]
@@ -44,12 +44,8 @@ _SIGNS = {
     "add": "+", "sub": "−", "mul": "×", "div": "÷", "neg": "−", "sqrt": "√", "eq": "=", "ne": "≠", "lt": "<",
     "le": "≤", "and": "∧", "or": "∨", "not": "¬", "floordiv": "÷",
 }  # fmt: skip
-_MONOIDS = {"sum": "Σ", "prod": "∏", "max": "max", "min": "min", "any": "any", "all": "all"}
-_POSITION = re.compile(r"index\(([^()]*)\)")
-_LENGTHY = re.compile(r"\b(\d+)/(\d{3,})\b")
 SYMMETRIC = frozenset(("add", "mul", "max", "min", "eq", "ne", "and", "or"))
 _LETTERS = "abcdefghijklmnopqrstuvwyz"
-_NAMES = re.compile(r"[^\W\d_]\w*")
 _MOST = 8  # the most inputs of functions that are drawn as one
 _SHORT = 16  # the most letters of a formula that joins several functions
 _LONG = 30  # the most letters of an inlined formula; longer ones are drawn in boxes of their own
@@ -59,7 +55,7 @@ _LONG = 30  # the most letters of an inlined formula; longer ones are drawn in b
 class SheetWire:
     """An array of a sheet: its type, its level, its maker (-1: an input) and its readers.
 
-    `text` is its formula if it is made of constants, sizes and positions only; it is a `ghost` while no reader needs it
+    `formula` is set if it is made of constants, sizes and positions only; it is a `ghost` while no reader needs it
     drawn. `reached` is its footprint along axes that are read in place.
     """
 
@@ -67,7 +63,7 @@ class SheetWire:
     level: int
     maker: int = -1
     name: str = ""
-    text: Text | None = None
+    formula: Formula | None = None
     ghost: bool = False
     reached: Reached = field(default_factory=dict)
     readers: list[tuple[int, int]] = field(default_factory=list)
@@ -91,7 +87,7 @@ class Cell:
     weaved: frozenset[str] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
     sorts: bool = False
-    formula: Callable[[Mapping[int, Text]], Text] | None = None
+    formula: Callable[[Mapping[int, Formula]], Formula] | None = None
     plain: bool = False
     also: list[Address] = field(default_factory=list)
     inner: Sheet | None = None
@@ -123,12 +119,12 @@ class Sheet:
 
 @dataclass(frozen=True)
 class _Inside:
-    """The context of a sheet: levels and texts of its inputs, and the sizes of tiles and blocks around it."""
+    """The context of a sheet: levels and formulas of its inputs, and the sizes of tiles and blocks around it."""
 
     diagram: Diagram
     address: Address
     levels: tuple[int, ...]
-    texts: tuple[Text | None, ...]
+    formulas: tuple[Formula | None, ...]
     names: tuple[str, ...]
     local: frozenset[str]
     result: int
@@ -170,8 +166,8 @@ class _Maker:
     def sheet(self, inside: _Inside) -> tuple[Sheet, list[tuple[Cell, _Inside]]]:
         graph = inside.diagram.graph
         wires = [
-            SheetWire(ty, level, -1, name, text, text is not None)
-            for ty, level, text, name in zip(graph.dom, inside.levels, inside.texts, inside.names, strict=True)
+            SheetWire(ty, level, -1, name, formula, formula is not None)
+            for ty, level, formula, name in zip(graph.dom, inside.levels, inside.formulas, inside.names, strict=True)
         ]
         for wire, held in zip(wires, inside.reached, strict=False):
             wire.reached = held
@@ -184,12 +180,11 @@ class _Maker:
             box, op = node.box, node.box.op
             address = (*inside.address, place)
             at = len(wires)
-            texts = [wires[w].text for w in node.inputs]
-            spots = [t for t in texts if t is not None]
+            known = [formula for w in node.inputs if (formula := wires[w].formula) is not None]
             simple = isinstance(op, (Const, SizeOf, Index, Map, Rename))
-            text = say(box, spots) if simple and len(spots) == len(texts) and len(box.cod) == 1 else None
-            if text is not None and len(typeset(text[0])) <= _LONG:
-                wires.append(SheetWire(box.cod[0], inside.result, -1, "", text, True))
+            inlined = simple and len(known) == len(node.inputs) and len(box.cod) == 1
+            if inlined and len(label(made := formula_of(box, known))) <= _LONG:
+                wires.append(SheetWire(box.cod[0], inside.result, -1, "", made, True))
                 hidden[at] = (box, address)
                 continue
             cell = self._cell(sheet, box, node.inputs, address, inside, hidden)
@@ -227,14 +222,14 @@ class _Maker:
     def _show(self, sheet: Sheet, w: int, hidden: Mapping[int, tuple[Box, Address]], inside: _Inside) -> None:
         """Draws an array of constants as a source."""
         wire = sheet.wires[w]
-        if not wire.ghost or wire.text is None:
+        if not wire.ghost or wire.formula is None:
             return
         wire.ghost = False
         wire.level = inside.result
-        # The text of an input of a loop or group is shown inside it.
+        # The formula of an input of a loop or group is shown inside it.
         box, address = hidden.get(w, (Box(Rename(), Ty(), Ty(wire.ty)), inside.address))
         wire.maker = len(sheet.cells)
-        sheet.cells.append(Cell("source", typeset(wire.text[0]), box, address, inside.result, [], [w]))
+        sheet.cells.append(Cell("source", label(wire.formula), box, address, inside.result, [], [w]))
 
     def _cell(
         self, sheet: Sheet, box: Box, inputs: Iterable[int], address: Address, inside: _Inside,
@@ -252,8 +247,8 @@ class _Maker:
             # An array that is read twice enters once.
             distinct = list(dict.fromkeys(drawn))
 
-            def formula(names: Mapping[int, Text]) -> Text:
-                return say(box, [names.get(w) or wires[w].text or ("", ATOM) for w in given])
+            def formula(names: Mapping[int, Formula]) -> Formula:
+                return formula_of(box, [names.get(w) or wires[w].formula or symbol("") for w in given])
 
             cell = Cell("map", "", box, address, level, distinct, [], weaved, formula=formula)
             if len(worded(cell)) > _LONG:
@@ -284,7 +279,7 @@ class _Maker:
 
     def _inside(self, cell: Cell, box: Box, address: Address, around: _Inside, wires: list[SheetWire]) -> _Inside:
         op, place = box.op, self.place
-        texts = [wires[w].text for w in cell.inputs]
+        known = [wires[w].formula for w in cell.inputs]
         names = tuple("" for _ in cell.inputs)
         levels = [wires[w].level for w in cell.inputs]
         held = [wires[w].reached for w in cell.inputs]
@@ -296,7 +291,7 @@ class _Maker:
             ]
             labels = op.components if len(op.components) == states else ("",) * states
             return _Inside(
-                op.step, (*address, 1), (*[place.state] * states, *own), (*[None] * states, *texts),
+                op.step, (*address, 1), (*[place.state] * states, *own), (*[None] * states, *known),
                 (*labels, *names), around.local | {op.block}, place.temporary, states,
                 reached=(*[Reached()] * states, *held),
             )  # fmt: skip
@@ -306,14 +301,14 @@ class _Maker:
             if len(address) == 1 and address[0] in self.retained:
                 held = [self.retained[address[0]].get(k, {}) for k in range(len(held))]
             return _Inside(
-                op.body, (*address, 0), tuple(own), tuple(texts), names, local, place.temporary, group=True,
+                op.body, (*address, 0), tuple(own), tuple(known), names, local, place.temporary, group=True,
                 reached=tuple(held),
             )  # fmt: skip
         body = op.body if isinstance(op, Call) else None
         if body is None:
             raise TypeError(f"{box.name} has no inside")
         return _Inside(
-            body, (*address, 0), tuple(levels), tuple(texts), names, around.local, around.result, reached=tuple(held)
+            body, (*address, 0), tuple(levels), tuple(known), names, around.local, around.result, reached=tuple(held)
         )
 
 
@@ -329,13 +324,12 @@ def worded(cell: Cell) -> str:
         sign = _SIGNS.get(op.fn) if isinstance(op.fn, str) else None
         return sign or plain(str(op.fn))
     # Letters that are not names of sizes or axes in the formula.
-    taken = set(_NAMES.findall(typeset(cell.formula(dict.fromkeys(cell.inputs, ("0", ATOM)))[0])))
+    taken = cell.formula(dict.fromkeys(cell.inputs, symbol(""))).names()
     taken |= {n for ty in (*cell.box.dom, *cell.box.cod) for n in ty.names}
     letters = [letter for letter in _LETTERS if letter not in taken]
-    names = dict(zip(cell.inputs, letters, strict=False))
-    said = cell.formula({w: (letter, ATOM) for w, letter in names.items()})[0]
-    square = "·".join([*names.values()] * 2)
-    return f"{letters[0]}²" if few and said == square else typeset(said)
+    names = {w: symbol(letter) for w, letter in zip(cell.inputs, letters, strict=False)}
+    said = cell.formula(names)
+    return f"{letters[0]}²" if few and said == infix("·", *[*names.values()] * 2) else label(said)
 
 
 def joined(sheet: Sheet) -> None:
@@ -375,21 +369,9 @@ def joined(sheet: Sheet) -> None:
 
 
 def _after(
-    first: Callable[[Mapping[int, Text]], Text], wire: int, then: Callable[[Mapping[int, Text]], Text]
-) -> Callable[[Mapping[int, Text]], Text]:
+    first: Callable[[Mapping[int, Formula]], Formula], wire: int, then: Callable[[Mapping[int, Formula]], Formula]
+) -> Callable[[Mapping[int, Formula]], Formula]:
     return lambda names: then({**names, wire: first(names)})
-
-
-def typeset(text: str) -> str:
-    """A formula as printed: minus signs, positions as indices, and long numbers shortened."""
-    text = _LENGTHY.sub(lambda m: _decimal(Fraction(int(m[1]), int(m[2]))), text)
-    return _POSITION.sub(r"i_{\1}", text).replace("-", "−")
-
-
-def _decimal(value: Fraction) -> str:
-    """A fraction as a decimal; an approximation is marked as such."""
-    short = f"{float(value):.6g}"
-    return short if Fraction(short) == value else f"≈{float(value):.4g}"
 
 
 def _contracts(box: Box) -> bool:
@@ -401,7 +383,7 @@ def _look(box: Box) -> tuple[ShapeKind, str, bool]:
     """The shape and text of a box, and whether the order of its inputs is free."""
     op = box.op
     if isinstance(op, Reduce):
-        return "reduce", _MONOIDS[op.monoid], False
+        return "reduce", BIG[op.monoid], False
     if isinstance(op, Einsum):
         kept = set(box.cod[0].names)
         gone = any(n not in kept for ty in box.dom for n in ty.names)
@@ -414,24 +396,23 @@ def _look(box: Box) -> tuple[ShapeKind, str, bool]:
         return "call", plain(op.name), False
     if isinstance(op, Generic):
         return "generic", plain(op.name), False
-    return "source", typeset(plain(box.name)), False
+    return "source", label(formula_of(box, ())), False
 
 
 def _starts(op: FoldOp) -> tuple[str, ...]:
     """The initial value of each state of a loop, as a formula."""
     graph = op.unit.graph
-    texts: list[Text] = []
+    formulas: list[Formula] = []
     for node in graph.nodes:
-        args = [texts[w] for w in node.inputs]
-        made = say(node.box, args)
-        texts.extend([made] * len(node.box.cod))
-    return tuple(typeset(texts[w][0]) for w in graph.outputs)
+        made = formula_of(node.box, [formulas[w] for w in node.inputs])
+        formulas.extend([made] * len(node.box.cod))
+    return tuple(label(formulas[w]) for w in graph.outputs)
 
 
 def _labels(local: Collection[str]) -> Callable[[Axis], str]:
     """A function for the label of an axis: its name, or its size where that is a part of the axis only."""
 
-    def label(axis: Axis) -> str:
+    def named(axis: Axis) -> str:
         return show_size(axis.size) if size_symbols(axis.size) & set(local) else axis.name
 
-    return label
+    return named

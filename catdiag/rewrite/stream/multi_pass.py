@@ -13,9 +13,10 @@ from dataclasses import replace
 from itertools import islice, product
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.formula import symbol
 from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.types import Ty
-from catdiag.rewrite.formula import FoldFormula, FormulaPrinter
+from catdiag.rewrite.formula import FoldFormula, formulas_of
 from catdiag.rewrite.group import find
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade
@@ -242,18 +243,7 @@ def _mapped(diagram: Diagram, axis: str, fold: FoldOp) -> Streamed:
     outputs |= dict(zip(rest, moved, strict=True))
     whole = Graph(graph.dom, tuple(nodes), tuple(outputs[k] for k in range(len(diagram.cod))))
     made = of_graph(whole, diagram.cod, diagram.input_names, diagram.title)
-    return Streamed(made, fold, FoldFormula((), _formulas(diagram)))
-
-
-def _formulas(diagram: Diagram) -> tuple[str, ...]:
-    """The results of a diagram as formulas of its inputs."""
-    terms = HashConsedGraph(diagram.dom)
-    image = list(range(len(diagram.dom)))
-    for node in diagram.graph.nodes:
-        first = terms.add(node.box, [image[w] for w in node.inputs])
-        image.extend(range(first, first + len(node.box.cod)))
-    printer = FormulaPrinter(terms, dict(enumerate(diagram.input_names)))
-    return tuple(printer.text(image[w]) for w in diagram.graph.outputs)
+    return Streamed(made, fold, FoldFormula((), tuple(formulas_of(diagram, [*map(symbol, diagram.input_names)]))))
 
 
 def _joined(source: Diagram, stages: Sequence[Diagram], parts: Sequence[Streamed]) -> Streamed:

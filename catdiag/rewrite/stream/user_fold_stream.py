@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
+from catdiag.category.formula import of_size, position, symbol
 from catdiag.category.index_maps import Read, View
 from catdiag.category.ops import reindex_box
-from catdiag.category.types import show_size
 from catdiag.prover.api import Refuted, Undecided, how_false
-from catdiag.rewrite.formula import ComponentFormula, FoldFormula, FormulaPrinter
-from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.formula import ComponentFormula, FoldFormula, formulas_of
 from catdiag.rewrite.stream.user_fold import Fold, UserFold, use, writer
 from catdiag.rewrite.stream.user_fold_counterexample import FEW, MANY, false_fold
 from catdiag.rewrite.stream.user_fold_state import monoid_of, with_states
@@ -97,15 +96,15 @@ def _of_one(given: UserFold) -> tuple[Diagram, Diagram]:
 def described(given: UserFold) -> FoldFormula:
     """The formulas of a fold: its components and its results."""
     k = len(given.names)
-    primed = [f"{n}′" for n in given.names]
-    inputs = [*given.source.input_names, f"index({given.axis.name})"]
-    whole = show_size(given.axis.size)
-    states = [s.replace(given.block, whole) for s in _formulas(given.of_list(given.block), inputs)]
-    units = _formulas(given.unit, ())
-    merges = _formulas(given.merge, (*given.names, *primed))
-    blocks = _formulas(given.merge, (*given.names, *(f"({s})" if " " in s else s for s in states)))
+    names, primed = [*map(symbol, given.names)], [symbol(f"{n}′") for n in given.names]
+    inputs = [*map(symbol, given.source.input_names), position(given.axis.name)]
+    whole = {symbol(given.block): of_size(given.axis.size)}
+    states = [s.replaced(whole) for s in formulas_of(given.of_list(given.block), inputs)]
+    units = formulas_of(given.unit, ())
+    merges = formulas_of(given.merge, (*names, *primed))
+    blocks = formulas_of(given.merge, (*names, *states))
     resident = [n for n, ty in zip(inputs, given.source.dom, strict=False) if ty.axis(given.axis.name) is None]
-    results = _formulas(given.finish, (*given.names, *resident))
+    results = formulas_of(given.finish, (*names, *resident))
     parts = [
         ComponentFormula(
             given.names[j], monoid_of(given.merge, j) or "", units[j], states[j], None, blocks[j], merges[j]
@@ -113,14 +112,3 @@ def described(given: UserFold) -> FoldFormula:
         for j in range(k)
     ]
     return FoldFormula(tuple(parts), tuple(results))
-
-
-def _formulas(diagram: Diagram, names: Sequence[str]) -> list[str]:
-    terms = HashConsedGraph(diagram.dom)
-    env = list(range(len(diagram.dom)))
-    graph = inline(diagram).graph
-    for node in graph.nodes:
-        first = terms.add(node.box, [env[w] for w in node.inputs])
-        env.extend(range(first, first + len(node.box.cod)))
-    printer = FormulaPrinter(terms, dict(enumerate(names)))
-    return [printer.text(env[w]) for w in graph.outputs]
