@@ -31,7 +31,7 @@ from catdiag.kernel import semantics
 from catdiag.kernel.terms import ONE, KernelError
 from catdiag.prover import export
 from catdiag.prover.refute import exact_execution, float_screening
-from catdiag.rewrite import formula
+from catdiag.rewrite import box_formulas
 from catdiag.schedule import pipelines
 from catdiag.testing import error_bounds, tolerance
 from catdiag.testing.float_formats import format_of
@@ -102,7 +102,7 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "meaning in the kernel": {*export.BOXES, Einsum},
     "NumPy arrays": interpreter.BOXES,
     "error bounds": tolerance.BOXES,
-    "formulas": formula.BOXES,
+    "formulas": box_formulas.BOXES,
     "NumPy and PyTorch text": array_expressions.BOXES,
     "Triton text": kernel_builder.BOXES,
 }
@@ -143,7 +143,7 @@ OPERATION_USES: dict[str, Callable[[Box], object]] = {
     "meaning in the kernel": lambda box: export.program(of_box(box)),
     "NumPy arrays": lambda box: run(of_box(box), [np.ones(1)]),
     "error bounds": lambda box: tolerance.error_bounds(of_box(box), [np.ones(1)], single()),
-    "formulas": lambda box: formula.formula_of(box, [symbol("a")]),
+    "formulas": lambda box: box_formulas.formula_of(box, [symbol("a")]),
     "NumPy and PyTorch text": lambda box: array_text(numpy_expressions.NUMPY, box, "wide"),
 }
 """How each reading is asked for one box."""
@@ -163,7 +163,7 @@ def test_a_subclass_is_read_as_its_class() -> None:
 
     x = ArrayType((Axis("x"),))
     box = Box(Doubled((Axis("x"),), (Read(),)), Ty(x), Ty(x))
-    assert formula.formula_of(box, [symbol("a")]) == symbol("a")
+    assert box_formulas.formula_of(box, [symbol("a")]) == symbol("a")
 
 
 # -- scalar functions ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from catdiag.category.diagram import Diagram, Graph, HasDiagram, Node, diagram_of, inline
 from catdiag.category.formula import Formula, symbol, truth
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map, Rename
-from catdiag.rewrite.formula import formula_of
+from catdiag.rewrite.box_formulas import formula_of
 
 _LONG, _LONGER = 12, 60
 """A part that is read twice gets a name above this many characters: `_LONGER` if it reads the state, else `_LONG`."""

@@ -12,7 +12,7 @@ from catdiag.category.ops import Rename, SizeOf
 from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.notation import Text
 from catdiag.codegen.source_writer import Writer
-from catdiag.rewrite.formula import formula_of
+from catdiag.rewrite.box_formulas import formula_of
 from catdiag.schedule.loop_nest import (
     Carry,
     For,

@@ -24,7 +24,7 @@ from catdiag.util.display import AsHTML
 
 if TYPE_CHECKING:
     from catdiag.category.ops import Box
-    from catdiag.rewrite.formula import FoldFormula
+    from catdiag.rewrite.box_formulas import FoldFormula
     from catdiag.rewrite.matching.splice import Origins
 
 

@@ -15,8 +15,8 @@ from catdiag.category.formula import Formula, infix
 from catdiag.category.formula import number as constant
 from catdiag.category.ops import Box, FoldOp, Map
 from catdiag.category.types import Size
+from catdiag.rewrite.box_formulas import wires_of
 from catdiag.rewrite.claims import Claims, Form, Verdict
-from catdiag.rewrite.formula import wires_of
 from catdiag.rewrite.list_states import Assembly, ListParts, is_splittable, on_whole_axes, opened, part_sizes
 from catdiag.rewrite.stability import loop_names, stability
 

@@ -21,8 +21,8 @@ from catdiag.category.formula import MINUS_INFINITY, Formula, infix, symbol
 from catdiag.category.ops import Box, Const, FoldOp, Map, const_box, reduce_box
 from catdiag.category.types import ArrayType
 from catdiag.prover.condition_formulas import Condition
+from catdiag.rewrite.box_formulas import wires_of
 from catdiag.rewrite.claims import Claims, Form, Verdict, truth
-from catdiag.rewrite.formula import wires_of
 from catdiag.rewrite.list_states import Assembly, ListParts, on_whole_axes, opened, part_sizes
 from catdiag.util.display import AsHTML
 

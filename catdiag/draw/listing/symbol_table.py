@@ -11,7 +11,7 @@ from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Box, Map, Reduce, SizeOf
 from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, ArrayType, Size
-from catdiag.rewrite.formula import formula_of
+from catdiag.rewrite.box_formulas import formula_of
 from catdiag.schedule.kernel_analysis import Dtype, output_names
 from catdiag.schedule.live_ranges import rematerialized, view_roots
 from catdiag.schedule.split_k import SplitLoop

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.category.ops import Box, Const, FoldOp, GroupOp, View, const_box, map_box, reduce_box
 from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.rewrite.box_formulas import describe
 from catdiag.rewrite.canonicalize import reads_before_maps, reduce_last, with_masked_exponents
 from catdiag.rewrite.casts import is_cast
-from catdiag.rewrite.formula import describe
 from catdiag.rewrite.graph_builder import GraphBuilder, NotInScope, element_type, localized
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.local_sizes import local_size, sizes_in
@@ -33,7 +33,7 @@ from catdiag.util.errors import AxisError, NotStreamable
 from catdiag.util.topological_order import topological_order
 
 if TYPE_CHECKING:
-    from catdiag.rewrite.formula import FoldFormula
+    from catdiag.rewrite.box_formulas import FoldFormula
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, rea
 from catdiag.category.formula import symbol
 from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.types import Ty
-from catdiag.rewrite.formula import FoldFormula, formulas_of
+from catdiag.rewrite.box_formulas import FoldFormula, formulas_of
 from catdiag.rewrite.group import find
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade

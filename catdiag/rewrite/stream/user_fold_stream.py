@@ -11,7 +11,7 @@ from catdiag.category.formula import of_size, position, symbol
 from catdiag.category.index_maps import Read, View
 from catdiag.category.ops import reindex_box
 from catdiag.prover.api import Refuted, Undecided, how_false
-from catdiag.rewrite.formula import ComponentFormula, FoldFormula, formulas_of
+from catdiag.rewrite.box_formulas import ComponentFormula, FoldFormula, formulas_of
 from catdiag.rewrite.stream.user_fold import Fold, UserFold, use, writer
 from catdiag.rewrite.stream.user_fold_counterexample import FEW, MANY, false_fold
 from catdiag.rewrite.stream.user_fold_state import monoid_of, with_states
