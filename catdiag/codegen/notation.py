@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -54,6 +54,14 @@ def associative(sign: str, level: int) -> Infix:
 def comparison(sign: str, level: int) -> Infix:
     """A sign that does not chain, as ==: a comparison of comparisons has parentheses on both sides."""
     return Infix(sign, level, level + 1, level + 1)
+
+
+OPERATORS: Mapping[str, Notation] = {
+    "add": associative("+", PLUS), "sub": grouped("-", PLUS), "mul": associative("*", TIMES),
+    "div": grouped("/", TIMES), "neg": Template("-{0}", SIGN, SIGN), "eq": comparison("==", COMPARE),
+    "ne": comparison("!=", COMPARE), "lt": comparison("<", COMPARE), "le": comparison("<=", COMPARE),
+}  # fmt: skip
+"""The functions that are operators of Python, in all languages that are embedded in it."""
 
 
 def bracketed(text: Text, level: int) -> str:

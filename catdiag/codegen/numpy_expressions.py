@@ -7,26 +7,10 @@ from fractions import Fraction
 
 from catdiag.category.ops import clamped
 from catdiag.codegen.array_expressions import ArrayDialect, Value
-from catdiag.codegen.notation import (
-    ATOM,
-    CALL,
-    COMPARE,
-    PLUS,
-    SIGN,
-    TIMES,
-    Notation,
-    Prefix,
-    Template,
-    associative,
-    comparison,
-    grouped,
-)
+from catdiag.codegen.notation import ATOM, CALL, OPERATORS, PLUS, SIGN, TIMES, Notation, Prefix, Template, grouped
 
 FUNCTIONS: Mapping[str, Notation] = {
-    "add": associative("+", PLUS), "sub": grouped("-", PLUS), "mul": associative("*", TIMES),
-    "div": grouped("/", TIMES), "floordiv": grouped("//", TIMES), "neg": Template("-{0}", SIGN, SIGN),
-    "eq": comparison("==", COMPARE), "ne": comparison("!=", COMPARE), "lt": comparison("<", COMPARE),
-    "le": comparison("<=", COMPARE), "and": Prefix("np.logical_and"), "or": Prefix("np.logical_or"),
+    **OPERATORS, "floordiv": grouped("//", TIMES), "and": Prefix("np.logical_and"), "or": Prefix("np.logical_or"),
     "not": Prefix("np.logical_not"), "exp": Prefix("np.exp"), "log": Prefix("np.log"),
     "sqrt": Prefix("np.sqrt"), "tanh": Prefix("np.tanh"), "abs": Prefix("np.abs"),
     "max": Prefix("np.maximum"), "min": Prefix("np.minimum"), "where": Prefix("np.where"),

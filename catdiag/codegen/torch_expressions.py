@@ -11,29 +11,10 @@ from fractions import Fraction
 
 from catdiag.category.ops import clamped
 from catdiag.codegen.array_expressions import ArrayDialect, Value
-from catdiag.codegen.notation import (
-    ATOM,
-    CALL,
-    COMPARE,
-    PLUS,
-    SIGN,
-    TIMES,
-    Notation,
-    Prefix,
-    Template,
-    associative,
-    comparison,
-    grouped,
-)
+from catdiag.codegen.notation import ATOM, CALL, OPERATORS, SIGN, Notation, Prefix, Template
 
-_SIGNS: Mapping[str, Notation] = {
-    "add": associative("+", PLUS), "sub": grouped("-", PLUS), "mul": associative("*", TIMES),
-    "div": grouped("/", TIMES), "neg": Template("-{0}", SIGN, SIGN),
-    "eq": comparison("==", COMPARE), "ne": comparison("!=", COMPARE), "lt": comparison("<", COMPARE),
-    "le": comparison("<=", COMPARE),
-}  # fmt: skip
 TENSORS: Mapping[str, Notation] = {
-    **_SIGNS, "exp": Prefix("torch.exp"), "log": Prefix("torch.log"), "sqrt": Prefix("torch.sqrt"),
+    **OPERATORS, "exp": Prefix("torch.exp"), "log": Prefix("torch.log"), "sqrt": Prefix("torch.sqrt"),
     "tanh": Prefix("torch.tanh"), "abs": Prefix("torch.abs"), "sigmoid": Prefix("torch.sigmoid"),
     "max": Prefix("torch.maximum"), "min": Prefix("torch.minimum"), "and": Prefix("torch.logical_and"),
     "or": Prefix("torch.logical_or"), "not": Prefix("torch.logical_not"), "where": Prefix("torch.where"),
@@ -43,7 +24,7 @@ TENSORS: Mapping[str, Notation] = {
 }  # fmt: skip
 """Each scalar function of tensors."""
 NUMBERS: Mapping[str, Notation] = {
-    **_SIGNS, "exp": Prefix("math.exp"), "log": Prefix("math.log"), "sqrt": Prefix("math.sqrt"),
+    **OPERATORS, "exp": Prefix("math.exp"), "log": Prefix("math.log"), "sqrt": Prefix("math.sqrt"),
     "tanh": Prefix("math.tanh"), "abs": Prefix("abs"), "sigmoid": Template("(1 / (1 + math.exp(-({0}))))"),
     "max": Prefix("max"), "min": Prefix("min"), "and": Template("(({0}) and ({1}))"),
     "or": Template("(({0}) or ({1}))"), "not": Template("(not ({0}))"), "where": Template("({1} if {0} else {2})"),

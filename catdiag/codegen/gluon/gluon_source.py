@@ -136,19 +136,30 @@ def source(a: WarpSpecialized, grid: Sequence[str]) -> list[str]:
     read = _words([*loads, a.row.symbol, groups])
     producer = [n for n in (*arguments, *boxes, *shared, *constants) if n in read]
     types = dict(zip(constants, typed, strict=True))
-    lines = ["@gluon.jit", f"def {a.compute.name}("]
-    lines += [*_wrapped([f"{me}: gl.constexpr", *(types.get(n, n) for n in consumer)]), "):"]
-    lines += [f'    """What a warpgroup computes: {a.row.symbol} // {groups} rows of a tile."""']
-    lines += [f"    {each}: gl.constexpr = {a.row.symbol} // {groups}"]
-    lines += [*tiles, f"    {rows}: gl.constexpr = gl.SliceLayout(1, {a.main})", *compute, "", ""]
-    lines += ["@gluon.jit", f"def {a.load.name}("]
-    lines += [*_wrapped([types.get(n, n) for n in producer]), "):"]
-    lines += ['    """What is loaded for them, by one warp: blocks of the turns to come, as soon as there is room."""']
-    lines += [f"    {each}: gl.constexpr = {a.row.symbol} // {groups}", *loads, "", ""]
-    lines += ["@gluon.jit", f"def {a.name}("]
-    lines += [*_wrapped([*arguments, *boxes, *typed]), "):"]
-    lines += [f'    """{a.compute.note}, by {groups} warpgroups that compute and a warp that loads."""']
-    lines += ["    barrier: gl.constexpr = hopper.mbarrier.MBarrierLayout()"]
+    length = f"    {each}: gl.constexpr = {a.row.symbol} // {groups}"
+    layout = f"    {rows}: gl.constexpr = gl.SliceLayout(1, {a.main})"
+    return [
+        *_function(a.compute.name, [f"{me}: gl.constexpr", *(types.get(n, n) for n in consumer)],
+                   f"What a warpgroup computes: {a.row.symbol} // {groups} rows of a tile."),
+        length, *tiles, layout, *compute, "", "",
+        *_function(a.load.name, [types.get(n, n) for n in producer],
+                   "What is loaded for them, by one warp: blocks of the turns to come, as soon as there is room."),
+        length, *loads, "", "",
+        *_function(a.name, [*arguments, *boxes, *typed],
+                   f"{a.compute.note}, by {groups} warpgroups that compute and a warp that loads."),
+        *_start(a, consumer, producer),
+    ]  # fmt: skip
+
+
+def _function(name: str, parameters: Sequence[str], about: str) -> list[str]:
+    """The head of a function of a kernel, with its docstring."""
+    return ["@gluon.jit", f"def {name}(", *_wrapped(parameters), "):", f'    """{about}"""']
+
+
+def _start(a: WarpSpecialized, consumer: Sequence[str], producer: Sequence[str]) -> list[str]:
+    """The body of a kernel: it allocates rings and barriers, and starts warps with these arguments."""
+    stages, groups = a.names["stages"], a.names["groups"]
+    lines = ["    barrier: gl.constexpr = hopper.mbarrier.MBarrierLayout()"]
     for ring in a.rings:
         lines += _ring_lines(ring, stages, groups, a.row.symbol)
     for ring in a.rings:

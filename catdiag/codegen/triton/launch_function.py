@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from catdiag.category.index_maps import read_off
-from catdiag.category.types import ArrayType, Size, size_symbols
+from catdiag.category.types import ArrayType, Size
+from catdiag.codegen.dialect import shape_of
 from catdiag.codegen.triton.array_accesses import StoredArray
-from catdiag.codegen.triton.kernel_builder import Boxes, Names
+from catdiag.codegen.triton.kernel_builder import Boxes, Names, sized
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
+from catdiag.codegen.triton.launch_sizes import sizes_of_launch
 from catdiag.schedule.loop_nest import LoopSpan
 
 if TYPE_CHECKING:
@@ -74,54 +75,22 @@ class LaunchWriter:
 
     def size(self, size: Size) -> str:
         """A size as an expression of the launch function."""
-
-        def leaf(v: Any) -> str:
-            return str(v) if isinstance(v, int) else self.sizes[v]
-
-        return read_off(size, leaf, lambda op, a, b: f"({a} {op} {b})")
+        return sized(size, self.sizes)
 
     def shape(self, ty: ArrayType) -> str:
         """A shape as an expression."""
-        sizes = [self.size(a.size) for a in ty.axes]
-        return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
+        return shape_of([self.size(a.size) for a in ty.axes])
 
     def write(self, line: str) -> None:
         """Writes a line of the function."""
         self.lines.append("    " + line)
 
-    def known(self) -> tuple[dict[str, str], list[str]]:
-        """The sizes that a shape determines, with the expression of each; and those that must be arguments."""
-        shown: dict[str, str] = {}
-        wanted: dict[str, None] = {}
-        composite: list[tuple[Size, str]] = []
-        for array in self.inputs:
-            for n, axis in enumerate(array.ty.axes):
-                if isinstance(axis.size, str):
-                    shown.setdefault(axis.size, f"{array.name}.shape[{n}]")
-                else:
-                    composite.append((axis.size, f"{array.name}.shape[{n}]"))
-                wanted.update(dict.fromkeys(sorted(size_symbols(axis.size))))
-        for size, text in composite:
-            unknown = size_symbols(size) - set(shown)
-            if len(unknown) == 1:
-                (symbol,) = unknown
-                solved = _solved(size, symbol, text, lambda s: self.sizes[s])
-                if solved:
-                    shown[symbol] = solved
-        for kernel in self.kernels:
-            wanted.update(dict.fromkeys(kernel.sizes))
-            wanted.update(dict.fromkeys(kernel.constants))
-        for buffer in self.buffers:
-            for axis in buffer.array.ty.axes:
-                wanted.update(dict.fromkeys(sorted(size_symbols(axis.size))))
-        return shown, [s for s in wanted if s not in shown and s in self.sizes]
-
     def text(self) -> str:
         """The source of the function."""
-        shown, sizes = self.known()
+        sizes = sizes_of_launch(self.inputs, [r.array for r in self.buffers], self.kernels, self.sizes)
         tensors = [a for a in self.inputs if a.ty.axes]
         first = tensors[0].name if tensors else ""
-        keywords = [self.sizes[s] for s in sizes]
+        keywords = [self.sizes[s] for s in sizes.wanted]
         keywords += [f"{t}={n}" for t, n in self.tiles.items()]
         keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
         if any("_held" in k.helpers for k in self.kernels):
@@ -134,7 +103,7 @@ class LaunchWriter:
         arguments = [a.name for a in self.inputs]
         device = f"{first}.device" if first else "device"
         self.write(f'"""{self.about}"""')
-        for symbol, text in shown.items():
+        for symbol, text in sizes.shown.items():
             self.write(f"{self.sizes[symbol]} = {text}")
         for array in tensors:
             self.write(f'_expect("{array.name}", {array.name}, {self.shape(array.ty)}, "{" ".join(array.ty.names)}")')
@@ -270,7 +239,7 @@ class LaunchWriter:
         """The expression that allocates a buffer; rows are aligned if the copy engine reads it."""
         sizes = [buffer.parts] if buffer.parts else []
         sizes += [self.size(a.size) for a in buffer.array.ty.axes[len(sizes) :]]
-        shape = f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
+        shape = shape_of(sizes)
         dtype = _torch(buffer.dtype)
         if buffer.array in self.boxed and not buffer.result:
             return f"_room({shape}, {dtype}, {device})"
@@ -525,19 +494,3 @@ def _torch(dtype: str) -> str:
 
 def _factor(text: str) -> str:
     return f"({text})" if " " in text and not text.startswith(("(", "_tiles")) else text
-
-
-def _solved(size: Size, symbol: str, text: str, name: Any) -> str:
-    """The expression of a symbol, solved from the expression `text` of a size that contains it; "" if not solved."""
-    if not isinstance(size, tuple):
-        return ""
-    op, a, b = size
-    if op == "+" and a == b == symbol:
-        return f"{text} // 2"
-    for one, other in ((a, b), (b, a)):
-        if one == symbol and symbol not in size_symbols(other):
-            known = read_off(
-                other, lambda v: str(v) if isinstance(v, int) else name(v), lambda o, x, y: f"({x} {o} {y})"
-            )
-            return f"{text} - {known}" if op == "+" else f"{text} // {known}"
-    return ""

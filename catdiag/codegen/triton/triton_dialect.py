@@ -12,15 +12,13 @@ from catdiag.codegen.notation import (
     AND,
     CALL,
     COMPARE,
+    OPERATORS,
     OR,
-    PLUS,
-    SIGN,
     TIMES,
     Notation,
     Prefix,
     Template,
     associative,
-    comparison,
     grouped,
 )
 
@@ -31,10 +29,7 @@ def functions_of(tl: str, own: str = "") -> Mapping[str, Notation]:
     Nodes never have the functions of `tile_expressions.REWRITTEN`.
     """
     return {
-        "add": associative("+", PLUS), "sub": grouped("-", PLUS), "mul": associative("*", TIMES),
-        "scaled": grouped("*", TIMES), "div": grouped("/", TIMES), "floordiv": Prefix(f"_floor{own}"),
-        "neg": Template("-{0}", SIGN, SIGN), "eq": comparison("==", COMPARE), "ne": comparison("!=", COMPARE),
-        "lt": comparison("<", COMPARE), "le": comparison("<=", COMPARE), "and": associative("&", AND),
+        **OPERATORS, "scaled": grouped("*", TIMES), "floordiv": Prefix(f"_floor{own}"), "and": associative("&", AND),
         "or": associative("|", OR), "not": Template("{0} == 0", COMPARE, COMPARE + 1), "exp2": Prefix(f"{tl}.exp2"),
         "log": Prefix(f"{tl}.log"), "sqrt": Prefix(f"{tl}.sqrt"), "rsqrt": Prefix(f"{tl}.rsqrt"),
         "abs": Prefix(f"{tl}.abs"), "tanh": Template(f"_tanh{own}({{0}}, fast)"), "max": Prefix(f"{tl}.maximum"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import ArrayType, Axis, size_symbols
@@ -19,6 +18,7 @@ from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, agree, helpers_of,
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 from catdiag.codegen.gluon.producer_warp import specialize_warps
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
+from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_builder import Names
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, result_type, saved_types
@@ -52,47 +52,6 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "_repeats"}  # fmt: skip
 _GLUON_WORDS = {"barrier", "slot", "w"}
 """Names used in warp-specialized kernels only."""
-
-
-@dataclass(frozen=True)
-class EntryArgument:
-    """An input or a result: its name, its type in the diagram (without axes: a number), and its torch dtype."""
-
-    name: str
-    ty: ArrayType
-    dtype: str
-
-
-@dataclass(frozen=True)
-class Module:
-    """A Triton module as text.
-
-    `entry` is the name of its launch function, `kernels` are the names of its kernels. `tiles` are the tile lengths,
-    in entries: keyword arguments of `entry`, by their names with their defaults, beside `num_warps` and `num_stages`.
-    """
-
-    text: str = field(repr=False)
-    entry: str
-    kernels: tuple[str, ...]
-    inputs: tuple[EntryArgument, ...]
-    outputs: tuple[EntryArgument, ...]
-    tiles: Mapping[str, int]
-    stages: int | tuple[int, ...]
-    warps: int | tuple[int, ...]
-    dtype: str
-    specialized: tuple[str, ...] = ()
-    """The names of the warp-specialized kernels, which the launch function prefers where they fit."""
-    rows: tuple[str, ...] = ()
-    """For each of these, the tile whose rows are divided over consumer warpgroups."""
-    phases: tuple[int, ...] = ()
-    """For each of these, the number of ranges into which its loop is divided: inside masks, and at their edges."""
-    places: Mapping[str, int] = field(default_factory=dict)
-    """The number of the group of each kernel, warp-specialized ones included."""
-    counts: tuple[tuple[str, str], ...] = ()
-    """For each of these, its parameters for the number of consumer warpgroups and for the pipeline stages."""
-
-    def __str__(self) -> str:
-        return self.text
 
 
 def module(
