@@ -254,24 +254,30 @@ def io(
     argument_checks.dtypes(dtype)
     if accumulators not in (LEVEL, REGISTERS):
         raise CatdiagError(f"accumulators is {accumulators!r}: expected 'level' or 'registers'")
-    import sympy
-
     account = measure(diagram, dtype, stages, accumulators == REGISTERS, fused)
+    there = account
+    if any(not side.is_interior for kernel in account.kernels for moved in kernel.transfers for side in moved.region):
+        there = measure(diagram, dtype, stages, accumulators == REGISTERS, fused, clip=True)
     shares: MaskCounts | None = None
     if any(kernel.loop_bounds for kernel in account.kernels):
         from catdiag.schedule.mask_counts import MaskCounts
 
         shares = MaskCounts(density, account)
+    return _formulas(account, there, shares, "values" if dtype is None else "bytes", stages, accumulators)
+
+
+def _formulas(
+    account: Account, clipping: Account, shares: MaskCounts | None, unit: str, stages: int, accumulators: str
+) -> IO:
+    """The formulas of a diagram's kernels; `clipping` are the kernels with what of footprints lies in the arrays."""
+    import sympy
+
     single, told = presentation_of(account)
     traffic = _traffic(account, shares, told)
     load = sympy.Add(*(t.exact for t in traffic if t.direction == "load"))
     save = sympy.Add(*(t.exact for t in traffic if t.direction == "save"))
-    room = told(peak_of(frontier(account, LEVEL)))
-    there = account
-    if any(not side.is_interior for kernel in account.kernels for moved in kernel.transfers for side in moved.region):
-        there = measure(diagram, dtype, stages, accumulators == REGISTERS, fused, clip=True)
-    level, registers = (frontier(there, place) for place in (LEVEL, REGISTERS))
-    clipping = _clipping(there, told)
+    level, registers = (frontier(clipping, place) for place in (LEVEL, REGISTERS))
+    clipped = _clipping(clipping, told)
     fullest = ([*level[:1], *registers[:1]]) if accumulators == REGISTERS else level[:1]
     tiles = {t: axis for kernel in account.kernels for t, axis in kernel.tiles.items() if t not in single}
     blocks = {s: axis for kernel in account.kernels for s, axis in kernel.loops if s not in single}
@@ -280,19 +286,19 @@ def io(
         save=save,
         transfers=load + save,
         relaxed=sympy.expand(sympy.Add(*(t.relaxed for t in traffic))),
-        memory=clipping(peak_of(level)),
-        registers=clipping(peak_of(registers)),
+        memory=clipped(peak_of(level)),
+        registers=clipped(peak_of(registers)),
         traffic=traffic,
-        live_arrays=tuple(LiveArray(n, r, clipping(a.expr())) for moment in fullest for n, r, a in moment.live),
+        live_arrays=tuple(LiveArray(n, r, clipped(a.expr())) for moment in fullest for n, r, a in moment.live),
         work=_work(account, shares, told),
         groups={symbol(t): axis.expr() for t, axis in tiles.items()},
         streams={symbol(s): told(axis.expr()) for s, axis in blocks.items()},
         order="; then ".join(order_of(kernel, account) for kernel in account.kernels),
-        unit="values" if dtype is None else "bytes",
+        unit=unit,
         stages=stages,
         accumulators=accumulators,
         account=account,
-        room=room,
+        room=told(peak_of(frontier(account, LEVEL))),
         assumptions=() if shares is None else shares.assumptions(),
     )
 

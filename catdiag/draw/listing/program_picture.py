@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.integer_polynomial import IntPolynomial
@@ -30,9 +29,8 @@ from catdiag.draw.scene import Item, Label, Scene
 from catdiag.schedule.kernel_analysis import Dtype
 from catdiag.schedule.liveness import LoweredKernel
 
-if TYPE_CHECKING:
-    pass
-
+Peaks = Mapping[str, Sequence[IntPolynomial]]
+"""By level, the most that is allocated there: of several totals, which is most depends on the sizes."""
 _MATRIX = ("tensor cores", "matrix units")
 
 
@@ -76,26 +74,14 @@ def program_picture(
     style = looks_of(chain).names
     seen = PanelStyle({name: look for look, name in style[1:]}, style[0])
     peaks = {place: [m.total for m in frontier(listing.account, place)] for place in places.names}
-    items: list[Item] = []
-    title = f"{diagram.title}: " if diagram.title else ""
-    width, y = 0.0, 8.0
-    if not any(kernel_listing.lines for kernel_listing in listing.kernels):
-        items.append(Label(8, y + 12, "nothing is computed or moved: each result is an input", "note", "start"))
-        width, y = 280.0, y + 24
-    for number, kernel_listing in enumerate(listing.kernels, 1):
-        if len(listing.kernels) > 1:
-            items.append(Label(8, y + 10, f"kernel {number} of {len(listing.kernels)}", "title", "start"))
-            y += 14
-        short = kernel_listing if lines is None else folded(kernel_listing, places, lines)
-        panel = Table(short, wording, seen, head(listing, kernel_listing.kernel), peaks, y, totals).panel()
-        items += panel.items
-        width, y = max(width, panel.right), panel.bottom + 14
+    items, width, y = _panels(listing, wording, seen, peaks, lines, totals)
     if not totals:
         for place, said in most(listing, wording, peaks):
             for k, text in enumerate(wrapped(said, width - 30, "level")):
                 items.append(Label(16 if k else 8, y + 4, text, "level", "start", seen.places[place]))
                 y += 13
         y += 6
+    title = f"{diagram.title}: " if diagram.title else ""
     return Scene(
         width,
         y - 6,
@@ -104,6 +90,26 @@ def program_picture(
         _described(listing, wording, peaks),
         dict(style),
     )
+
+
+def _panels(
+    listing: ProgramListing, wording: Wording, seen: PanelStyle, peaks: Peaks, lines: int | None, totals: bool
+) -> tuple[list[Item], float, float]:
+    """A table for each kernel, one below the other, with their width and where they end."""
+    items: list[Item] = []
+    width, y = 0.0, 8.0
+    if not any(kernel_listing.lines for kernel_listing in listing.kernels):
+        items.append(Label(8, y + 12, "nothing is computed or moved: each result is an input", "note", "start"))
+        width, y = 280.0, y + 24
+    for number, kernel_listing in enumerate(listing.kernels, 1):
+        if len(listing.kernels) > 1:
+            items.append(Label(8, y + 10, f"kernel {number} of {len(listing.kernels)}", "title", "start"))
+            y += 14
+        short = kernel_listing if lines is None else folded(kernel_listing, listing.places, lines)
+        panel = Table(short, wording, seen, head(listing, kernel_listing.kernel), peaks, y, totals).panel()
+        items += panel.items
+        width, y = max(width, panel.right), panel.bottom + 14
+    return items, width, y
 
 
 def head(listing: ProgramListing, kernel: LoweredKernel) -> str:
@@ -119,7 +125,7 @@ def head(listing: ProgramListing, kernel: LoweredKernel) -> str:
     return f"for {' and '.join(each)}, in parallel:" if each else ""
 
 
-def _described(listing: ProgramListing, wording: Wording, peaks: Mapping[str, Sequence[IntPolynomial]]) -> str:
+def _described(listing: ProgramListing, wording: Wording, peaks: Peaks) -> str:
     """The description for screen readers: the lines, and the peak of each level."""
     said: list[str] = []
     for kernel_listing in listing.kernels:
@@ -133,9 +139,7 @@ def _described(listing: ProgramListing, wording: Wording, peaks: Mapping[str, Se
     return " ".join(said)
 
 
-def most(
-    listing: ProgramListing, wording: Wording, peaks: Mapping[str, Sequence[IntPolynomial]]
-) -> list[tuple[str, str]]:
+def most(listing: ProgramListing, wording: Wording, peaks: Peaks) -> list[tuple[str, str]]:
     """The peak of each level, in words."""
     said: list[tuple[str, str]] = []
     for place in listing.places.names:

@@ -8,7 +8,6 @@ the peak is `io`'s memory. `catdiag.draw.program_picture` draws the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.integer_polynomial import IntPolynomial
@@ -20,9 +19,6 @@ from catdiag.draw.listing.program_lines import KernelListing, ListingLine
 from catdiag.draw.listing.program_picture import head, most
 from catdiag.draw.listing.size_text import Wording
 from catdiag.schedule.kernel_analysis import Dtype
-
-if TYPE_CHECKING:
-    pass
 
 LEVELS = ("HBM", "SMEM", "registers")
 """The default levels: loaded arrays are in shared memory, computed ones in registers."""
@@ -81,20 +77,22 @@ def expanded(
         known = {*listing.account.sizes, *listing.account.inner}
         values = {**{name: n for name, n in (sizes or {}).items() if name in known}, **(tiles or {})}
     wording = Wording(listing.account, places, values, "values" if dtype is None else "bytes")
-    named = {**(values or {}), **{n: 0 for own in wording.names.values() for n in own.values()}}
-    said = "".join(f", {name}={wording.values[name]}" for name in named if wording.values is not None)
-    lines = [f"{diagram.title or 'program'}{said}"]
+    lines = [f"{diagram.title or 'program'}{_given(values, wording)}"]
     for number, kernel_listing in enumerate(listing.kernels, 1):
         if len(listing.kernels) > 1:
             lines += ["", f"kernel {number} of {len(listing.kernels)}"]
-        lines += [
-            "",
-            *_variables(kernel_listing, wording),
-            "",
-            *_program(kernel_listing, wording, head(listing, kernel_listing.kernel)),
-        ]
+        first = head(listing, kernel_listing.kernel)
+        lines += ["", *_variables(kernel_listing, wording), "", *_program(kernel_listing, wording, first)]
     peaks = {place: [moment.total for moment in frontier(listing.account, place)] for place in places.names}
     return "\n".join([*lines, "", *(text for _, text in most(listing, wording, peaks))])
+
+
+def _given(values: Mapping[str, int] | None, wording: Wording) -> str:
+    """The sizes and tiles at which there are numbers."""
+    if wording.values is None:
+        return ""
+    names = {**(values or {}), **{n: 0 for own in wording.names.values() for n in own.values()}}
+    return "".join(f", {name}={wording.values[name]}" for name in names)
 
 
 def _variables(kernel_listing: KernelListing, wording: Wording) -> list[str]:
