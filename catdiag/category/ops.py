@@ -246,6 +246,15 @@ class Box:
         # A hash of strings differs between processes, so that it must not travel with a pickle.
         return Box, (self.op, self.dom, self.cod, self.line)
 
+    def size_of(self, axis: str) -> Size:
+        """The size of an axis of its inputs and results; the axis' own name, if none has it.
+
+        >>> total = reduce_box("sum", "x", ArrayType((Axis("q", 4), Axis("x"))))
+        >>> total.size_of("q"), total.size_of("x"), total.size_of("y")
+        (4, 'x', 'y')
+        """
+        return next((a.size for ty in (*self.dom, *self.cod) for a in ty.axes if a.name == axis), axis)
+
     @property
     def name(self) -> str:
         """A short name for pictures and messages."""

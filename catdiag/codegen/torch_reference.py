@@ -328,7 +328,7 @@ def _sized_types(graph: Any, local: Mapping[str, Size]) -> list[ArrayType]:
 
 
 def _length(axis: str, box: Box) -> Size:
-    return next((a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis), axis)
+    return box.size_of(axis)
 
 
 def _put(size: Size, local: Mapping[str, Size]) -> Size:

@@ -535,5 +535,4 @@ def _axis_length(axis: str, box: Box, args: Sequence[NamedArray], sizes: Mapping
     for array in args:
         if axis in array.names:
             return array.lengths()[axis]
-    found = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
-    return length(next(found, axis), sizes)
+    return length(box.size_of(axis), sizes)

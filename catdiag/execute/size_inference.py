@@ -355,8 +355,7 @@ def tile_bounds(diagram: Diagram) -> dict[str, Size]:
             elif isinstance(op, Call):
                 stack.append(op.body)
             for axis, symbol in pairs:
-                own = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
-                size = next(own, axis)
+                size = box.size_of(axis)
                 # A block of a tile divides up the size that the tile divides up.
                 found.setdefault(symbol, found.get(size, size) if isinstance(size, str) else size)
     return found

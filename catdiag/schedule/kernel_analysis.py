@@ -28,6 +28,7 @@ from catdiag.schedule.footprint import interior_size as around
 from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.gathers import gathered
+from catdiag.schedule.kernel_cut import kernel_cut
 from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.loop_bounds import Bound, known
@@ -184,7 +185,7 @@ def measure(
     slow = _SlowMemory(flat, widths, levels, clip)
     if split_loop is not None:
         slow.name_parts(split_loop)
-    kernels = [slow.lowered(boxes) for boxes in slow.segments(fused)]
+    kernels = [slow.lowered(boxes) for boxes in slow.cut(fused)]
     types = slow.types
     inlined = [(name, types[w]) for name, w in zip(output_names(flat), flat.graph.outputs, strict=True) if slow.free[w]]
     if inlined:
@@ -288,26 +289,15 @@ class _SlowMemory:
             return self.widths.inputs.get(name, 1)
         return self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
 
-    def segments(self, fused: bool) -> list[list[int]]:
+    def cut(self, fused: bool) -> list[list[int]]:
         """The indices of the boxes of each kernel. Views, gathers and rematerialized values belong to none."""
-        found: list[list[int]] = []
-        maker: dict[int, int] = {}
-        open_run = False
-        for place, node in enumerate(self.graph.nodes):
-            made = range(self.first[place], self.first[place] + len(node.box.cod))
-            if is_view(node.box) or place in self.gathered or (made and all(self.free[w] for w in made)):
-                continue
-            group = isinstance(node.box.op, GroupOp)
-            if group or not open_run or not fused:
-                found.append([])
-            open_run = not group
-            found[-1].append(place)
-            maker.update(dict.fromkeys(made, len(found) - 1))
-            for w in node.inputs:
-                w = self.root[w]
-                if w in maker and maker[w] != len(found) - 1:
-                    self.crossing.add(w)
-        return found
+        inlined = set(self.gathered)
+        for place, (node, first) in enumerate(zip(self.graph.nodes, self.first, strict=True)):
+            if node.box.cod and all(self.free[first + k] for k in range(len(node.box.cod))):
+                inlined.add(place)
+        kernels, crossing = kernel_cut(self.graph, inlined, fused)
+        self.crossing |= crossing
+        return kernels
 
     def _operand(self, w: int, local: ArrayType) -> Buffer | None:
         """The buffer of an input of a kernel; None if it is rematerialized."""
@@ -385,12 +375,10 @@ def _merge_reads(graph: Graph, kept: list[int]) -> Graph:
 
 
 def _axis_size(box: Box, name: str) -> IntPolynomial:
-    """The size of an axis that a box has."""
-    for ty in (*box.dom, *box.cod):
-        axis = ty.axis(name)
-        if axis is not None:
-            return IntPolynomial.of(axis.size)
-    raise CatdiagError(f"{box.name} groups axis {name!r}, which no array of it has")
+    """The size of an axis that a box groups."""
+    if all(ty.axis(name) is None for ty in (*box.dom, *box.cod)):
+        raise CatdiagError(f"{box.name} groups axis {name!r}, which no array of it has")
+    return IntPolynomial.of(box.size_of(name))
 
 
 def _lacking(tiles: Mapping[str, IntPolynomial], local: ArrayType) -> tuple[str, ...]:

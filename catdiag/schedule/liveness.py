@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Graph, Node, inline
-from catdiag.category.integer_polynomial import ZERO, IntPolynomial
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, array_name
 from catdiag.category.types import ArrayType
 from catdiag.schedule.contractions import Contraction, products
@@ -292,10 +292,7 @@ class KernelLowering:
                 f"the loop over {op.axis!r} is inside another one, with temporaries at {self.places.temporary} and "
                 f"states at {self.places.state}: expected both at one level, or loops one after the other"
             )
-        axis_size = ZERO
-        for ty in box.dom:
-            axis = ty.axis(op.axis)
-            axis_size = IntPolynomial.of(axis.size) if axis is not None else axis_size
+        axis_size = IntPolynomial.of(box.size_of(op.axis))
         clash = axis_size.symbols() & set(self.kernel.tiles)
         if clash:
             raise CatdiagError(

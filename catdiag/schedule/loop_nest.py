@@ -15,7 +15,8 @@ from catdiag.category.functor import interpret
 from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, Map, SizeOf
 from catdiag.category.types import ArrayType, Size
 from catdiag.schedule.gathers import gathered
-from catdiag.schedule.live_ranges import is_view, only_streamed, postponed, view_roots
+from catdiag.schedule.kernel_cut import kernel_cut
+from catdiag.schedule.live_ranges import is_view, only_streamed, postponed
 
 
 @dataclass(eq=False)
@@ -222,12 +223,11 @@ class _Lowering:
         """Lowers the boxes of a diagram, kernel after kernel. `ends` names the wires that are results, which are
         saved."""
         graph = flat.graph
-        crossing = self._crossing(graph)
-        crossing.update(dict.fromkeys(ends, True))
         count = len(inputs)
         place = 0
         streamed = _streamed_only(graph, inputs)
         gathers = gathered(graph)
+        crossing = kernel_cut(graph, gathers)[1] | ends.keys()
         saved: dict[NestValue, NestValue] = {}
 
         def action(box: Box, args: tuple[NestValue, ...]) -> Sequence[NestValue]:
@@ -244,7 +244,7 @@ class _Lowering:
                 if names[k] and not (is_view(box) and value.slow):
                     saved[value] = NestValue(value.ty, names[k], slow=True)
                     self.body.append(Save(saved[value], value))
-                elif crossing.get(first + k) and not (value.slow or value.inlined):
+                elif first + k in crossing and not (value.slow or value.inlined):
                     self.body.append(Save(value, value))
                     value.slow = True
                     self.loaded.add(value)
@@ -260,24 +260,9 @@ class _Lowering:
                 saved[value] = outputs[k]
         return tuple(outputs)
 
-    def _crossing(self, graph: Graph) -> dict[int, bool]:
-        """The wires that one kernel makes and another one reads."""
-        kernel, current = [-1] * len(graph.dom), 0
-        found: dict[int, bool] = {}
-        root = view_roots(graph)
-        for node in graph.nodes:
-            grouped = isinstance(node.box.op, GroupOp)
-            current += grouped
-            for w in node.inputs:
-                if kernel[w] not in (-1, current) and not is_view(node.box):
-                    found[root[w]] = True
-            kernel += [kernel[node.inputs[0]] if is_view(node.box) else current for _ in node.box.cod]
-            current += grouped
-        return found
-
     def group(self, box: Box, op: GroupOp, args: Sequence[NestValue], names: Sequence[str]) -> list[NestValue]:
         """Lowers a group: its body runs for each tile, and saves its tile of the results."""
-        spans = tuple(LoopSpan(axis, symbol, _size(box, axis)) for axis, symbol in op.tiles)
+        spans = tuple(LoopSpan(axis, symbol, box.size_of(axis)) for axis, symbol in op.tiles)
         results = [NestValue(ty, name, slow=True) for ty, name in zip(box.cod, names, strict=True)]
         self.body.append(Make(tuple(results)))
         outside, self.body = self.body, []
@@ -352,7 +337,7 @@ class _Lowering:
         along = [ty.axis(op.axis) is not None for ty in box.dom]
         left = _left(box, args)
         self.ensure_loaded([a for a in args if a.origin not in streamed and a.origin not in left])
-        size = _size(box, op.axis)
+        size = box.size_of(op.axis)
         bounds: tuple[NestValue, ...] = ()
         if op.bounds is not None:
             outside, self.body = self.body, []
@@ -422,12 +407,6 @@ class _Lowering:
         self.body.append(Carry(tuple(states), new))
         outside.append(For("blocks", (span,), self.body, extent))
         self.body = outside
-
-
-def _size(box: Box, axis: str) -> Size:
-    """The size of a loop's axis, in the symbols outside of the loop."""
-    found: Iterator[Size] = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
-    return next(found, axis)
 
 
 def _streamed_only(graph: Graph, inputs: Sequence[NestValue]) -> set[NestValue]:

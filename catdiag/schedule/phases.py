@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Graph, Node
-from catdiag.category.integer_polynomial import ZERO, IntPolynomial
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import FoldOp, array_name
 from catdiag.category.types import ArrayType, Ty
 from catdiag.schedule.element_widths import Widths
@@ -140,10 +140,7 @@ class Phases:
             if is_view(node.box) or (made and all(self.free[w] for w in made)):
                 continue
             if isinstance(op, FoldOp):
-                axis_size = next(
-                    (IntPolynomial.of(a.size) for t in node.box.dom if (a := t.axis(op.axis)) is not None), ZERO
-                )
-                found.append(_Phase([], (op.block, axis_size)))
+                found.append(_Phase([], (op.block, IntPolynomial.of(node.box.size_of(op.axis)))))
             elif not open_run:
                 found.append(_Phase([]))
             open_run = not isinstance(op, FoldOp)

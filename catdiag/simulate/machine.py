@@ -292,8 +292,7 @@ class Machine:
         bounds: dict[str, tuple[int, int]] = {}
         for axis, _ in op.tiles:
             found = [a.value.lengths()[axis] for a in args if axis in a.value.names]
-            size = next((a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis), axis)
-            bounds[axis] = 0, found[0] if found else size_value(size, sizes)
+            bounds[axis] = 0, found[0] if found else size_value(box.size_of(axis), sizes)
         body = inline(op.body)
         # An array is loaded once at each type that it is read at.
         same: dict[tuple[Allocation, ArrayType], Allocation] = {}

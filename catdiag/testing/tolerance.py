@@ -189,8 +189,7 @@ class _ErrorAnalysis:
         for a in args:
             if axis in a.names:
                 return int(np.shape(a.values)[a.names.index(axis)])
-        found = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
-        return length(next(found, axis), sizes)
+        return length(box.size_of(axis), sizes)
 
     def filled(self, values: Sequence[BoundedArray], types: Ty, sizes: Mapping[str, int]) -> list[BoundedArray]:
         """The outputs of a body with all the axes of their types: an output that lacks one is broadcast."""

@@ -196,6 +196,11 @@ def test_an_axis_of_a_fixed_size_is_as_long_as_it_is() -> None:
     assert "_turned(tl.reshape(" in text and "(g_x, 2 * r_block))" in text, "a matrix is turned when it is one"
 
 
+def test_the_sizes_of_a_merged_axis_are_in_one_order() -> None:
+    # In the order of a set they were as the hash seed had it.
+    assert "c: tl.constexpr, k: tl.constexpr" in module(library.get("im2col").diagram, {}).text
+
+
 def test_only_sides_of_products_have_a_least_length() -> None:
     score = cd.algorithm("h q d, x d -> h q x", name="score")(
         lambda A, B: cd.exp(cd.einsum("h q d, x d -> h q x", A, B))

@@ -208,7 +208,7 @@ class Build:
                 f"axis {axis.name} has size {size}, which depends on the tile length {', '.join(sorted(own))}: "
                 "expected the length of a tile or the size of a whole axis. Group or stream the axis it is made of"
             )
-        for symbol in size_symbols(size):
+        for symbol in sorted(size_symbols(size)):
             self.constants[symbol] = None
         text = self.size(size)
         name = next((b for b, s in self.blocks.items() if s == size), None)

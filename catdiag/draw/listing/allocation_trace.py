@@ -362,7 +362,7 @@ class KernelTrace:
         op = loop.op
         if op.bounds is None:
             return ""
-        size = next((a.size for ty in (*loop.box.dom, *loop.box.cod) for a in ty.axes if a.name == op.axis), op.axis)
+        size = loop.box.size_of(op.axis)
         types = inline(op.bounds).cod
         low, high = (
             extreme(word, ty, end)
