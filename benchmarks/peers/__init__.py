@@ -12,6 +12,9 @@ measured; `worker.py` checks what that returns.
 - `evaluate`: each box is a function of a number, `v + 1`, and the diagram of functions is run.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 WIDTH = 20
 KINDS = 10
 
@@ -26,3 +29,20 @@ def rows(n: int) -> list[list[int]]:
         made.append(row)
         count += len(row)
     return made
+
+
+def chained(kinds: Sequence[Any], n: int) -> Any:
+    """n boxes in sequence, composed one after the other."""
+    diagram = kinds[0]
+    for k in range(1, n):
+        diagram = diagram >> kinds[k % KINDS]
+    return diagram
+
+
+def halved(kinds: Sequence[Any], n: int) -> Any:
+    """n boxes in sequence, composed in pairs, then pairs of pairs."""
+    parts = [kinds[k % KINDS] for k in range(n)]
+    while len(parts) > 1:
+        odd = parts[len(parts) - len(parts) % 2 :]
+        parts = [f >> g for f, g in zip(parts[::2], parts[1::2])] + odd
+    return parts[0]

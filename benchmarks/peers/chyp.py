@@ -10,21 +10,14 @@ from chyp.matcher import find_iso, match_rule
 from chyp.rewrite import rewrite
 from chyp.rule import Rule
 
-from . import KINDS, WIDTH, rows
+from . import KINDS, WIDTH, chained, rows
 
 Make = Callable[[int], Callable[[], Any]]
 
 
 def one_by_one(n: int) -> Callable[[], Any]:
     kinds = [gen(f"f{k}", 1, 1) for k in range(KINDS)]
-
-    def build() -> Graph:
-        diagram = kinds[0]
-        for k in range(1, n):
-            diagram = diagram >> kinds[k % KINDS]
-        return diagram
-
-    return build
+    return lambda: chained(kinds, n)
 
 
 def composed_in_place(n: int) -> Callable[[], Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from discopy.monoidal import Layer
 from discopy.symmetric import Box, Diagram, Functor, Ty
 
-from . import KINDS, WIDTH, rows
+from . import KINDS, WIDTH, chained, halved, rows
 
 X, E = Ty("x"), Ty()
 XX = X @ X
@@ -21,27 +21,12 @@ def _kinds(ty: Ty) -> list[Box]:
 
 def one_by_one(n: int) -> Callable[[], Any]:
     kinds = _kinds(X)
-
-    def build() -> Diagram:
-        diagram = kinds[0]
-        for k in range(1, n):
-            diagram = diagram >> kinds[k % KINDS]
-        return diagram
-
-    return build
+    return lambda: chained(kinds, n)
 
 
 def halves(n: int) -> Callable[[], Any]:
     kinds = _kinds(X)
-
-    def build() -> Diagram:
-        parts = [kinds[k % KINDS] for k in range(n)]
-        while len(parts) > 1:
-            odd = parts[len(parts) - len(parts) % 2 :]
-            parts = [f >> g for f, g in zip(parts[::2], parts[1::2])] + odd
-        return parts[0]
-
-    return build
+    return lambda: halved(kinds, n)
 
 
 def then(n: int) -> Callable[[], Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from open_hypergraphs.numpy import FiniteFunction as FF
 from open_hypergraphs.numpy import FrobeniusFunctor, Hypergraph, IndexedCoproduct, OpenHypergraph, layer
 
-from . import KINDS, WIDTH, rows
+from . import KINDS, WIDTH, chained, halved, rows
 
 Make = Callable[[int], Callable[[], Any]]
 
@@ -25,27 +25,12 @@ def _operation(k: int) -> OpenHypergraph:
 
 def one_by_one(n: int) -> Callable[[], Any]:
     kinds = [_operation(k) for k in range(KINDS)]
-
-    def build() -> OpenHypergraph:
-        diagram = kinds[0]
-        for k in range(1, n):
-            diagram = diagram >> kinds[k % KINDS]
-        return diagram
-
-    return build
+    return lambda: chained(kinds, n)
 
 
 def halves(n: int) -> Callable[[], Any]:
     kinds = [_operation(k) for k in range(KINDS)]
-
-    def build() -> OpenHypergraph:
-        parts = [kinds[k % KINDS] for k in range(n)]
-        while len(parts) > 1:
-            odd = parts[len(parts) - len(parts) % 2 :]
-            parts = [f >> g for f, g in zip(parts[::2], parts[1::2])] + odd
-        return parts[0]
-
-    return build
+    return lambda: halved(kinds, n)
 
 
 def _of_arrays(ports: int, reads: Any, makes: Any, inputs: Any, outputs: Any, kinds: Any, wires: int) -> OpenHypergraph:

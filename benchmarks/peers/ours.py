@@ -14,7 +14,7 @@ from catdiag.category.ops import Box
 from catdiag.category.substitution import substitute
 from catdiag.category.types import ArrayType, Axis, Ty
 
-from . import KINDS, WIDTH, rows
+from . import KINDS, WIDTH, chained, halved, rows
 
 X = Ty(ArrayType((Axis("x"),)))
 XX = X @ X
@@ -32,27 +32,12 @@ def _flat(diagram: Diagram) -> Diagram:
 
 def one_by_one(n: int) -> Callable[[], Any]:
     kinds = _kinds(X)
-
-    def build() -> Diagram:
-        diagram = kinds[0]
-        for k in range(1, n):
-            diagram = diagram >> kinds[k % KINDS]
-        return _flat(diagram)
-
-    return build
+    return lambda: _flat(chained(kinds, n))
 
 
 def halves(n: int) -> Callable[[], Any]:
     kinds = _kinds(X)
-
-    def build() -> Diagram:
-        parts = [kinds[k % KINDS] for k in range(n)]
-        while len(parts) > 1:
-            odd = parts[len(parts) - len(parts) % 2 :]
-            parts = [f >> g for f, g in zip(parts[::2], parts[1::2])] + odd
-        return _flat(parts[0])
-
-    return build
+    return lambda: _flat(halved(kinds, n))
 
 
 def flat(n: int) -> Callable[[], Any]:

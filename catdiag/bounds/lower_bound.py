@@ -267,10 +267,7 @@ def lower_bound(
     arrays = needed(flow, widths.inputs, widths.outputs, names)
     compulsory = sympy.Add(*(n.elements.expr() * n.width for n in arrays))
     limit = _capacity(flow_sizes(flow)) if capacity is None else formula(capacity, "the capacity")
-    exact = sympy.nsimplify(limit, rational=True)
-    known_limit = Fraction(int(exact.p), int(exact.q)) if exact.is_Rational else None
-    if known_limit is not None and known_limit < 0:
-        raise SizeError(f"the capacity is {capacity}, which is negative: expected a number of 0 or more, or a symbol")
+    known_limit = _number(limit)
     reader = SourceReader(flow, widths, names)
     candidates = list(reader.candidates())
     cases: list[tuple[Candidate, BoundCase | Lifetime]] = [(c, case) for c in candidates for case in _cases(c)]
@@ -282,7 +279,7 @@ def lower_bound(
     put = {symbol(name): n for name, n in (sizes or {}).items()}
     if put:
         compulsory = compulsory.subs(put, simultaneous=True)
-        terms = tuple(BoundTerm(t.kind, t.box, t.value.subs(put, simultaneous=True), t.case, t.sizes) for t in terms)
+        terms = tuple(replace(t, value=t.value.subs(put, simultaneous=True)) for t in terms)
     bound = sympy.Max(compulsory, *(t.value for t in terms), evaluate=False) if terms else compulsory
     known = sorted(flow_sizes(flow) - set(sizes or {}))
     conditions = tuple(sympy.Ge(symbol(n), 1, evaluate=False) for n in known)
@@ -293,6 +290,16 @@ def lower_bound(
     words = assumptions(recompute, masks, not all(act.unconditional for act in flow.acts))
     return LowerBound(bound, compulsory, terms, arrays, conditions, words, kind, unit, limit, recompute,
                       dict(sizes or {}), known_limit, _axes(diagram, flow))  # fmt: skip
+
+
+def _number(limit: Expr) -> Fraction | None:
+    """A capacity as a number; None for a formula. Raises SizeError below 0."""
+    import sympy
+
+    exact = sympy.nsimplify(limit, rational=True)
+    if exact.is_Rational and exact < 0:
+        raise SizeError(f"the capacity is {limit}, which is negative: expected a number of 0 or more, or a symbol")
+    return Fraction(int(exact.p), int(exact.q)) if exact.is_Rational else None
 
 
 def _axes(diagram: Diagram, flow: Any) -> tuple[str, ...]:

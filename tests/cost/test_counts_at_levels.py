@@ -4,13 +4,12 @@ within tiles, arrays that pass levels by."""
 from __future__ import annotations
 
 import re
-import runpy
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
@@ -18,15 +17,14 @@ from catdiag.chip.hierarchy import Edge, Hierarchy, Level
 from catdiag.cost.traffic_by_level import levels_io
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.rewrite import group
-from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.stream import fold_search
 from catdiag.schedule.split_k import is_split
 from catdiag.simulate.machine import count
 from catdiag.simulate.memory_cells import Allocation, MachineWire
 from catdiag.simulate.multi_level_machine import count_levels
 from catdiag.util.errors import CatdiagError
+from tests.cost.derived import DERIVED, form_of, holds_of_many
 
-PROOFS = Path(__file__).resolve().parents[2] / "proofs"
 CHAINS = (("HBM", "SMEM", "registers"), ("HBM", "L2", "SMEM", "registers"), ("HBM", "SMEM"))
 NOT_COUNTED = re.compile("split loop|reads no array along it that is loaded|of which a loop runs in parts")
 
@@ -87,28 +85,15 @@ def test_random_programs(data: st.DataObject) -> None:
 @pytest.mark.parametrize("kind", ["einsums", "cascades", "diagrams"])
 @pytest.mark.parametrize("number", range(2))
 def test_many(kind: str, number: int) -> None:
-    program: Any = getattr(cd.testing, kind)()
-
-    @seed(number)
-    @settings(max_examples=600, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def law(data: st.DataObject) -> None:
-        agree(data, data.draw(cd.testing.blocked(data.draw(program))), 2)
-
-    law()
-
-
-DERIVED = sorted(path for path in PROOFS.glob("*.py") if re.search(r"\.(stream|group)\(", path.read_text()))
+    holds_of_many(agree, kind, number, 600)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", DERIVED, ids=lambda path: path.stem)
-def test_every_operator(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Derivation, "prove", lambda *args, **options: None)
-    right = runpy.run_path(str(path)).get("right")
-    form = right.diagram if isinstance(right, Derivation) else right
-    if not isinstance(form, cd.category.Diagram) or ".skip(" in path.read_text():
-        pytest.skip("no derivation, or one whose loop leaves out blocks")
+def test_every_operator(path: Path) -> None:
+    form = form_of(path)
+    if ".skip(" in path.read_text():
+        pytest.skip("its loop leaves out blocks")
     try:
         levels_io(form, CHAINS[0])
     except CatdiagError as error:

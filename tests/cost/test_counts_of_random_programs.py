@@ -4,12 +4,11 @@ blocks, tiles, passes and parts; and every operator of the library as it is deri
 from __future__ import annotations
 
 import re
-import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
@@ -21,8 +20,8 @@ from catdiag.rewrite.stream import fold_search
 from catdiag.schedule.split_k import is_split
 from catdiag.simulate.machine import count
 from catdiag.util.errors import CatdiagError
+from tests.cost.derived import DERIVED, form_of, holds_of_many
 
-PROOFS = Path(__file__).resolve().parents[2] / "proofs"
 DTYPES = ("fp64", "fp32", "bf16", "fp8")
 # What a diagram of which a loop runs in parts may have, so that `io` refuses it, in words.
 NOT_COUNTED = re.compile(
@@ -62,28 +61,13 @@ def test_cascades(data: st.DataObject) -> None:
 @pytest.mark.parametrize("kind", ["einsums", "cascades", "diagrams"])
 @pytest.mark.parametrize("number", range(4))
 def test_many(kind: str, number: int) -> None:
-    program: Any = getattr(cd.testing, kind)()
-
-    @seed(number)
-    @settings(max_examples=1500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def law(data: st.DataObject) -> None:
-        agree(data, data.draw(cd.testing.blocked(data.draw(program))), 2)
-
-    law()
-
-
-DERIVED = sorted(path for path in PROOFS.glob("*.py") if re.search(r"\.(stream|group)\(", path.read_text()))
+    holds_of_many(agree, kind, number, 1500)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", DERIVED, ids=lambda path: path.stem)
-def test_every_operator(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Derivation, "prove", lambda *args, **options: None)
-    right = runpy.run_path(str(path)).get("right")
-    form = right.diagram if isinstance(right, Derivation) else right
-    if not isinstance(form, cd.category.Diagram):
-        pytest.skip("no derivation")
+def test_every_operator(path: Path) -> None:
+    form = form_of(path)
     if "rho_" in str(io(form).load):
         pytest.skip("its loop leaves out what data say")
     room = {"h": 40, "w": 40} if {"h", "w"} <= set(io(form).account.sizes) else {"x": 40}
