@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from catdiag.category.types import ArrayType, Axis, show_size, union
+from catdiag.category.types import leaves as leaves
+from catdiag.category.types import read_off as read_off
 from catdiag.util.errors import AxisError, TypeMismatch
 
-R = TypeVar("R")
 Expr: TypeAlias = "int | str | tuple[str, str] | tuple[str, int] | tuple[str, Expr, Expr]"
 Cond: TypeAlias = "tuple[str, Expr, Expr]"
 
@@ -196,43 +197,6 @@ def _remaining_axes(what: str, rest: tuple[Axis, ...], given: tuple[Axis, ...], 
 
 
 # -- expressions ------------------------------------------------------------------------------------
-
-
-def read_off(e: Expr, leaf: Callable[[Any], R], join: Callable[[str, R, R], R]) -> R:
-    """A fold over an expression from its leaves, without recursion.
-
-    >>> read_off(("+", ("*", 2, "x"), ("i", "y")), lambda v: [v], lambda op, left, right: [*left, op, *right])
-    [2, '*', 'x', '+', ('i', 'y')]
-    """
-    todo: list[tuple[Any, bool]] = [(e, False)]
-    done: list[R] = []
-    while todo:
-        item, ready = todo.pop()
-        if not isinstance(item, tuple) or len(item) == 2:
-            done.append(leaf(item))
-        elif ready:
-            right, left = done.pop(), done.pop()
-            done.append(join(item[0], left, right))
-        else:
-            todo += ((item, True), (item[2], False), (item[1], False))
-    return done[0]
-
-
-def leaves(e: Expr) -> list[Any]:
-    """The leaves of an expression from left to right: integers, sizes, indices and inputs.
-
-    >>> leaves(("+", ("*", 2, "x"), ("i", "y")))
-    [2, 'x', ('i', 'y')]
-    """
-    found: list[Any] = []
-    stack: list[Any] = [e]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, tuple) and len(item) == 3:
-            stack += (item[2], item[1])
-        else:
-            found.append(item)
-    return found
 
 
 def plus(a: Expr, b: Expr) -> Expr:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 from catdiag.util.errors import AxisError, SizeError, require
 
@@ -54,7 +54,7 @@ def show_size(size: Size) -> str:
             return f"{left[0]} + {right[0]}", True
         return "*".join(f"({text})" if is_sum else text for text, is_sum in (left, right)), False
 
-    return _fold(size, lambda leaf: (str(leaf), False), join)[0]
+    return read_off(size, lambda leaf: (str(leaf), False), join)[0]
 
 
 def size_symbols(size: Size) -> set[str]:
@@ -72,15 +72,7 @@ def symbols_in_order(size: Size) -> list[str]:
     >>> symbols_in_order(("+", "x", ("*", "y", "x")))
     ['x', 'y', 'x']
     """
-    found: list[str] = []
-    stack: list[Size] = [size]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, tuple):
-            stack += (item[2], item[1])
-        elif isinstance(item, str):
-            found.append(item)
-    return found
+    return [leaf for leaf in leaves(size) if isinstance(leaf, str)]
 
 
 def size_value(size: Size, sizes: Mapping[str, int]) -> int:
@@ -100,16 +92,37 @@ def size_value(size: Size, sizes: Mapping[str, int]) -> int:
     def join(op: str, left: int, right: int) -> int:
         return left + right if op == "+" else left * right
 
-    return _fold(size, value, join)
+    return read_off(size, value, join)
 
 
-def _fold(size: Size, leaf: Callable[[int | str], R], join: Callable[[str, R, R], R]) -> R:
-    """A fold over a size from its leaves, without recursion."""
-    todo: list[tuple[Size, bool]] = [(size, False)]
+def leaves(e: Any) -> list[Any]:
+    """The leaves of a size, or of an expression of index arithmetic, from left to right.
+
+    >>> leaves(("+", ("*", 2, "x"), ("i", "y")))
+    [2, 'x', ('i', 'y')]
+    """
+    found: list[Any] = []
+    stack: list[Any] = [e]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, tuple) and len(item) == 3:
+            stack += (item[2], item[1])
+        else:
+            found.append(item)
+    return found
+
+
+def read_off(e: Any, leaf: Callable[[Any], R], join: Callable[[str, R, R], R]) -> R:
+    """A fold over a size, or an expression of index arithmetic, from its leaves, without recursion.
+
+    >>> read_off(("+", ("*", 2, "x"), ("i", "y")), lambda l: [l], lambda op, left, right: [*left, op, *right])
+    [2, '*', 'x', '+', ('i', 'y')]
+    """
+    todo: list[tuple[Any, bool]] = [(e, False)]
     done: list[R] = []
     while todo:
         item, ready = todo.pop()
-        if not isinstance(item, tuple):
+        if not isinstance(item, tuple) or len(item) == 2:
             done.append(leaf(item))
         elif ready:
             right, left = done.pop(), done.pop()
