@@ -298,6 +298,8 @@ class AxisNames:
                 self._sizes[found] = self._fresh("n") if owner is None else self.name(owner)
             return self._sizes[found]
         parts = [Axis(f"part_{k}", self.size(p)) for k, p in enumerate(found.parts)]
+        if all(isinstance(p.size, int) for p in parts):
+            return found.length
         return (coproduct if found.op == "+" else product)(*parts).size
 
     def example(self) -> dict[str, int]:

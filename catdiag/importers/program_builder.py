@@ -197,8 +197,15 @@ class ProgramBuilder:
             return tuple(into.get(f, f) for f in self.factors.resolve(factors))
 
         def make(env: Environment) -> Traced:
-            array = env[value]
-            names = {env.of([a]): env.of([b]) for a, b in pairs if env.of([a]) in array.axes}
+            array, names = env[value], {}
+            for a, b in pairs:
+                old, new = env.axes([a]), env.axes([b])
+                if any(array.type.axis(axis.name) is None for axis in old):
+                    continue
+                if len(old) == len(new):
+                    names.update({one.name: other.name for one, other in zip(old, new, strict=True)})
+                else:  # split into other factors, each
+                    array = env.read(array, [(a, env.index([b]))], [b])
             return running().rename(array, names)
 
         return self.emit(
@@ -275,6 +282,8 @@ class ProgramBuilder:
                     if beside & set(self.factors.resolve(dim)):
                         given[k] = value = self.fresh(value, dim)
                     found[letter] = value.dims[place]
+        # The axes of all letters are apart, those that are summed too: no array has them, but the product does.
+        self.values.append(ArrayValue((), self.factors.resolve(f for d in found.values() for f in d)))
         dims = [found[letter] for letter in output]
         summed = tuple(f for letter in found if letter not in output for f in self.factors.resolve(found[letter]))
         have = {f for v in given for f in self.factors.resolve(v.axes)}
@@ -390,13 +399,17 @@ class ProgramBuilder:
 
         return self.emit(dims, axes, make, value.element)
 
-    def joined_dimension(self, value: ArrayValue, place: int) -> ArrayValue:
-        """A value whose dimension of several factors is one axis, as long as their product."""
+    def joined_dimension(self, value: ArrayValue, place: int, fixed: bool = False) -> ArrayValue:
+        """A value whose dimension of several factors is one axis, as long as their product; of `fixed` length, it may
+        be split in another way."""
         dim = self.factors.resolve(value.dims[place])
         full = self.materialized(value, [dim])
         extent = dim[0].extent
         for factor in dim[1:]:
             extent = Extent(extent.length * factor.length, parts=(extent, factor.extent), op="*")
+        if fixed:
+            self.factors.fix(extent)
+            extent = Extent(extent.length, fixed=True)
         made = self.factors.new(0, dim[0].hint, extent)
         axes = [*(f for f in self.factors.resolve(full.axes) if f not in dim), made]
 
@@ -452,7 +465,11 @@ class ProgramBuilder:
                 running().rename(a, {}, (*a.type.axes, p)) if a.type.axis(p.name) is None else a
                 for a, p in zip(arrays, parts, strict=True)
             ]
-            return running().rename(joined(running(), one, parts), {coproduct(*parts).name: env.of([whole])})
+            array, (axis,) = joined(running(), one, parts), env.axes([whole])
+            name, size = coproduct(*parts).name, coproduct(*parts).size
+            if size == axis.size:
+                return running().rename(array, {name: axis.name})
+            return indexed(running(), array, (axis,), {name: running().index(axis)})
 
         return self.emit([*dims[:place], (whole,), *dims[place + 1 :]], axes, make, values[0].element)
 

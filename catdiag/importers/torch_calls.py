@@ -68,6 +68,6 @@ def place(value: ArrayValue, dim: int) -> int:
 
 def places(value: ArrayValue, dims: Any) -> list[int]:
     """The numbers of several dimensions; of all, if none is given."""
-    if dims is None or dims == []:
+    if dims is None or dims == [] or not value.dims:
         return list(range(len(value.dims)))
     return [place(value, d) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]

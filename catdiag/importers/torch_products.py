@@ -43,7 +43,8 @@ def _matmul(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("linear")
 def _linear(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    made = _product(b, call["input"], call["weight"], "k", "nk", "n")
+    features = len(call["weight"].dims) - 1  # a weight may be a vector
+    made = _product(b, call["input"], call["weight"], "k", "n" * features + "k", "n" * features)
     return _plus(b, made, call.get("bias"))
 
 

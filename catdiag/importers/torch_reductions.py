@@ -129,20 +129,32 @@ def _along(b: ProgramBuilder, value: ArrayValue, places: Sequence[int], make: Ca
     return b.emit(full.dims, full.axes, lambda env: make(env[full], env.of(over)))
 
 
+def _mean(array: Any, over: str) -> Any:
+    return frontend.mean(array, over) if over else array
+
+
 @rule("softmax", "_softmax")
 def _softmax(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    return _along(b, call["self"], [place(call["self"], call["dim"])], frontend.softmax)
+    return _along(b, call["self"], places(call["self"], call["dim"]), _softmax_over)
+
+
+def _softmax_over(array: Any, over: str) -> Any:
+    return frontend.softmax(array, over) if over else elementwise.exp(array - array)
+
+
+def _log_softmax_over(array: Any, over: str) -> Any:
+    return nn.log_softmax(array, over) if over else array - array
 
 
 @rule("log_softmax", "_log_softmax")
 def _log_softmax(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    return _along(b, call["self"], [place(call["self"], call["dim"])], nn.log_softmax)
+    return _along(b, call["self"], places(call["self"], call["dim"]), _log_softmax_over)
 
 
 @rule("cumsum")
 def _cumsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k = call["self"], place(call["self"], call["dim"])
-    if not b.factors.resolve(value.dims[k]):
+    if not value.dims or not b.factors.resolve(value.dims[k]):
         return value  # type: ignore[no-any-return]
     full = b.materialized(value, [value.dims[k]])
     source = b.fresh(full, full.dims[k])
@@ -170,8 +182,8 @@ def _layer_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     eps = call["eps"]
 
     def norm(a: Any, over: str) -> Any:
-        centered = a - frontend.mean(a, over)
-        return centered / elementwise.sqrt(frontend.mean(centered**2, over) + eps)
+        centered = a - _mean(a, over)
+        return centered / elementwise.sqrt(_mean(centered**2, over) + eps)
 
     return _scaled(b, _along(b, value, last, norm), call.get("weight"), call.get("bias"))
 
@@ -185,7 +197,7 @@ def _rms_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         eps = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}[call.dtype]
 
     def norm(a: Any, over: str) -> Any:
-        return a / elementwise.sqrt(frontend.mean(a**2, over) + eps)
+        return a / elementwise.sqrt(_mean(a**2, over) + eps)
 
     return _scaled(b, _along(b, value, last, norm), call.get("weight"), None)
 
@@ -197,8 +209,8 @@ def _group_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     split = b.view(value, [value.dims[0], outer, inner, *value.dims[2:]])
 
     def norm(a: Any, over: str) -> Any:
-        centered = a - frontend.mean(a, over)
-        return centered / elementwise.sqrt(frontend.mean(centered**2, over) + eps)
+        centered = a - _mean(a, over)
+        return centered / elementwise.sqrt(_mean(centered**2, over) + eps)
 
     made = _along(b, split, range(2, len(split.dims)), norm)
     made = b.view(made, [made.dims[0], (*made.dims[1], *made.dims[2]), *made.dims[3:]])

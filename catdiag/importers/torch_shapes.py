@@ -8,7 +8,7 @@ from typing import Any
 from catdiag.frontend import elementwise
 from catdiag.frontend.indexing import gather, indexed, reverse
 from catdiag.frontend.tracing import running
-from catdiag.importers.dimensions import AxisFactor, Dimension
+from catdiag.importers.dimensions import AxisFactor, Dimension, NotAligned
 from catdiag.importers.program_builder import ArrayValue, Environment, ProgramBuilder, SizeNumber
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
 
@@ -19,8 +19,13 @@ rule = adding(RULES)
 @rule("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "_unsafe_view", "view_as", "reshape_as")
 def _view(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value = call["self"]
-    flat = [f for d in value.dims for f in d]
-    return b.view(value, b.factors.regroup(flat, call.shape))
+    flat = tuple(f for d in value.dims for f in d)
+    try:
+        return b.view(value, b.factors.regroup(flat, call.shape))
+    except NotAligned:
+        # Across factors, as of a transposed array: the elements are read in the new order.
+        one = b.joined_dimension(b.view(value, [flat]), 0, fixed=True)
+        return b.view(one, b.factors.regroup(one.dims[0], call.shape))
 
 
 @rule("transpose", "swapaxes", "t", "mT")
