@@ -40,7 +40,7 @@ class Dialect:
     full_rank: bool = False
     """Whether axes of length one are written also before the first axis, where broadcasting would add them."""
     helpers: Mapping[str, str]
-    """The helper functions that notations of functions and monoids call, by function or monoid."""
+    """The helper functions, or the further modules, that notations need, by function or monoid."""
 
     def applied(self, fn: ScalarFunction, operands: Sequence[Text]) -> Text:
         """A scalar function of arrays that broadcast by position. Raises TypeMismatch for an unknown one."""

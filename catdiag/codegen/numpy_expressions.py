@@ -50,6 +50,6 @@ NUMPY = ArrayDialect(
     split=Template("{0}.reshape({1})", CALL, CALL),
     part=Template("{0}[{1}]", ATOM, CALL),
     within=Template("np.clip({0}, 0, {1} - 1)"),
-    helpers={},
+    helpers={"erf": "math"},
     by_type=True,
 )

@@ -76,9 +76,11 @@ class _NumPy(Writer):
     longest = 72
 
     def __init__(self, program: LoopNest) -> None:
-        super().__init__(program, ("np",))
+        super().__init__(program, ("np", "math"))
         self.code = ArrayPrinter(NUMPY)
         self.numbers: set[NestValue] = set()
+        self.reads: set[str] = set()
+        """The names that expressions read, and the modules beside NumPy that they need."""
         self.positions: set[NestValue] = set()
         """The values whose expressions are the positions along an axis."""
         self.size_arguments: dict[str, str] = {}
@@ -135,7 +137,7 @@ class _NumPy(Writer):
         title = re.match(r"[A-Za-z_]\w*", program.title)
         listed = ", ".join([*arguments, *(["*", *named] if named else [])])
         head = f"def {title.group() if title else 'program'}({listed}):"
-        imports = ["import math", ""] if any("math.erf" in line for line in self.lines) else []
+        imports = ["import math", ""] if "math" in self.reads else []
         return "\n".join([*imports, "import numpy as np", "", "", '@np.errstate(all="ignore")', head, *self.lines, ""])
 
     def _spans(self) -> dict[str, LoopSpan]:
@@ -191,6 +193,7 @@ class _NumPy(Writer):
     def expression(self, let: Let) -> Text:
         args = [value_of(self.text[a], a.ty, "number" if a in self.numbers else "") for a in let.args]
         made = self.code.expression(let.box, args)
+        self.reads |= made.reads
         if made.number:
             self.numbers.add(let.targets[0])
         if isinstance(let.box.op, Index):

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
@@ -86,6 +88,24 @@ def test_the_library_is_what_numpy_makes_of_it(name: str) -> None:
         for k, ty in enumerate(diagram.cod):
             whole = torch.cat([p[k] for p in pieces], ty.names.index(axis)).numpy()
             np.testing.assert_allclose(whole, expected[k], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.triton
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_random_programs_are_what_they_mean(data: st.DataObject) -> None:
+    pytest.importorskip("torch")
+    program = data.draw(cd.testing.diagrams())
+    book = torch_reference(program)
+    # Without a tensor of floating point there is no type to compute in but float32.
+    assume(not book.functions and any(ty.axes and ty.element in ("real", "extended") for ty in program.dom))
+    sizes = data.draw(cd.testing.sizes_for(program))
+    arrays = data.draw(cd.testing.arrays_for(program, sizes))
+    numbers = [a if np.ndim(a) else np.asarray(a).item() for a in arrays]
+    expected = outputs(cd.Program(program).run(*arrays, sizes=sizes))
+    for ours, theirs in zip(on_torch(book, numbers, sizes), expected, strict=True):
+        assert np.shape(ours) == np.shape(theirs), book.text
+        np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-9, atol=1e-9, err_msg=book.text)
 
 
 @pytest.mark.triton

@@ -38,7 +38,7 @@ from catdiag.codegen.triton.array_accesses import (
 )
 from catdiag.codegen.triton.dot import SHORTEST, contracted
 from catdiag.codegen.triton.mask_ranges import UnmaskedRange, reach, solved
-from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Nodes, Scope, TileNode
+from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Nodes, Scope, TileNode, from_array, terms
 from catdiag.codegen.triton.tile_fills import Fill
 from catdiag.schedule.loop_nest import Let, LoopSpan, NestValue
 from catdiag.util.errors import TypeMismatch
@@ -265,7 +265,7 @@ class Build:
             sure.append(guard)
         for axis in ty.axes:
             place = index[axis.name]
-            if _from_array(place):
+            if from_array(place):
                 size = self.size(axis.size)
                 inside = self.nodes.op("and", self.nodes.op("le", self.nodes.const(0, "int"), place),
                                        self.nodes.op("lt", place, size))  # fmt: skip
@@ -291,7 +291,7 @@ class Build:
         starts: list[TileNode] = []
         for axis in array.ty.axes:
             start, own = self.nodes.const(0, "int"), None
-            for sign, term in _terms(index[axis.name]):
+            for sign, term in terms(index[axis.name]):
                 if not term.dims:
                     start = self.nodes.op(sign, start, term)
                 elif own is None and sign == "add" and term.kind == "arange" and term.dims[0] not in dims:
@@ -324,7 +324,7 @@ class Build:
         for axis in array.ty.axes:
             stride = self.stride(array, axis.name)
             shared, own = nodes.const(0, "int"), nodes.const(0, "int")
-            for sign, term in _terms(index[axis.name]):
+            for sign, term in terms(index[axis.name]):
                 if term.dims:
                     own = nodes.op(sign, own, term) if own.value != 0 or sign == "sub" else term
                 else:
@@ -477,25 +477,3 @@ def sized(size: Size, sizes: Mapping[str, str]) -> str:
         return str(v) if isinstance(v, int) else sizes.get(v, v)
 
     return read_off(size, leaf, lambda op, a, b: f"({a} {op} {b})")
-
-
-def _terms(node: TileNode, sign: str = "add") -> list[tuple[str, TileNode]]:
-    """An integer as signed terms: ("add", term) and ("sub", term)."""
-    if node.kind in ("add", "sub"):
-        other = {"add": "sub", "sub": "add"}[sign] if node.kind == "sub" else sign
-        return [*_terms(node.args[0], sign), *_terms(node.args[1], other)]
-    return [] if node.value == 0 else [(sign, node)]
-
-
-def _from_array(place: TileNode) -> bool:
-    """Whether an index depends on entries of an array, so that it may be out of range."""
-    seen: set[TileNode] = set()
-    stack = [place]
-    while stack:
-        node = stack.pop()
-        if node.kind == "load":
-            return True
-        if node not in seen:
-            seen.add(node)
-            stack += node.args
-    return False

@@ -436,6 +436,28 @@ def _overflowing_bound(node: TileNode, factor: TileNode) -> TileNode | None:
     return next((a for a in bounds if abs(float(a.value or 0) * float(factor.value)) > FLOAT32_MAX), None)
 
 
+def terms(node: TileNode, sign: str = "add") -> list[tuple[str, TileNode]]:
+    """An integer as signed terms: ("add", term) and ("sub", term)."""
+    if node.kind in ("add", "sub"):
+        other = {"add": "sub", "sub": "add"}[sign] if node.kind == "sub" else sign
+        return [*terms(node.args[0], sign), *terms(node.args[1], other)]
+    return [] if node.value == 0 else [(sign, node)]
+
+
+def from_array(place: TileNode) -> bool:
+    """Whether an index depends on entries of an array, so that it may be out of range."""
+    seen: set[TileNode] = set()
+    stack = [place]
+    while stack:
+        node = stack.pop()
+        if node.kind == "load":
+            return True
+        if node not in seen:
+            seen.add(node)
+            stack += node.args
+    return False
+
+
 SIMPLER: Mapping[str, Callable[..., TileNode | None]] = {
     "add": lambda nodes, a, b: a if b.value == 0 else b if a.value == 0 else None,
     "sub": lambda nodes, a, b: a if b.value == 0 else None,
