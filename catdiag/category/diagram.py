@@ -26,16 +26,16 @@ import builtins
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from catdiag.category.equality import fingerprint, isomorphic
+from catdiag.category.flat_substitution import replaced
+from catdiag.category.flatten import BOX, GRAPH, PAR, SEQ, WIRING, flatten
 from catdiag.category.graph import Graph as Graph
 from catdiag.category.graph import Node as Node
 from catdiag.category.graph import of_arrays
 from catdiag.category.ops import Box, Call, Generic, GroupOp, bodies, check_box
-from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.category.types import ArrayType, Axis, Ty, mismatch, short
 from catdiag.util.display import AsProgram
 from catdiag.util.errors import AxisError, TypeMismatch, require
-
-BOX, WIRING, SEQ, PAR, GRAPH = range(5)
-"""How a diagram was built: from a box, from wiring, by `>>`, by `@`, or from a flat graph."""
 
 # The size up to which the `repr` of a diagram is an expression that rebuilds it.
 _REPR_BOXES, _REPR_WIRES, _REPR_NESTING = 500, 500, 20
@@ -120,7 +120,7 @@ class Diagram(AsProgram):
         given, taken = self.cod, other.dom
         if given is not taken:
             if given != taken:
-                _mismatch(given, taken)
+                raise mismatch(given, taken)
             # Equal types share one object, so that the next comparison is by identity.
             other._dom = given
             if other._cod is taken:
@@ -139,8 +139,6 @@ class Diagram(AsProgram):
     def graph(self) -> Graph:
         """The flat form; computed once, without recursion."""
         if self._graph is None:
-            from catdiag.category.flatten import flatten
-
             self._graph = flatten(self)
         return self._graph
 
@@ -174,13 +172,9 @@ class Diagram(AsProgram):
             return True
         if not isinstance(other, Diagram):
             return NotImplemented
-        from catdiag.category.equality import isomorphic
-
         return isomorphic(self, other)
 
     def __hash__(self) -> int:
-        from catdiag.category.equality import fingerprint
-
         return fingerprint(self)
 
     def __reduce__(self) -> tuple[Callable[..., Diagram], tuple[Graph, Ty, tuple[str, ...], str]]:
@@ -198,7 +192,7 @@ class Diagram(AsProgram):
         return f"of_graph({self.graph!r}{named})"
 
     def __str__(self) -> str:
-        return f"{self.title + ': ' if self.title else ''}{_short(self.dom)} → {_short(self.cod)}"
+        return f"{self.title + ': ' if self.title else ''}{short(self.dom)} → {short(self.cod)}"
 
     # -- mapping over an axis ----------------------------------------------------------------------
 
@@ -211,23 +205,6 @@ class Diagram(AsProgram):
         from catdiag.category.functor import weave
 
         return weave(self, Axis(axis) if isinstance(axis, str) else axis, inputs)
-
-
-def _mismatch(cod: Ty, dom: Ty) -> None:
-    """Raises TypeMismatch for a composition whose types differ, naming the first wire that differs."""
-    pairs = zip(cod, dom, strict=False)
-    k = next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(cod), len(dom)))
-    if k < min(len(cod), len(dom)):
-        detail = f"wire {k} carries {cod[k]} and is read as {dom[k]}"
-        if str(cod[k]) == str(dom[k]):
-            detail += f" (axes {list(cod[k].axes)} against {list(dom[k].axes)})"
-    elif k < len(cod):
-        detail = f"wire {k}, which carries {cod[k]}, is not taken (discard it, or add an identity beside)"
-    else:
-        detail = f"wire {k}, to be read as {dom[k]}, is not given"
-    if len(cod) != len(dom):
-        detail += f"; {len(cod)} wires meet {len(dom)}"
-    raise TypeMismatch(f"cannot compose: the first gives {_short(cod)}, the second takes {_short(dom)}; {detail}")
 
 
 def _boundaries(diagram: Diagram) -> tuple[Ty, Ty]:
@@ -260,10 +237,6 @@ def _joined(diagram: Diagram) -> tuple[Ty, Ty]:
                 cods += cod.arrays
     dom = Ty(*doms)
     return dom, dom if alike else Ty(*cods)
-
-
-def _short(ty: Ty) -> str:
-    return str(ty) if len(ty) <= 8 else f"{ty[:3]} @ … ({len(ty)} wires)"
 
 
 def nested_beyond(diagram: Diagram, most: int) -> bool:
@@ -415,8 +388,6 @@ def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False, kern
     >>> inline(call("outer", call("inner", f) >> g)) == f >> g
     True
     """
-    from catdiag.category.substitution import replaced
-
     done: dict[int, Graph] = {}
     todo = [diagram]
     while todo:
@@ -515,7 +486,7 @@ def check(diagram: Diagram) -> None:
                 raise TypeMismatch(f"node {place}, {b.name}, reads wire {wrong}: only {len(types)} are there by then")
             found = Ty(*(types[w] for w in node.inputs))
             if found != b.dom:
-                raise TypeMismatch(f"node {place}, {b.name}, takes {_short(b.dom)} and reads {_short(found)}")
+                raise TypeMismatch(f"node {place}, {b.name}, takes {short(b.dom)} and reads {short(found)}")
             if builtins.id(b) not in seen:
                 seen.add(builtins.id(b))
                 check_box(b)
@@ -525,4 +496,4 @@ def check(diagram: Diagram) -> None:
             raise TypeMismatch(f"the outputs read wires {item.graph.outputs}: there are {len(types)}")
         leaving = Ty(*(types[w] for w in item.graph.outputs))
         if leaving != item.cod:
-            raise TypeMismatch(f"the outputs carry {_short(leaving)} where the diagram gives {_short(item.cod)}")
+            raise TypeMismatch(f"the outputs carry {short(leaving)} where the diagram gives {short(item.cod)}")

@@ -20,15 +20,28 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Generator, Hashable, Iterable
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
-from catdiag.category.diagram import Diagram
 from catdiag.category.graph import Column, Graph
 from catdiag.category.ops import NESTING, Box, bodies, without_bodies
+from catdiag.category.types import Ty
 from catdiag.util.errors import EqualityUndecided
 
 WORK = 10_000_000
 """The most boxes and edges that a search examines before `EqualityUndecided`: some seconds."""
+
+
+class Comparable(Protocol):
+    """What is compared: a flat form with types, and what was found of it before."""
+
+    _canon: Any
+
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def dom(self) -> Ty: ...
+    @property
+    def cod(self) -> Ty: ...
 
 
 class _Canon:
@@ -42,7 +55,7 @@ class _Canon:
 
     __slots__ = ("dead", "fingerprint", "nested", "reads", "table", "which")
 
-    def __init__(self, diagram: Diagram) -> None:
+    def __init__(self, diagram: Comparable) -> None:
         graph = diagram.graph
         table, which, read = graph.lists()
         arity, ports = [b.dom._length for b in table], [b.cod._length for b in table]
@@ -94,23 +107,23 @@ class _Canon:
         inner = {
             id(b): b for k in dict.fromkeys(which) if isinstance(table[k].op, NESTING) for b in bodies(table[k].op)
         }
-        self.nested: tuple[Diagram, ...] = tuple(inner.values())
+        self.nested: tuple[Comparable, ...] = tuple(inner.values())
         self.fingerprint: int | None = None
 
 
-def _canon(diagram: Diagram) -> _Canon:
+def _canon(diagram: Comparable) -> _Canon:
     found: _Canon | None = diagram._canon
     if found is None:
         found = diagram._canon = _Canon(diagram)
     return found
 
 
-def _inside_out(diagrams: Iterable[Diagram], known: bool = True) -> list[Diagram]:
+def _inside_out(diagrams: Iterable[Comparable], known: bool = True) -> list[Comparable]:
     """The diagrams and all bodies of boxes in them, each once, inner bodies first.
 
     Without `known`, those with a cached fingerprint are left out, with everything inside of them.
     """
-    found: list[Diagram] = []
+    found: list[Comparable] = []
     seen: set[int] = set()
     stack = [(d, False) for d in diagrams]
     while stack:
@@ -124,7 +137,7 @@ def _inside_out(diagrams: Iterable[Diagram], known: bool = True) -> list[Diagram
     return found
 
 
-def fingerprint(diagram: Diagram) -> int:
+def fingerprint(diagram: Comparable) -> int:
     """A hash that equal diagrams share within one run of Python; cached, and computed without recursion.
 
     >>> from catdiag.category.diagram import box, swap
@@ -153,7 +166,7 @@ def fingerprint(diagram: Diagram) -> int:
     return value  # of the last one, the diagram itself
 
 
-def isomorphic(left: Diagram, right: Diagram) -> bool:
+def isomorphic(left: Comparable, right: Comparable) -> bool:
     """Whether two diagrams are equal in the category. Raises EqualityUndecided instead of guessing.
 
     Bodies of boxes are compared from the innermost out, without recursion.
@@ -167,7 +180,7 @@ def isomorphic(left: Diagram, right: Diagram) -> bool:
     if not _canon(left).nested and not _canon(right).nested:
         return _same(left, right, {})
     classes: dict[int, int] = {}
-    known: dict[Hashable, list[tuple[Diagram, int]]] = {}
+    known: dict[Hashable, list[tuple[Comparable, int]]] = {}
     for item in _inside_out([*_canon(left).nested, *_canon(right).nested]):
         alike = known.setdefault(fingerprint(item), [])
         found = next((k for other, k in alike if _same(other, item, classes)), None)
@@ -236,7 +249,7 @@ def _counts(places: Column, most: int) -> list[int]:
     return found
 
 
-def _same(left: Diagram, right: Diagram, classes: dict[int, int]) -> bool:
+def _same(left: Comparable, right: Comparable, classes: dict[int, int]) -> bool:
     """Equality, given the equivalence classes of all bodies in the two diagrams."""
     if left.dom != right.dom or left.cod != right.cod:
         return False

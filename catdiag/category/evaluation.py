@@ -77,50 +77,60 @@ def evaluate(
     table, which, reads = graph.lists()
     course = graph.cached(course_of)
     acts = _functions(graph, functions)
+    boxes = [(act, len(b.dom), len(b.cod), b) for act, b in zip(acts, table, strict=True)]
     values: dict[int, Any] = dict(enumerate(inputs))
     for w in course.unread:
         del values[w]
-    arity = [len(b.dom) for b in table]
-    ports = [len(b.cod) for b in table]
-    last = course.last
-    get, pop = values.__getitem__, values.pop
     for span in course.spans:
         kinds = which[span.start : span.stop] if span.stop - span.start < len(which) else which
-        at, count = span.at, span.wire
         if span.row:
-            value = (pop if last[at] else get)(reads[at])
+            value = (values.pop if course.last[span.at] else values.__getitem__)(reads[span.at])
             for k in kinds:
                 value = acts[k](value)
             values[span.wire + len(kinds) - 1] = value
             del value  # only `values` refers to it
         else:
-            wires = iter(reads[at : span.end])
-            ends = iter(last[at : span.end])
-            read = wires.__next__
-            for k in kinds:
-                take = arity[k]
-                if not span.linear:
-                    result = acts[k](*[(pop if end else get)(w) for w, end in islice(zip(wires, ends), take)])
-                elif take == 1:
-                    result = acts[k](pop(read()))
-                elif take == 2:
-                    result = acts[k](pop(read()), pop(read()))
-                else:
-                    result = acts[k](*map(pop, islice(wires, take)))
-                give = ports[k]
-                if give == 1:
-                    values[count] = result
-                elif not hasattr(result, "__len__") or len(result) != give:
-                    raise TypeMismatch(_outputs(table[k], result))
-                elif give == 2:
-                    values[count], values[count + 1] = result
-                else:
-                    values.update(enumerate(result, count))
-                count += give
-                del result
+            _run_nodes(boxes, kinds, reads, course.last, span, values)
         for w in span.unread:
             del values[w]
     return tuple([values[w] for w in graph.outputs])
+
+
+def _run_nodes(
+    boxes: Sequence[tuple[Callable[..., Any], int, int, Box]],
+    kinds: Sequence[int],
+    reads: Sequence[int],
+    last: bytes,
+    span: WireSpan,
+    values: dict[int, Any],
+) -> None:
+    """Runs the nodes of a span: their inputs are taken out of `values` at their last use, their outputs put in.
+
+    `boxes` has the function of each box, and how many inputs and outputs it has.
+    """
+    get, pop = values.__getitem__, values.pop
+    wires, ends = iter(reads[span.at : span.end]), iter(last[span.at : span.end])
+    read, count = wires.__next__, span.wire
+    for k in kinds:
+        act, take, give, b = boxes[k]
+        if not span.linear:
+            result = act(*[(pop if end else get)(w) for w, end in islice(zip(wires, ends), take)])
+        elif take == 1:
+            result = act(pop(read()))
+        elif take == 2:
+            result = act(pop(read()), pop(read()))
+        else:
+            result = act(*map(pop, islice(wires, take)))
+        if give == 1:
+            values[count] = result
+        elif not hasattr(result, "__len__") or len(result) != give:
+            raise TypeMismatch(_outputs(b, result))
+        elif give == 2:
+            values[count], values[count + 1] = result
+        else:
+            values.update(enumerate(result, count))
+        count += give
+        del result  # only `values` refers to it
 
 
 def _functions(graph: Graph, functions: object) -> list[Callable[..., Any]]:
@@ -166,50 +176,64 @@ def course_of(graph: Graph) -> Course:
         # Most long diagrams are a chain of boxes on one wire.
         if reads == list(range(len(which))):
             return Course(b"\1" * len(which), (WireSpan(0, len(which), True, False, 0, len(which), 1),), ())
-    if graph.has_arrays:
-        import numpy as np
+    found = (_uses_in_arrays if graph.has_arrays else _uses)(graph, arity, ports, single)
+    last, never = found[-2:]
+    return Course(last, _spans(*found), tuple([w for w in never if w < inputs]))
 
-        _, kinds, wires = graph.arrays()
-        lengths, made = np.array(arity, dtype=np.int64)[kinds], np.array(ports, dtype=np.int64)[kinds]
-        starts, firsts = np.cumsum(lengths) - lengths, np.cumsum(made) - made + inputs
-        total = inputs + int(made.sum())
-        reader = np.full(total, -1)
-        reader[wires] = np.arange(len(wires))
-        reader[list(graph.outputs)] = len(wires)
-        ends = reader[wires] == np.arange(len(wires))
-        unread = np.flatnonzero(reader < 0)
-        alone = np.array(single, dtype=bool)[kinds]
-        linked = alone.copy()
-        linked[:1] = False
-        at = np.flatnonzero(linked)
-        linked[at] = alone[at - 1] & (wires[starts[at]] == firsts[at - 1]) & ends[starts[at]]
-        # The starts and ends of rows; rows that are too short are part of the span around them.
-        edges = np.flatnonzero(np.diff(linked, prepend=False, append=False))
-        begins, stops = edges[::2] - 1, edges[1::2]
-        long = stops - begins >= SHORTEST
-        rows = list(zip(begins[long].tolist(), stops[long].tolist(), strict=True))
-        cuts = np.unique(np.searchsorted(firsts, unread[unread >= inputs], side="right")).tolist()
-        begin: Any = np.append(starts, len(wires))
-        wire: Any = np.append(firsts, total)
-        last, never = ends.tobytes(), unread.tolist()
-    else:
-        begin = list(accumulate([arity[k] for k in which], initial=0))
-        wire = list(accumulate([ports[k] for k in which], initial=inputs))
-        place_of = dict(zip(reads, range(len(reads)), strict=True)) | dict.fromkeys(graph.outputs, -1)
-        last = bytes([place_of[w] == place for place, w in enumerate(reads)])
-        never = [w for w in range(wire[-1]) if w not in place_of]
-        links = [
-            place > 0 and single[k] and single[which[place - 1]] and reads[begin[place]] == wire[place - 1]
-            and last[begin[place]] for place, k in enumerate(which)
-        ]  # fmt: skip
-        rows = []
-        for linked_, group in groupby(range(len(which)), key=links.__getitem__):
-            places = list(group)
-            if linked_ and len(places) + 1 >= SHORTEST:
-                rows.append((places[0] - 1, places[-1] + 1))
-        lost = set(never)
-        cuts = [place + 1 for place in range(len(which)) if any(w in lost for w in range(wire[place], wire[place + 1]))]
-    return Course(last, _spans(rows, cuts, begin, wire, last, never), tuple([w for w in never if w < inputs]))
+
+_Uses = tuple[list[tuple[int, int]], list[int], Any, Any, bytes, list[int]]
+"""The rows, the nodes after which wires are lost, the first input and the first output of each node, which reads are
+the last of their wires, and the wires that nothing reads."""
+
+
+def _uses_in_arrays(graph: Graph, arity: list[int], ports: list[int], single: list[bool]) -> _Uses:
+    """The uses of wires, computed by NumPy for all nodes at once."""
+    import numpy as np
+
+    inputs = len(graph.dom)
+    _, kinds, wires = graph.arrays()
+    lengths, made = np.array(arity, dtype=np.int64)[kinds], np.array(ports, dtype=np.int64)[kinds]
+    starts, firsts = np.cumsum(lengths) - lengths, np.cumsum(made) - made + inputs
+    total = inputs + int(made.sum())
+    reader = np.full(total, -1)
+    reader[wires] = np.arange(len(wires))
+    reader[list(graph.outputs)] = len(wires)
+    ends = reader[wires] == np.arange(len(wires))
+    unread = np.flatnonzero(reader < 0)
+    alone = np.array(single, dtype=bool)[kinds]
+    linked = alone.copy()
+    linked[:1] = False
+    at = np.flatnonzero(linked)
+    linked[at] = alone[at - 1] & (wires[starts[at]] == firsts[at - 1]) & ends[starts[at]]
+    # The starts and ends of rows; rows that are too short are part of the span around them.
+    edges = np.flatnonzero(np.diff(linked, prepend=False, append=False))
+    begins, stops = edges[::2] - 1, edges[1::2]
+    long = stops - begins >= SHORTEST
+    rows = list(zip(begins[long].tolist(), stops[long].tolist(), strict=True))
+    cuts = np.unique(np.searchsorted(firsts, unread[unread >= inputs], side="right")).tolist()
+    return rows, cuts, np.append(starts, len(wires)), np.append(firsts, total), ends.tobytes(), unread.tolist()
+
+
+def _uses(graph: Graph, arity: list[int], ports: list[int], single: list[bool]) -> _Uses:
+    """The uses of wires, computed node by node."""
+    _, which, reads = graph.lists()
+    begin = list(accumulate([arity[k] for k in which], initial=0))
+    wire = list(accumulate([ports[k] for k in which], initial=len(graph.dom)))
+    place_of = dict(zip(reads, range(len(reads)), strict=True)) | dict.fromkeys(graph.outputs, -1)
+    last = bytes([place_of[w] == place for place, w in enumerate(reads)])
+    never = [w for w in range(wire[-1]) if w not in place_of]
+    links = [
+        place > 0 and single[k] and single[which[place - 1]] and reads[begin[place]] == wire[place - 1]
+        and last[begin[place]] for place, k in enumerate(which)
+    ]  # fmt: skip
+    rows = []
+    for linked, group in groupby(range(len(which)), key=links.__getitem__):
+        places = list(group)
+        if linked and len(places) + 1 >= SHORTEST:
+            rows.append((places[0] - 1, places[-1] + 1))
+    lost = set(never)
+    cuts = [place + 1 for place in range(len(which)) if any(w in lost for w in range(wire[place], wire[place + 1]))]
+    return rows, cuts, begin, wire, last, never
 
 
 def _spans(

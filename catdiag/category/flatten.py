@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from catdiag.category.diagram import BOX, SEQ, WIRING, Diagram
+from typing import Any, Protocol
+
 from catdiag.category.graph import Graph
 from catdiag.category.ops import Box
+from catdiag.category.types import Ty
 
 Wires = tuple[int, ...]
+BOX, WIRING, SEQ, PAR, GRAPH = range(5)
+"""How a diagram was built: from a box, from wiring, by `>>`, by `@`, or from a flat graph."""
+
+
+class Expression(Protocol):
+    """What a diagram was built by: a box or wires, or two expressions; a flat form that is known is taken as it is."""
+
+    _kind: int
+    _left: Any
+    _right: Any
+    _graph: Graph | None
+
+    @property
+    def dom(self) -> Ty: ...
 
 
 class _FlattenFrame:
@@ -18,13 +34,13 @@ class _FlattenFrame:
 
     __slots__ = ("done", "items", "kind", "place", "start", "wires")
 
-    def __init__(self, kind: int, items: list[Diagram], wires: Wires) -> None:
+    def __init__(self, kind: int, items: list[Expression], wires: Wires) -> None:
         self.kind, self.items, self.wires = kind, items, wires
         self.place, self.start = 0, 0
         self.done: list[int] = []
 
 
-def flatten(diagram: Diagram) -> Graph:
+def flatten(diagram: Expression) -> Graph:
     """The flat form: boxes in the order of the expression, `f` before `g` in `f >> g` and in `f @ g`.
 
     >>> from catdiag.category.diagram import box, swap
@@ -121,9 +137,9 @@ def _append(graph: Graph, wires: Wires, made: _NodeColumns, count: int) -> tuple
     return tuple([names[w] for w in graph.outputs]), count + total
 
 
-def _row(diagram: Diagram) -> list[Diagram]:
+def _row(diagram: Expression) -> list[Expression]:
     """The diagrams that a nest of `>>`, or of `@`, joins."""
-    found: list[Diagram] = []
+    found: list[Expression] = []
     stack = [diagram]
     kind = diagram._kind
     while stack:

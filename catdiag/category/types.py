@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, overload
 
-from catdiag.util.errors import AxisError, SizeError, require
+from catdiag.util.errors import AxisError, SizeError, TypeMismatch, require
 
 R = TypeVar("R")
 Size: TypeAlias = "int | str | tuple[str, Size, Size]"
@@ -406,3 +406,25 @@ class Ty:
 
     def __repr__(self) -> str:
         return f"Ty({', '.join(map(repr, self.arrays))})"
+
+
+def short(ty: Ty) -> str:
+    """A type as text for messages, in brief where it has many wires."""
+    return str(ty) if len(ty) <= 8 else f"{ty[:3]} @ … ({len(ty)} wires)"
+
+
+def mismatch(cod: Ty, dom: Ty) -> TypeMismatch:
+    """The error of a composition whose types differ: it names the first wire that differs."""
+    pairs = zip(cod, dom, strict=False)
+    k = next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(cod), len(dom)))
+    if k < min(len(cod), len(dom)):
+        detail = f"wire {k} carries {cod[k]} and is read as {dom[k]}"
+        if str(cod[k]) == str(dom[k]):
+            detail += f" (axes {list(cod[k].axes)} against {list(dom[k].axes)})"
+    elif k < len(cod):
+        detail = f"wire {k}, which carries {cod[k]}, is not taken (discard it, or add an identity beside)"
+    else:
+        detail = f"wire {k}, to be read as {dom[k]}, is not given"
+    if len(cod) != len(dom):
+        detail += f"; {len(cod)} wires meet {len(dom)}"
+    return TypeMismatch(f"cannot compose: the first gives {short(cod)}, the second takes {short(dom)}; {detail}")
