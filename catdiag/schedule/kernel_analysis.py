@@ -350,16 +350,21 @@ class _SlowMemory:
 def _loads(body: _KernelBody, levels: Placement) -> list[Transfer]:
     """What a kernel loads: of whole arrays, of parts of arrays, and again by inner loops."""
     found: tuple[list[Transfer], list[Transfer], list[Transfer]] = [], [], []
+    (part,) = body.kernel.parts
+    read = part.loads()
     for b, (elements, reload_axes) in zip(body.inputs, body.incoming, strict=True):
         if b is None:
             continue
         role = "streamed" if b.streamed_only else "operand"
         once = Transfer(b.name, "load", elements.scaled(b.width), reload_axes, role, levels.path(role), wire=b.wire)
-        if b.loads:
-            found[0].append(replace(once, size=once.size.scaled(b.loads), times=b.loads))
-        for local, bounds, loops in b.masked_loads:
-            found[1].append(replace(once, local=local.scaled(b.width), bounds=bounds, loops=loops, region=b.region))
-        for iterations, times in Counter(b.nested).items():
+        loads = read.get(b, [])
+        if times := sum(load.is_plain for load in loads):
+            found[0].append(replace(once, size=once.size.scaled(times), times=times))
+        for load in loads:
+            if load.local is not None:
+                local = load.local.scaled(b.width)
+                found[1].append(replace(once, local=local, bounds=load.bounds, loops=load.loops, region=b.region))
+        for iterations, times in Counter(load.loop_nest for load in loads if load.loop_nest).items():
             found[2].append(replace(once, size=once.size.scaled(times), times=times, loop_nest=iterations))
     return [transfer for transfers in found for transfer in transfers]
 

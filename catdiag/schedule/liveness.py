@@ -43,6 +43,7 @@ from catdiag.schedule.lowered_kernel import (
     For,
     Free,
     KernelPart,
+    Load,
     Loop,
     LoweredKernel,
     Overwrite,
@@ -182,14 +183,10 @@ class KernelLowering:
                 self.statements.append(Free(b))
 
     def _load(self, buffer: Buffer) -> None:
-        """Loads an operand unless it is loaded already: it is live from here on, and the load is counted."""
+        """Loads an operand unless it is loaded already: it is live from here on."""
         if not buffer.loaded:
             buffer.loaded = True
-            if buffer.region:
-                buffer.masked_loads.append((buffer.interior, None, ()))
-            else:
-                buffer.loads += 1
-            self.statements.append(Alloc(buffer, load=True))
+            self.statements.append(Alloc(buffer, Load(buffer, buffer.interior if buffer.region else None)))
 
     def _result(self, body: _OpenBody, place: int, node: Node, k: int, reads: Sequence[int]) -> None:
         """Allocates result `k` of a box that reads these wires, over one of them that dies there if possible."""
@@ -273,7 +270,8 @@ class KernelLowering:
         late = postponed(box, [id(b) for b in inputs]) if self.places.nested else [False] * len(inputs)
         states = self._states(box, op)
         inner = self._inputs(box, op, inputs, late, (*loops, loop), bounds)
-        blocks = [s.buffer for s in self.statements if isinstance(s, Alloc) and not s.load]
+        loaded = [s for s in self.statements if isinstance(s, Alloc)]
+        blocks = [s.buffer for s in loaded if s.load is not None and s.load.operand is not s.buffer]
         self.statements += [*map(Alloc, states), Point(f"start of the loop over {op.axis}")]
         step, wires = inline(op.step).graph, [*states, *inner]
         free = rematerialized(step, [b is None for b in wires])
@@ -351,33 +349,31 @@ class KernelLowering:
                 size = IntPolynomial.elements(ty.axes)
                 inner[b] = replace(b, size=size, source=b.source or b, reload_loops=reload_loops)
             elif b.streamed_only:
-                self._count_blocks(b, ty, loops, bounds, b in tested)
+                load = self._block_load(b, ty, loops, bounds, b in tested)
                 block, buffers = box_of(ty, b.region), self.places.stages
                 inner[b] = Buffer(b.name, "streamed", block, b.width, self.places.streamed, pinned=True, stages=buffers)
-                self.statements.append(Alloc(inner[b]))
+                self.statements.append(Alloc(inner[b], load))
             else:
                 self._load(b)
                 inner[b] = replace(b, pinned=True)
         return [None if b is None else inner[b] for b in inputs]
 
-    def _count_blocks(
+    def _block_load(
         self, b: Buffer, ty: ArrayType, loops: tuple[Loop, ...], bounds: LoopBounds | None, tested: bool
-    ) -> None:
-        """Counts the loads of an array of which the last of `loops` loads blocks of type `ty`. `tested` says that the
-        test whether to run a block reads it."""
-        if b.reload_loops and b.source is not None:
-            b.source.nested.append(b.reload_loops)
-        elif b.source is not None:
-            b.source.loads += 1
-        elif b.region:
-            if bounds is not None:
-                raise CatdiagError(f"{b.name} is read in place in a loop that skips blocks: its loads are not counted")
-            b.masked_loads.append((interior_size(ty, b.region), None, loops))
-        elif bounds is None:
-            b.loads += 1
-        else:  # What the block test reads is loaded for each block that is tested.
-            here = replace(bounds, tests_blocks=bounds.tests_blocks and not tested)
-            b.masked_loads.append((IntPolynomial.elements(ty.axes), here, loops))
+    ) -> Load:
+        """The load of an array of which the last of `loops` loads blocks of type `ty`. `tested` says that the test
+        whether to run a block reads it."""
+        if b.source is not None:
+            return Load(b.source, loop_nest=b.reload_loops)
+        if b.region and bounds is not None:
+            raise CatdiagError(f"{b.name} is read in place in a loop that skips blocks: its loads are not counted")
+        if b.region:
+            return Load(b, interior_size(ty, b.region), None, loops)
+        if bounds is None:
+            return Load(b)
+        # What the block test reads is loaded for each block that is tested.
+        here = replace(bounds, tests_blocks=bounds.tests_blocks and not tested)
+        return Load(b, IntPolynomial.elements(ty.axes), here, loops)
 
     def _iteration_end(self, op: FoldOp, body: Body, states: Sequence[Buffer]) -> list[Statement]:
         """The end of an iteration: each state needs a buffer of its own. Frees the buffers of the new states."""

@@ -31,7 +31,7 @@ class Buffer:
 
     `stages` is the number of pipeline buffers at a level, 1 if it is not there. A `pinned` buffer is live beyond the
     loop iteration that reads it, so no result may be written over it. `loaded` says that it has been loaded,
-    `streamed_only` that only loops read it, block by block. `loads` counts the full loads of it.
+    `streamed_only` that only loops read it, block by block.
     """
 
     name: str
@@ -42,10 +42,6 @@ class Buffer:
     pinned: bool = False
     loaded: bool = True
     streamed_only: bool = False
-    loads: int = 0
-    masked_loads: list[tuple[IntPolynomial, LoopBounds | None, tuple[Loop, ...]]] = field(default_factory=list)
-    """Loads that are not of the whole array: the elements loaded at a time, which blocks are run (None: all), and in
-    which loops. They are those of loops that skip blocks and of arrays that are read in place."""
     region: tuple[AccessRange, ...] = ()
     interior: IntPolynomial = ZERO
     """For an array that is read in place: the product of its footprint's lengths along the axes on which the footprint
@@ -57,10 +53,8 @@ class Buffer:
     """The axes of an operand, a state or a result, with their sizes on chip (tiles and blocks)."""
     source: Buffer | None = None
     """For an input that a loop leaves to its inner loops to load (`postponed`): the array itself. `reload_loops` are
-    the outer loops that run along no axis that it lacks: each of their iterations loads it again. The array's `nested`
-    lists these loops once for each such load."""
+    the outer loops that run along no axis that it lacks: each of their iterations loads it again."""
     reload_loops: tuple[Loop, ...] = ()
-    nested: list[tuple[Loop, ...]] = field(default_factory=list)
 
     def at(self, place: str) -> IntPolynomial:
         """The bytes that it takes at a level: elements × width × pipeline buffers."""
@@ -110,11 +104,31 @@ class Transfer:
 
 
 @dataclass(frozen=True, eq=False)
+class Load:
+    """A load of an operand, in full or block by block, once for each iteration of the loops in `loop_nest`.
+
+    Of an array that is read in place, and in a loop that skips blocks, `local` elements are loaded at a time, in
+    `loops` and for the blocks that `bounds` says (None: all).
+    """
+
+    operand: Buffer
+    local: IntPolynomial | None = None
+    bounds: LoopBounds | None = None
+    loops: tuple[Loop, ...] = ()
+    loop_nest: tuple[Loop, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a load of the whole tile of an array."""
+        return self.local is None and not self.loop_nest
+
+
+@dataclass(frozen=True, eq=False)
 class Alloc:
-    """Begins a live range. With `load`, the buffer is an operand that is loaded here."""
+    """Begins a live range. With `load`, it is that of an operand, or of the pipeline buffers of its blocks."""
 
     buffer: Buffer
-    load: bool = False
+    load: Load | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +223,14 @@ class KernelPart:
     places: Placement
     within: Within | None = None
     around: list[Buffer] = field(default_factory=list)
+
+    def loads(self) -> dict[Buffer, list[Load]]:
+        """The loads of each operand."""
+        found: dict[Buffer, list[Load]] = {}
+        for statement in flat([*self.body.statements, *self.copies]):
+            if isinstance(statement, Alloc) and (load := statement.load) is not None:
+                found.setdefault(load.operand, []).append(load)
+        return found
 
 
 @dataclass

@@ -226,17 +226,19 @@ class Phases:
                 source = self.wires[w]
                 assert source is not None
                 there = (last,) if last in self.places.operand else ()
-                inside.append(replace(source, places=there, loaded=False, loads=0))
+                inside.append(replace(source, places=there, loaded=False))
         walk = KernelLowering(self.kernel, self.widths, _only(self.places, (last,)))
         walk.body(graph, inside, (self.graph, outside, ends))
+        read = self.kernel.parts[-1].loads()
         for w, buffer in zip(outside, inside, strict=True):
-            if buffer is None or not buffer.loads:
+            times = 0 if buffer is None else sum(load.is_plain for load in read.get(buffer, ()))
+            if buffer is None or not times:
                 continue
             if w in self.arrays:
                 array = self.arrays[w]
                 self._moved(array, "load", "passed", phase.loop)
                 continue
-            loads[w] = loads.get(w, 0) + buffer.loads
+            loads[w] = loads.get(w, 0) + times
             role = "streamed" if buffer.streamed_only else "operand"
             path = self.places.path(role)
             upper_path = [p for p in path if p not in self.lower]
@@ -246,7 +248,7 @@ class Phases:
                 Transfer(
                     buffer.name,
                     "load",
-                    amount.scaled(buffer.width * buffer.loads),
+                    amount.scaled(buffer.width * times),
                     reload_axes,
                     role,
                     (upper_path[-1], *path[len(upper_path) :]),

@@ -127,7 +127,7 @@ class KernelTrace:
                     self.present[buffer] = None
                     if buffer not in self.where:
                         self.where[buffer] = self._array_index(buffer)
-                    if load:
+                    if load is not None and load.operand is buffer:
                         self._load(self.where[buffer])
                 case Free(buffer):
                     self.present.pop(buffer, None)
