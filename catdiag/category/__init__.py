@@ -7,7 +7,7 @@
   (mapping over an axis).
 - `substitution`: boxes replaced by diagrams; `evaluation`: diagrams of Python functions, run.
 - `integer_polynomial`: polynomials in sizes with integer coefficients; `formula`: formulas as trees, and how they are
-  printed.
+  printed; `expression_formulas`: those of sympy expressions; `latex_formulas`: LaTeX.
 
 What is named here is what bare diagrams are made of and read with; they have neither derivations nor theorems.
 

@@ -1,7 +1,8 @@
 """Formulas as trees, and how they are printed.
 
 A formula is an operation with formulas as arguments. Whoever makes one builds the tree; it is printed where it is
-shown, by a dialect: `PLAIN` text here, LaTeX in `catdiag.cost.latex`, MathML in `catdiag.draw.report.mathml`. Nothing
+shown, by a dialect: `PLAIN` text here, LaTeX in
+`catdiag.category.latex_formulas`, MathML in `catdiag.draw.report.mathml`. Nothing
 takes printed formulas apart. Parentheses come from one table of precedences, `NOTATIONS`, in every dialect.
 """
 
@@ -53,7 +54,6 @@ NOTATIONS: Mapping[str, FormulaNotation] = {
     "∧": FormulaNotation(LOGIC, RELATION, RELATION, " ∧ "),
     **{sign: FormulaNotation(RELATION, SUM, SUM, f" {sign} ") for sign in "=≠<≤>≥"},
     "big": FormulaNotation(RELATION, LOGIC, PRODUCT),
-    "bounded": FormulaNotation(RELATION, LOGIC, PRODUCT),
     "+": FormulaNotation(SUM, SUM, SUM, " + "),
     "−": FormulaNotation(SUM, SUM, FLOOR, " - "),
     "negative": FormulaNotation(SUM, PRODUCT, sign="-"),
@@ -79,8 +79,8 @@ Leaves: "symbol" and "word" have their text as data, "number" its value, "decima
 the position along an axis. "→" and "of" are renamed axes and parts of axes inside brackets, "row" is axes in a row,
 "axes" and "coproduct" the names of products and coproducts of axes. "·" has a dot, "product" is juxtaposed where that
 is readable. "*" and "//" are arithmetic of sizes and positions. "big" is a reduction (data: its monoid) over all
-arguments but the last, which is its body; "bounded" one over an index below a bound. "cases" has a condition and a
-value for each case, and last the value otherwise.
+arguments but the last, which is its body: over axes, or where a condition on an index holds. "cases" has a condition
+and a value for each case, and last the value otherwise.
 """
 
 INFIX = frozenset(op for op, notation in NOTATIONS.items() if notation.sign) - {
@@ -124,7 +124,7 @@ class Formula:
         """How tightly it binds."""
         if self.op == "number":
             return SUM if self.data < 0 else ATOM if self.data.denominator == 1 or powers_of_ten(self.data) else PRODUCT
-        if self.op in ("+", "−") and self.args[-1].op in ("big", "bounded"):
+        if self.op in ("+", "−") and self.args[-1].op == "big":
             return RELATION  # the operator at its end reaches as far as it can
         return NOTATIONS[self.op].level
 
@@ -382,10 +382,10 @@ class FormulaDialect(ABC, Generic[R]):
         """Whether an argument needs parentheses."""
         notation = NOTATIONS[of.op]
         # The body of a reduction is its last argument; what is before it stands below the sign.
-        first = place < len(of.args) - 1 if of.op in ("big", "bounded") else place == 0
+        first = place < len(of.args) - 1 if of.op == "big" else place == 0
         need = notation.first if first else notation.further
         argument = of.args[place]
-        if of.op in ("+", "−") and place and argument.op in ("big", "bounded") and place == len(of.args) - 1:
+        if of.op in ("+", "−") and place and argument.op == "big" and place == len(of.args) - 1:
             return False
         return argument.level < need
 
@@ -427,8 +427,7 @@ class PlainText(FormulaDialect[str]):
             "index": lambda of, args: f"index({args[0]})",
             "call": lambda of, args: f"{of.data}({', '.join(args)})",
             "cases": lambda of, args: _nested(args),
-            "big": lambda of, args: f"{BIG[of.data]}_{','.join(args[:-1])} {args[-1]}",
-            "bounded": lambda of, args: f"{BIG[of.data]}_{{{args[0]}<{args[1]}}} {args[2]}",
+            "big": self.big,
             "negative": self.before,
             "¬": self.before,
             "√": self.before,
@@ -442,6 +441,12 @@ class PlainText(FormulaDialect[str]):
 
     def infix(self, of: Formula, args: Sequence[str]) -> str:
         return self.sign(of.op).join(args)
+
+    def big(self, of: Formula, args: Sequence[str]) -> str:
+        """A reduction: the sign, what is below it, and the body."""
+        below = ",".join(args[:-1])
+        relation = any(a.level == RELATION for a in of.args[:-1])
+        return f"{BIG[of.data]}_{f'{{{below}}}' if relation else below} {args[-1]}"
 
     def before(self, of: Formula, args: Sequence[str]) -> str:
         """A sign before the only argument."""

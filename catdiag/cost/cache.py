@@ -8,7 +8,7 @@ cache together each is fetched once; otherwise every load of the wave passes on 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import sympy
 from sympy.core.symbol import Str
 
+from catdiag.category.formula import Formula, call, infix, number, word
 from catdiag.cost.wave_footprints import Loaded, Places, footprint
 
 Expr = Any
@@ -59,13 +60,13 @@ class Wave(sympy.Expr):  # type: ignore[misc]
         within = "" if capacity == sympy.oo else f"; {printer.doprint(capacity)}"
         return f"{name}({printer.doprint(wave)}; {groups or '1'}{within})"
 
-    def _latex(self, printer: Any) -> str:
-        from catdiag.cost.latex import text
-
-        what, names, wave, _, grid, _ = self.args
-        groups = ", ".join(f"\\tfrac{{{printer.doprint(n)}}}{{{printer.doprint(g)}}}" for n, g in grid)
-        name = "fetched}_{" + text(str(names[int(what)])) + "}" if what >= 0 else "distinct}"
-        return f"\\operatorname{{{name}\\left({printer.doprint(wave)}; {groups or '1'}\\right)"
+    def as_formula(self, of: Callable[[Expr], Formula]) -> Formula:
+        """The number as a function of the wave and the grid, as a formula."""
+        what, names, wave, capacity, grid, _ = self.args
+        groups = infix(",", *(infix("/", of(n), of(g)) for n, g in grid)) if grid else number(1)
+        within = () if capacity == sympy.oo else (of(capacity),)
+        array = () if what < 0 else (word(str(names[int(what)])),)
+        return call("fetched" if array else "distinct", infix(";", *array, of(wave), groups, *within))
 
 
 def fetched(

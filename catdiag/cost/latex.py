@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from catdiag.category.latex_formulas import latex_of, text
 from catdiag.cost.level_formulas import LevelsIO
 from catdiag.cost.traffic import IO
 from catdiag.util.errors import require
@@ -35,37 +35,5 @@ def latex(cost: IO | LevelsIO) -> str:
         rows = [("H", cost.transfers), (r"H^{\text{relaxed}}", cost.relaxed), ("M", cost.memory)]
         if cost.accumulators == "registers":
             rows.append((r"M_{\text{registers}}", cost.registers))
-    lines = [f"{name} &= {formula(expr)}" for name, expr in rows]
+    lines = [f"{name} &= {latex_of(expr)}" for name, expr in rows]
     return "\\begin{align*}\n" + " \\\\\n".join(lines) + "\n\\end{align*}"
-
-
-def formula(expr: Expr) -> str:
-    """A formula in LaTeX: tiles and blocks of further levels as `g^{(2)}_{q}`.
-
-    >>> from catdiag.category.integer_polynomial import symbol
-    >>> formula(symbol("g2_q") * symbol("d"))
-    'd g^{(2)}_{q}'
-    """
-    import sympy
-
-    names = {s: _name(s.name) for s in expr.free_symbols}
-    written: str = sympy.latex(expr, symbol_names={s: name for s, name in names.items() if name})
-    return written
-
-
-def _name(name: str) -> str:
-    found = re.fullmatch(r"([gsM])(\d*)_(\w+)", name)
-    if not found:
-        return ""
-    level = f"^{{({found[2]})}}" if found[2] else ""
-    below = found[3] if len(found[3]) == 1 else text(found[3])
-    return f"{found[1]}{level}_{{{below}}}"
-
-
-def text(words: str) -> str:
-    """Words within a formula.
-
-    >>> text("in_0")
-    '\\\\text{in\\\\_0}'
-    """
-    return r"\text{" + words.replace("_", r"\_") + "}"

@@ -27,12 +27,16 @@ class _LabelText(PlainText):
     name = "label"
 
     def rows(self) -> Mapping[str, Callable[[Formula, Sequence[str]], str]]:
-        return {**super().rows(), "index": _index, "big": _big}
+        return {**super().rows(), "index": _index}
 
     def infix(self, of: Formula, args: Sequence[str]) -> str:
         if of.op == "/" and all(a.op == "number" for a in of.args) and of.args[1].data >= _LENGTHY:
             return _decimal(of.args[0].data / of.args[1].data)
         return super().infix(of, args)
+
+    def big(self, of: Formula, args: Sequence[str]) -> str:
+        below = ",".join(args[:-1])
+        return f"{BIG[of.data]}_{below if of.args[0].op == 'symbol' and len(args) == 2 else f'{{{below}}}'} {args[-1]}"
 
     def sign(self, op: str) -> str:
         return "·" if op == "*" else super().sign(op).replace("-", "−")
@@ -44,11 +48,6 @@ class _LabelText(PlainText):
 
 def _index(of: Formula, args: Sequence[str]) -> str:
     return f"i_{{{args[0]}}}" if of.args[0].op == "symbol" else f"index({args[0]})"
-
-
-def _big(of: Formula, args: Sequence[str]) -> str:
-    below = ",".join(args[:-1])
-    return f"{BIG[of.data]}_{f'{{{below}}}' if len(args) > 2 else below} {args[-1]}"
 
 
 def _decimal(value: Fraction) -> str:

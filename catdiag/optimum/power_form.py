@@ -16,6 +16,7 @@ from typing import Any
 import sympy
 from sympy import Expr, Symbol
 
+from catdiag.category.latex_formulas import latex_of
 from catdiag.optimum.posynomial import number, power
 from catdiag.util import argument_checks
 from catdiag.util.errors import FormulaError, require
@@ -109,9 +110,9 @@ class PowerForm:
 
     def latex(self) -> str:
         """The form in LaTeX, with powers as in the paper: `2 a b c M^{-1/2} + a c`."""
-        name, parts = sympy.latex(self.capacity), []
+        name, parts = latex_of(self.capacity), []
         for alpha, beta in reversed(self.terms):
-            text = sympy.latex(alpha)
+            text = latex_of(alpha)
             if not beta:
                 parts.append(text)
                 continue

@@ -91,7 +91,7 @@ def formula_of_term(t: Term, printer: Printer, depth: int = 0) -> Formula:
         return symbol(printer.variable(depth - 1 - t.data))
     if t.op == "big":
         bound, body = formula_of_term(t.args[0], printer, depth), formula_of_term(t.args[1], printer, depth + 1)
-        return Formula("bounded", (symbol(printer.variable(depth)), bound, body), t.data)
+        return Formula("big", (infix("<", symbol(printer.variable(depth)), bound), body), t.data)
     args = [formula_of_term(a, printer, depth) for a in t.args]
     if t.op in ("read", "holds"):
         name = str(t.data)

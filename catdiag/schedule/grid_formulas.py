@@ -6,11 +6,13 @@ sympy's own versions are wrong or slow for the formulas that occur here (see `_Q
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 import sympy
+
+from catdiag.category.formula import Formula, infix
 
 Expr = Any
 
@@ -38,8 +40,9 @@ class _Quotient(sympy.Function):  # type: ignore[misc]
     def _sympystr(self, printer: Any) -> str:
         return str(printer._print(self.rounding(self.args[0] / self.args[1], evaluate=False)))
 
-    def _latex(self, printer: Any) -> str:
-        return str(printer._print(self.rounding(self.args[0] / self.args[1], evaluate=False)))
+    def as_formula(self, of: Callable[[Expr], Formula]) -> Formula:
+        """The quotient, rounded, as a formula."""
+        return Formula("floor" if self.rounding is sympy.floor else "ceiling", (infix("/", *map(of, self.args)),))
 
 
 class Down(_Quotient):
@@ -98,10 +101,10 @@ class GroupMax(sympy.Expr):  # type: ignore[misc]
         function, (j, _, last) = self.args
         return f"Max({printer.doprint(function)}, {j} <= {printer.doprint(last)})"
 
-    def _latex(self, printer: Any) -> str:
+    def as_formula(self, of: Callable[[Expr], Formula]) -> Formula:
+        """The maximum over the groups as a formula."""
         function, (j, _, last) = self.args
-        under = printer.doprint(sympy.Le(j, last, evaluate=False))
-        return f"\\max_{{{under}}} {printer.doprint(function)}"
+        return Formula("big", (infix("≤", of(j), of(last)), of(function)), "max")
 
 
 def _added(function: Expr, limits: Sequence[tuple[Expr, int, int]]) -> Expr:

@@ -21,6 +21,7 @@ from catdiag.category.formula import (
     symbol,
     where,
 )
+from catdiag.category.latex_formulas import LATEX
 from catdiag.draw.label_formulas import label
 from catdiag.draw.report.mathml import MATHML
 
@@ -107,12 +108,10 @@ def test_text_means_what_the_tree_means(seed):
 
 def test_every_operation_is_printed_by_every_dialect():
     for op in NOTATIONS:
-        data = {"number": Fraction(1), "big": "sum", "bounded": "max"}.get(op, "a")
-        count = (
-            0 if op in ("symbol", "word", "number", "decimal", "infinity") else 3 if op in ("cases", "bounded") else 2
-        )
+        data = {"number": Fraction(1), "big": "sum"}.get(op, "a")
+        count = 0 if op in ("symbol", "word", "number", "decimal", "infinity") else 3 if op == "cases" else 2
         formula = Formula(op, tuple(map(symbol, "xyz"))[:count], data)
-        for printed in (PLAIN.print(formula), MATHML.print(formula), label(formula)):
+        for printed in (PLAIN.print(formula), MATHML.print(formula), LATEX.print(formula), label(formula)):
             assert printed, op
 
 

@@ -46,7 +46,7 @@ def test_json_has_stable_keys(run):
 def test_latex(run):
     done = run("io", "attention", "--on", "h100", "--latex", "--unfused")
     assert done.out.startswith("\\begin{align*}")
-    assert r"\operatorname{fetched}_{\text{K}}" in done.out
+    assert r"\operatorname{fetched}\left(\text{K}; " in done.out
     assert r"M_{\text{SMEM}} &= " in done.out
     assert "H &= 2 d q + 2 d x" in run("io", "attention", "--latex").out
 

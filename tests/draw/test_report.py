@@ -425,7 +425,7 @@ def assert_typeset(formula):
         Formula("indexed", (A, infix("of", of_axis("y"), of_axis("x+y")))),
         infix("//", infix("+", A, B), C),
         infix("/", infix("/", A, B), infix("/", C, number(Fraction(1, 2)))),
-        Formula("bounded", (symbol("i0"), symbol("n"), Formula("indexed", (A, symbol("i0")))), "sum"),
+        Formula("big", (infix("<", symbol("i0"), symbol("n")), Formula("indexed", (A, symbol("i0")))), "sum"),
         Formula("power", (infix("+", A, B), number(2))),
         Formula("power", (symbol("g2_q"), number(2))),
     ],

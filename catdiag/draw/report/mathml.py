@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from catdiag.category.expression_formulas import formula_of_expression
 from catdiag.category.formula import BIG, GREEK, Formula, Typeset, cases_of, name_parts, powers_of_ten
-from catdiag.cost.expression_formulas import formula_of_expression
 from catdiag.draw.report.html import Html, escaped, joined, tag
 
 Expr = Any
@@ -178,11 +178,8 @@ def _cases(of: Formula, args: Sequence[Html]) -> Html:
 
 
 def _big(of: Formula, args: Sequence[Html]) -> Html:
-    return _reduction(of.data, tag("mrow", joined(args[:-1], sign(","))) if len(args) > 2 else args[0], args[-1])
-
-
-def _reduction(monoid: str, below: Html, body: Html) -> Html:
-    return tag("mrow", tag("munder", sign(_BIGGER[monoid], movablelimits="false"), below), body)
+    below = tag("mrow", joined(args[:-1], sign(","))) if len(args) > 2 else args[0]
+    return tag("mrow", tag("munder", sign(_BIGGER[of.data], movablelimits="false"), below), args[-1])
 
 
 def _before(of: Formula, args: Sequence[Html]) -> Html:
@@ -226,7 +223,6 @@ _ROWS: Mapping[str, Callable[[Formula, Sequence[Html]], Html]] = {
     "cases": _cases,
     "of": lambda of, args: tag("mrow", args[0], tag("mtext", "\u00a0of\u00a0"), args[1]),
     "big": _big,
-    "bounded": lambda of, args: _reduction(of.data, tag("mrow", args[0], sign("<"), args[1]), args[2]),
     "negative": _before,
     "¬": _before,
     "√": lambda of, args: tag("msqrt", args[0]),

@@ -1,4 +1,7 @@
-"""Sympy expressions as formulas: the one place where costs become trees that are typeset."""
+"""Sympy expressions as formulas: the one place where costs become trees that are typeset.
+
+A class of sympy expressions of the library's own has a method `as_formula`, which takes this function for its parts.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,10 @@ def formula_of_expression(expr: Expr) -> Formula:
     from sympy.core.relational import Relational
 
     expr = sympy.sympify(expr, strict=True)
+    own = getattr(expr, "as_formula", None)  # an operation of the library's own, such as what a cache fetches
+    if own is not None:
+        found: Formula = own(formula_of_expression)
+        return found
     if isinstance(expr, sympy.Symbol):
         return symbol(expr.name)
     if expr.is_Number:
@@ -48,8 +55,10 @@ def formula_of_expression(expr: Expr) -> Formula:
         return call(type(expr).__name__.lower(), *_all(_in_order(expr.args)))
     if isinstance(expr, sympy.Function):
         return call(expr.func.__name__, *_all(expr.args))
-    own = getattr(expr, "as_formula", None)  # an operation of our own, as what a cache fetches
-    return word(str(expr).lower() if expr in (sympy.true, sympy.false) else str(expr)) if own is None else own()
+    if isinstance(expr, sympy.Sum):
+        limits = [infix("≤", *_all((first, j, last))) for j, first, last in expr.limits]
+        return Formula("big", (*limits, formula_of_expression(expr.function)), "sum")
+    return word(str(expr).lower() if expr in (sympy.true, sympy.false) else str(expr))
 
 
 def _all(exprs: Iterable[Expr]) -> list[Formula]:
