@@ -1,9 +1,9 @@
 """Formulas as trees, and how they are printed.
 
 A formula is an operation with formulas as arguments. Whoever makes one builds the tree; it is printed where it is
-shown, by a dialect: `PLAIN` text here, LaTeX in
-`catdiag.category.latex_formulas`, MathML in `catdiag.draw.report.mathml`. Nothing
-takes printed formulas apart. Parentheses come from one table of precedences, `NOTATIONS`, in every dialect.
+shown, by a dialect: `PLAIN` text here, LaTeX in `category.latex_formulas`, MathML in `draw.report.mathml`, labels of
+pictures in `draw.label_formulas`. Nothing takes printed formulas apart. Parentheses come from one table of precedences,
+`NOTATIONS`, in every dialect.
 """
 
 from __future__ import annotations
