@@ -7,6 +7,8 @@ indices), so is its right side, and the two are equal.
 
 **Why the whole follows.** Take sizes and inputs that meet the assumptions, such that the left program is defined, and
 let the cut arrays be those that it computes. Going through the parts in order, the following is shown of each here.
+What is known of cuts on the way: hypotheses that were shown, signs and element types by how they are made, and what
+the whole owes.
 
 1. Its hypotheses hold of the arrays that it reads: those on sizes for what its sizes stand for, those on inputs (and
    their element types) from how these arrays are made.
@@ -36,13 +38,14 @@ from typing import Any
 
 from catdiag.kernel.context import Context, integer
 from catdiag.kernel.definedness import Obligation, owes
-from catdiag.kernel.facts import Fact, negate
+from catdiag.kernel.facts import Fact, negate, nonzero
 from catdiag.kernel.judgments import Json, only
 from catdiag.kernel.loop_rules import Facts, Loops, valued
 from catdiag.kernel.semantics import Program, Sizes, Wire, evaluate, inputs_of
 from catdiag.kernel.size_scope import symbols
 from catdiag.kernel.terms import (
     LOGICAL,
+    ZERO,
     Data,
     KernelError,
     Term,
@@ -377,9 +380,10 @@ class Composites(Loops):
             if not self.discharge(ctx, o, self.item(part.proof, "defined", k)):
                 raise KernelError(f"it is defined only where {o}, which the whole does not need")
         cuts.know(fact for o in owed for fact in (o.fact(), *o.saying(o.condition)))
-        for name, wire in zip(part.makes, meaning.outputs, strict=True):
+        for k, (name, wire) in enumerate(zip(part.makes, meaning.outputs, strict=True)):
             ctx = Context(self.ask, dict(wire.axes), facts, cuts.elements)
             cuts.elements[name] = "bool" if wire.element == "bool" else _element(wire, ctx)
+            cuts.know(Fact(wire.axes, (), c) for c in _signs(wire, cuts.wires[first + k].term, ctx))
         return list(owed)
 
     def _hypotheses(self, part: Part, cuts: Cuts, of_sizes: Facts, scope: frozenset[str]) -> None:
@@ -406,6 +410,17 @@ def _element(wire: Wire, ctx: Context) -> str:
     term = valued(wire)
     known = wire.element != "extended" or ctx.real(term)
     return "int" if known and integer(ctx, term) else "real" if known else "extended"
+
+
+def _signs(wire: Wire, array: Term, ctx: Context) -> list[Term]:
+    """The sign that what is made is known to have, as a condition on the array that it is from then on."""
+    term = valued(wire)
+    if wire.element == "bool":
+        return []
+    if ctx.positive(term):
+        return [fn("lt", ZERO, array)]
+    found = [fn("le", ZERO, array)] if ctx.nonnegative(term) else []
+    return [*found, nonzero(array)] if ctx.nonzero(term) else found
 
 
 def _instances(fact: Fact) -> list[Fact]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from catdiag.optimum.crossover import Crossover
     from catdiag.optimum.exhaustive import ExhaustiveOptimum
     from catdiag.optimum.regime_comparison import ComparisonCase
+    from catdiag.prover.api import Theorem
     from catdiag.util.executors import Progress
 
 Expr = Any
@@ -203,12 +204,13 @@ class Fusions:
 
         Raises NotFusable where a kernel has no such schedule, or the whole was not proved.
         """
-        parts: list[tuple[Span, Diagram]] = []
+        parts: list[tuple[Span, Diagram, Theorem | None]] = []
         for kernel in option.kernels:
             if kernel.chosen is None:
                 raise NotFusable(f"the kernel of {kernel.diagram.title} has no schedule with a closed form")
             made = kernel.chosen[0].derivation
-            parts.append(((kernel.start, kernel.end), kernel.diagram if made is None else made.diagram))
+            diagram, theorem = (kernel.diagram, None) if made is None else (made.diagram, made.theorem)
+            parts.append(((kernel.start, kernel.end), diagram, theorem))
         return cut(self.row, parts, option.saved, self.diagram, self._ask)
 
     def crossover(

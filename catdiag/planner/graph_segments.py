@@ -8,7 +8,7 @@ again wherever they are read. A cut is between two stages of the stored order, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
@@ -182,6 +182,23 @@ class StageSequence:
         title = title if whole else f"{title}, boxes {start + 1} to {end}"
         piece = Graph(types, tuple(nodes), tuple(local[w] for w in outputs))
         return Segment(of_graph(piece, names=names, title=title), tuple(dom), tuple(outputs))
+
+    def results_of(self, made: Collection[int]) -> Segment | None:
+        """The results that are views of what is `made`, or rematerialized, as a diagram; None without such."""
+        graph = self.graph
+        outputs = [w for w in dict.fromkeys(graph.outputs) if w not in made]
+        places = sorted(self._around(outputs, set(made)))
+        if not places:
+            return None
+        own = {self.first[p] + k for p in places for k in range(len(graph.nodes[p].box.cod))}
+        dom = list(dict.fromkeys(w for p in places for w in graph.nodes[p].inputs if w not in own))
+        local = {w: k for k, w in enumerate(dom)}
+        nodes: list[Node] = []
+        for p in places:
+            nodes.append(Node(graph.nodes[p].box, tuple(local[w] for w in graph.nodes[p].inputs)))
+            local |= {self.first[p] + k: len(local) + k for k in range(len(graph.nodes[p].box.cod))}
+        piece = Graph(Ty(*(self.types[w] for w in dom)), tuple(nodes), tuple(local[w] for w in outputs))
+        return Segment(of_graph(piece, title=f"{self.diagram.title or 'it'}, results"), tuple(dom), tuple(outputs))
 
     def types_of(self, start: int, end: int, dtype: str | Mapping[str, str]) -> str | dict[str, str]:
         """The types of what a segment reads and makes: `dtype`, or by the whole's names (fp32 where not named);

@@ -12,7 +12,7 @@ that it is weaved over. What a draft costs is worked out by `catdiag.planner.ker
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING
 from catdiag.category.diagram import Diagram, inline, of_graph
 from catdiag.category.ops import FoldOp
 from catdiag.kernel.terms import KernelError
-from catdiag.planner.graph_segments import Span, StageSequence
+from catdiag.planner.graph_segments import Segment, Span, StageSequence
 from catdiag.prover.api import Interrupted, certify_equation
+from catdiag.prover.composites import OpenPart, PartEquation, certify_composite
+from catdiag.prover.congruence import has_generators
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import find, group, groupable
+from catdiag.rewrite.matching.rule_theorem import is_small
 from catdiag.rewrite.split import in_parts
 from catdiag.rewrite.steps import Cut
 from catdiag.rewrite.stream.multi_pass import in_blocks
@@ -137,22 +140,59 @@ def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | 
 
 def cut(
     row: StageSequence,
-    parts: Iterable[tuple[Span, Diagram]],
+    parts: Iterable[tuple[Span, Diagram, Theorem | None]],
     saved: tuple[str, ...],
     source: Diagram,
     ask: Z3,
 ) -> Derivation:
     """The derivation of the kernels of a row from its source, as one step, `saved` between them by name.
 
-    Raises NotFusable where it is not proved that they mean the source together.
+    Each kernel comes with the theorem that it means its segment, if that is known. Raises NotFusable where it is not
+    proved that they mean the source together.
     """
-    whole = row.composed(parts)
+    kernels = list(parts)
+    whole = row.composed((span, diagram) for span, diagram, _ in kernels)
     said = f"cut({', '.join(saved)!r})" if saved else "cut()"
     whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
-    theorem = proved(ask, source, whole, True)
+    failed = f"the kernels that save {', '.join(saved) or 'nothing'} were not proved to mean "
+    failed += f"{source.title or 'the diagram'} together"
+    theorem: Theorem | None = None
+    if len(kernels) > 1 and source is row.diagram and not has_generators(source):
+        try:
+            theorem = _together(row, kernels, whole, ask)
+        except OpenPart as error:
+            raise NotFusable(f"{failed}: kernel {error.number} is not proved, it stopped at {error.goal}") from error
+        except (OpenGoal, KernelError) as error:
+            failed += f": {error}"
+    if theorem is None and is_small(source, whole):
+        theorem = proved(ask, source, whole, True)
     if theorem is None:
-        raise NotFusable(
-            f"the kernels that save {', '.join(saved) or 'nothing'} were not proved to mean "
-            f"{source.title or 'the diagram'} together"
-        )
+        raise NotFusable(failed)
     return Derivation.start(source, ask).then(Cut(saved), whole, theorem, ungrouped=None)
+
+
+def _together(
+    row: StageSequence, kernels: Sequence[tuple[Span, Diagram, Theorem | None]], whole: Diagram, ask: Z3
+) -> Theorem:
+    """That kernels together mean the diagram of a row, by congruence. Raises OpenPart, OpenGoal, KernelError."""
+    wires = {w: w for w in range(len(row.graph.dom))}
+    parts: list[PartEquation] = []
+
+    def add(segment: Segment, made: Diagram, theorem: Theorem | None) -> None:
+        reads = tuple(wires[w] for w in segment.reads)
+        names = tuple(row.names[w] for w in segment.makes)
+        parts.append(PartEquation(segment.diagram, made, reads, names, theorem=theorem))
+        for w in segment.makes:
+            wires[w] = len(wires)
+
+    for span, diagram, theorem in kernels:
+        add(row.segment(*span), diagram, theorem)
+    last = row.results_of(wires)
+    if last is not None:
+        add(last, last.diagram, None)
+    inputs = list(zip(row.diagram.input_names, row.graph.dom, strict=True))
+    results = [wires[w] for w in row.graph.outputs]
+    try:
+        return certify_composite(ask, inputs, parts, results, (row.diagram, whole))
+    except SolverInterrupted as error:
+        raise Interrupted(f"a proof was interrupted: {error}") from error

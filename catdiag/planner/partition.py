@@ -346,7 +346,10 @@ class PartitionSearch:
         if single is not None and any(isinstance(box.op, GroupOp) for box in single.diagram.boxes):
             derivation = single if self.source is None else self._about(source, single)
         else:
-            parts = ((span, made.diagram) for span, made in zip(option, kernels, strict=True))
+            parts = (
+                (span, made.diagram, None if made.derivation is None else made.derivation.theorem)
+                for span, made in zip(option, kernels, strict=True)
+            )
             derivation = cut(row, parts, self._saved(option), source, self.ask)
         names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
         found: list[KernelPlan] = []

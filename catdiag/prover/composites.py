@@ -8,16 +8,18 @@ here, and checked by the kernel (`catdiag.kernel.composition`).
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram
+from catdiag.category.diagram import Diagram, inline
 from catdiag.category.types import ArrayType
 from catdiag.kernel.checker import Checker
 from catdiag.kernel.composition import Renaming, flattened
 from catdiag.kernel.size_scope import symbols
+from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import certify, statement_of
 from catdiag.prover.export import size_data
 from catdiag.prover.identifiers import identifier, title
@@ -62,38 +64,22 @@ def certify_composite(
     inputs: Sequence[tuple[str, ArrayType]],
     parts: Sequence[PartEquation],
     results: Sequence[int],
-    titles: tuple[str, str] = ("", ""),
+    sides: tuple[Diagram, Diagram] | None = None,
     assume: Sequence[Sequence[Any]] = (),
 ) -> Theorem:
     """The theorem that a program is the same with right parts in place of left ones.
 
-    `inputs` are those of the whole, by name and type; `results` the wires that it gives; `assume` conditions on sizes
-    as `parse_assumption` gives them, beside that each is at least 1. Raises OpenPart for a part that is not proved, or
-    whose theorem is conditional; `proof_search.OpenGoal` or KernelError where the whole does not follow.
+    `inputs` are those of the whole, by name and type; `results` the wires that it gives; `sides` the two programs as
+    diagrams, if the caller has them; `assume` conditions on sizes as `parse_assumption` gives them, beside that each is
+    at least 1. Raises OpenPart for a part that is not proved, or whose theorem is conditional; `proof_search.OpenGoal`
+    or KernelError where the whole does not follow; ValueError where the parts are together not what `sides` are.
     """
     start = time.perf_counter()
-    cited: list[dict[str, Any]] = []
-    known: dict[str, tuple[int, dict[str, str], dict[str, str]]] = {}
-    data: list[dict[str, Any]] = []
-    lefts: list[tuple[Json, Sequence[int]]] = []
-    rights: list[tuple[Json, Sequence[int]]] = []
-    taken = {identifier(name) for name, _ in inputs}
+    titles = ["", ""] if sides is None else [diagram.title or "" for diagram in sides]
+    _require_sides(sides or (), len(inputs), parts, results)
+    made = _Assembly(ask, {identifier(name) for name, _ in inputs})
     for number, part in enumerate(parts, 1):
-        statement = statement_of(part.left, part.right, part.assume)
-        key, sizes, axes = _canonical(statement)
-        if key not in known:
-            known[key] = len(cited), _inverse(sizes), _inverse(axes)
-            cited.append(_proved(ask, number, part, statement))
-        cites, of_sizes, of_axes = known[key]
-        put = {
-            "sizes": {of_sizes[c]: name for name, c in sizes.items()},
-            "axes": {of_axes[c]: name for name, c in axes.items()},
-        }
-        first = cited[cites]["statement"]
-        for side, sides in (("left", lefts), ("right", rights)):
-            sides.append((Renaming(put["sizes"], put["axes"]).program(first[side]), part.reads))
-        makes = [_fresh(name, taken) for name in part.names or [f"made{number}"] * len(part.left.cod)]
-        data.append({"cites": cites, **put, "reads": list(part.reads), "makes": makes})
+        made.add(number, part)
     declared = [
         {
             "name": identifier(name),
@@ -102,14 +88,15 @@ def certify_composite(
         }
         for name, ty in inputs
     ]
-    programs: list[dict[str, Any]] = [
+    left, right = (
         {"title": title(text), **flattened(declared, side, results)}
-        for text, side in ((titles[0], lefts), (titles[1], rights))
-    ]
-    scope = sorted(symbols(programs[0]) | symbols(programs[1]))
+        for text, side in zip(titles, (made.lefts, made.rights), strict=True)
+    )
+    scope = sorted(symbols(left) | symbols(right))
     hypotheses = [["le", 1, s] for s in scope if ["le", 0, s] not in assume] + [list(c) for c in assume]
-    whole = {"left": programs[0], "right": programs[1], "assume": hypotheses}
-    certificate = found_composite(searching(ask), whole, {"parts": data, "results": list(results)}, cited)
+    whole = {"left": left, "right": right, "assume": hypotheses}
+    proof = {"parts": made.parts, "results": list(results)}
+    certificate = found_composite(searching(ask), whole, proof, made.cited)
     checker = Checker(checking(ask))
     checked = checker.proved(certificate)
     witness = examined(whole, checker.hypotheses, checker.cuts)
@@ -121,14 +108,72 @@ def certify_composite(
     return Theorem(checked, certificate, time.perf_counter() - start)
 
 
+class _Assembly:
+    """The parts of a composite as plain data, with the certificates that they cite, each once."""
+
+    def __init__(self, ask: Ask, taken: set[str]) -> None:
+        self._ask, self._taken = ask, taken
+        self._known: dict[str, tuple[int, dict[str, str], dict[str, str]]] = {}
+        self.cited: list[dict[str, Any]] = []
+        self.parts: list[dict[str, Any]] = []
+        self.lefts: list[tuple[Json, Sequence[int]]] = []
+        self.rights: list[tuple[Json, Sequence[int]]] = []
+
+    def add(self, number: int, part: PartEquation) -> None:
+        """Adds a part: it cites the theorem of an earlier one that differs in names only. Raises OpenPart."""
+        statement = statement_of(part.left, part.right, part.assume)
+        key, sizes, axes = _canonical(statement)
+        if key not in self._known:
+            self._known[key] = len(self.cited), _inverse(sizes), _inverse(axes)
+            self.cited.append(_proved(self._ask, number, part, statement))
+        cites, of_sizes, of_axes = self._known[key]
+        put_sizes = {of_sizes[c]: name for name, c in sizes.items()}
+        put_axes = {of_axes[c]: name for name, c in axes.items()}
+        put, first = Renaming(put_sizes, put_axes), self.cited[cites]["statement"]
+        self.lefts.append((put.program(first["left"]), part.reads))
+        self.rights.append((put.program(first["right"]), part.reads))
+        names = part.names or [f"made{number}"] * len(part.left.cod)
+        makes = [_fresh(name, self._taken) for name in names]
+        names_put = {"sizes": put_sizes, "axes": put_axes}
+        self.parts.append({"cites": cites, **names_put, "reads": list(part.reads), "makes": makes})
+
+
+def _require_sides(
+    sides: Sequence[Diagram], inputs: int, parts: Sequence[PartEquation], results: Sequence[int]
+) -> None:
+    """Raises ValueError unless the parts are together the two sides of the whole, by the values that they compute."""
+    known: dict[Any, int] = {}
+    for side, diagram in zip(("left", "right"), sides, strict=False):
+        pieces: list[tuple[Diagram, Sequence[int]]] = [(getattr(part, side), part.reads) for part in parts]
+        whole = _values(known, inputs, [(diagram, range(inputs))], range(inputs, inputs + len(diagram.cod)))
+        if whole != _values(known, inputs, pieces, results):
+            raise ValueError(f"the parts are together not {diagram.title or 'what they are said to be'}")
+
+
+def _values(
+    known: dict[Any, int], inputs: int, pieces: Sequence[tuple[Diagram, Sequence[int]]], results: Iterable[int]
+) -> list[Any]:
+    """The results of diagrams that are wired together, as values: equal ones are computed by the same boxes from the
+    same inputs. `known` are numbers of boxes on values, to which new ones are added."""
+    wires: list[Any] = list(range(inputs))
+    for diagram, reads in pieces:
+        graph = inline(diagram, kernels=True).graph
+        local = [wires[w] for w in reads]
+        for node in graph.nodes:
+            number = known.setdefault((node.box, tuple(local[w] for w in node.inputs)), len(known))
+            local += [(number, port) for port in range(len(node.box.cod))]
+        wires += [local[w] for w in graph.outputs]
+    return [wires[w] for w in results]
+
+
 def _proved(ask: Ask, number: int, part: PartEquation, statement: dict[str, Any]) -> dict[str, Any]:
     """The certificate of a part. Raises OpenPart."""
     theorem = part.theorem
     if theorem is None or not _alike(theorem.certificate["statement"], statement):
         try:
             theorem = certify(ask, statement)
-        except OpenGoal as error:
-            raise OpenPart(number, error.goal) from error
+        except (OpenGoal, KernelError) as error:
+            raise OpenPart(number, getattr(error, "goal", str(error))) from error
     if theorem.vacuous:
         raise OpenPart(number, "nothing meets its hypotheses")
     if theorem.conditional:
@@ -173,7 +218,7 @@ def _inverse(names: Mapping[str, str]) -> dict[str, str]:
 
 def _fresh(name: str, taken: set[str]) -> str:
     """A name of an array that is not taken."""
-    base = identifier(name)
+    base = identifier(re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "made")
     found, k = base, 2
     while found in taken:
         found, k = f"{base}_{k}", k + 1
