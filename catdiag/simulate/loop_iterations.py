@@ -158,25 +158,29 @@ class MachineLoop:
 
     def arrive(self, tile: MachineTile, begin: int, end: int, tested: bool) -> None:
         """Loads a block into the rings of a tile: of the arrays that the mask test reads, or of the others."""
-        axis = self.op.axis
-        local = local_sizes(tile.sizes, {axis: (self.op.block, end - begin)})
         seen: set[Allocation] = set()
         test_inputs = {tile.wires[w].cell for k, w in enumerate(self.inputs) if k in self.reads and w in tile.wires}
         for w, ty in zip(self.inputs, self.types, strict=True):
             if w not in tile.wires:
                 continue
-            cell, value = tile.wires[w].cell, tile.wires[w].value
+            cell = tile.wires[w].cell
             if cell not in self.rings or cell in seen or (cell in test_inputs) != tested:
                 continue
             seen.add(cell)
             if cell.room:
-                source = cell.source()
-                if source is not None and not (source.block and source.block[0] <= begin and end <= source.block[1]):
-                    raise RuntimeError(f"a block of {cell.name} is loaded from a level that does not hold it")
-                amount = value_count(ty, value.sliced(axis, begin, end), local, cell.window, True) * cell.width
-                whole = value_count(ty, value, tile.sizes, cell.window, True) * cell.width
-                self.chip.arrive(tile, cell, value, amount, True, whole)
-                cell.block = begin, end
+                self.load_block(tile, tile.wires[w], ty, begin, end)
+
+    def load_block(self, tile: MachineTile, wire: MachineWire, ty: ArrayType, begin: int, end: int) -> None:
+        """Loads a block of a streamed array into its ring, from the level above that holds it."""
+        cell, value, axis = wire.cell, wire.value, self.op.axis
+        source = cell.source()
+        if source is not None and not (source.block and source.block[0] <= begin and end <= source.block[1]):
+            raise RuntimeError(f"a block of {cell.name} is loaded from a level that does not hold it")
+        local = local_sizes(tile.sizes, {axis: (self.op.block, end - begin)})
+        amount = value_count(ty, value.sliced(axis, begin, end), local, cell.window, True) * cell.width
+        whole = value_count(ty, value, tile.sizes, cell.window, True) * cell.width
+        self.chip.arrive(tile, cell, value, amount, True, whole)
+        cell.block = begin, end
 
     def iteration(self, begin: int, end: int) -> None:
         """Runs one iteration: the step, by each tile that computes."""

@@ -238,19 +238,9 @@ class Phased:
 
     def arrive(self, tile: MachineTile, phase: ExecutionPhase, loop: MachineLoop, begin: int, end: int) -> None:
         """Loads a block of each streamed array into the rings of a tile."""
-        axis = loop.op.axis
-        local = local_sizes(tile.sizes, {axis: (loop.op.block, end - begin)})
         for w in phase.reads.values():
-            if not self.is_streamed(tile, w) or not tile.wires[w].cell.room:
-                continue
-            cell, value, ty = tile.wires[w].cell, tile.wires[w].value, self.outline.types[w]
-            source = cell.source()
-            if source is not None and not (source.block and source.block[0] <= begin and end <= source.block[1]):
-                raise RuntimeError(f"a block of {cell.name} is loaded from a level that does not hold it")
-            amount = value_count(ty, value.sliced(axis, begin, end), local, cell.window, True) * cell.width
-            whole = value_count(ty, value, tile.sizes, cell.window, True) * cell.width
-            self.chip.arrive(tile, cell, value, amount, True, whole)
-            cell.block = begin, end
+            if self.is_streamed(tile, w) and tile.wires[w].cell.room:
+                loop.load_block(tile, tile.wires[w], self.outline.types[w], begin, end)
 
     # -- below the home level -----------------------------------------------------------------------------------------
 
