@@ -112,7 +112,7 @@ def test_every_operator(path: Path) -> None:
         try:
             cd.testing.assert_counts_match(form, 3, levels=CHAINS[1], placement={"state": home}, longest=9)
         except CatdiagError as error:
-            if "lacks axis" not in str(error):
+            if not re.search("lacks axis|footprints of neighboring groups overlap", str(error)):
                 raise
 
 
