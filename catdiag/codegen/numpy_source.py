@@ -101,7 +101,7 @@ class _NumPy(Writer):
         local = set(spans) | {s.symbol for _, s in statements(program.body) if isinstance(s, Within)}
         shown: list[str] = []
         for symbol in self._symbols(local):
-            name = self._fresh(symbol)
+            name = self.names.fresh(symbol)
             self.code.sizes[symbol] = name, ATOM
             shape = next(
                 (f"{self.text[v][0]}.shape[{k}]" for v in program.inputs for k, a in enumerate(v.ty.axes)
@@ -115,7 +115,7 @@ class _NumPy(Writer):
         lengths: list[str] = []
         checked: list[str] = []
         for symbol, span in spans.items():
-            name = self._fresh(symbol)
+            name = self.names.fresh(symbol)
             whole = size_symbols(span.size) <= set(self.code.sizes)
             lengths.append(f"{name}={'1' if self._is_part(symbol) else 'None'}")
             if whole and not self._is_part(symbol):
@@ -179,14 +179,6 @@ class _NumPy(Writer):
                     take(span.size)
         return [s for s in found if s not in local]
 
-    def _fresh(self, base: str) -> str:
-        name, k = base, 1
-        while name in self.taken:
-            k += 1
-            name = f"{base}_{k}"
-        self.taken.add(name)
-        return name
-
     def _size(self, size: Size) -> str:
         return self.code.size(size).text[0]
 
@@ -207,7 +199,7 @@ class _NumPy(Writer):
 
     def _unused(self, base: str) -> str:
         name, k = base, 1
-        while name in self.taken:
+        while name in self.names.taken:
             k += 1
             name = f"{base}{k}"
         return name
@@ -293,7 +285,7 @@ class _NumPy(Writer):
             names = ", ".join(self.text[v][0] for v in loop.partial_states)
             self.write(f"for {names}{',' if len(loop.partial_states) == 1 else ''} in {kept}:")
         if loop.kind == "parts":
-            self.collected[loop.partial_states] = self._fresh("parts")
+            self.collected[loop.partial_states] = self.names.fresh("parts")
             self.write(f"{self.collected[loop.partial_states]} = []")
         for span in () if loop.kind == "merge" else loop.spans:
             self._range(span, loop)
@@ -312,7 +304,7 @@ class _NumPy(Writer):
         base = re.sub(r"\W+", "_", span.axis).strip("_")
         base = base if base.isidentifier() else f"i{base}"
         letter = "part" if loop.kind == "parts" else base
-        first, last = self._fresh(letter + "0"), self._fresh(letter + "1")
+        first, last = self.names.fresh(letter + "0"), self.names.fresh(letter + "1")
         whole, tile = self.code.size(span.size).text, self.tiles[span.symbol]
         low, high = "0", whole[0]
         outer = next(((a, b) for s, a, b in reversed(self.bounds) if s.axis == span.axis and s.size == span.size), None)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from catdiag.category.ops import Const, Index, SizeOf
+from catdiag.codegen.names import Names
 from catdiag.codegen.notation import ATOM, Text
 from catdiag.schedule.loop_nest import Carry, Let, LoopNest, NestValue, Statement, read, statements
 
@@ -21,7 +22,7 @@ class Writer(ABC):
         self.program = program
         self.lines: list[str] = []
         self.depth = 0
-        self.taken = set(taken)
+        self.names = Names(set(taken))
         self.counted: dict[str, int] = {}
         self.text: dict[NestValue, Text] = {}
         self.uses: dict[NestValue, int] = {}
@@ -59,11 +60,11 @@ class Writer(ABC):
         base = wanted or value.name
         k = self.counted.get(base, 1)
         name = base if base and k == 1 else f"{base}_{k}" if base else f"t{k}"
-        while name in self.taken:
+        while name in self.names.taken:
             k += 1
             name = f"{base}_{k}" if base else f"t{k}"
         self.counted[base] = k
-        self.taken.add(name)
+        self.names.taken.add(name)
         self.text[value] = (name, ATOM)
         return name
 
@@ -111,7 +112,7 @@ class Writer(ABC):
             name = self.text[state][0]
             if not self._replaces(state, let):
                 name = self.newer(name)
-                self.taken.add(name)
+                self.names.taken.add(name)
             self.text[target] = (name, ATOM)
         else:
             for value in let.targets:

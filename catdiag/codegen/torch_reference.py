@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.index_maps import Read, leaves, read_off, replaced
-from catdiag.category.ops import Box, Call, FoldOp, Generic, GroupOp, Index, Reindex, Rename, SizeOf, View
-from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
+from catdiag.category.diagram import Diagram, HasDiagram, Node, diagram_of
+from catdiag.category.index_maps import leaves
+from catdiag.category.ops import Box, Generic, Index, Reindex, Rename, SizeOf, View
+from catdiag.category.types import ArrayType, Axis, Size, size_symbols
 from catdiag.codegen.array_expressions import ArrayPrinter, Value
+from catdiag.codegen.names import Names
 from catdiag.codegen.notation import ATOM
 from catdiag.codegen.torch_expressions import TORCH
+from catdiag.rewrite.list_states import unrolled
 from catdiag.util.errors import TypeMismatch
 
 # Expressions of at most _LONGEST characters that are read once are inlined; numbers of at most _SHORT always are.
@@ -100,25 +102,24 @@ def torch_reference(subject: Diagram | HasDiagram) -> TorchReference:
     return _TorchPrinter(diagram).printed()
 
 
-@dataclass
-class _TorchStep:
-    """One box with its wires; its sizes are those of the outermost diagram."""
-
-    box: Box
-    inputs: tuple[int, ...]
-    output: int
-
-
 class _TorchPrinter:
     """Prints the boxes of a diagram, its loops and groups removed, as a function of tensors."""
 
     def __init__(self, diagram: Diagram) -> None:
         self.diagram = diagram
-        self.steps, self.outputs = opened(diagram)
+        graph = unrolled(diagram).graph
+        self.steps, self.outputs = graph.nodes, graph.outputs
+        several = next((node.box for node in self.steps if len(node.box.cod) != 1), None)
+        if several is not None:
+            raise TypeMismatch(
+                f"{several.name} has {len(several.cod)} results: expected one, as in all of a PyTorch reference",
+                several.line,
+            )
         for name in diagram.input_names:
             if not name.isidentifier():
                 raise TypeMismatch(f"input {name!r} cannot be an argument of a function: expected an identifier")
-        self.taken = {*diagram.input_names, *keyword.kwlist, "torch", "math", "stored", "wide", "device", "max", "min"}
+        reserved = ("torch", "math", "stored", "wide", "device", "max", "min")
+        self.names = Names({*diagram.input_names, *keyword.kwlist, *reserved})
         self.symbols: dict[str, str] = {}
         self.shown: dict[str, str] = {}
         for name, ty in zip(diagram.input_names, diagram.dom, strict=True):
@@ -128,7 +129,7 @@ class _TorchPrinter:
         for size in self._sizes():
             for symbol in sorted(size_symbols(size)):
                 if symbol not in self.symbols:
-                    self.symbols[symbol] = self._fresh(symbol)
+                    self.symbols[symbol] = self.names.fresh(symbol if symbol.isidentifier() else "t")
 
     def _sizes(self) -> list[Size]:
         found: list[Size] = [a.size for ty in self.diagram.dom for a in ty.axes]
@@ -143,20 +144,12 @@ class _TorchPrinter:
                 found += [leaf for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, str)]
         return found
 
-    def _fresh(self, base: str) -> str:
-        name, k = base if base.isidentifier() else "t", 1
-        while name in self.taken:
-            k += 1
-            name = f"{base}_{k}"
-        self.taken.add(name)
-        return name
-
     def printed(self) -> TorchReference:
         """The function and its description."""
         diagram = self.diagram
-        slices, counted = _slices(diagram, self.steps, self.outputs)
+        slices, counted = _slices(diagram, self.steps)
         code = ArrayPrinter(TORCH, {s: (name, ATOM) for s, name in self.symbols.items()})
-        code.starts = {axis: self._fresh("from_" + re.sub(r"\W+", "_", axis)) for axis in counted}
+        code.starts = {axis: self.names.fresh("from_" + re.sub(r"\W+", "_", axis)) for axis in counted}
         values: dict[int, Value] = {}
         for k, (name, ty) in enumerate(zip(diagram.input_names, diagram.dom, strict=True)):
             kind = "number" if not ty.axes else {"int": "int", "bool": "bool"}.get(ty.element, "stored")
@@ -164,20 +157,20 @@ class _TorchPrinter:
         uses = self._uses()
         lines: list[tuple[str, Value]] = []
         count = 0
-        for step in self.steps:
+        for output, step in enumerate(self.steps, len(diagram.dom)):
             value = code.expression(step.box, [values[w] for w in step.inputs])
-            once = uses.get(step.output, 0) <= 1
+            once = uses.get(output, 0) <= 1
             if (
                 value.text[0].isidentifier()
                 or (once and len(value.text[0]) <= _LONGEST)
                 or (value.number and len(value.text[0]) <= _SHORT)
             ):
-                values[step.output] = value
+                values[output] = value
                 continue
             count += 1
-            name = self._fresh(f"t{count}")
+            name = self.names.fresh(f"t{count}")
             lines.append((name, value))
-            values[step.output] = Value((name, ATOM), value.axes, value.kind, frozenset([name]))
+            values[output] = Value((name, ATOM), value.axes, value.kind, frozenset([name]))
         results = []
         for wire, ty in zip(self.outputs, diagram.cod, strict=True):
             results.append(code.stored(code.broadcast(values[wire], ty)))
@@ -203,7 +196,7 @@ class _TorchPrinter:
         diagram = self.diagram
         reads = frozenset[str]().union(*(v.reads for v in (*(value for _, value in lines), *results)))
         entry = re.match(r"[A-Za-z_]\w*", diagram.title)
-        title = entry.group() if entry and entry.group() not in self.taken else self._fresh("textbook")
+        title = entry.group() if entry and entry.group() not in self.names.taken else self.names.fresh("textbook")
         starts = {axis: name for axis, name in code.starts.items() if name in reads}
         sizes = {s: self.symbols[s] for s in code.sizes_used if s not in self.shown}
         keywords = [*sizes.values(), *code.functions, *(f"{name}=0" for name in starts.values())]
@@ -267,116 +260,7 @@ def _natural(name: str) -> tuple[int, str]:
     return len(name), name
 
 
-# -- the meaning, box by box ------------------------------------------------------------------------------
-
-
-def opened(diagram: Diagram) -> tuple[list[_TorchStep], list[int]]:
-    """The boxes of a diagram with all nesting removed: a loop is replaced by its state, a group by its body.
-
-    Block and tile lengths become sizes of whole axes. Also gives the wires of the outputs. Wires are numbered from 0,
-    the inputs first.
-    """
-    steps: list[_TorchStep] = []
-    count = len(diagram.dom)
-    # A stack of graphs being read: (graph, next node, wires, sizes of blocks, output types of the enclosing box).
-    frames: list[tuple[Any, int, list[int], dict[str, Size], tuple[ArrayType, ...]]] = [
-        (diagram.graph, 0, list(range(count)), {}, ())
-    ]
-    while True:
-        graph, place, names, local, wanted = frames.pop()
-        inner = None
-        for k in range(place, len(graph.nodes)):
-            node = graph.nodes[k]
-            wires = [names[w] for w in node.inputs]
-            op, box = node.box.op, node.box
-            if isinstance(op, (Call, FoldOp, GroupOp)):
-                unblocked, sizes = _sized(box, local), dict(local)
-                if isinstance(op, FoldOp):
-                    sizes[op.block] = _length(op.axis, unblocked)
-                elif isinstance(op, GroupOp):
-                    sizes |= {symbol: _length(axis, unblocked) for axis, symbol in op.tiles}
-                body = op.state if isinstance(op, FoldOp) else op.body
-                frames.append((graph, k + 1, names, local, wanted))
-                inner = (body.graph, 0, wires, sizes, tuple(unblocked.cod))
-                break
-            made = _sized(box, local)
-            if len(made.cod) != 1:
-                raise TypeMismatch(
-                    f"{made.name} has {len(made.cod)} results: expected one, as PyTorch references have no such boxes",
-                    made.line,
-                )
-            steps.append(_TorchStep(made, tuple(wires), count))
-            names.append(count)
-            count += 1
-        if inner is not None:
-            frames.append(inner)
-            continue
-        outputs = [names[w] for w in graph.outputs]
-        if not frames:
-            return steps, outputs
-        types = _sized_types(graph, local)
-        for k, ty in enumerate(wanted):
-            own = types[graph.outputs[k]]
-            if set(own.names) != set(ty.names):  # broadcast along axes that the body lacks
-                steps.append(_TorchStep(Box(Rename(), Ty(own), Ty(ty)), (outputs[k],), count))
-                outputs[k], count = count, count + 1
-        frames[-1][2].extend(outputs)
-
-
-def _sized_types(graph: Any, local: Mapping[str, Size]) -> list[ArrayType]:
-    return [_array(ty, local) for ty in graph.wire_types()]
-
-
-def _length(axis: str, box: Box) -> Size:
-    return box.size_of(axis)
-
-
-def _put(size: Size, local: Mapping[str, Size]) -> Size:
-    if not local or not (size_symbols(size) & local.keys()):
-        return size
-
-    def leaf(v: Any) -> Size:
-        return local.get(v, v) if isinstance(v, str) else int(v)
-
-    def join(op: str, a: Size, b: Size) -> Size:
-        return (op, a, b)
-
-    return read_off(size, leaf, join)
-
-
-def _axis(axis: Axis, local: Mapping[str, Size]) -> Axis:
-    size = _put(axis.size, local)
-    return axis if size == axis.size else Axis(axis.name, size)
-
-
-def _array(ty: ArrayType, local: Mapping[str, Size]) -> ArrayType:
-    return ArrayType(tuple(_axis(a, local) for a in ty.axes), ty.element) if local else ty
-
-
-def _sized(box: Box, local: Mapping[str, Size]) -> Box:
-    """The box with block lengths replaced by sizes of whole axes."""
-    if not local:
-        return box
-    op: Any = box.op
-    if isinstance(op, SizeOf):
-        op = SizeOf(_put(op.size, local))
-    elif isinstance(op, View):
-        op = _viewed(op, local)
-    dom, cod = (Ty(*(_array(t, local) for t in ty)) for ty in (box.dom, box.cod))
-    return Box(op, dom, cod, box.line)
-
-
-def _viewed(op: View, local: Mapping[str, Size]) -> View:
-    put: dict[Any, Any] = dict(local)
-
-    def conditions(found: Any) -> Any:
-        return tuple((c, replaced(a, put), replaced(b, put)) for c, a, b in found)
-
-    reads = tuple(Read(tuple((n, replaced(e, put)) for n, e in r.at), conditions(r.where)) for r in op.reads)
-    return View(tuple(_axis(a, local) for a in op.index_axes), reads, conditions(op.fits))
-
-
-def _slices(diagram: Diagram, steps: list[_TorchStep], outputs: list[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _slices(diagram: Diagram, steps: Sequence[Node]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The axes along which a diagram can be evaluated in slices, and those of them whose positions it reads.
 
     An axis qualifies if all results have it and each box maps slices to slices. The order is that of the first result.

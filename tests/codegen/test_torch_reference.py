@@ -21,6 +21,11 @@ def test_loops_and_groups_are_opened() -> None:
     assert "s_b" not in text and "g_a" not in text and text.count("torch.einsum") == 1
 
 
+def test_a_product_of_axes_that_is_streamed_is_opened() -> None:
+    form = cd.library.get("im2col").stream("(k c)").group("n y o")
+    assert torch_reference(form).text.count("torch.einsum") == 1
+
+
 def test_slices_are_refused_where_a_size_or_another_axis_depends_on_them() -> None:
     assert torch_reference(cd.algorithm("q x")(lambda a: a / cd.size("q"))).slices == ("x",)
     assert torch_reference(cd.algorithm("q")(lambda a: cd.reverse(a, "q"))).slices == ()

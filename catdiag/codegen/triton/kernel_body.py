@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from catdiag.category.types import ArrayType
+from catdiag.codegen.names import Names
 from catdiag.codegen.triton.array_accesses import Made, PartialState, Pull, StoredArray
-from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Names, Tile
+from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
 from catdiag.codegen.triton.product_types import ProductTypes

@@ -25,6 +25,7 @@ from catdiag.category.ops import (
 )
 from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Size, size_symbols
+from catdiag.codegen.names import Names
 from catdiag.codegen.triton.array_accesses import (
     ArrayPart,
     At,
@@ -92,22 +93,6 @@ class Boxes:
     shape: tuple[str, ...]
     looped: bool = False
     """Whether a loop loads them, or a matrix product in a loop reads them: only then does a descriptor pay."""
-
-
-@dataclass
-class Names:
-    """The names in use in a module or a kernel."""
-
-    taken: set[str]
-
-    def fresh(self, base: str) -> str:
-        """An unused name: `base`, or `base` with a number. It is in use from now on."""
-        name, k = base, 1
-        while name in self.taken:
-            k += 1
-            name = f"{base}_{k}"
-        self.taken.add(name)
-        return name
 
 
 class Build:

@@ -8,8 +8,9 @@ from typing import Any
 
 from catdiag.category.ops import Map
 from catdiag.category.scalars import Cast
+from catdiag.codegen.names import Names
 from catdiag.codegen.triton.array_accesses import StoredArray
-from catdiag.codegen.triton.kernel_builder import Boxes, Names
+from catdiag.codegen.triton.kernel_builder import Boxes
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.schedule.full_precision import Origin, input_origin, output_origins
 from catdiag.schedule.loop_nest import Carry, Let, LoopNest, LoopSpan, NestValue, Save, Slice, Start, statements

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.dialect import shape_of
+from catdiag.codegen.names import Names
 from catdiag.codegen.triton.array_accesses import StoredArray
-from catdiag.codegen.triton.kernel_builder import Boxes, Names, sized
+from catdiag.codegen.triton.kernel_builder import Boxes, sized
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
 from catdiag.codegen.triton.launch_sizes import sizes_of_launch

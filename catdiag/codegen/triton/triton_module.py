@@ -17,10 +17,10 @@ from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
 from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, agree, helpers_of, merged, source
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 from catdiag.codegen.gluon.producer_warp import specialize_warps
+from catdiag.codegen.names import Names
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
-from catdiag.codegen.triton.kernel_builder import Names
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, result_type, saved_types
 from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_text
 from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
