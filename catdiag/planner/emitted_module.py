@@ -24,6 +24,9 @@ from catdiag.runtime.abstract_interpreter.symbolic_lengths import Length
 from catdiag.runtime.launch_recorder import record_launches
 from catdiag.runtime.machine_code import RecordedLaunch
 
+ALIGNMENT_BYTES = 1024
+"""Bytes of shared memory that may be lost between the buffers of a launch, which begin at multiples of as many."""
+
 
 @dataclass(frozen=True)
 class LaunchedKernel:

@@ -17,7 +17,7 @@ from typing import Any
 from catdiag.category.diagram import Diagram
 from catdiag.codegen.triton.triton_module import Module
 from catdiag.planner.configuration_candidates import Candidates, Proposal, first_first
-from catdiag.planner.emitted_module import WrittenModule, write
+from catdiag.planner.emitted_module import ALIGNMENT_BYTES, WrittenModule, write
 from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_levels
 from catdiag.planner.plan import TRITON, WHOLE, KernelPlan, LevelUse
@@ -150,10 +150,11 @@ class Fitting:
                 ]  # fmt: skip
                 todo = [*like, *(p for p in todo if p not in like)]
                 continue
-            if run.shared.bytes > self.search.chip.smem_per_block:
+            room = self.search.chip.smem_per_block - (ALIGNMENT_BYTES if run.shared.bytes else 0)
+            if run.shared.bytes > room:
                 self.refused[id(proposal)] = (
-                    f"it takes {run.shared.bytes:,} of {self.search.chip.smem_per_block:,} bytes of "
-                    f"{self.search.chip.word('SMEM')}"
+                    f"it takes {run.shared.bytes:,} bytes of {self.search.chip.word('SMEM')}: to be sure that it fits, "
+                    f"buffers aligned, it must take {room:,} at most"
                 )
                 continue
             return proposal, written

@@ -196,13 +196,16 @@ class _AbstractInterpreter(Calls):
         loop, self.loop = self.loop, -1
         self.block(body, trial)
         self.trace, self.loop = trace, loop
+        start = self.now()
         for name in carried & set(env):
             before, after = env[name], trial[name]
             if isinstance(before, TileValue) and isinstance(after, TileValue):
                 known = UNKNOWN if before.shape or before.known != after.known else before.known
                 by = min(before.by, after.by)
-                env[name] = replace(before, loads=frozenset(), direct=None, layout=after.layout, known=known, by=by)
-        made = TracedLoop(len(self.trace.loops), self.loop, self.now(), 0, stages)
+                env[name] = replace(
+                    before, loads=frozenset(), direct=None, layout=after.layout, known=known, by=by, defined_at=start
+                )
+        made = TracedLoop(len(self.trace.loops), self.loop, start, 0, stages)
         for other in self.trace.loops:
             if other.number == self.loop:
                 other.holds = True

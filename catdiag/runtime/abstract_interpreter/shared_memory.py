@@ -15,9 +15,9 @@ The rules are those of Triton 3.6 for compute capability 9.0. They were found by
 - **8-bit values** must be contiguous along the summed axis for wgmma. If they are not, they are not prefetched, but
   stored again in the right order, in one buffer that is live from this store to the product. mma reads 8-bit floating
   point numbers widened to 16 bits.
-- **Loop-invariant factors.** A factor from before the loop has a buffer that is live while the loop runs. There are two
-  exceptions: a first factor that `inline_asm_elementwise` keeps in registers, and a factor that mma reads from a tensor
-  descriptor.
+- **Loop-invariant factors.** A factor from before the loop, or a narrower form of one, has a buffer that is live while
+  the loop runs. There are two exceptions: a first factor that `inline_asm_elementwise` keeps in registers, and a factor
+  from a tensor descriptor that several mma read.
 - **Scratch memory**, live for an instant: reductions across warps, and layout conversions of results before stores
   (`catdiag.runtime.abstract_interpreter.register_layouts`).
 - Buffers whose live ranges do not overlap share memory. The allocation is the largest sum of live buffers.
@@ -291,8 +291,8 @@ class _Buffers:
             load = self.trace.loads[value.direct]
             if value.direct in copies:
                 return
-            if load.described and dot.version == 2 and inside is not None:
-                end = load.time  # loaded by a descriptor, then read into registers at once
+            if load.described and dot.version == 2 and inside is not None and self.reads(load) > 1:
+                end = load.time  # read into registers at once, from which each of the products takes it
             size = _bytes(load) * (_widened(dot, value) if inside is not None else 1) + (8 if load.described else 0)
             self.put(("load", load.number), load.array, size, load.time, end)
             return
@@ -310,6 +310,11 @@ class _Buffers:
             return
         what, size = "a factor that was made on chip", value.bytes * _widened(dot, value)
         self.put(("made", value.defined_at, value.shape), what, size, value.defined_at if inside else dot.time, end)
+
+    def reads(self, load: TracedLoad) -> int:
+        """How many products read a load as it is; anything else that does counts as one."""
+        factors = [value for dot in self.trace.dots for value in (dot.left, dot.right)]
+        return sum(value.direct == load.number for value in factors) + load.others
 
     def outermost(self, dot: Dot, defined_at: int) -> TracedLoop | None:
         """The outermost loop around a product that starts after the time at which its factor was defined."""

@@ -96,7 +96,8 @@ class Calls:
         if full and other.layout is not None and product.layout is not None and other.loads:
             size = conversion_bytes(other.shape, other.width, other.layout, product.layout)
             self.trace.scratch.append(Scratch(product.fresh, size, "what a sum starts from"))
-        for number in other.loads if other.direct is None else (other.direct,):
+        read = () if other.matrix else other.loads if other.direct is None else (other.direct,)
+        for number in read:  # what another product was made of, that product alone has read
             self.trace.loads[number].others = True
         return replace(product, fresh=0, defined_at=self.now())
 
@@ -269,7 +270,17 @@ class Calls:
         if value.direct is not None:
             self.trace.loads[value.direct].others = True
         unit = value.unit if value.dtype.startswith("int") and kind.startswith("int") else None
-        return replace(value, dtype=kind, direct=None, unit=unit, fresh=0, defined_at=self.now())
+        return replace(value, dtype=kind, direct=None, unit=unit, fresh=0, defined_at=self.hoisted(value))
+
+    def hoisted(self, value: TileValue) -> int:
+        """The time at which something is made of a value alone: now, or before a loop that the value was made before,
+        since the compiler moves it there."""
+        time, number = self.now(), self.loop
+        while number is not None and number >= 0:
+            if self.trace.loops[number].start > value.defined_at:
+                time = value.defined_at
+            number = self.trace.loops[number].outer
+        return time
 
     # -- memory ----------------------------------------------------------------------------------
 
