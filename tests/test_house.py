@@ -26,7 +26,7 @@ ROOMS = [
 # is a functor.
 CIRCLE = frozenset(
     f"catdiag.category.{name}"
-    for name in ("diagram", "equality", "flat_substitution", "flatten", "functor", "graph", "ops")
+    for name in ("box_types", "diagram", "equality", "flat_substitution", "flatten", "functor", "graph", "ops")
 )
 # The package's face names what it re-exports.
 FACE = "catdiag"

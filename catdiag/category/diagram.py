@@ -26,13 +26,14 @@ import builtins
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from catdiag.category.box_types import check_box
 from catdiag.category.equality import fingerprint, isomorphic
 from catdiag.category.flat_substitution import replaced
 from catdiag.category.flatten import BOX, GRAPH, PAR, SEQ, WIRING, flatten
 from catdiag.category.graph import Graph as Graph
 from catdiag.category.graph import Node as Node
 from catdiag.category.graph import of_arrays
-from catdiag.category.ops import Box, Call, Generic, GroupOp, bodies, check_box
+from catdiag.category.ops import Box, Call, Generic, GroupOp, bodies
 from catdiag.category.types import ArrayType, Axis, Ty, mismatch, short
 from catdiag.util.display import AsProgram
 from catdiag.util.errors import AxisError, TypeMismatch, require

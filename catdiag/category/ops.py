@@ -9,10 +9,10 @@ one place, `kernel/semantics.py`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, ClassVar, TypeVar, get_args
 
 from catdiag.category.index_maps import Read as Read
 from catdiag.category.index_maps import Reindex as Reindex
@@ -34,6 +34,11 @@ class Map:
 
     fn: ScalarFunction
 
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+        return str(self.fn)
+
 
 @dataclass(frozen=True)
 class Reduce:
@@ -42,10 +47,17 @@ class Reduce:
     monoid: str
     axis: str
 
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+        return f"{self.monoid}[{self.axis}]"
+
 
 @dataclass(frozen=True)
 class Einsum:
     """A contraction: the product of the inputs, summed over the axes that the output does not have."""
+
+    name: ClassVar[str] = "einsum"
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,7 @@ class Rename:
     """Axes renamed, in any layout. Without pairs it is a transposition, or a broadcast along new axes."""
 
     pairs: tuple[tuple[str, str], ...] = ()
+    name: ClassVar[str] = "rename"
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,11 @@ class Index:
 
     axis: str
 
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+        return f"index[{self.axis}]"
+
 
 @dataclass(frozen=True)
 class SizeOf:
@@ -68,12 +86,22 @@ class SizeOf:
 
     size: Size
 
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+        return f"sizeof[{show_size(self.size)}]"
+
 
 @dataclass(frozen=True)
 class Const:
     """A rational constant; None is minus infinity."""
 
     value: Fraction | None
+
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+        return "-inf" if self.value is None else str(self.value)
 
 
 def clamped(value: Fraction, largest: float = sys.float_info.max) -> float:
@@ -91,6 +119,18 @@ class Call:
 
     name: str
     body: Diagram
+
+    def bodies(self) -> tuple[Diagram, ...]:
+        """The body."""
+        return (self.body,)
+
+    def with_bodies(self, new: tuple[Diagram, ...]) -> Call:
+        """The operation with another body."""
+        return replace(self, body=new[0])
+
+    def without_bodies(self) -> tuple[Hashable, ...]:
+        """The data except the body."""
+        return Call, self.name
 
 
 @dataclass(frozen=True)
@@ -141,6 +181,28 @@ class FoldOp:
         """The condition that the loop tests for each block before it runs it; None if it tests none."""
         return self.is_live if self.tests_blocks or self.bounds is None else None
 
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+        return f"fold[{self.axis}]"
+
+    def bodies(self) -> tuple[Diagram, ...]:
+        """Unit, step, merge and state, then the bounds and what is live, if there are such."""
+        further = (self.bounds, self.is_live)
+        return (self.unit, self.step, self.merge, self.state, *(d for d in further if d is not None))
+
+    def with_bodies(self, new: tuple[Diagram, ...]) -> FoldOp:
+        """The operation with other bodies, in the order of `bodies`."""
+        further = iter(new[4:])
+        bounds = None if self.bounds is None else next(further)
+        live = None if self.is_live is None else next(further)
+        return replace(self, unit=new[0], step=new[1], merge=new[2], state=new[3], bounds=bounds, is_live=live)
+
+    def without_bodies(self) -> tuple[Hashable, ...]:
+        """The data except the bodies, and which of them there are."""
+        there = self.bounds is None, self.is_live is None
+        return FoldOp, self.axis, self.block, self.components, self.parts, *there, self.tests_blocks
+
 
 @dataclass(frozen=True)
 class GroupOp:
@@ -152,6 +214,23 @@ class GroupOp:
 
     tiles: tuple[tuple[str, str], ...]
     body: Diagram
+
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+        return f"group[{' '.join(a for a, _ in self.tiles)}]" if self.tiles else "kernel"
+
+    def bodies(self) -> tuple[Diagram, ...]:
+        """The body."""
+        return (self.body,)
+
+    def with_bodies(self, new: tuple[Diagram, ...]) -> GroupOp:
+        """The operation with another body."""
+        return replace(self, body=new[0])
+
+    def without_bodies(self) -> tuple[Hashable, ...]:
+        """The data except the body."""
+        return GroupOp, self.tiles
 
 
 NESTING = (Call, FoldOp, GroupOp)
@@ -169,44 +248,17 @@ def bodies(op: Op) -> tuple[Diagram, ...]:
     >>> bodies(Map("exp"))
     ()
     """
-    if isinstance(op, (Call, GroupOp)):
-        return (op.body,)
-    if isinstance(op, FoldOp):
-        further = (op.bounds, op.is_live)
-        return (op.unit, op.step, op.merge, op.state, *(d for d in further if d is not None))
-    return ()
+    return op.bodies() if isinstance(op, NESTING) else ()
 
 
 def with_bodies(op: Op, new: tuple[Diagram, ...]) -> Op:
     """The operation with other bodies, in the order of `bodies`."""
-    if isinstance(op, (Call, GroupOp)):
-        return replace(op, body=new[0])
-    if isinstance(op, FoldOp):
-        further = iter(new[4:])
-        extent = None if op.bounds is None else next(further)
-        live = None if op.is_live is None else next(further)
-        return replace(op, unit=new[0], step=new[1], merge=new[2], state=new[3], bounds=extent, is_live=live)
-    return op
+    return op.with_bodies(new) if isinstance(op, NESTING) else op
 
 
 def without_bodies(op: Op) -> tuple[Hashable, ...]:
     """The data of an operation except its bodies; operations are equal if this data and their bodies are."""
-    if isinstance(op, Call):
-        return (Call, op.name)
-    if isinstance(op, GroupOp):
-        return (GroupOp, op.tiles)
-    if isinstance(op, FoldOp):
-        return (
-            FoldOp,
-            op.axis,
-            op.block,
-            op.components,
-            op.parts,
-            op.bounds is None,
-            op.is_live is None,
-            op.tests_blocks,
-        )
-    return (op,)
+    return op.without_bodies() if isinstance(op, NESTING) else (op,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,22 +310,7 @@ class Box:
     @property
     def name(self) -> str:
         """A short name for pictures and messages."""
-        op = self.op
-        if isinstance(op, Map):
-            return str(op.fn)
-        if isinstance(op, Reduce):
-            return f"{op.monoid}[{op.axis}]"
-        if isinstance(op, (Index, SizeOf)):
-            return f"{type(op).__name__.lower()}[{op.axis if isinstance(op, Index) else show_size(op.size)}]"
-        if isinstance(op, Const):
-            return "-inf" if op.value is None else str(op.value)
-        if isinstance(op, (Reindex, View, Call, Generic)):
-            return op.name
-        if isinstance(op, FoldOp):
-            return f"fold[{op.axis}]"
-        if isinstance(op, GroupOp):
-            return f"group[{' '.join(a for a, _ in op.tiles)}]" if op.tiles else "kernel"
-        return type(op).__name__.lower()
+        return self.op.name
 
 
 def op_row(table: Mapping[type[Op], V], box: Box, reading: str) -> V:
@@ -359,26 +396,6 @@ def einsum_box(inputs: Sequence[ArrayType], output: Sequence[str], line: str | N
     return Box(Einsum(), Ty(*inputs), Ty(ArrayType(tuple(axes[n] for n in output), _joined(inputs))), line)
 
 
-def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Box:
-    """Axes of an array renamed (sizes stay), in a layout; the array is broadcast along axes that are new in the layout.
-
-    >>> q, x = Axis("q"), Axis("x")
-    >>> str(rename_box(ArrayType((q, x)), {"x": "y"}, [Axis("h"), Axis("y", "x"), q]).cod)
-    '[h y q]'
-
-    Raises AxisError for an axis that the array does not have, two axes of one name, and a layout that drops an axis or
-    changes a size.
-    """
-    for old in pairs:
-        if array.axis(old) is None:
-            raise AxisError(f"cannot rename axis {old!r}: the array has {' '.join(array.names) or 'no axes'}")
-    renamed = ArrayType(tuple(replace_name(a, pairs) for a in array.axes), array.element)
-    out = renamed if layout is None else ArrayType(tuple(layout), array.element)
-    box = Box(Rename(tuple(sorted(pairs.items()))), Ty(array), Ty(out))
-    check_box(box)
-    return box
-
-
 def replace_name(axis: Axis, pairs: Mapping[str, str]) -> Axis:
     """The axis under its new name, with its old size."""
     return Axis(pairs[axis.name], axis.size) if axis.name in pairs else axis
@@ -417,104 +434,3 @@ def size_box(size: Size) -> Box:
 def const_box(value: Fraction | None, element: str = "real") -> Box:
     """A rational constant; with element type `int` an integer one; minus infinity for None."""
     return Box(Const(value), Ty(), Ty(ArrayType((), "extended" if value is None else element)))
-
-
-def check_box(b: Box) -> None:
-    """Raises TypeMismatch or AxisError unless the operation of a box can have its types, weaved or not.
-
-    >>> X = Ty(ArrayType((Axis("x"),)))
-    >>> check_box(Box(Reduce("sum", "x"), X, Ty(ArrayType())))
-    >>> check_box(Box(Reduce("sum", "x"), X, X))
-    Traceback (most recent call last):
-    ...
-    catdiag.util.errors.TypeMismatch: sum[x] from [x] cannot give [x]: expected the axes none, in any order
-    ...
-
-    The types of bodies are compared with those of the box; the bodies themselves are checked by
-    `catdiag.category.diagram.check`.
-    """
-    op = b.op
-    if isinstance(op, Generic):
-        return
-    if isinstance(op, Call):
-        _expect(b, op.body.dom, op.body.cod)
-    elif isinstance(op, GroupOp):
-        tiles = dict(op.tiles)
-        _expect(b, op.body.dom, op.body.cod, lambda ty: _local(ty, tiles))
-    elif isinstance(op, FoldOp):
-        _check_fold(b, op)
-    else:
-        _check_axes(b)
-
-
-def _check_axes(b: Box) -> None:
-    """Raises TypeMismatch or AxisError unless the axes of a box's output follow from its operation and its inputs."""
-    op = b.op
-    if len(b.cod) != 1:
-        raise TypeMismatch(f"{b.name} has {len(b.cod)} outputs: expected one", b.line)
-    arity: int | None = 0 if isinstance(op, (Index, SizeOf, Const)) else 1
-    if isinstance(op, Map):
-        arity = None if isinstance(op.fn, Apply) else signature(op.fn, b.line)[0]
-    elif isinstance(op, (Einsum, Reindex, View)):
-        arity = None
-    if arity is not None and len(b.dom) != arity:
-        raise TypeMismatch(f"{b.name} has {len(b.dom)} inputs: expected {arity}", b.line)
-    if isinstance(op, (Reindex, View)):
-        have = {a.name: a.size for a in (*op.rest(list(b.dom), b.line), *op.added_axes())}
-    else:
-        have = {a.name: a.size for a in union(list(b.dom), b.line)}
-    out = {a.name: a.size for a in b.cod[0].axes}
-    free = isinstance(op, (Rename, Index, SizeOf, Const))  # may have axes that no input has: a broadcast
-    if isinstance(op, Reduce):
-        if op.axis not in have:
-            raise AxisError(f"{b.name} takes {b.dom}, which lacks axis {op.axis!r}", b.line)
-        del have[op.axis]
-    elif isinstance(op, Rename):
-        pairs = dict(op.pairs)
-        have = {pairs.get(name, name): size for name, size in have.items()}
-    elif isinstance(op, Index):
-        if op.axis not in out:
-            raise AxisError(f"{b.name} gives {b.cod}, which lacks axis {op.axis!r}", b.line)
-    elif isinstance(op, Einsum):
-        have = {name: size for name, size in have.items() if name in out}
-    shared_fit = all(out[name] == size for name, size in have.items() if name in out)
-    if not shared_fit or have.keys() - out.keys() or (out.keys() - have.keys() and not free):
-        wanted = " ".join(f"{n}:{show_size(s)}" if s != n else n for n, s in have.items()) or "none"
-        raise TypeMismatch(
-            f"{b.name} from {b.dom} cannot give {b.cod}: expected the axes {wanted}, "
-            + ("in any order, and any new ones" if free else "in any order"),
-            b.line,
-        )
-
-
-def _local(ty: Ty, sizes: Mapping[str, str]) -> Ty:
-    """The object with the local sizes that the bodies of loops and groups see."""
-    return Ty(*(ArrayType(tuple(Axis(a.name, sizes.get(a.name, a.size), a.kind, a.parts) for a in t.axes), t.element)
-                for t in ty))  # fmt: skip
-
-
-def _expect(b: Box, dom: Ty, cod: Ty, local: Callable[[Ty], Ty] = lambda ty: ty) -> None:
-    if local(b.dom) != dom or local(b.cod) != cod:
-        raise TypeMismatch(f"{b.name}: {local(b.dom)} → {local(b.cod)} has a body {dom} → {cod}", b.line)
-
-
-def _check_fold(b: Box, op: FoldOp) -> None:
-    """Raises TypeMismatch unless the bodies of a loop have the types that its box requires."""
-    states, block = b.cod, _local(b.dom, {op.axis: op.block})
-    expected = {"unit": Ty(), "step": states @ block, "merge": states @ states, "state": block}
-    for part, dom in expected.items():
-        body: Diagram = getattr(op, part)
-        if body.dom != dom or body.cod != states:
-            raise TypeMismatch(f"{b.name}: expected {part} to be {dom} → {states}, not {body.dom} → {body.cod}", b.line)
-    if op.is_live is None and op.bounds is not None:
-        raise TypeMismatch(f"{b.name} has bounds and no live: expected what is live between its bounds", b.line)
-    for part, guide, element, count in (("bounds", op.bounds, "int", 2), ("live", op.is_live, "bool", 1)):
-        if guide is None:
-            continue
-        typed = len(guide.cod) == count and all(ty.element == element for ty in guide.cod)
-        whole = part == "bounds" and any(op.axis in ty.names for ty in guide.cod)
-        if guide.dom != block or not typed or whole:
-            given = f"integers lo and hi, free of axis {op.axis!r}" if count == 2 else "an array of truth values"
-            raise TypeMismatch(
-                f"{b.name}: expected {part} to take {block} and to give {given}, not {guide.dom} → {guide.cod}", b.line
-            )

@@ -13,18 +13,9 @@ from fractions import Fraction
 from typing import Any, NoReturn, TypeVar, Union
 
 from catdiag.category import index_maps
+from catdiag.category.box_types import rename_box
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
-from catdiag.category.ops import (
-    Box,
-    Call,
-    const_box,
-    einsum_box,
-    index_box,
-    map_box,
-    reduce_box,
-    rename_box,
-    size_box,
-)
+from catdiag.category.ops import Box, Call, const_box, einsum_box, index_box, map_box, reduce_box, size_box
 from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
 from catdiag.frontend import index_expressions

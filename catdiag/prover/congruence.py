@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from catdiag.category.box_types import rename_box
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
-from catdiag.category.ops import Box, Const, Generic, Map, bodies, index_box, map_box, reduce_box, rename_box
+from catdiag.category.ops import Box, Const, Generic, Map, bodies, index_box, map_box, reduce_box
 from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Ty
 from catdiag.util.errors import TypeMismatch

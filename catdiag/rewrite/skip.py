@@ -12,8 +12,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from catdiag.category.box_types import check_box
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Rename, check_box, const_box
+from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Rename, const_box
 from catdiag.frontend.builder import program
 from catdiag.prover.api import Refuted
 from catdiag.rewrite.derivation import Derivation, NotProved, titled

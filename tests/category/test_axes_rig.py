@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catdiag.category.ops import map_box, rename_box
+from catdiag.category.box_types import rename_box
+from catdiag.category.ops import map_box
 from catdiag.category.types import (
     ArrayType,
     Axis,

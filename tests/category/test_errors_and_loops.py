@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import catdiag
+from catdiag.category.box_types import check_box
 from catdiag.category.diagram import (
     Diagram,
     Graph,
@@ -36,7 +37,6 @@ from catdiag.category.ops import (
     Map,
     Reduce,
     Rename,
-    check_box,
     const_box,
     einsum_box,
     index_box,

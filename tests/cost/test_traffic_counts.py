@@ -10,20 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.category.box_types import rename_box
 from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.ops import (
-    Box,
-    FoldOp,
-    GroupOp,
-    const_box,
-    einsum_box,
-    index_box,
-    map_box,
-    reduce_box,
-    rename_box,
-    size_box,
-)
+from catdiag.category.ops import Box, FoldOp, GroupOp, const_box, einsum_box, index_box, map_box, reduce_box, size_box
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.cost.traffic import io
 from catdiag.execute.named_arrays import NamedArray

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.ops import Box, Read, View, check_box
+from catdiag.category.box_types import check_box
+from catdiag.category.ops import Box, Read, View
 from catdiag.category.ops import reindex_box as make
 from catdiag.category.types import ArrayType, Axis, Ty
 

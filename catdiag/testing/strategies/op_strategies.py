@@ -6,18 +6,9 @@ from collections.abc import Callable, Collection
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from catdiag.category.box_types import rename_box
 from catdiag.category.diagram import Diagram, box, call, of_box
-from catdiag.category.ops import (
-    Box,
-    Reindex,
-    bodies,
-    const_box,
-    index_box,
-    map_box,
-    reindex_box,
-    rename_box,
-    size_box,
-)
+from catdiag.category.ops import Box, Reindex, bodies, const_box, index_box, map_box, reindex_box, size_box
 from catdiag.category.scalars import MONOIDS, SCALARS, Apply, Cast
 from catdiag.category.types import BYTES, ArrayType, Axis, Ty
 from catdiag.frontend import builder, elementwise, indexing
