@@ -177,7 +177,7 @@ class KernelLowering:
             for k in range(len(box.cod)):
                 self._result(body, place, node, k, reads)
             self.statements.append(Point(array_name(box) if box.cod else box.name))
-        for w in (*reads, *range(first, len(buffers))):
+        for w in dict.fromkeys((*reads, *range(first, len(buffers)))):
             b = buffers[w]
             if b is not None and body.found.last_use[w] <= place and not b.pinned and b.loaded:
                 self.statements.append(Free(b))

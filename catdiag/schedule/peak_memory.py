@@ -44,10 +44,9 @@ class PeakMemory:
 
     def drop(self, buffer: Buffer) -> None:
         """Ends a live range: frees the buffer at its levels."""
-        if buffer in self.present:
-            del self.present[buffer]
-            for place in buffer.places:
-                self.sums[place] = self.sums[place] - buffer.at(place)
+        del self.present[buffer]
+        for place in buffer.places:
+            self.sums[place] = self.sums[place] - buffer.at(place)
 
     def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
         """Records what is live at each level here, unless another recorded point has at least as much for all sizes."""

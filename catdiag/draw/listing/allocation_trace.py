@@ -130,7 +130,7 @@ class KernelTrace:
                     if load is not None and load.operand is buffer:
                         self._load(self.where[buffer])
                 case Free(buffer):
-                    self.present.pop(buffer, None)
+                    del self.present[buffer]
                 case Overwrite(buffer, rest):
                     del self.present[buffer]
                     self.over = buffer if rest is None else None
