@@ -1,8 +1,7 @@
 """Derivations composed: in sequence, in parallel, and mapped over a further axis.
 
 The composed derivation has each part's derived diagram in place of that part's source. That the whole means what the
-composed sources mean follows from the parts' theorems by congruence: the equation is cut at the arrays that pass
-between the parts, and the kernel checks every piece.
+composed sources mean is proved at once where they are small, else by congruence (`catdiag.prover.composites`).
 
 >>> from catdiag.frontend import builder as build
 >>> total = build.algorithm("q x -> q", name="total")(lambda a: build.sum(a, "x"))
@@ -17,16 +16,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.functor import weave as weaved
 from catdiag.category.ops import GroupOp
 from catdiag.category.types import Axis
-from catdiag.prover.api import Theorem, Undecided
+from catdiag.kernel.terms import KernelError
+from catdiag.prover.api import Theorem, Undecided, parse_assumption
+from catdiag.prover.composites import OpenPart, PartEquation, certify_composite
+from catdiag.prover.congruence import has_generators
+from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import Derivation, NotProved, Step, titled
 from catdiag.rewrite.matching.rule_theorem import is_small, proved_through
 from catdiag.rewrite.steps import Action, Compose, Weave
-
-Pairs = list[tuple[int, int]]
 
 
 def then(first: Derivation, second: Derivation) -> Derivation:
@@ -34,19 +35,16 @@ def then(first: Derivation, second: Derivation) -> Derivation:
     equation is not proved.
     """
     source, diagram = first.source >> second.source, first.diagram >> second.diagram
-    left, right = inline(first.source).graph, inline(first.diagram).graph
-    inputs = len(source.dom)
-    pairs: dict[int, int] = {}
-    for a, b in zip(left.outputs, right.outputs, strict=True):
-        if a >= inputs and b >= inputs and a not in pairs and b not in pairs.values():
-            pairs[a] = b
-    return _composed((first, second), source, diagram, Compose(), list(pairs.items()), ">>")
+    inputs, made = len(source.dom), len(first.source.cod)
+    reads = (range(inputs), range(inputs, inputs + made))
+    return _composed((first, second), source, diagram, Compose(), reads, ">>")
 
 
 def beside(first: Derivation, second: Derivation) -> Derivation:
     """Parallel composition of two derivations. Raises Undecided where the equation is not proved."""
     source, diagram = first.source @ second.source, first.diagram @ second.diagram
-    return _composed((first, second), source, diagram, Compose(parallel=True), [], "@")
+    inputs, own = len(source.dom), len(first.source.dom)
+    return _composed((first, second), source, diagram, Compose(parallel=True), (range(own), range(own, inputs)), "@")
 
 
 def weave(derivation: Derivation, axis: Axis, inputs: Sequence[int | str] | str | None = None) -> Derivation:
@@ -59,17 +57,22 @@ def weave(derivation: Derivation, axis: Axis, inputs: Sequence[int | str] | str 
         return replace(Derivation.start(source, derivation.ask), assume=derivation.assume)
     diagram = weaved(derivation.diagram, axis, inputs)
     made = titled(diagram, f"{derivation.diagram.title or 'it'}.weave({axis.name!r})")
-    return _proved((derivation,), source, made, Weave(axis.name), [])
+    return _proved((derivation,), source, made, Weave(axis.name))
 
 
 def _composed(
-    parts: Sequence[Derivation], source: Diagram, diagram: Diagram, action: Action, pairs: Pairs, sign: str
+    parts: Sequence[Derivation],
+    source: Diagram,
+    diagram: Diagram,
+    action: Action,
+    reads: Sequence[Sequence[int]],
+    sign: str,
 ) -> Derivation:
     if not any(part.steps for part in parts):
         assume = tuple(dict.fromkeys(a for part in parts for a in part.assume))
         return replace(Derivation.start(source, parts[0].ask), assume=assume)
     title = f" {sign} ".join(part.diagram.title or "it" for part in parts)
-    return _proved(parts, source, titled(diagram, title), action, pairs)
+    return _proved(parts, source, titled(diagram, title), action, reads)
 
 
 def _whole(begun: Derivation, diagram: Diagram) -> Theorem | None:
@@ -84,16 +87,42 @@ def _whole(begun: Derivation, diagram: Diagram) -> Theorem | None:
         return None
 
 
-def _proved(parts: Sequence[Derivation], source: Diagram, diagram: Diagram, action: Action, pairs: Pairs) -> Derivation:
-    """The composed derivation, with the equation cut at the arrays `pairs` between the parts. Raises Undecided."""
+def _by_parts(
+    parts: Sequence[Derivation], source: Diagram, diagram: Diagram, reads: Sequence[Sequence[int]]
+) -> Theorem | None:
+    """The theorem made of those of the parts, each with the wires that it reads; None where it does not follow."""
+    if not reads or has_generators(source) or has_generators(diagram):
+        return None
+    equations = [
+        PartEquation(part.source, part.diagram, tuple(wires), assume=part.assume, theorem=part.theorem)
+        for part, wires in zip(parts, reads, strict=True)
+    ]
+    count, inputs = len(source.dom), list(zip(source.input_names, source.dom, strict=True))
+    made = count + sum(len(part.source.cod) for part in parts)
+    assume = [parse_assumption(a) for a in dict.fromkeys(a for part in parts for a in part.assume)]
+    results = range(made - len(source.cod), made)
+    try:
+        return certify_composite(parts[0].ask, inputs, equations, results, (source, diagram), assume)
+    except (OpenPart, OpenGoal, KernelError):
+        return None
+
+
+def _proved(
+    parts: Sequence[Derivation],
+    source: Diagram,
+    diagram: Diagram,
+    action: Action,
+    reads: Sequence[Sequence[int]] = (),
+) -> Derivation:
+    """The composed derivation: its theorem is of the whole where that is small, else made of those of the parts.
+    Raises Undecided."""
     assume = tuple(dict.fromkeys(a for part in parts for a in part.assume))
     ask = parts[0].ask
     title = diagram.title or "the whole"
     said = f"each part of {title} means the same as before"
     begun = replace(Derivation.start(source, ask), assume=assume)
-    theorem = _whole(begun, diagram) or proved_through(
-        ask, source, diagram, assume, (pairs, []) if pairs else ([],), said
-    )
+    theorem = _whole(begun, diagram) or _by_parts(parts, source, diagram, reads)
+    theorem = theorem or proved_through(ask, source, diagram, assume, ([],), said)
     if theorem.conditional and not any(step.theorem.conditional for part in parts for step in part.steps):
         raise Undecided(f"{said}; the whole would need further conditions", "; ".join(theorem.conditions))
     steps = [
