@@ -32,7 +32,7 @@ H800, H800_CLUSTERS = 2.04, {2: 3.27, 4: 2.65}
 # Its configuration (section 5.6): rows of a warpgroup, blocks, and pieces of keys (u_x), d' (u_d) and d'' (v_d).
 CONFIGURATION = {"w_q": 128, "s_x": 64, "u_x": 64, "u_d": 32, "v_d": 8, "d": 128}
 # The same without limits to memory.
-ENDLESS = {"smem_per_sm": 1 << 30, "smem_per_block": 1 << 29, "registers_per_sm": 1 << 28}
+ENDLESS: dict[str, Any] = {"smem_per_sm": 1 << 30, "smem_per_block": 1 << 29, "registers_per_sm": 1 << 28}
 # Published of FlashAttention-3 (Shah et al. 2024), in TFLOP/s: reached and peak.
 REACHED = {"fp16": (740, 989), "fp8": (1200, 1980)}
 
@@ -57,7 +57,7 @@ class Row:
             names = {str(s): s for s in self.derived.free_symbols}
             return bool(sympy.simplify(sympy.sympify(self.paper, locals=names) - self.derived) == 0)
         digits = len(self.paper.partition(".")[2])
-        return abs(float(self.derived) - float(self.paper)) <= 0.5 * 10**-digits + 1e-9
+        return abs(float(self.derived) - float(self.paper)) <= 0.5 * float(f"1e-{digits}") + 1e-9
 
     @property
     def mark(self) -> str:
@@ -96,14 +96,14 @@ def table(rows: list[Row]) -> str:
 
 
 @cd.algorithm("q d, x d, x d -> q d", name="hopper")
-def hopper(Q, K, V):
+def hopper(Q: Any, K: Any, V: Any) -> Any:
     """Attention as the paper runs it on Hopper: scores are rounded to FP16; the types of inputs are told to io."""
     S = cd.cast(cd.einsum("q d, x d -> q x", Q, K) / cd.sqrt(cd.size("d")), "fp16")
     return cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V)
 
 
 @cd.algorithm("q d, q, x d, x, x d, x -> q d", name="scaled")
-def scaled(Q, q_scale, K, k_scale, V, v_scale):
+def scaled(Q: Any, q_scale: Any, K: Any, k_scale: Any, V: Any, v_scale: Any) -> Any:
     """Attention on quantised inputs, each row of which has a scale of its own."""
     S = cd.einsum("q d, x d -> q x", Q, K) * q_scale * k_scale / cd.sqrt(cd.size("d"))
     return cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V * v_scale)
@@ -112,13 +112,15 @@ def scaled(Q, q_scale, K, k_scale, V, v_scale):
 @cache
 def matmul() -> cd.Program:
     """Rows and columns of the result in groups, the summed axis streamed."""
-    return cd.library.get("matmul").stream("b").group("a c")
+    product: cd.Program = cd.library.get("matmul").stream("b").group("a c")
+    return product
 
 
 @cache
 def flash() -> cd.Program:
     """Queries in groups, keys and values streamed."""
-    return cd.library.get("attention").stream("x").group("q")
+    attention: cd.Program = cd.library.get("attention").stream("x").group("q")
+    return attention
 
 
 @cache
@@ -142,7 +144,7 @@ def on_hopper(kind: str = "mixed", keys: int = CONFIGURATION["s_x"]) -> Any:
 
 
 @cd.algorithm("a x, b x -> a b y", name="two_axes")
-def two_axes(A, B):
+def two_axes(A: Any, B: Any) -> Any:
     """Figure 12's form: two inputs with slices of x, an output with slices of y, weaved over a and b."""
     return cd.einsum("a x, b x -> a b", A, B) + cd.index("y")
 
@@ -250,8 +252,8 @@ def quantisation() -> list[Row]:
     for what, given, paper in (("attention", flash(), "4"), ("a large product", matmul(), "2.83")):
         form = given.io().optimum().power_form
         beta = max(b for _, b in form.terms)
-        gain = napkin.quantization_gain(form.quantized(2), form.quantized(1))[beta]
-        rows.append(Row(f"{what}: half the bytes of everything, times fewer", paper, gain, f"2^(1 + {beta})"))
+        naive = napkin.quantization_gain(form.quantized(2), form.quantized(1))[beta]
+        rows.append(Row(f"{what}: half the bytes of everything, times fewer", paper, naive, f"2^(1 + {beta})"))
     types = {"Q": "fp8", "K": "fp8", "V": "fp8", "out": "fp16"}
     half = flash().io(dtype="fp16")
     eighth = flash().io(dtype=types)
@@ -272,7 +274,12 @@ def quantisation() -> list[Row]:
         Row("the same with a scale of 4 bytes for each row", "", scales),
         Row("the same at d = 128", "", scales.subs(d, 128)),
         Row(f"the same, exact, whole tiles in {H100.smem_per_block // KIB} KiB, q = x = 8192", "", moved[0] / moved[1]),
-        Row("a large product FP16 to FP8, FP32 accumulators", "", gain(*product, Fraction(1, 2)), "not 2.83"),
+        Row(
+            "a large product FP16 to FP8, FP32 accumulators",
+            "",
+            gain(product[0], product[1], Fraction(1, 2)),
+            "not 2.83",
+        ),
     ]
 
 

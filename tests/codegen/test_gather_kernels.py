@@ -9,16 +9,7 @@ import pytest
 import catdiag as cd
 from catdiag.planner.compiled_plan import compiled_of
 from catdiag.rewrite.group import find
-
-
-@cd.algorithm("t d, int[t] -> t d")
-def permuted(x: Any, order: Any) -> Any:
-    return cd.gather(x, "t", order)
-
-
-@cd.algorithm("n d, int[t k], t k -> t d")
-def mixed(x: Any, which: Any, share: Any) -> Any:
-    return cd.einsum("t k d, t k -> t d", cd.gather(x, "n", which), share)
+from tests.gathers import mixed, permuted
 
 
 @cd.algorithm("v d, int[t], d o -> t o")

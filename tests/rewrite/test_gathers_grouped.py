@@ -10,16 +10,7 @@ import catdiag as cd
 from catdiag.category.diagram import diagram_of
 from catdiag.category.ops import GroupOp
 from catdiag.planner.kernel_candidates import PlanTarget, lower_bound_s
-
-
-@cd.algorithm("t d, int[t] -> t d")
-def permuted(x: Any, order: Any) -> Any:
-    return cd.gather(x, "t", order)
-
-
-@cd.algorithm("n d, int[t k], t k -> t d")
-def mixed(x: Any, which: Any, share: Any) -> Any:
-    return cd.einsum("t k d, t k -> t d", cd.gather(x, "n", which), share)
+from tests.gathers import mixed, permuted
 
 
 @cd.algorithm("v d, int[t], x d -> t d")
