@@ -6,5 +6,6 @@
 - `dialect`: how a language writes functions and lays out arrays, with a `notation` for each function;
 - `array_expressions`: one box applied to arrays as an expression; its dialects are `numpy_expressions` and
   `torch_expressions`;
+- `names`, `program_sizes`: names in generated code, and the sizes that a program reads;
 - `source_writer`: the base class of NumPy and pseudocode printers.
 """

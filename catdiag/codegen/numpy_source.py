@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.index_maps import leaves
-from catdiag.category.ops import Index, SizeOf, View
+from catdiag.category.ops import Index
 from catdiag.category.types import ArrayType, Size, size_symbols
 from catdiag.codegen.array_expressions import ArrayPrinter, value_of
 from catdiag.codegen.notation import ATOM, CALL, PLUS, SIGN, Text, bracketed
 from catdiag.codegen.numpy_expressions import NUMPY
+from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
 from catdiag.codegen.source_writer import Writer
 from catdiag.schedule.loop_nest import (
     Carry,
@@ -97,10 +97,10 @@ class _NumPy(Writer):
     def text_of(self) -> str:
         """The source of the function: sizes from shapes, default lengths of blocks and tiles, then the loops."""
         program, self.depth = self.program, 1
-        spans = self._spans()
+        spans = spans_of_loops(program)
         local = set(spans) | {s.symbol for _, s in statements(program.body) if isinstance(s, Within)}
         shown: list[str] = []
-        for symbol in self._symbols(local):
+        for symbol in (s for s in symbols_of_program(program, program.inputs) if s not in local):
             name = self.names.fresh(symbol)
             self.code.sizes[symbol] = name, ATOM
             shape = next(
@@ -140,44 +140,11 @@ class _NumPy(Writer):
         imports = ["import math", ""] if "math" in self.reads else []
         return "\n".join([*imports, "import numpy as np", "", "", '@np.errstate(all="ignore")', head, *self.lines, ""])
 
-    def _spans(self) -> dict[str, LoopSpan]:
-        found: dict[str, LoopSpan] = {}
-        for _, s in statements(self.program.body):
-            if isinstance(s, For):
-                for span in s.spans:
-                    found.setdefault(span.symbol, span)
-        return found
-
     def _is_part(self, symbol: str) -> bool:
         return any(
             isinstance(s, For) and s.kind in ("parts", "merge") and s.spans[0].symbol == symbol
             for _, s in statements(self.program.body)
         )
-
-    def _symbols(self, local: set[str]) -> list[str]:
-        """The symbols of sizes in the program, except those of blocks and tiles (`local`)."""
-        found: dict[str, None] = {}
-
-        def take(size: Size) -> None:
-            found.update(dict.fromkeys(sorted(size_symbols(size))))
-
-        for value in self.program.inputs:
-            for axis in value.ty.axes:
-                take(axis.size)
-        for _, s in statements(self.program.body):
-            if isinstance(s, Let):
-                for ty in (*s.box.dom, *s.box.cod):
-                    for axis in ty.axes:
-                        take(axis.size)
-                if isinstance(s.box.op, SizeOf):
-                    take(s.box.op.size)
-                if isinstance(s.box.op, View):
-                    for e in s.box.op.expressions():
-                        found.update(dict.fromkeys(leaf for leaf in leaves(e) if isinstance(leaf, str)))
-            elif isinstance(s, For):
-                for span in s.spans:
-                    take(span.size)
-        return [s for s in found if s not in local]
 
     def _size(self, size: Size) -> str:
         return self.code.size(size).text[0]

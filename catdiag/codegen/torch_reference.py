@@ -16,10 +16,11 @@ from typing import Any
 from catdiag.category.diagram import Diagram, HasDiagram, Node, diagram_of
 from catdiag.category.index_maps import leaves
 from catdiag.category.ops import Box, Generic, Index, Reindex, Rename, SizeOf, View
-from catdiag.category.types import ArrayType, Axis, Size, size_symbols
+from catdiag.category.types import ArrayType, Axis, size_symbols
 from catdiag.codegen.array_expressions import ArrayPrinter, Value
 from catdiag.codegen.names import Names
 from catdiag.codegen.notation import ATOM
+from catdiag.codegen.program_sizes import sizes_of_box, symbols_of_sizes
 from catdiag.codegen.torch_expressions import TORCH
 from catdiag.rewrite.list_states import unrolled
 from catdiag.util.errors import TypeMismatch
@@ -126,23 +127,9 @@ class _TorchPrinter:
             for k, axis in enumerate(ty.axes):
                 if isinstance(axis.size, str):
                     self.shown.setdefault(axis.size, f"{name}.shape[{k}]")
-        for size in self._sizes():
-            for symbol in sorted(size_symbols(size)):
-                if symbol not in self.symbols:
-                    self.symbols[symbol] = self.names.fresh(symbol if symbol.isidentifier() else "t")
-
-    def _sizes(self) -> list[Size]:
-        found: list[Size] = [a.size for ty in self.diagram.dom for a in ty.axes]
-        for step in self.steps:
-            found += [a.size for ty in (*step.box.dom, *step.box.cod) for a in ty.axes]
-            op = step.box.op
-            if isinstance(op, SizeOf):
-                found.append(op.size)
-            elif isinstance(op, Reindex):
-                found += [p.size for p in op.axis.parts]
-            elif isinstance(op, View):
-                found += [leaf for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, str)]
-        return found
+        found = [a.size for ty in diagram.dom for a in ty.axes]
+        for symbol in symbols_of_sizes([*found, *(size for step in self.steps for size in sizes_of_box(step.box))]):
+            self.symbols[symbol] = self.names.fresh(symbol if symbol.isidentifier() else "t")
 
     def printed(self) -> TorchReference:
         """The function and its description."""

@@ -11,13 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.types import ArrayType, Axis, size_symbols
+from catdiag.category.types import ArrayType, Axis
 from catdiag.codegen.gluon.gluon_printer import GLUON
 from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
 from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, agree, helpers_of, merged, source
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 from catdiag.codegen.gluon.producer_warp import specialize_warps
 from catdiag.codegen.names import Names
+from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
@@ -122,7 +123,7 @@ class _ModuleBuilder:
         )
         self.result_dtype = result_type(self.dtype)
         self.dtypes = {n: dtypes.get(n, self.dtype) for n in {*names, *dtypes}}
-        self.symbols = self._symbols()
+        self.symbols = spans_of_loops(program)
         for symbol, span in self.symbols.items():
             size = tiles.get(symbol)
             if size is None:
@@ -142,14 +143,6 @@ class _ModuleBuilder:
         self.specialized_kernels: dict[str, WarpSpecialized] = {}
         self.buffers: list[OutputBuffer] = []
         self.saved_types = saved_types(program, self.dtype)
-
-    def _symbols(self) -> dict[str, LoopSpan]:
-        found: dict[str, LoopSpan] = {}
-        for _, s in statements(self.program.body):
-            if isinstance(s, For):
-                for span in s.spans:
-                    found.setdefault(span.symbol, span)
-        return found
 
     # -- the module ------------------------------------------------------------------------------------------
 
@@ -173,7 +166,8 @@ class _ModuleBuilder:
             array = StoredArray(value.ty, name)
             inputs.append(array)
             env[value] = array
-        sizes = self._sizes()
+        found = symbols_of_program(program, (*program.inputs, *program.outputs))
+        sizes = {s: names.fresh(s) for s in found if s not in self.symbols}
         names.taken |= set(sizes.values())
         self.shared.sizes.update(sizes)
         self._lower_body(env)
@@ -233,24 +227,6 @@ class _ModuleBuilder:
 
     def _stored_as(self, array: StoredArray) -> str:
         return next((r.dtype for r in self.buffers if r.array is array), torch_type(array, self.dtypes, self.dtype))
-
-    def _sizes(self) -> dict[str, str]:
-        found: dict[str, None] = {}
-        for value in (*self.program.inputs, *self.program.outputs):
-            for axis in value.ty.axes:
-                found.update(dict.fromkeys(sorted(size_symbols(axis.size))))
-        for _, s in statements(self.program.body):
-            if isinstance(s, Let):
-                for ty in (*s.box.dom, *s.box.cod):
-                    for axis in ty.axes:
-                        found.update(dict.fromkeys(sorted(size_symbols(axis.size))))
-                size = getattr(s.box.op, "size", None)
-                if size is not None:
-                    found.update(dict.fromkeys(sorted(size_symbols(size))))
-            elif isinstance(s, For):
-                for span in s.spans:
-                    found.update(dict.fromkeys(sorted(size_symbols(span.size))))
-        return {s: self.shared.names.fresh(s) for s in found if s not in self.symbols}
 
     # -- kernels -----------------------------------------------------------------------------------------------
 
