@@ -38,7 +38,7 @@ from catdiag.codegen.triton.array_accesses import (
     viewed,
 )
 from catdiag.codegen.triton.dot import SHORTEST, contracted
-from catdiag.codegen.triton.mask_ranges import UnmaskedRange, reach, solved
+from catdiag.codegen.triton.mask_ranges import Bound, UnmaskedRange, reach, solved
 from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Nodes, Scope, TileNode, from_array, terms
 from catdiag.codegen.triton.tile_fills import Fill
 from catdiag.schedule.loop_nest import Let, LoopSpan, NestValue
@@ -127,7 +127,7 @@ class Build:
         self.reads: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
         self.writes: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
         """The indices at which arrays are read and written, a node for each axis."""
-        self.reaches: dict[tuple[tuple[StoredArray, str, str], ...], None] = {}
+        self.reaches: dict[tuple[tuple[StoredArray, str, Bound], ...], None] = {}
         """Bounds of the offsets within tiles: each is a sum of (array, axis, most steps) times the axis' stride."""
         self.scope = self.root
 
@@ -305,7 +305,7 @@ class Build:
         nodes = self.nodes
         scalar, tiled = nodes.const(0, "int"), nodes.const(0, "int")
         dims: list[Dim] = []
-        far: list[tuple[StoredArray, str, str]] = []
+        far: list[tuple[StoredArray, str, Bound]] = []
         for axis in array.ty.axes:
             stride = self.stride(array, axis.name)
             shared, own = nodes.const(0, "int"), nodes.const(0, "int")

@@ -11,6 +11,7 @@ from catdiag.category.scalars import Cast
 from catdiag.codegen.names import Names
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes
+from catdiag.codegen.triton.mask_ranges import Bound
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.schedule.full_precision import Origin, input_origin, output_origins
 from catdiag.schedule.loop_nest import Carry, Let, LoopNest, LoopSpan, NestValue, Save, Slice, Start, statements
@@ -134,7 +135,7 @@ class KernelSpec:
     """Blocks of whole axes that are padded to a power of two only, even below the least side of a matrix product."""
     merged_rows: tuple[tuple[str, ...], ...] = ()
     """Block lengths of dimensions that together are the rows of one matrix, in products with a computed row factor."""
-    reaches: tuple[tuple[tuple[StoredArray, str, str], ...], ...] = ()
+    reaches: tuple[tuple[tuple[StoredArray, str, Bound], ...], ...] = ()
     """Bounds of the offsets within tiles: each is a sum of (array, axis, most steps) times the axis' stride."""
     reads: Mapping[StoredArray, tuple[tuple[TileNode, ...], ...]] = field(default_factory=dict)
     writes: Mapping[StoredArray, tuple[tuple[TileNode, ...], ...]] = field(default_factory=dict)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,11 +9,13 @@ from typing import TYPE_CHECKING
 from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.dialect import shape_of
 from catdiag.codegen.names import Names
+from catdiag.codegen.notation import TIMES, bracketed
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes, sized
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
 from catdiag.codegen.triton.launch_sizes import sizes_of_launch
+from catdiag.codegen.triton.mask_ranges import Bound, bound_text
 from catdiag.schedule.loop_nest import LoopSpan
 
 if TYPE_CHECKING:
@@ -423,11 +424,10 @@ class LaunchWriter:
         """The constant `wide`: whether offsets within tiles may need more than 32 bits."""
         known = dict(self._constants(kernel))
 
-        def factor(text: str) -> str:
-            named = re.sub(r"[A-Za-z_]\w*", lambda name: _factor(known.get(name.group(), name.group())), text)
-            return f"({named})" if " + " in named and not named.startswith("max(") else named
+        def steps(most: Bound, stride: str) -> str:
+            return f"{bracketed(bound_text(most, known), TIMES)} * {stride}"
 
-        sums = [" + ".join(f"{factor(n)} * {self.strides[a, axis]}" for a, axis, n in far) for far in kernel.reaches]
+        sums = [" + ".join(steps(n, self.strides[a, axis]) for a, axis, n in far) for far in kernel.reaches]
         sums = list(dict.fromkeys(sums))
         if not sums:
             return []

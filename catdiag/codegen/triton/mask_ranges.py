@@ -7,8 +7,11 @@ entry, so that results never depend on what is found here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from catdiag.codegen.notation import ATOM, PLUS, TIMES, Text, bracketed
 from catdiag.codegen.triton.tile_expressions import Dim, Nodes, TileNode
 
 
@@ -87,14 +90,18 @@ def edge(nodes: Nodes, node: TileNode, upper: bool) -> TileNode | None:
     return None
 
 
-def reach(node: TileNode) -> str | None:
-    """An upper bound of the absolute value of an integer, as an expression of blocks, tiles and sizes.
+Bound: TypeAlias = "int | str | tuple[str, tuple[Bound, ...]]"
+"""A bound: a number, the name of a size or length, or "add", "mul" or "max" of bounds."""
+
+
+def reach(node: TileNode) -> Bound | None:
+    """An upper bound of the absolute value of an integer, in terms of blocks, tiles and sizes.
 
     None where no bound is found, as for integers that are read from arrays.
     """
     value = node.value
     if value is not None:
-        return str(abs(int(value)))
+        return abs(int(value))
     if node.kind == "arange":
         return node.dims[0].block
     if node.kind == "symbol":
@@ -103,13 +110,33 @@ def reach(node: TileNode) -> str | None:
     known = [p for p in parts if p is not None]
     if not known or len(known) < len(parts):
         return None
-    if node.kind in ("add", "sub", "mul"):
-        sign = " * " if node.kind == "mul" else " + "
-        return sign.join(f"({p})" if " + " in p and not p.startswith("max(") else p for p in known)
-    if node.kind in ("max", "min", "where"):
-        return f"max({', '.join(known)})"
+    joined = _BOUNDED_BY.get(node.kind)
+    if joined is not None:
+        return joined, tuple(known)
     positive = node.kind == "floordiv" and (node.args[1].kind == "symbol" or (node.args[1].value or 0) > 0)
     return known[0] if positive or node.kind in ("neg", "abs", "relabel", "long") else None
+
+
+_BOUNDED_BY = {"add": "add", "sub": "add", "mul": "mul", "max": "max", "min": "max", "where": "max"}
+"""The function of bounds that bounds a function of integers."""
+
+
+def bound_text(bound: Bound, names: Mapping[str, str]) -> Text:
+    """A bound as an expression; `names` are the expressions of names.
+
+    >>> bound_text(("mul", ("n", ("add", ("m", 1)))), {"n": "a + b"})
+    ('(a + b) * (m + 1)', 6)
+    """
+    if isinstance(bound, int):
+        return str(bound), ATOM
+    if isinstance(bound, str):
+        text = names.get(bound, bound)
+        return text, PLUS if " " in text else ATOM
+    parts = [bound_text(b, names) for b in bound[1]]
+    if bound[0] == "max":
+        return f"max({', '.join(text for text, _ in parts)})", ATOM
+    level, sign = (TIMES, " * ") if bound[0] == "mul" else (PLUS, " + ")
+    return sign.join(bracketed(p, level) for p in parts), level
 
 
 def _block(nodes: Nodes, dim: Dim) -> TileNode:
