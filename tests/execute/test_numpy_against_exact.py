@@ -13,7 +13,7 @@ from catdiag import testing
 from catdiag.execute.interpreter import run
 from catdiag.prover import export
 from catdiag.prover.identifiers import identifier
-from catdiag.prover.refute import exact_execution
+from catdiag.prover.refute import exact_execution, exact_reals
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
 from catdiag.util.errors import NotGroupable, NotStreamable
@@ -36,7 +36,7 @@ def within(result: np.ndarray, expected: exact_execution.ExactArray, names: tupl
         element = expected.at(dict(zip(names, i, strict=True)))
         if isinstance(element, exact_execution.NoValue):
             continue
-        low, high = exact_execution.bounds(element)
+        low, high = exact_reals.bounds(element)
         slack = 1e-9 * max(1, abs(low), abs(high))
         assert low - slack <= Fraction(float(result[i])) <= high + slack
 

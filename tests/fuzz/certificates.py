@@ -15,7 +15,7 @@ from typing import Any
 from catdiag.kernel.checker import CheckedTheorem, Checker
 from catdiag.kernel.rewrite_rules import RULES
 from catdiag.kernel.terms import KernelError
-from catdiag.prover.refute import exact_execution
+from catdiag.prover.refute import exact_execution, exact_reals
 from catdiag.prover.refute.counterexample_search import refute
 from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.solvers.z3 import Z3
@@ -308,5 +308,5 @@ def differ(statement: Json, source: Source, theorem: object) -> None:
     for x, y in zip(lefts, rights, strict=True):
         for at in x.values:
             place = dict(zip(x.axes, at, strict=True))
-            if exact_execution.different(x.at(place), y.at(place)):
+            if exact_reals.different(x.at(place), y.at(place)):
                 raise Wrong(f"{theorem}\nsizes {sizes}, blocks {blocks}, at {place}: {x.at(place)} and {y.at(place)}")

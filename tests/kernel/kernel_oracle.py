@@ -17,8 +17,8 @@ from math import ceil
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import Fact
 from catdiag.kernel.terms import KernelError, Term, term_data
-from catdiag.prover.refute import exact_execution
-from catdiag.prover.refute.exact_execution import BOTTOM, MinusInfinity, Unclear, Undefined, Value
+from catdiag.prover.refute import exact_reals
+from catdiag.prover.refute.exact_reals import BOTTOM, MinusInfinity, Unclear, Undefined, Value
 from catdiag.solvers.z3_encoding import answer
 
 ZERO, ONE = Fraction(0), Fraction(1)
@@ -66,7 +66,7 @@ def _rational(x: object) -> Fraction:
 def _compare(op: str, x: Value, y: Value) -> bool:
     if type(x) is type(y) is Fraction:
         return x == y if op == "eq" else x < y if op == "lt" else x <= y
-    return exact_execution.compare(op, x, y)
+    return exact_reals.compare(op, x, y)
 
 
 def _integer(x: Value) -> int:
@@ -87,7 +87,7 @@ def _below(x: Value) -> int:
 def _total_mul(x: Value, y: Value) -> Value:
     if isinstance(x, MinusInfinity) or isinstance(y, MinusInfinity):
         return ZERO
-    return exact_execution.mul(x, y)
+    return exact_reals.mul(x, y)
 
 
 def _total(operation: Callable[[Value], Value], x: Value) -> Value:
@@ -100,11 +100,11 @@ def _total(operation: Callable[[Value], Value], x: Value) -> Value:
 
 
 def _floor(x: Value, n: Value, strict: bool) -> Value:
-    if isinstance(x, MinusInfinity) or isinstance(n, MinusInfinity) or exact_execution.compare("le", n, ZERO):
+    if isinstance(x, MinusInfinity) or isinstance(n, MinusInfinity) or exact_reals.compare("le", n, ZERO):
         if strict:
             raise Undefined("a quotient rounded down by what is not positive")
         return ZERO
-    low, high = (b // 1 for b in exact_execution.bounds(exact_execution.mul(x, exact_execution.inv(n))))
+    low, high = (b // 1 for b in exact_reals.bounds(exact_reals.mul(x, exact_reals.inv(n))))
     if low != high:
         raise Unclear("a quotient close to an integer")
     return Fraction(low)
@@ -137,11 +137,11 @@ def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
         for k in range(n):
             item = _number(_value(t.args[1], w, (*bound, k), strict))
             if t.data == "sum":
-                total = exact_execution.add(total, item)
+                total = exact_reals.add(total, item)
             elif t.data == "max":
-                total = exact_execution.maximum(total, item)
+                total = exact_reals.maximum(total, item)
             else:
-                total = exact_execution.mul(total, item) if strict else _total_mul(total, item)
+                total = exact_reals.mul(total, item) if strict else _total_mul(total, item)
         return total
     if op == "ite":
         chosen = _value(t.args[0], w, bound, strict)
@@ -161,29 +161,29 @@ def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
     if op == "add":
         sum_: Value = ZERO
         for p in parts:
-            sum_ = exact_execution.add(sum_, p)
+            sum_ = exact_reals.add(sum_, p)
         return sum_
     if op == "mul":
         if strict:
             result: Value = ONE
             for p in parts:
-                result = exact_execution.mul(result, p)
+                result = exact_reals.mul(result, p)
             return result
         if any(isinstance(p, MinusInfinity) for p in parts):
             return ZERO
         result = ONE
         for p in parts:
-            result = exact_execution.mul(result, p)
+            result = exact_reals.mul(result, p)
         return result
     if op == "max":
         top: Value = BOTTOM
         for p in parts:
-            top = exact_execution.maximum(top, p)
+            top = exact_reals.maximum(top, p)
         return top
     if op == "exp":
-        return exact_execution.exp(parts[0])
+        return exact_reals.exp(parts[0])
     if op in ("inv", "log", "sqrt"):
-        operation = {"inv": exact_execution.inv, "log": exact_execution.log, "sqrt": exact_execution.sqrt}[op]
+        operation = {"inv": exact_reals.inv, "log": exact_reals.log, "sqrt": exact_reals.sqrt}[op]
         return operation(parts[0]) if strict else _total(operation, parts[0])
     if op == "apply":
         salt = random.Random(f"{t.data}{parts}")
@@ -195,7 +195,7 @@ def agree(x: Value, y: Value) -> bool:
     """Whether two values may be one: only what is certainly different is not."""
     if isinstance(x, bool) or isinstance(y, bool):
         return x is y
-    return not exact_execution.different(x, y)
+    return not exact_reals.different(x, y)
 
 
 _ANSWERS: dict[str, bool] = {}

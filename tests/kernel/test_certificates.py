@@ -22,7 +22,7 @@ from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import statement_of
 from catdiag.prover.proof_search import find
 from catdiag.prover.refute.counterexample_search import refute
-from catdiag.prover.refute.exact_execution import Unclear, Undefined
+from catdiag.prover.refute.exact_reals import Unclear, Undefined
 from catdiag.solvers.z3 import Z3, SolverInterrupted
 from tests.fuzz.certificates import parts
 

@@ -20,7 +20,8 @@ from catdiag.kernel.terms import KernelError
 from catdiag.prover.composites import OpenPart, PartEquation, certify_composite
 from catdiag.prover.outcomes import Theorem
 from catdiag.prover.proof_search import OpenGoal
-from catdiag.prover.refute.exact_execution import BITS, Budget, NoValue, build, different, run
+from catdiag.prover.refute.exact_execution import Budget, NoValue, build, run
+from catdiag.prover.refute.exact_reals import BITS, different
 from catdiag.solvers.z3 import Z3
 
 Body = Callable[..., Any]

@@ -17,7 +17,7 @@ from catdiag.prover.api import refutable, statement_of
 from catdiag.prover.refute.candidate_inputs import Drawer, Pool
 from catdiag.prover.refute.counterexample_data import NotACounterexample
 from catdiag.prover.refute.counterexample_search import CounterexampleSearch, refute
-from catdiag.prover.refute.exact_execution import BOTTOM
+from catdiag.prover.refute.exact_reals import BOTTOM
 from catdiag.prover.refute.validate import replay
 
 HALF = Fraction(1, 2)

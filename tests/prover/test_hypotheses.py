@@ -21,7 +21,8 @@ from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import statement_of
 from catdiag.prover.hypotheses import hypothesis
 from catdiag.prover.refute.counterexample_search import refute
-from catdiag.prover.refute.exact_execution import BITS, Budget, build, run
+from catdiag.prover.refute.exact_execution import Budget, build, run
+from catdiag.prover.refute.exact_reals import BITS
 from catdiag.prover.refute.validate import NotACounterexample, replay
 from catdiag.solvers.z3 import Z3
 

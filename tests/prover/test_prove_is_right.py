@@ -20,7 +20,7 @@ from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import prove_with, statement_of
 from catdiag.prover.export import program
 from catdiag.prover.identifiers import identifier
-from catdiag.prover.refute import exact_execution
+from catdiag.prover.refute import exact_execution, exact_reals
 from catdiag.prover.refute.counterexample_search import refute
 from catdiag.solvers.z3 import Z3
 
@@ -166,10 +166,8 @@ def test_the_three_meanings_of_a_diagram_agree(diagram: Diagram, seed: int) -> N
                 found = value(wire.term, World(sizes, index, {}, rng, dict(cells)))
             except Unclear:
                 continue
-            low, high = exact_execution.bounds(found)
-            assert not exact_execution.different(found, expected), (
-                f"{wire.term} is {found}, the program gives {expected}"
-            )
+            low, high = exact_reals.bounds(found)
+            assert not exact_reals.different(found, expected), f"{wire.term} is {found}, the program gives {expected}"
             place = array[tuple(index[identifier(a)] for a in ty.names)]
             assert np.isclose(float(place), float((low + high) / 2), rtol=1e-6, atol=1e-6)
 

@@ -13,7 +13,7 @@ import catdiag as cd
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.category.types import size_symbols
 from catdiag.prover.export import program
-from catdiag.prover.refute import exact_execution, float_screening
+from catdiag.prover.refute import exact_execution, exact_reals, float_screening
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
 from catdiag.util.errors import NotGroupable, NotStreamable
@@ -33,13 +33,13 @@ def agree(diagram: Diagram, seed: int) -> None:
         for d in made["inputs"]:
             shape = [exact_execution.size_value(s, sizes) for _, s in d["axes"]]
             pool = [True, False] if d["element"] == "bool" else POOL[:4] if d["element"] == "int" else POOL
-            pool = [*pool, exact_execution.BOTTOM] if d["element"] == "extended" else pool
+            pool = [*pool, exact_reals.BOTTOM] if d["element"] == "extended" else pool
             arrays.append(exact_execution.build([n for n, _ in d["axes"]], shape, lambda _, p=pool: rng.choice(p)))
         many.append(arrays)
     stacked = []
     for k in range(len(made["inputs"])):
         values = [
-            [-np.inf if v is exact_execution.BOTTOM else float(v) for v in arrays[k].values.values()]  # type: ignore[arg-type]
+            [-np.inf if v is exact_reals.BOTTOM else float(v) for v in arrays[k].values.values()]  # type: ignore[arg-type]
             for arrays in many
         ]
         shape = (len(many), *many[0][k].shape)
@@ -52,10 +52,10 @@ def agree(diagram: Diagram, seed: int) -> None:
                 value = x[(row if len(x) > 1 else 0, *(here[a] for a in axes))]
                 if isinstance(element, exact_execution.NoValue):
                     assert np.isnan(value) or not element.undefined
-                elif isinstance(element, exact_execution.MinusInfinity):
+                elif isinstance(element, exact_reals.MinusInfinity):
                     assert value == -np.inf
                 else:
-                    low, high = exact_execution.bounds(element)
+                    low, high = exact_reals.bounds(element)
                     assert np.isclose(value, float((low + high) / 2), rtol=1e-6, atol=1e-6)
 
 

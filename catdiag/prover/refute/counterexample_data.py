@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.prover.refute import exact_execution
+from catdiag.prover.refute import exact_reals
 from catdiag.prover.refute.function_interpretations import Function
 from catdiag.util.errors import CatdiagError
 
@@ -90,9 +90,9 @@ def _text(value: Any) -> str:
 
 def value_text(value: Any) -> str:
     """A value as text: exact where that is short, and as a decimal where it is not rational."""
-    if isinstance(value, exact_execution.Powers):
+    if isinstance(value, exact_reals.Powers):
         text = str(value)
-        about = str(exact_execution.Interval(*exact_execution.bounds(value)))
+        about = str(exact_reals.Interval(*exact_reals.bounds(value)))
         return f"{text} ≈ {about}" if len(text) <= 60 else about
     return str(value)
 
@@ -146,13 +146,13 @@ def of_data(data: Any) -> Counterexample:
         if isinstance(x, list):
             return [value(v) for v in x]
         if isinstance(x, bool) or x in ("-inf", "-∞"):
-            return x if isinstance(x, bool) else exact_execution.BOTTOM
+            return x if isinstance(x, bool) else exact_reals.BOTTOM
         # The length of a number's text is bounded: `1e999999999` would fill the memory.
         text = str(x) if isinstance(x, (str, int)) else ""
         power = _POWER.fullmatch(text)
         if power is None and _RATIONAL.fullmatch(text) is None:
             raise ValueError(f"not a number: {str(x)[:80]}")
-        return exact_execution.exp(Fraction(power.group(1) or 1)) if power else Fraction(text)
+        return exact_reals.exp(Fraction(power.group(1) or 1)) if power else Fraction(text)
 
     def naturals(numbers: Any) -> dict[str, int]:
         found = {str(name): n for name, n in dict(numbers).items()}

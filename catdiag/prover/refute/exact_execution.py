@@ -19,17 +19,13 @@ from catdiag.prover.refute.exact_reals import (
     BITS,
     BOTTOM,
     EMPTY,
-    Interval,
     MinusInfinity,
-    Powers,
     Unclear,
     Undefined,
     Value,
     add,
-    bounds,
     compare,
     cos,
-    different,
     erf,
     exp,
     inv,
@@ -375,8 +371,9 @@ def run(
         if dict(zip(array.axes, array.shape, strict=True)) != wanted:
             raise IllTyped(f"input {declared['name']} is of {array.axes} with {array.shape} indices, not {wanted}")
     wires = list(inputs)
+    here = _Setting(sizes, blocks, functions, budget)
     for node in program["nodes"]:
-        wires.extend(_node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, budget))
+        wires.extend(NODES[node["op"]](here, node, [wires[w] for w in node.get("args", ())]))
 
     def output(array: ExactArray, element: str) -> ExactArray:
         if element in ("extended", "bool"):
@@ -393,68 +390,84 @@ def _real(array: ExactArray, i: tuple[int, ...]) -> Element:
     return v
 
 
-def _node(
-    node: Mapping[str, Any],
-    args: Sequence[ExactArray],
-    sizes: Mapping[str, int],
-    blocks: Mapping[str, int],
-    functions: Functions,
-    budget: Budget,
-) -> list[ExactArray]:
-    """The outputs of one node of a core program."""
-    op = node["op"]
-    extent = {} if op == "view" else _extents(args)
-    if op == "map":
-        budget.spend(prod(extent.values()) * (_EXPENSIVE if node["fn"] in _TRANSCENDENTAL else 1))
-        if node["fn"] == "where":
-            return [_where(args)]
-        return [pointwise(args, lambda values: scalar(node["fn"], values, functions, budget.bits))]
-    if op == "reduce":
-        (array,), axis = args, node["axis"]
-        kept = tuple(n for n in extent if n != axis)
-        budget.spend(prod(extent.values()))
+@dataclass(frozen=True)
+class _Setting:
+    """What nodes are run with: sizes, lengths of blocks and tiles, the user's functions, and the work that is left."""
 
-        def total(i: tuple[int, ...]) -> Element:
-            here = dict(zip(kept, i, strict=True))
-            found = [array.at({**here, axis: k}) for k in range(extent[axis])]
-            known = [v for v in found if not isinstance(v, NoValue)]
-            if len(known) < len(found):
-                return _first(found) or NoValue("")
-            return _attempt(lambda: tuple(here.items()), lambda: reduction(node["monoid"], known))
+    sizes: Mapping[str, int]
+    blocks: Mapping[str, int]
+    functions: Functions
+    budget: Budget
 
-        return [build(kept, [extent[n] for n in kept], total)]
-    if op == "view":
-        budget.spend(2 * prod(size_value(s, sizes) for _, s in node["axes"]))
-        return [_view(node, args, sizes)]
-    if op == "index":
-        return [build([node["axis"][0]], [size_value(node["axis"][1], sizes)], lambda i: Fraction(i[0]))]
-    if op == "size":
-        return [build((), (), lambda _: Fraction(size_value(node["size"], sizes)))]
-    if op == "const":
-        value: Value = BOTTOM if node["value"] == "-inf" else Fraction(node["value"])
-        return [build((), (), lambda _: value)]
-    if op == "fold":
-        axis, local = node["axis"], node["block"]
-        n = extent[axis]
-        state = run(node["unit"], [], sizes, blocks, functions, budget)
-        for start in range(0, n, blocks.get(local, 1)):
-            stop = min(n, start + blocks.get(local, 1))
-            here = [a.slice(axis, start, stop) for a in args]
-            state = run(node["step"], [*state, *here], {**sizes, local: stop - start}, blocks, functions, budget)
-        return state
+    def run(
+        self, program: Mapping[str, Any], inputs: Sequence[ExactArray], local: Mapping[str, int]
+    ) -> list[ExactArray]:
+        """The outputs of a body, in which further sizes are known."""
+        return run(program, inputs, {**self.sizes, **local}, self.blocks, self.functions, self.budget)
+
+
+Made: TypeAlias = list[ExactArray]
+Args: TypeAlias = Sequence[ExactArray]
+
+
+def _map(here: _Setting, node: Mapping[str, Any], args: Args) -> Made:
+    fn = node["fn"]
+    here.budget.spend(prod(_extents(args).values()) * (_EXPENSIVE if fn in _TRANSCENDENTAL else 1))
+    if fn == "where":
+        return [_where(args)]
+    return [pointwise(args, lambda values: scalar(fn, values, here.functions, here.budget.bits))]
+
+
+def _reduce(here: _Setting, node: Mapping[str, Any], args: Args) -> Made:
+    (array,), axis, extent = args, node["axis"], _extents(args)
+    kept = tuple(n for n in extent if n != axis)
+    here.budget.spend(prod(extent.values()))
+
+    def total(i: tuple[int, ...]) -> Element:
+        at = dict(zip(kept, i, strict=True))
+        found = [array.at({**at, axis: k}) for k in range(extent[axis])]
+        known = [v for v in found if not isinstance(v, NoValue)]
+        if len(known) < len(found):
+            return _first(found) or NoValue("")
+        return _attempt(lambda: tuple(at.items()), lambda: reduction(node["monoid"], known))
+
+    return [build(kept, [extent[n] for n in kept], total)]
+
+
+def _read(here: _Setting, node: Mapping[str, Any], args: Args) -> Made:
+    here.budget.spend(2 * prod(size_value(s, here.sizes) for _, s in node["axes"]))
+    return [_view(node, args, here.sizes)]
+
+
+def _const(here: _Setting, node: Mapping[str, Any], args: Args) -> Made:
+    value: Value = BOTTOM if node["value"] == "-inf" else Fraction(node["value"])
+    return [build((), (), lambda _: value)]
+
+
+def _fold(here: _Setting, node: Mapping[str, Any], args: Args) -> Made:
+    axis, local = node["axis"], node["block"]
+    n, length = _extents(args)[axis], here.blocks.get(local, 1)
+    state = here.run(node["unit"], [], {})
+    for start in range(0, n, length):
+        stop = min(n, start + length)
+        state = here.run(node["step"], [*state, *(a.slice(axis, start, stop) for a in args)], {local: stop - start})
+    return state
+
+
+def _group(here: _Setting, node: Mapping[str, Any], args: Args) -> Made:
+    extent = _extents(args)
     tiles = [(axis, local, extent[axis]) for axis, local in node["tiles"]]
-    starts = [range(0, n, blocks.get(local, 1)) for _, local, n in tiles]
+    starts = [range(0, n, here.blocks.get(local, 1)) for _, local, n in tiles]
     parts: list[dict[tuple[int, ...], Element]] = [{} for _ in node["body"]["outputs"]]
     shapes: list[tuple[tuple[str, ...], dict[str, int]]] = [((), {}) for _ in parts]
     for corner in product(*starts):
-        here = list(args)
-        local_sizes = dict(sizes)
+        inputs, lengths = list(args), dict[str, int]()
         for (axis, local, n), start in zip(tiles, corner, strict=True):
-            stop = min(n, start + blocks.get(local, 1))
-            here = [a.slice(axis, start, stop) for a in here]
-            local_sizes[local] = stop - start
+            stop = min(n, start + here.blocks.get(local, 1))
+            inputs = [a.slice(axis, start, stop) for a in inputs]
+            lengths[local] = stop - start
         offset = {axis: start for (axis, _, _), start in zip(tiles, corner, strict=True)}
-        for k, out in enumerate(run(node["body"], here, local_sizes, blocks, functions, budget)):
+        for k, out in enumerate(here.run(node["body"], inputs, lengths)):
             sizes_of = dict(zip(out.axes, out.shape, strict=True)) | {axis: n for axis, _, n in tiles}
             shapes[k] = (out.axes, sizes_of)
             for i, v in out.values.items():
@@ -465,40 +478,16 @@ def _node(
     ]
 
 
-__all__ = [
-    "BITS",
-    "BOTTOM",
-    "EMPTY",
-    "Budget",
-    "Element",
-    "ExactArray",
-    "Exhausted",
-    "Function",
-    "Functions",
-    "IllTyped",
-    "Interval",
-    "MinusInfinity",
-    "NoValue",
-    "Powers",
-    "Unclear",
-    "Undefined",
-    "Value",
-    "add",
-    "bounds",
-    "build",
-    "compare",
-    "different",
-    "exp",
-    "index_value",
-    "inv",
-    "locals_of",
-    "log",
-    "maximum",
-    "mul",
-    "neg",
-    "reduction",
-    "run",
-    "scalar",
-    "size_value",
-    "sqrt",
-]  # fmt: skip
+NODES: Mapping[str, Callable[[_Setting, Mapping[str, Any], Args], Made]] = {
+    "map": _map,
+    "reduce": _reduce,
+    "view": _read,
+    "index": lambda here, node, args: [
+        build([node["axis"][0]], [size_value(node["axis"][1], here.sizes)], lambda i: Fraction(i[0]))
+    ],
+    "size": lambda here, node, args: [build((), (), lambda _: Fraction(size_value(node["size"], here.sizes)))],
+    "const": _const,
+    "fold": _fold,
+    "group": _group,
+}
+"""The outputs of each kind of node of a core program."""

@@ -14,7 +14,7 @@ import numpy as np
 from catdiag.kernel.terms import Term
 from catdiag.prover.assumptions import symbols_of
 from catdiag.prover.identifiers import name_of
-from catdiag.prover.refute import exact_execution, float_screening
+from catdiag.prover.refute import exact_execution, exact_reals, float_screening
 from catdiag.prover.refute.candidate_inputs import Batch, Drawer, Pool, TrialPoint
 from catdiag.prover.refute.counterexample_data import Counterexample
 from catdiag.prover.refute.function_interpretations import Free
@@ -82,7 +82,7 @@ class Comparison:
         constants, whole = _numbers((self.left, self.right), goal)
         self.hints = sorted({n + k for n in whole if 2 <= n <= _HINT for k in (0, 1, 2)})
         if _mentions(self.left, "log") or _mentions(self.right, "log"):
-            constants += [exact_execution.exp(c) for c in (Fraction(1), Fraction(-1), *constants[:4])]
+            constants += [exact_reals.exp(c) for c in (Fraction(1), Fraction(-1), *constants[:4])]
         self.pool = Pool(constants)
         self.drawer = Drawer(self.declared, _positions(self.left, self.right), self.names, self.pool, seed)
         self.meter = float_screening.Meter(operations)
@@ -135,7 +135,7 @@ class Comparison:
         """The counterexample at a point, by exact arithmetic; None if it is none. With `half`, a point where only the
         left program is defined.
         """
-        for bits in (exact_execution.BITS, 4 * exact_execution.BITS):
+        for bits in (exact_reals.BITS, 4 * exact_reals.BITS):
             budget = exact_execution.Budget(operations, bits)
             try:
                 left = self._run(self.left, point, budget)
@@ -170,7 +170,7 @@ class Comparison:
                 if (
                     not isinstance(x, exact_execution.NoValue)
                     and not isinstance(y, exact_execution.NoValue)
-                    and exact_execution.different(x, y)
+                    and exact_reals.different(x, y)
                 ):
                     return self._made(point, x, y, index, number)
         return None
@@ -250,9 +250,7 @@ def _mentions(program: Mapping[str, Any], fn: str) -> bool:
     return any(node.get("fn") == fn for body in _bodies(program) for node in body["nodes"])
 
 
-def _numbers(
-    programs: Sequence[Mapping[str, Any]], goal: Sequence[Term]
-) -> tuple[list[exact_execution.Value], set[int]]:
+def _numbers(programs: Sequence[Mapping[str, Any]], goal: Sequence[Term]) -> tuple[list[exact_reals.Value], set[int]]:
     """The constants of programs, and the integers at which their sizes and indices may matter."""
     constants: dict[Fraction, None] = {}
     whole: set[int] = set()
@@ -274,7 +272,7 @@ def _numbers(
             constants[t.data] = None
         stack.extend(t.args)
     whole |= {abs(int(c)) for c in constants if c.denominator == 1}
-    plain: list[exact_execution.Value] = [c for c in constants if abs(c) < 10**6 and c.denominator < 10**6]
+    plain: list[exact_reals.Value] = [c for c in constants if abs(c) < 10**6 and c.denominator < 10**6]
     return plain[:24], whole
 
 

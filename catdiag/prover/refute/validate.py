@@ -26,9 +26,10 @@ from catdiag.kernel.semantics import Sizes, Wire, evaluate, inputs_of, numeric, 
 from catdiag.kernel.terms import KernelError, Term, fn, num, substitute
 from catdiag.kernel.witness import told
 from catdiag.prover.identifiers import by_identifier
-from catdiag.prover.refute import exact_execution
+from catdiag.prover.refute import exact_execution, exact_reals
 from catdiag.prover.refute.counterexample_data import Counterexample, NotACounterexample
-from catdiag.prover.refute.exact_execution import ExactArray, MinusInfinity, NoValue, Powers, Value
+from catdiag.prover.refute.exact_execution import ExactArray, NoValue
+from catdiag.prover.refute.exact_reals import MinusInfinity, Powers, Value
 
 _HEAVY = 20_000
 """The most symbols of a program's output for which the kernel is asked."""
@@ -46,7 +47,7 @@ def replay(statement: Mapping[str, Any], given: Counterexample) -> Counterexampl
         declared = statement["left"]["inputs"]
         arrays = [_array(d, d["name"], found.arrays[d["name"]], sizes) for d in declared]
         _check_inputs(statement, arrays, found)
-        for bits in (exact_execution.BITS, 4 * exact_execution.BITS):
+        for bits in (exact_reals.BITS, 4 * exact_reals.BITS):
             left, right = (_run(statement[side], arrays, found, bits) for side in ("left", "right"))
             if not any(v for v in _missing((*left, *right)) if not v.undefined):
                 break
@@ -63,7 +64,7 @@ def replay(statement: Mapping[str, Any], given: Counterexample) -> Counterexampl
     else:
         if gone := next(_missing(right), None):
             raise NotACounterexample(f"on these numbers the right program is not defined: {gone}")
-        if not exact_execution.different(lhs, rhs):  # type: ignore[arg-type]
+        if not exact_reals.different(lhs, rhs):  # type: ignore[arg-type]
             raise NotACounterexample(f"on these numbers the two do not certainly differ: {lhs} and {rhs}")
         made = replace(given, lhs=lhs, rhs=rhs)
     _ask_kernel(statement, found)
@@ -105,7 +106,7 @@ def _check_sizes(statement: Mapping[str, Any], sizes: Mapping[str, int], blocks:
 def _check_inputs(statement: Mapping[str, Any], arrays: Sequence[ExactArray], found: Counterexample) -> None:
     """Raises NotACounterexample unless each hypothesis on inputs is defined and certainly true on these numbers."""
     for program in statement.get("given", ()):
-        for array in _run(program, arrays, found, 4 * exact_execution.BITS):
+        for array in _run(program, arrays, found, 4 * exact_reals.BITS):
             if any(value is not True for value in array.values.values()):
                 raise NotACounterexample("on these numbers an assumption about the inputs does not hold")
 
