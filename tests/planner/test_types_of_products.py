@@ -9,7 +9,12 @@ import pytest
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
 from catdiag.codegen.triton.triton_module import module
+from catdiag.planner.configuration_candidates import Candidates
+from catdiag.planner.fit import searching
+from catdiag.planner.time_model.kernel_instance import KernelInstance
+from catdiag.planner.time_model.matrix_units import warpgroup_products, widened_factor_seconds
 from catdiag.schedule.kernel_analysis import worked_in
+from tests.forms import form
 
 SIZES = {"q": 2048, "x": 2048, "d": 128}
 ARRAYS = {"Q": "bf16", "K": "bf16", "V": "bf16", "out": "bf16"}
@@ -97,3 +102,20 @@ def test_matrix_units_take_no_vectors() -> None:
     assert "tl.dot(" not in module(form.diagram, {"g_q": 64, "s_d": 64}).text
     assert plan.parts_s["tensor"] == plan.parts_s["SMEM"] == 0 < plan.parts_s["alu"]
     assert not any(line.startswith("pieces") and "matrix" in line for line in str(plan).splitlines())
+
+
+def test_a_product_of_what_was_computed_from_8_bits_takes_the_time_of_16() -> None:
+    seconds: dict[str, tuple[float, float]] = {}
+    for dtype in ("bf16", "fp8"):
+        found = Candidates(
+            searching(form("attention", "x", "q"), "H200", {"q": 4096, "x": 4096, "d": 128}, dtype), dtype=dtype
+        )
+        values = found.search.full({**found.sizes, "g_q": 128, "s_x": 128})
+        k = KernelInstance(found.kernels[2], found.search.chip, values, dtype, stages=2, warps=8)
+        seconds[dtype] = warpgroup_products(k, found.blocks[2])[0], widened_factor_seconds(k, found.blocks[2])
+    text = module(form("attention", "x", "q"), {"g_q": 128, "s_x": 128}, "fp8").text
+    assert "to(tl.float16), V_tile.to(tl.float16)" in text
+    assert seconds["fp8"][0] == pytest.approx(0.75 * seconds["bf16"][0], rel=1e-3), (
+        "one product at twice the rate, the other not"
+    )
+    assert seconds["fp8"][1] > seconds["bf16"][1] == 0

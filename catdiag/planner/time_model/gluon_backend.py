@@ -16,7 +16,11 @@ from catdiag.planner.resources.block_resources import Numbers, Resources
 from catdiag.planner.resources.gluon_resources import WARPS, GluonBlock
 from catdiag.planner.time_model.ideal_backend import BlockWork, GroupWaves, IdealBackend
 from catdiag.planner.time_model.kernel_instance import KernelInstance
-from catdiag.planner.time_model.matrix_units import block_row_instructions, warpgroup_products
+from catdiag.planner.time_model.matrix_units import (
+    block_row_instructions,
+    warpgroup_products,
+    widened_factor_seconds,
+)
 from catdiag.planner.time_model.memory_traffic import MemoryTraffic
 from catdiag.planner.time_model.queueing import mean_value_analysis, queued_at_memory_seconds
 
@@ -52,9 +56,10 @@ class GluonBackend(IdealBackend):
         copying = work.load_bytes / (k.chip.smem_bytes_per_clock * k.chip.clock_hz)
         filling = FILL_CLOCKS * block_row_instructions(k) / k.chip.clock_hz
         tensor = np.maximum(matrix, reading + copying) + filling
+        passing = work.part_seconds["registers"] + widened_factor_seconds(k, self.block.triton)
         return replace(
             work,
-            part_seconds={**work.part_seconds, "tensor": tensor},
+            part_seconds={**work.part_seconds, "tensor": tensor, "registers": passing},
             fixed_seconds=BLOCK_SECONDS + (self.ranges - 1) * RANGE_SECONDS,
         )
 

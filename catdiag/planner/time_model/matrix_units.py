@@ -17,6 +17,7 @@ from catdiag.planner.instruction_shapes import rows_and_columns
 from catdiag.planner.resources.block_resources import Numbers, ceil_div
 from catdiag.planner.resources.triton_resources import TritonBlock
 from catdiag.planner.time_model.kernel_instance import KernelInstance
+from catdiag.schedule.kernel_analysis import width
 from catdiag.schedule.liveness import Contraction
 
 WARP_ROWS, WARP_COLUMNS, WARP_DEPTH_BYTES = 16, 8, 32
@@ -98,6 +99,26 @@ def block_row_instructions(k: KernelInstance) -> Numbers:
     return sum(_iterations(k, c) * row_instructions(k, c) for c in k.kernel.contractions)
 
 
+def operand_type(k: KernelInstance, block: TritonBlock, c: Contraction) -> str:
+    """The type of a product's factors in a kernel that is written: where one is computed, no 8 bits
+    (`catdiag.codegen.triton.product_types`)."""
+    computed = block.passes_in_registers((c.rows, c.columns, c.depth))
+    return "fp16" if k.dtype == "fp8" and computed and "fp16" in k.chip.tensor else k.dtype
+
+
+def widened_factor_seconds(k: KernelInstance, block: TritonBlock) -> Numbers:
+    """Second factors that are loaded in 8 bits and multiplied in 16 pass through registers: read out of shared memory,
+    widened, written back."""
+    clocks: Numbers = 0.0
+    for c in k.kernel.contractions:
+        wide = width(operand_type(k, block, c))
+        if wide != k.element_bytes:
+            elements = (c.batch * rows_and_columns(c)[1] * c.depth).value(k.values) * _iterations(k, c)
+            moved_bytes = elements * (k.element_bytes + wide)
+            clocks = clocks + moved_bytes / k.chip.smem_bytes_per_clock + elements / k.chip.alu_per_clock
+    return clocks / k.chip.clock_hz
+
+
 def warpgroup_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, Numbers]:
     """Seconds of all products of a block on matrix units, and those of reading shared memory: each piece of rows reads
     all columns from there, and its own rows, unless these are in registers."""
@@ -107,10 +128,12 @@ def warpgroup_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, 
     for c in k.kernel.contractions:
         instructions, iterations = row_instructions(k, c), _iterations(k, c)
         breadth = _whole(rows_and_columns(c)[1].value(k.values), chip.matrix_columns)
-        depth = _whole(c.depth.value(k.values), chip.depth_piece(k.element_bytes))
-        work = work + 2.0 * instructions * chip.matrix_rows * breadth * depth * iterations
+        kind = operand_type(k, block, c)
+        depth = _whole(c.depth.value(k.values), chip.depth_piece(width(kind)))
+        slower = chip.tensor[k.dtype] / chip.tensor[kind]
+        work = work + 2.0 * instructions * chip.matrix_rows * breadth * depth * iterations * slower
         own_rows = 0 if block.passes_in_registers((c.rows, c.columns, c.depth)) else chip.matrix_rows
-        read = read + instructions * (breadth + own_rows) * depth * k.element_bytes * iterations
+        read = read + instructions * (breadth + own_rows) * depth * width(kind) * iterations
     return (
         work * chip.sms / (chip.tensor[k.dtype] * chip.sustained["tensor"]),
         read / (chip.smem_bytes_per_clock * chip.clock_hz),
@@ -120,19 +143,21 @@ def warpgroup_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, 
 def warp_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, Numbers, Numbers]:
     """The same of products by instructions of single warps, and how many of these follow one another along the depths.
     Warps that have no rows of their own share the columns; rows that stay the same in a loop are in registers."""
-    chip, step = k.chip, WARP_DEPTH_BYTES // k.element_bytes
+    chip = k.chip
     work: Numbers = 0.0
     read: Numbers = 0.0
     steps: Numbers = 0
     for c in k.kernel.contractions:
         rows, columns = (side.value(k.values) for side in rows_and_columns(c))
+        kind = operand_type(k, block, c)
+        step, slower = WARP_DEPTH_BYTES // width(kind), chip.tensor[k.dtype] / chip.tensor[kind]
         batch, deep, iterations = c.batch.value(k.values), ceil_div(c.depth.value(k.values), step), _iterations(k, c)
         tall = ceil_div(rows, WARP_ROWS)
         beside = np.maximum(1, k.warps // tall)
         breadth = _whole(columns, WARP_COLUMNS * beside)
-        work = work + 2.0 * batch * tall * WARP_ROWS * breadth * deep * step * iterations
+        work = work + 2.0 * batch * tall * WARP_ROWS * breadth * deep * step * iterations * slower
         own_rows = 0 if block.is_hoisted(c.rows, c.columns) else WARP_ROWS * beside
-        read = read + batch * tall * (own_rows + breadth) * deep * step * k.element_bytes * iterations
+        read = read + batch * tall * (own_rows + breadth) * deep * step * width(kind) * iterations
         steps = steps + batch * deep * iterations
     rate = chip.tensor[k.dtype] * WARP_RATE / chip.sms
     return work / rate, read / (chip.smem_bytes_per_clock * chip.clock_hz), steps

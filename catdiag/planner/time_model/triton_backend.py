@@ -23,6 +23,7 @@ from catdiag.planner.time_model.matrix_units import (
     warp_padding_ratio,
     warp_products,
     warpgroup_products,
+    widened_factor_seconds,
 )
 from catdiag.planner.time_model.memory_traffic import MemoryTraffic
 from catdiag.planner.time_model.queueing import mean_value_analysis, queued_at_memory_seconds
@@ -70,6 +71,7 @@ class TritonBackend(IdealBackend):
             matrix, reading = warpgroup_products(k, self.block)
             filling = FILL_CLOCKS[self.block.boxes] * block_row_instructions(k) / k.chip.clock_hz
             parts["tensor"] = np.maximum(matrix, reading + self.copying_seconds(k, work)) + filling
+            parts["registers"] = parts["registers"] + widened_factor_seconds(k, self.block)
         work = replace(work, part_seconds=parts, stall_seconds=stalls, by_warps=by_warps)
         return self._with_warp_products(k, work) if k.has_matrix_units and np.any(by_warps) else work
 
