@@ -177,10 +177,14 @@ class Plugin:
         self.times: dict[int, float] = {}
         self.tests: dict[int, list[int]] = {}
         self.blocks = Blocks(KERNEL, "catdiag.kernel")
-        sys.meta_path.insert(0, self.blocks)
         self.killers = killers
         """How many mutants of a function, by module and name, each test has killed."""
         self.names: list[str] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Loads the kernel with marks, before pytest's own loader, which takes it where the package is installed."""
+        sys.meta_path.insert(0, self.blocks)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
