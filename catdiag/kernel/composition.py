@@ -39,7 +39,7 @@ from typing import Any
 from catdiag.kernel.context import Context, integer
 from catdiag.kernel.definedness import Obligation, owes
 from catdiag.kernel.facts import Fact, negate, nonzero
-from catdiag.kernel.judgments import Json, only
+from catdiag.kernel.judgments import Json, closes, only
 from catdiag.kernel.loop_rules import Facts, Loops, valued
 from catdiag.kernel.semantics import Program, Sizes, Wire, evaluate, inputs_of
 from catdiag.kernel.size_scope import symbols
@@ -49,12 +49,16 @@ from catdiag.kernel.terms import (
     Data,
     KernelError,
     Term,
+    add,
     fn,
     idx,
     is_name,
     leaves,
+    mul,
     read,
     size_term,
+    sub,
+    substitute,
 )  # fmt: skip
 from catdiag.kernel.well_formed import BODIES, well_formed
 
@@ -347,7 +351,10 @@ class Composites(Loops):
         """Whether all elements of an array are asked for."""
         facts = [instance for fact in asked.get(DEFINED + name, ()) for instance in _instances(fact)]
         ctx = Context(self.ask, dict(wire.axes), of_sizes + tuple(dict.fromkeys(facts)))
-        return ctx.entails(Term("holds", DEFINED + name, tuple(idx(axis) for axis, _ in wire.axes)))
+        places = tuple(idx(axis) for axis, _ in wire.axes)
+        if ctx.entails(Term("holds", DEFINED + name, places)):
+            return True
+        return any(_reads_at(fact, places, ctx) for fact in asked.get(DEFINED + name, ()))
 
     # -- each part, in order ---------------------------------------------------------------------------------
 
@@ -421,6 +428,47 @@ def _signs(wire: Wire, array: Term, ctx: Context) -> list[Term]:
         return [fn("lt", ZERO, array)]
     found = [fn("le", ZERO, array)] if ctx.nonnegative(term) else []
     return [*found, nonzero(array)] if ctx.nonzero(term) else found
+
+
+def _reads_at(fact: Fact, places: Sequence[Term], ctx: Context) -> bool:
+    """Whether an element at given places is read, where it is read at positions that are computed: values of the
+    indices there are read off the positions (`_solved`), and it is checked that these are in range, that the guards
+    hold, and that the positions are the places."""
+    put = _solved(fact, places)
+    for name, n in fact.variables:
+        if n is None:
+            return False
+        value, end = put["idx", name], substitute(n, put)
+        if not (ctx.entails(fn("le", ZERO, value)) and ctx.entails(fn("lt", value, end))):
+            return False
+    here = fact.at(put)
+    same = (fn("eq", at, place) for at, place in zip(here.condition.args, places, strict=True))
+    return all(map(ctx.entails, here.guards)) and all(
+        c.args[0] == c.args[1] or closes(ctx, c) or ctx.entails(c) for c in same
+    )
+
+
+def _solved(fact: Fact, places: Sequence[Term]) -> dict[tuple[str, Data], Term]:
+    """Values of indices for which positions may be places: `i` itself; i = a·n + b where ⌊i/n⌋ is to be a, and another
+    position of i is to be b; h = ⌊i/n⌋ and d = i − n·⌊i/n⌋ where h·n + d is to be i. An index of no position is 0."""
+    positions = fact.condition.args
+    put: dict[tuple[str, Data], Term] = {}
+    for at, place in zip(positions, places, strict=True):
+        if at.op == "idx":
+            put.setdefault(("idx", at.data), place)
+        elif at.op == "div" and at.args[0].op == "idx":
+            i, n = at.args
+            others = ((e, b) for e, b in zip(positions, places, strict=True) if e is not at)
+            rest = [b for e, b in others if str(i.data) in leaves(e, "idx")]
+            if len(rest) == 1:
+                put.setdefault(("idx", i.data), add(mul(place, n), rest[0]))
+        elif at.op == "add" and len(at.args) == 2 and at.args[0].op == "mul" and at.args[1].op == "idx":
+            h, n, d = at.args[0].args[0], mul(*at.args[0].args[1:]), at.args[1]
+            if h.op == "idx":
+                above = fn("div", place, n)
+                put.setdefault(("idx", h.data), above)
+                put.setdefault(("idx", d.data), sub(place, mul(n, above)))
+    return put | {("idx", name): ZERO for name, _ in fact.variables if ("idx", name) not in put}
 
 
 def _instances(fact: Fact) -> list[Fact]:

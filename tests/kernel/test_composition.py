@@ -122,6 +122,31 @@ def test_a_row_that_is_read_for_some_other_index() -> None:
         proved([X, X, array("q")], [scale, other], [4])
 
 
+RESHAPED: dict[str, tuple[str, Body, bool]] = {
+    "merged": ("h d", lambda a, r: cd.rearrange(a + r, "h d -> (h d)"), True),
+    "merged and summed": ("h d", lambda a, r: cd.sum(cd.rearrange(a + r, "h d -> (h d)"), "(h d)"), True),
+    "split": ("(h d)", lambda a, r: cd.rearrange(a + r, "(h d) -> h d"), True),
+    "part of it": ("x+y", lambda a, r: cd.split(a + r, "x+y")[0], False),
+    "the first of each": (
+        "h d", lambda a, r: cd.rearrange(a + cd.where(cd.index("d") < 1, r, 0), "h d -> (h d)"), False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RESHAPED)
+def test_what_is_read_at_computed_positions(name: str) -> None:
+    """Merging and splitting axes reads every element."""
+    axes, body, demanded = RESHAPED[name]
+    quotient = part(f"{axes}, {axes}", *QUOTIENT, [0, 1])
+    parts = [quotient, same(f"{axes}, {axes}", body, [2, 3])]
+    inputs = list(quotient.left.dom)
+    if demanded:
+        assert proved(inputs, parts, [4]).defined
+    else:
+        with pytest.raises(REFUSED, match="does not need"):
+            proved(inputs, parts, [4])
+
+
 def test_over_an_empty_axis_nothing_is_read() -> None:
     parts = [
         part(", ", lambda a, s: (a + 0, 1 / s), lambda a, s: (a * s / s, 1 / s), [0, 1]),
