@@ -505,13 +505,15 @@ class Program(AsProgram):
         return self.run(*arrays)
 
     def code(
-        self, language: Literal["numpy", "pseudocode", "formulas", "triton"] = "pseudocode", **options: Any
+        self, language: Literal["algorithm", "numpy", "pseudocode", "formulas", "triton"] = "pseudocode", **options: Any
     ) -> str:
         """The program as text: "pseudocode", its loops with what they load and save; "formulas", what the loops carry
         (of each state the unit, element, repair, step and merge, and the finish: see
-        `catdiag.codegen.loop_state.formulas`); "numpy", the source of a function of plain NumPy;
-        "triton", a module for GPUs, which needs `tiles`, and takes `dtype`, `stages` and `warps` (see
-        `catdiag.codegen.triton.triton_module`), or what a plan writes: `program.plan(chip, sizes).code("triton")`.
+        `catdiag.codegen.loop_state.formulas`); "numpy", the source of a function of plain NumPy; "algorithm", the
+        `@cd.algorithm` that it could have been written as (of what a derived program was derived from; see
+        `catdiag.codegen.algorithm_source`); "triton", a module for GPUs, which needs `tiles`, and takes `dtype`,
+        `stages` and `warps` (see `catdiag.codegen.triton.triton_module`), or what a plan writes:
+        `program.plan(chip, sizes).code("triton")`.
 
         Raises SizeError for a tile that is missing, TypeMismatch for what has no form in a kernel.
 
@@ -536,11 +538,15 @@ class Program(AsProgram):
             from catdiag.codegen.numpy_source import source
 
             return source(self._diagram, **options)
+        if language == "algorithm":
+            from catdiag.codegen.algorithm_source import algorithm_source
+
+            return algorithm_source(self._source)
         if language == "formulas":
             from catdiag.codegen.loop_state import formulas
 
             return str(formulas(self._diagram, **options))
-        expected = "'numpy', 'pseudocode', 'formulas' or 'triton'"
+        expected = "'algorithm', 'numpy', 'pseudocode', 'formulas' or 'triton'"
         require(language == "pseudocode", "the language", language, expected)
         from catdiag.codegen.pseudocode import pseudocode
 

@@ -22,7 +22,7 @@ from catdiag.category.formula import symbol
 from catdiag.category.ops import NESTING, OP_CLASSES, Box, Einsum, Op, Read, View, map_box
 from catdiag.category.scalars import OF_INTEGERS, SCALARS
 from catdiag.category.types import ArrayType, Axis, Ty
-from catdiag.codegen import array_expressions, numpy_expressions, torch_expressions
+from catdiag.codegen import algorithm_source, array_expressions, numpy_expressions, torch_expressions
 from catdiag.codegen.notation import ATOM
 from catdiag.codegen.triton import kernel_builder, tile_expressions, tile_fills, triton_dialect, triton_printer
 from catdiag.execute import interpreter, scalar_functions
@@ -55,6 +55,7 @@ TABLES: dict[str, Collection[str]] = {
     "screening in floating point": float_screening.FLOATS,
     "error bounds": error_bounds.BOUNDED,
     "cost": pipelines.PIPELINES,
+    "source of algorithms": algorithm_source.FUNCTIONS,
     "NumPy text": numpy_expressions.FUNCTIONS,
     "PyTorch text": torch_expressions.TENSORS,
     "Python text": torch_expressions.NUMBERS,
@@ -103,6 +104,7 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "NumPy arrays": interpreter.BOXES,
     "error bounds": tolerance.BOXES,
     "formulas": box_formulas.BOXES,
+    "source of algorithms": algorithm_source.BOXES,
     "NumPy and PyTorch text": array_expressions.BOXES,
     "Triton text": kernel_builder.BOXES,
 }

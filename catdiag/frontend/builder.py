@@ -378,14 +378,19 @@ def _first(array: Operand, axis: str, what: str, best: Callable[[Operand, str], 
 
 
 def index(axis: str) -> Traced:
-    """The positions along an axis of this algorithm, from 0 to its size − 1, as an array of integers (iota).
+    """The positions along an axis of this algorithm, from 0 to its size − 1, as an array of integers (iota); with a
+    size, along a new axis, `index("half=2")`.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: a * index("x"))([5, 5, 5]).tolist()
     [0.0, 5.0, 10.0]
     """
     trace = running()
-    return trace.index(trace.axis(_one(axis), f'cd.index("{axis}")'))
+    name = _one(axis)
+    (own,) = parse_axes(axis)
+    if own.kind == "name" and own.size != own.name:
+        trace.learn([own])
+    return trace.index(trace.axis(name, f'cd.index("{axis}")'))
 
 
 def size(axis: str) -> Traced:

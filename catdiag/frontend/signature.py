@@ -3,15 +3,19 @@
     signature := arrays [ "->" arrays ]          arrays := array { "," array }
     array     := { axis }  |  element "[" { axis } "]"
     axis      := term { "+" term }               a coproduct
-    term      := name [ "=" ( integer | name ) ]  |  integer  |  "(" axis axis { axis } ")"
+    term      := name [ "=" size ]  |  integer  |  "(" axis axis { axis } ")"
+    size      := integer  |  name  |  "(" size ( "+" | "*" ) size ")"
 
-`d=128` gives an axis a size; `e=d` gives it the size of another axis, as for the two sides of a square matrix.
+`d=128` gives an axis a size; `e=d` gives it the size of another axis, as for the two sides of a square matrix;
+`z=(t+1)` a sum.
 
 An element type is one of `real` (the default), `extended` (with −∞), `int`, `bool`. The text of an array type parses
 to that type:
 
 >>> [str(t) for t in parse("q (b g) 3, bool[x+y] -> q").inputs]
 ['[q (b g) 3]', 'bool[x+y]']
+>>> [axis.size for axis in parse_axes("d=128 e=d z=((t+1)*2)")]
+[128, 'd', ('*', ('+', 't', 1), 2)]
 """
 
 from __future__ import annotations
@@ -19,10 +23,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from catdiag.category.types import ELEMENTS, ArrayType, Axis, coproduct, product
+from catdiag.category.types import ELEMENTS, ArrayType, Axis, Size, coproduct, product
 from catdiag.util.errors import AxisError, SignatureError
 
-_TOKEN = re.compile(r"\s*(?:(?P<name>[^\W\d]\w*)|(?P<int>\d+)|(?P<mark>[()+=]))")
+_TOKEN = re.compile(r"\s*(?:(?P<name>[^\W\d]\w*)|(?P<int>\d+)|(?P<mark>[()+=*]))")
 _TYPED = re.compile(r"\s*(?P<element>[^\W\d]\w*)?\s*\[(?P<axes>[^\[\]]*)\]\s*$")
 
 _EXAMPLE = 'write axes between spaces and arrays between commas, as in "q d, x d -> q x"'
@@ -127,13 +131,8 @@ def _axes(text: str, whole: str) -> tuple[Axis, ...]:
         place += 1
         if kind == "name":
             if tokens[place : place + 1] == [("mark", "=")]:
-                if place + 1 >= len(tokens) or tokens[place + 1][0] not in ("int", "name"):
-                    raise SignatureError(
-                        f"expected a size after {token + '='!r} in {whole!r}, as in 'd=128', or 'e=d' for the size of d"
-                    )
-                given, size_text = tokens[place + 1]
-                push(Axis(token, _size(size_text, whole) if given == "int" else size_text))
-                place += 2
+                size, place = _read_size(tokens, place + 1, token, whole)
+                push(Axis(token, size))
             else:
                 push(Axis(token))
         elif kind == "int":
@@ -161,6 +160,36 @@ def _axes(text: str, whole: str) -> tuple[Axis, ...]:
     if plus[0]:
         raise SignatureError(f"expected an axis after '+' in {whole!r}: a coproduct is written 'x+y'")
     return tuple(axes)
+
+
+def _read_size(tokens: list[tuple[str, str]], place: int, name: str, whole: str) -> tuple[Size, int]:
+    """The size that is given to an axis from a place on, and the place after it; by a parser with an explicit stack."""
+    # One frame for each open parenthesis: the left size and the sign, as far as they were read.
+    frames: list[list[Size]] = []
+    expected = (
+        f"expected a size after {name + '='!r} in {whole!r}, as in 'd=128', 'e=d' for the size of d, or 'z=(t+1)'"
+    )
+    while place < len(tokens):
+        kind, token = tokens[place]
+        place += 1
+        if token == "(":
+            frames.append([])
+            continue
+        if kind not in ("int", "name"):
+            raise SignatureError(expected)
+        size: Size = _size(token, whole) if kind == "int" else token
+        while frames and len(frames[-1]) == 2:
+            if tokens[place : place + 1] != [("mark", ")")]:
+                raise SignatureError(expected)
+            left, sign = frames.pop()
+            size, place = (str(sign), left, size), place + 1
+        if not frames:
+            return size, place
+        if place >= len(tokens) or tokens[place][1] not in ("+", "*"):
+            raise SignatureError(expected)
+        frames[-1] += [size, tokens[place][1]]
+        place += 1
+    raise SignatureError(expected)
 
 
 def _size(text: str, whole: str) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
+from tests.codegen.test_algorithm_source import executed
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -24,11 +25,11 @@ def _double() -> Any:
 
 
 def check(module: Any, *example: Any, **options: Any) -> cd.Program:
-    """Asserts that a module's program gives what it gives on the example; gives the program."""
+    """Asserts that a module's program gives what it gives on the example, by its printed source; gives the program."""
     module = module.eval()
     program = cd.from_torch(module, *example, **options)
     arrays = [a.detach().numpy() for a in program.example.arrays]
-    found = program.run(*arrays, sizes=program.example.sizes)
+    found = executed(program.code("algorithm")).run(*arrays, sizes=program.example.sizes)
     np.testing.assert_allclose(found, module(*example).detach().numpy(), rtol=1e-9, atol=1e-12)
     return program
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
+from tests.codegen.test_algorithm_source import executed
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -35,10 +36,11 @@ def truth(*shape: int) -> Any:
 
 
 def check(function: Callable[..., Any], *example: Any) -> cd.Program:
-    """Asserts that a function's program gives on the example what the function does; gives the program."""
+    """Asserts that the printed source of a function's program gives on the example what the function does; gives the
+    program."""
     program = cd.from_torch(function, *example)
     arrays = [a.detach().numpy() for a in program.example.arrays]
-    found = program.run(*arrays, sizes=program.example.sizes)
+    found = executed(program.code("algorithm")).run(*arrays, sizes=program.example.sizes)
     wanted = function(*example)
     found, wanted = (v if isinstance(v, (tuple, list)) else (v,) for v in (found, wanted))
     assert len(found) == len(wanted)

@@ -1,0 +1,400 @@
+"""The source of a program as an `@cd.algorithm`: for people to read, name and edit.
+
+Law: the printed function, executed, gives an equal diagram, but for the layout of arrays between its boxes. Only what a
+user's function can say has a source: programs that were written or imported, and not the loops and groups that
+rewriting makes of them.
+
+>>> import catdiag as cd
+>>> @cd.algorithm("q d, x d -> q x")
+... def scores(Q, K):
+...     S = cd.einsum("q d, x d -> q x", Q, K)
+...     return S / cd.sqrt(cd.size("d"))
+>>> print(algorithm_source(scores.diagram))
+import catdiag as cd
+<BLANKLINE>
+<BLANKLINE>
+@cd.algorithm("q d, x d -> q x")
+def scores(Q, K):
+    v1 = cd.einsum("q d, x d -> q x", Q, K)
+    return v1 / cd.sqrt(cd.size("d"))
+<BLANKLINE>
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from catdiag.category.diagram import Diagram, Node
+from catdiag.category.index_maps import Cond, Expr, Reindex, View, leaves
+from catdiag.category.ops import (
+    Box,
+    Call,
+    Const,
+    Einsum,
+    FoldOp,
+    Generic,
+    GroupOp,
+    Index,
+    Map,
+    Op,
+    Reduce,
+    Rename,
+    SizeOf,
+    op_row,
+)
+from catdiag.category.scalars import Apply, Cast
+from catdiag.category.types import ArrayType, Axis, Size
+from catdiag.codegen.notation import (
+    AND,
+    ATOM,
+    OPERATORS,
+    OR,
+    PLUS,
+    SIGN,
+    TIMES,
+    Notation,
+    Prefix,
+    Template,
+    Text,
+    bracketed,
+    grouped,
+    written,
+)
+from catdiag.frontend import builder, nn
+from catdiag.util.errors import TypeMismatch
+
+WIDTH = 100
+"""The longest expression that is written where it is used; a longer one gets a name."""
+
+# The order of operands stays, so that sums and products group to the left only.
+FUNCTIONS: Mapping[str, Notation] = {
+    **OPERATORS, "add": grouped("+", PLUS), "mul": grouped("*", TIMES), "floordiv": grouped("//", TIMES),
+    "and": grouped("&", AND), "or": grouped("|", OR), "not": Template("~{0}", SIGN, SIGN),
+    "where": Prefix("cd.where"), "max": Prefix("cd.maximum"), "min": Prefix("cd.minimum"),
+    "sigmoid": Prefix("cd.nn.sigmoid"),
+    **{name: Prefix(f"cd.{name}") for name in (
+        "exp", "log", "sqrt", "tanh", "abs", "erf", "sin", "cos", "sign", "floor", "ceil", "round")},
+}  # fmt: skip
+"""How a function of `catdiag` is written for each scalar function."""
+_NAMED: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    "softmax": ("cd.softmax", builder.softmax),
+    **{
+        name: (f"cd.nn.{name}", getattr(nn, name))
+        for name in ("relu", "silu", "elu", "softplus", "logsumexp", "log_softmax", "var")
+    },
+}
+
+
+def algorithm_source(diagram: Diagram) -> str:
+    """The source of a program. Raises TypeMismatch for a loop, a group, an uninterpreted box, and for a size that no
+    signature can say."""
+    writer = _SourceWriter(diagram)
+    text = "\n".join([*writer.definitions(), *writer.definition(), ""])
+    exact = ["from fractions import Fraction", ""] if "Fraction(" in text else []
+    return "\n".join([*exact, "import catdiag as cd", "", "", text])
+
+
+@dataclass
+class _SourceWriter:
+    """The source of one diagram; of diagrams inside of it, as functions before it."""
+
+    diagram: Diagram
+    functions: dict[Diagram, str] = field(default_factory=dict)
+    before: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        graph = self.diagram.graph
+        self.name = _identifier(self.diagram.title or "algorithm")
+        names = [_identifier(n) for n in self.diagram.input_names]
+        self.texts: dict[int, Text] = {k: (name, ATOM) for k, name in enumerate(names)}
+        self.types: dict[int, ArrayType] = dict(enumerate(graph.dom))
+        self.sizes: dict[str, Size] = {}
+        self.lines: list[str] = []
+        self.taken = {*names, "cd", self.name}
+        self.uses: dict[int, int] = {}
+        self.beside_reals: set[int] = set()
+        for wire in [*(w for n in graph.nodes for w in n.inputs), *graph.outputs]:
+            self.uses[wire] = self.uses.get(wire, 0) + 1
+        for node in graph.nodes:
+            for wire in node.inputs:
+                beside = [ty.element for w, ty in zip(node.inputs, node.box.dom, strict=True) if w != wire]
+                if isinstance(node.box.op, Map) and "real" in beside:
+                    self.beside_reals.add(wire)
+        for ty in graph.dom:
+            self._learn(ty)
+        count = len(graph.dom)
+        for node in graph.nodes:
+            wires = range(count, count + len(node.box.cod))
+            count += len(wires)
+            self._node(node, wires)
+
+    def definitions(self) -> list[str]:
+        """The functions that the diagram calls."""
+        return self.before
+
+    def definition(self) -> list[str]:
+        """The function itself."""
+        inputs = [_type(ty, {}) for ty in self.diagram.graph.dom]
+        # The sizes of axes that are made in between are computed, where they are no name or number.
+        computed = {n: size for n, size in self.sizes.items() if isinstance(size, tuple)}
+        outputs = [_type(ty, computed) for ty in self.diagram.cod]
+        results = ", ".join(self.texts[w][0] for w in self.diagram.graph.outputs)
+        names = ", ".join(self.texts[k][0] for k in range(len(inputs)))
+        body = [*self.lines, f"return {results}"]
+        return [*_decorator(inputs, outputs), f"def {self.name}({names}):", *(f"    {line}" for line in body)]
+
+    # -- boxes -----------------------------------------------------------------------------------
+
+    def _node(self, node: Node, wires: range) -> None:
+        operands = [self.texts[w] for w in node.inputs]
+        text = op_row(BOXES, node.box, "written as source")(self, node.box, operands)
+        if isinstance(node.box.op, Const) and wires[0] in self.beside_reals:
+            text = text[0].removesuffix(".0"), text[1]
+        for ty in node.box.cod:
+            self._learn(ty)
+        self.types.update(zip(wires, node.box.cod, strict=True))
+        if len(wires) > 1:
+            names = [self._fresh() for _ in wires]
+            self.lines.append(f"{', '.join(names)} = {text[0]}")
+            self.texts.update((w, (n, ATOM)) for w, n in zip(wires, names, strict=True))
+        elif node.inputs and (self.uses.get(wires[0], 0) != 1 or len(text[0]) > WIDTH or _is_long(node.box)):
+            name = self._fresh()
+            self.lines.append(f"{name} = {text[0]}")
+            self.texts[wires[0]] = (name, ATOM)
+        else:
+            self.texts[wires[0]] = text
+
+    def _fresh(self) -> str:
+        number = 1
+        while f"v{number}" in self.taken:
+            number += 1
+        self.taken.add(f"v{number}")
+        return f"v{number}"
+
+    def _learn(self, ty: ArrayType) -> None:
+        for axis in ty.axes:
+            for part in (axis, *axis.parts):
+                self.sizes.setdefault(part.name, part.size)
+
+    def array(self, operand: Text, ty: ArrayType) -> str:
+        """An operand on which a method is called."""
+        return (
+            f'cd.broadcast({operand[0]}, "")' if not ty.axes and operand[0][0].isdigit() else bracketed(operand, ATOM)
+        )
+
+    def map(self, box: Box, operands: Sequence[Text]) -> Text:
+        """A scalar function."""
+        fn = box.op.fn  # type: ignore[union-attr]
+        if isinstance(fn, Cast):
+            return f'cd.cast({operands[0][0]}, "{fn.dtype}")', ATOM
+        if isinstance(fn, Apply):
+            return f'cd.apply("{fn.name}", {", ".join(o[0] for o in operands)})', ATOM
+        if not any(ty.axes for ty in box.dom) and all(_is_number(o) for o in operands):
+            operands = [(f'cd.broadcast({operands[0][0]}, "")', ATOM), *operands[1:]]
+        return written(FUNCTIONS[fn], operands)
+
+    def index(self, box: Box, operands: Sequence[Text]) -> Text:
+        """The positions along an axis."""
+        (axis,) = box.cod[0].axes
+        return f'cd.index("{_axis(axis, self.sizes)}")', ATOM
+
+    def rename(self, box: Box, operands: Sequence[Text]) -> Text:
+        """Axes renamed, transposed, or new."""
+        (given,), (made,) = box.dom, box.cod
+        pairs = dict(box.op.pairs)  # type: ignore[union-attr]
+        text = operands[0]
+        if pairs:
+            plain = all(old.isidentifier() and not keyword.iskeyword(old) for old in pairs)
+            listed = ", ".join(f'{old}="{new}"' if plain else f'"{old}": "{new}"' for old, new in pairs.items())
+            text = f"{self.array(text, given)}.rename({listed if plain else f'**{{{listed}}}'})", ATOM
+        names = [pairs.get(n, n) for n in given.names]
+        if names == list(made.names):
+            return text
+        if set(names) == set(made.names):
+            return f'cd.rearrange({text[0]}, "{" ".join(names)} -> {" ".join(made.names)}")', ATOM
+        return f'cd.broadcast({text[0]}, "{" ".join(_axis(a, self.sizes) for a in made.axes)}")', ATOM
+
+    def reindex(self, box: Box, operands: Sequence[Text]) -> Text:
+        """A product or coproduct of axes, taken apart or put together."""
+        op = box.op
+        assert isinstance(op, Reindex)
+        if op.kind == "concat":
+            return f'cd.concat([{", ".join(o[0] for o in operands)}], "{op.axis.name}")', ATOM
+        if op.kind == "slice":
+            return f'cd.slice({operands[0][0]}, "{op.axis.name}", "{op.axis.parts[op.place].name}")', ATOM
+        left, right = (" ".join(ty.names) for ty in (box.dom[0], box.cod[0]))
+        return f'cd.rearrange({operands[0][0]}, "{left} -> {right}")', ATOM
+
+    def view(self, box: Box, operands: Sequence[Text]) -> Text:
+        """Reads at index arithmetic."""
+        op = box.op
+        assert isinstance(op, View)
+        given, read = box.dom[0], op.reads[0]
+        if len(op.reads) > 2 or (len(op.reads) == 2 and op.reads[1].at):
+            raise TypeMismatch(f"{box.name} reads several arrays: no function of catdiag writes that", box.line)
+        if not op.index_axes and read.at == (("1", 0),):
+            rest = " ".join(n for n in given.names if n != "1")
+            return f'cd.rearrange({operands[0][0]}, "{" ".join(given.names)} -> {rest}")', ATOM
+        arguments = [operands[0][0], f'"{" ".join(_axis(a, self.sizes) for a in op.index_axes)}"']
+        if len(op.reads) == 2:
+            self._check_fill(box, read.at, read.where)
+            arguments.append(f"fill={operands[1][0]}")
+        positions = [(n, e) for n, e in read.at if e != ("i", n) or n not in {a.name for a in op.index_axes}]
+        plain = all(n.isidentifier() and not keyword.iskeyword(n) for n, _ in positions)
+        shown = [(n, self._position(e, op.index_axes, operands)) for n, e in positions]
+        if plain:
+            arguments += [f"{n}={text}" for n, text in shown]
+        else:
+            arguments.append("**{" + ", ".join(f'"{n}": {text}' for n, text in shown) + "}")
+        return f"cd.reindex({', '.join(arguments)})", ATOM
+
+    def _check_fill(self, box: Box, at: Sequence[tuple[str, Expr]], where: Sequence[Cond]) -> None:
+        """Raises TypeMismatch where the conditions are not those of `fill`: that positions are inside."""
+        inside = {e: box.dom[0].axis(n) for n, e in at}
+        for kind, left, right in where:
+            own = inside.get(right) if kind == "le" else inside.get(left)
+            if own is None or (left != 0 if kind == "le" else right != own.size):
+                raise TypeMismatch(f"{box.name} reads under a condition: no function of catdiag writes that", box.line)
+
+    def _position(self, e: Expr, made: Sequence[Axis], operands: Sequence[Text]) -> str:
+        read = {leaf[1] for leaf in leaves(e) if isinstance(leaf, tuple) and leaf[0] == "i"}
+        axes = [a.name for a in made if a.name in read] + sorted(
+            str(n) for n in read if n not in {a.name for a in made}
+        )
+        if all(n.isidentifier() for n in axes):
+            names = {n: n for n in axes}
+        else:  # axes that are called by their sizes: the parameters are those of all new axes, in order
+            names = {a.name: a.name if a.name.isidentifier() else f"i{k}" for k, a in enumerate(made)}
+        text = self._expression(e, names, operands)[0]
+        return f"lambda {', '.join(names.values())}: {text}" if axes else text
+
+    def _expression(self, e: Expr, names: Mapping[str, str], operands: Sequence[Text]) -> Text:
+        """Index arithmetic."""
+        if isinstance(e, int):
+            return str(e), ATOM if e >= 0 else SIGN
+        if isinstance(e, str):
+            return self.size(e)
+        if e[0] == "i":
+            return names[str(e[1])], ATOM
+        if e[0] == "w":
+            return operands[int(e[1])]  # type: ignore[arg-type]
+        left, right = (self._expression(part, names, operands) for part in e[1:])
+        return written(FUNCTIONS[{"+": "add", "*": "mul", "//": "floordiv"}[e[0]]], [left, right])
+
+    def size(self, size: Size) -> Text:
+        """A size, as that of an axis."""
+        axis = next((name for name, own in self.sizes.items() if own == size), None)
+        if axis is not None:
+            return f'cd.size("{axis}")', ATOM
+        if not isinstance(size, tuple):
+            raise TypeMismatch(f"size {size} of {self.name} is of no axis here: a function writes sizes of axes")
+        return written(FUNCTIONS["add" if size[0] == "+" else "mul"], [self.size(part) for part in size[1:]])
+
+    def call(self, box: Box, operands: Sequence[Text]) -> Text:
+        """A named diagram: a function of catdiag, or one that is written before."""
+        op = box.op
+        assert isinstance(op, Call)
+        arguments = ", ".join(o[0] for o in operands)
+        known = _NAMED.get(op.name)
+        if known is not None:
+            over = [n.box.op.axis for n in op.body.graph.nodes if isinstance(n.box.op, Reduce)]
+            axes = [" ".join(dict.fromkeys(over))] if over else []
+            made = builder.program(list(op.body.dom), lambda *given: known[1](*given, *axes))
+            if [n.box.op for n in made.graph.nodes] == [op]:
+                return f"{known[0]}({', '.join([arguments, *(f'{chr(34)}{a}{chr(34)}' for a in axes)])})", ATOM
+        if op.body not in self.functions:
+            name = _identifier(op.name)
+            while name in self.taken:
+                name += "_"
+            self.taken.add(name)
+            inner = _SourceWriter(op.body, self.functions)
+            inner.name = name
+            self.functions[op.body] = name
+            self.before += [*inner.before, *inner.definition(), "", ""]
+        return f"{self.functions[op.body]}({arguments})", ATOM
+
+
+def _is_number(text: Text) -> bool:
+    return not text[0].strip("-0123456789.e") or text[0] == "-cd.inf"
+
+
+def _is_long(box: Box) -> bool:
+    """Whether the result of a box gets a name of its own: what is no scalar function of arrays."""
+    return not isinstance(box.op, (Map, Const, SizeOf, Index))
+
+
+def _refused(writer: _SourceWriter, box: Box, operands: Sequence[Text]) -> Text:
+    raise TypeMismatch(
+        f"{box.name} is no function that one writes: print the source of the program that it was derived from", box.line
+    )
+
+
+def _constant(writer: _SourceWriter, box: Box, operands: Sequence[Text]) -> Text:
+    value: Fraction | None = box.op.value  # type: ignore[union-attr]
+    if value is None:
+        return "-cd.inf", SIGN
+    if value.denominator == 1:
+        text = str(value.numerator) if box.cod[0].element == "int" else f"{value.numerator}.0"
+        return text, SIGN if value < 0 else ATOM
+    if Fraction(float(value)) == value:
+        return repr(float(value)), SIGN if value < 0 else ATOM
+    return f"Fraction({value.numerator}, {value.denominator})", ATOM
+
+
+BOXES: Mapping[type[Op], Callable[[_SourceWriter, Box, Sequence[Text]], Text]] = {
+    Map: _SourceWriter.map,
+    Reduce: lambda _, box, operands: (f'cd.{box.op.monoid}({operands[0][0]}, "{box.op.axis}")', ATOM),  # type: ignore[union-attr]
+    Einsum: lambda _, box, operands: (
+        f'cd.einsum("{", ".join(" ".join(ty.names) for ty in box.dom)} -> {" ".join(box.cod[0].names)}", '
+        f"{', '.join(o[0] for o in operands)})",
+        ATOM,
+    ),
+    Rename: _SourceWriter.rename,
+    Reindex: _SourceWriter.reindex,
+    View: _SourceWriter.view,
+    Index: _SourceWriter.index,
+    SizeOf: lambda writer, box, operands: writer.size(box.op.size),  # type: ignore[union-attr]
+    Const: _constant,
+    Call: _SourceWriter.call,
+    Generic: _refused,
+    FoldOp: _refused,
+    GroupOp: _refused,
+}
+"""How each operation is written."""
+
+
+def _axis(axis: Axis, known: Mapping[str, Size]) -> str:
+    """An axis in a signature or a pattern."""
+    if axis.kind != "name":
+        sign = " " if axis.kind == "product" else "+"
+        text = sign.join(_axis(p, known) for p in axis.parts)
+        return f"({text})" if axis.kind == "product" else text
+    if axis.size == axis.name or str(axis.size) == axis.name or known.get(axis.name) == axis.size:
+        return axis.name
+    return f"{axis.name}={_shown(axis.size)}"
+
+
+def _shown(size: Size) -> str:
+    return f"({_shown(size[1])}{size[0]}{_shown(size[2])})" if isinstance(size, tuple) else str(size)
+
+
+def _type(ty: ArrayType, known: Mapping[str, Size]) -> str:
+    axes = " ".join(_axis(a, known) for a in ty.axes)
+    return axes if ty.element == "real" and axes else f"{'' if ty.element == 'real' else ty.element}[{axes}]"
+
+
+def _decorator(inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
+    signature = f"{', '.join(inputs)} -> {', '.join(outputs)}"
+    if len(signature) <= WIDTH:
+        return [f'@cd.algorithm("{signature}")']
+    parts = [*(f"{t}, " for t in inputs[:-1]), f"{inputs[-1]} " if inputs else "", f"-> {', '.join(outputs)}"]
+    return ["@cd.algorithm(", *(f'    "{p}"' for p in parts if p), ")"]
+
+
+def _identifier(name: str) -> str:
+    made = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+    return made if made.isidentifier() and not keyword.iskeyword(made) else f"a_{made}"
