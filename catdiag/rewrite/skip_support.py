@@ -29,6 +29,8 @@ UNITS: Mapping[str, Value] = {"sum": ZERO, "max": None, "prod": ONE, "any": ZERO
 # f: {v: f(v)} for functions of one argument.
 _UNARY: Mapping[str, Mapping[Value, Value]] = {
     "exp": {None: ZERO, ZERO: ONE}, "log": {ONE: ZERO}, "neg": {ZERO: ZERO}, "tanh": {ZERO: ZERO},
+    "erf": {ZERO: ZERO}, "sin": {ZERO: ZERO}, "cos": {ZERO: ONE}, "sign": {ZERO: ZERO, ONE: ONE},
+    "floor": {ZERO: ZERO, ONE: ONE}, "ceil": {ZERO: ZERO, ONE: ONE},
     "abs": {ZERO: ZERO, ONE: ONE}, "sqrt": {ZERO: ZERO, ONE: ONE}, "not": {ZERO: ONE, ONE: ZERO},
 }  # fmt: skip
 # f: {v: result} where one argument that equals v decides the result, and where both arguments have to equal v.

@@ -273,3 +273,20 @@ def test_guides_that_do_not_fit(streamed, guides, error, words):
 def test_a_size_in_an_extent_is_that_of_the_whole_axis(streamed):
     whole = streamed.skip("x", bounds=lambda: (0, cd.size("x") + cd.size("q")))
     assert "meets the range from 0 to x + q:" in whole.code("pseudocode")
+
+
+@pytest.mark.parametrize("name", ["erf", "sin", "sign", "ceil", "gelu"])
+def test_functions_that_are_0_at_0_keep_a_mask(name: str) -> None:
+    function = getattr(cd, name, None) or getattr(cd.nn, name)
+    masked = cd.algorithm("q x, x d -> q d", name="masked")(
+        lambda S, V: cd.einsum(
+            "q x, x d -> q d", function(cd.where(cd.index("x") <= cd.index("q"), S, 0)), V)
+    )  # fmt: skip
+    skipped = masked.stream("x").skip("x")
+    S, V = np.random.default_rng(0).standard_normal((2, 5, 5))
+    np.testing.assert_allclose(skipped.run(S, V, sizes={"s_x": 2}), masked(S, V), atol=1e-12)
+    assert skipped.theorem
+    with pytest.raises(cd.errors.NotStreamable, match="cannot skip"):
+        cd.algorithm("q x, x d -> q d")(
+            lambda S, V: cd.einsum("q x, x d -> q d", cd.cos(cd.where(cd.index("x") <= cd.index("q"), S, 0)), V)
+        ).stream("x").skip("x")
