@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cli.exit_status import DONE, REFUTED, UsageError
@@ -20,6 +19,7 @@ from catdiag.util.files import read_whole, write_whole
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
+    from catdiag.cli.command_options import BenchArgs
     from catdiag.measure.bench import Contestant
     from catdiag.measure.bench_case import BenchCase
 
@@ -27,27 +27,7 @@ _LARGEST = 64 * 2**20
 _DRAWS = "expected name=normal*0.02, name=uniform*4, or for integers name=below*1000"
 
 
-@dataclass(frozen=True)
-class BenchArgs:
-    """The arguments of the command line."""
-
-    op: str
-    on: str = "gpu"
-    size: tuple[str, ...] = ()
-    dtype: str = "bf16"
-    chip: str | None = None
-    stream: str | None = None
-    group: str | None = None
-    split: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-    scalar: tuple[str, ...] = ()
-    draw: tuple[str, ...] = ()
-    against: tuple[str, ...] = ()
-    proposals: int = 3
-    rounds: int = 15
-
-
-def run_bench(request: BenchArgs, to: Path | None, write: Path | None, json_file: Path | None) -> int:
+def run_bench(request: BenchArgs) -> int:
     """Runs the comparison and returns the exit status: 1 if the kernel's results are wrong. Raises CatdiagError for
     wrong use, and without a GPU."""
     from catdiag.measure.bench import (
@@ -61,7 +41,8 @@ def run_bench(request: BenchArgs, to: Path | None, write: Path | None, json_file
     )
     from catdiag.measure.bench_table import page
 
-    check_writable(to, write, json_file)
+    to = request.to
+    check_writable(to, request.write, request.json)
     if request.on != "gpu":
         raise UsageError(f"--on {request.on}: expected gpu; tiles are chosen for a chip by --chip, such as --chip h200")
     if request.rounds < 1 or request.proposals < 1:
@@ -79,11 +60,11 @@ def run_bench(request: BenchArgs, to: Path | None, write: Path | None, json_file
     text = page([row], about)
     print(_summary(made))
     print(text)
-    if write is not None:
-        write_whole(write, text)
-    if json_file is not None:
+    if request.write is not None:
+        write_whole(request.write, text)
+    if request.json is not None:
         data = {"versions": about, "row": asdict(row), "case": made.as_dict()}
-        write_whole(json_file, json.dumps(data, ensure_ascii=False, indent=1) + "\n")
+        write_whole(request.json, json.dumps(data, ensure_ascii=False, indent=1) + "\n")
     ours = row.result(OURS)
     return DONE if ours is not None and ours.median_ms else REFUTED
 
@@ -156,13 +137,14 @@ def _derived(
     diagram: Diagram, request: BenchArgs, chip: str, sizes: Mapping[str, int], whole: Mapping[str, int]
 ) -> Any:
     from catdiag.chip import hardware
-    from catdiag.cli.derive_report_data import DeriveTarget, derive
+    from catdiag.cli.derive_report_data import DeriveRequest, DeriveTarget, derive
     from catdiag.solvers.z3 import Z3
 
     target = DeriveTarget(hardware.get(chip), sizes, request.dtype, None, whole)
     groups = None if request.group is None else axis_names(request.group)
     with Z3() as ask:
-        report = derive(diagram, ask, target, request.stream, groups, split=request.split, skip=request.skip)
+        wanted = DeriveRequest(request.stream, groups, split=request.split, skip=request.skip)
+        report = derive(diagram, ask, target, wanted)
     return report.derivation
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cli.exit_status import DONE, NothingDerived, UsageError
@@ -15,6 +14,7 @@ from catdiag.frontend.signature import axis_names
 from catdiag.util.files import write_whole
 
 if TYPE_CHECKING:
+    from catdiag.cli.command_options import CounterArgs
     from catdiag.measure.profile.counter_comparison import CounterLine, Measured
     from catdiag.measure.profile.expected_counters import ProfilePoint
     from catdiag.rewrite.derivation import Derivation
@@ -22,48 +22,30 @@ if TYPE_CHECKING:
 _HEAD = ("counter", "kernel", "predicted", "measured", "ratio", "")
 
 
-@dataclass(frozen=True)
-class CounterArgs:
-    """The arguments: the operator and its sizes, the chip, and how it is derived and run."""
-
-    op: str
-    size: tuple[str, ...]
-    on: str
-    dtype: str
-    tiles: tuple[str, ...]
-    stages: int | None
-    warps: int | None
-    stream: str | None
-    group: str | None
-    passes: int
-    split: tuple[str, ...]
-    skip: tuple[str, ...]
-
-
-def run_counters(request: CounterArgs, json_file: Path | None) -> int:
+def run_counters(request: CounterArgs) -> int:
     """Runs `catdiag counters` and returns 0, even if counters are unavailable, which is reported. Raises CatdiagError
     for what cannot be derived, planned or emitted."""
     from catdiag.measure.profile.counter_comparison import compare, measure
 
-    check_writable(json_file)
+    check_writable(request.json)
     if request.warps is not None and (request.warps < 1 or request.warps & (request.warps - 1) or request.warps > 32):
         raise UsageError(f"warps is {request.warps}: expected a power of two, 1 to 32")
     derivation, point = _point(request)
     measured = measure([point])
     lines = compare(point, measured.readings[0], measured.failures[0])
     print("\n".join(report_lines(derivation, point, measured, lines)))
-    if json_file is not None:
+    if request.json is not None:
         data = {"point": point.as_dict(), "measured": measured.as_dict(), "lines": [asdict(line) for line in lines]}
         try:
-            write_whole(json_file, json.dumps(data, ensure_ascii=False, indent=1) + "\n")
+            write_whole(request.json, json.dumps(data, ensure_ascii=False, indent=1) + "\n")
         except OSError as error:
-            raise UsageError(f"cannot write {json_file}: {error.strerror or error}") from error
+            raise UsageError(f"cannot write {request.json}: {error.strerror or error}") from error
     return DONE
 
 
 def _point(request: CounterArgs) -> tuple[Derivation, ProfilePoint]:
     from catdiag.chip import hardware
-    from catdiag.cli.derive_report_data import DeriveTarget, derive
+    from catdiag.cli.derive_report_data import DeriveRequest, DeriveTarget, derive
     from catdiag.cost.traffic import io
     from catdiag.measure.profile.expected_counters import point_of
     from catdiag.planner.multi_kernel_plan import one_kernel
@@ -81,12 +63,13 @@ def _point(request: CounterArgs) -> tuple[Derivation, ProfilePoint]:
             diagram,
             ask,
             DeriveTarget(chip, lengths, request.dtype, request.stages, scalars),
-            request.stream,
-            None if request.group is None else axis_names(request.group),
-            passes=request.passes,
-            split=request.split,
-            skip=request.skip,
-            cuts=0,
+            DeriveRequest(
+                request.stream,
+                None if request.group is None else axis_names(request.group),
+                request.passes,
+                request.split,
+                request.skip,
+            ),
         )
     derivation = report.derivation
     if not derivation.steps:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
     from catdiag.cost.traffic import IO
     from catdiag.optimum.minimize import Optimum
+    from catdiag.planner.derivation_search import RefusedAxis, StrategyCandidate
     from catdiag.planner.multi_kernel_plan import Plan
     from catdiag.planner.partition import PartitionSearch
     from catdiag.rewrite.derivation import Derivation
@@ -40,35 +41,43 @@ class DeriveTarget:
     scalars: Mapping[str, int] = field(default_factory=dict)
 
 
-def derive(
-    diagram: Diagram,
-    ask: Z3,
-    target: DeriveTarget | None = None,
-    stream: str | None = None,
-    group: Sequence[str] | None = None,
-    whole: bool = False,
-    *,
-    split: Sequence[str] = (),
-    skip: Sequence[str] = (),
-    theorems: bool = False,
-    passes: int = 1,
-    cuts: int | None = 0,
-    several: bool = False,
-    distribute: Sequence[str] | None = None,
-) -> Report:
-    """Derives the diagram: streams `stream` (or the best axis), groups `group` (or the best axes), and computes its
-    costs.
+@dataclass(frozen=True)
+class DeriveRequest:
+    """How a diagram is derived: the axis to stream and the axes to group, where not the best.
 
     A stream may take up to `passes` loops. Loops over the axes in `split` then run in parts (split-K), and loops over
-    the axes in `skip` skip the blocks that a mask empties. With `theorems`, all claims about the loops are proved, else
-    only that exponentials do not overflow. With `whole`, the report prints its pseudocode however long it is.
+    the axes in `skip` skip the blocks that a mask empties. With `distribute`, products are distributed over sums along
+    these axes first (no axes: any). A diagram is cut into kernels by at most `cuts` cuts (None: any number), into
+    `several` if that is requested. With `theorems`, all claims about the loops are proved, else only that exponentials
+    do not overflow. With `whole`, the report prints its pseudocode however long it is.
+    """
 
-    With `distribute`, products are distributed over sums along these axes first (no axes: any). Otherwise this is
-    offered where it is predicted to pay.
+    stream: str | None = None
+    group: Sequence[str] | None = None
+    passes: int = 1
+    split: Sequence[str] = ()
+    skip: Sequence[str] = ()
+    distribute: Sequence[str] | None = None
+    cuts: int | None = 0
+    several: bool = False
+    theorems: bool = False
+    whole: bool = False
 
-    With a target and no requested axes, the diagram is cut into kernels, with at most `cuts` cuts (None: any number).
-    That is done if several kernels take less time, if one does not fit, or if `several` are requested
-    (`catdiag.planner.partition`).
+    @property
+    def is_cut(self) -> bool:
+        """Whether the diagram may be cut into kernels: no rewrites of a single one are requested."""
+        return self.stream is None and self.group is None and not self.split and not self.skip and self.passes == 1
+
+
+_BEST = DeriveRequest()
+
+
+def derive(diagram: Diagram, ask: Z3, target: DeriveTarget | None = None, request: DeriveRequest = _BEST) -> Report:
+    """Derives the diagram as requested, and computes its costs.
+
+    With a target, and where the request allows it, the diagram is cut into kernels if several kernels take less time,
+    if one does not fit, or if several are requested (`catdiag.planner.partition`). Distributing products is offered
+    where it is not requested and predicted to pay.
 
     The best is that of least predicted time, or of least memory without a target. Raises NotStreamable or NotGroupable
     for a requested axis that cannot be streamed or grouped, AxisError for an unknown one. If nothing fits, the report
@@ -83,52 +92,18 @@ def derive(
     """
     from catdiag.bounds.lower_bound import lower_bound
     from catdiag.cost.traffic import io as count
-    from catdiag.planner.derivation_search import PAYS, RefusedAxis, StrategyCandidate, attempts, best, memory
-    from catdiag.planner.partition import CLOSE
+    from catdiag.planner.derivation_search import best
     from catdiag.rewrite.advice import stability_of
     from catdiag.rewrite.derivation import Derivation
-    from catdiag.rewrite.distribute import distribute as distribute_over
+    from catdiag.rewrite.distribute import distribute
     from catdiag.rewrite.loop_laws import verdicts
-    from catdiag.rewrite.skip import skip as skip_axis
-    from catdiag.rewrite.stream.streaming import split as split_axis
-
-    def planned(derivation: Derivation) -> PlanOutcome:
-        return PlanOutcome(measure=memory(derivation)) if target is None else planned_for(derivation, target)
 
     start = time.perf_counter()
     begun = Derivation.start(diagram, ask)
-    begun = begun if distribute is None else distribute_over(begun, distribute or None)
-    search: PartitionSearch | None = None
-    found: Plan | None = None
-    if target is not None and stream is None and group is None and not split and not skip and passes == 1:
-        search = _searched(begun.diagram, ask, target, cuts, several)
-    if search is not None and len(search.chosen()) > 1:
-        found = _plan(search, begun)
-    instead: tuple[str, ...] = ()
-    tried, refused = list[StrategyCandidate[PlanOutcome]](), list[RefusedAxis]()
-    if found is None:
-        tried, refused = attempts(
-            begun,
-            ask,
-            planned,
-            stream=stream,
-            group=group,
-            pays=PAYS if target is not None else 0.0,
-            passes=passes,
-        )
-        one = best(tried).worth.measure
-        if search is not None and search.total(search.chosen()) * CLOSE < one:
-            found = _plan(search, begun)
-        if search is not None and found is None and not math.isinf(one):
-            instead = tuple(f"{r.name}: {r.against(one)}" for r in search.alternatives((search.full_span,)))
-    if found is not None:
-        tried = [StrategyCandidate(None, found.derivation, PlanOutcome(found, measure=found.time_s)), *tried]
-    chosen = best(tried)
-    derivation = chosen.derivation
-    for axis in split:
-        derivation = split_axis(derivation, axis)
-    for axis in skip:
-        derivation = skip_axis(derivation, axis)
+    begun = begun if request.distribute is None else distribute(begun, request.distribute or None)
+    found = _candidates(begun, ask, target, request)
+    chosen = best(found.tried)
+    derivation = _split_and_skipped(chosen.derivation, request)
     counted, worth = derivation, chosen.worth
     try:
         io = count(derivation.diagram)
@@ -141,19 +116,71 @@ def derive(
         chosen=chosen,
         derivation=derivation,
         stability=stability_of(derivation),
-        verdicts=verdicts(derivation.diagram, derivation.claims()) if theorems else {},
-        others=tuple(attempt for attempt in tried if attempt is not chosen),
-        refused=tuple(refused),
+        verdicts=verdicts(derivation.diagram, derivation.claims()) if request.theorems else {},
+        others=tuple(attempt for attempt in found.tried if attempt is not chosen),
+        refused=tuple(found.refused),
         io=io,
         counted=counted,
         worth=worth,
         optimum=_optimum(io),
         bound=lower_bound(counted.operations, io.capacity),
         seconds=time.perf_counter() - start,
-        full_proof=whole,
-        instead=instead,
-        offers=_offers(diagram, target, worth) if distribute is None else (),
+        full_proof=request.whole,
+        instead=found.instead,
+        offers=_offers(diagram, target, worth) if request.distribute is None else (),
     )
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The derivations that were tried, the axes that were refused, and what other cuts into kernels would take."""
+
+    tried: Sequence[StrategyCandidate[PlanOutcome]]
+    refused: Sequence[RefusedAxis]
+    instead: tuple[str, ...]
+
+
+def _candidates(begun: Derivation, ask: Z3, target: DeriveTarget | None, request: DeriveRequest) -> _Candidates:
+    """The ways to derive a diagram, as several kernels and as one."""
+    from catdiag.planner.derivation_search import PAYS, RefusedAxis, StrategyCandidate, attempts, best, memory
+    from catdiag.planner.partition import CLOSE
+
+    def planned(derivation: Derivation) -> PlanOutcome:
+        return PlanOutcome(measure=memory(derivation)) if target is None else planned_for(derivation, target)
+
+    search: PartitionSearch | None = None
+    found: Plan | None = None
+    if target is not None and request.is_cut:
+        search = _searched(begun.diagram, ask, target, request.cuts, request.several)
+    if search is not None and len(search.chosen()) > 1:
+        found = _plan(search, begun)
+    instead: tuple[str, ...] = ()
+    tried, refused = list[StrategyCandidate[PlanOutcome]](), list[RefusedAxis]()
+    if found is None:
+        pays = PAYS if target is not None else 0.0
+        tried, refused = attempts(
+            begun, ask, planned, stream=request.stream, group=request.group, pays=pays, passes=request.passes
+        )
+        one = best(tried).worth.measure
+        if search is not None and search.total(search.chosen()) * CLOSE < one:
+            found = _plan(search, begun)
+        if search is not None and found is None and not math.isinf(one):
+            instead = tuple(f"{r.name}: {r.against(one)}" for r in search.alternatives((search.full_span,)))
+    if found is not None:
+        tried = [StrategyCandidate(None, found.derivation, PlanOutcome(found, measure=found.time_s)), *tried]
+    return _Candidates(tried, refused, instead)
+
+
+def _split_and_skipped(derivation: Derivation, request: DeriveRequest) -> Derivation:
+    """The derivation with the loops split and the blocks skipped that are requested."""
+    from catdiag.rewrite.skip import skip
+    from catdiag.rewrite.stream.streaming import split
+
+    for axis in request.split:
+        derivation = split(derivation, axis)
+    for axis in request.skip:
+        derivation = skip(derivation, axis)
+    return derivation
 
 
 def _searched(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from catdiag.cli.exit_status import NothingDerived, UsageError
@@ -15,42 +13,19 @@ from catdiag.util.files import write_whole
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
+    from catdiag.cli.command_options import DrawOptions
     from catdiag.draw.scene import Scene
 
 THEMES = ("auto", "light", "dark")
 
 
-@dataclass(frozen=True)
-class DrawOptions:
-    """How a picture is written: in color, with a theme, with a legend, and the scale of a PNG."""
-
-    color: bool = True
-    theme: str = "auto"
-    legend: bool = True
-    scale: float | None = None
-
-
-def run_draw(
-    op: str,
-    output: Path | None,
-    opened: str | None,
-    derived: bool,
-    stream: str | None,
-    group: str | None,
-    passes: int,
-    split: Sequence[str],
-    skip: Sequence[str],
-    levels: str | None,
-    items: bool,
-    join: bool,
-    options: DrawOptions,
-    program: bool = False,
-) -> None:
+def run_draw(options: DrawOptions) -> None:
     """Draws the operator, or its program, and writes it in the format of the file's suffix; prints SVG if there is no
     file.
 
     Raises CatdiagError for what cannot be derived, drawn or written, before anything is written.
     """
+    output = options.output
     suffix = ".svg" if output is None else output.suffix.lower()
     writer = _WRITERS.get(suffix)
     if writer is None:
@@ -62,19 +37,20 @@ def run_draw(
         raise UsageError(f"there is no theme {options.theme!r}: expected one of {', '.join(THEMES)}")
     if options.scale is not None and suffix != ".png":
         raise UsageError("--scale is for PNG: the other files have no pixels, as in -o picture.png --scale 3")
-    if program and (opened is not None or items or join):
+    if options.program and (options.opened is not None or options.items or options.join):
         raise UsageError("--program draws lines, not boxes: leave out --open, --items and --join")
     check_writable(output)
     from catdiag.draw.render import LEVELS, scene_of
 
-    diagram = operator(op)
-    if derived or stream is not None or group is not None or split or skip:
-        diagram = _derived(diagram, stream, group, passes, split, skip)
-    chain = LEVELS if levels is None else tuple(name.strip() for name in levels.split(","))
-    if program:
+    diagram = operator(options.op)
+    given = options.stream is not None or options.group is not None or options.split or options.skip
+    if options.derived or given:
+        diagram = _derived(diagram, options)
+    chain = LEVELS if options.levels is None else tuple(name.strip() for name in options.levels.split(","))
+    if options.program:
         scene = _program(diagram, chain)
     else:
-        scene = scene_of(diagram, open=_names(opened), levels=chain, items=items, join=join)
+        scene = scene_of(diagram, open=_names(options.opened), levels=chain, items=options.items, join=options.join)
     written = writer(scene, options)
     if output is None:
         print(written, end="")
@@ -99,22 +75,21 @@ def _names(opened: str | None) -> bool | list[str]:
     return True if opened == "all" else [name.strip() for name in opened.split(",")]
 
 
-def _derived(
-    diagram: Diagram, stream: str | None, group: str | None, passes: int, split: Sequence[str], skip: Sequence[str]
-) -> Diagram:
+def _derived(diagram: Diagram, options: DrawOptions) -> Diagram:
     """The diagram that `catdiag derive` finds with these options and without a chip."""
     from catdiag.cli.io_report import best_of
     from catdiag.rewrite.skip import skip as skip_axis
     from catdiag.rewrite.stream.streaming import split as split_axis
     from catdiag.solvers.z3 import Z3
 
-    if passes < 1:
-        raise UsageError(f"passes is {passes}: expected a whole number of loops over the axis, 1 or more")
+    if options.passes < 1:
+        raise UsageError(f"passes is {options.passes}: expected a whole number of loops over the axis, 1 or more")
     with Z3() as ask:
-        derivation = best_of(diagram, ask, stream, None if group is None else axis_names(group), passes)
-        for axis in split:
+        groups = None if options.group is None else axis_names(options.group)
+        derivation = best_of(diagram, ask, options.stream, groups, options.passes)
+        for axis in options.split:
             derivation = split_axis(derivation, axis)
-        for axis in skip:
+        for axis in options.skip:
             derivation = skip_axis(derivation, axis)
     if not derivation.steps:
         raise NothingDerived(

@@ -145,3 +145,23 @@ def check_writable(*paths: Path | None) -> None:
         if place in seen:
             raise UsageError(f"two outputs are to be written to {path}: name two files")
         seen.add(place)
+
+
+# More pipeline buffers than any chip has memory for; more would overflow 64-bit integers.
+_MOST_STAGES = 1_000_000
+
+
+def check_stages(stages: int | None) -> None:
+    """Raises UsageError for a number of buffers that no pipeline has."""
+    if stages is not None and stages < 1:
+        raise UsageError(f"stages is {stages}: expected a whole number of buffers, 1 or more")
+    if stages is not None and stages > _MOST_STAGES:
+        raise UsageError(f"stages is {str(stages)[:20]}: expected at most {_MOST_STAGES} buffers")
+
+
+def known_dtype(dtype: str) -> str:
+    """An element type. Raises CatdiagError for an unknown one."""
+    from catdiag.schedule.kernel_analysis import width
+
+    width(dtype)
+    return dtype

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from catdiag.cli.exit_status import UsageError
@@ -14,6 +12,7 @@ from catdiag.frontend.signature import axis_names
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
+    from catdiag.cli.command_options import PlotArgs
     from catdiag.cli.derive_report_data import DeriveTarget
     from catdiag.planner.multi_kernel_plan import Plan
     from catdiag.rewrite.derivation import Derivation
@@ -23,31 +22,14 @@ THEMES = ("auto", "light", "dark")
 SUFFIXES = (".svg", ".pdf", ".png")
 
 
-@dataclass(frozen=True)
-class PlotArgs:
-    """The arguments: the kind of plot, the operator, the chip, sizes as texts, and how it is derived."""
-
-    kind: str
-    op: str
-    on: str | None
-    size: tuple[str, ...]
-    dtype: str | None
-    stages: int | None
-    stream: str | None
-    group: str | None
-    split: tuple[str, ...]
-    skip: tuple[str, ...]
-    tiles: str | None
-    theme: str
-
-
-def run_plot(request: PlotArgs, output: Path | None) -> None:
+def run_plot(request: PlotArgs) -> None:
     """Plots and writes the file in the format of its suffix; prints SVG if there is no file.
 
     Raises CatdiagError for what cannot be derived, planned, plotted or written, before anything is written.
     """
     if request.kind not in _KINDS:
         raise UsageError(f"there is no plot {request.kind!r}: expected one of {', '.join(_KINDS)}")
+    output = request.output
     suffix = ".svg" if output is None else output.suffix.lower()
     if suffix not in SUFFIXES:
         raise UsageError(

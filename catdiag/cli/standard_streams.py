@@ -89,3 +89,15 @@ def own_streams() -> Iterator[None]:
         finally:
             sys.stderr.flush()
             sys.stdout, sys.stderr = before
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Shows on a terminal that work is in progress; otherwise nothing."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} …"):
+        yield

@@ -71,10 +71,10 @@ def derived(name: str) -> Iterator[Derived]:
             make, rewrite = FORMS[name]
             yield Derived(name, make(), rewrite(_with_solver(make(), ask)))
         else:
-            from catdiag.cli.derive_report_data import derive
+            from catdiag.cli.derive_report_data import DeriveRequest, derive
 
             written = cd.library.get(name)
-            report = derive(written.diagram, ask, whole=True)
+            report = derive(written.diagram, ask, None, DeriveRequest(whole=True))
             yield Derived(name, written, _with_solver(report.derivation, ask), report)
 
 

@@ -55,11 +55,12 @@ def test_a_kernel_that_is_wrong_is_not_timed(case: BenchCase) -> None:
 def test_the_command_runs_what_was_written_elsewhere(
     case: BenchCase, tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
-    from catdiag.cli.bench_command import BenchArgs, run_bench
+    from catdiag.cli.bench_command import run_bench
+    from catdiag.cli.command_options import BenchArgs
 
     file, table = tmp_path / "case.json", tmp_path / "table.md"
     file.write_text(json.dumps(case.as_dict()))
-    assert run_bench(BenchArgs(str(file), rounds=3), None, table, None) == 0
+    assert run_bench(BenchArgs(str(file), rounds=3, write=table)) == 0
     assert "torch.compile" in table.read_text() and "TFLOP/s" in capsys.readouterr().out
 
 
