@@ -5,6 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+def identifier(text: str) -> str:
+    """The name of an axis as part of an identifier.
+
+    >>> identifier("q"), identifier("(b g)")
+    ('q', 'i_b_g_')
+    """
+    return text if text.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in text)
+
+
 @dataclass
 class Names:
     """The names in use in a module or a function."""

@@ -334,3 +334,18 @@ def test_copies_are_of_the_same_entries() -> None:
         (torch.randn(0, 99), 9),
     ):
         assert aligned((kept, often))[0] is kept
+
+
+@pytest.mark.parametrize("name", ["q0", "q_tile", "x_tile", "q_at"])
+def test_an_array_may_have_the_name_of_a_tiles_start(name: str) -> None:
+    program = cd.algorithm("q x d -> q x", name="peaks")(eval(f"lambda {name}: cd.sum({name}, 'd')", {"cd": cd}))
+    for tiles in ({"g_q": 64, "g_x": 64}, {"g_q": 1, "g_x": 64}):
+        text = module(program.group("q x"), tiles, "fp32").text
+        (kernel,) = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == "_peaks")
+        bound = {n.id for n in ast.walk(kernel) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        read = {n.id for n in ast.walk(kernel) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        parameters = {a.arg for a in kernel.args.args}
+        assert name in parameters and name not in bound
+        assert read <= bound | parameters | {n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)} | {
+            "tl", "triton", "float", "range",
+        }  # fmt: skip

@@ -102,7 +102,10 @@ def merged(a: WarpSpecialized) -> KernelSpec:
 
 def agree(a: WarpSpecialized) -> bool:
     """Whether consumer and producer have the same names for the same arguments."""
-    pairs = [(getattr(a.compute, n), getattr(a.load, n)) for n in ("strides", "scalars", "sizes", "blocks", "exact")]
+    pairs = [
+        (getattr(a.compute, n), getattr(a.load, n))
+        for n in ("strides", "scalars", "sizes", "blocks", "exact", "starts")
+    ]
     return all(x[k] == y[k] for x, y in pairs for k in x if k in y)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from catdiag.category.types import ArrayType
-from catdiag.codegen.names import Names
+from catdiag.codegen.names import Names, identifier
 from catdiag.codegen.triton.array_accesses import Made, PartialState, Pull, StoredArray
 from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
@@ -49,6 +49,7 @@ class Writing:
         self.printer = TritonPrinter(self.own.fresh, self.types.factors, self.types.precision, self.dialect)
         self.printer.twins, self.printer.lefts = self.k.nodes.twins, self.k.nodes.lefts
         self.all_spans = tuple(spans)
+        self.starts: dict[str, str] = {}
         self.padded: dict[str, str] = {}
         self.exact: dict[str, LoopSpan] = {}
         self.loops: dict[str, LoopSpan] = {}
@@ -67,8 +68,9 @@ class Writing:
     def _grid(self, span: LoopSpan) -> None:
         """Enters a tile of the grid: the name of its start, its mask, and the length of its block."""
         k, nodes = self.k, self.k.nodes
-        axis = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
+        axis = identifier(span.axis)
         start = self.own.fresh(axis + "0") if self._tile(span) != 1 else self.own.fresh(axis + "_at")
+        self.starts[span.symbol] = start
         place = nodes.symbol(start)
         whole = k.size(span.size)
         single = self._tile(span) == 1
@@ -467,6 +469,9 @@ class Writing:
             {array: tuple(places) for array, places in k.reads.items()},
             {array: tuple(places) for array, places in k.writes.items()},
             k.nodes.separately_rounded,
+            dict(self.starts),
+            # Named last, since a name that the body has already might be that of an array.
+            {s.symbol: self.own.fresh(f"{identifier(s.axis)}_tile") for s in self.all_spans},
         )
 
 

@@ -142,6 +142,10 @@ class KernelSpec:
     """The indices at which each array is read and written, a node for each axis."""
     separately_rounded: bool = False
     """Whether fused multiply-add must be off: differences of large products must be 0 for equal operands."""
+    starts: Mapping[str, str] = field(default_factory=dict)
+    """The names of the first positions of the tiles of the grid, by the tile's symbol."""
+    tile_names: Mapping[str, str] = field(default_factory=dict)
+    """The names of the numbers of these tiles, which only the lines that compute first positions read."""
 
 
 def widened(kernel: KernelSpec, tl: str, read: Collection[str] | None = None) -> list[str]:

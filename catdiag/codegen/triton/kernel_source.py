@@ -50,36 +50,32 @@ def grid_text(kernel: KernelSpec, tl: str) -> list[str]:
     if not spans and kernel.parts is None:
         return []
     lines = [f"    pid = {tl}.program_id(0)"]
-    where: list[tuple[str, str, LoopSpan | None]] = []
+    where: list[tuple[str, LoopSpan | None]] = []
     for span in spans:
-        base = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
         size = sized(span.size, kernel.sizes)
         count = size if span in kernel.single else f"{tl}.cdiv({size}, {span.symbol})"
-        where.append((base, count, span))
+        where.append((count, span))
     if kernel.parts is not None:
-        where.append(("part", kernel.parts.symbol, None))
+        where.append((kernel.parts.symbol, None))
     if _swizzled(kernel, spans):
-        (_, rows, _), (_, columns, _) = where[-2:]
-        pair = " , ".join(f"{base}_tile" for base, _, _ in where[-2:]).replace(" ,", ",")
-        lines.append(f"    {pair} = {tl}.swizzle2d(")
+        (rows, _), (columns, _) = where[-2:]
+        lines.append(f"    {', '.join(kernel.tile_names[s.symbol] for s in spans[-2:])} = {tl}.swizzle2d(")
         lines.append(f"        pid // {columns} % {rows}, pid % {columns}, {rows}, {columns}, {_TOGETHER}")
         lines.append("    )  # tiles that run together share what they load")
-        for base, _, own in where[-2:]:
-            lines.append(f"    {base}0 = {base}_tile * {'' if own is None else own.symbol}")
+        lines += [f"    {kernel.starts[s.symbol]} = {kernel.tile_names[s.symbol]} * {s.symbol}" for s in spans[-2:]]
         if len(where) > 2:
             lines.append(f"    pid = pid // ({columns} * {rows})")
         where = where[:-2]
-    for n, (base, count, own) in enumerate(reversed(where)):
+    for n, (count, own) in enumerate(reversed(where)):
         last = n == len(where) - 1
         place = "pid" if last else f"pid % {count}"
-        if own is None:
-            lines.append(f"    part = {place}")
-        elif own in kernel.single:
-            lines.append(f"    {base}_at = {place}")
+        start = "part" if own is None else kernel.starts[own.symbol]
+        if own is None or own in kernel.single:
+            lines.append(f"    {start} = {place}")
         elif own.symbol in kernel.order:
-            lines.append(f"    {base}0 = ({count} - 1 - {place}) * {own.symbol}  # the longest loops first")
+            lines.append(f"    {start} = ({count} - 1 - {place}) * {own.symbol}  # the longest loops first")
         else:
-            lines.append(f"    {base}0 = {place if last else f'({place})'} * {own.symbol}")
+            lines.append(f"    {start} = {place if last else f'({place})'} * {own.symbol}")
         if not last:
             lines.append(f"    pid = pid // {count}")
     return lines
