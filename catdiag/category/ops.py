@@ -337,14 +337,11 @@ def array_name(box: Box, k: int = 0) -> str:
     """
     while isinstance(box.op, GroupOp):
         graph = box.op.body.graph
-        count, wire = len(graph.dom), graph.outputs[k]
-        for node in graph.nodes:
-            count += len(node.box.cod)
-            if wire < count and wire >= count - len(node.box.cod):
-                k, box = wire - count + len(node.box.cod), node.box
-                break
-        else:
+        wire = graph.outputs[k]
+        place = graph.makers()[wire]
+        if place < 0:
             break
+        box, k = graph.nodes[place].box, wire - graph.first_wires()[place]
     return f"{box.name} [{' '.join(box.cod[k].names)}]"
 
 

@@ -48,7 +48,7 @@ from catdiag.category.types import ArrayType
 from catdiag.chip.hierarchy import Hierarchy
 from catdiag.cost.traffic import io
 from catdiag.schedule.kernel_analysis import Account, Dtype, measure, output_names, widths_of
-from catdiag.schedule.live_ranges import is_view, view_roots
+from catdiag.schedule.live_ranges import is_view, only_streamed, view_roots
 from catdiag.util import argument_checks
 from catdiag.util.argument_checks import formula
 from catdiag.util.errors import AxisError, CatdiagError, require
@@ -435,11 +435,5 @@ class _ShardLayout:
 def _streamed(body: Graph) -> set[int]:
     """The inputs of a kernel that only loops read, along their axes: they come block by block."""
     root = view_roots(body)
-    streamed, other = set[int](), {root[w] for w in body.outputs}
-    for node in body.nodes:
-        if is_view(node.box):
-            continue
-        for w, ty in zip(node.inputs, node.box.dom, strict=True):
-            along = isinstance(node.box.op, FoldOp) and ty.axis(node.box.op.axis) is not None
-            (streamed if along else other).add(root[w])
-    return {w for w in streamed - other if w < len(body.dom)}
+    read = {root[w] for node in body.nodes if not is_view(node.box) for w in node.inputs}
+    return {w for w, only in enumerate(only_streamed(body, [True] * len(body.dom))) if only and w in read}

@@ -18,7 +18,7 @@ from catdiag.codegen.triton.kernel_signature import result_type
 from catdiag.rewrite.fuse import assigned
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.kernel_analysis import output_names, width
-from catdiag.schedule.liveness import elementwise, is_view, rematerialized
+from catdiag.schedule.live_ranges import elementwise, is_view, rematerialized, view_roots
 
 Span = tuple[int, int]
 """The stages of a segment: the first, and that after the last."""
@@ -71,15 +71,7 @@ class StageSequence:
         graph, inputs = self.graph, len(self.graph.dom)
         self.free = rematerialized(graph, [False] * inputs)
         self.statistics = statistics(graph)
-        self.maker = [-1] * inputs
-        self.root = list(range(inputs))
-        self.first: list[int] = []
-        for place, node in enumerate(graph.nodes):
-            self.first.append(len(self.maker))
-            view = is_view(node.box)
-            for _ in node.box.cod:
-                self.root.append(self.root[node.inputs[0]] if view else len(self.root))
-                self.maker.append(place)
+        self.maker, self.first, self.root = graph.makers(), graph.first_wires(), view_roots(graph)
         self.stage: dict[int, int] = {}
         waiting: dict[int, list[int]] = {}
         readers: dict[int, set[int]] = {}

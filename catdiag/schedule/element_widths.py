@@ -8,7 +8,7 @@ from catdiag.category.diagram import inline
 from catdiag.category.ops import Box, GroupOp, Map
 from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, ArrayType
-from catdiag.schedule.live_ranges import is_view
+from catdiag.schedule.live_ranges import view_roots
 
 
 @dataclass
@@ -48,14 +48,11 @@ class Widths:
             return 1
         while isinstance(box.op, GroupOp):
             body = inline(box.op.body).graph
-            makers = [(node, place) for node in body.nodes for place in range(len(node.box.cod))]
-            wire = body.outputs[k]
-            while wire >= len(body.dom) and is_view(makers[wire - len(body.dom)][0].box):
-                wire = makers[wire - len(body.dom)][0].inputs[0]
-            if wire < len(body.dom):
+            wire = view_roots(body)[body.outputs[k]]
+            place = body.makers()[wire]
+            if place < 0:
                 break
-            node, k = makers[wire - len(body.dom)]
-            box = node.box
+            box, k = body.nodes[place].box, wire - body.first_wires()[place]
         if isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
             return self.by_producer(box, box.cod[k])
         plain = max(4, self.between) if statistic else self.between

@@ -87,18 +87,14 @@ def _cuts(graph: Graph, wanted: int, most: int) -> list[int]:
     next part begins like the current one.
     """
     number = len(graph.nodes)
-    first = len(graph.dom)
     change = [0] * (number + 1)
-    last = [-1] * first
-    makers: list[int] = []
+    makers = graph.makers()
+    last = [-1] * len(makers)
     for k, node in enumerate(graph.nodes):
         for w in node.inputs:
             last[w] = k
-        made = len(node.box.cod)
-        last += [-1] * made
-        makers += [k] * made
-    for w, k in enumerate(makers, first):
-        if last[w] > k:
+    for w, k in enumerate(makers):
+        if last[w] > k >= 0:
             change[k] += 1
             change[last[w]] -= 1
     passing = list(accumulate(change))  # the number of arrays made up to a node and read after it
