@@ -27,7 +27,6 @@ from catdiag.prover.congruence import has_generators
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import find, group, groupable
-from catdiag.rewrite.matching.rule_theorem import is_small
 from catdiag.rewrite.split import in_parts
 from catdiag.rewrite.steps import Cut
 from catdiag.rewrite.stream.multi_pass import in_blocks
@@ -164,7 +163,7 @@ def cut(
             raise NotFusable(f"{failed}: kernel {error.number} is not proved, it stopped at {error.goal}") from error
         except (OpenGoal, KernelError) as error:
             failed += f": {error}"
-    if theorem is None and is_small(source, whole):
+    if theorem is None:
         theorem = proved(ask, source, whole, True)
     if theorem is None:
         raise NotFusable(failed)

@@ -62,6 +62,19 @@ def test_a_kernel_that_means_something_else_is_named() -> None:
             whole(row, ask, k0=diagram_of(wrong))
 
 
+def test_what_does_not_follow_from_the_kernels_is_tried_at_once() -> None:
+    """The roots are owed for the rows that are read only, and the kernel that makes them makes all."""
+
+    def body(A: Any, s: Any) -> Any:
+        r = cd.exp(1 / cd.sum(s, "e"))
+        return cd.sum(cd.where(cd.index("x") <= cd.index("q"), A * r, 0), "x")
+
+    row = StageSequence(diagram_of(cd.algorithm("q x, x e -> q", name="f")(body)))
+    with Z3() as ask:
+        derived = whole(row, ask)
+    assert len(row.stages) > 1 and derived.theorem.checked.cited == 0 and not derived.theorem.conditional
+
+
 def test_the_parts_have_to_be_the_program() -> None:
     f, g = (diagram_of(cd.algorithm("x", name=name)(body)) for name, body in
             (("f", lambda A: cd.exp(A) + 1), ("g", lambda A: cd.exp(A) + 2)))  # fmt: skip
