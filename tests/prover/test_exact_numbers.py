@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catdiag.prover.refute import exact_execution, exact_reals
+from catdiag.prover.refute import enclosures, exact_execution
 from catdiag.prover.refute.exact_reals import (
     BOTTOM,
     Undefined,
@@ -78,7 +78,7 @@ def test_functions_enclose_what_floats_give(x: Fraction, y: Fraction) -> None:
 @given(x=st.fractions(Fraction(1, 50), 50, max_denominator=50))
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_narrower_enclosures_lie_within(bits: int, x: Fraction) -> None:
-    for bounded in (exact_reals._exp_bounds, exact_reals._log_bounds, exact_reals._sqrt_bounds):
+    for bounded in (enclosures.exp_bounds, enclosures.log_bounds, enclosures.sqrt_bounds):
         (a, b), (c, d) = bounded(x, bits), bounded(x, 2 * bits)
         assert a <= c <= d <= b
         assert b - a <= max(1, b) * Fraction(1, 1 << (bits - 8))

@@ -12,22 +12,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from math import isqrt
 from typing import TypeAlias
+
+from catdiag.prover.refute.enclosures import (
+    NARROWEST,
+    ceil_quotient,
+    erf_bounds,
+    exp_bounds,
+    log_bounds,
+    sin_bounds,
+    sqrt_bounds,
+)
+from catdiag.prover.refute.enclosures import Unclear as Unclear
 
 BITS = 120
 """The default precision of an enclosure, in bits."""
 _TERMS = 160
-_NARROWEST = 4096
 
 
 class Undefined(Exception):
     """An operation outside of its domain: the program is undefined on this input."""
-
-
-class Unclear(Exception):
-    """The enclosures are too wide to decide a comparison or a domain."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ def bounds(x: Value, bits: int = BITS) -> tuple[Fraction, Fraction]:
 def _sum_bounds(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
     low = high = Fraction(0)
     for r, c in terms:
-        a, b = _exp_bounds(r, bits)
+        a, b = exp_bounds(r, bits)
         low, high = (low + c * a, high + c * b) if c > 0 else (low + c * b, high + c * a)
     return low, high
 
@@ -146,7 +151,7 @@ def _nonzero_bounds(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
         low, high = _sum_bounds(terms, bits)
         if low > 0 or high < 0:
             return low, high
-        if bits > _NARROWEST:
+        if bits > NARROWEST:
             raise Unclear("a number too close to 0 to tell from it")
         bits *= 4
 
@@ -158,142 +163,6 @@ def _quotient_bounds(x: Powers, bits: int) -> tuple[Fraction, Fraction]:
     c, d = _nonzero_bounds(x.bottom, bits)
     ends = (a / c, a / d, b / c, b / d)
     return min(ends), max(ends)
-
-
-@lru_cache(maxsize=4096)
-def _exp_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Two rationals around eˣ, in fixed point: argument reduction below 1/4, the power series, repeated squaring."""
-    if x < 0:
-        low, high = _exp_bounds(-x, bits)
-        return 1 / high, 1 / low
-    halvings = max(0, (x.numerator // x.denominator).bit_length() + 2)
-    shift = bits + 2 * halvings + 16
-    if halvings > 14 or x.denominator.bit_length() > 4 * _NARROWEST:
-        raise Unclear("an exponent too large to enclose")
-    scaled, divisor = x.numerator << shift, x.denominator << halvings
-    under, over = scaled // divisor, _ceil(scaled, divisor)
-    lower = upper = least = most = 1 << shift
-    k = 0
-    while most > 1 and k <= bits:
-        k += 1
-        least = (least * under >> shift) // k
-        most = _ceil(_ceil(most * over, 1 << shift), k)
-        lower, upper = lower + least, upper + most
-    # The argument is at most 1/4, so that the remainder of the series is less than its last term.
-    upper += most + 1
-    for _ in range(halvings):
-        lower, upper = lower * lower >> shift, _ceil(upper * upper, 1 << shift)
-    return Fraction(lower, 1 << shift), Fraction(upper, 1 << shift)
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def _artanh_bounds(t: Fraction, shift: int) -> tuple[int, int]:
-    """2·artanh t = log((1+t)/(1−t)) for 0 ≤ t ≤ 1/3, times 2^shift: a lower and an upper bound."""
-    under, over = (t.numerator << shift) // t.denominator, _ceil(t.numerator << shift, t.denominator)
-    low, high, k = under, over, 1
-    least, most = under, over
-    while most > 1:
-        least, most = least * under * under >> 2 * shift, _ceil(most * over * over, 1 << 2 * shift)
-        k += 2
-        low, high = low + least // k, high + _ceil(most, k)
-        if k > 2 * shift:
-            break
-    return 2 * low, 2 * (high + most + 1)
-
-
-@lru_cache(maxsize=4096)
-def _log_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Two rationals around log x: x = y·2^k with 1 ≤ y ≤ 2, and the series of artanh."""
-    k = x.numerator.bit_length() - x.denominator.bit_length()
-    y = x / Fraction(2) ** k
-    if y < 1:
-        y, k = y * 2, k - 1
-    shift = bits + abs(k).bit_length() + 24
-    low, high = _artanh_bounds((y - 1) / (y + 1), shift)
-    two = _artanh_bounds(Fraction(1, 3), shift)
-    low, high = (low + k * two[0], high + k * two[1]) if k >= 0 else (low + k * two[1], high + k * two[0])
-    return Fraction(low, 1 << shift), Fraction(high, 1 << shift)
-
-
-@lru_cache(maxsize=64)
-def _pi(shift: int) -> tuple[int, int]:
-    """π times 2^shift, a lower and an upper bound: 16·arctan(1/5) − 4·arctan(1/239) (Machin)."""
-
-    def arctan(n: int) -> tuple[int, int]:
-        # The terms alternate and fall: the sum is between two partial sums, each of whose terms is off by less than 1.
-        power, total, k = one // n, 0, 0
-        while power:
-            total += (-1) ** k * (power // (2 * k + 1))
-            power, k = power // (n * n), k + 1
-        return total - 2 * k - 2, total + 2 * k + 2
-
-    one = 1 << shift
-    (low, high), (least, most) = arctan(5), arctan(239)
-    return 16 * low - 4 * most, 16 * high - 4 * least
-
-
-@lru_cache(maxsize=4096)
-def _sin_bounds(x: Fraction, bits: int, quarters: int = 0) -> tuple[Fraction, Fraction]:
-    """Two rationals around sin(x + quarters·π/2), in fixed point: x less a multiple of π/2, and the power series."""
-    shift = bits + max(0, x.numerator.bit_length() - x.denominator.bit_length()) + 24
-    if shift > 4 * _NARROWEST:
-        raise Unclear("an angle too large to enclose its sine")
-    low, high = _pi(shift)
-    turns = round(Fraction(x.numerator << shift + 1, x.denominator * low))
-    # The distance from the multiple is `rest`, off by less than `off`, in units of 2^−shift.
-    rest = (x.numerator << shift) // x.denominator - turns * low // 2
-    off = abs(turns) * (high - low) // 2 + 3
-    odd = (turns + quarters) % 2
-    term, total, k = (1 << shift if odd else rest), 0, 1 - odd
-    terms = 0
-    while abs(term) > 1:
-        total += term
-        # Each term is off by less than 2 more than the one before it times its factor, which is below 1.
-        term = -((term * rest >> shift) * rest >> shift) // ((k + 1) * (k + 2))
-        k, terms = k + 2, terms + 1
-    # What the series leaves out is less than its next term, since its terms alternate and fall.
-    off += (terms + 1) * (8 * terms + 8) + 2
-    total = -total if (turns + quarters) % 4 >= 2 else total
-    return Fraction(total - off, 1 << shift), Fraction(total + off, 1 << shift)
-
-
-@lru_cache(maxsize=4096)
-def _erf_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Two rationals around erf x = 2/√π·x·e^(−x²)·Σ_n 2ⁿ·x²ⁿ/(1·3·…·(2n+1)), whose terms are positive for x > 0.
-
-    For x ≥ 1 it is less than 1 by less than e^(−x²).
-    """
-    if x < 0:
-        least, most = _erf_bounds(-x, bits)
-        return -most, -least
-    if x * x >= bits:
-        return 1 - Fraction(1, 1 << bits), Fraction(1)
-    shift = bits + 24
-    doubled = _ceil(2 * x.numerator**2 << shift, x.denominator**2)
-    under, over = doubled - 1, doubled
-    low = high = below = above = 1 << shift
-    n = 0
-    while above > 1 or over > (2 * n + 3 << shift - 1):
-        n += 1
-        below, above = (below * under >> shift) // (2 * n + 1), _ceil(_ceil(above * over, 1 << shift), 2 * n + 1)
-        low, high = low + below, high + above
-    # From here on each term is at most half of the one before it: the rest is less than the last term.
-    high += above
-    pi = _pi(shift)
-    root = _sqrt_bounds(Fraction(4 << shift, pi[1]), shift)[0], _sqrt_bounds(Fraction(4 << shift, pi[0]), shift)[1]
-    power = _exp_bounds(-x * x, shift)
-    return root[0] * x * power[0] * Fraction(low, 1 << shift), min(
-        Fraction(1), root[1] * x * power[1] * Fraction(high, 1 << shift)
-    )
-
-
-def _sqrt_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    shift = bits + max(0, x.denominator.bit_length() - x.numerator.bit_length())
-    root = isqrt((x.numerator << (2 * shift)) // x.denominator)
-    return Fraction(root, 1 << shift), Fraction(root + 1, 1 << shift)
 
 
 # -- quotients of exponential polynomials -------------------------------------------------------------------
@@ -424,7 +293,7 @@ def exp(x: Value, bits: int = BITS) -> Value:
         raise Unclear("an exponent too large to enclose")
     # Ends with few digits: they widen the enclosure by little.
     low, high = bounds(_make(a, b))
-    return _make(_exp_bounds(_shortened(low), bits)[0], _exp_bounds(_shortened(high, up=True), bits)[1])
+    return _make(exp_bounds(_shortened(low), bits)[0], exp_bounds(_shortened(high, up=True), bits)[1])
 
 
 def _shortened(x: Fraction, up: bool = False) -> Fraction:
@@ -432,7 +301,7 @@ def _shortened(x: Fraction, up: bool = False) -> Fraction:
     if x.denominator.bit_length() <= 1024:
         return x
     scaled = x.numerator << 1024
-    return Fraction(_ceil(scaled, x.denominator) if up else scaled // x.denominator, 1 << 1024)
+    return Fraction(ceil_quotient(scaled, x.denominator) if up else scaled // x.denominator, 1 << 1024)
 
 
 def log(x: Value, bits: int = BITS) -> Value:
@@ -447,7 +316,7 @@ def log(x: Value, bits: int = BITS) -> Value:
     if isinstance(x, Powers) and len(x.top) == 1 and x.bottom == _ONE:
         ((r, c),) = x.top
         return add(r, log(c, bits))
-    return _make(_log_bounds(a, bits)[0], _log_bounds(b, bits)[1])
+    return _make(log_bounds(a, bits)[0], log_bounds(b, bits)[1])
 
 
 def _narrow_from_zero(x: Value, bits: int) -> tuple[Fraction, Fraction]:
@@ -455,7 +324,7 @@ def _narrow_from_zero(x: Value, bits: int) -> tuple[Fraction, Fraction]:
         low, high = bounds(x, bits)
         if low > 0 or high < 0:
             return low, high
-        if bits > _NARROWEST:
+        if bits > NARROWEST:
             raise Unclear("a number too close to 0 to tell from it")
         bits *= 4
     return bounds(x)
@@ -475,7 +344,7 @@ def sqrt(x: Value, bits: int = BITS) -> Value:
     if isinstance(x, Powers) and len(x.top) == 1 and x.bottom == _ONE:
         ((r, c),) = x.top
         return mul(exp(r / 2, bits), sqrt(c, bits))
-    return _make(_sqrt_bounds(a, bits)[0], _sqrt_bounds(b, bits)[1])
+    return _make(sqrt_bounds(a, bits)[0], sqrt_bounds(b, bits)[1])
 
 
 def erf(x: Value, bits: int = BITS) -> Value:
@@ -483,7 +352,7 @@ def erf(x: Value, bits: int = BITS) -> Value:
     low, high = bounds(x, bits)
     if low == high == 0:
         return Fraction(0)
-    return _make(_erf_bounds(_shortened(low), bits)[0], _erf_bounds(_shortened(high, up=True), bits)[1])
+    return _make(erf_bounds(_shortened(low), bits)[0], erf_bounds(_shortened(high, up=True), bits)[1])
 
 
 def sin(x: Value, bits: int = BITS) -> Value:
@@ -503,7 +372,7 @@ def _wave(x: Value, bits: int, quarters: int) -> Value:
         return Fraction(quarters)
     middle = _shortened((low + high) / 2)
     off = max(high - middle, middle - low)
-    least, most = _sin_bounds(middle, bits, quarters)
+    least, most = sin_bounds(middle, bits, quarters)
     return _make(max(least - off, Fraction(-1)), min(most + off, Fraction(1)))
 
 
