@@ -6,7 +6,7 @@ document's own sans-serif font, and scaled down where they would be wider than t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -69,13 +69,6 @@ def tikz(
         )
     ground = [Ink(rectangle(0, 0, shown.width, shown.height), StrokeStyle(fill="paper"))] if theme == "dark" else []
     paints = [*ground, *painted(shown, color)]
-    body: list[str] = []
-    for look, run in groupby(paints, lambda paint: paint.pen if isinstance(paint, Ink) else paint.color):
-        inner = [_ink(paint) if isinstance(paint, Ink) else _text(paint) for paint in run]
-        if isinstance(look, StrokeStyle):
-            body += [f"\\begin{{scope}}[{_options(look)}]", *inner, "\\end{scope}"]
-        else:
-            body += ["\\begin{scope}", f"\\color{{catdiag-{look}}}", *inner, "\\end{scope}"]
     colors = palette(theme, color)
     lines = [f"% {line}" for line in (_comment(shown.title), _comment(shown.description)) if line]
     if not standalone:
@@ -87,17 +80,27 @@ def tikz(
     if any(isinstance(paint, Text) for paint in paints):
         lines.append(_FIT)
     lines.append(f"\\useasboundingbox (0,0) rectangle ({decimal(shown.width)},{decimal(shown.height)});")
-    picture = "\n".join([*lines, *body, "\\end{tikzpicture}%"])
-    if not standalone:
-        return picture + "\n"
-    return "\n".join([
-        "\\documentclass[border=2pt]{standalone}",
-        "\\usepackage{tikz}",
-        "\\usepackage{amssymb}",
-        "\\begin{document}",
-        picture,
-        "\\end{document}",
-    ]) + "\n"  # fmt: skip
+    lines += [*_scopes(paints), "\\end{tikzpicture}%"]
+    return "\n".join([*_BEFORE, *lines, "\\end{document}"] if standalone else lines) + "\n"
+
+
+_BEFORE = (
+    "\\documentclass[border=2pt]{standalone}",
+    "\\usepackage{tikz}",
+    "\\usepackage{amssymb}",
+    "\\begin{document}",
+)
+
+
+def _scopes(paints: Iterable[Ink | Text]) -> Iterator[str]:
+    """What is painted, with a scope for each run of one look."""
+    for look, run in groupby(paints, lambda paint: paint.pen if isinstance(paint, Ink) else paint.color):
+        if isinstance(look, StrokeStyle):
+            yield f"\\begin{{scope}}[{_options(look)}]"
+        else:
+            yield from ("\\begin{scope}", f"\\color{{catdiag-{look}}}")
+        yield from (_ink(paint) if isinstance(paint, Ink) else _text(paint) for paint in run)
+        yield "\\end{scope}"
 
 
 def _comment(text: str) -> str:

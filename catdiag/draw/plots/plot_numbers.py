@@ -40,14 +40,8 @@ def at(formula: Any, sizes: Mapping[str, Any]) -> int | Fraction:
 
 
 def dtype_of(plan: KernelPlan) -> Dtype:
-    """The element types of a plan, in the form that `io` takes.
-
-    >>> from types import SimpleNamespace
-    >>> dtype_of(SimpleNamespace(dtype="bf16")), dtype_of(SimpleNamespace(dtype="Q fp8, out bf16"))
-    ('bf16', {'Q': 'fp8', 'out': 'bf16'})
-    """
-    parts = [part.rsplit(" ", 1) for part in plan.dtype.split(", ")]
-    return plan.dtype if len(parts[0]) == 1 else {part[0]: part[1] for part in parts}
+    """The element types of a plan, in the form that `io` takes."""
+    return plan.types or plan.dtype
 
 
 def chip_of(plan: KernelPlan, chip: Hardware | str | None) -> Hardware:

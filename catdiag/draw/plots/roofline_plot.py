@@ -163,7 +163,7 @@ def _fewest(
         return None
     how = f"the tiles of least traffic, {listed(least.tiles)}, predicted"
     if derivation is not None:
-        found = fit(derivation, chip, plan.sizes, dtype_of(plan) or plan.dtype, tiles=least.tiles, objective="traffic")
+        found = fit(derivation, chip, plan.sizes, plan.types or plan.dtype, tiles=least.tiles, objective="traffic")
         if found.bytes_moved == least.bytes_moved:
             there = {
                 Roof(names.get(e.upper, e.upper), names.get(e.lower, e.lower), 0).name: work / e.bytes_moved
