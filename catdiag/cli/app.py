@@ -92,12 +92,21 @@ def prove(
         Path | None, typer.Option(help="Write sizes, arrays and values to this .npz file, if refuted.")
     ] = None,
     limit: Annotated[float | None, typer.Option(help="Time limit in seconds [none].")] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(help="path.py:name of a tuple of arguments: LEFT and RIGHT are PyTorch modules."),
+    ] = None,
+    parameters: Annotated[
+        str | None,
+        typer.Option(help="path.py:name of a function from the tensors of RIGHT, by name, to those of LEFT."),
+    ] = None,
 ) -> None:
     """Prove that two operators mean the same for all sizes, or refute it with exact numbers."""
     with guarded():
         from catdiag.cli.derive_commands import run_prove
+        from catdiag.cli.operator_loading import operators
 
-        ended(run_prove(left, right, assume or [], certificate, counterexample, limit))
+        ended(run_prove(operators(left, right, example, parameters), assume or [], certificate, counterexample, limit))
 
 
 @app.command()

@@ -124,21 +124,21 @@ def _target(options: DeriveOptions, diagram: Diagram, sizes: dict[str, int]) -> 
 
 
 def run_prove(
-    left: str,
-    right: str,
+    pair: tuple[Diagram, Diagram],
     assume: Sequence[str],
     certificate: Path | None,
     counterexample: Path | None,
     limit: float | None,
 ) -> int:
-    """Runs `catdiag prove`: prints the verdict and returns its exit status. Raises CatdiagError for wrong use."""
+    """Runs `catdiag prove` on two diagrams: prints the verdict and returns its exit status. Raises CatdiagError for
+    wrong use."""
     from catdiag.solvers.z3 import Z3
 
     check_writable(certificate, counterexample)
     require_limit(limit)
     with Z3() as ask:
         ask.start()
-        f, g = operator(left), operator(right)
+        f, g = pair
         from catdiag.prover.api import Refuted, Undecided, prove_with, refutable, statement_of
 
         try:

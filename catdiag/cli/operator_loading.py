@@ -36,6 +36,47 @@ def operator(name: str) -> Diagram:
     return _from_file(Path(path), inside)
 
 
+def operators(
+    left: str, right: str, example: str | None = None, parameters: str | None = None
+) -> tuple[Diagram, Diagram]:
+    """The diagrams of two operators. With an example, of two PyTorch modules or functions of users' files, on the same
+    inputs. Raises UsageError, as `operator` does, and NotImported for operations of PyTorch that are not known."""
+    if example is None:
+        if parameters is not None:
+            raise UsageError("--parameters is of PyTorch modules: expected --example, too")
+        return operator(left), operator(right)
+    from catdiag.importers.torch_export import from_torch_pair
+
+    arguments = _named(example)
+    if not isinstance(arguments, (tuple, list)):
+        raise UsageError(f"{example} is {type(arguments).__name__}: expected a tuple of a module's arguments")
+    of = None if parameters is None else function(parameters)
+    one, other = from_torch_pair(_module(left), _module(right), tuple(arguments), parameters=of)
+    return one.diagram, other.diagram
+
+
+def _module(name: str) -> Any:
+    """A module, a function, or what a class makes without arguments."""
+    found = _named(name)
+    if not isinstance(found, type):
+        return found
+    try:
+        return found()
+    except TypeError as error:
+        raise UsageError(f"{name} cannot be made without arguments ({error}): name a module, not its class") from None
+
+
+def _named(name: str) -> Any:
+    """What a user's file calls so."""
+    path, colon, inside = name.rpartition(":")
+    if not colon or not inside.isidentifier():
+        raise UsageError(f"{name!r} does not name a file and something in it: expected path.py:name")
+    namespace = _run(Path(path))
+    if inside not in namespace:
+        raise UsageError(f"{path} defines nothing called {inside!r}")
+    return namespace[inside]
+
+
 def function(name: str) -> Callable[..., Any]:
     """A function of a user's file, `path.py:name`. Raises UsageError, which lists what was found instead."""
     path, colon, inside = name.rpartition(":")

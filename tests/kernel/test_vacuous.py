@@ -120,6 +120,7 @@ def test_what_is_proved_stands_where_the_question_takes_too_much_work() -> None:
 
 def test_the_command_ends_with_its_own_status(tmp_path: Path, monkeypatch: Any) -> None:
     from catdiag.cli.derive_commands import run_prove
+    from catdiag.cli.operator_loading import operators
 
     file = tmp_path / "pair.py"
     file.write_text(
@@ -127,5 +128,5 @@ def test_the_command_ends_with_its_own_status(tmp_path: Path, monkeypatch: Any) 
         "f = cd.algorithm('x', name='f')(lambda A: cd.log(A - A))\n"
         "g = cd.algorithm('x', name='g')(lambda A: A + 7)\n"
     )
-    assert run_prove(f"{file}:f", f"{file}:g", [], None, None, None) == VACUOUS
-    assert run_prove(f"{file}:g", f"{file}:g", [], None, None, None) == DONE
+    assert run_prove(operators(f"{file}:f", f"{file}:g"), [], None, None, None) == VACUOUS
+    assert run_prove(operators(f"{file}:g", f"{file}:g"), [], None, None, None) == DONE
