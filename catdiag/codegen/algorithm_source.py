@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 from catdiag.category.diagram import Diagram, Node
 from catdiag.category.index_maps import Cond, Expr, Reindex, View, leaves
@@ -65,7 +65,7 @@ from catdiag.codegen.notation import (
     written,
 )
 from catdiag.frontend import builder, nn
-from catdiag.util.errors import TypeMismatch
+from catdiag.util.errors import CatdiagError, TypeMismatch
 
 WIDTH = 100
 """The longest expression that is written where it is used; a longer one gets a name."""
@@ -80,13 +80,6 @@ FUNCTIONS: Mapping[str, Notation] = {
         "exp", "log", "sqrt", "tanh", "abs", "erf", "sin", "cos", "sign", "floor", "ceil", "round")},
 }  # fmt: skip
 """How a function of `catdiag` is written for each scalar function."""
-_NAMED: Mapping[str, tuple[str, Callable[..., Any]]] = {
-    "softmax": ("cd.softmax", builder.softmax),
-    **{
-        name: (f"cd.nn.{name}", getattr(nn, name))
-        for name in ("relu", "silu", "elu", "softplus", "logsumexp", "log_softmax", "var")
-    },
-}
 
 
 def algorithm_source(diagram: Diagram) -> str:
@@ -299,13 +292,9 @@ class _SourceWriter:
         op = box.op
         assert isinstance(op, Call)
         arguments = ", ".join(o[0] for o in operands)
-        known = _NAMED.get(op.name)
+        known = _function(op)
         if known is not None:
-            over = [n.box.op.axis for n in op.body.graph.nodes if isinstance(n.box.op, Reduce)]
-            axes = [" ".join(dict.fromkeys(over))] if over else []
-            made = builder.program(list(op.body.dom), lambda *given: known[1](*given, *axes))
-            if [n.box.op for n in made.graph.nodes] == [op]:
-                return f"{known[0]}({', '.join([arguments, *(f'{chr(34)}{a}{chr(34)}' for a in axes)])})", ATOM
+            return f"{known[0]}({', '.join([arguments, *known[1]])})", ATOM
         if op.body not in self.functions:
             name = _identifier(op.name)
             while name in self.taken:
@@ -316,6 +305,21 @@ class _SourceWriter:
             self.functions[op.body] = name
             self.before += [*inner.before, *inner.definition(), "", ""]
         return f"{self.functions[op.body]}({arguments})", ATOM
+
+
+def _function(op: Call) -> tuple[str, list[str]] | None:
+    """The function of catdiag that makes this very box of an array, and the axes that it takes, if there is one."""
+    over = [n.box.op.axis for n in op.body.graph.nodes if isinstance(n.box.op, Reduce)]
+    axes = [" ".join(dict.fromkeys(over))] if over else []
+    for room, prefix in ((builder, "cd"), (nn, "cd.nn")):
+        function = getattr(room, op.name, None)
+        if len(op.body.dom) != 1 or getattr(function, "__module__", None) != room.__name__:
+            continue
+        with suppress(TypeError, CatdiagError):  # a function of other arguments
+            made = builder.program(list(op.body.dom), lambda array, function=function: function(array, *axes))
+            if [n.box.op for n in made.graph.nodes] == [op]:
+                return f"{prefix}.{op.name}", [f'"{a}"' for a in axes]
+    return None
 
 
 def _is_number(text: Text) -> bool:

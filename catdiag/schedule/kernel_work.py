@@ -7,7 +7,7 @@ from catdiag.category.ops import Einsum, Map, Reduce
 from catdiag.category.types import union
 from catdiag.schedule.contractions import contraction, factors
 from catdiag.schedule.live_ranges import chain, contracts, is_view, multiplies, pointwise
-from catdiag.schedule.lowered_kernel import Body, For, Loop, LoweredKernel, Visit
+from catdiag.schedule.lowered_kernel import Body, Loop, LoopStatement, LoweredKernel, Visit
 from catdiag.schedule.pipelines import pipeline
 
 
@@ -19,7 +19,7 @@ def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, .
     kernel.chains[loops] = kernel.chains.get(loops, 0) + chain(graph, found, states)
     blocks = [b.width if b is not None and b.role == "streamed" else 0 for b in body.inputs]
     for statement in body.statements:
-        if isinstance(statement, For):
+        if isinstance(statement, LoopStatement):
             add_work(kernel, statement.body, inner, (*loops, statement.loop))
         elif isinstance(statement, Visit):
             place, box = statement.place, graph.nodes[statement.place].box

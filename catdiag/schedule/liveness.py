@@ -38,13 +38,13 @@ from catdiag.schedule.loop_bounds import Bound, LoopBounds, bounds_of
 from catdiag.schedule.loop_bounds import known as known_values
 from catdiag.schedule.lowered_kernel import (
     Alloc,
+    AllocatedLoad,
     Body,
     Buffer,
-    For,
-    Free,
+    Dealloc,
     KernelPart,
-    Load,
     Loop,
+    LoopStatement,
     LoweredKernel,
     Overwrite,
     Point,
@@ -122,7 +122,7 @@ class KernelLowering:
             buffer = body.made[w]
             if buffer is not None and not buffer.loaded:
                 self._load(buffer)
-                self.statements += [Point("copy"), Free(buffer)]
+                self.statements += [Point("copy"), Dealloc(buffer)]
         self.kernel.parts.append(KernelPart(body, self.statements, self.places, within))
         add_work(self.kernel, body, self.widths.inner)
         PeakMemory(self.kernel.points, self.places.names).read([*body.statements, *self.statements])
@@ -180,13 +180,13 @@ class KernelLowering:
         for w in dict.fromkeys((*reads, *range(first, len(buffers)))):
             b = buffers[w]
             if b is not None and body.found.last_use[w] <= place and not b.pinned and b.loaded:
-                self.statements.append(Free(b))
+                self.statements.append(Dealloc(b))
 
     def _load(self, buffer: Buffer) -> None:
         """Loads an operand unless it is loaded already: it is live from here on."""
         if not buffer.loaded:
             buffer.loaded = True
-            self.statements.append(Alloc(buffer, Load(buffer, buffer.interior if buffer.region else None)))
+            self.statements.append(Alloc(buffer, AllocatedLoad(buffer, buffer.interior if buffer.region else None)))
 
     def _result(self, body: _OpenBody, place: int, node: Node, k: int, reads: Sequence[int]) -> None:
         """Allocates result `k` of a box that reads these wires, over one of them that dies there if possible."""
@@ -276,11 +276,11 @@ class KernelLowering:
         step, wires = inline(op.step).graph, [*states, *inner]
         free = rematerialized(step, [b is None for b in wires])
         found = live_ranges(step, free, len(states), True)
-        self.statements += [Free(state) for w, state in enumerate(states) if found.last_use[w] == -1]
+        self.statements += [Dealloc(state) for w, state in enumerate(states) if found.last_use[w] == -1]
         head, body = self.statements, self._boxes(step, wires, found, free, (*loops, loop))
         results = tuple(replace(state) for state in states)
-        tail = [*self._iteration_end(op, body, states), *map(Free, blocks), *map(Alloc, results)]
-        self.statements = [*outside, For(op, loop, tuple(inputs), tuple(late), head, body, tail, results)]
+        tail = [*self._iteration_end(op, body, states), *map(Dealloc, blocks), *map(Alloc, results)]
+        self.statements = [*outside, LoopStatement(op, loop, tuple(inputs), tuple(late), head, body, tail, results)]
         return results
 
     def _range(self, box: Box, op: FoldOp, loops: tuple[Loop, ...]) -> Loop:
@@ -360,20 +360,20 @@ class KernelLowering:
 
     def _block_load(
         self, b: Buffer, ty: ArrayType, loops: tuple[Loop, ...], bounds: LoopBounds | None, tested: bool
-    ) -> Load:
+    ) -> AllocatedLoad:
         """The load of an array of which the last of `loops` loads blocks of type `ty`. `tested` says that the test
         whether to run a block reads it."""
         if b.source is not None:
-            return Load(b.source, loop_nest=b.reload_loops)
+            return AllocatedLoad(b.source, loop_nest=b.reload_loops)
         if b.region and bounds is not None:
             raise CatdiagError(f"{b.name} is read in place in a loop that skips blocks: its loads are not counted")
         if b.region:
-            return Load(b, interior_size(ty, b.region), None, loops)
+            return AllocatedLoad(b, interior_size(ty, b.region), None, loops)
         if bounds is None:
-            return Load(b)
+            return AllocatedLoad(b)
         # What the block test reads is loaded for each block that is tested.
         here = replace(bounds, tests_blocks=bounds.tests_blocks and not tested)
-        return Load(b, IntPolynomial.elements(ty.axes), here, loops)
+        return AllocatedLoad(b, IntPolynomial.elements(ty.axes), here, loops)
 
     def _iteration_end(self, op: FoldOp, body: Body, states: Sequence[Buffer]) -> list[Statement]:
         """The end of an iteration: each state needs a buffer of its own. Frees the buffers of the new states."""
@@ -386,4 +386,4 @@ class KernelLowering:
             else:
                 ends[b] = None
         point: list[Statement] = [Point(f"end of the loop over {op.axis}", tuple(copies))] if copies else []
-        return [*point, *map(Free, ends)]
+        return [*point, *map(Dealloc, ends)]

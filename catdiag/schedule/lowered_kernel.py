@@ -104,7 +104,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, eq=False)
-class Load:
+class AllocatedLoad:
     """A load of an operand, in full or block by block, once for each iteration of the loops in `loop_nest`.
 
     Of an array that is read in place, and in a loop that skips blocks, `local` elements are loaded at a time, in
@@ -128,11 +128,11 @@ class Alloc:
     """Begins a live range. With `load`, it is that of an operand, or of the pipeline buffers of its blocks."""
 
     buffer: Buffer
-    load: Load | None = None
+    load: AllocatedLoad | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Free:
+class Dealloc:
     """Ends a live range."""
 
     buffer: Buffer
@@ -163,7 +163,7 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class For:
+class LoopStatement:
     """The loop of the box visited last. `loop` is its block and the size of its axis, `inputs` are the buffers that it
     reads.
 
@@ -181,7 +181,7 @@ class For:
     results: tuple[Buffer, ...]
 
 
-Statement: TypeAlias = Alloc | Free | Overwrite | Visit | Point | For
+Statement: TypeAlias = Alloc | Dealloc | Overwrite | Visit | Point | LoopStatement
 
 
 def flat(statements: Sequence[Statement]) -> Iterator[Statement]:
@@ -189,7 +189,7 @@ def flat(statements: Sequence[Statement]) -> Iterator[Statement]:
     todo = list(reversed(statements))
     while todo:
         statement = todo.pop()
-        if isinstance(statement, For):
+        if isinstance(statement, LoopStatement):
             todo += reversed([*statement.head, *statement.body.statements, *statement.tail])
         else:
             yield statement
@@ -224,9 +224,9 @@ class KernelPart:
     within: Within | None = None
     around: list[Buffer] = field(default_factory=list)
 
-    def loads(self) -> dict[Buffer, list[Load]]:
+    def loads(self) -> dict[Buffer, list[AllocatedLoad]]:
         """The loads of each operand."""
-        found: dict[Buffer, list[Load]] = {}
+        found: dict[Buffer, list[AllocatedLoad]] = {}
         for statement in flat([*self.body.statements, *self.copies]):
             if isinstance(statement, Alloc) and (load := statement.load) is not None:
                 found.setdefault(load.operand, []).append(load)
@@ -272,7 +272,7 @@ class LoweredKernel:
         while todo:
             body = todo.pop()
             yield body
-            todo += [s.body for s in reversed(body.statements) if isinstance(s, For)]
+            todo += [s.body for s in reversed(body.statements) if isinstance(s, LoopStatement)]
 
     def allocated(self) -> Iterator[Buffer]:
         """All buffers, in the order of their live ranges."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
-from catdiag.schedule.lowered_kernel import Alloc, Buffer, Free, Overwrite, Point, ProgramPoint, Statement, flat
+from catdiag.schedule.lowered_kernel import Alloc, Buffer, Dealloc, Overwrite, Point, ProgramPoint, Statement, flat
 
 
 class PeakMemory:
@@ -27,7 +27,7 @@ class PeakMemory:
             match statement:
                 case Alloc(buffer):
                     self.add(buffer)
-                case Free(buffer):
+                case Dealloc(buffer):
                     self.drop(buffer)
                 case Overwrite(buffer, rest):
                     self.drop(buffer)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.cost.traffic import frontier
 from catdiag.schedule.kernel_analysis import measure
-from catdiag.schedule.lowered_kernel import Alloc, Buffer, Free, KernelPart, Overwrite, Point, flat
+from catdiag.schedule.lowered_kernel import Alloc, Buffer, Dealloc, KernelPart, Overwrite, Point, flat
 from catdiag.schedule.placement import LEVEL, Placement, two
 
 REGISTERS = two(2, registers=True)
@@ -28,7 +28,7 @@ def points(part: KernelPart) -> list[list[Buffer]]:
             case Alloc(buffer):
                 assert buffer not in present
                 present.append(buffer)
-            case Free(buffer):
+            case Dealloc(buffer):
                 present.remove(buffer)
             case Overwrite(buffer, rest):
                 present.remove(buffer)
@@ -67,5 +67,5 @@ def test_an_array_that_a_box_reads_twice_is_loaded_and_freed_once() -> None:
     square = cd.algorithm("q ->")(lambda a: cd.einsum("q, q ->", a, a))
     (kernel,) = measure(square.diagram).kernels
     (part,) = kernel.parts
-    kinds = [type(s) for s in part.body.statements if isinstance(s, (Alloc, Free, Overwrite))]
-    assert kinds == [Alloc, Alloc, Free, Free] and list(map(len, part.loads().values())) == [1]
+    kinds = [type(s) for s in part.body.statements if isinstance(s, (Alloc, Dealloc, Overwrite))]
+    assert kinds == [Alloc, Alloc, Dealloc, Dealloc] and list(map(len, part.loads().values())) == [1]

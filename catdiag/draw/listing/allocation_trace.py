@@ -18,9 +18,9 @@ from catdiag.schedule.live_ranges import elementwise, view_roots
 from catdiag.schedule.lowered_kernel import (
     Alloc,
     Buffer,
-    For,
-    Free,
+    Dealloc,
     KernelPart,
+    LoopStatement,
     LoweredKernel,
     Overwrite,
     Point,
@@ -129,7 +129,7 @@ class KernelTrace:
                         self.where[buffer] = self._array_index(buffer)
                     if load is not None and load.operand is buffer:
                         self._load(self.where[buffer])
-                case Free(buffer):
+                case Dealloc(buffer):
                     del self.present[buffer]
                 case Overwrite(buffer, rest):
                     del self.present[buffer]
@@ -138,7 +138,7 @@ class KernelTrace:
                         self.present[rest], self.where[rest] = None, self.where[buffer]
                 case Point(_, extra):
                     self._point(extra)
-                case For():
+                case LoopStatement():
                     self._loop(statement)
 
     def _array_index(self, buffer: Buffer) -> int:
@@ -317,7 +317,7 @@ class KernelTrace:
 
     # -- loops --------------------------------------------------------------------------------------------------
 
-    def _loop(self, loop: For) -> None:
+    def _loop(self, loop: LoopStatement) -> None:
         """Reads a loop."""
         frame, box, op = self.frames[-1], self._box(), loop.op
         several = len(op.components) == len(box.cod)

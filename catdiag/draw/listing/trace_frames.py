@@ -9,7 +9,7 @@ from catdiag.category.ops import Box, FoldOp
 from catdiag.category.types import ArrayType
 from catdiag.draw.listing.program_lines import LiveArrays
 from catdiag.schedule.live_ranges import elementwise, is_view
-from catdiag.schedule.lowered_kernel import Body, Buffer, For
+from catdiag.schedule.lowered_kernel import Body, Buffer, LoopStatement
 
 
 @dataclass
@@ -63,7 +63,7 @@ class OpenLoop:
     """
 
     box: Box
-    loop: For
+    loop: LoopStatement
     args: list[Formula]
     behind: list[tuple[int, ...]]
     names: tuple[str, ...]
