@@ -31,7 +31,10 @@ def _require(holds: bool, expected: str, found: Any) -> None:
 
 
 def bounded(data: Any) -> None:
-    """Raises KernelError unless data is plain: texts, integers, lists and objects, not too many, large or deep."""
+    """Raises KernelError unless data is plain: texts, integers, lists and objects, not too many, large or deep.
+
+    A tuple is not: what JSON would read as a list, but readers that tell the two apart would leave as it is.
+    """
     stack, count = [(data, 0)], 0
     while stack:
         item, depth = stack.pop()
@@ -40,7 +43,7 @@ def bounded(data: Any) -> None:
         if type(item) is dict:
             _require(all(type(key) is str for key in item), "texts as names of fields", sorted(map(str, item)))
             stack.extend((part, depth + 1) for part in (*item, *item.values()))
-        elif type(item) in (list, tuple):
+        elif type(item) is list:
             stack.extend((part, depth + 1) for part in item)
         else:
             _require(item is None or type(item) in (str, int, bool), "plain data", type(item).__name__)

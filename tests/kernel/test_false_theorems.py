@@ -100,7 +100,7 @@ def _forget_states(self: Checker, result: Any, *known: Any) -> Any:
     return _ACCEPT(self, Meaning(), *known)
 
 
-def _all_positive(name: str, wire: Any, ctx: Context) -> list[Fact]:
+def _all_positive(name: str, wire: Any, ctx: Context, element: str = "real") -> list[Fact]:
     value = read(name, *(idx(axis) for axis, _ in wire.axes))
     return [Fact(tuple((axis, None) for axis, _ in wire.axes), (), fn("lt", ZERO, value))]
 
