@@ -166,7 +166,8 @@ class Checker(Composites):
         self._elements = names
         self.hypotheses = (*of_sizes, *given, *defined, *newly)
         loops = any(node["op"] in ("fold", "group") for node in right["nodes"])
-        self.printer = printer_of(left, right, *statement.get("given", ()))
+        # What is owed of cuts is said by their names, which are those of no index then.
+        self.printer = printer_of(left, right, *statement.get("given", ()), arrays=self.cut_names)
         theorem = CheckedTheorem(
             self.said(left, right),
             tuple(dict.fromkeys(o.said(self.printer) for o in (*of_sizes, *given))),

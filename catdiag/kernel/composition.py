@@ -233,6 +233,11 @@ class Composites(Loops):
     parts: Sequence[str] = ()
     """The parts of the last composite, as text."""
 
+    @property
+    def cut_names(self) -> list[str]:
+        """The names of the cut arrays of the last composite."""
+        return [name for name, _ in self.cuts]
+
     def part(self, data: Json, cited: Sequence[Json], wires: int, scope: frozenset[str]) -> Part:
         """A part from its data. Raises KernelError where it cites or reads what is not there, or names clash."""
         only(data, "cites", "sizes", "axes", "reads", "makes", "given", "defined")

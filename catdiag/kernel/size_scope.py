@@ -3,7 +3,7 @@ nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from catdiag.kernel.judgments import Json
@@ -50,10 +50,10 @@ def symbols_of_node(node: Json) -> set[str]:
     return found
 
 
-def printer_of(*programs: Program) -> Printer:
-    """A printer for all names in programs, including those in their loops and groups."""
+def printer_of(*programs: Program, arrays: Iterable[str] = ()) -> Printer:
+    """A printer for all names in programs, including those in their loops and groups, and of further arrays."""
     sizes: set[str] = set()
-    names: set[str] = set()
+    names = set(arrays)
     stack = list(programs)
     while stack:
         program = stack.pop()

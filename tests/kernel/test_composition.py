@@ -228,6 +228,22 @@ def test_sizes_of_two_uses() -> None:
     refused(changed, "has axes|not what the parts are")
 
 
+@pytest.mark.parametrize("name", ["i", "i_y", "i0"])
+def test_a_cut_is_not_said_as_an_index_is(name: str) -> None:
+    """`B[i] + i ≠ 0 for all i < y` would say nothing of what part 1 makes."""
+    total = (of("x", lambda a: cd.sum(a, "x")), of("x", lambda a: cd.sum(a, "x") + 0))
+    parts = [
+        PartEquation(*total, (0,), (name,)),
+        part("y, ", lambda b, c: cd.sum(1 / (b + c), "y"), lambda b, c: cd.sum(1 / (c + b), "y"), [1, 2]),
+        part("y, ", lambda b, c: 1 / (b * c), lambda b, c: 1 / (c * b), [1, 2]),
+    ]
+    theorem = proved([X, array("y")], parts, [3, 4])
+    summed, each, *_ = theorem.defined
+    letter, index = (said.split(" for all ")[1].split(" < ")[0] for said in (summed, each))
+    assert name not in (letter, index) and summed == f"in1[{letter}] + {name} ≠ 0 for all {letter} < y"
+    assert f"in1[{index}]·{name} ≠ 0" in each or f"in1[{index}] ≠ 0" in each
+
+
 def test_conditional_vacuous_and_false_parts() -> None:
     with pytest.raises(OpenPart, match="conditions"):
         proved([X], [part("x", lambda a: a * 0 + 1, lambda a: a / a, [0])], [1])
