@@ -163,6 +163,10 @@ class _At:
             (name, n), *others = axes
             found = []
             for k in range(self.whole(n, ())):
+                # Of a long axis beside an empty one there are no elements, which would be counted.
+                self.work += 1
+                if self.work > _WORK:
+                    raise Unknown
                 self.indices[name] = k
                 found.append(self.elements(t, others))
             return found

@@ -41,3 +41,23 @@ def test_all_sizes_of_a_part_are_put_in_their_place(twice: Any) -> None:
         }  # fmt: skip
         with pytest.raises(KernelError, match=r"has axes|plain data"):
             Checker(ask).check(whole)
+
+
+def test_a_long_cut_without_elements_takes_no_time() -> None:
+    """A witness may say that one axis of a cut is empty and another as long as a number is."""
+
+    def statement(z: Any) -> dict[str, Any]:
+        inputs = [{"name": "A", "axes": [["w", "n"]], "element": "real"}]
+        nodes = [{"op": "index", "axis": ["z", z]}, {"op": "map", "fn": "add", "args": [1, 0]}]
+        side = {"inputs": inputs, "nodes": nodes, "outputs": [[2, "real"]]}
+        return {"left": side, "right": side, "assume": []}
+
+    with Z3() as ask:
+        whole = {
+            "format": FORMAT, "version": VERSION, "statement": statement(10**12),
+            "cited": [certify(ask, statement("z")).certificate],
+            "proof": {"parts": [{"cites": 0, "sizes": {"z": 10**12}, "reads": [0], "makes": ["Z"]}], "results": [1]},
+            "witness": {"sizes": {"n": 0}, "arrays": {"A": []}, "functions": {}},
+        }  # fmt: skip
+        with pytest.raises(KernelError, match="witness does not meet"):
+            Checker(ask).check(whole)
