@@ -20,6 +20,8 @@ from catdiag.frontend.indexing import indexed
 from catdiag.frontend.reshape import axis_of, joined, merged, put
 from catdiag.frontend.tracing import Trace, Traced, building, running
 from catdiag.importers.dimensions import AxisFactor, AxisNames, Dimension, Extent, Factors, extent_of
+from catdiag.importers.example import NotImported
+from catdiag.util.errors import CatdiagError
 
 
 @dataclass(eq=False)
@@ -56,6 +58,8 @@ class Environment:
     def __getitem__(self, operand: Operand) -> Any:
         if isinstance(operand, ArrayValue):
             return self.arrays[operand]
+        if isinstance(operand, bool):
+            return running().lift(int(operand)) > 0
         return operand.make(self) if isinstance(operand, SizeNumber) else operand
 
     def of(self, factors: Iterable[AxisFactor]) -> str:
@@ -148,7 +152,12 @@ class ProgramBuilder:
     def constant(self, number: float, lengths: Sequence[int], element: str) -> ArrayValue:
         """An array of equal numbers."""
         dims = [self.factors.dimension(n) for n in lengths]
-        make: Make = lambda env: running().lift(number, infinite=True, element=element)  # noqa: E731
+
+        def make(env: Environment) -> Traced:
+            if element == "bool":
+                return running().lift(int(number)) > 0
+            return running().lift(number, infinite=True, element=element)
+
         return self.emit(dims, (), make, element, number=number)
 
     def length(self, dim: Dimension) -> int:
@@ -356,6 +365,8 @@ class ProgramBuilder:
             outer, inner = self.factors.regroup(dim, [total // length, length])
             for factor in self.factors.resolve(outer):
                 self.factors.fix(factor.extent)
+            taken = f"{start}:{start + length} of {total}"
+            self.notes.append(f"{taken} is read as one of {total // length} parts ({self.line or 'no line'})")
             halved = self.view(value, [*value.dims[:place], outer, inner, *value.dims[place + 1 :]])
             return self.selected(halved, place, start // length)
         if len(dim) != 1:
@@ -425,6 +436,8 @@ class ProgramBuilder:
     def stacked(self, values: Sequence[ArrayValue], place: int) -> ArrayValue:
         """Values side by side along a new dimension."""
         lined, dims = self.broadcast(values)
+        if len(values) == 1:
+            return self.view(lined[0], [*dims[:place], (), *dims[place:]])
         made = self.factors.new(len(values), fixed=True)
         axes = [*(f for v in lined for f in v.axes), made]
 
@@ -487,7 +500,11 @@ class ProgramBuilder:
                 env.arrays[value] = _flat(trace, array)
             for value, make, line in self.steps:
                 trace.source_line = line
-                env.arrays[value] = make(env)
+                try:
+                    env.arrays[value] = make(env)
+                except CatdiagError as error:
+                    said = str(error).split("\n")[0]
+                    raise NotImported(f"{self.title} has an operation without meaning here: {said} [{line}]") from error
             results = [_shaped(env, v) for v in outputs]
         return trace.diagram(results, tuple(name for name, _ in self.inputs), self.title)
 

@@ -29,8 +29,10 @@ def _gelu(a: Any, approximate: str) -> Any:
 
 
 def _power(a: Any, exponent: Any) -> Any:
-    if isinstance(exponent, (int, float)) and (2 * exponent) % 1 == 0 and abs(exponent) <= 64:
+    if (2 * exponent) % 1 == 0 and abs(exponent) <= 64:
         return a**exponent
+    if exponent % 1 == 0:
+        raise Unsupported(f"the power {exponent}: integers are known up to 64")
     return elementwise.exp(exponent * elementwise.log(a))
 
 
@@ -100,8 +102,23 @@ def _truncated(a: Any) -> Any:
     return elementwise.where(a >= 0, elementwise.floor(a), elementwise.ceil(a))
 
 
+def converted(b: ProgramBuilder, value: Any, element: str) -> Any:
+    """An array with elements of another type: real numbers are cut to integers, truth values are 0 and 1."""
+    if not isinstance(value, ArrayValue) or value.element == element:
+        return value
+    if value.element == "bool":
+        one, zero = (_integer(n) for n in (1, 0)) if element == "int" else (1, 0)
+        return b.pointwise([value, one, zero], elementwise.where, element)
+    if element == "bool":
+        return b.pointwise([value], lambda a: a != 0, "bool")
+    return b.pointwise([value], _truncated, "int") if element == "int" else value
+
+
 def _unary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    return b.pointwise([call["self"]], _UNARY[call.name], call.element)
+    if call.get("decimals"):
+        raise Unsupported("round to decimals")
+    value = converted(b, call["self"], "bool") if call.name == "logical_not" else call["self"]
+    return b.pointwise([value], _UNARY[call.name], call.element)
 
 
 def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
@@ -109,7 +126,11 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         raise Unsupported(f"division with rounding_mode={call['rounding_mode']!r}")
     left, right = call["self"], call["other"]
     function = _BINARY[call.name]
-    if call.name in ("mul", "div"):
+    if call.name.startswith("logical_"):
+        left, right = (converted(b, v, "bool") for v in (left, right))
+    if call.name == "mul" and call.element == "bool":
+        function = _BINARY["logical_and"]
+    elif call.name in ("mul", "div"):
         right = recognized_number(b, left, right)
         left = recognized_number(b, right, left) if call.name == "mul" else left
     return b.pointwise([left, right], function, call.element)
@@ -151,6 +172,9 @@ def _sum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     alpha = call.get("alpha", 1)
     sign = 1 if call.name == "add" else -1
 
+    if call.element == "bool":  # a sum of truth values is one
+        return b.pointwise([left, right], _BINARY["logical_or"], "bool")
+
     def make(a: Any, c: Any) -> Any:
         term = c if alpha == 1 else c * alpha
         return a + term if sign > 0 else a - term
@@ -162,9 +186,18 @@ def _sum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("pow")
 def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    if isinstance(call["exponent"], ArrayValue):
-        return b.pointwise([call["self"], call["exponent"]], lambda a, e: elementwise.exp(e * elementwise.log(a)))
-    return b.pointwise([call["self"]], lambda a: _power(a, call["exponent"]), call.element)
+    base, exponent = call["self"], call["exponent"]
+    if not isinstance(exponent, ArrayValue):
+        _power(1, exponent)
+        return b.pointwise([base], lambda a: _power(a, exponent), call.element)
+    if isinstance(base, (int, float)):
+        if base <= 0:
+            raise Unsupported(f"powers of {base} by an array")
+    elif exponent.element != "real":
+        raise Unsupported("powers of an array by an array of integers")
+    else:
+        b.notes.append(f"a power by an array is read as one of a positive base ({b.line or 'no line'})")
+    return b.pointwise([base, exponent], lambda a, e: elementwise.exp(e * elementwise.log(a)))
 
 
 @rule("softplus")
@@ -221,17 +254,10 @@ def _masked_fill(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("to", "_to_copy", "type_as", "float", "convert_element_type")
 def _cast(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     given = call["self"]
-    if given.element == "bool" and call.element != "bool":
-        one, zero = (_integer(n) for n in (1, 0)) if call.element == "int" else (1, 0)
-        return b.pointwise([given, one, zero], elementwise.where, call.element)
-    if given.element == "real" and call.element == "int":
-        return b.pointwise([given], _truncated, "int")
-    if given.element != "bool" and call.element == "bool":
-        return b.pointwise([given], lambda a: a != 0, "bool")
     narrow = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8"}.get(call.dtype)
     if given.element == "real" and narrow and call.cast:
         return b.pointwise([given], lambda a: elementwise.cast(a, narrow))
-    return given  # type: ignore[no-any-return]
+    return converted(b, given, call.element)  # type: ignore[no-any-return]
 
 
 @rule(

@@ -33,6 +33,7 @@ RULES: Mapping[str, Rule] = {
 ELEMENTS = {"bool": "bool", "int8": "int", "int16": "int", "int32": "int", "int64": "int", "uint8": "int"}
 FromParameters: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 """From the tensors of one module, by name, to those of another."""
+_OTHER = "_of_the_other_module"
 _FRAME = re.compile(r'File "(.*)", line (\d+)')
 _ASSERTIONS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size")
 _SCALARS: dict[str, Callable[..., Any]] = {
@@ -74,7 +75,7 @@ def from_torch_pair(
     one = _GraphReader(ProgramBuilder(_title(first, torch)), _exported(first, torch, example, kwargs or {}, None))
     one.read()
     shared = ProgramBuilder(_title(second, torch), one.builder.factors, one.builder.values, one.builder.inputs)
-    other = _GraphReader(shared, _exported(second, torch, example, kwargs or {}, None), one.arrays)
+    other = _GraphReader(shared, _exported(second, torch, example, kwargs or {}, None), one)
     other.read()
     _same_results(one, other)
     found = AxisNames(one.builder.factors)
@@ -90,10 +91,10 @@ def _parametrized(
     class Parametrized(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.other = second
+            setattr(self, _OTHER, second)
 
         def forward(self, *arrays: Any, **named: Any) -> Any:
-            tensors = {**dict(self.other.named_parameters()), **dict(self.other.named_buffers())}
+            tensors = {**dict(second.named_parameters()), **dict(second.named_buffers())}
             return torch.func.functional_call(first, dict(parameters(tensors)), arrays, named)
 
     Parametrized.__name__ = type(first).__name__
@@ -152,21 +153,35 @@ def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[s
             parameters = [own, *signature(function).parameters.values()]
             Wrapped.forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         module = Wrapped()
-    found = torch.export.export(module, tuple(example), dict(kwargs), dynamic_shapes=dynamic)
+    arguments, options = _each_once((tuple(example), dict(kwargs)), torch)
+    found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
     return found.run_decompositions({})
 
 
-class _GraphReader:
-    """One pass over a graph. A builder that has inputs already, with these `arrays`, is of a program that the graph
-    shares its inputs with."""
+def _each_once(arguments: Any, torch: Any) -> Any:
+    """Arguments of which no two are one tensor: an export takes two that are for one input."""
+    seen: set[int] = set()
 
-    def __init__(self, builder: ProgramBuilder, program: Any, arrays: list[Any] | None = None) -> None:
+    def once(value: Any) -> Any:
+        if id(value) not in seen:
+            seen.add(id(value))
+            return value
+        return value.clone()
+
+    return import_module("torch.utils._pytree").tree_map_only(torch.Tensor, once, arguments)
+
+
+class _GraphReader:
+    """One pass over a graph. Its inputs are those of another program, `beside`: what is passed in by position,
+    parameters and buffers by name."""
+
+    def __init__(self, builder: ProgramBuilder, program: Any, beside: _GraphReader | None = None) -> None:
         self.program = program
         self.builder = builder
-        self.shared = dict(builder.inputs)
+        self.shared: dict[int | str, ArrayValue] = {} if beside is None else beside.shared
         self.values: dict[Any, Any] = {}
         self.outputs: list[ArrayValue] = []
-        self.arrays: list[Any] = [] if arrays is None else arrays
+        self.arrays: list[Any] = [] if beside is None else beside.arrays
         self.unknown: list[str] = []
         self.spelled: Mapping[str, str] = {}
         self._tied: dict[Any, ArrayValue] = {}
@@ -189,8 +204,11 @@ class _GraphReader:
             elif node.op == "output":
                 self._output(node)
         if self.unknown:
-            known = "\n  ".join(dict.fromkeys(self.unknown))
-            raise NotImported(f"{self.builder.title} has operations that are not known here:\n  {known}")
+            raise self._refused()
+
+    def _refused(self) -> NotImported:
+        known = "\n  ".join(dict.fromkeys(self.unknown))
+        return NotImported(f"{self.builder.title} has operations that are not known here:\n  {known}")
 
     def _input(self, node: Any, spec: Any) -> None:
         torch = import_module("torch")
@@ -198,6 +216,8 @@ class _GraphReader:
         if not isinstance(value, torch.Tensor):
             self.values[node] = value if isinstance(value, (int, float, bool, str)) or value is None else _hint(value)
             return
+        if _element(value.dtype) == "complex":
+            self.unknown.append(f"the input {spec.target or node.name!r} is complex")
         state = {**self.program.state_dict, **self.program.constants}.get(spec.target)
         key = None if state is None else (state.data_ptr(), tuple(state.shape), tuple(state.stride()))
         if key is not None and key in self._tied:
@@ -206,31 +226,37 @@ class _GraphReader:
         if spec.kind.name == "CONSTANT_TENSOR" and state is not None and state.numel() == 1:
             self.values[node] = self.builder.constant(state.item(), list(state.shape), _element(state.dtype))
             return
-        name = _identifier((spec.target or self.spelled.get(node.name, node.name)).removeprefix("other."))
+        target = (spec.target or self.spelled.get(node.name, node.name)).removeprefix(f"{_OTHER}.")
+        source = target
+        if spec.kind.name == "USER_INPUT":
+            source, self._passed = self._passed, self._passed + 1
         lengths = [_hint(n) for n in value.shape]
-        made = self._shared_input(name, lengths, spec.kind.name == "USER_INPUT")
+        made = self.shared.get(source)
         if made is None:
             hints = [_symbol(n) for n in value.shape]
-            made = self.builder.input(name, lengths, _element(value.dtype), hints)
+            made = self.builder.input(self._free_name(target), lengths, _element(value.dtype), hints)
+            self.shared[source] = made
             self.arrays.append(state if state is not None else self._example(node.name))
+        elif self.builder.shape(made) != lengths:
+            raise NotImported(
+                f"{target} has shape {self.builder.shape(made)} in one program and {lengths} in the other"
+            )
         self.values[node] = made
         if key is not None:
             self._tied[key] = made
 
-    def _shared_input(self, name: str, lengths: list[int], passed: bool) -> ArrayValue | None:
-        """The input of the other program that is this one: by position what is passed in, by name the others."""
-        if passed and self.shared:
-            name = list(self.shared)[self._passed]
-            self._passed += 1
-        made = self.shared.get(name)
-        if made is not None and self.builder.shape(made) != lengths:
-            raise NotImported(f"{name} has shape {self.builder.shape(made)} in one program and {lengths} in the other")
-        return made
+    def _free_name(self, target: str) -> str:
+        """A name for a new input, which no other one has."""
+        name, number = _identifier(target), 0
+        while name in dict(self.builder.inputs):
+            number += 1
+            name = _identifier(f"{target}_{number}")
+        return name
 
     def built(self, names: AxisNames) -> Imported:
         """The program that was read."""
         diagram = self.builder.build(self.outputs, names)
-        return Imported(diagram, Example(tuple(self.arrays), names.example(), tuple(self.builder.notes)))
+        return Imported(diagram, Example(tuple(self.arrays), names.example(), tuple(dict.fromkeys(self.builder.notes))))
 
     def _example(self, name: str) -> Any:
         order = [s.arg.name for s in self.program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
@@ -251,11 +277,17 @@ class _GraphReader:
         if _is_scalar(node):
             self.values[node] = self._scalar(name, node)
             return
-        call = self._bound(name, node)
+        try:
+            call = self._bound(name, node)
+        except Unsupported as error:  # nothing is known of what follows
+            self.unknown.append(f"{_module_path(node)}{name}: {error.args[0]} [{_line(node) or node.name}]")
+            raise self._refused() from error
         rule = RULES.get(name)
         try:
             if rule is None:
                 raise Unsupported(f"aten.{name} has no rule")
+            if call.element == "complex":
+                raise Unsupported(f"aten.{name} of complex numbers")
             self.values[node] = rule(self.builder, call)
         except (Unsupported, NotAligned) as error:
             self.unknown.append(
@@ -329,6 +361,8 @@ class _GraphReader:
         for argument, spec in zip(node.args[0], specs, strict=True):
             if spec.kind.name == "BUFFER_MUTATION":
                 self.unknown.append(f"the buffer {spec.target!r} is written: pass it in and return it")
+            elif spec.kind.name.endswith("_MUTATION"):
+                self.unknown.append(f"the input {spec.target!r} is written: return what is written")
             elif argument is not None and isinstance(argument.meta.get("val"), torch.Tensor):
                 self.outputs.append(self.values[argument])
 
@@ -378,8 +412,12 @@ def _identifier(name: str) -> str:
 
 
 def _hint(n: Any) -> int:
-    """A length in the example."""
-    return n if isinstance(n, int) else int(n.node.hint)
+    """A length in the example. Raises Unsupported for one that depends on values."""
+    if isinstance(n, int):
+        return n
+    if n.node.hint is None:
+        raise Unsupported("a result whose length depends on values")
+    return int(n.node.hint)
 
 
 def _symbol(n: Any) -> str:
@@ -388,6 +426,8 @@ def _symbol(n: Any) -> str:
 
 
 def _element(dtype: Any) -> str:
+    if dtype.is_complex:
+        return "complex"
     return ELEMENTS.get(str(dtype).removeprefix("torch."), "real")
 
 

@@ -14,6 +14,7 @@ from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, extent_o
 from catdiag.importers.program_builder import ArrayValue, Environment, ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 from catdiag.importers.torch_elementwise import recognized_number
+from catdiag.importers.torch_reductions import softmax_over
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)
@@ -54,9 +55,11 @@ def _plus(b: ProgramBuilder, made: ArrayValue, bias: ArrayValue | None) -> Array
 
 @rule("addmm", "baddbmm", "addmv")
 def _addmm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    left, right = (call[n] for n in (("mat1", "mat2") if call.name == "addmm" else ("batch1", "batch2")))
+    names = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2"), "addmv": ("mat", "vec")}
+    left, right = (call[n] for n in names[call.name])
     alpha, beta = call.get("alpha", 1), call.get("beta", 1)
-    made = _product(b, left, right, "mk", "kn", "mn")
+    columns = "n" * (call.name != "addmv")
+    made = _product(b, left, right, "mk", "k" + columns, "m" + columns)
     return b.pointwise(
         [call["self"], made], lambda c, a: (c if beta == 1 else c * beta) + (a if alpha == 1 else a * alpha)
     )
@@ -122,7 +125,7 @@ def _attention(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         scores = _causal(b, scores)
     rows = list(b.factors.resolve(scores.dims[-1]))
     full = b.materialized(scores, [scores.dims[-1]])
-    weights = b.emit(full.dims, full.axes, lambda env: frontend.softmax(env[full], env.of(rows)))
+    weights = b.emit(full.dims, full.axes, lambda env: softmax_over(env[full], env.of(rows)))
     made = _product(b, weights, value, "qk", "kd", "qd")
     if len(query.dims) - 3 != heads:
         made = b.view(made, [*made.dims[:heads], (*made.dims[heads], *made.dims[heads + 1]), *made.dims[heads + 2 :]])
@@ -166,6 +169,7 @@ def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     ):
         raise Unsupported("cross_entropy with weights, label smoothing, probabilities or more than two dimensions")
     target = b.aligned(target, 0, logits.dims[0])
+    logits = b.materialized(logits, logits.dims)
     classes, rows = b.factors.resolve(logits.dims[1]), b.factors.resolve(logits.dims[0])
     b.notes.append(f"cross_entropy: targets equal to ignore_index are not left out ({b.line or 'no line'})")
 
@@ -298,12 +302,13 @@ def _pool(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         call.get("ceil_mode")
         or (mean and any(pads) and not call.get("count_include_pad", True))
         or call.get("divisor_override")
+        or (any(pads) and any(n != 1 for n in dilation))
     ):
-        raise Unsupported("pooling with ceil_mode, a divisor, or a mean that leaves padding out")
+        raise Unsupported("pooling with ceil_mode, a divisor, padding and dilation, or a mean that leaves padding out")
     first = len(value.dims) - rank
     taps: list[Dimension] = []
     for k in range(rank):
-        taps.append(b.factors.dimension(width[k]))
+        taps.append((b.factors.new(width[k], fixed=True),) if width[k] > 1 else ())
         # Beyond an end a maximum reads the last element again: it is in the window already.
         fill = 0.0 if mean else None
         how = _Window(taps[k], stride[k], (pads[k], pads[k]), dilation[k], fill)

@@ -9,18 +9,26 @@ from typing import Any
 
 from catdiag.frontend import builder as frontend
 from catdiag.frontend import elementwise, nn
+from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import Dimension
 from catdiag.importers.program_builder import ArrayValue, Environment, ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
+from catdiag.importers.torch_elementwise import converted
 from catdiag.importers.torch_shapes import picked
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)
 
 
+def _source(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    """What is reduced, with the elements that dtype= asks for."""
+    asked = call.element if call.get("dtype") is not None else ""
+    return converted(b, call["self"], asked) if asked in ("int", "bool") else call["self"]  # type: ignore[no-any-return]
+
+
 def _reduction(function: Callable[[Any, str], Any], element: str = "") -> Rule:
     def reduce(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-        value = call["self"]
+        value = converted(b, call["self"], element) if element else _source(b, call)
         return b.reduced(value, places(value, call.get("dim")), call.get("keepdim", False), function, element)
 
     return reduce
@@ -42,6 +50,10 @@ def _position(b: ProgramBuilder, call: AtenCall, largest: bool) -> ArrayValue:
     value: ArrayValue = call["self"]
     over, keep = places(value, call.get("dim")), call.get("keepdim", False)
     gone = [f for k in over for f in value.dims[k]]
+
+    if not b.factors.resolve(gone):
+        dims = [() if k in over else d for k, d in enumerate(value.dims) if keep or k not in over]
+        return b.emit(dims, (), lambda env: running().lift(0, element="int"), "int")
 
     def first(env: Environment, array: Any, _: str) -> Any:
         return (frontend.argmax if largest else frontend.argmin)(*env.merged(array, gone))
@@ -135,10 +147,10 @@ def _mean(array: Any, over: str) -> Any:
 
 @rule("softmax", "_softmax")
 def _softmax(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    return _along(b, call["self"], places(call["self"], call["dim"]), _softmax_over)
+    return _along(b, call["self"], places(call["self"], call["dim"]), softmax_over)
 
 
-def _softmax_over(array: Any, over: str) -> Any:
+def softmax_over(array: Any, over: str) -> Any:
     return frontend.softmax(array, over) if over else elementwise.exp(array - array)
 
 
@@ -153,9 +165,9 @@ def _log_softmax(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("cumsum")
 def _cumsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    value, k = call["self"], place(call["self"], call["dim"])
+    value, k = _source(b, call), place(call["self"], call["dim"])
     if not value.dims or not b.factors.resolve(value.dims[k]):
-        return value  # type: ignore[no-any-return]
+        return value
     full = b.materialized(value, [value.dims[k]])
     source = b.fresh(full, full.dims[k])
 

@@ -11,6 +11,7 @@ from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import AxisFactor, Dimension, NotAligned
 from catdiag.importers.program_builder import ArrayValue, Environment, ProgramBuilder, SizeNumber
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
+from catdiag.importers.torch_elementwise import converted
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)
@@ -19,6 +20,8 @@ rule = adding(RULES)
 @rule("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "_unsafe_view", "view_as", "reshape_as")
 def _view(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value = call["self"]
+    if call.cast:
+        raise Unsupported("a view of the bits as another type")
     flat = tuple(f for d in value.dims for f in d)
     try:
         return b.view(value, b.factors.regroup(flat, call.shape))
@@ -68,7 +71,7 @@ def _repeat(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, times = call["self"], list(call.get("repeats") or call["dims"])
     dims = [()] * (len(times) - len(value.dims)) + list(value.dims)
     times = [1] * (len(dims) - len(times)) + times
-    return b.view(value, [(*b.factors.dimension(int(n)), *d) for d, n in zip(dims, times, strict=True)])
+    return b.view(value, [(*b.factors.dimension(_constant(n)), *d) for d, n in zip(dims, times, strict=True)])
 
 
 @rule("repeat_interleave")
@@ -95,6 +98,8 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         split = b.view(value, [*value.dims[:k], outer, inner, *value.dims[k + 1 :]])
         return b.selected(split, k + 1, start)
     if stop - start == 1 and length > 1:
+        if start == length - 1:
+            b.notes.append(f"{start}:{stop} of {length} is read as the last one ({b.line or 'no line'})")
         one = b.selected(value, k, start - length if start == length - 1 else start)
         return b.view(one, [*one.dims[:k], (), *one.dims[k:]])
     return b.part(value, k, start, stop - start, even=_is_even(call.siblings, length))
@@ -104,6 +109,13 @@ def _is_even(parts: Sequence[tuple[Any, Any]], length: int) -> bool:
     """Whether all parts that are taken of a dimension are of one length."""
     ends = [slice(_int(start or 0), None if stop is None else _int(stop)).indices(length) for start, stop in parts]
     return len({stop - start for start, stop, _ in ends} - {0, 1, length}) <= 1
+
+
+def _constant(value: Any) -> int:
+    """An integer that does not depend on sizes."""
+    if isinstance(value, SizeNumber):
+        raise Unsupported("an index, a shift, a padding or a repetition that is computed from sizes")
+    return int(value)
 
 
 def _int(value: Any) -> int:
@@ -117,7 +129,7 @@ def _narrow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("select")
 def _select(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    value, k, at = call["self"], place(call["self"], call["dim"]), _int(call["index"])
+    value, k, at = call["self"], place(call["self"], call["dim"]), _constant(call["index"])
     if b.length(value.dims[k]) == 1:
         at = 0
     return b.selected(value, k, at)
@@ -157,7 +169,8 @@ def _cat(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("slice_scatter")
 def _slice_scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    value, part, k = call["self"], call["src"], place(call["self"], call.get("dim", 0))
+    value, k = call["self"], place(call["self"], call.get("dim", 0))
+    part = converted(b, call["src"], value.element)
     length = b.length(value.dims[k])
     start, stop, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
     start, stop, _ = slice(_int(start), None if stop is None else _int(stop)).indices(length)
@@ -171,8 +184,9 @@ def _slice_scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("select_scatter")
 def _select_scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k = call["self"], place(call["self"], call["dim"])
-    at = _int(call["index"]) % b.length(value.dims[k])
-    part = b.view(call["src"], [*call["src"].dims[:k], (), *call["src"].dims[k:]])
+    at = _constant(call["index"]) % b.length(value.dims[k])
+    part = converted(b, call["src"], value.element)
+    part = b.view(part, [*part.dims[:k], (), *part.dims[k:]])
     dim = value.dims[k]
     here = b.emit([*[()] * k, dim, *[()] * (len(value.dims) - k - 1)], dim, lambda env: env.index(dim) == at, "bool")
     return b.pointwise([here, part, value], elementwise.where, value.element)
@@ -180,7 +194,7 @@ def _select_scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("copy")
 def _copy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    value, source = call["self"], call["src"]
+    value, source = call["self"], converted(b, call["src"], call["self"].element)
     lined, _ = b.broadcast([b.view(value, value.dims), source])
     return b.view(lined[1], [*value.dims[: len(value.dims) - len(lined[1].dims)], *lined[1].dims])
 
@@ -188,8 +202,8 @@ def _copy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("diff")
 def _diff(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, before, k = call["self"], call.get("prepend"), place(call["self"], call.get("dim", -1))
-    if call.get("n", 1) != 1 or call.get("append") is not None:
-        raise Unsupported("differences of higher order, or with what is appended")
+    if call.get("n", 1) != 1 or call.get("append") is not None or value.element == "bool":
+        raise Unsupported("differences of higher order, of truth values, or with what is appended")
     if before is None or b.length(before.dims[k]) != 1:
         length = b.length(value.dims[k])
         parts = [b.part(value, k, 1, length - 1), b.part(value, k, 0, length - 1)]
@@ -230,7 +244,7 @@ def _pad(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     ends, fill = list(call["pad"]), call.get("value") or 0
     for back in range(len(ends) // 2):
         k = len(value.dims) - 1 - back
-        low, high = int(ends[2 * back]), int(ends[2 * back + 1])
+        low, high = _constant(ends[2 * back]), _constant(ends[2 * back + 1])
         if min(low, high) < 0:
             length = b.length(value.dims[k])
             value = b.part(value, k, max(-low, 0), length - max(-low, 0) - max(-high, 0))
@@ -276,7 +290,7 @@ def _roll(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         if len(b.factors.resolve(value.dims[k])) > 1:
             value = b.joined_dimension(value, k)
         if b.own(value, value.dims[k]):
-            value = _rolled(b, value, b.own(value, value.dims[k])[0], int(shift))
+            value = _rolled(b, value, b.own(value, value.dims[k])[0], _constant(shift))
     return value
 
 
@@ -296,6 +310,9 @@ def _rolled(b: ProgramBuilder, value: ArrayValue, factor: AxisFactor, shift: int
 def _arange(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     start, step = call.get("start", 0) or 0, call.get("step", 1) or 1
     dim = b.factors.dimension(call.shape[0])
+    if not isinstance(start, SizeNumber) and start not in (0, 1):  # made of a length, or one that the end is made of
+        for factor in dim:
+            b.factors.fix(factor.extent)
 
     def make(env: Environment) -> Any:
         at = env.index(dim)
@@ -327,9 +344,6 @@ def _empty(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones")
 def _zeros_or_ones(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     one = "ones" in call.name
-    if call.element == "bool":
-        dims = [b.factors.dimension(n) for n in call.shape]
-        return b.emit(dims, (), lambda env: running().lift(int(one)) > 0, "bool")
     return b.constant(int(one), call.shape, call.element)
 
 
@@ -415,7 +429,7 @@ def _gathered(b: ProgramBuilder, table: ArrayValue, k: int, at: ArrayValue) -> A
         if (rest | set(old)) & set(b.factors.resolve(dim)):
             at = b.fresh(at, dim)
     dims = [*full.dims[:k], *at.dims, *full.dims[k + 1 :]]
-    axes = [*(f for f in b.factors.resolve(full.axes) if f not in old), *at.axes]
+    axes = [*(f for f in b.factors.resolve(full.axes) if f not in old), *(at.axes if old else ())]
     return b.emit(dims, axes, lambda env: _rows(env, full, old, at), table.element)
 
 
@@ -424,13 +438,16 @@ def _gather(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k, at = call["self"], place(call["self"], call["dim"]), call["index"]
     for j in range(len(value.dims)):
         if j != k:
+            length = b.length(at.dims[j])
+            if length != b.length(value.dims[j]):  # the first of them are read
+                value = b.part(value, j, 0, length) if length > 1 else _slice_one(b, value, j, 0)
             at = b.aligned(at, j, value.dims[j])
     if len(b.factors.resolve(value.dims[k])) > 1:
         value = b.joined_dimension(value, k)
     old = b.factors.resolve(value.dims[k])
     if set(old) & set(b.factors.resolve(at.dims[k])):
         at = b.fresh(at, at.dims[k])
-    axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *at.axes]
+    axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *(at.axes if old else ())]
     dims = [at.dims[k] if j == k else d for j, d in enumerate(value.dims)]
     return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
 
@@ -438,7 +455,7 @@ def _gather(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def picked(b: ProgramBuilder, value: ArrayValue, k: int, at: ArrayValue) -> ArrayValue:
     """The element along dimension k at an integer for each index of the others."""
     old = b.factors.resolve(value.dims[k])
-    axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *at.axes]
+    axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *(at.axes if old else ())]
     dims = [d for j, d in enumerate(value.dims) if j != k]
     return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
 
