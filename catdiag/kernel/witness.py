@@ -135,7 +135,7 @@ class _At:
 
     def places(self, ranges: Sequence[tuple[str, Term]]) -> Iterator[None]:
         """Sets the indices to each of their values in turn."""
-        for values in product(*(range(self.whole(n, ())) for _, n in ranges)):
+        for values in product(*[self.below(n, ()) for _, n in ranges]):
             self.indices = {name: i for (name, _), i in zip(ranges, values, strict=True)}
             self.known.clear()
             yield
@@ -146,6 +146,17 @@ class _At:
         if x is None or x[0] != x[1] or x[0].denominator != 1:
             raise Unknown
         return int(x[0])
+
+    def below(self, t: Term, bound: tuple[int, ...]) -> range:
+        """The indices below a term. Raises Unknown where they are too many.
+
+        They are work of their own, if less than what is computed at each: there may be nothing to compute.
+        """
+        n = self.whole(t, bound)
+        self.work += n // 8
+        if max(n, self.work) > _WORK:
+            raise Unknown
+        return range(n)
 
     def element(self, t: Term, bound: tuple[int, ...]) -> Any:
         """What an array holds; outside of it there is nothing."""
@@ -162,11 +173,7 @@ class _At:
         if axes:
             (name, n), *others = axes
             found = []
-            for k in range(self.whole(n, ())):
-                # Of a long axis beside an empty one there are no elements, which would be counted.
-                self.work += 1
-                if self.work > _WORK:
-                    raise Unknown
+            for k in self.below(n, ()):
                 self.indices[name] = k
                 found.append(self.elements(t, others))
             return found
@@ -214,7 +221,7 @@ class _At:
                 raise Unknown
             return self.number(t.args[1 if holds else 2], bound)
         if t.op == "big":
-            items = [self.number(t.args[1], (i, *bound)) for i in range(self.whole(t.args[0], bound))]
+            items = [self.number(t.args[1], (i, *bound)) for i in self.below(t.args[0], bound)]
             return _OPERATIONS[str(t.data)](items)
         if t.op in ("bot", "read"):
             x = self.element(t, bound) if t.args or t.op == "read" else None

@@ -204,3 +204,14 @@ def test_a_theorem_has_a_witness_that_is_checked(theorem: Any) -> None:
         for none in (3, "x", [], {"sizes": {}}):
             with pytest.raises(KernelError):
                 Checker(ask).check({**bare, "witness": none})
+
+
+@pytest.mark.parametrize("owed", [
+    Obligation((), (), fn("lt", ZERO, big("sum", size("n"), ONE))),
+    Obligation((), (), fn("lt", ZERO, big("sum", size("m"), big("sum", size("m"), bound(1))))),
+    Obligation((("i", size("n")),), (), fn("le", ZERO, idx("i"))),
+    Obligation((("i", size("n")), ("j", ZERO)), (), fn("lt", idx("i"), idx("j"))),
+])  # fmt: skip
+def test_indices_at_which_there_is_little_to_compute_are_counted_too(owed: Obligation) -> None:
+    assert not satisfied([owed], {"n": 10**12, "m": 10**4}, {}, {})
+    assert satisfied([owed], {"n": 10, "m": 10}, {}, {})
