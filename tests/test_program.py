@@ -142,7 +142,7 @@ def test_a_program_travels_with_its_theorem() -> None:
 
 def test_outputs_are_named() -> None:
     total = ROWS["total"]
-    with pytest.raises(TypeMismatch, match="expected 'numpy', 'pseudocode', 'formulas' or 'triton'"):
+    with pytest.raises(TypeMismatch, match="expected 'algorithm', 'numpy', 'pseudocode', 'formulas' or 'triton'"):
         total.code("fortran")  # type: ignore[arg-type]
     with pytest.raises(TypeMismatch, match="expected 'svg', 'tikz' or 'html'"):
         total.draw("gif")  # type: ignore[arg-type]

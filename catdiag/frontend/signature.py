@@ -152,6 +152,8 @@ def _axes(text: str, whole: str) -> tuple[Axis, ...]:
             if not axes or plus[0]:
                 raise SignatureError(f"expected an axis before '+' in {whole!r}: a coproduct is written 'x+y'")
             plus[0] = True
+        elif token == "*":
+            raise SignatureError(f"cannot read '*' in {whole!r}: {_EXAMPLE}")
         else:
             raise SignatureError(f"'=' in {whole!r} follows no name: a size is given as in 'd=128'")
     axes, plus = frames[-1]

@@ -21,7 +21,7 @@ from catdiag.execute.size_inference import tile_bounds
 from catdiag.kernel.checker import Checker, condition
 from catdiag.kernel.definedness import show_condition
 from catdiag.kernel.terms import KernelError, Term
-from catdiag.prover.assumptions import AssumptionError
+from catdiag.prover.assumptions import AssumptionError, OfSizes
 from catdiag.prover.hypotheses import hypothesis, names_in
 from catdiag.prover.identifiers import identifier, name_of
 from catdiag.prover.interface_comparison import require_one_type
@@ -121,6 +121,8 @@ def statement_of(f: Subject, g: Subject, assume: Sequence[str] = ()) -> dict[str
 
 def _of_inputs(text: str, diagram: Diagram) -> bool:
     """Whether an assumption is about inputs of a diagram. Raises AssumptionError where it may be about sizes."""
+    if isinstance(text, OfSizes):
+        return False
     names = names_in(text) if isinstance(text, str) else set()
     if both := sorted(names & set(diagram.input_names) & {s for ty in diagram.dom for s in _sizes_of(ty)}):
         raise AssumptionError(

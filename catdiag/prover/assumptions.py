@@ -27,6 +27,10 @@ _LARGEST = 4096
 _WORK = 20_000
 
 
+class OfSizes(str):
+    """An assumption that is known to be about sizes, where an input may be called as one."""
+
+
 class AssumptionError(CatdiagError, ValueError):
     """An assumption that does not parse, that no sizes meet, or that leaves only 0 or 1 for a size."""
 

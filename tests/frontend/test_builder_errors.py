@@ -60,7 +60,7 @@ def at_this_line(error: CatdiagError, text: str) -> None:
         (lambda a, b: a @ b, TypeMismatch, "cd.einsum"),
         (lambda a, b: math.sqrt(b), TypeMismatch, "cd.sqrt"),
         (lambda a, b: np.sum(a), TypeMismatch, "cd.sum"),
-        (lambda a, b: np.sin(a), TypeMismatch, "np.sin"),
+        (lambda a, b: np.arcsin(a), TypeMismatch, "np.arcsin"),
         (lambda a, b: np.einsum("ij->i", a), TypeMismatch, "cd.einsum"),
         (lambda a, b: np.where(a, b, b), TypeMismatch, "np.where"),
         (lambda a, b: np.asarray(a), TypeMismatch, "NumPy cannot hold it"),

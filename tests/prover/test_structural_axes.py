@@ -243,7 +243,8 @@ def test_a_malformed_node_is_refused(change):
 
 
 def test_a_box_of_wrong_types_is_refused():
-    from catdiag.category.ops import Box, Reindex, check_box
+    from catdiag.category.box_types import check_box
+    from catdiag.category.ops import Box, Reindex
     from catdiag.category.types import ArrayType, Axis, Ty, product  # noqa: F401
 
     b, g, d = Axis("b"), Axis("g"), Axis("d")
