@@ -44,7 +44,7 @@ class _LaTeX(Typeset[str]):
 
     >>> from catdiag.category.formula import call, infix, symbol
     >>> print(LATEX.print(infix("·", symbol("g2_q"), infix("+", call("exp", symbol("m′")), symbol("d")))))
-    g^{(2)}_{q} \\\\cdot \\\\left(\\\\exp\\\\left(m'\\\\right) + d\\\\right)
+    g^{(2)}_{q} \\cdot \\left(\\exp\\left(m'\\right) + d\\right)
     """
 
     name = "latex"
