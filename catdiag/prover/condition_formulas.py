@@ -22,7 +22,7 @@ from catdiag.category.formula import (
 )
 from catdiag.kernel.checker import CheckedTheorem
 from catdiag.kernel.definedness import Obligation
-from catdiag.kernel.terms import Printer, Term, is_name
+from catdiag.kernel.terms import ONE, Printer, Term, is_fixed, is_name
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,15 @@ def formula_of_term(t: Term, printer: Printer, depth: int = 0) -> Formula:
     if t.op == "inv":
         return infix("/", number(1), args[0])
     if t.op == "div":
-        return Formula("floor", (infix("/", *args),))
+        return Formula("floor", (args[0] if t.args[1] == ONE else infix("/", *args),))
     if t.op == "ite":
         return where(*args)
     if t.op in ("not", "sqrt") and len(args) == 1:
         return Formula({"not": "¬", "sqrt": "√"}[t.op], tuple(args))
     constant = {"bot": MINUS_INFINITY, "true": TRUE, "false": FALSE}.get(t.op)
-    return call(str(t.data) if t.op == "apply" else t.op, *args) if constant is None or args else constant
+    name = str(t.data) if t.op == "apply" else t.op
+    name = name[1:] if is_fixed(t) and name[1:] not in printer.names else name
+    return call(name, *args) if constant is None or args else constant
 
 
 def _product(factors: Sequence[Term], formulas: Sequence[Formula]) -> Formula:

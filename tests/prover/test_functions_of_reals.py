@@ -161,3 +161,10 @@ def test_an_array_that_may_hold_minus_infinity_is_refused() -> None:
     for f in (cd.erf, cd.sin, cd.cos, cd.sign, cd.floor, cd.ceil, cd.round):
         with pytest.raises(TypeMismatch, match="minus infinity"):
             cd.algorithm("x")(lambda a, f=f: f(cd.where(a > 0, a, -float("inf"))))
+
+
+def test_formulas_of_conditions_name_functions_as_the_kernel_does() -> None:
+    f = cd.algorithm("x")(lambda A: 1 / cd.sin(A) + 1 / cd.floor(A))
+    theorem = cd.prove(f, f)
+    assert tuple(map(str, theorem.formulas.defined)) == theorem.defined
+    assert {said.split(" ≠ ")[0] for said in theorem.defined} == {"sin(A[i_x])", "⌊A[i_x]⌋"}
