@@ -196,7 +196,8 @@ def _select_scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def _copy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, source = call["self"], converted(b, call["src"], call["self"].element)
     lined, _ = b.broadcast([b.view(value, value.dims), source])
-    return b.view(lined[1], [*value.dims[: len(value.dims) - len(lined[1].dims)], *lined[1].dims])
+    dims = [()] * (len(value.dims) - len(lined[1].dims)) + list(lined[1].dims)
+    return b.view(lined[1], [d if b.factors.resolve(d) else v for d, v in zip(dims, value.dims, strict=True)])
 
 
 @rule("diff")
