@@ -155,7 +155,7 @@ class ProgramBuilder:
 
         def make(env: Environment) -> Traced:
             if element == "bool":
-                return running().lift(int(number)) > 0
+                return running().lift(int(bool(number))) > 0
             return running().lift(number, infinite=True, element=element)
 
         return self.emit(dims, (), make, element, number=number)

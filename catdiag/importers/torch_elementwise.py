@@ -247,8 +247,11 @@ def _where(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("masked_fill")
 def _masked_fill(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     make = lambda m, v, a: elementwise.where(m, v, a)  # noqa: E731
-    element = "extended" if call["value"] == -math.inf else call.element
-    return b.pointwise([call["mask"], call["value"], call["self"]], make, element)
+    value = call["value"]
+    if call.element == "bool":
+        value = converted(b, value, "bool") if isinstance(value, ArrayValue) else bool(value)
+    element = "extended" if value == -math.inf else call.element
+    return b.pointwise([call["mask"], value, call["self"]], make, element)
 
 
 @rule("to", "_to_copy", "type_as", "float", "convert_element_type")

@@ -59,6 +59,7 @@ SAME: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("reals copied into integers", lambda a, c: a.clone().copy_(c), (INTEGERS, REALS)),
     ("reals written into integers", lambda a, c: written(a, slice(1, 3), c), (INTEGERS, REALS[:2])),
     ("a real written into integers", lambda a, c: written(a, 1, c), (INTEGERS, REALS[2])),
+    ("truth values filled with a number", lambda a, c: a.masked_fill(c, 2) & c, (TRUTHS, ~TRUTHS)),
     ("one copied to all", lambda a: a.clone().copy_(a.sum(0, keepdim=True)), (real(3, 2),)),
     ("attention to one key", F.scaled_dot_product_attention, (real(2, 5, 4), real(2, 1, 4), real(2, 1, 3))),
     ("position along one element", lambda a: a.argmax(1), (real(3, 1),)),
