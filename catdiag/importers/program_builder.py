@@ -427,7 +427,7 @@ class ProgramBuilder:
         def make(env: Environment) -> Traced:
             array, name = env.merged(env[full], dim)
             axes = env.axes([made])
-            if len(axes) == 1:
+            if len(axes) == 1 and axis_of(array, name).size == axes[0].size:
                 return running().rename(array, {name: axes[0].name})
             return indexed(running(), array, tuple(axes), {name: env.index([made])})
 

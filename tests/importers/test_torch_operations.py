@@ -205,6 +205,11 @@ SEVERAL: Sequence[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("addmm", lambda c, a, b: torch.addmm(c, a, b, beta=2, alpha=3), (real(5), real(2, 3), real(3, 5))),
     ("linear", F.linear, (real(2, 4, 3), real(5, 3), real(5))),
     ("summed and kept meet", lambda a: torch.einsum("a,c->c", a, a) @ a, (real(5),)),
+    (
+        "join of a fixed length",
+        lambda a: torch.cat((torch.stack((a[..., ::2], a[..., 1::2]), -2).flatten(-2), a[..., :3]), -1),
+        (real(5, 8),),
+    ),
     ("linear by a vector", F.linear, (real(2, 3), real(3))),
     ("linear of itself", lambda a: torch.cat((a @ a.mT).chunk(3, 0)[::-1], 0) @ (a @ a.mT).mT, (real(6, 5),)),
     ("linear of a vector", F.linear, (real(3), real(5, 3))),
