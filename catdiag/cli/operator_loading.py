@@ -40,7 +40,8 @@ def operators(
     left: str, right: str, example: str | None = None, parameters: str | None = None
 ) -> tuple[Diagram, Diagram]:
     """The diagrams of two operators. With an example, of two PyTorch modules or functions of users' files, on the same
-    inputs. Raises UsageError, as `operator` does, and NotImported for operations of PyTorch that are not known."""
+    inputs; what was read as a function of a size is printed. Raises UsageError, as `operator` does, and NotImported for
+    operations of PyTorch that are not known."""
     if example is None:
         if parameters is not None:
             raise UsageError("--parameters is of PyTorch modules: expected --example, too")
@@ -52,6 +53,8 @@ def operators(
         raise UsageError(f"{example} is {type(arguments).__name__}: expected a tuple of a module's arguments")
     of = None if parameters is None else function(parameters)
     one, other = from_torch_pair(_module(left), _module(right), tuple(arguments), parameters=of)
+    for note in (*one.example.notes, *other.example.notes):
+        print(f"note: {note}")
     return one.diagram, other.diagram
 
 

@@ -143,14 +143,15 @@ for _name in _BINARY:
 
 
 def recognized_number(b: ProgramBuilder, beside: Operand, number: Operand) -> Operand:
-    """A number that is √n, 1/√n or 1/n of the length n that a product beside it was summed over, or of its last
-    dimension, as that function of the size."""
-    if not isinstance(beside, ArrayValue) or isinstance(number, (ArrayValue, SizeNumber, bool)) or number in (0, 1, 2):
+    """A floating-point number that is √n or 1/√n of the length n that a product beside it was summed over, as that
+    function of the size. Without a product, n is the length of the last dimension, and no square: then the number is
+    irrational, and hardly there by chance."""
+    if not isinstance(beside, ArrayValue) or not isinstance(number, float) or number == 1:
         return number
     candidates: list[Dimension] = [beside.contracted] if beside.contracted else list(beside.dims[-1:])
     for dim in candidates:
         n = b.length(dim)
-        if n < 2:
+        if n < 2 or (not beside.contracted and math.isqrt(n) ** 2 == n):
             continue
         roots: list[tuple[float, str, Callable[[Any], Any]]] = [
             (n**-0.5, "1/sqrt(n)", lambda size: 1 / elementwise.sqrt(size)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,8 @@ def assert_equivalent(
 
     With `example`, the arguments of a call, both are PyTorch modules or functions (`cd.from_torch`). Parameters of one
     name are the same arrays; where the modules have others, `parameters` is a function from the tensors of `g`, by
-    name, to those of `f`: `lambda of: {"weight": of["base.weight"] + of["up"] @ of["down"]}`.
+    name, to those of `f`: `lambda of: {"weight": of["base.weight"] + of["up"] @ of["down"]}`. A warning says where a
+    number or a part of the example was read as a function of a size.
 
     `assume` are assumptions about sizes, `limit` is in seconds. Raises AssertionError where the equation is refuted,
     with sizes and arrays to paste; where it is undecided or interrupted, with the goal at which the proof stopped; and
@@ -54,7 +56,10 @@ def assert_equivalent(
     from catdiag.testing.array_literals import counterexample
 
     if example is not None:
-        f, g = (found.diagram for found in from_torch_pair(f, g, example, parameters=parameters))
+        imported = from_torch_pair(f, g, example, parameters=parameters)
+        for note in (note for found in imported for note in found.example.notes):
+            warnings.warn(f"the theorem is about what was imported: {note}", stacklevel=3)
+        f, g = (found.diagram for found in imported)
     f, g = diagram_of(f), diagram_of(g)
     title = f"{f.title or 'left'} = {g.title or 'right'}"
     try:

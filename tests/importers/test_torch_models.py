@@ -206,6 +206,9 @@ def test_a_scale_is_read_as_a_function_of_the_size() -> None:
     assert "1/sqrt(n)" in program.example.notes[0]
     one, other = np.ones((2, 4)), np.ones((3, 4))
     np.testing.assert_allclose(program.run(one, other), np.full((2, 3), 2.0))
+    for number in (3, 3.0):  # √9 of the last dimension, by chance
+        assert cd.from_torch(lambda a, n=number: a * n, torch.randn(5, 9)).example.notes == ()
+    assert "sqrt(n)" in cd.from_torch(lambda a: a * 6**0.5, torch.randn(5, 6)).example.notes[0]
     fixed = cd.from_torch(lambda q, k: q @ k.mT * 0.25, torch.randn(5, 6), torch.randn(7, 6))
     assert fixed.example.notes == ()
     np.testing.assert_allclose(fixed.run(one, other), np.full((2, 3), 1.0))
