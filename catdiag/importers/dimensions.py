@@ -165,10 +165,10 @@ class Factors:
     # -- unification -------------------------------------------------------------------------------
 
     def unify(
-        self, left: Iterable[AxisFactor], right: Iterable[AxisFactor], apart: Callable[[AxisFactor, AxisFactor], bool]
+        self, left: Iterable[AxisFactor], right: Iterable[AxisFactor], coexist: Callable[[AxisFactor, AxisFactor], bool]
     ) -> list[tuple[AxisFactor, AxisFactor]]:
-        """Makes two dimensions one. Gives the pairs that have one size and stay two axes, since `apart` says that some
-        array has both. Raises NotAligned where their lengths differ."""
+        """Makes two dimensions one. Gives the pairs that have one size and stay two axes, since they `coexist` on some
+        array. Raises NotAligned where their lengths differ."""
         one, other = list(self.resolve(left)), list(self.resolve(right))
         if prod(f.length for f in one) != prod(f.length for f in other):
             raise NotAligned(f"lengths {[f.length for f in one]} and {[f.length for f in other]} meet")
@@ -184,7 +184,7 @@ class Factors:
             if a is b:
                 continue
             self.equate(a.extent, b.extent)
-            if apart(a, b):
+            if coexist(a, b):
                 two_axes.append((a, b))
             else:
                 b.into = (a,)

@@ -188,7 +188,7 @@ class ProgramBuilder:
 
     # -- lining up -------------------------------------------------------------------------------
 
-    def apart(self, a: AxisFactor, b: AxisFactor) -> bool:
+    def coexist(self, a: AxisFactor, b: AxisFactor) -> bool:
         """Whether some array has both axes."""
         pair = {a, b}
         return any(pair <= self._all(v) for v in self.values)
@@ -229,7 +229,7 @@ class ProgramBuilder:
         """A value whose dimension number `place` is `dim`, renamed where axes stay two. Raises NotAligned."""
         if self.length(value.dims[place]) == 1 or not dim:
             return value
-        pairs = self.factors.unify(dim, value.dims[place], self.apart)
+        pairs = self.factors.unify(dim, value.dims[place], self.coexist)
         if pairs:
             # Axes of `dim` that the value has elsewhere give way.
             taken = {a for a, _ in pairs} & self._all(value)
@@ -291,7 +291,7 @@ class ProgramBuilder:
                     if beside & set(self.factors.resolve(dim)):
                         given[k] = value = self.fresh(value, dim)
                     found[letter] = value.dims[place]
-        # The axes of all letters are apart, those that are summed too: no array has them, but the product does.
+        # The axes of all letters exist together, those that are summed too: no array has them, but the product does.
         self.values.append(ArrayValue((), self.factors.resolve(f for d in found.values() for f in d)))
         dims = [found[letter] for letter in output]
         summed = tuple(f for letter in found if letter not in output for f in self.factors.resolve(found[letter]))
