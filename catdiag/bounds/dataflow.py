@@ -18,7 +18,7 @@ from catdiag.category.diagram import Diagram, Graph, inline
 from catdiag.category.index_maps import Expr, read_off
 from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, Reindex, Rename, View, einsum_box
 from catdiag.category.types import Axis, Size, Ty
-from catdiag.schedule.liveness import is_view
+from catdiag.schedule.live_ranges import is_view
 
 Atom = tuple[str, int]
 """An axis, or a factor of a product axis: the name of the axis and the position of the factor."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from catdiag.schedule.liveness import LoweredKernel, Transfer
+from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
 
 Expr = Any
 

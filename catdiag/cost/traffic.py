@@ -61,8 +61,10 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import diagram_of
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial, symbol
+from catdiag.schedule.contractions import Loop
 from catdiag.schedule.kernel_analysis import Account, Dtype, measure
-from catdiag.schedule.liveness import LEVEL, REGISTERS, Loop, LoweredKernel, ProgramPoint, Transfer
+from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint, Transfer
+from catdiag.schedule.placement import LEVEL, REGISTERS
 from catdiag.schedule.tile_counts import summed, tile_count
 from catdiag.util import argument_checks
 from catdiag.util.display import AsHTML

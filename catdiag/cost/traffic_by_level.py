@@ -53,8 +53,9 @@ from catdiag.chip.hierarchy import CACHE, Hierarchy, Level
 from catdiag.cost.cache_fetches import Fetches
 from catdiag.cost.level_formulas import EdgeIO, LevelsIO
 from catdiag.cost.traffic import LiveArray, frontier, order_of, peak_of, presentation_of, whole_run_transfer
+from catdiag.schedule.contractions import Loop
 from catdiag.schedule.kernel_analysis import Account, Dtype, measure
-from catdiag.schedule.liveness import Loop, LoweredKernel, Transfer
+from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
 from catdiag.schedule.placement import Placement, check_stages
 from catdiag.schedule.tile_counts import summed, tile_count
 from catdiag.util import argument_checks as given

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.schedule.kernel_analysis import Account
-from catdiag.schedule.liveness import LEVEL, REGISTERS
 from catdiag.schedule.load_imbalance import window_loads
+from catdiag.schedule.placement import LEVEL, REGISTERS
 from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, require
 

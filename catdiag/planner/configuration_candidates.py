@@ -29,8 +29,9 @@ from catdiag.planner.time_model.ideal_backend import IdealBackend
 from catdiag.planner.time_model.prediction import predict
 from catdiag.planner.time_model.timing import Timing
 from catdiag.planner.time_model.triton_backend import TritonBackend
-from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, ProgramPoint
 from catdiag.schedule.load_imbalance import window_loads
+from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint
+from catdiag.schedule.placement import LEVEL, REGISTERS
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 if TYPE_CHECKING:

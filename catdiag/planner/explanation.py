@@ -16,8 +16,7 @@ from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import Choice, TileSearch, choice_at
 from catdiag.planner.time_model.prediction import flops
 from catdiag.planner.time_model.timing import STATIONS
-from catdiag.schedule.liveness import LEVEL, REGISTERS
-from catdiag.schedule.placement import MATRIX
+from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 
 if TYPE_CHECKING:
     from catdiag.codegen.triton.triton_module import Module

@@ -35,8 +35,8 @@ from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, checked_names, checked_request
 from catdiag.planner.tile_search import TileSearch, block_candidates, group_candidates
 from catdiag.schedule.kernel_analysis import Account, measure, width, worked_in
-from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel, ProgramPoint
-from catdiag.schedule.placement import check_stages, two
+from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint
+from catdiag.schedule.placement import LEVEL, REGISTERS, check_stages, two
 from catdiag.schedule.split_k import joined
 from catdiag.util import argument_checks as given
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError, require

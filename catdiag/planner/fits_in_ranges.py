@@ -32,8 +32,8 @@ from catdiag.planner.fits_proof import Proof, polynomial, prove_bound
 from catdiag.planner.plan import shown
 from catdiag.planner.resources.ideal_resources import register_bytes_for_arrays
 from catdiag.schedule.kernel_analysis import Account, widest
-from catdiag.schedule.liveness import LEVEL, REGISTERS, ProgramPoint
-from catdiag.schedule.placement import MATRIX, check_stages
+from catdiag.schedule.lowered_kernel import ProgramPoint
+from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS, check_stages
 from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, SizeError
 

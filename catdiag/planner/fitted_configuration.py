@@ -23,8 +23,7 @@ from catdiag.planner.fits_proof import Proof, prove_levels
 from catdiag.planner.plan import TRITON, WHOLE, KernelPlan, LevelUse
 from catdiag.planner.tile_search import Choice, TileSearch
 from catdiag.schedule.kernel_analysis import output_names
-from catdiag.schedule.liveness import REGISTERS
-from catdiag.schedule.placement import MATRIX
+from catdiag.schedule.placement import MATRIX, REGISTERS
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 _TRIED = 12

@@ -20,8 +20,10 @@ from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, array_name
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.access_region import TileWindow
+from catdiag.schedule.contractions import Contraction
 from catdiag.schedule.kernel_analysis import width
-from catdiag.schedule.liveness import Contraction, LoweredKernel, is_view, multiplies
+from catdiag.schedule.live_ranges import is_view, multiplies
+from catdiag.schedule.lowered_kernel import LoweredKernel
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from catdiag.planner.kernel_drafts import KernelDraft, drafts
 from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import Choice
 from catdiag.schedule.kernel_analysis import measure, worked_in
-from catdiag.schedule.liveness import LoweredKernel
+from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 NEARLY_EQUAL = 1.05

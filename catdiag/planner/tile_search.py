@@ -20,8 +20,8 @@ from catdiag.planner.resources.ideal_resources import IdealBlock, other_register
 from catdiag.planner.time_model.prediction import predict
 from catdiag.planner.time_model.timing import Timing
 from catdiag.schedule.kernel_analysis import Account
-from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel
-from catdiag.schedule.placement import MATRIX
+from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 if TYPE_CHECKING:

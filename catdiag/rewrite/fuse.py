@@ -18,7 +18,7 @@ from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, SizeOf, arr
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.steps import Fuse
-from catdiag.schedule.liveness import is_view
+from catdiag.schedule.live_ranges import is_view
 from catdiag.util.errors import NotFusable
 from catdiag.util.topological_order import topological_order
 

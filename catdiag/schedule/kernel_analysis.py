@@ -28,12 +28,12 @@ from catdiag.schedule.footprint import interior_size as around
 from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.gathers import gathered
-from catdiag.schedule.kernel_cut import kernel_cut
+from catdiag.schedule.kernel_cut import kernel_cut, subgraph
 from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.loop_bounds import Bound, known
 from catdiag.schedule.lowered_kernel import Buffer, LoweredKernel, Transfer
-from catdiag.schedule.phases import Phases, part
+from catdiag.schedule.phases import Phases
 from catdiag.schedule.placement import Placement, two
 from catdiag.schedule.split_k import SplitLoop, is_split, two_kernels
 from catdiag.util.errors import CatdiagError
@@ -340,7 +340,7 @@ class _SlowMemory:
 
     def run(self, places: list[int]) -> _KernelBody:
         """Consecutive boxes outside of groups as a kernel: a single group of everything."""
-        body, outside, ends = part(self.graph, self.types, self.free, self.root, places, self.crossing)
+        body, outside, ends = subgraph(self.graph, self.types, self.free, self.root, places, self.crossing)
         kernel = LoweredKernel({}, reads=tuple(outside), leaves=tuple(enumerate(ends)))
         incoming = [(IntPolynomial.elements(ty.axes), ()) for ty in body.dom]
         wires = [self._operand(w, self.types[w]) for w in outside]

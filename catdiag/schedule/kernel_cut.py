@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container, Sequence
 
-from catdiag.category.diagram import Graph
+from catdiag.category.diagram import Graph, Node
 from catdiag.category.ops import GroupOp
+from catdiag.category.types import ArrayType, Ty
 from catdiag.schedule.live_ranges import is_view, view_roots
 
 
@@ -36,3 +37,48 @@ def kernel_cut(graph: Graph, inlined: Container[int], fused: bool = True) -> tup
         maker.update(dict.fromkeys(range(first[place], first[place] + len(node.box.cod)), len(kernels)))
         crossing.update(root[w] for w in node.inputs if maker.get(root[w], len(kernels)) != len(kernels))
     return kernels, crossing
+
+
+def subgraph(
+    graph: Graph,
+    types: Sequence[ArrayType],
+    free: Sequence[bool],
+    root: Sequence[int],
+    places: Sequence[int],
+    leaving: Collection[int],
+) -> tuple[Graph, list[int], list[int]]:
+    """Some boxes of a graph as a graph of their own, the outer wires that are its inputs, and the wires among `leaving`
+    that it makes.
+
+    It contains the boxes of rematerialized values that it reads.
+    """
+    first, maker = graph.first_wires(), graph.makers()
+    included, todo = set(places), list(places)
+    while todo:
+        read = {maker[w] for w in graph.nodes[todo.pop()].inputs if free[w] and maker[w] >= 0} - included
+        read = {p for p in read if graph.nodes[p].inputs}
+        included |= read
+        todo += read
+    places = sorted(included)
+    inside = {first[p] + k for p in places for k in range(len(graph.nodes[p].box.cod))}
+    outside: dict[int, int] = {}
+    for p in places:
+        for w in graph.nodes[p].inputs:
+            source = w if free[w] else root[w]
+            if source not in inside:
+                outside.setdefault(source, len(outside))
+    local: dict[int, int] = dict(outside)
+    nodes: list[Node] = []
+    count = len(outside)
+    for p in places:
+        node = graph.nodes[p]
+        for w in node.inputs:
+            if w not in local:  # a view that is made before these boxes, or between them
+                local[w] = local[root[w]]
+        nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
+        for k in range(len(node.box.cod)):
+            local[first[p] + k] = count + k
+        count += len(node.box.cod)
+    ends = [w for w in sorted(inside) if w in leaving and not free[w]]
+    dom = Ty(*(types[w] for w in outside))
+    return Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), list(outside), ends

@@ -5,9 +5,9 @@ from __future__ import annotations
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.category.ops import Einsum, Map, Reduce
 from catdiag.category.types import union
-from catdiag.schedule.contractions import contraction, factors
+from catdiag.schedule.contractions import Loop, contraction, factors
 from catdiag.schedule.live_ranges import chain, contracts, is_view, multiplies, pointwise
-from catdiag.schedule.lowered_kernel import Body, Loop, LoopStatement, LoweredKernel, Visit
+from catdiag.schedule.lowered_kernel import Body, LoopStatement, LoweredKernel, Visit
 from catdiag.schedule.pipelines import pipeline
 
 

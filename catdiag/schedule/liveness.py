@@ -18,18 +18,16 @@ from catdiag.category.diagram import Graph, Node, inline
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, array_name
 from catdiag.category.types import ArrayType
-from catdiag.schedule.contractions import Contraction, products
+from catdiag.schedule.contractions import Loop, products
 from catdiag.schedule.element_widths import Widths
 from catdiag.schedule.footprint import interior_size
 from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.kernel_work import add_work
 from catdiag.schedule.live_ranges import (
     LiveRanges,
-    contracts,
     elementwise,
     is_view,
     live_ranges,
-    multiplies,
     only_streamed,
     postponed,
     rematerialized,
@@ -43,37 +41,17 @@ from catdiag.schedule.lowered_kernel import (
     Buffer,
     Dealloc,
     KernelPart,
-    Loop,
     LoopStatement,
     LoweredKernel,
     Overwrite,
     Point,
-    ProgramPoint,
     Statement,
-    Transfer,
     Visit,
     Within,
 )
 from catdiag.schedule.peak_memory import PeakMemory
-from catdiag.schedule.placement import LEVEL, REGISTERS, Placement
+from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError
-
-__all__ = [
-    "LEVEL",
-    "REGISTERS",
-    "Contraction",
-    "Loop",
-    "LoweredKernel",
-    "ProgramPoint",
-    "Transfer",
-    "contracts",
-    "elementwise",
-    "is_view",
-    "live_ranges",
-    "multiplies",
-    "only_streamed",
-    "rematerialized",
-]
 
 
 @dataclass

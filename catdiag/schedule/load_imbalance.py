@@ -15,9 +15,10 @@ from typing import Any
 
 from catdiag.category.index_maps import leaves
 from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.schedule.contractions import Loop
 from catdiag.schedule.footprint import AccessRange
-from catdiag.schedule.liveness import Loop, LoweredKernel, Transfer
 from catdiag.schedule.loop_bounds import IterationCounts, LoopBounds, number
+from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
 
 Values = Mapping[Any, Any]
 

@@ -16,8 +16,7 @@ from catdiag.category.diagram import Graph
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.ops import FoldOp
 from catdiag.category.types import Axis
-from catdiag.schedule.contractions import Contraction, Factor
-from catdiag.schedule.contractions import Loop as Loop
+from catdiag.schedule.contractions import Contraction, Factor, Loop
 from catdiag.schedule.footprint import AccessRange
 from catdiag.schedule.live_ranges import LiveRanges
 from catdiag.schedule.loop_bounds import LoopBounds

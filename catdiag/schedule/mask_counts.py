@@ -48,8 +48,9 @@ from catdiag.schedule.tile_counts import power_sum
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
+    from catdiag.schedule.contractions import Loop
     from catdiag.schedule.kernel_analysis import Account
-    from catdiag.schedule.liveness import Loop, LoweredKernel, Transfer
+    from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
     from catdiag.schedule.split_k import SplitLoop
 
 Expr = Any

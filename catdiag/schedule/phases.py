@@ -8,67 +8,23 @@ the home what it reads, and saves what later phases and the next block need. The
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from catdiag.category.diagram import Graph, Node
+from catdiag.category.diagram import Graph
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import FoldOp, array_name
-from catdiag.category.types import ArrayType, Ty
+from catdiag.schedule.contractions import Loop
 from catdiag.schedule.element_widths import Widths
+from catdiag.schedule.kernel_cut import subgraph
 from catdiag.schedule.live_ranges import is_view, only_streamed, rematerialized, view_roots
 from catdiag.schedule.liveness import KernelLowering
-from catdiag.schedule.lowered_kernel import Buffer, Loop, LoweredKernel, Transfer
+from catdiag.schedule.lowered_kernel import Buffer, LoweredKernel, Transfer
 from catdiag.schedule.peak_memory import PeakMemory
 from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError
 
 Incoming = Sequence[tuple[IntPolynomial, tuple[str, ...]]]
-
-
-def part(
-    graph: Graph,
-    types: Sequence[ArrayType],
-    free: Sequence[bool],
-    root: Sequence[int],
-    places: Sequence[int],
-    leaving: Collection[int],
-) -> tuple[Graph, list[int], list[int]]:
-    """Some boxes of a graph as a graph of their own, the outer wires that are its inputs, and the wires among `leaving`
-    that it makes.
-
-    It contains the boxes of rematerialized values that it reads.
-    """
-    first, maker = graph.first_wires(), graph.makers()
-    included, todo = set(places), list(places)
-    while todo:
-        read = {maker[w] for w in graph.nodes[todo.pop()].inputs if free[w] and maker[w] >= 0} - included
-        read = {p for p in read if graph.nodes[p].inputs}
-        included |= read
-        todo += read
-    places = sorted(included)
-    inside = {first[p] + k for p in places for k in range(len(graph.nodes[p].box.cod))}
-    outside: dict[int, int] = {}
-    for p in places:
-        for w in graph.nodes[p].inputs:
-            source = w if free[w] else root[w]
-            if source not in inside:
-                outside.setdefault(source, len(outside))
-    local: dict[int, int] = dict(outside)
-    nodes: list[Node] = []
-    count = len(outside)
-    for p in places:
-        node = graph.nodes[p]
-        for w in node.inputs:
-            if w not in local:  # a view that is made before these boxes, or between them
-                local[w] = local[root[w]]
-        nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
-        for k in range(len(node.box.cod)):
-            local[first[p] + k] = count + k
-        count += len(node.box.cod)
-    ends = [w for w in sorted(inside) if w in leaving and not free[w]]
-    dom = Ty(*(types[w] for w in outside))
-    return Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), list(outside), ends
 
 
 @dataclass
@@ -214,7 +170,7 @@ class Phases:
         """Analyzes one phase at the innermost level, and adds its transfers; `loads` counts the loads by input."""
         last = self.lower[-1]
         leaving = {w for w in phase.made if w in self.arrays or w in self.ends}
-        graph, outside, ends = part(self.graph, self.types, self.free, self.root, phase.places, leaving)
+        graph, outside, ends = subgraph(self.graph, self.types, self.free, self.root, phase.places, leaving)
         inside: list[Buffer | None] = []
         for w in outside:
             if self.free[w]:

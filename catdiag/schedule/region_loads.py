@@ -23,7 +23,7 @@ from catdiag.category.index_maps import leaves
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial, symbol
 from catdiag.schedule.footprint import AccessRange, linear
 from catdiag.schedule.grid_formulas import GroupMax, GroupSum
-from catdiag.schedule.liveness import LoweredKernel, Transfer
+from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
 from catdiag.schedule.mask_counts import index_of, written
 from catdiag.schedule.tile_counts import Ranges, power_sum, summed
 

@@ -37,7 +37,7 @@ from typing import Any
 from catdiag.cost.traffic import IO
 from catdiag.optimum.exhaustive import tile_sizes
 from catdiag.optimum.power_form import PowerForm
-from catdiag.schedule.liveness import LEVEL
+from catdiag.schedule.placement import LEVEL
 from catdiag.util import argument_checks
 from catdiag.util.argument_checks import formula
 from catdiag.util.errors import CatdiagError, SizeError, require

@@ -39,7 +39,7 @@ from catdiag.category.types import ArrayType, Axis, union
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.kernel_analysis import Dtype, measure, width, widths_of
-from catdiag.schedule.liveness import contracts, elementwise, is_view, live_ranges, multiplies, rematerialized
+from catdiag.schedule.live_ranges import contracts, elementwise, is_view, live_ranges, multiplies, rematerialized
 from catdiag.schedule.pipelines import pipeline
 from catdiag.util import argument_checks as given
 from catdiag.util.errors import AxisError, CatdiagError

@@ -21,8 +21,7 @@ from catdiag.planner.time_model.prediction import predict
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
 from catdiag.schedule.kernel_analysis import measure
-from catdiag.schedule.liveness import LEVEL, REGISTERS
-from catdiag.schedule.placement import MATRIX
+from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 from tests.forms import form
 
 # The ideal model, which knows no compiler, is what is compared with tiles that people chose.

@@ -12,7 +12,7 @@ from catdiag.chip import hardware
 from catdiag.planner.fits_in_ranges import fits, possible
 from catdiag.planner.resources.block_resources import peak_bytes
 from catdiag.schedule.kernel_analysis import measure
-from catdiag.schedule.liveness import LEVEL
+from catdiag.schedule.placement import LEVEL
 from tests.forms import form
 
 FLASH = cd.Program(form("attention", "x", "q"))

@@ -26,7 +26,7 @@ from catdiag.planner.time_model.prediction import predict
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
 from catdiag.schedule.kernel_analysis import measure
-from catdiag.schedule.liveness import LEVEL, REGISTERS
+from catdiag.schedule.placement import LEVEL, REGISTERS
 
 fit = functools.partial(plans.fit, backend="ideal")
 

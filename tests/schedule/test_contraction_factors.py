@@ -14,7 +14,7 @@ from catdiag.category.diagram import diagram_of, inline
 from catdiag.planner.fit import searching
 from catdiag.rewrite.group import find
 from catdiag.rewrite.stream.multi_pass import forms
-from catdiag.schedule.liveness import LoweredKernel
+from catdiag.schedule.lowered_kernel import LoweredKernel
 
 SIZES = {"t": 8192, "d": 4096, "o": 4096}
 TILES = {"g_t": 128, "g_o": 256, "s_d": 64}

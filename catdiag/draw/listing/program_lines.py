@@ -10,7 +10,7 @@ from catdiag.category.formula import Formula
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.types import ArrayType
 from catdiag.schedule.kernel_analysis import Account
-from catdiag.schedule.liveness import LoweredKernel
+from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import Placement
 
 LiveArrays = tuple[int, str, IntPolynomial]

@@ -27,7 +27,7 @@ from catdiag.draw.listing.size_text import Wording, shown
 from catdiag.draw.memory_levels import placement as looks_of
 from catdiag.draw.scene import Item, Label, Scene
 from catdiag.schedule.kernel_analysis import Dtype
-from catdiag.schedule.liveness import LoweredKernel
+from catdiag.schedule.lowered_kernel import LoweredKernel
 
 Peaks = Mapping[str, Sequence[IntPolynomial]]
 """By level, the most that is allocated there: of several totals, which is most depends on the sizes."""

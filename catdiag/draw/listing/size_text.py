@@ -10,7 +10,7 @@ from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.types import ArrayType, Size, show_size
 from catdiag.cost.traffic_by_level import level_symbol
 from catdiag.schedule.kernel_analysis import Account
-from catdiag.schedule.liveness import LoweredKernel
+from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError, SizeError
 

@@ -35,8 +35,7 @@ from catdiag.planner.fit import searching
 from catdiag.planner.multi_kernel_plan import one_kernel
 from catdiag.planner.plan import TRITON
 from catdiag.planner.resources.block_resources import peak_bytes
-from catdiag.schedule.liveness import LEVEL
-from catdiag.schedule.placement import MATRIX
+from catdiag.schedule.placement import LEVEL, MATRIX
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:

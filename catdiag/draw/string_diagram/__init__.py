@@ -2,6 +2,6 @@
 
 - `layout`: the whole; `sheets`: what is drawn; `layering`: which function is in which column; `coordinate_assignment`:
   heights; `sheet_geometry`: where columns, frames and bands are;
-- `box_shapes`, `wire_bands`, `wire_threads`: boxes and wires; `weaved_axes`: which pass around; `held_regions`: how
-  much of an array is held; `subdiagrams`: large diagrams in parts; `diagram_diff`: what a rewrite changed.
+- `box_shapes`, `wire_bands`, `wire_threads`: boxes and wires; `weaved_axes`: which pass around; `live_regions`: how
+  much of an array is live; `subdiagrams`: large diagrams in parts; `diagram_diff`: what a rewrite changed.
 """

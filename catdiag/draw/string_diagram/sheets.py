@@ -32,7 +32,7 @@ from catdiag.category.types import ArrayType, Axis, Ty, show_size, size_symbols
 from catdiag.draw.label_formulas import label
 from catdiag.draw.memory_levels import RolePlacement
 from catdiag.draw.scene import FrameKind, ShapeKind, plain
-from catdiag.draw.string_diagram.held_regions import Reached, reached
+from catdiag.draw.string_diagram.live_regions import Reached, reached
 from catdiag.draw.string_diagram.weaved_axes import Weaved
 from catdiag.rewrite.box_formulas import formula_of
 from catdiag.schedule.live_ranges import is_view, only_streamed

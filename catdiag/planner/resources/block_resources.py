@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from catdiag.chip.hardware import Hardware
-from catdiag.schedule.liveness import LoweredKernel
+from catdiag.schedule.lowered_kernel import LoweredKernel
 
 Values = Mapping[Any, Any]
 """Numbers of all symbols: sizes, tiles, blocks."""

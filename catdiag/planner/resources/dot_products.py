@@ -15,7 +15,7 @@ from catdiag.category.diagram import Diagram, inline
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, Reindex, View
 from catdiag.category.types import ArrayType, union
-from catdiag.schedule.liveness import is_view, multiplies
+from catdiag.schedule.live_ranges import is_view, multiplies
 
 Sides = tuple[IntPolynomial, IntPolynomial, IntPolynomial]
 """Rows, columns and depth of a product."""

@@ -16,7 +16,7 @@ from catdiag.codegen.gluon.gluon_source import REGISTERS as WARPGROUP_REGISTERS
 from catdiag.planner.instruction_shapes import rows_and_columns
 from catdiag.planner.resources.block_resources import Resources, Values
 from catdiag.planner.resources.triton_resources import TritonBlock
-from catdiag.schedule.liveness import LoweredKernel
+from catdiag.schedule.lowered_kernel import LoweredKernel
 
 WARPS = 4
 """Warps of a warpgroup."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, ceil_div, most_registers, peak_bytes
-from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel
-from catdiag.schedule.placement import MATRIX
+from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 
 OTHER_REGISTERS = 40
 """Registers of a thread beside arrays, for addresses, counters and what the compiler keeps: an assumption."""

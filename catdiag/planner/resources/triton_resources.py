@@ -36,8 +36,8 @@ from catdiag.chip.hardware import Hardware
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
 from catdiag.planner.resources.dot_products import DotProducts, Sides, dot_products
 from catdiag.schedule.kernel_analysis import width
-from catdiag.schedule.liveness import LEVEL, REGISTERS, LoweredKernel
-from catdiag.schedule.placement import MATRIX
+from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 
 MIN_DOT = 16
 """The least length of a product's side."""

@@ -12,8 +12,9 @@ from functools import cached_property
 
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.resources.block_resources import Numbers, Values, ceil_div
+from catdiag.schedule.contractions import Contraction, Loop
 from catdiag.schedule.kernel_analysis import width
-from catdiag.schedule.liveness import Contraction, Loop, LoweredKernel
+from catdiag.schedule.lowered_kernel import LoweredKernel
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ import numpy as np
 
 from catdiag.planner.resources.block_resources import Numbers, ceil_div
 from catdiag.planner.time_model.kernel_instance import KernelInstance
-from catdiag.schedule.liveness import Loop, Transfer
+from catdiag.schedule.contractions import Loop
+from catdiag.schedule.lowered_kernel import Transfer
 
 
 @dataclass(frozen=True)

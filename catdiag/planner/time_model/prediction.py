@@ -13,8 +13,8 @@ from catdiag.planner.time_model.ideal_backend import GroupWaves, IdealBackend
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.planner.time_model.memory_traffic import MemoryTraffic
 from catdiag.planner.time_model.timing import Timing
-from catdiag.schedule.liveness import LoweredKernel
 from catdiag.schedule.load_imbalance import iteration_counts, summed_over_groups
+from catdiag.schedule.lowered_kernel import LoweredKernel
 
 IDEAL_BACKEND = IdealBackend()
 
