@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from catdiag.importers.program_builder import ArrayValue, ProgramBuilder
+from catdiag.importers.imported_values import ArrayValue
+from catdiag.importers.program_builder import ProgramBuilder
 
 
 class Unsupported(Exception):

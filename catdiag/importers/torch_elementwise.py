@@ -9,7 +9,8 @@ from typing import Any
 from catdiag.frontend import elementwise, nn
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import Dimension
-from catdiag.importers.program_builder import ArrayValue, Operand, ProgramBuilder, SizeNumber
+from catdiag.importers.imported_values import ArrayValue, Operand, SizeNumber
+from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 
 RULES: dict[str, Rule] = {}

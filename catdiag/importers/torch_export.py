@@ -15,21 +15,14 @@ from inspect import Parameter, Signature, signature
 from typing import Any, TypeAlias
 
 from catdiag.frontend.elementwise import sqrt
-from catdiag.frontend.signature import axis_names
-from catdiag.importers import torch_elementwise, torch_products, torch_reductions, torch_shapes
-from catdiag.importers.dimensions import AxisNames, NotAligned
-from catdiag.importers.example import Example, Imported, NotImported
-from catdiag.importers.program_builder import ArrayValue, Environment, Operand, ProgramBuilder, SizeNumber
-from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported
+from catdiag.importers.aten_rules import RULES
+from catdiag.importers.example import Imported, NotImported
+from catdiag.importers.graph_reader import GraphReader, same_results, title_of
+from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
+from catdiag.importers.program_builder import ProgramBuilder
+from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.util.errors import PACKAGE
 
-RULES: Mapping[str, Rule] = {
-    **torch_elementwise.RULES,
-    **torch_shapes.RULES,
-    **torch_reductions.RULES,
-    **torch_products.RULES,
-}
-"""The rule of each operation."""
 ELEMENTS = {"bool": "bool", "int8": "int", "int16": "int", "int32": "int", "int64": "int", "uint8": "int"}
 FromParameters: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 """From the tensors of one module, by name, to those of another."""
@@ -48,12 +41,10 @@ def from_torch(
     """The program of a module, a function, or an exported program. Raises NotImported, listing all that has no meaning
     here, and ImportError without PyTorch."""
     torch = _torch()
-    reader = _GraphReader(ProgramBuilder(_title(module, torch)), _exported(module, torch, example, kwargs, dynamic))
+    reader = _ExportReader(ProgramBuilder(_title(module, torch)), _exported(module, torch, example, kwargs, dynamic))
     reader.spelled = _parameter_names(module)
     reader.read()
-    found = AxisNames(reader.builder.factors)
-    reader.name(found, names)
-    return reader.built(found)
+    return reader.built(reader.named(names))
 
 
 def from_torch_pair(
@@ -72,14 +63,13 @@ def from_torch_pair(
     torch = _torch()
     if parameters is not None:
         first = _parametrized(torch, first, second, parameters)
-    one = _GraphReader(ProgramBuilder(_title(first, torch)), _exported(first, torch, example, kwargs or {}, None))
+    one = _ExportReader(ProgramBuilder(_title(first, torch)), _exported(first, torch, example, kwargs or {}, None))
     one.read()
     shared = ProgramBuilder(_title(second, torch), one.builder.factors, one.builder.values, one.builder.inputs)
-    other = _GraphReader(shared, _exported(second, torch, example, kwargs or {}, None), one)
+    other = _ExportReader(shared, _exported(second, torch, example, kwargs or {}, None), one)
     other.read()
-    _same_results(one, other)
-    found = AxisNames(one.builder.factors)
-    one.name(found, {})
+    same_results(one, other)
+    found = one.named({})
     return one.built(found), other.built(found)
 
 
@@ -102,17 +92,6 @@ def _parametrized(
     return made.train(first.training)
 
 
-def _same_results(one: _GraphReader, other: _GraphReader) -> None:
-    """Gives the results of both the same dimensions. Raises NotImported where they differ."""
-    shapes = [[r.builder.shape(v) for v in r.outputs] for r in (one, other)]
-    if shapes[0] != shapes[1]:
-        raise NotImported(f"{one.builder.title} gives results of shapes {shapes[0]}, {other.builder.title} {shapes[1]}")
-    for k, (wanted, value) in enumerate(zip(one.outputs, other.outputs, strict=True)):
-        for place, dim in enumerate(wanted.dims):
-            value = other.builder.aligned(value, place, dim)
-        other.outputs[k] = value
-
-
 def _torch() -> Any:
     try:
         return import_module("torch")
@@ -123,8 +102,7 @@ def _torch() -> Any:
 def _title(module: Any, torch: Any) -> str:
     if isinstance(module, torch.export.ExportedProgram):
         return "program"
-    name = type(module).__name__ if isinstance(module, torch.nn.Module) else getattr(module, "__name__", "function")
-    return _identifier(name.replace("<lambda>", "function"))
+    return title_of(type(module) if isinstance(module, torch.nn.Module) else module)
 
 
 def _parameter_names(module: Any) -> dict[str, str]:
@@ -139,6 +117,7 @@ def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[s
     """The graph of a module or function on an example."""
     if isinstance(module, torch.export.ExportedProgram):
         return module.run_decompositions({})
+    given = module
     if not isinstance(module, torch.nn.Module):
         if not callable(module):
             raise NotImported(f"cd.from_torch takes a module or a function of tensors, not {module!r}")
@@ -154,8 +133,23 @@ def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[s
             Wrapped.forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         module = Wrapped()
     arguments, options = _each_once((tuple(example), dict(kwargs)), torch)
-    found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
+    try:
+        found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
+    except Exception as error:  # of many kinds, the user's among them
+        raise NotImported(_not_exported(_title(given, torch), arguments, options, torch, error)) from error
     return found.run_decompositions({})
+
+
+def _not_exported(title: str, arguments: Any, options: Any, torch: Any, error: Exception) -> str:
+    """What was being exported, why it failed, and what to try."""
+    leaves = import_module("torch.utils._pytree").tree_leaves((arguments, options))
+    shapes = ", ".join(str(list(v.shape)) if isinstance(v, torch.Tensor) else repr(v)[:40] for v in leaves)
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+    return (
+        f"torch.export could not export {title} on ({shapes}): {type(error).__name__}: {said}\n"
+        f"Try whether {title} runs on the example; then import the part of it that has no control flow on values "
+        "and no calls outside of PyTorch, or pass a program that torch.export has made"
+    )
 
 
 def _each_once(arguments: Any, torch: Any) -> Any:
@@ -171,18 +165,13 @@ def _each_once(arguments: Any, torch: Any) -> Any:
     return import_module("torch.utils._pytree").tree_map_only(torch.Tensor, once, arguments)
 
 
-class _GraphReader:
-    """One pass over a graph. Its inputs are those of another program, `beside`: what is passed in by position,
-    parameters and buffers by name."""
+class _ExportReader(GraphReader):
+    """One pass over a graph of `torch.export`."""
 
-    def __init__(self, builder: ProgramBuilder, program: Any, beside: _GraphReader | None = None) -> None:
+    def __init__(self, builder: ProgramBuilder, program: Any, beside: _ExportReader | None = None) -> None:
+        super().__init__(builder, beside)
         self.program = program
-        self.builder = builder
-        self.shared: dict[int | str, ArrayValue] = {} if beside is None else beside.shared
         self.values: dict[Any, Any] = {}
-        self.outputs: list[ArrayValue] = []
-        self.arrays: list[Any] = [] if beside is None else beside.arrays
-        self.unknown: list[str] = []
         self.spelled: Mapping[str, str] = {}
         self._tied: dict[Any, ArrayValue] = {}
         self._passed = 0
@@ -204,11 +193,7 @@ class _GraphReader:
             elif node.op == "output":
                 self._output(node)
         if self.unknown:
-            raise self._refused()
-
-    def _refused(self) -> NotImported:
-        known = "\n  ".join(dict.fromkeys(self.unknown))
-        return NotImported(f"{self.builder.title} has operations that are not known here:\n  {known}")
+            raise self.refused()
 
     def _input(self, node: Any, spec: Any) -> None:
         torch = import_module("torch")
@@ -231,32 +216,12 @@ class _GraphReader:
         if spec.kind.name == "USER_INPUT":
             source, self._passed = self._passed, self._passed + 1
         lengths = [_hint(n) for n in value.shape]
-        made = self.shared.get(source)
-        if made is None:
-            hints = [_symbol(n) for n in value.shape]
-            made = self.builder.input(self._free_name(target), lengths, _element(value.dtype), hints)
-            self.shared[source] = made
-            self.arrays.append(state if state is not None else self._example(node.name))
-        elif self.builder.shape(made) != lengths:
-            raise NotImported(
-                f"{target} has shape {self.builder.shape(made)} in one program and {lengths} in the other"
-            )
+        array = state if state is not None else self._example(node.name)
+        hints = [_symbol(n) for n in value.shape]
+        made = self.argument(source, target, lengths, _element(value.dtype), array, hints)
         self.values[node] = made
         if key is not None:
             self._tied[key] = made
-
-    def _free_name(self, target: str) -> str:
-        """A name for a new input, which no other one has."""
-        name, number = _identifier(target), 0
-        while name in dict(self.builder.inputs):
-            number += 1
-            name = _identifier(f"{target}_{number}")
-        return name
-
-    def built(self, names: AxisNames) -> Imported:
-        """The program that was read."""
-        diagram = self.builder.build(self.outputs, names)
-        return Imported(diagram, Example(tuple(self.arrays), names.example(), tuple(dict.fromkeys(self.builder.notes))))
 
     def _example(self, name: str) -> Any:
         order = [s.arg.name for s in self.program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
@@ -281,23 +246,8 @@ class _GraphReader:
             call = self._bound(name, node)
         except Unsupported as error:  # nothing is known of what follows
             self.unknown.append(f"{_module_path(node)}{name}: {error.args[0]} [{_line(node) or node.name}]")
-            raise self._refused() from error
-        rule = RULES.get(name)
-        try:
-            if rule is None:
-                raise Unsupported(f"aten.{name} has no rule")
-            if call.element == "complex":
-                raise Unsupported(f"aten.{name} of complex numbers")
-            self.values[node] = rule(self.builder, call)
-        except (Unsupported, NotAligned) as error:
-            self.unknown.append(
-                f"{_module_path(node)}{error.args[0] if error.args else error} [{_line(node) or node.name}]"
-            )
-            self.values[node] = self._unknown(call)
-
-    def _unknown(self, call: AtenCall) -> Any:
-        made = [self.builder.input(f"unknown_{len(self.builder.inputs)}", s, call.element) for s in call.shapes]
-        return made[0] if len(made) == 1 else tuple(made)
+            raise self.refused() from error
+        self.values[node] = self.applied(RULES, "aten", call, _module_path(node), _line(node))
 
     def _bound(self, name: str, node: Any) -> AtenCall:
         """A call with its arguments by name."""
@@ -365,50 +315,6 @@ class _GraphReader:
                 self.unknown.append(f"the input {spec.target!r} is written: return what is written")
             elif argument is not None and isinstance(argument.meta.get("val"), torch.Tensor):
                 self.outputs.append(self.values[argument])
-
-    def name(self, found: AxisNames, names: Mapping[str, str]) -> None:
-        """AxisNames axes as the user says, then by where they come from."""
-        inputs = dict(self.builder.inputs)
-        for name, text in names.items():
-            value = inputs.get(_identifier(name))
-            if value is None:
-                raise NotImported(f"names: there is no input {name!r}; the inputs are {', '.join(inputs)}")
-            dims, wanted = [self.builder.factors.resolve(d) for d in value.dims], _grouped_names(text)
-            if len(wanted) != len(dims):
-                raise NotImported(f"names of {name!r}: {text!r} names {len(wanted)} dimensions of {len(dims)}")
-            for dim, parts in zip(dims, wanted, strict=True):
-                self._name_dimension(found, name, dim, parts)
-        for name, value in self.builder.inputs:
-            for k, dim in enumerate(value.dims):
-                for factor in self.builder.factors.resolve(dim):
-                    factor.hint = factor.hint or _hinted(name, k)
-
-    def _name_dimension(self, found: AxisNames, name: str, dim: Sequence[Any], parts: Sequence[str]) -> None:
-        if parts == ["1"] and not dim:
-            return
-        if len(parts) != len(dim):
-            lengths = " x ".join(str(f.length) for f in dim) or "1"
-            raise NotImported(f"names of {name!r}: a dimension of {lengths} is given the names {' '.join(parts)}")
-        for factor, part in zip(dim, parts, strict=True):
-            try:
-                found.reserve(factor, part)
-            except NotAligned as error:
-                raise NotImported(f"names of {name!r}: {error}") from None
-
-
-def _grouped_names(text: str) -> list[list[str]]:
-    return [n.strip("()").split() for n in axis_names(text)]
-
-
-def _hinted(name: str, place: int) -> str:
-    """A name for an axis that an input brings: that of the input's module and the dimension."""
-    base = name.removesuffix("_weight").removesuffix("_bias")
-    return f"{base}_{place}" if base == name else base if place == 0 else f"{base}_in"
-
-
-def _identifier(name: str) -> str:
-    made = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
-    return made if made.isidentifier() else f"p_{made}"
 
 
 def _hint(n: Any) -> int:

@@ -11,7 +11,8 @@ from catdiag.frontend import builder as frontend
 from catdiag.frontend import elementwise, nn
 from catdiag.frontend.indexing import gather
 from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, extent_of
-from catdiag.importers.program_builder import ArrayValue, Environment, ProgramBuilder
+from catdiag.importers.imported_values import ArrayValue, Environment
+from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 from catdiag.importers.torch_elementwise import recognized_number
 from catdiag.importers.torch_reductions import softmax_over

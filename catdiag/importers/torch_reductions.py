@@ -11,7 +11,8 @@ from catdiag.frontend import builder as frontend
 from catdiag.frontend import elementwise, nn
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import Dimension
-from catdiag.importers.program_builder import ArrayValue, Environment, ProgramBuilder
+from catdiag.importers.imported_values import ArrayValue, Environment
+from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
 from catdiag.importers.torch_elementwise import converted
 from catdiag.importers.torch_shapes import picked

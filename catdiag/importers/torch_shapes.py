@@ -9,7 +9,8 @@ from catdiag.frontend import elementwise
 from catdiag.frontend.indexing import gather, indexed, reverse
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import AxisFactor, Dimension, NotAligned
-from catdiag.importers.program_builder import ArrayValue, Environment, ProgramBuilder, SizeNumber
+from catdiag.importers.imported_values import ArrayValue, Environment, SizeNumber
+from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
 from catdiag.importers.torch_elementwise import converted
 

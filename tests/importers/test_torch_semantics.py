@@ -148,3 +148,11 @@ def test_parts_that_are_read_as_such_are_noted() -> None:
     assert "4:8 of 8 is read as one of 2 parts" in check(lambda a: a[4:], real(8)).example.notes[0]
     assert "7:8 of 8 is read as the last one" in check(lambda a: a[7:], real(8)).example.notes[0]
     assert check(lambda a: a.chunk(2)[0] + a.split(4)[1], real(8)).example.notes != ()
+
+
+def test_what_torch_export_says_is_said_of_the_module() -> None:
+    def branching(a: Any) -> Any:
+        return a if a.sum() > 0 else -a
+
+    with pytest.raises(cd.errors.NotImported, match=r"could not export branching on \(\[2, 3\]\): [\s\S]*Try whether"):
+        cd.from_torch(branching, real(2, 3))

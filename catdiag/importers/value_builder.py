@@ -1,0 +1,176 @@
+"""Values of a positional program: made by steps, seen under other dimensions, lined up with each other.
+
+The base of `catdiag.importers.program_builder`, which has the operations that reduce, contract, cut and join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from catdiag.frontend.tracing import Traced, running
+from catdiag.importers.dimensions import AxisFactor, Dimension, Factors
+from catdiag.importers.imported_values import ArrayValue, Environment, Make, Operand
+
+
+@dataclass
+class ValueBuilder:
+    """The inputs, values and steps of a program that is being imported."""
+
+    title: str
+    factors: Factors = field(default_factory=Factors)
+    values: list[ArrayValue] = field(default_factory=list)
+    inputs: list[tuple[str, ArrayValue]] = field(default_factory=list)
+    steps: list[tuple[ArrayValue, Make, str | None]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    line: str | None = None
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def input(self, name: str, lengths: Sequence[int], element: str, hints: Sequence[str] = ()) -> ArrayValue:
+        """A new input; `hints` are names for its dimensions."""
+        named = [*hints, *[""] * len(lengths)]
+        dims = tuple(self.factors.dimension(n, hint) for n, hint in zip(lengths, named, strict=False))
+        value = ArrayValue(dims, tuple(f for d in dims for f in d), element)
+        self.inputs.append((name, value))
+        self.values.append(value)
+        return value
+
+    def emit(
+        self, dims: Sequence[Dimension], axes: Iterable[AxisFactor], make: Make, element: str = "real", **more: Any
+    ) -> ArrayValue:
+        """The value of a step."""
+        kept = tuple(dict.fromkeys(self.factors.resolve(axes)))
+        value = ArrayValue(tuple(dims), kept, element, **more)
+        self.values.append(value)
+        self.steps.append((value, make, self.line))
+        return value
+
+    def view(self, value: ArrayValue, dims: Sequence[Dimension]) -> ArrayValue:
+        """The same array under other dimensions: no step."""
+        seen = ArrayValue(tuple(dims), value.axes, value.element, value.contracted)
+        self.values.append(seen)
+        self.steps.append((seen, lambda env: env[value], self.line))
+        return seen
+
+    def constant(self, number: float, lengths: Sequence[int], element: str) -> ArrayValue:
+        """An array of equal numbers."""
+        dims = [self.factors.dimension(n) for n in lengths]
+
+        def make(env: Environment) -> Traced:
+            if element == "bool":
+                return running().lift(int(bool(number))) > 0
+            return running().lift(number, infinite=True, element=element)
+
+        return self.emit(dims, (), make, element, number=number)
+
+    def length(self, dim: Dimension) -> int:
+        """The length of a dimension in the example."""
+        return self.factors.length(dim)
+
+    def shape(self, value: ArrayValue) -> list[int]:
+        """The lengths of a value in the example."""
+        return [self.length(d) for d in value.dims]
+
+    def has(self, value: ArrayValue, factor: AxisFactor) -> bool:
+        """Whether a value has the axis of a factor, rather than being broadcast along it."""
+        return factor in self.factors.resolve(value.axes)
+
+    def own(self, value: ArrayValue, dim: Dimension) -> Dimension:
+        """The factors of a dimension that a value has."""
+        return tuple(f for f in self.factors.resolve(dim) if self.has(value, f))
+
+    def materialized(self, value: ArrayValue, dims: Iterable[Dimension]) -> ArrayValue:
+        """A value that has all axes of these dimensions."""
+        wanted = self.factors.resolve(f for d in dims for f in d)
+        lacking = [f for f in wanted if not self.has(value, f)]
+        if not lacking:
+            return value
+        axes = [*value.axes, *lacking]
+        make: Make = lambda env: running().rename(env[value], {}, (*env[value].type.axes, *env.axes(lacking)))  # noqa: E731
+        return self.emit(value.dims, axes, make, value.element)
+
+    # -- lining up -------------------------------------------------------------------------------
+
+    def coexist(self, a: AxisFactor, b: AxisFactor) -> bool:
+        """Whether some array has both axes."""
+        pair = {a, b}
+        return any(pair <= self._all(v) for v in self.values)
+
+    def _all(self, value: ArrayValue) -> set[AxisFactor]:
+        return set(self.factors.resolve([*value.axes, *(f for d in value.dims for f in d)]))
+
+    def renamed(self, value: ArrayValue, pairs: Sequence[tuple[AxisFactor, AxisFactor]]) -> ArrayValue:
+        """A value with axes renamed, from the first of each pair to the second, of the same size."""
+        if not pairs:
+            return value
+        into = dict(pairs)
+
+        def swap(factors: Iterable[AxisFactor]) -> Dimension:
+            return tuple(into.get(f, f) for f in self.factors.resolve(factors))
+
+        def make(env: Environment) -> Traced:
+            array, names = env[value], {}
+            for a, b in pairs:
+                old, new = env.axes([a]), env.axes([b])
+                if any(array.type.axis(axis.name) is None for axis in old):
+                    continue
+                if len(old) == len(new):
+                    names.update({one.name: other.name for one, other in zip(old, new, strict=True)})
+                else:  # split into other factors, each
+                    array = env.read(array, [(a, env.index([b]))], [b])
+            return running().rename(array, names)
+
+        return self.emit(
+            [swap(d) for d in value.dims], swap(value.axes), make, value.element, contracted=swap(value.contracted)
+        )
+
+    def fresh(self, value: ArrayValue, dim: Dimension) -> ArrayValue:
+        """A value with other axes of the same sizes along a dimension."""
+        return self.renamed(value, [(f, self.factors.copy(f)) for f in self.factors.resolve(dim)])
+
+    def aligned(self, value: ArrayValue, place: int, dim: Dimension) -> ArrayValue:
+        """A value whose dimension number `place` is `dim`, renamed where axes stay two. Raises NotAligned."""
+        if self.length(value.dims[place]) == 1 or not dim:
+            return value
+        pairs = self.factors.unify(dim, value.dims[place], self.coexist)
+        if pairs:
+            # Axes of `dim` that the value has elsewhere give way.
+            taken = {a for a, _ in pairs} & self._all(value)
+            value = self.renamed(value, [(a, self.factors.copy(a)) for a in taken])
+            value = self.renamed(value, [(b, a) for a, b in pairs])
+        return value
+
+    def broadcast(self, values: Sequence[ArrayValue]) -> tuple[list[ArrayValue], list[Dimension]]:
+        """Values lined up from the last dimension on, as NumPy does, and the dimensions of the result."""
+        found, rank = list(values), max(len(v.dims) for v in values)
+        dims: list[Dimension] = [()] * rank
+        for k in range(len(found)):
+            for back in range(1, len(found[k].dims) + 1):
+                value = found[k]
+                dim = value.dims[-back]
+                if not self.factors.resolve(dim):
+                    continue
+                if not dims[-back]:
+                    beside = {f for j, d in enumerate(dims) if j != rank - back for f in self.factors.resolve(d)}
+                    if beside & set(self.factors.resolve(dim)):
+                        value = found[k] = self.fresh(value, dim)
+                    dims[-back] = value.dims[-back]
+                else:
+                    found[k] = self.aligned(value, len(value.dims) - back, dims[-back])
+        return found, dims
+
+    def pointwise(self, operands: Sequence[Operand], make: Callable[..., Any], element: str = "real") -> ArrayValue:
+        """A function of several operands at each index."""
+        values = [v for v in operands if isinstance(v, ArrayValue)]
+        lined, dims = self.broadcast(values)
+        rest = iter(lined)
+        given: list[Operand] = [next(rest) if isinstance(v, ArrayValue) else v for v in operands]
+        contracted = next((v.contracted for v in lined if v.contracted), ())
+        axes = [f for v in lined for f in v.axes]
+
+        def step(env: Environment) -> Traced:
+            return running().lift(make(*(env[v] for v in given)), infinite=True, element=element)
+
+        return self.emit(dims, axes, step, element, contracted=contracted)
