@@ -8,6 +8,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.draw.listing.program_text import LEVELS, PLACEMENT, expanded
+from catdiag.rewrite.list_states import resized
 from catdiag.util.errors import SizeError
 
 SIZES, TILES = {"q": 4096, "x": 2048, "d": 64}, {"g_q": 64, "s_x": 32}
@@ -73,3 +74,11 @@ def test_scalars_among_the_sizes_are_no_axes() -> None:
 def test_a_size_that_is_missing_is_named(flash: cd.Derivation) -> None:
     with pytest.raises(SizeError, match="d is missing"):
         expanded(flash, sizes={"q": 1, "x": 1}, tiles=TILES)
+
+
+def test_a_sum_is_in_parentheses_where_an_axis_of_a_split_loop_has_it_as_its_size() -> None:
+    summed = cd.algorithm("q p -> q", name="summed")(lambda a: cd.sum(cd.exp(a), "p"))
+    longer = cd.Program(resized(summed.diagram, {"p": ("+", "x", 1)}))
+    text = expanded(longer.stream("p").split("p").group("q"))
+    assert rows(text)["a"][-1] == "of q × (x + 1)"
+    assert "each of p_p parts of x + 1, in parallel" in text

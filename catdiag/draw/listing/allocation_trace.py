@@ -6,12 +6,12 @@ from collections import ChainMap
 from collections.abc import Sequence
 
 from catdiag.category.diagram import inline
-from catdiag.category.formula import ATOM, Formula, compares, symbol, truth
+from catdiag.category.formula import ATOM, Formula, compares, infix, of_size, symbol, truth
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.ops import Box, FoldOp
-from catdiag.category.types import ArrayType, show_size
+from catdiag.category.types import ArrayType
 from catdiag.codegen.pseudocode import extreme
-from catdiag.draw.listing.program_lines import KernelListing, ListingLine, LiveArrays, LoopHead, Variable
+from catdiag.draw.listing.program_lines import KernelListing, LineText, ListingLine, LiveArrays, LoopHead, Variable
 from catdiag.draw.listing.symbol_table import LONGEST, SymbolTable
 from catdiag.draw.listing.trace_frames import OpenLoop, TraceFrame
 from catdiag.schedule.live_ranges import elementwise, view_roots
@@ -74,9 +74,9 @@ class KernelTrace:
             held = self._held(buffer)
             variable = held[0][0]
             source = self.lines.variables[variable].name
-            lines = [ListingLine("load", f"load {source}", (), (), (variable,), held, (source,))]
+            lines = [ListingLine("load", (f"load {source}",), (), (), (variable,), held, (source,))]
             lines += [
-                ListingLine("save", f"save {name} = {source}", (), (variable,), (), held, (name,)) for name in names
+                ListingLine("save", (f"save {name} = {source}",), (), (variable,), (), held, (name,)) for name in names
             ]
             self.lines.lines += lines
 
@@ -107,7 +107,12 @@ class KernelTrace:
         return tuple((v, place, b.at(place)) for b, v in pairs for place in b.places)
 
     def _line(
-        self, kind: str, text: str, reads: Sequence[int] = (), writes: Sequence[int] = (), names: Sequence[str] = ()
+        self,
+        kind: str,
+        text: LineText,
+        reads: Sequence[int] = (),
+        writes: Sequence[int] = (),
+        names: Sequence[str] = (),
     ) -> ListingLine:
         loops = tuple(loop.number for loop in self.open_loops if loop.stage == "inside")
         once = tuple(dict.fromkeys(reads))
@@ -178,10 +183,10 @@ class KernelTrace:
         name = self.lines.variables[variable].name
         last = self.lines.lines[-1] if len(self.lines.lines) > self.first else None
         if last is not None and last.kind == "load" and last.loops == self._loops():
-            last.text, last.writes = f"{last.text}, {name}", (*last.writes, variable)
+            last.parts, last.writes = (*last.parts, f", {name}"), (*last.writes, variable)
             last.names, last.live = (*last.names, name), self._snapshot()
         else:
-            self._line("load", f"load {name}", (), [variable], [name])
+            self._line("load", (f"load {name}",), (), [variable], [name])
 
     def _loops(self) -> tuple[int, ...]:
         return tuple(loop.number for loop in self.open_loops if loop.stage == "inside")
@@ -280,8 +285,9 @@ class KernelTrace:
                 )
             frame.formulas[first + k], frame.behind[first + k] = symbol(names[-1]), (variable,)
             self._leaving(frame, first + k, self.fresh[k])
-        right = f"({formula})" if compares(formula) else formula.text
-        line = self._line("let", f"{', '.join(names)} = {right}", reads, made, names)
+        left = f"{', '.join(names)} = "
+        text: LineText = (f"{left}(", formula, ")") if compares(formula) else (left, formula)
+        line = self._line("let", text, reads, made, names)
         line.formula, line.live = formula, held
         readers = frame.readers(first)
         line.merges = len(names) == len(readers) == 1 and elementwise(readers[0]) and not frame.outputs(first)
@@ -344,24 +350,24 @@ class KernelTrace:
         """The initial values of the states, and the head of the loop."""
         op = loop.op
         units = self.symbols.formulas_of(op.unit, (), {op.block: 0})
-        pairs = [f"{name} = {truth(unit)}" for name, unit in zip(loop.names, units, strict=True)]
-        line = self._line("start", f"start: {', '.join(pairs)}", (), loop.states, loop.names)
+        pairs = [infix("=", symbol(name), truth(unit)) for name, unit in zip(loop.names, units, strict=True)]
+        line = self._line("start", ("start: ", *_listed(pairs)), (), loop.states, loop.names)
         streamed = ((b, self.where[b]) for b in self.present if self.where[b] in loop.streamed and b.role == "streamed")
         loop.full = self._snapshot(list(streamed))
         if not loop.streamed:
             line.live = loop.full
         loop.number = len(self.lines.loops)
         if self.symbols.split_loop is not None and op.block in self.symbols.single:
-            head = f"for each part of {show_size(self.symbols.split_loop.axis_size)} in order:"
+            head: LineText = ("for each part of ", of_size(self.symbols.split_loop.axis_size), " in order:")
         else:
-            head = f"for each block of {op.axis} ({op.block} at a time){self._range(loop)}:"
+            head = (f"for each block of {op.axis} ({op.block} at a time)", *self._range(loop), ":")
         self.lines.loops.append(LoopHead(head, self._loops(), tuple(loop.states)))
 
-    def _range(self, loop: OpenLoop) -> str:
+    def _range(self, loop: OpenLoop) -> LineText:
         """The range of blocks that run, for a loop that skips some."""
         op = loop.op
         if op.bounds is None:
-            return ""
+            return ()
         size = loop.box.size_of(op.axis)
         types = inline(op.bounds).cod
         low, high = (
@@ -370,34 +376,34 @@ class KernelTrace:
                 ("min", "max"), self.symbols.formulas_of(op.bounds, loop.args, {op.block: size}), types, strict=True
             )
         )
-        return f" that meets the range from {low} to {high}"
+        return (" that meets the range from ", low, " to ", high)
 
     def _open(self, loop: OpenLoop) -> None:
         """The first lines of an iteration: its blocks are loaded, and its mask test is evaluated."""
         loop.stage = "inside"
         names = [self.lines.variables[v].name for v in loop.streamed]
         if names:
-            self._line("load", f"load {', '.join(names)}", (), loop.streamed, names).live = loop.full
+            self._line("load", (f"load {', '.join(names)}",), (), loop.streamed, names).live = loop.full
         if loop.op.block_test is not None:
             (live,) = self.symbols.formulas_of(loop.op.block_test, loop.args, {})
             reads = [v for found in loop.behind for v in found]
-            self._line("unless", f"next block, unless somewhere {live}", reads).live = loop.full
+            self._line("unless", ("next block, unless somewhere ", live), reads).live = loop.full
 
     def _close(self, loop: OpenLoop, frame: TraceFrame) -> None:
         """The new states replace those of this iteration."""
         moved = [k for k, w in enumerate(frame.graph.outputs) if frame.behind[w] != (loop.states[k],)]
-        texts = [frame.formulas[frame.graph.outputs[k]].text for k in moved]
+        made = [frame.formulas[frame.graph.outputs[k]] for k in moved]
         reads = [v for k in moved for v in frame.behind[frame.graph.outputs[k]]]
         if moved:
-            left, right = ", ".join(loop.names[k] for k in moved), ", ".join(texts)
+            left = ", ".join(loop.names[k] for k in moved)
             states = [loop.states[k] for k in moved]
-            self._line("carry", f"{left} = {right}", reads, states, [loop.names[k] for k in moved])
+            self._line("carry", (f"{left} = ", *_listed(made)), reads, states, [loop.names[k] for k in moved])
         loop.stage, self.fresh = "end", []
 
     def _state_line(self, loop: OpenLoop) -> ListingLine:
         last = self.lines.lines[-1]
         if last.kind != "carry":
-            last = self._line("carry", f"next {', '.join(loop.names)}")
+            last = self._line("carry", (f"next {', '.join(loop.names)}",))
             last.loops = (*self._loops(), loop.number)
         return last
 
@@ -426,11 +432,16 @@ class KernelTrace:
         """Saves the results that are due."""
         due, self.due = self.due, []
         for k, (name, variable, formula, _) in enumerate(due):
-            said = f"save {name}" if formula == symbol(name) else f"save {name} = {formula}"
+            said: LineText = (f"save {name}",) if formula == symbol(name) else (f"save {name} = ", formula)
             line = self._line("save", said, [variable] if variable >= 0 else [])
             line.names = (name,)
             waiting = dict.fromkeys((b, v) for _, v, _, b in due[k:] if b is not None and b not in self.present)
             line.live = self._snapshot(list(waiting))
+
+
+def _listed(formulas: Sequence[Formula]) -> LineText:
+    """Formulas with commas between them."""
+    return tuple(part for k, formula in enumerate(formulas) for part in ((", ", formula) if k else (formula,)))
 
 
 def _most(one: Sequence[LiveArrays], other: Sequence[LiveArrays], place: str) -> bool:

@@ -107,7 +107,7 @@ def _short(kernel_listing: KernelListing, runs: list[tuple[int, int, int]]) -> K
         names = [*last.values(), *([variables[-1].name] if rest else [])]
         writes = [*last, *([len(variables) - 1] if rest else [])]
         text = f"{end - start} lines: {_first(part[0])} to {_first(part[-1])}"
-        lines.append(ListingLine("let", text, part[0].loops, reads, tuple(writes), tuple(held), tuple(names)))
+        lines.append(ListingLine("let", (text,), part[0].loops, reads, tuple(writes), tuple(held), tuple(names)))
     return replace(kernel_listing, variables=variables, lines=[*lines, *kernel_listing.lines[at:]])
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.draw.listing.program_lines import KernelListing
+from catdiag.draw.label_formulas import label
+from catdiag.draw.listing.program_lines import KernelListing, LineText
 from catdiag.draw.listing.size_text import Wording
 from catdiag.draw.scene import Curve, Frame, Item, Label, LabelRole, Point2D, Shape, StraightLine
 from catdiag.draw.text_width import text_width
@@ -20,9 +20,6 @@ _INDENT, _EDGE, _GAP = 13.0, 8.0, 14.0
 _BAR, _PAD = 22.0, 13.0  # the least width of a bar, and the space beside a name in it
 _DOT = 5.0
 _CHART = 90.0  # the width of the longest bar of a total
-
-
-_SUBSCRIPTS = re.compile(r"_(\w+(?:,\w+)+)")  # what is below a sign is all of `k,c`
 
 
 @dataclass(frozen=True)
@@ -154,11 +151,11 @@ class Table:
                 if loop not in opened:
                     opened.add(loop)
                     rows.append(
-                        _PanelRow(wrapped(_signs(self.listing.loops[loop].head), _TEXT), first + depth, loop=loop)
+                        _PanelRow(wrapped(_label(self.listing.loops[loop].parts), _TEXT), first + depth, loop=loop)
                     )
             depth = first + len(line.loops)
             after = "," if line.kind == "start" else ""
-            texts = wrapped(_signs(line.text), _TEXT - _INDENT * depth, after=after)
+            texts = wrapped(_label(line.parts), _TEXT - _INDENT * depth, after=after)
             rows.append(_PanelRow(texts, depth, number))
         return rows
 
@@ -178,9 +175,9 @@ class Table:
             if not held:
                 continue
             of = self.listing.variables[variable]
-            texts = {p: _signs(wording.allocated(of.type, most[variable, p], p, of.stages.get(p, 1))) for p in held}
+            texts = {p: wording.allocated(of.type, most[variable, p], p, of.stages.get(p, 1), label) for p in held}
             numbers = {p: wording.number(wording.value(most[variable, p], p)) for p in held if wording.values}
-            slow = wording.untiled(of.type, self.listing.kernel) if of.slow else ""
+            slow = wording.untiled(of.type, self.listing.kernel, label) if of.slow else ""
             found[variable] = _PanelColumn([variable], held, of.element, slow, texts, numbers)
         for number, line in enumerate(self.listing.lines):
             for variable in {v for v, _, _ in line.live}:
@@ -230,7 +227,7 @@ class Table:
                 most = total in self.peaks[place]
                 name = "M" if len(self.style.places) == 1 else f"M_{{{place}}}"
                 sign = f"{name} {'=' if len(self.peaks[place]) == 1 else '≥'} " if most else ""
-                found[number] = wrapped(_signs(sign + self.wording.polynomial(total, place)), _TOTAL)
+                found[number] = wrapped(sign + label(self.wording.polynomial(total, place)), _TOTAL)
             before = total
         return found
 
@@ -353,7 +350,7 @@ class Table:
                 way = _straight((x + width / 2, start), (x + width / 2, self.end + 10), True)
                 self.behind.append(Curve(way, "axis", self.style.slow[0], True, title=f"save to {self.style.slow[1]}"))
                 of = self.listing.variables[column.variables[-1]]
-                below = [", ".join(saved), self.wording.untiled(of.type, self.listing.kernel)]
+                below = [", ".join(saved), self.wording.untiled(of.type, self.listing.kernel, label)]
                 self.items.append(Label(column.middle, self.end + 22, below[0], "array"))
                 self.items.append(Label(column.middle, self.end + 34, below[1], "axis"))
                 low = self.end + 38
@@ -435,9 +432,9 @@ def _after(column: _PanelColumn, other: _PanelColumn, states: set[int]) -> bool:
     return apart and column.shape == other.shape and not states & set(column.variables)
 
 
-def _signs(text: str) -> str:
-    """A formula with printed signs."""
-    return _SUBSCRIPTS.sub(r"_{\1}", text.replace("-", "−").replace("*", "·"))
+def _label(text: LineText) -> str:
+    """A line as the text of a label."""
+    return "".join(part if isinstance(part, str) else label(part) for part in text)
 
 
 def _widest(texts: Sequence[str], role: LabelRole = "body") -> float:

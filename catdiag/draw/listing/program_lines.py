@@ -13,6 +13,20 @@ from catdiag.schedule.kernel_analysis import Account
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import Placement
 
+LineText = tuple[str | Formula, ...]
+"""Words and formulas in a row; how formulas are printed is up to whoever shows the line."""
+
+
+def plain(text: LineText) -> str:
+    """A line as plain text.
+
+    >>> from catdiag.category.formula import infix, symbol
+    >>> plain(("t1 = ", infix("·", symbol("a"), symbol("b"))))
+    't1 = a·b'
+    """
+    return "".join(map(str, text))
+
+
 LiveArrays = tuple[int, str, IntPolynomial]
 """A variable, the place where it is allocated, and its size there."""
 
@@ -42,7 +56,7 @@ class ListingLine:
     """
 
     kind: str
-    text: str
+    parts: LineText
     loops: tuple[int, ...]
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
@@ -50,6 +64,11 @@ class ListingLine:
     names: tuple[str, ...] = ()
     formula: Formula | None = None
     merges: bool = False
+
+    @property
+    def text(self) -> str:
+        """The line as plain text."""
+        return plain(self.parts)
 
     def total(self, place: str) -> IntPolynomial:
         """All that is allocated at a place."""
@@ -60,9 +79,14 @@ class ListingLine:
 class LoopHead:
     """A loop: its head, the loops around it, and its states."""
 
-    head: str
+    parts: LineText
     inside: tuple[int, ...]
     states: tuple[int, ...] = ()
+
+    @property
+    def head(self) -> str:
+        """The head as plain text."""
+        return plain(self.parts)
 
 
 @dataclass

@@ -144,7 +144,7 @@ def most(listing: ProgramListing, wording: Wording, peaks: Peaks) -> list[tuple[
     said: list[tuple[str, str]] = []
     for place in listing.places.names:
         if peaks[place]:
-            formulas = " or ".join(wording.polynomial(total, place) for total in peaks[place])
+            formulas = " or ".join(wording.polynomial(total, place).text for total in peaks[place])
             verb = "hold" if place.endswith("s") else "holds"
             number = ""
             if wording.values is not None:

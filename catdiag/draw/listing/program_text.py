@@ -133,7 +133,7 @@ def _rows(
             elements = IntPolynomial.elements(variable.type.axes).scaled(stages)
             row.append(f"{wording.value(elements if wording.unit == 'bytes' else amount, place):,}")
         if wording.unit == "bytes":
-            formula = wording.polynomial(amount, place)
+            formula = wording.polynomial(amount, place).text
             row.append(f"{wording.value(amount, place):,}" if wording.values is not None else formula)
         whole = f"of {wording.untiled(variable.type, kernel_listing.kernel)}" if variable.slow else ""
         rows.append([*row, f"in the place of {before}" if before is not None else whole])

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
+from catdiag.category.formula import SUM, Formula, added, infix, number, of_polynomial, symbol
 from catdiag.category.index_maps import read_off
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.types import ArrayType, Size, show_size
+from catdiag.category.types import ArrayType, Size
 from catdiag.cost.traffic_by_level import level_symbol
 from catdiag.schedule.kernel_analysis import Account
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError, SizeError
-
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Wording:
@@ -33,16 +32,16 @@ class Wording:
         blocks = dict.fromkeys(block for k in account.kernels for block, _ in k.loops)
         taken = {*account.sizes, *account.inner, *tiles, *blocks}
         self.names: dict[str, dict[str, str]] = {}
-        for number, place in enumerate(places.names, 1):
+        for level, place in enumerate(places.names, 1):
             own: dict[str, str] = {}
             for base in (*tiles, *blocks):
                 if base in self.single:
                     continue
                 if place == places.matrix:  # the memory of the matrix units takes the tiles of the level that feeds it
-                    own[base] = self.names[places.names[number - 2]][base]
+                    own[base] = self.names[places.names[level - 2]][base]
                     continue
-                own[base] = level_symbol(base, number, taken)
-                if number > 1:
+                own[base] = level_symbol(base, level, taken)
+                if level > 1:
                     taken.add(own[base])
             self.names[place] = own
         self.values = None if values is None else self._checked(values)
@@ -75,36 +74,29 @@ class Wording:
 
     # -- words ------------------------------------------------------------------------------------------------
 
-    def _symbol(self, name: str, place: str) -> str:
+    def _symbol(self, name: str, place: str) -> Formula:
         split_loop = self.account.split_loop
         if split_loop is not None and name == split_loop.length:
-            return f"{shown(split_loop.axis_size)}/{split_loop.parts}"
-        return self.names.get(place, {}).get(name, name)
+            return infix("/", shown(split_loop.axis_size), symbol(split_loop.parts))
+        return symbol(self.names.get(place, {}).get(name, name))
 
-    def axes(self, ty: ArrayType, place: str) -> str:
-        """The sizes of an array's axes at a level: `g_q × d`; for a scalar, `1`."""
-
-        def named(leaf: Size) -> Size:
-            return self._symbol(leaf, place) if isinstance(leaf, str) else leaf
-
-        def joined(op: str, left: Size, right: Size) -> Size:
-            return op, left, right
-
-        sizes: list[Size] = [read_off(a.size, named, joined) for a in ty.axes if a.size not in self.single]
+    def axes(self, ty: ArrayType, place: str, write: Callable[[Formula], str] = str) -> str:
+        """The sizes of an array's axes at a level: `g_q × d`; for a scalar, `1`. `write` prints formulas."""
+        sizes = [shown(a.size, lambda s: self._symbol(s, place)) for a in ty.axes if a.size not in self.single]
         if self.account.split_loop is not None:
-            sizes = [s for s in sizes if s != 1]
-        return " × ".join(f"({shown(s)})" if len(sizes) > 1 and _is_sum(s) else shown(s) for s in sizes) or "1"
+            sizes = [s for s in sizes if s != number(1)]
+        return _lengths(sizes, write)
 
-    def untiled(self, ty: ArrayType, kernel: LoweredKernel) -> str:
-        """The sizes of the whole array, of which a kernel reads tiles and blocks."""
+    def untiled(self, ty: ArrayType, kernel: LoweredKernel, write: Callable[[Formula], str] = str) -> str:
+        """The sizes of the whole array, of which a kernel reads tiles and blocks. `write` prints formulas."""
         wholes, split_loop = {**kernel.tiles, **dict(kernel.loops)}, self.account.split_loop
-        sizes: list[str] = []
+        sizes: list[Formula] = []
         cut = split_loop is not None and any(
             IntPolynomial.of(split_loop.length) == wholes.get(str(a.size)) for a in ty.axes
         )
         for axis in ty.axes:
             if split_loop is not None and axis.name == split_loop.parts:  # with what is in a part, it is the whole axis
-                sizes += [] if cut else [split_loop.parts]
+                sizes += [] if cut else [symbol(split_loop.parts)]
                 continue
             if split_loop is not None and cut and IntPolynomial.of(split_loop.length) == wholes.get(str(axis.size)):
                 sizes.append(shown(split_loop.axis_size))
@@ -115,32 +107,25 @@ class Wording:
                 for name in monomial:
                     product = product * wholes.get(name, IntPolynomial.of(name))
                 total = total + product
-            text = self.polynomial(total, "")
-            sizes.append(f"({text})" if len(ty.axes) > 1 and " + " in text else text)
-        return " × ".join(sizes) or "1"
+            sizes.append(self.polynomial(total, ""))
+        return _lengths(sizes, write)
 
-    def polynomial(self, amount: IntPolynomial, place: str) -> str:
+    def polynomial(self, amount: IntPolynomial, place: str) -> Formula:
         """An amount as a formula in the sizes of a level."""
-        parts: list[str] = []
-        for monomial, coefficient in sorted(
-            amount.without(self.single).terms.items(), key=lambda t: (-len(t[0]), t[0])
-        ):
-            names = [self._symbol(name, place) for name in monomial]
-            factors = [f"{n}{_power(names.count(n))}" for n in dict.fromkeys(names)]
-            head = [str(abs(coefficient))] if abs(coefficient) != 1 or not factors else []
-            parts.append(("-" if coefficient < 0 else "") + "·".join([*head, *factors]))
-        return " + ".join(parts).replace("+ -", "- ") or "0"
+        return of_polynomial(amount.without(self.single), lambda name: self._symbol(name, place))
 
-    def allocated(self, ty: ArrayType, amount: IntPolynomial, place: str, stages: int) -> str:
+    def allocated(
+        self, ty: ArrayType, amount: IntPolynomial, place: str, stages: int, write: Callable[[Formula], str] = str
+    ) -> str:
         """The allocated part of an array: its axes, the number of buffers if several, or the size of a bounding box.
 
-        The last is for an array of which an access region is allocated.
+        The last is for an array of which an access region is allocated. `write` prints formulas.
         """
         elements = IntPolynomial.elements(ty.axes)
         ratio = next((amount.terms.get(m, 0) // c for m, c in elements.terms.items()), 0)
         if not ratio or elements.scaled(ratio) != amount:
-            return self.polynomial(amount, place) + (" B" if self.unit == "bytes" else "")
-        text = self.axes(ty, place)
+            return write(self.polynomial(amount, place)) + (" B" if self.unit == "bytes" else "")
+        text = self.axes(ty, place, write)
         return text if stages == 1 else f"{stages} of {text}"
 
     # -- numbers ------------------------------------------------------------------------------------------------
@@ -169,18 +154,20 @@ class Wording:
         return f"{value} B"
 
 
-def shown(size: Size) -> str:
-    """A size as text.
+def shown(size: Size, named: Callable[[str], Formula] = symbol) -> Formula:
+    """A size as a formula, with formulas for its symbols.
 
-    >>> shown(("*", 2, ("+", "x", 1)))
-    '2·(x + 1)'
+    >>> print(shown(("*", 2, ("+", "x", 1))))
+    2·(x + 1)
     """
-    return show_size(size).replace("*", "·")
+
+    def join(op: str, left: Formula, right: Formula) -> Formula:
+        return added(left, right) if op == "+" else infix("·", left, right)
+
+    return read_off(size, lambda leaf: named(leaf) if isinstance(leaf, str) else number(leaf), join)
 
 
-def _is_sum(size: Size) -> bool:
-    return isinstance(size, tuple) and size[0] == "+"
-
-
-def _power(times: int) -> str:
-    return "" if times == 1 else str(times).translate(_RAISED)
+def _lengths(sizes: Sequence[Formula], write: Callable[[Formula], str]) -> str:
+    """The lengths of axes with × between them, sums in parentheses; 1 for a scalar."""
+    several = len(sizes) > 1
+    return " × ".join(f"({write(s)})" if several and s.level <= SUM else write(s) for s in sizes) or "1"
