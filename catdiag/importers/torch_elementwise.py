@@ -94,7 +94,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 _ARITHMETIC = ("mul", "div", "true_divide", "add", "sub", "rsub", "maximum", "minimum")
 
 
-def _integer(number: int) -> SizeNumber:
+def integer(number: int) -> SizeNumber:
     """An integer constant, which stays one beside integers."""
     return SizeNumber(number, lambda env: running().lift(number, element="int"))
 
@@ -108,7 +108,7 @@ def converted(b: ProgramBuilder, value: Any, element: str) -> Any:
     if not isinstance(value, ArrayValue) or value.element == element:
         return value
     if value.element == "bool":
-        one, zero = (_integer(n) for n in (1, 0)) if element == "int" else (1, 0)
+        one, zero = (integer(n) for n in (1, 0)) if element == "int" else (1, 0)
         return b.pointwise([value, one, zero], elementwise.where, element)
     if element == "bool":
         return b.pointwise([value], lambda a: a != 0, "bool")

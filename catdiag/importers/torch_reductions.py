@@ -47,6 +47,28 @@ RULES.update(
 )
 
 
+@rule("linalg_vector_norm", "linalg_norm", "norm")
+def _vector_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, order = call["self"], call.get("ord", call.get("p"))
+    over = places(value, call.get("dim"))
+    if call.name == "linalg_norm" and order is not None and len(over) != 1:
+        raise Unsupported(f"the matrix norm of order {order}")
+    if order in (math.inf, -math.inf):
+        largest = frontend.max if order > 0 else frontend.min
+        make = lambda a, axes: largest(elementwise.abs(a), axes)  # noqa: E731
+    elif order == 1:
+        make = lambda a, axes: frontend.sum(elementwise.abs(a), axes)  # noqa: E731
+    elif order in (2, None):
+        make = lambda a, axes: elementwise.sqrt(frontend.sum(a * a, axes))  # noqa: E731
+    else:
+        raise Unsupported(f"the norm of order {order}")
+    length = b.factors.resolve(f for k in over for f in value.dims[k])
+    if not length:  # of one element
+        one = b.pointwise([value], elementwise.abs)
+        return b.reduced(one, over, call.get("keepdim", False), frontend.sum)
+    return b.reduced(value, over, call.get("keepdim", False), make)
+
+
 def _position(b: ProgramBuilder, call: AtenCall, largest: bool) -> ArrayValue:
     value: ArrayValue = call["self"]
     over, keep = places(value, call.get("dim")), call.get("keepdim", False)

@@ -12,7 +12,7 @@ from catdiag.importers.dimensions import AxisFactor, Dimension, NotAligned
 from catdiag.importers.imported_values import ArrayValue, Environment, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
-from catdiag.importers.torch_elementwise import converted
+from catdiag.importers.torch_elementwise import converted, integer
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)
@@ -347,6 +347,37 @@ def _empty(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def _zeros_or_ones(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     one = "ones" in call.name
     return b.constant(int(one), call.shape, call.element)
+
+
+@rule("eye")
+def _identity(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    rows, columns = (b.factors.dimension(n) for n in call.shape)
+    if len(set(call.shape)) == 1:  # a square stays one at other sizes
+        columns = tuple(b.factors.copy(f) for f in rows)
+    one, zero = _ones(call.element)
+
+    def make(env: Environment) -> Any:
+        return elementwise.where(env.index(rows) == env.index(columns), env[one], env[zero])
+
+    return b.emit([rows, columns], (*rows, *columns), make, call.element)
+
+
+@rule("one_hot")
+def _one_hot(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, classes = call["self"], b.factors.dimension(call.shape[-1])
+    if call["num_classes"] == -1:
+        raise Unsupported("one_hot whose number of classes depends on values: give num_classes")
+    one, zero = _ones("int")
+
+    def make(env: Environment) -> Any:
+        return elementwise.where(env.index(classes) == env[value], env[one], env[zero])
+
+    return b.emit([*value.dims, classes], (*value.axes, *classes), make, "int")
+
+
+def _ones(element: str) -> tuple[Any, Any]:
+    """One and zero."""
+    return (integer(1), integer(0)) if element == "int" else (1, 0)
 
 
 @rule("tril", "triu")
