@@ -172,6 +172,12 @@ class Plan(AsHTML):
         return sum(k.bytes_moved for k in self.kernels)
 
     @property
+    def buffer_bytes(self) -> int:
+        """The bytes that a call allocates beside its results: one arena, in which arrays that pass from kernel to
+        kernel share bytes where they are not live at the same time. Raises what `written` raises."""
+        return self.written().buffer_bytes(self.sizes)
+
+    @property
     def backend(self) -> str:
         """Of what its kernels are: "triton" where they are those of the module that is written, else "ideal"."""
         return IDEAL if self.module is None else TRITON
@@ -261,6 +267,8 @@ class Plan(AsHTML):
                 f"     {1e6 * kernel.time_s:,.1f} µs, bound by {kernel.bound}",
             ]
         lines += [f"saved      {name}: {size:,} bytes, then loaded" for name, size in self.saved]
+        if self.module is not None:
+            lines.append(f"memory     {self.buffer_bytes:,} bytes for what passes from kernel to kernel, at its peak")
         lines.append(
             f"traffic    {self.bytes_moved:,} bytes at the edge to shared memory, {self.hbm_bytes:,} at that to HBM; "
             f"{self.flops:,} FLOPs of products"
@@ -276,6 +284,7 @@ class Plan(AsHTML):
             "reason": self.reason,
             "tiles": self.tiles,
             "saved": [{"array": name, "bytes": size} for name, size in self.saved],
+            "buffer_bytes": None if self.module is None else self.buffer_bytes,
             "kernels": [
                 {
                     "schedule": k.loops,

@@ -104,6 +104,13 @@ class Tensor:
         shape[axis] = length
         return Tensor(tuple(shape), self.strides, self.dtype, self.device)
 
+    def view(self, kind: Type | Sequence[int]) -> Tensor:
+        """The same bytes as elements of another type, or in another shape."""
+        if not isinstance(kind, Type):
+            return Tensor.of(kind, self.dtype, self.device)
+        (length,) = self.shape
+        return Tensor.of((length * self.dtype.itemsize // kind.itemsize,), kind, self.device)
+
     def copy_(self, other: Tensor) -> Tensor:
         """Copies nothing, since there are no data."""
         return self

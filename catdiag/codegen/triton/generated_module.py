@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from catdiag.category.types import ArrayType
+from catdiag.codegen.triton.buffer_arena import WorkBuffer, arena_bytes
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class Module:
     """The number of the group of each kernel, warp-specialized ones included."""
     counts: tuple[tuple[str, str], ...] = ()
     """For each of these, its parameters for the number of consumer warpgroups and for the pipeline stages."""
+    buffers: tuple[WorkBuffer, ...] = ()
+    """What passes from kernel to kernel, with the launches that use it."""
+
+    def buffer_bytes(self, sizes: Mapping[str, int]) -> int:
+        """The bytes that the launch function allocates beside results, at some sizes of axes."""
+        return arena_bytes(self.buffers, {**sizes, **self.tiles})
 
     def __str__(self) -> str:
         return self.text

@@ -11,6 +11,7 @@ from catdiag.codegen.dialect import shape_of
 from catdiag.codegen.names import Names
 from catdiag.codegen.notation import TIMES, bracketed
 from catdiag.codegen.triton.array_accesses import StoredArray
+from catdiag.codegen.triton.buffer_arena import WorkBuffer
 from catdiag.codegen.triton.kernel_builder import Boxes, sized
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
@@ -118,9 +119,7 @@ class LaunchWriter:
         ends = [f"out[{k}]" if k in repeated else name for k, name in enumerate(ends)]
         if results:
             self._results(results, ends, repeated, device)
-        for buffer in self.buffers:
-            if not buffer.result:
-                self.write(f"{buffer.array.name} = {self._empty(buffer, device)}")
+        self._work_buffers(device)
         self._overflow_checks()
         for kernel in self.kernels:
             self._aligned(kernel)
@@ -239,13 +238,40 @@ class LaunchWriter:
 
     def _empty(self, buffer: OutputBuffer, device: str) -> str:
         """The expression that allocates a buffer; rows are aligned if the copy engine reads it."""
-        sizes = [buffer.parts] if buffer.parts else []
-        sizes += [self.size(a.size) for a in buffer.array.ty.axes[len(sizes) :]]
-        shape = shape_of(sizes)
-        dtype = _torch(buffer.dtype)
+        shape, dtype = self._stored_shape(buffer), _torch(buffer.dtype)
         if buffer.array in self.boxed and not buffer.result:
             return f"_room({shape}, {dtype}, {device})"
         return f"torch.empty({shape}, dtype={dtype}, device={device})"
+
+    def _stored_shape(self, buffer: OutputBuffer) -> str:
+        """The shape of a buffer as an expression."""
+        sizes = [buffer.parts] if buffer.parts else []
+        return shape_of([*sizes, *(self.size(a.size) for a in buffer.array.ty.axes[len(sizes) :])])
+
+    def work_buffers(self) -> tuple[WorkBuffer, ...]:
+        """What passes from kernel to kernel, with the launches that use it."""
+        return tuple(
+            WorkBuffer(b.array.name, b.array.ty, b.dtype, *self._live(b.array), b.array in self.boxed)
+            for b in self.buffers
+            if not b.result
+        )
+
+    def _live(self, array: StoredArray) -> tuple[int, int]:
+        """The positions of the first and the last kernel that use an array."""
+        users = [n for n, k in enumerate(self.kernels) if array in k.arrays or any(b.array is array for b in k.boxes)]
+        return min(users, default=0), max(users, default=len(self.kernels))
+
+    def _work_buffers(self, device: str) -> None:
+        """The lines that allocate what passes from kernel to kernel: one buffer, or one arena for several."""
+        buffers = [b for b in self.buffers if not b.result]
+        if len(buffers) == 1:
+            self.write(f"{buffers[0].array.name} = {self._empty(buffers[0], device)}")
+        elif buffers:
+            listed = [
+                f"({self._stored_shape(b)}, {_torch(b.dtype)}, {w.first}, {w.last}, {w.rows})"
+                for b, w in zip(buffers, self.work_buffers(), strict=True)
+            ]
+            self._call(f"{', '.join(b.array.name for b in buffers)} = _arena", [device, *listed])
 
     def _aligned(self, kernel: KernelSpec) -> None:
         """The line that copies misaligned factors of products to aligned rows, if that pays.

@@ -20,6 +20,7 @@ from catdiag.codegen.gluon.producer_warp import specialize_warps
 from catdiag.codegen.names import Names
 from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
+from catdiag.codegen.triton.buffer_arena import ARENA
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, result_type, saved_types
@@ -50,7 +51,7 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "barrier", "slot", "w", "held", "compiled", "math", "fast", "TensorDescriptor", "functools", "_tiles",
           "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts",
           "_chip", "_copies", "_copied", "_Checked", "_long", "wide", "_writable", "_bounds", "_meets", "_meet",
-          "_repeats"}  # fmt: skip
+          "_repeats", "_offsets", "_layout", "_arena"}  # fmt: skip
 _GLUON_WORDS = {"barrier", "slot", "w"}
 """Names used in warp-specialized kernels only."""
 
@@ -205,6 +206,7 @@ class _ModuleBuilder:
             {k.name: k.place for k in self.kernels}
             | {a.name: k.place for k in self.kernels for n, a in self.specialized_kernels.items() if n == k.name},
             tuple((a.names["groups"], a.names["stages"]) for a in self.specialized_kernels.values()),
+            launch.work_buffers(),
         )
 
     def _check_warps(self) -> None:
@@ -395,9 +397,10 @@ class _ModuleBuilder:
     def _text(self, launch: LaunchWriter) -> str:
         helpers = sorted({h for k in self.kernels for h in k.helpers})
         boxes = any(k.boxes for k in self.kernels)
+        arena = sum(not b.result for b in self.buffers) > 1
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', ""]  # fmt: skip
-        lines += ["import functools", "import math", ""] if boxes else []
+        lines += ["import functools", "import math", ""] if boxes or arena else []
         lines += ["import torch", "import triton", "import triton.language as tl"]
         lines += [DESCRIPTOR, "", ""] if boxes else ["", ""]
         if self.specialized_kernels:
@@ -415,6 +418,8 @@ class _ModuleBuilder:
             lines += [*REGISTERS.splitlines(), "", ""]
         if boxes:
             lines += [*BOXED.splitlines(), "", ""]
+        if arena:
+            lines += [*ARENA.splitlines(), "", ""]
         if self.specialized_kernels:
             lines += [*GROUPS.splitlines(), "", ""]
         lines += [launch.text(), ""]
