@@ -41,7 +41,7 @@ ARENA = (
 
 @functools.lru_cache(maxsize=64)
 def _layout(buffers):
-    """For each buffer its start, its bytes, and its shape with rows as long as they are stored; and the bytes of all."""
+    """For each buffer its start, its bytes, and its shape as stored, with longer rows; and the bytes of all."""
     shapes = []
     for shape, dtype, _, _, rows in buffers:
         each = 16 // dtype.itemsize if rows else 1
