@@ -304,6 +304,24 @@ class Program(AsProgram):
 
         return self._with(distribute(self.derivation, axes))
 
+    def reassociate(self, sizes: Mapping[str, int]) -> Program:
+        """With products of several arrays in the order that multiplies least at these sizes: (QKᵀ)V as Q(KᵀV) where
+        there are more keys than features. Itself where no order saves a tenth. The theorem holds for all sizes.
+
+        `plan` does it by itself where that is predicted to be quicker. Before `stream` and `group`. Raises SizeError
+        for a size that is missing, CatdiagError where the equation is not proved: see
+        `catdiag.rewrite.contraction_order`.
+
+        >>> import catdiag as cd
+        >>> two = cd.algorithm("a b, b c, c d -> a d")(
+        ...     lambda A, B, C: cd.einsum("a c, c d -> a d", cd.einsum("a b, b c -> a c", A, B), C))
+        >>> [str(box.cod) for box in two.reassociate({"a": 99, "b": 9, "c": 99, "d": 9}).diagram.boxes]
+        ['[b d]', '[a d]']
+        """
+        from catdiag.rewrite.contraction_order import reassociate
+
+        return self._with(reassociate(self.derivation, sizes))
+
     def fuse(self, on_chip: str | Sequence[str] | None = None, *, saved: str | Sequence[str] = ()) -> Program:
         """With the boxes put into kernels so that intermediate arrays stay on chip: all that can, or just those named.
 

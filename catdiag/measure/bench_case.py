@@ -14,7 +14,7 @@ from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import BYTES, ArrayType, size_value
 from catdiag.codegen.torch_reference import torch_reference
 from catdiag.cost.traffic import io
-from catdiag.rewrite.contraction_order import pairwise
+from catdiag.rewrite.contraction_order import reassociated
 from catdiag.util.errors import CatdiagError, SizeError
 
 if TYPE_CHECKING:
@@ -206,10 +206,11 @@ def _shape(ty: ArrayType, sizes: Mapping[str, int]) -> tuple[int, ...]:
 def _flops(diagram: Diagram, derivation: HasDiagram | None, sizes: Mapping[str, int]) -> float:
     """The FLOPs of a diagram or of its derivation, whichever are fewer.
 
-    A derivation may skip blocks, and it may compute something twice. Contractions of several arrays are counted as
-    pairwise contractions, in the order of the fewest FLOPs.
+    A derivation may skip blocks, and it may compute something twice. Products of several arrays are counted in the
+    order of the fewest FLOPs.
     """
-    direct = flops_of(pairwise(diagram, sizes), sizes)
+    ordered = reassociated(diagram, sizes)
+    direct = flops_of(diagram if ordered is None else ordered.diagram, sizes)
     return direct if derivation is None else min(direct, flops_of(derivation, sizes, diagram))
 
 

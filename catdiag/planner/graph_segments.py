@@ -221,13 +221,14 @@ class StageSequence:
         found = {n: kind(w) for n, w in zip(own, wires, strict=True) if self.types[w].element not in ("bool", "int")}
         return dtype if isinstance(dtype, str) and set(found.values()) <= {dtype} else found
 
-    def composed(self, parts: Iterable[tuple[Span, Diagram]]) -> Diagram:
-        """The whole diagram with each segment replaced by a diagram of its type, run as a kernel of its own.
+    def composed(self, parts: Iterable[tuple[Span, Diagram]]) -> tuple[Diagram, dict[int, int]]:
+        """The whole diagram with each segment replaced by a diagram of its type, run as a kernel of its own; and its
+        wires that carry the row's.
 
         >>> import catdiag as cd
         >>> f = cd.algorithm("q x")(lambda A: cd.exp(A) / cd.sum(cd.exp(A), "x"))
         >>> row = StageSequence(f)
-        >>> whole = row.composed(((k, k + 1), row.segment_diagram(k, k + 1)) for k in range(len(row.stages)))
+        >>> whole, _ = row.composed(((k, k + 1), row.segment_diagram(k, k + 1)) for k in range(len(row.stages)))
         >>> [[b.name for b in box.op.body.boxes] for box in whole.boxes]
         [['exp', 'sum[x]'], ['exp', 'div']]
         """
@@ -255,7 +256,7 @@ class StageSequence:
             where.update({self.first[place] + k: count + k for k in range(len(node.box.cod))})
             count += len(node.box.cod)
         graph = Graph(self.graph.dom, tuple(nodes), tuple(where[w] for w in self.graph.outputs))
-        return of_graph(graph, self.diagram.cod, self.diagram.names, self.diagram.title)
+        return of_graph(graph, self.diagram.cod, self.diagram.names, self.diagram.title), where
 
     def _around(self, wires: Iterable[int], own: set[int]) -> set[int]:
         """The places of views and values made on the spot that these wires need, back to arrays."""

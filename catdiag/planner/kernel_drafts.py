@@ -12,7 +12,7 @@ that it is weaved over. What a draft costs is worked out by `catdiag.planner.ker
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from catdiag.category.ops import FoldOp
 from catdiag.kernel.terms import KernelError
 from catdiag.planner.graph_segments import Segment, Span, StageSequence
 from catdiag.prover.api import Interrupted, certify_equation
-from catdiag.prover.composites import OpenPart, PartEquation, certify_composite
+from catdiag.prover.composites import OpenPart, PartEquation, certify_composite, certify_through
 from catdiag.prover.congruence import has_generators
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import Derivation
@@ -36,6 +36,7 @@ from catdiag.util.errors import AxisError, CatdiagError, NotFusable, NotGroupabl
 
 if TYPE_CHECKING:
     from catdiag.prover.api import Theorem
+    from catdiag.rewrite.contraction_order import Reassociation
 
 REFUSED = (NotStreamable, NotGroupable, AxisError)
 """What is raised where a draft cannot be, or was not proved."""
@@ -143,22 +144,28 @@ def cut(
     saved: tuple[str, ...],
     source: Diagram,
     ask: Z3,
+    other: Reassociation | None = None,
 ) -> Derivation:
     """The derivation of the kernels of a row from its source, as one step, `saved` between them by name.
 
-    Each kernel comes with the theorem that it means its segment, if that is known. Raises NotFusable where it is not
+    Each kernel comes with the theorem that it means its segment, if that is known. The row may be of `other`, a form of
+    the source in which products are taken in another order. Raises NotFusable where it is not
     proved that they mean the source together.
     """
     kernels = list(parts)
-    whole = row.composed((span, diagram) for span, diagram, _ in kernels)
+    whole, wires = row.composed((span, diagram) for span, diagram, _ in kernels)
     said = f"cut({', '.join(saved)!r})" if saved else "cut()"
     whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
     failed = f"the kernels that save {', '.join(saved) or 'nothing'} were not proved to mean "
     failed += f"{source.title or 'the diagram'} together"
     theorem: Theorem | None = None
-    if len(kernels) > 1 and source is row.diagram and not has_generators(source):
+    if len(kernels) > 1 and (other or source is row.diagram) and not has_generators(source):
         try:
-            theorem = _together(row, kernels, whole, ask)
+            theorem = (
+                _together(row, kernels, whole, ask)
+                if other is None
+                else _of_other(row, kernels, whole, wires, other, ask)
+            )
         except OpenPart as error:
             raise NotFusable(f"{failed}: kernel {error.number} is not proved, it stopped at {error.goal}") from error
         except (OpenGoal, KernelError) as error:
@@ -168,6 +175,32 @@ def cut(
     if theorem is None:
         raise NotFusable(failed)
     return Derivation.start(source, ask).then(Cut(saved), whole, theorem, ungrouped=None)
+
+
+def _of_other(
+    row: StageSequence,
+    kernels: Sequence[tuple[Span, Diagram, Theorem | None]],
+    whole: Diagram,
+    wires: Mapping[int, int],
+    other: Reassociation,
+    ask: Z3,
+) -> Theorem:
+    """That kernels of another form of a source together mean the source: it is cut where all that crosses is in both.
+
+    Raises OpenPart, OpenGoal, KernelError.
+    """
+    written = (
+        {made: w for w, made in sorted(other.image.items(), reverse=True)} if row.graph == other.diagram.graph else {}
+    )
+    stages: list[list[tuple[int, int]]] = []
+    for (_, end), *_ in kernels[:-1]:
+        crossing = row.crossing(end)
+        if all(w in written and w in wires for w in crossing):
+            stages.append([(written[w], wires[w]) for w in crossing])
+    try:
+        return certify_through(ask, other.opened, whole, stages, [t for *_, t in kernels if t is not None])
+    except SolverInterrupted as error:
+        raise Interrupted(f"a proof was interrupted: {error}") from error
 
 
 def _together(

@@ -31,12 +31,12 @@ from catdiag.planner.kernel_drafts import REFUSED, cut, proved
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
 from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions
-from catdiag.rewrite.contraction_order import pairwise
+from catdiag.rewrite.contraction_order import Reassociation, ordered, reassociated
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.split import runs_in_kernels
-from catdiag.rewrite.steps import Action, Contract, RenameTiles
+from catdiag.rewrite.steps import RenameTiles
 from catdiag.schedule.kernel_analysis import output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, SizeError
@@ -121,9 +121,10 @@ def searching(
     if not row.stages:
         raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
     search = PartitionSearch(row, target, solver, cuts, multi_kernel=several)
-    paired = pairwise(diagram, sizes)
-    if paired is not diagram:
-        other = PartitionSearch(StageSequence(paired), target, solver, cuts, source=diagram, multi_kernel=several)
+    reordered = reassociated(diagram, sizes)
+    if reordered is not None:
+        ordered = StageSequence(reordered.diagram)
+        other = PartitionSearch(ordered, target, solver, cuts, multi_kernel=several, form=reordered)
         if other.chosen() and (not search.chosen() or other.quickest() < search.quickest()):
             return other
     if search.chosen():
@@ -167,8 +168,8 @@ class PartitionSearch:
     target: PlanTarget
     ask: Z3
     max_cuts: int | None = None
-    source: Diagram | None = None
-    """What the row is another form of, which theorems are about; None for the row's own diagram."""
+    form: Reassociation | None = None
+    """How the row came of another diagram, which theorems are about; None where they are about the row's own."""
     multi_kernel: bool = False
     _known: dict[Span, list[KernelTimer] | CatdiagError] = field(default_factory=dict)
     _bounds: dict[Span, float] = field(default_factory=dict)
@@ -341,16 +342,16 @@ class PartitionSearch:
         from catdiag.planner.fitted_configuration import together
 
         row = self.row
-        source = self.source or row.diagram
+        source = row.diagram if self.form is None else self.form.source
         single = kernels[0].derivation if len(option) == 1 else None
         if single is not None and any(isinstance(box.op, GroupOp) for box in single.diagram.boxes):
-            derivation = single if self.source is None else self._about(source, single)
+            derivation = single if self.form is None else self._about(self.form, single)
         else:
             parts = (
                 (span, made.diagram, None if made.derivation is None else made.derivation.theorem)
                 for span, made in zip(option, kernels, strict=True)
             )
-            derivation = cut(row, parts, self._saved(option), source, self.ask)
+            derivation = cut(row, parts, self._saved(option), source, self.ask, self.form)
         names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
         found: list[KernelPlan] = []
         saved: list[tuple[str, int]] = []
@@ -385,15 +386,15 @@ class PartitionSearch:
     def _saved(self, option: tuple[Span, ...]) -> tuple[str, ...]:
         return self.row.saved(end for _, end in option[:-1])
 
-    def _about(self, source: Diagram, made: Derivation) -> Derivation:
+    def _about(self, form: Reassociation, made: Derivation) -> Derivation:
         """One kernel of another form of a diagram, as one of the diagram itself. Raises NotFusable."""
-        paired: tuple[Action, Diagram] = Contract(), self.row.diagram
-        about = Derivation.start(source, self.ask)
-        for action, diagram in (paired, *((step.action, step.diagram) for step in made.steps)):
-            theorem = proved(self.ask, source, diagram, True)
+        about = ordered(Derivation.start(form.source, self.ask), form)
+        for step in made.steps:
+            theorem = proved(self.ask, form.source, step.diagram, True)
             if theorem is None:
-                raise NotFusable(f"{source.title or 'it'} was not proved to be what came of it by {str(action)!r}")
-            about = about.then(action, diagram, theorem, ungrouped=None)
+                title = form.source.title or "it"
+                raise NotFusable(f"{title} was not proved to be what came of it by {str(step.action)!r}")
+            about = about.then(step.action, step.diagram, theorem, ungrouped=None)
         return about
 
     def alternatives(self, option: tuple[Span, ...]) -> Iterator[PartitionAlternative]:

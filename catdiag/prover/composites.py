@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram, inline
-from catdiag.category.types import ArrayType
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.types import ArrayType, Ty
 from catdiag.kernel.checker import Checker
 from catdiag.kernel.composition import Renaming, flattened
 from catdiag.kernel.size_scope import symbols
@@ -106,6 +106,73 @@ def certify_composite(
         certificate["witness"] = witness
         checked = checker.witnessed(checked, declared, witness)
     return Theorem(checked, certificate, time.perf_counter() - start)
+
+
+def certify_through(
+    ask: Ask,
+    left: Diagram,
+    right: Diagram,
+    stages: Iterable[Iterable[tuple[int, int]]],
+    theorems: Sequence[Theorem] = (),
+) -> Theorem:
+    """The theorem that two diagrams are the same, by way of arrays that both make.
+
+    A stage is some wires of the left graph, each with the wire of the right graph that carries the same, of one type;
+    a last one, of the results, is added. What a stage makes of inputs and of earlier stages is a part. `theorems` are
+    known ones, of which some may be about parts. Raises as `certify_composite` does.
+    """
+    graphs = left.graph, right.graph
+    types = left.graph.wire_types()
+    inputs = list(zip(left.input_names, left.dom, strict=True))
+    last = tuple(zip(*(graph.outputs for graph in graphs), strict=True))
+    number = {(w, w): w for w in range(len(inputs))}
+    parts: list[PartEquation] = []
+    for stage in (*stages, last):
+        fresh = [pair for pair in dict.fromkeys(stage) if pair not in number]
+        if not fresh:
+            continue
+        known = [{pair[k]: pair for pair in reversed(number)} for k in (0, 1)]
+        made = [_made_of(graph, [pair[k] for pair in fresh], known[k]) for k, graph in enumerate(graphs)]
+        reads = {pair: n for n, pair in enumerate(dict.fromkeys(known[k][w] for k in (0, 1) for w in made[k][1]))}
+        dom = Ty(*(types[pair[0]] for pair in reads))
+        one, two = (
+            _piece(graph, dom, made[k][0], {w: reads[known[k][w]] for w in made[k][1]}, [pair[k] for pair in fresh])
+            for k, graph in enumerate(graphs)
+        )
+        statement = statement_of(one, two)
+        theorem = next((t for t in theorems if _alike(t.certificate["statement"], statement)), None)
+        parts.append(PartEquation(one, two, tuple(number[pair] for pair in reads), theorem=theorem))
+        count = len(number)
+        number.update((pair, count + n) for n, pair in enumerate(fresh))
+    return certify_composite(ask, inputs, parts, [number[pair] for pair in last], (left, right))
+
+
+def _made_of(graph: Graph, made: Sequence[int], known: Collection[int]) -> tuple[list[int], list[int]]:
+    """The places of the boxes that make wires of known ones, in order, and the known wires that they read."""
+    makers = graph.makers()
+    places: set[int] = set()
+    read: dict[int, None] = {}
+    todo = list(reversed(made))
+    while todo:
+        w = todo.pop()
+        if w in known:
+            read[w] = None
+        elif makers[w] not in places:
+            places.add(makers[w])
+            todo.extend(reversed(graph.nodes[makers[w]].inputs))
+    return sorted(places), list(read)
+
+
+def _piece(graph: Graph, dom: Ty, places: Sequence[int], local: Mapping[int, int], made: Sequence[int]) -> Diagram:
+    """The boxes at some places as a diagram that gives the wires `made`; `local` are those of its inputs."""
+    wires, first, nodes = dict(local), graph.first_wires(), list[Node]()
+    count = len(dom)
+    for place in places:
+        node = graph.nodes[place]
+        nodes.append(Node(node.box, tuple(wires[w] for w in node.inputs)))
+        wires.update({first[place] + k: count + k for k in range(len(node.box.cod))})
+        count += len(node.box.cod)
+    return of_graph(Graph(dom, tuple(nodes), tuple(wires[w] for w in made)))
 
 
 class _Assembly:
@@ -226,4 +293,4 @@ def _fresh(name: str, taken: set[str]) -> str:
     return found
 
 
-__all__ = ["OpenPart", "PartEquation", "certify_composite"]
+__all__ = ["OpenPart", "PartEquation", "certify_composite", "certify_through"]

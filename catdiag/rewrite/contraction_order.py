@@ -1,14 +1,19 @@
-"""Contraction order: sums of products of three or more arrays as contractions of two arrays each, with the fewest
-multiplications.
+"""Contraction order: products of several arrays, summed over axes, in the order that multiplies least.
 
 `Σ_b,c A[a b] · B[b c] · C[c d]` as one box multiplies a·b·c·d times. As (A·B)·C it is two matrix products of a·b·c and
-a·c·d multiplications. The best order depends on the sizes. It is found by dynamic programming over the subsets of the
-factors. The equation of the result is proved elsewhere, as for any rewrite.
+a·c·d multiplications. A *region* is a part of a diagram that is one product of arrays, summed over some axes:
+contractions in a row, with the scalings, sums, casts and renamings between them. Its orders are the binary trees over
+its factors. The best depends on the sizes. It is found by dynamic programming over the subsets of the factors, which
+moves factors that do not have a summed axis out of the sum too. (QKᵀ)V becomes Q(KᵀV) where there are more keys than
+features.
+
+The equation is one of real numbers. Sums are taken in another order, which changes their rounding, and casts inside of
+a region are dropped with the arrays that they were of.
 
 >>> import catdiag as cd
 >>> chain = cd.algorithm("a b, b c, c d -> a d")(lambda A, B, C: cd.einsum("a b, b c, c d -> a d", A, B, C))
 >>> def pairs(**sizes):
-...     return [str(box.cod) for box in pairwise(chain, sizes).boxes]
+...     return [str(box.cod) for box in reassociated(chain, sizes).diagram.boxes]
 >>> pairs(a=4, b=4, c=4, d=99), pairs(a=99, b=4, c=4, d=4)
 (['[a c]', '[a d]'], ['[b d]', '[a d]'])
 """
@@ -16,99 +21,388 @@ factors. The equation of the result is proved elsewhere, as for any rewrite.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph
-from catdiag.category.ops import Box, Einsum, einsum_box
-from catdiag.category.types import ArrayType, size_value
+from catdiag.category.diagram import Diagram, Graph, inline, of_graph, reachable
+from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, bodies
+from catdiag.category.scalars import Cast
+from catdiag.category.types import Axis, Size, size_value
+from catdiag.kernel.terms import KernelError
+from catdiag.prover.api import Interrupted
+from catdiag.prover.composites import OpenPart, certify_through
+from catdiag.prover.proof_search import OpenGoal
+from catdiag.rewrite.derivation import Derivation, NotProved, titled
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.steps import Reassociate
+from catdiag.solvers.child_process import SolverInterrupted
+from catdiag.util.errors import CatdiagError
 
 MOST = 8
-"""The most factors of one product: the search goes over all subsets of them."""
+"""The most factors of a region: the search goes over all subsets of them."""
+GAIN = 0.9
+"""An order is changed where that leaves at most this part of a region's multiplications."""
+WORTH = 0.98
+"""Other orders are given where they leave at most this part of all multiplications."""
+
+Pairs = tuple[tuple[int, int], ...]
+"""Wires of one diagram with those of another that carry the same."""
 
 
-def pairwise(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:
-    """The diagram with each contraction of three or more arrays as contractions of two; the same diagram where there is
-    none.
+@dataclass(frozen=True)
+class Reassociation:
+    """A diagram with its regions in other orders; nothing is proved here.
 
-    Named boxes, loops and groups are left as they are. Raises SizeError for an axis of such a product without a size.
+    `opened` is the source with the named boxes opened that hold products. `stages` pairs wires of its graph with those
+    of the diagram's, in order: what a region reads, and what it makes. `image` has the wire of the diagram for each
+    wire of `opened` that is still there. `work` are the multiplications before and after.
     """
-    graph = diagram.graph
-    if not any(_has_many_factors(node.box) for node in graph.nodes):
-        return diagram
-    nodes: list[Node] = []
-    moved = list(range(len(graph.dom)))
-    count = len(moved)
-    for node in graph.nodes:
-        inputs = [moved[w] for w in node.inputs]
-        boxes = [(node.box, tuple(inputs))]
-        if _has_many_factors(node.box):
-            boxes = list(_paired(node.box, inputs, count, sizes))
-        nodes += [Node(box, wires) for box, wires in boxes]
-        count += len(boxes) - 1
-        moved.extend(range(count, count + len(node.box.cod)))
-        count += len(node.box.cod)
-    made = Graph(graph.dom, tuple(nodes), tuple(moved[w] for w in graph.outputs))
-    return of_graph(made, diagram.cod, diagram.names, diagram.title)
+
+    source: Diagram
+    opened: Diagram
+    diagram: Diagram
+    stages: tuple[Pairs, ...]
+    image: Mapping[int, int] = field(repr=False)
+    work: tuple[int, int]
 
 
-def _has_many_factors(box: Box) -> bool:
+def reassociate(derivation: Derivation, sizes: Mapping[str, int]) -> Derivation:
+    """With the products of each region in the order that multiplies least at these sizes; the same derivation where
+    that saves less than a tenth. The theorem holds for all sizes.
+
+    Named boxes that hold such products are opened; loops and groups are left as they are: call it before `stream` and
+    `group`. Raises SizeError for a size that is missing, CatdiagError where the equation is not proved.
+
+    >>> import catdiag as cd
+    >>> linear = cd.algorithm("q d, x d, x v -> q v")(
+    ...     lambda Q, K, V: cd.einsum("q x, x v -> q v", cd.einsum("q d, x d -> q x", Q, K), V))
+    >>> made = reassociate(cd.Program(linear).derivation, {"q": 4096, "x": 4096, "d": 64, "v": 64})
+    >>> [str(box.cod) for box in made.diagram.boxes], made.theorem.conditional
+    (['[d v]', '[q v]'], False)
+    """
+    found = reassociated(derivation.diagram, sizes)
+    if found is None:
+        return derivation
+    return ordered(derivation, found)
+
+
+def ordered(derivation: Derivation, found: Reassociation) -> Derivation:
+    """A derivation with its products in an order that was found, proved. Raises CatdiagError where it is not."""
+    title = derivation.diagram.title or "it"
+    made = titled(found.diagram, f"{title}.reassociate()")
+    try:
+        if derivation.steps:
+            theorem = derivation.prove(made)
+        else:
+            theorem = certify_through(derivation.ask, found.opened, made, found.stages)
+    except (OpenPart, OpenGoal, KernelError, NotProved) as error:
+        raise CatdiagError(f"another order of the products of {title} was not proved to be equal: {error}") from error
+    except SolverInterrupted as error:
+        raise Interrupted(f"a proof was interrupted: {error}") from error
+    return replace(derivation.then(Reassociate(), made, theorem), ungrouped=made, unchanged=None)
+
+
+def reassociated(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation | None:
+    """The diagram with each region in its best order; None where no region gains.
+
+    A region ends at arrays that are read more than once, or, if less is multiplied so, goes through them where that is
+    so of all that read them. Raises SizeError for an axis of a product without a size.
+    """
+    opened = inline(diagram, keep=lambda box: not _holds_products(box))
+    found = [_Reassociation(diagram, opened, sizes, shared).made() for shared in (False, True)]
+    return min((made for made in found if made is not None), key=lambda made: made.work[1], default=None)
+
+
+def _holds_products(box: Box) -> bool:
+    return any(
+        isinstance(inner.op, Einsum) or _holds_products(inner) for body in bodies(box.op) for inner in body.boxes
+    )
+
+
+@dataclass(frozen=True)
+class RegionFactor:
+    """A wire of the source as a factor of a region: the index of the region along each of its axes; `below` where it is
+    divided by."""
+
+    wire: int
+    at: Mapping[str, int]
+    below: bool = False
+
+
+@dataclass
+class ProductRegion:
+    """A product of factors, summed over all indices but those of the result. `sizes` are those of its indices, `names`
+    what they are called; `inside` are the places of the boxes that it is made of."""
+
+    result: Mapping[str, int]
+    sizes: list[Size]
+    names: list[str]
+    factors: list[RegionFactor] = field(default_factory=list)
+    inside: list[int] = field(default_factory=list)
+
+    def index(self, axis: Axis) -> int:
+        """A new index."""
+        name, number = axis.name, 2
+        while name in self.names:
+            name, number = f"{axis.name}{number}", number + 1
+        self.names.append(name)
+        self.sizes.append(axis.size)
+        return len(self.names) - 1
+
+
+class _Reassociation:
+    """Rebuilds a flat diagram with its regions in their best orders."""
+
+    def __init__(self, source: Diagram, opened: Diagram, sizes: Mapping[str, int], shared: bool) -> None:
+        self.source, self.sizes, self.shared = source, sizes, shared
+        self.graph = reachable(opened.graph)
+        self.maker, self.first, self.types = self.graph.makers(), self.graph.first_wires(), self.graph.wire_types()
+        self.uses = Counter(w for node in self.graph.nodes for w in node.inputs)
+        self.uses.update(self.graph.outputs)
+        self.ends = set(self.graph.outputs)
+
+    def made(self) -> Reassociation | None:
+        """The rebuilt diagram, if it multiplies less."""
+        regions = self._regions()
+        if not regions:
+            return None
+        graph = self.graph
+        terms = HashConsedGraph(graph.dom)
+        image = {w: w for w in range(len(graph.dom))}
+        marked: list[list[tuple[int, int]]] = []
+        for place, node in enumerate(graph.nodes):
+            root = self.first[place]
+            if root in regions:
+                region, order = regions[root]
+                image[root] = _Emitter(terms, region, image, order, node.box).wire()
+                marked += [[(f.wire, image[f.wire]) for f in region.factors], [(root, image[root])]]
+            elif all(w in image for w in node.inputs):
+                start = terms.add(node.box, [image[w] for w in node.inputs])
+                image.update({root + k: start + k for k in range(len(node.box.cod))})
+        outputs = tuple(image[w] for w in graph.outputs)
+        kept = self._numbered(terms, outputs)
+        made = of_graph(
+            reachable(Graph(graph.dom, tuple(terms.nodes), outputs)), self.source.cod, self.source.names,
+            self.source.title,
+        )  # fmt: skip
+        before, after = self._work(graph), self._work(made.graph)
+        many = any(_many(graph.nodes[p].box) for region, _ in regions.values() for p in region.inside)
+        if after > WORTH * before and not many:
+            return None
+        stages = [tuple((a, kept[b]) for a, b in dict.fromkeys(stage) if b in kept) for stage in marked]
+        still = {w: kept[v] for w, v in image.items() if v in kept}
+        opened = of_graph(graph, self.source.cod, self.source.names, self.source.title)
+        return Reassociation(self.source, opened, made, tuple(s for s in stages if s), still, (before, after))
+
+    @staticmethod
+    def _numbered(terms: HashConsedGraph, outputs: Sequence[int]) -> dict[int, int]:
+        """The wires of a graph that reach its outputs, by their number without the others."""
+        places = {terms.maker[w] for w in terms.cone(outputs) if terms.maker[w] >= 0}
+        found = {w: w for w in range(len(terms.dom))}
+        for place in sorted(places):
+            first = terms.first[place]
+            for k in range(len(terms.nodes[place].box.cod)):
+                found[first + k] = len(found)
+        return found
+
+    def _work(self, graph: Graph) -> int:
+        return sum(self._multiplications(node.box) for node in graph.nodes)
+
+    def _multiplications(self, box: Box) -> int:
+        """Those of a contraction or a product; of a sum, its additions; else 0."""
+        if not _multilinear(box) or isinstance(box.op, Rename) or _casts(box):
+            return 0
+        points = math.prod(
+            size_value(s, self.sizes) for s in {a.name: a.size for ty in box.dom for a in ty.axes}.values()
+        )
+        return points * max(1, len(box.dom) - 1)
+
+    # -- regions --------------------------------------------------------------------------------------------------
+
+    def _regions(self) -> dict[int, tuple[ProductRegion, list[tuple[int, int]]]]:
+        """The regions whose order changes by the wires that they make, each with the pairs to contract in order."""
+        graph = self.graph
+        needed = set(graph.outputs)
+        found: dict[int, tuple[ProductRegion, list[tuple[int, int]]]] = {}
+        for place in range(len(graph.nodes) - 1, -1, -1):
+            node, root = graph.nodes[place], self.first[place]
+            if not any(root + k in needed for k in range(len(node.box.cod))):
+                continue
+            region = self._region(place) if _multilinear(node.box) and not _casts(node.box) else None
+            if region is not None:
+                arrays = [frozenset(f.at.values()) for f in region.factors]
+                lengths = [size_value(s, self.sizes) for s in region.sizes]
+                work, order = _order(arrays, frozenset(region.result.values()), lengths)
+                boxes = [graph.nodes[p].box for p in region.inside]
+                if any(map(_many, boxes)) or work <= GAIN * sum(map(self._multiplications, boxes)):
+                    found[root] = region, order
+                    needed.update(f.wire for f in region.factors)
+                    continue
+            needed.update(node.inputs)
+        return found
+
+    def _region(self, place: int) -> ProductRegion | None:
+        """The largest region whose result a box makes; None where it has one factor, or sums over nothing."""
+        root = self.graph.nodes[place].box
+        if not isinstance(root.op, (Einsum, Map, Reduce)):
+            return None
+        region = ProductRegion({a.name: k for k, a in enumerate(root.cod[0].axes)}, [], [])
+        for axis in root.cod[0].axes:
+            region.index(axis)
+        todo: list[tuple[int, Mapping[str, int]]] = []
+        count = self._opened(region, place, region.result, todo)
+        while todo:
+            wire, at = todo.pop(0)
+            inner = self.maker[wire]
+            box = self.graph.nodes[inner].box if inner >= 0 else None
+            within = self.shared or (self.uses[wire] == 1 and wire not in self.ends)
+            if box is not None and within and _multilinear(box) and count + len(box.dom) - 1 <= MOST:
+                count += self._opened(region, inner, at, todo) - 1
+            else:
+                region.factors.append(RegionFactor(wire, at))
+        summed = len(region.names) > len(region.result)
+        return region if summed and 2 <= len(region.factors) <= MOST else None
+
+    def _opened(
+        self, region: ProductRegion, place: int, at: Mapping[str, int], todo: list[tuple[int, Mapping[str, int]]]
+    ) -> int:
+        """Adds a box's operands to what a region is made of, its result being at these indices; how many there are."""
+        node, op = self.graph.nodes[place], self.graph.nodes[place].box.op
+        if place not in region.inside:
+            region.inside.append(place)
+        old = {new: name for name, new in op.pairs} if isinstance(op, Rename) else {}
+        here = {old.get(name, name): index for name, index in at.items()}
+        for wire in node.inputs:
+            for axis in self.types[wire].axes:
+                if axis.name not in here:
+                    here[axis.name] = region.index(axis)
+        for k, wire in enumerate(node.inputs):
+            inner = {name: here[name] for name in self.types[wire].names}
+            if k == 1 and isinstance(op, Map) and op.fn == "div":
+                region.factors.append(RegionFactor(wire, inner, True))
+            else:
+                todo.append((wire, inner))
+        return len(node.inputs)
+
+
+def _multilinear(box: Box) -> bool:
+    """Whether a box is a product of its inputs, summed over axes, in any layout: of real numbers."""
+    op = box.op
+    if len(box.cod) != 1 or any(ty.element != "real" for ty in (*box.dom, *box.cod)):
+        return False
+    if isinstance(op, Rename):
+        return len(box.cod[0].axes) == len(box.dom[0].axes)
+    if isinstance(op, Reduce):
+        return op.monoid == "sum"
+    return isinstance(op, Einsum) or (isinstance(op, Map) and (op.fn in ("mul", "div") or isinstance(op.fn, Cast)))
+
+
+def _casts(box: Box) -> bool:
+    return isinstance(box.op, Map) and isinstance(box.op.fn, Cast)
+
+
+def _many(box: Box) -> bool:
     return isinstance(box.op, Einsum) and 2 < len(box.dom) <= MOST
 
 
-def _paired(
-    box: Box, wires: Sequence[int], first: int, sizes: Mapping[str, int]
-) -> Iterator[tuple[Box, tuple[int, int]]]:
-    """The boxes of the best order, each with its input wires; the wires that they make are numbered from `first` on."""
-    known = {a.name: size_value(a.size, sizes) for ty in box.dom for a in ty.axes}
-    made: dict[int, tuple[ArrayType, int]] = {1 << k: (ty, wires[k]) for k, ty in enumerate(box.dom)}
-    for left, right in _order([frozenset(ty.names) for ty in box.dom], frozenset(box.cod[0].names), known):
-        (a, first_wire), (b, second_wire) = made[left], made[right]
-        whole = (1 << len(box.dom)) - 1 == left | right
-        names = box.cod[0].names if whole else _remaining_axes(box, left | right, (*a.names, *b.names))
-        pair = einsum_box((a, b), names, box.line)
-        yield pair, (first_wire, second_wire)
-        made[left | right] = pair.cod[0], first
-        first += 1
+# -- the order, and its boxes ------------------------------------------------------------------------------------------
 
 
-def _remaining_axes(box: Box, taken: int, names: Sequence[str]) -> list[str]:
-    """Those axes of the factors in `taken` (a bit set) that the other factors or the result still need."""
-    rest = {n for k, ty in enumerate(box.dom) if not taken >> k & 1 for n in ty.names} | set(box.cod[0].names)
-    return [n for n in dict.fromkeys(names) if n in rest]
+class _Emitter:
+    """The boxes of a region in an order."""
+
+    def __init__(
+        self,
+        terms: HashConsedGraph,
+        region: ProductRegion,
+        image: Mapping[int, int],
+        order: Sequence[tuple[int, int]],
+        root: Box,
+    ) -> None:
+        self.terms, self.region, self.image, self.order, self.root = terms, region, image, order, root
+
+    def wire(self) -> int:
+        """The wire of the region's result."""
+        region, line = self.region, self.root.line
+        made: dict[int, tuple[int, bool]] = {}
+        for k, factor in enumerate(region.factors):
+            names = {axis: region.names[index] for axis, index in factor.at.items()}
+            pairs = {axis: name for axis, name in names.items() if axis != name}
+            wire = self.terms.rename(self.image[factor.wire], pairs)
+            wire, below = self._turned(wire, factor.below and set(self._remaining(1 << k)) != set(names.values()))
+            for name in names.values():
+                if name not in self._remaining(1 << k):
+                    wire = self.terms.reduce("sum", name, wire, line)
+            made[1 << k] = wire, factor.below and not below
+        for left, right in self.order:
+            made[left | right] = self._pair(*made[left], *made[right], self._remaining(left | right))
+        wire, below = made[(1 << len(region.factors)) - 1]
+        return self.terms.cast(self._turned(wire, below)[0], self.root.cod[0])
+
+    def _turned(self, wire: int, below: bool) -> tuple[int, bool]:
+        """The wire, or one over it; and whether it is that."""
+        return (self.terms.map("div", self.terms.const(1), wire, line=self.root.line), True) if below else (wire, False)
+
+    def _remaining(self, taken: int) -> list[str]:
+        """Those indices of the factors in `taken` (a bit set) that the other factors or the result still need."""
+        own = [i for k, f in enumerate(self.region.factors) if taken >> k & 1 for i in f.at.values()]
+        rest = {i for k, f in enumerate(self.region.factors) if not taken >> k & 1 for i in f.at.values()}
+        rest.update(self.region.result.values())
+        return [self.region.names[i] for i in dict.fromkeys(own) if i in rest]
+
+    def _pair(self, a: int, a_below: bool, b: int, b_below: bool, names: Sequence[str]) -> tuple[int, bool]:
+        """The product of two wires, summed over the axes that are not named; and whether it is divided by."""
+        terms, line = self.terms, self.root.line
+        mine, theirs = set(terms.names(a)), set(terms.names(b))
+        if mine | theirs == set(names) and (mine <= theirs or theirs <= mine):
+            if a_below == b_below:
+                return terms.map("mul", a, b, line=line), a_below
+            return terms.map("div", *((b, a) if a_below else (a, b)), line=line), False
+        a, b = (self._turned(w, below)[0] for w, below in ((a, a_below), (b, b_below)))
+        wanted = [n for n in self.root.cod[0].names if n in names]
+        last = set(wanted) == set(names) == set(self.root.cod[0].names)
+        return terms.einsum((a, b), wanted if last else names, line), False
 
 
-def _order(arrays: Sequence[frozenset[str]], result: frozenset[str], sizes: Mapping[str, int]) -> list[tuple[int, int]]:
-    """The pairs of factors (as bit sets) to contract, in order: one order with the fewest multiplications."""
+def _order(
+    arrays: Sequence[frozenset[int]], result: frozenset[int], lengths: Sequence[int]
+) -> tuple[int, list[tuple[int, int]]]:
+    """The fewest multiplications, and the pairs of factors (as bit sets) to contract, in order.
+
+    Of orders with as many, the one whose arrays between are smaller. A factor is summed first over what it alone has.
+    """
     count = len(arrays)
     everything = (1 << count) - 1
 
-    def axes(taken: int) -> frozenset[str]:
-        own = frozenset[str]().union(*(a for k, a in enumerate(arrays) if taken >> k & 1))
-        rest = result.union(*(a for k, a in enumerate(arrays) if not taken >> k & 1))
-        return own if taken & (taken - 1) == 0 else own & rest
+    def volume(axes: frozenset[int]) -> int:
+        return math.prod(lengths[n] for n in axes)
 
-    kept = [axes(taken) for taken in range(everything + 1)]
+    kept: list[frozenset[int]] = []
+    for taken in range(everything + 1):
+        own = frozenset[int]().union(*(a for k, a in enumerate(arrays) if taken >> k & 1))
+        kept.append(own & result.union(*(a for k, a in enumerate(arrays) if not taken >> k & 1)))
+    best: dict[int, tuple[int, int, int]] = {}
+    for k, own in enumerate(arrays):
+        best[1 << k] = volume(own) if kept[1 << k] != own else 0, 0, 0
     # By number of bits, so that subsets come first; of equally good splits the first is taken.
-    best: dict[int, tuple[int, int]] = {1 << k: (0, 0) for k in range(count)}
     for taken in sorted(range(1, everything + 1), key=lambda t: (t.bit_count(), t)):
         if taken in best:
             continue
-        lowest = taken & -taken
-        options = []
-        part = (taken - 1) & taken
+        lowest, options, part = taken & -taken, list[tuple[int, int, int]](), (taken - 1) & taken
         while part:
             if part & lowest:
                 rest = taken ^ part
-                work = math.prod(sizes[n] for n in kept[part] | kept[rest])
-                options.append((best[part][0] + best[rest][0] + work, part))
+                work = best[part][0] + best[rest][0] + volume(kept[part] | kept[rest])
+                options.append((work, best[part][1] + best[rest][1] + volume(kept[taken]), part))
             part = (part - 1) & taken
         best[taken] = min(options)
     pairs: list[tuple[int, int]] = []
     todo = [everything]
     while todo:
         taken = todo.pop()
-        part = best[taken][1]
+        part = best[taken][2]
         if part:
             pairs.append((part, taken ^ part))
             todo += [part, taken ^ part]
-    return sorted(pairs, key=lambda p: ((p[0] | p[1]).bit_count(), p))
+    return best[everything][0], sorted(pairs, key=lambda p: ((p[0] | p[1]).bit_count(), p))

@@ -126,11 +126,11 @@ class RenameTiles:
 
 
 @dataclass(frozen=True)
-class Contract:
-    """Products of several arrays as contractions of two at a time."""
+class Reassociate:
+    """Products of several arrays taken in another order, two at a time (contraction order)."""
 
     def __str__(self) -> str:
-        return "products of two arrays at a time"
+        return "reassociate"
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ Action: TypeAlias = (
     | Cut
     | ApplyRule
     | RenameTiles
-    | Contract
+    | Reassociate
     | Compose
     | Weave
 )
