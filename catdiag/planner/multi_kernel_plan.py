@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LAUNCH_S = 2e-6
 """Seconds from the end of a kernel to the start of the next, when both are in the queue: an assumption."""
+HOST_LAUNCH_S = 20e-6
+"""Seconds of the host for a launch from Python: 13 to 25 µs were measured beside an H200."""
 
 
 @dataclass(frozen=True)
@@ -221,27 +223,34 @@ class Plan(AsHTML):
 
         return pseudocode(self.diagram)
 
-    def compile(self) -> CompiledKernel:
+    def compile(self, *, graph: bool | None = None) -> CompiledKernel:
         """The kernels as one function of torch tensors, registered with torch (see `catdiag.runtime.compile`).
 
-        It is that of `code("triton")`; `catdiag.measure.tune.tuned_plan` gives the plan of the quickest of a few. The
-        same plan gives the same function. Raises what `code` does, and CatdiagError where torch or triton is not
-        installed.
+        It is that of `code("triton")`; `catdiag.measure.tune.tuned_plan` gives the plan of the quickest of a few. With
+        `graph`, calls replay a CUDA graph of the launches (`catdiag.runtime.cuda_graph`); None, the default, means
+        where `launches_dominate`. The same plan gives the same function. Raises what `code` does, and CatdiagError
+        where torch or triton is not installed.
         """
-        if "kernel" not in self._compiled:
+        wanted = self.launches_dominate if graph is None else graph
+        if wanted not in self._compiled:
             from catdiag.runtime.compile import compiled
 
-            self._compiled["kernel"] = compiled(self.written(), self.diagram, self.source)
-        return self._compiled["kernel"]
+            self._compiled[wanted] = compiled(self.written(), self.diagram, self.source, graph=wanted)
+        return self._compiled[wanted]
+
+    @property
+    def launches_dominate(self) -> bool:
+        """Whether to launch its several kernels is predicted to take the host half as long as they run, or more."""
+        return len(self.kernels) > 1 and 2 * HOST_LAUNCH_S * len(self.kernels) >= self.time_s
 
     def made_of(self, compiled: CompiledKernel) -> Plan:
         """This plan, with what `compile` gives."""
-        self._compiled["kernel"] = compiled
+        self._compiled.update({False: compiled, True: compiled})
         return self
 
     @cached_property
-    def _compiled(self) -> dict[str, CompiledKernel]:
-        """The function, once it was asked for."""
+    def _compiled(self) -> dict[bool, CompiledKernel]:
+        """The functions, once they were asked for: without and with a CUDA graph."""
         return {}
 
     def explanation(self) -> tuple[str, ...]:
@@ -269,6 +278,8 @@ class Plan(AsHTML):
         lines += [f"saved      {name}: {size:,} bytes, then loaded" for name, size in self.saved]
         if self.module is not None:
             lines.append(f"memory     {self.buffer_bytes:,} bytes for what passes from kernel to kernel, at its peak")
+            if self.launches_dominate:
+                lines.append("launches   replayed as a CUDA graph: one by one they may take longer than the kernels")
         lines.append(
             f"traffic    {self.bytes_moved:,} bytes at the edge to shared memory, {self.hbm_bytes:,} at that to HBM; "
             f"{self.flops:,} FLOPs of products"

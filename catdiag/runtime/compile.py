@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import size_value
 from catdiag.execute.size_inference import sizes_from_shapes, solve
+from catdiag.runtime.cuda_graph import GraphedLaunch
 from catdiag.runtime.machine_code import binaries, launches
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported, launch_options, unseen
 from catdiag.runtime.torch_operator import register
@@ -58,6 +59,8 @@ class CompiledKernel:
     - `options`: keyword arguments of the launch function that differ from the module's defaults: tiles, `num_warps`,
       `num_stages`.
     - `tuning`: the measurements of other configurations, if it was tuned.
+    - `graph`: whether calls replay a CUDA graph of the launches (see `catdiag.runtime.cuda_graph`). Calls with `out`,
+      calls on the CPU, and calls while a graph is being recorded launch the kernels.
     """
 
     code: ModuleSource
@@ -66,6 +69,7 @@ class CompiledKernel:
     source: Diagram | None = field(default=None, repr=False)
     options: Mapping[str, int] = field(default_factory=dict)
     tuning: Tuning | None = field(default=None, repr=False)
+    graph: bool = False
     op: Any = field(init=False, repr=False)
     """The kernel as a registered custom operator of torch (see `catdiag.runtime.torch_operator`)."""
 
@@ -114,11 +118,28 @@ class CompiledKernel:
         options: dict[str, Any] = {**sizes, **self.options}
         if out is not None:
             options["out"] = out
-        launch = self._launch
         if device is None or device.type != "cuda" or device.index == torch.cuda.current_device():
-            return launch(*values, **options)
+            return self._run(values, device, options)
         with torch.cuda.device(device):  # Triton launches on the current device
-            return launch(*values, **options)
+            return self._run(values, device, options)
+
+    def _run(self, values: list[Any], device: Any, options: dict[str, Any]) -> Any:
+        """Launches the kernels, or replays a graph of their launches."""
+        import torch
+
+        if not self.graph or "out" in options or device is None or device.type != "cuda":
+            return self._launch(*values, **options)
+        if torch.cuda.is_current_stream_capturing():
+            return self._launch(*values, **options)
+        place = tuple(sorted(options.items()))
+        if place not in self._graphs:
+            self._graphs[place] = GraphedLaunch(partial(self._launch, **options))
+        return self._graphs[place](values, torch.cuda.current_stream().cuda_stream)
+
+    @cached_property
+    def _graphs(self) -> dict[Any, GraphedLaunch]:
+        """The recorded launches, by the sizes and options that are given by name."""
+        return {}
 
     @cached_property
     def _launch(self) -> Any:
@@ -237,17 +258,18 @@ def compiled(
     tiles: Mapping[str, int] | None = None,
     warps: int | None = None,
     stages: int | None = None,
+    graph: bool = False,
 ) -> CompiledKernel:
     """A generated module as a function of torch tensors, registered as a custom operator of torch.
 
     `diagram` is the diagram from which the module was generated, and `source` the program from which that was derived;
-    tests and errors use them. `tiles`, `warps` and `stages` default to the module's. A text is imported once per
-    process. Raises CatdiagError if torch or triton is not installed, or the text cannot be written to the cache, and
-    SizeError for an unknown tile.
+    tests and errors use them. `tiles`, `warps` and `stages` default to the module's. With `graph`, calls replay a CUDA
+    graph of the launches. A text is imported once per process. Raises CatdiagError if torch or triton is not
+    installed, or the text cannot be written to the cache, and SizeError for an unknown tile.
     """
     options = launch_options(code, tiles, warps, stages)
     derived, original = (None if d is None else diagram_of(d) for d in (diagram, source))
-    return CompiledKernel(code, _loaded(code.text, code.entry), derived, original, options)
+    return CompiledKernel(code, _loaded(code.text, code.entry), derived, original, options, graph=graph)
 
 
 @lru_cache(maxsize=256)

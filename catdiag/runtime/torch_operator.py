@@ -31,6 +31,10 @@ class Launchable(Protocol):
     def options(self) -> Mapping[str, int]:
         """The keyword arguments of the launch function."""
 
+    @property
+    def graph(self) -> bool:
+        """Whether calls replay a CUDA graph."""
+
     def sizes(self, *arrays: Any) -> dict[str, int]:
         """The sizes that the shapes of arrays determine."""
 
@@ -41,6 +45,7 @@ class Launchable(Protocol):
 def name_of(compiled: Launchable) -> str:
     """The name of a kernel's operator, `NAME_HASH`."""
     options = ",".join(f"{name}={value}" for name, value in sorted(compiled.options.items()))
+    options += ",graph" if compiled.graph else ""
     return f"{compiled.code.entry}_{digest(compiled.text + chr(0) + options)}"
 
 

@@ -192,3 +192,11 @@ class TestOnAGPU:
         assert torch.allclose(whole(a), k(a * 2, 2.0) + 1, rtol=0.02)
         with pytest.raises(TypeMismatch, match=r"input 'A' is on cpu: expected a tensor on the GPU, A.cuda\(\)"):
             k(a.cpu(), 1.0)
+
+    def test_a_graph_gives_the_same(self) -> None:
+        plain = kernel()
+        graphed = replace(plain, graph=True)
+        for step in range(5):
+            a = data(70, 33).cuda() + step
+            assert (graphed(a, 2.0) == plain(a, 2.0)).all()
+        assert len(graphed._graphs) == 1
