@@ -113,11 +113,13 @@ class _NumPy(Writer):
             else:
                 self.size_arguments[symbol] = name
         lengths: list[str] = []
+        self.tiles = {}
         checked: list[str] = []
         for symbol, span in spans.items():
             name = self.names.fresh(symbol)
             whole = size_symbols(span.size) <= set(self.code.sizes)
             lengths.append(f"{name}={'1' if self._is_part(symbol) else 'None'}")
+            self.tiles[symbol] = name
             if whole and not self._is_part(symbol):
                 shown.append(f"{name} = {name} or {self._size(span.size)}")
             if whole or self._is_part(symbol):
@@ -126,7 +128,6 @@ class _NumPy(Writer):
             least = checked[0] if len(checked) == 1 else f"min({', '.join(checked)})"
             shown.append(f"if {least} < 1:")
             shown.append(f'{self.indent}raise ValueError("expected at least 1: {", ".join(checked)}")')
-        self.tiles = {symbol: text.split("=")[0] for symbol, text in zip(spans, lengths, strict=True)}
         self.whole = {symbol for symbol, span in spans.items() if size_symbols(span.size) <= set(self.code.sizes)}
         self.lines = [self.indent + line for line in shown]
         self.block(program.body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import sympy
@@ -67,16 +68,40 @@ def _subsets(memories: int, free: int) -> Iterator[tuple[int, ...]]:
 def in_words(program: PowerProgram, monomials: Sequence[Powers], held: Sequence[str], full: Sequence[int]) -> str:
     """An active set in words."""
     words = [f"{product(m)} {h}" for m, h in zip(monomials, held, strict=True)]
-    return ", ".join([*(full_in_words(program, k) for k in full), *words])
+    return ", ".join([*(str(full_memory(program, k)) for k in full), *words])
 
 
-def full_in_words(program: PowerProgram, k: int) -> str:
-    """A full memory in words; for a tile within another tile: that the two are equal."""
+@dataclass(frozen=True)
+class ActiveConstraint:
+    """A constraint that binds: what it is of, and what is so. Of two sides, it is that they are equal.
+
+    >>> a, b = sympy.symbols("g_a g_b")
+    >>> print(ActiveConstraint((a * b,), AT_ONE), "|", ActiveConstraint((a, b)))
+    g_a*g_b at 1 | g_a = g_b
+    """
+
+    sides: tuple[Expr, ...]
+    state: str = ""
+
+    def fills(self, capacity: Expr) -> bool:
+        """Whether it is that a memory of this capacity is full."""
+        return self.state == FULL and self.sides == (capacity,)
+
+    def __str__(self) -> str:
+        return " ".join([" = ".join(map(str, self.sides)), *([self.state] if self.state else [])])
+
+
+FULL, AT_ONE, AT_AXIS = "full", "at 1", "at its axis"
+"""What is so of a constraint that binds: of the capacity of a memory, and of a product of tiles."""
+
+
+def full_memory(program: PowerProgram, k: int) -> ActiveConstraint:
+    """That a memory is full; of a tile within another tile: that the two are equal."""
     memory, capacity = program.memory[k]
     if capacity == 1 and len(memory.terms) == 1 and memory.terms[0].coefficient == 1:
         signs = [[(v, abs(e)) for v, e in memory.terms[0].powers if (e > 0) == sign] for sign in (True, False)]
-        return " = ".join(str(product(tuple(side))) for side in signs)
-    return f"{capacity} full"
+        return ActiveConstraint(tuple(product(tuple(side)) for side in signs))
+    return ActiveConstraint((capacity,), FULL)
 
 
 def product(monomial: Powers) -> Expr:

@@ -25,7 +25,16 @@ from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
 from catdiag.optimum.active_constraints import Choice
-from catdiag.optimum.active_sets import choices, full_in_words, in_words, options_of, product
+from catdiag.optimum.active_sets import (
+    AT_AXIS,
+    AT_ONE,
+    ActiveConstraint,
+    choices,
+    full_memory,
+    in_words,
+    options_of,
+    product,
+)
 from catdiag.optimum.optimality_certificate import (
     BOUND,
     FREE,
@@ -77,17 +86,23 @@ class Regime:
         return self.certificate is not None
 
     @property
+    def active(self) -> tuple[ActiveConstraint, ...]:
+        """The constraints that bind: full memories first. None where nothing fits."""
+        if self.certificate is None:
+            return ()
+        full = [full_memory(self.certificate.program, k) for k in self.certificate.full]
+        fixed = [c for c in self.certificate.coordinates if c.status != FREE]
+        return (
+            *full,
+            *(ActiveConstraint((product(c.monomial),), AT_AXIS if c.status == BOUND else AT_ONE) for c in fixed),
+        )
+
+    @property
     def binding(self) -> str:
         """The constraints that bind, in words."""
         if self.certificate is None:
             return f"nothing fits below {self.minimum}"
-        held = [
-            f"{product(c.monomial)} {'at its axis' if c.status == BOUND else 'at 1'}"
-            for c in self.certificate.coordinates
-            if c.status != FREE
-        ]
-        full = [full_in_words(self.certificate.program, k) for k in self.certificate.full]
-        return ", ".join([*full, *held]) or "nothing to choose"
+        return ", ".join(map(str, self.active)) or "nothing to choose"
 
     def contains(self, sizes: Mapping[Symbol, object]) -> bool:
         """Whether the conditions hold at sizes (of every symbol in them)."""

@@ -77,7 +77,7 @@ class Fits:
         over = self.overflow
         return {
             **vars(self),
-            "proofs": {name: dict(vars(proof)) for name, proof in self.proofs.items()},
+            "proofs": {name: proof.as_dict() for name, proof in self.proofs.items()},
             "overflow": None if over is None else {**vars(over), "sizes": dict(over.sizes)},
         }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.integer_polynomial import IntPolynomial
@@ -21,10 +21,18 @@ _RLIMIT = 20_000_000  # z3's own count of steps, so that the outcome is the same
 
 @dataclass(frozen=True)
 class Proof:
-    """A bound that z3 proved: no counterexample exists. `seconds` is how long it took."""
+    """A bound that z3 proved: no counterexample exists. `seconds` is how long it took.
+
+    `levels` are the bounds of each level by name, if it is of levels: of them `statement` is all together.
+    """
 
     statement: str
     seconds: float
+    levels: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"statement": self.statement, "seconds": self.seconds}
 
 
 def prove_bound(
@@ -69,7 +77,11 @@ def prove_levels(levels: Mapping[str, tuple[Sequence[IntPolynomial], int]], tops
         if amounts or name != "TMEM"
     }
     said = "; ".join(f"{name}: {found.statement}" for name, found in proofs.items())
-    return Proof(f"{said}; whatever the other sizes", sum(found.seconds for found in proofs.values()))
+    return Proof(
+        f"{said}; whatever the other sizes",
+        sum(found.seconds for found in proofs.values()),
+        {name: found.statement for name, found in proofs.items()},
+    )
 
 
 def polynomial(amount: IntPolynomial, unknowns: Mapping[str, Any], context: Any) -> Any:

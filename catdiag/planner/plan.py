@@ -214,7 +214,7 @@ class KernelPlan(AsHTML):
             "next_best": [{**vars(other), "tiles": dict(other.tiles)} for other in self.next_best],
             "schedule": None if self.schedule is None else self.schedule.as_dict(),
             "minimum_traffic": least,
-            "proof": dict(vars(self.proof)),
+            "proof": self.proof.as_dict(),
         }
 
     @property

@@ -24,7 +24,8 @@ def pasted(array: Any) -> str:
     """
     a = np.asarray(array)
     plain = a.dtype.kind in "fiub"
-    kind = "" if a.dtype in (np.float64, np.bool_) else f", dtype={'np.' if plain else 'ml_dtypes.'}{a.dtype.name}"
+    named = "" if a.dtype in (np.float64, np.bool_) else f"{'np.' if plain else 'ml_dtypes.'}{a.dtype.name}"
+    kind = f", dtype={named}" if named else ""
     if a.size == 0 or (a.ndim and a.size > 1 and not a.any() and not _signed(a)):
         of = ", dtype=np.bool_" if a.dtype == np.bool_ else kind
         return f"np.zeros({a.shape}{of})"
@@ -32,7 +33,7 @@ def pasted(array: Any) -> str:
         return f"np.full({a.shape}, {_number(a.flat[0])}{kind})"
     if a.size > _SHORT and a.dtype.kind != "b" and np.array_equal(a, (np.arange(a.size) % 4).reshape(a.shape)):
         shape = f".reshape({a.shape})" if a.ndim > 1 else ""
-        return f"(np.arange({a.size}) % 4){shape}.astype({kind.removeprefix(', dtype=') or 'np.float64'})"
+        return f"(np.arange({a.size}) % 4){shape}.astype({named or 'np.float64'})"
     return f"np.array({_nested(a)}{kind})"
 
 

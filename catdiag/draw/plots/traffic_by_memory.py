@@ -226,7 +226,7 @@ def _curve(
     bands: list[Band] = []
     for m in sorted(found):
         binds = found[m]
-        words = _words(binds)
+        words = _words(binds, room_of)
         if bands and bands[-1].binding == words:
             bands[-1] = replace(bands[-1], end=m)
         else:
@@ -249,13 +249,12 @@ def _at(regime: Regime, sizes: Mapping[Any, int]) -> Regime:
     return replace(regime, conditions=tuple(c.subs(sizes) for c in regime.conditions))
 
 
-def _words(regime: Regime | None) -> str:
+def _words(regime: Regime | None, capacity: Any) -> str:
     if regime is None:
         return "no closed form"
     if not regime.feasible:
         return NOTHING
-    found: str = regime.binding
-    return found.replace("M full", "memory full").replace("nothing to choose", "everything fits")
+    return ", ".join("memory full" if c.fills(capacity) else str(c) for c in regime.active) or "everything fits"
 
 
 def _integer_points(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.draw.report.html import Html, escaped, folded, joined, listed, table, tag
-from catdiag.draw.report.mathml import at, equation, math, name, of_expr, plain, sign
+from catdiag.draw.report.mathml import at, equation, math, of_expr, plain, sign
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -193,15 +192,12 @@ def of_regimes(regimes: Regimes) -> Html:
     return joined(parts)
 
 
-_TILE = re.compile(r"\b(M_*|[A-Za-z]\d*_\w+)\b")
-
-
 def _binding(regime: Regime) -> Html:
     """What binds, in words, with tiles and memories typeset."""
     if regime.minimum is not None:
         return joined([escaped("nothing fits below "), formula(regime.minimum)])
-    parts = _TILE.split(regime.binding)
-    return joined([math(name(part)) if k % 2 else escaped(part) for k, part in enumerate(parts)])
+    said = [(joined(map(of_expr, c.sides), " = "), escaped(c.state)) for c in regime.active]
+    return joined((joined(filter(None, parts), " ") for parts in said), ", ") if said else escaped(regime.binding)
 
 
 def of_bound(bound: LowerBound) -> Html:

@@ -108,8 +108,8 @@ def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[st
                 put = unifier.put(axis)
                 unifier.axes[axis.name] = Axis(name, put.size)
                 chosen.add(name)
-    for axis_name, block in _blocks(rhs):
-        unifier.sizes[block] = local_size(block.split("_")[0], unifier.name(axis_name), taken)
+    for axis_name, block, prefix in _blocks(rhs):
+        unifier.sizes[block] = local_size(prefix, unifier.name(axis_name), taken)
     _require_distinct_axes(rhs, unifier.name)
     try:
         made = unifier.diagram(rhs)
@@ -140,16 +140,19 @@ def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[st
     return Patch(fitted, graph, reads, tuple(replaces))
 
 
-def _blocks(diagram: Diagram) -> list[tuple[str, str]]:
-    """The axes that loops and groups of a diagram cut, with the symbols of their block and tile sizes."""
-    found: list[tuple[str, str]] = []
+def _blocks(diagram: Diagram) -> list[tuple[str, str, str]]:
+    """The axes that loops and groups of a diagram cut, with the symbols of their block and tile sizes.
+
+    Beside each is the prefix of its symbols (`catdiag.rewrite.local_sizes`).
+    """
+    found: list[tuple[str, str, str]] = []
     stack = [diagram]
     while stack:
         for b in stack.pop().boxes:
             if isinstance(b.op, FoldOp):
-                found.append((b.op.axis, b.op.block))
+                found.append((b.op.axis, b.op.block, "s"))
             elif isinstance(b.op, GroupOp):
-                found.extend(b.op.tiles)
+                found += [(axis, tile, "g") for axis, tile in b.op.tiles]
             stack += bodies(b.op)
     return found
 
