@@ -31,7 +31,7 @@ from catdiag.planner.kernel_drafts import REFUSED, cut, proved
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
 from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions
-from catdiag.rewrite.contraction_order import Reassociation, ordered, reassociated
+from catdiag.rewrite.contraction_order import Reassociation, equal_forms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
@@ -121,14 +121,13 @@ def searching(
     if not row.stages:
         raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
     search = PartitionSearch(row, target, solver, cuts, multi_kernel=several)
-    reordered = reassociated(diagram, sizes)
-    if reordered is not None:
-        ordered = StageSequence(reordered.diagram)
-        other = PartitionSearch(ordered, target, solver, cuts, multi_kernel=several, form=reordered)
-        if other.chosen() and (not search.chosen() or other.quickest() < search.quickest()):
-            return other
-    if search.chosen():
-        return search
+    best = search if search.chosen() else None
+    for form in equal_forms(diagram, sizes):
+        other = PartitionSearch(StageSequence(form.diagram), target, solver, cuts, multi_kernel=several, form=form)
+        if other.chosen() and (best is None or other.quickest() < best.quickest()):
+            best = other
+    if best is not None:
+        return best
     inner = StageSequence(diagram, opened=True)  # named boxes are opened only where nothing fits else
     if len(inner.stages) > len(row.stages):
         further = PartitionSearch(inner, target, solver, cuts, multi_kernel=several)

@@ -35,6 +35,7 @@ from catdiag.prover.composites import OpenPart, certify_through
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.merge_axes import MergingGraph
 from catdiag.rewrite.steps import Reassociate
 from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.util.errors import CatdiagError
@@ -52,11 +53,11 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Reassociation:
-    """A diagram with its regions in other orders; nothing is proved here.
+    """A diagram with its regions in other orders, or with merged axes (`action`); nothing is proved here.
 
     `opened` is the source with the named boxes opened that hold products. `stages` pairs wires of its graph with those
-    of the diagram's, in order: what a region reads, and what it makes. `image` has the wire of the diagram for each
-    wire of `opened` that is still there. `work` are the multiplications before and after.
+    of the diagram's, in order: what a changed part reads, and what it makes. `image` has the wire of the diagram for
+    each wire of `opened` that is still there. `work` are the multiplications before and after.
     """
 
     source: Diagram
@@ -65,6 +66,9 @@ class Reassociation:
     stages: tuple[Pairs, ...]
     image: Mapping[int, int] = field(repr=False)
     work: tuple[int, int]
+    action: Reassociate
+    shared: bool = False
+    """Whether a region goes through arrays that are read more than once."""
 
 
 def reassociate(derivation: Derivation, sizes: Mapping[str, int]) -> Derivation:
@@ -79,7 +83,7 @@ def reassociate(derivation: Derivation, sizes: Mapping[str, int]) -> Derivation:
     ...     lambda Q, K, V: cd.einsum("q x, x v -> q v", cd.einsum("q d, x d -> q x", Q, K), V))
     >>> made = reassociate(cd.Program(linear).derivation, {"q": 4096, "x": 4096, "d": 64, "v": 64})
     >>> [str(box.cod) for box in made.diagram.boxes], made.theorem.conditional
-    (['[d v]', '[q v]'], False)
+    (['[v d]', '[q v]'], False)
     """
     found = reassociated(derivation.diagram, sizes)
     if found is None:
@@ -100,7 +104,7 @@ def ordered(derivation: Derivation, found: Reassociation) -> Derivation:
         raise CatdiagError(f"another order of the products of {title} was not proved to be equal: {error}") from error
     except SolverInterrupted as error:
         raise Interrupted(f"a proof was interrupted: {error}") from error
-    return replace(derivation.then(Reassociate(), made, theorem), ungrouped=made, unchanged=None)
+    return replace(derivation.then(found.action, made, theorem), ungrouped=made, unchanged=None)
 
 
 def reassociated(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation | None:
@@ -109,9 +113,23 @@ def reassociated(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation | 
     A region ends at arrays that are read more than once, or, if less is multiplied so, goes through them where that is
     so of all that read them. Raises SizeError for an axis of a product without a size.
     """
-    opened = inline(diagram, keep=lambda box: not _holds_products(box))
-    found = [_Reassociation(diagram, opened, sizes, shared).made() for shared in (False, True)]
-    return min((made for made in found if made is not None), key=lambda made: made.work[1], default=None)
+    forms = (_Reassociation(diagram, sizes, shared).made() for shared in (False, True))
+    return min((made for made in forms if made is not None), key=lambda made: made.work[1], default=None)
+
+
+def equal_forms(diagram: Diagram, sizes: Mapping[str, int]) -> list[Reassociation]:
+    """What a planner may take in place of a diagram, not proved: its regions in their best orders, and that, or the
+    diagram, with summed axes merged (`catdiag.rewrite.merge_axes`). None, one or two. Raises SizeError as above.
+
+    >>> import catdiag as cd
+    >>> heads = cd.algorithm("t h d, h d m -> t m")(lambda A, W: cd.einsum("t h d, h d m -> t m", A, W))
+    >>> [str(form.action) for form in equal_forms(heads, {"t": 4096, "h": 32, "d": 128, "m": 4096})]
+    ['merge (h d)']
+    """
+    best = reassociated(diagram, sizes)
+    shared = best is not None and best.shared
+    merged = _Reassociation(diagram, sizes, shared, reorder=best is not None, merge=True).made()
+    return [form for form in (best, merged) if form is not None]
 
 
 def _holds_products(box: Box) -> bool:
@@ -152,23 +170,26 @@ class ProductRegion:
 
 
 class _Reassociation:
-    """Rebuilds a flat diagram with its regions in their best orders."""
+    """Rebuilds a flat diagram: its regions in their best orders (`reorder`), with summed axes merged (`merge`)."""
 
-    def __init__(self, source: Diagram, opened: Diagram, sizes: Mapping[str, int], shared: bool) -> None:
-        self.source, self.sizes, self.shared = source, sizes, shared
-        self.graph = reachable(opened.graph)
+    def __init__(
+        self, source: Diagram, sizes: Mapping[str, int], shared: bool, reorder: bool = True, merge: bool = False
+    ) -> None:
+        self.source, self.sizes, self.shared, self.reorder, self.merge = source, sizes, shared, reorder, merge
+        self.graph = reachable(inline(source, keep=lambda box: not _holds_products(box)).graph)
         self.maker, self.first, self.types = self.graph.makers(), self.graph.first_wires(), self.graph.wire_types()
         self.uses = Counter(w for node in self.graph.nodes for w in node.inputs)
         self.uses.update(self.graph.outputs)
         self.ends = set(self.graph.outputs)
 
     def made(self) -> Reassociation | None:
-        """The rebuilt diagram, if it multiplies less."""
-        regions = self._regions()
-        if not regions:
+        """The rebuilt diagram, if it multiplies less, or has merged axes where that is asked for."""
+        regions = self._regions() if self.reorder else {}
+        if not regions and not self.merge:
             return None
         graph = self.graph
-        terms = HashConsedGraph(graph.dom)
+        terms = MergingGraph(graph.dom, self.sizes) if self.merge else HashConsedGraph(graph.dom)
+        names: Sequence[str] = terms.merged if isinstance(terms, MergingGraph) else ()
         image = {w: w for w in range(len(graph.dom))}
         marked: list[list[tuple[int, int]]] = []
         for place, node in enumerate(graph.nodes):
@@ -178,8 +199,11 @@ class _Reassociation:
                 image[root] = _Emitter(terms, region, image, order, node.box).wire()
                 marked += [[(f.wire, image[f.wire]) for f in region.factors], [(root, image[root])]]
             elif all(w in image for w in node.inputs):
+                already = len(names)
                 start = terms.add(node.box, [image[w] for w in node.inputs])
                 image.update({root + k: start + k for k in range(len(node.box.cod))})
+                if len(names) > already:
+                    marked += [[(w, image[w]) for w in node.inputs], [(root, start)]]
         outputs = tuple(image[w] for w in graph.outputs)
         kept = self._numbered(terms, outputs)
         made = of_graph(
@@ -188,12 +212,14 @@ class _Reassociation:
         )  # fmt: skip
         before, after = self._work(graph), self._work(made.graph)
         many = any(_many(graph.nodes[p].box) for region, _ in regions.values() for p in region.inside)
-        if after > WORTH * before and not many:
+        if not names if self.merge else after > WORTH * before and not many:
             return None
         stages = [tuple((a, kept[b]) for a, b in dict.fromkeys(stage) if b in kept) for stage in marked]
         still = {w: kept[v] for w, v in image.items() if v in kept}
         opened = of_graph(graph, self.source.cod, self.source.names, self.source.title)
-        return Reassociation(self.source, opened, made, tuple(s for s in stages if s), still, (before, after))
+        action = Reassociate(tuple(dict.fromkeys(names)), bool(regions))
+        changed = tuple(stage for stage in stages if stage)
+        return Reassociation(self.source, opened, made, changed, still, (before, after), action, self.shared)
 
     @staticmethod
     def _numbered(terms: HashConsedGraph, outputs: Sequence[int]) -> dict[int, int]:

@@ -127,10 +127,14 @@ class RenameTiles:
 
 @dataclass(frozen=True)
 class Reassociate:
-    """Products of several arrays taken in another order, two at a time (contraction order)."""
+    """Products of several arrays taken in another order, two at a time (contraction order), or `merged` axes that they
+    are summed over in place of several; both, if it is `reordered` too."""
+
+    merged: tuple[str, ...] = ()
+    reordered: bool = True
 
     def __str__(self) -> str:
-        return "reassociate"
+        return ", ".join([*(["reassociate"] if self.reordered else []), *(f"merge {name}" for name in self.merged)])
 
 
 @dataclass(frozen=True)
