@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from catdiag.category.index_maps import Reindex, View
 from catdiag.category.ops import (
@@ -16,13 +16,15 @@ from catdiag.category.ops import (
     GroupOp,
     Index,
     Map,
+    Op,
     Reduce,
     Rename,
     SizeOf,
+    op_row,
     replace_name,
 )
 from catdiag.category.scalars import Apply, signature
-from catdiag.category.types import ArrayType, Axis, Ty, show_size, union
+from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, union
 from catdiag.util.errors import AxisError, TypeMismatch
 
 if TYPE_CHECKING:
@@ -43,58 +45,74 @@ def check_box(b: Box) -> None:
     The types of bodies are compared with those of the box; the bodies themselves are checked by
     `catdiag.category.diagram.check`.
     """
-    op = b.op
-    if isinstance(op, Generic):
-        return
-    if isinstance(op, Call):
-        _expect(b, op.body.dom, op.body.cod)
-    elif isinstance(op, GroupOp):
-        tiles = dict(op.tiles)
-        _expect(b, op.body.dom, op.body.cod, lambda ty: _local(ty, tiles))
-    elif isinstance(op, FoldOp):
-        _check_fold(b, op)
-    else:
-        _check_axes(b)
+    op_row(BOXES, b, "typed")(b, b.op)
 
 
-def _check_axes(b: Box) -> None:
-    """Raises TypeMismatch or AxisError unless the axes of a box's output follow from its operation and its inputs."""
-    op = b.op
+def _sizes(axes: Iterable[Axis]) -> dict[str, Size]:
+    return {a.name: a.size for a in axes}
+
+
+def _require_inputs(b: Box, count: int | None) -> None:
+    """Raises TypeMismatch unless a box has one output, and so many inputs; None is any number."""
     if len(b.cod) != 1:
         raise TypeMismatch(f"{b.name} has {len(b.cod)} outputs: expected one", b.line)
-    arity: int | None = 0 if isinstance(op, (Index, SizeOf, Const)) else 1
-    if isinstance(op, Map):
-        arity = None if isinstance(op.fn, Apply) else signature(op.fn, b.line)[0]
-    elif isinstance(op, (Einsum, Reindex, View)):
-        arity = None
-    if arity is not None and len(b.dom) != arity:
-        raise TypeMismatch(f"{b.name} has {len(b.dom)} inputs: expected {arity}", b.line)
-    if isinstance(op, (Reindex, View)):
-        have = {a.name: a.size for a in (*op.rest(list(b.dom), b.line), *op.added_axes())}
-    else:
-        have = {a.name: a.size for a in union(list(b.dom), b.line)}
-    out = {a.name: a.size for a in b.cod[0].axes}
-    free = isinstance(op, (Rename, Index, SizeOf, Const))  # may have axes that no input has: a broadcast
-    if isinstance(op, Reduce):
-        if op.axis not in have:
-            raise AxisError(f"{b.name} takes {b.dom}, which lacks axis {op.axis!r}", b.line)
-        del have[op.axis]
-    elif isinstance(op, Rename):
-        pairs = dict(op.pairs)
-        have = {pairs.get(name, name): size for name, size in have.items()}
-    elif isinstance(op, Index):
-        if op.axis not in out:
-            raise AxisError(f"{b.name} gives {b.cod}, which lacks axis {op.axis!r}", b.line)
-    elif isinstance(op, Einsum):
-        have = {name: size for name, size in have.items() if name in out}
+    if count is not None and len(b.dom) != count:
+        raise TypeMismatch(f"{b.name} has {len(b.dom)} inputs: expected {count}", b.line)
+
+
+def _require_axes(b: Box, have: Mapping[str, Size], broadcast: bool = False) -> None:
+    """Raises TypeMismatch unless the output has these axes, in any order; where it is a broadcast, others too."""
+    out = _sizes(b.cod[0].axes)
     shared_fit = all(out[name] == size for name, size in have.items() if name in out)
-    if not shared_fit or have.keys() - out.keys() or (out.keys() - have.keys() and not free):
+    if not shared_fit or have.keys() - out.keys() or (out.keys() - have.keys() and not broadcast):
         wanted = " ".join(f"{n}:{show_size(s)}" if s != n else n for n, s in have.items()) or "none"
         raise TypeMismatch(
             f"{b.name} from {b.dom} cannot give {b.cod}: expected the axes {wanted}, "
-            + ("in any order, and any new ones" if free else "in any order"),
+            + ("in any order, and any new ones" if broadcast else "in any order"),
             b.line,
         )
+
+
+def _check_map(b: Box, op: Map) -> None:
+    _require_inputs(b, None if isinstance(op.fn, Apply) else signature(op.fn, b.line)[0])
+    _require_axes(b, _sizes(union(list(b.dom), b.line)))
+
+
+def _check_reduce(b: Box, op: Reduce) -> None:
+    _require_inputs(b, 1)
+    have = _sizes(union(list(b.dom), b.line))
+    if op.axis not in have:
+        raise AxisError(f"{b.name} takes {b.dom}, which lacks axis {op.axis!r}", b.line)
+    del have[op.axis]
+    _require_axes(b, have)
+
+
+def _check_einsum(b: Box, op: Einsum) -> None:
+    _require_inputs(b, None)
+    out = set(b.cod[0].names)
+    _require_axes(b, {n: size for n, size in _sizes(union(list(b.dom), b.line)).items() if n in out})
+
+
+def _check_rename(b: Box, op: Rename) -> None:
+    _require_inputs(b, 1)
+    pairs = dict(op.pairs)
+    _require_axes(b, {pairs.get(n, n): size for n, size in _sizes(union(list(b.dom), b.line)).items()}, broadcast=True)
+
+
+def _check_reindexed(b: Box, op: Reindex | View) -> None:
+    _require_inputs(b, None)
+    _require_axes(b, _sizes((*op.rest(list(b.dom), b.line), *op.added_axes())))
+
+
+def _check_constant(b: Box, op: SizeOf | Const) -> None:
+    _require_inputs(b, 0)
+    _require_axes(b, {}, broadcast=True)
+
+
+def _check_index(b: Box, op: Index) -> None:
+    _require_inputs(b, 0)
+    if op.axis not in b.cod[0].names:
+        raise AxisError(f"{b.name} gives {b.cod}, which lacks axis {op.axis!r}", b.line)
 
 
 def _local(ty: Ty, sizes: Mapping[str, str]) -> Ty:
@@ -128,6 +146,24 @@ def _check_fold(b: Box, op: FoldOp) -> None:
             raise TypeMismatch(
                 f"{b.name}: expected {part} to take {block} and to give {given}, not {guide.dom} → {guide.cod}", b.line
             )
+
+
+BOXES: Mapping[type[Op], Callable[[Box, Any], None]] = {
+    Map: _check_map,
+    Reduce: _check_reduce,
+    Einsum: _check_einsum,
+    Rename: _check_rename,
+    Reindex: _check_reindexed,
+    View: _check_reindexed,
+    Index: _check_index,
+    SizeOf: _check_constant,
+    Const: _check_constant,
+    Call: lambda b, op: _expect(b, op.body.dom, op.body.cod),
+    Generic: lambda b, op: None,
+    FoldOp: _check_fold,
+    GroupOp: lambda b, op: _expect(b, op.body.dom, op.body.cod, lambda ty: _local(ty, dict(op.tiles))),
+}
+"""Checks of types, by the class of the operation."""
 
 
 def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Box:

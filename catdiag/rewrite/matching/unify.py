@@ -9,7 +9,7 @@ types of inputs may be narrower: an array of reals is one of extended reals.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,9 @@ from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.index_maps import Cond, Expr, Read, View, read_off
 from catdiag.category.ops import (
     Box,
+    Call,
+    Const,
+    Einsum,
     FoldOp,
     Generic,
     GroupOp,
@@ -28,6 +31,7 @@ from catdiag.category.ops import (
     Rename,
     SizeOf,
     bodies,
+    op_row,
     with_bodies,
 )
 from catdiag.category.scalars import Apply
@@ -158,38 +162,18 @@ class Unifier:
         known = self.axes.get(name)
         return name if known is None else known.name
 
-    def op(self, op: Op) -> Op:
-        """An operation of the pattern after substitution."""
-        if isinstance(op, Reduce):
-            return Reduce(op.monoid, self.name(op.axis))
-        if isinstance(op, Rename):
-            pairs = {self.name(a): self.name(b) for a, b in op.pairs}
-            return Rename(tuple(sorted((a, b) for a, b in pairs.items() if a != b)))
-        if isinstance(op, Index):
-            return Index(self.name(op.axis))
-        if isinstance(op, SizeOf):
-            return SizeOf(put_sizes(op.size, self.sizes))
-        if isinstance(op, FoldOp):
-            op = replace(op, axis=self.name(op.axis), block=self._local(op.block))
-        elif isinstance(op, GroupOp):
-            op = replace(op, tiles=tuple((self.name(a), self._local(local)) for a, local in op.tiles))
-        elif isinstance(op, Generic):
-            return self.ops.get(f"box:{op.name}", op)
-        elif isinstance(op, Map):
-            return self.ops.get(op.fn, op) if isinstance(op.fn, Apply) else op
-        elif isinstance(op, Reindex):
-            return replace(op, axis=self.put(op.axis))
-        elif isinstance(op, View):
-            return self._view(op)
-        inside = tuple(self.diagram(body) for body in bodies(op))
-        return with_bodies(op, inside) if inside else op
+    def op(self, box: Box) -> Op:
+        """The operation of a box of the pattern after substitution."""
+        made = op_row(SUBSTITUTED, box, "rewritten by a rule")(self, box.op)
+        inside = tuple(self.diagram(body) for body in bodies(box.op))
+        return with_bodies(made, inside) if inside else made
 
-    def _local(self, block: str) -> str:
+    def local(self, block: str) -> str:
         """The diagram's symbol of a block or tile size."""
         known = self.sizes.get(block)
         return known if isinstance(known, str) else block
 
-    def _view(self, op: View) -> View:
+    def view(self, op: View) -> View:
         """A view of the pattern after substitution."""
 
         def leaf(v: Any) -> Any:
@@ -215,7 +199,7 @@ class Unifier:
             b = node.box
             made = boxes.get(id(b))
             if made is None:
-                made = boxes[id(b)] = Box(self.op(b.op), self.ty(b.dom), self.ty(b.cod), b.line)
+                made = boxes[id(b)] = Box(self.op(b), self.ty(b.dom), self.ty(b.cod), b.line)
             nodes.append(Node(made, node.inputs))
         graph = Graph(self.ty(diagram.dom), tuple(nodes), diagram.graph.outputs)
         return of_graph(graph, self.ty(diagram.cod), diagram.names, diagram.title)
@@ -414,11 +398,11 @@ def _checked(
                 how = "makes" if name in more else "uses up"
                 raise Clash(f"{named(here)} {how} axis {name}, which no axis of the rule is")
         if variables.is_box(box) or variables.is_function(box):
-            if _speaks_of(here.op) & inputs:
-                raise Clash(f"{named(here)} does more than map over axis {sorted(_speaks_of(here.op) & inputs)[0]}")
+            if own := op_row(NAMED_AXES, here, "rewritten by a rule")(here.op) & inputs:
+                raise Clash(f"{named(here)} does more than map over axis {sorted(own)[0]}")
             if inputs and bodies(here.op):
                 raise Clash(f"{named(here)} is a loop or group over further axes")
-        elif not _same_op(unifier.op(box.op), here.op, inputs):
+        elif not _same_op(unifier.op(box), here.op, inputs):
             raise Clash(f"{named(box)} of the rule would be {named(here)}")
     weaved: list[tuple[Axis, ...]] = []
     for k, w in enumerate(found.inputs):
@@ -474,19 +458,53 @@ def _view_meaning(op: View) -> Any:
     return reads, [(a.name, plain(a.size)) for a in op.index_axes]
 
 
-def _speaks_of(op: Op) -> set[str]:
-    """The axes that an operation names."""
-    if isinstance(op, (Reduce, Index, FoldOp)):
-        return {op.axis}
-    if isinstance(op, Rename):
-        return {name for pair in op.pairs for name in pair}
-    if isinstance(op, GroupOp):
-        return {name for name, _ in op.tiles}
-    if isinstance(op, Reindex):
-        return {a.name for a in (op.axis, *op.axis.parts)}
-    if isinstance(op, View):
-        return {a.name for a in op.index_axes} | {n for r in op.reads for n, _ in r.at}
+def _substituted_rename(unifier: Unifier, op: Rename) -> Rename:
+    pairs = {unifier.name(a): unifier.name(b) for a, b in op.pairs}
+    return Rename(tuple(sorted((a, b) for a, b in pairs.items() if a != b)))
+
+
+def _unchanged(unifier: Unifier, op: Op) -> Op:
+    return op
+
+
+SUBSTITUTED: Mapping[type[Op], Callable[[Unifier, Any], Op]] = {
+    Map: lambda u, op: u.ops.get(op.fn, op) if isinstance(op.fn, Apply) else op,
+    Reduce: lambda u, op: Reduce(op.monoid, u.name(op.axis)),
+    Einsum: _unchanged,
+    Rename: _substituted_rename,
+    Reindex: lambda u, op: replace(op, axis=u.put(op.axis)),
+    View: lambda u, op: u.view(op),
+    Index: lambda u, op: Index(u.name(op.axis)),
+    SizeOf: lambda u, op: SizeOf(put_sizes(op.size, u.sizes)),
+    Const: _unchanged,
+    Call: _unchanged,
+    Generic: lambda u, op: u.ops.get(f"box:{op.name}", op),
+    FoldOp: lambda u, op: replace(op, axis=u.name(op.axis), block=u.local(op.block)),
+    GroupOp: lambda u, op: replace(op, tiles=tuple((u.name(a), u.local(local)) for a, local in op.tiles)),
+}
+"""Operations of a pattern after substitution, but for their bodies, by class."""
+
+
+def _no_axes(op: Op) -> set[str]:
     return set()
+
+
+NAMED_AXES: Mapping[type[Op], Callable[[Any], set[str]]] = {
+    Map: _no_axes,
+    Reduce: lambda op: {op.axis},
+    Einsum: _no_axes,
+    Rename: lambda op: {name for pair in op.pairs for name in pair},
+    Reindex: lambda op: {a.name for a in (op.axis, *op.axis.parts)},
+    View: lambda op: {a.name for a in op.index_axes} | {n for r in op.reads for n, _ in r.at},
+    Index: lambda op: {op.axis},
+    SizeOf: _no_axes,
+    Const: _no_axes,
+    Call: _no_axes,
+    Generic: _no_axes,
+    FoldOp: lambda op: {op.axis},
+    GroupOp: lambda op: {name for name, _ in op.tiles},
+}
+"""The axes that an operation names, by class; over all others it is mapped."""
 
 
 def symbols_of(unifier: Unifier) -> Iterator[str]:
