@@ -19,7 +19,7 @@ from catdiag.cli.command_options import (
     PlotArgs,
     taking,
 )
-from catdiag.cli.exit_status import DONE, ended, guarded
+from catdiag.cli.exit_status import DONE, UsageError, ended, guarded
 
 app = typer.Typer(
     name="catdiag",
@@ -100,13 +100,24 @@ def prove(
         str | None,
         typer.Option(help="path.py:name of a function from the tensors of RIGHT, by name, to those of LEFT."),
     ] = None,
+    entries: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="A tensor of LEFT as a part of one of RIGHT: q.weight=qkv.weight[0:12]."),
+    ] = None,
 ) -> None:
     """Prove that two operators mean the same for all sizes, or refute it with exact numbers."""
     with guarded():
         from catdiag.cli.derive_commands import run_prove
-        from catdiag.cli.operator_loading import operators
+        from catdiag.cli.operator_loading import modules, operators
 
-        ended(run_prove(operators(left, right, example, parameters), assume or [], certificate, counterexample, limit))
+        if example is None:
+            if parameters is not None or entries:
+                given = "--map" if entries else "--parameters"
+                raise UsageError(f"{given} is of PyTorch modules: expected --example, too")
+            pair: Any = operators(left, right)
+        else:
+            pair = modules(left, right, example, parameters, entries or ())
+        ended(run_prove(pair, assume or [], certificate, counterexample, limit))
 
 
 @app.command()

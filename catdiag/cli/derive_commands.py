@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from catdiag.cli.command_options import DeriveOptions
     from catdiag.cli.derive_report_data import DeriveRequest, DeriveTarget
     from catdiag.prover.api import Theorem
+    from catdiag.testing.module_pairs import ModulePair
 
 
 def run_derive(options: DeriveOptions) -> int:
@@ -124,27 +126,35 @@ def _target(options: DeriveOptions, diagram: Diagram, sizes: dict[str, int]) -> 
 
 
 def run_prove(
-    pair: tuple[Diagram, Diagram],
+    pair: tuple[Diagram, Diagram] | ModulePair,
     assume: Sequence[str],
     certificate: Path | None,
     counterexample: Path | None,
     limit: float | None,
 ) -> int:
-    """Runs `catdiag prove` on two diagrams: prints the verdict and returns its exit status. Raises CatdiagError for
-    wrong use."""
+    """Runs `catdiag prove` on two diagrams or modules: prints the verdict, for modules what it is about, too, and
+    returns its exit status. Raises CatdiagError for wrong use."""
     from catdiag.solvers.z3 import Z3
 
     check_writable(certificate, counterexample)
     require_limit(limit)
     with Z3() as ask:
         ask.start()
-        f, g = pair
         from catdiag.prover.api import Refuted, Undecided, prove_with, refutable, statement_of
 
+        f, g = pair if isinstance(pair, tuple) else (pair.first, pair.second)
+        notes: tuple[str, ...] = ()
         try:
             with working("proving"):
-                theorem = prove_with(ask, f, g, assume, limit)
+                if isinstance(pair, tuple):
+                    theorem = prove_with(ask, f, g, assume, limit)
+                else:
+                    from catdiag.testing.module_pairs import prove_modules
+
+                    theorem, notes = prove_modules(pair, partial(prove_with, ask, limit=limit), assume)
         except Refuted as error:
+            if not isinstance(pair, tuple):
+                print("".join(f"note: {note}\n" for note in pair.notes), end="")
             print(f"refuted: {error.message}")
             if counterexample is not None:
                 from catdiag.cli.counterexample_npz import npz, read
@@ -157,6 +167,7 @@ def run_prove(
         except Undecided as error:
             print(f"undecided: {error.message}")
             return UNDECIDED
+    print("".join(f"note: {note}\n" for note in notes), end="")
     print(f"{theorem.verdict} in {theorem.seconds:.2f} s")
     print(theorem)
     if certificate is not None:

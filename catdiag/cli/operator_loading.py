@@ -5,16 +5,19 @@ from __future__ import annotations
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.cli.exit_status import UsageError
 from catdiag.util.errors import CatdiagError
 from catdiag.util.files import read_whole
+
+if TYPE_CHECKING:
+    from catdiag.testing.module_pairs import ModulePair
 
 _PRIVATE = "_catdiag_operators"
 # Bytes above which a file of operators is not read.
@@ -36,29 +39,36 @@ def operator(name: str) -> Diagram:
     return _from_file(Path(path), inside)
 
 
-def operators(
-    left: str, right: str, example: str | None = None, parameters: str | None = None
-) -> tuple[Diagram, Diagram]:
-    """The diagrams of two operators. With an example, of two PyTorch modules or functions of users' files, on the same
-    inputs; what was read as a function of a size is printed. Raises UsageError, as `operator` does, and NotImported for
-    operations of PyTorch that are not known."""
-    if example is None:
-        if parameters is not None:
-            raise UsageError("--parameters is of PyTorch modules: expected --example, too")
-        return operator(left), operator(right)
-    from catdiag.importers.torch_export import from_torch_pair
-
-    arguments = _named(example)
-    if not isinstance(arguments, (tuple, list)):
-        raise UsageError(f"{example} is {type(arguments).__name__}: expected a tuple of a module's arguments")
-    of = None if parameters is None else function(parameters)
-    one, other = from_torch_pair(_module(left), _module(right), tuple(arguments), parameters=of)
-    for note in (*one.example.notes, *other.example.notes):
-        print(f"note: {note}")
-    return one.diagram, other.diagram
+def operators(left: str, right: str) -> tuple[Diagram, Diagram]:
+    """The diagrams of two operators. Raises UsageError, as `operator` does."""
+    return operator(left), operator(right)
 
 
-def _module(name: str) -> Any:
+def modules(
+    left: str, right: str, example: str, parameters: str | None = None, entries: Sequence[str] = ()
+) -> ModulePair:
+    """Two PyTorch modules or functions of users' files, on the same inputs. `parameters` names a function from the
+    tensors of the second, by name, to those of the first; `entries` say it by names and parts. Raises UsageError, as
+    `operator` does, and NotImported for operations of PyTorch that are not known."""
+    from catdiag.importers.parameter_map import parameter_map
+    from catdiag.testing.module_pairs import ModulePair
+
+    if parameters is not None and entries:
+        raise UsageError("--map and --parameters both say how tensors are made: expected one of them")
+    example_arguments = arguments(example)
+    of = parameter_map(entries) if entries else None if parameters is None else function(parameters)
+    return ModulePair.imported(module(left), module(right), example_arguments, of)
+
+
+def arguments(name: str) -> tuple[Any, ...]:
+    """The arguments of a module's call, of a user's file."""
+    found = _named(name)
+    if not isinstance(found, (tuple, list)):
+        raise UsageError(f"{name} is {type(found).__name__}: expected a tuple of a module's arguments")
+    return tuple(found)
+
+
+def module(name: str) -> Any:
     """A module, a function, or what a class makes without arguments."""
     found = _named(name)
     if not isinstance(found, type):
@@ -148,18 +158,18 @@ def _run(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not a Python file that can be read: {error.msg}\n  at {where}{text}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise UsageError(f"{path} is not a Python file that can be read: {error}") from None
-    module = ModuleType(_PRIVATE)
-    module.__file__ = str(path)
-    with _imports_from(path.resolve().parent, module):
+    made = ModuleType(_PRIVATE)
+    made.__file__ = str(path)
+    with _imports_from(path.resolve().parent, made):
         try:
-            exec(code, module.__dict__)
+            exec(code, made.__dict__)
         except (CatdiagError, KeyboardInterrupt):
             raise
         # A user's file may raise anything, and may exit; both are reported with the line.
         except BaseException as error:
             text = "".join(traceback.format_exception_only(error)).strip()
             raise UsageError(f"{path} failed: {text}{_place(error, path)}") from None
-    return module.__dict__
+    return made.__dict__
 
 
 def _place(error: BaseException, path: Path) -> str:

@@ -24,7 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from math import prod
+from operator import mul
 
 from catdiag.category.types import Axis, Size, coproduct, product
 
@@ -161,6 +163,17 @@ class Factors:
                 length //= factor.length
             found.append(tuple(group))
         return found
+
+    def refined(self, left: Iterable[AxisFactor], right: Iterable[AxisFactor]) -> bool:
+        """Whether two dimensions have factors of which both are products: 2 x 3 and 6 have, 2 x 3 and 3 x 2 have not.
+
+        >>> table = Factors()
+        >>> two, three, six = (table.new(n) for n in (2, 3, 6))
+        >>> table.refined([two, three], [six]), table.refined([two, three], [three, two])
+        (True, False)
+        """
+        ends = sorted({n for d in (left, right) for n in accumulate((f.length for f in self.resolve(d)), mul)})
+        return all(longer % shorter == 0 for shorter, longer in pairwise(ends))
 
     # -- unification -------------------------------------------------------------------------------
 

@@ -20,13 +20,23 @@ from catdiag.importers.dimensions import AxisFactor, AxisNames, Dimension
 class ArrayValue:
     """An array of the imported program: its dimensions, and of their factors those that it really has; it is broadcast
     along the others. `contracted` is what the product that made it summed over; `number` what all elements are, if
-    that is known."""
+    that is known; `pending` what it was multiplied by."""
 
     dims: tuple[Dimension, ...]
     axes: Dimension
     element: str = "real"
     contracted: Dimension = ()
     number: float | None = None
+    pending: tuple[PendingNumber, ...] = ()
+
+
+@dataclass(eq=False)
+class PendingNumber:
+    """A number that may be a function of a size, which `make` computes once that is known."""
+
+    number: float
+    line: str | None
+    make: Callable[[Environment], Any] | None = None
 
 
 @dataclass(frozen=True)

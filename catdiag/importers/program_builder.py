@@ -21,6 +21,7 @@ from catdiag.frontend.tracing import Trace, Traced, building, running
 from catdiag.importers.dimensions import AxisFactor, AxisNames, Dimension, Extent, extent_of
 from catdiag.importers.example import NotImported
 from catdiag.importers.imported_values import ArrayValue, Environment, Make
+from catdiag.importers.size_roots import settle
 from catdiag.importers.value_builder import ValueBuilder
 from catdiag.util.errors import CatdiagError
 
@@ -53,6 +54,8 @@ class ProgramBuilder(ValueBuilder):
         self.values.append(ArrayValue((), self.factors.resolve(f for d in found.values() for f in d)))
         dims = [found[letter] for letter in output]
         summed = tuple(f for letter in found if letter not in output for f in self.factors.resolve(found[letter]))
+        for value in values:
+            settle(self, value, summed)
         have = {f for v in given for f in self.factors.resolve(v.axes)}
         axes = [f for d in dims for f in self.factors.resolve(d) if f in have]
         repeated = [f for f in summed if f not in have]
@@ -167,29 +170,6 @@ class ProgramBuilder(ValueBuilder):
             return env.read(env[value], [(old, env.index([new]) + start(env))], [new])
 
         return self.emit(dims, axes, make, value.element)
-
-    def joined_dimension(self, value: ArrayValue, place: int, fixed: bool = False) -> ArrayValue:
-        """A value whose dimension of several factors is one axis, as long as their product; of `fixed` length, it may
-        be split in another way."""
-        dim = self.factors.resolve(value.dims[place])
-        full = self.materialized(value, [dim])
-        extent = dim[0].extent
-        for factor in dim[1:]:
-            extent = Extent(extent.length * factor.length, parts=(extent, factor.extent), op="*")
-        if fixed:
-            self.factors.fix(extent)
-            extent = Extent(extent.length, fixed=True)
-        made = self.factors.new(0, dim[0].hint, extent)
-        axes = [*(f for f in self.factors.resolve(full.axes) if f not in dim), made]
-
-        def make(env: Environment) -> Traced:
-            array, name = env.merged(env[full], dim)
-            axes = env.axes([made])
-            if len(axes) == 1 and axis_of(array, name).size == axes[0].size:
-                return running().rename(array, {name: axes[0].name})
-            return indexed(running(), array, tuple(axes), {name: env.index([made])})
-
-        return self.emit([*full.dims[:place], (made,), *full.dims[place + 1 :]], axes, make, value.element)
 
     def stacked(self, values: Sequence[ArrayValue], place: int) -> ArrayValue:
         """Values side by side along a new dimension."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from catdiag.frontend import elementwise, nn
 from catdiag.frontend.tracing import running
-from catdiag.importers.dimensions import Dimension
-from catdiag.importers.imported_values import ArrayValue, Operand, SizeNumber
+from catdiag.importers.imported_values import ArrayValue, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
+from catdiag.importers.size_roots import pending_number, recognized_number
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 
 RULES: dict[str, Rule] = {}
@@ -134,6 +134,10 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     elif call.name in ("mul", "div"):
         right = recognized_number(b, left, right)
         left = recognized_number(b, right, left) if call.name == "mul" else left
+        right, pending = pending_number(b, right)
+        made = b.pointwise([left, right], function, call.element)
+        made.pending = (pending,) if pending is not None else ()
+        return made
     return b.pointwise([left, right], function, call.element)
 
 
@@ -141,29 +145,6 @@ for _name in _UNARY:
     RULES[_name] = _unary
 for _name in _BINARY:
     RULES[_name] = _binary
-
-
-def recognized_number(b: ProgramBuilder, beside: Operand, number: Operand) -> Operand:
-    """A floating-point number that is √n or 1/√n of the length n that a product beside it was summed over, as that
-    function of the size. Without a product, n is the length of the last dimension, and no square: then the number is
-    irrational, and hardly there by chance."""
-    if not isinstance(beside, ArrayValue) or not isinstance(number, float) or number == 1:
-        return number
-    candidates: list[Dimension] = [beside.contracted] if beside.contracted else list(beside.dims[-1:])
-    for dim in candidates:
-        n = b.length(dim)
-        if n < 2 or (not beside.contracted and math.isqrt(n) ** 2 == n):
-            continue
-        roots: list[tuple[float, str, Callable[[Any], Any]]] = [
-            (n**-0.5, "1/sqrt(n)", lambda size: 1 / elementwise.sqrt(size)),
-            (1 / math.sqrt(n), "1/sqrt(n)", lambda size: 1 / elementwise.sqrt(size)),
-            (math.sqrt(n), "sqrt(n)", elementwise.sqrt),
-        ]
-        for value, text, make in roots:
-            if float(number) == value:
-                b.notes.append(f"{number!r} is read as {text}, with n the length {n} ({b.line or 'no line'})")
-                return SizeNumber(value, lambda env, dim=dim, make=make: make(env.size(dim)))  # type: ignore[misc]
-    return number
 
 
 @rule("add", "sub", "rsub")

@@ -53,19 +53,24 @@ def from_torch_pair(
     example: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     parameters: FromParameters | None = None,
+    *,
+    read_roots: bool = True,
 ) -> tuple[Imported, Imported]:
     """Two modules or functions as programs with the same inputs and outputs, so that they can be compared.
 
     What is passed in is matched by position, parameters and buffers by name. Where these differ, `parameters` is a
     function from the tensors of the second module, by name, to those of the first: fused weights sliced, factors
-    multiplied, norms folded. Raises NotImported where one has no meaning here, or results differ in number or shape.
+    multiplied, norms folded; those that it does not give are matched by name. Without `read_roots`, numbers are taken
+    as they are, and none for a function of a size. Raises NotImported where one has no meaning here, or results differ
+    in number or shape.
     """
     torch = _torch()
     if parameters is not None:
         first = _parametrized(torch, first, second, parameters)
-    one = _ExportReader(ProgramBuilder(_title(first, torch)), _exported(first, torch, example, kwargs or {}, None))
+    mine = ProgramBuilder(_title(first, torch), read_roots=read_roots)
+    one = _ExportReader(mine, _exported(first, torch, example, kwargs or {}, None))
     one.read()
-    shared = ProgramBuilder(_title(second, torch), one.builder.factors, one.builder.values, one.builder.inputs)
+    shared = ProgramBuilder(_title(second, torch), mine.factors, mine.values, mine.inputs, read_roots=read_roots)
     other = _ExportReader(shared, _exported(second, torch, example, kwargs or {}, None), one)
     other.read()
     same_results(one, other)
@@ -85,7 +90,11 @@ def _parametrized(
 
         def forward(self, *arrays: Any, **named: Any) -> Any:
             tensors = {**dict(second.named_parameters()), **dict(second.named_buffers())}
-            return torch.func.functional_call(first, dict(parameters(tensors)), arrays, named)
+            own = {**dict(first.named_parameters()), **dict(first.named_buffers())}
+            shared = {
+                name: tensors[name] for name, a in own.items() if name in tensors and tensors[name].shape == a.shape
+            }
+            return torch.func.functional_call(first, {**shared, **parameters(tensors)}, arrays, named)
 
     Parametrized.__name__ = type(first).__name__
     made = Parametrized()
@@ -204,7 +213,7 @@ class _ExportReader(GraphReader):
         if _element(value.dtype) == "complex":
             self.unknown.append(f"the input {spec.target or node.name!r} is complex")
         state = {**self.program.state_dict, **self.program.constants}.get(spec.target)
-        key = None if state is None else (state.data_ptr(), tuple(state.shape), tuple(state.stride()))
+        key = None if state is None else _identity(state)
         if key is not None and key in self._tied:
             self.values[node] = self._tied[key]
             return
@@ -215,6 +224,8 @@ class _ExportReader(GraphReader):
         source = target
         if spec.kind.name == "USER_INPUT":
             source, self._passed = self._passed, self._passed + 1
+        tied = [] if key is None else [name for name, found in self._tensors() if found == key]
+        source = next((name for name in tied if name in self.shared), source)
         lengths = [_hint(n) for n in value.shape]
         array = state if state is not None else self._example(node.name)
         hints = [_symbol(n) for n in value.shape]
@@ -222,6 +233,11 @@ class _ExportReader(GraphReader):
         self.values[node] = made
         if key is not None:
             self._tied[key] = made
+            self.shared.update(dict.fromkeys(tied, made))
+
+    def _tensors(self) -> list[tuple[str, Any]]:
+        """The names of parameters and buffers, and what says whether two are one tensor."""
+        return [(name.removeprefix(f"{_OTHER}."), _identity(state)) for name, state in self.program.state_dict.items()]
 
     def _example(self, name: str) -> Any:
         order = [s.arg.name for s in self.program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
@@ -315,6 +331,11 @@ class _ExportReader(GraphReader):
                 self.unknown.append(f"the input {spec.target!r} is written: return what is written")
             elif argument is not None and isinstance(argument.meta.get("val"), torch.Tensor):
                 self.outputs.append(self.values[argument])
+
+
+def _identity(tensor: Any) -> tuple[Any, ...]:
+    """Equal for two names of one tensor."""
+    return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride())
 
 
 def _hint(n: Any) -> int:

@@ -13,8 +13,8 @@ from catdiag.frontend.indexing import gather
 from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, extent_of
 from catdiag.importers.imported_values import ArrayValue, Environment
 from catdiag.importers.program_builder import ProgramBuilder
+from catdiag.importers.size_roots import recognized_number
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
-from catdiag.importers.torch_elementwise import recognized_number
 from catdiag.importers.torch_reductions import softmax_over
 
 RULES: dict[str, Rule] = {}

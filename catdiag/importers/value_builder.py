@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from catdiag.frontend.indexing import indexed
+from catdiag.frontend.reshape import axis_of
 from catdiag.frontend.tracing import Traced, running
-from catdiag.importers.dimensions import AxisFactor, Dimension, Factors
+from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, Factors
 from catdiag.importers.imported_values import ArrayValue, Environment, Make, Operand
 
 
@@ -25,6 +27,8 @@ class ValueBuilder:
     steps: list[tuple[ArrayValue, Make, str | None]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     line: str | None = None
+    read_roots: bool = True
+    """Whether numbers are read as roots of sizes (`catdiag.importers.size_roots`)."""
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -49,7 +53,7 @@ class ValueBuilder:
 
     def view(self, value: ArrayValue, dims: Sequence[Dimension]) -> ArrayValue:
         """The same array under other dimensions: no step."""
-        seen = ArrayValue(tuple(dims), value.axes, value.element, value.contracted)
+        seen = ArrayValue(tuple(dims), value.axes, value.element, value.contracted, pending=value.pending)
         self.values.append(seen)
         self.steps.append((seen, lambda env: env[value], self.line))
         return seen
@@ -134,6 +138,10 @@ class ValueBuilder:
         """A value whose dimension number `place` is `dim`, renamed where axes stay two. Raises NotAligned."""
         if self.length(value.dims[place]) == 1 or not dim:
             return value
+        if not self.factors.refined(dim, value.dims[place]):
+            length = self.length(dim)
+            self.notes.append(f"a dimension of {length} is cut in two ways: its length is fixed ({self.line})")
+            value = self.joined_dimension(value, place, fixed=True)
         pairs = self.factors.unify(dim, value.dims[place], self.coexist)
         if pairs:
             # Axes of `dim` that the value has elsewhere give way.
@@ -141,6 +149,29 @@ class ValueBuilder:
             value = self.renamed(value, [(a, self.factors.copy(a)) for a in taken])
             value = self.renamed(value, [(b, a) for a, b in pairs])
         return value
+
+    def joined_dimension(self, value: ArrayValue, place: int, fixed: bool = False) -> ArrayValue:
+        """A value whose dimension of several factors is one axis, as long as their product; of `fixed` length, it may
+        be split in another way."""
+        dim = self.factors.resolve(value.dims[place])
+        full = self.materialized(value, [dim])
+        extent = dim[0].extent
+        for factor in dim[1:]:
+            extent = Extent(extent.length * factor.length, parts=(extent, factor.extent), op="*")
+        if fixed:
+            self.factors.fix(extent)
+            extent = Extent(extent.length, fixed=True)
+        made = self.factors.new(0, dim[0].hint, extent)
+        axes = [*(f for f in self.factors.resolve(full.axes) if f not in dim), made]
+
+        def make(env: Environment) -> Traced:
+            array, name = env.merged(env[full], dim)
+            axes = env.axes([made])
+            if len(axes) == 1 and axis_of(array, name).size == axes[0].size:
+                return running().rename(array, {name: axes[0].name})
+            return indexed(running(), array, tuple(axes), {name: env.index([made])})
+
+        return self.emit([*full.dims[:place], (made,), *full.dims[place + 1 :]], axes, make, value.element)
 
     def broadcast(self, values: Sequence[ArrayValue]) -> tuple[list[ArrayValue], list[Dimension]]:
         """Values lined up from the last dimension on, as NumPy does, and the dimensions of the result."""

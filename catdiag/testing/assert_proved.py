@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Interrupted, Refuted, Undecided, prove
 from catdiag.prover.api import how_false
 from catdiag.rewrite.derivation import derivation_of
 from catdiag.testing.concise_failures import concise
+from catdiag.testing.module_pairs import ModulePair, prove_modules
 from catdiag.util.errors import NotStreamable
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def assert_equivalent(
     With `example`, the arguments of a call, both are PyTorch modules or functions (`cd.from_torch`). Parameters of one
     name are the same arrays; where the modules have others, `parameters` is a function from the tensors of `g`, by
     name, to those of `f`: `lambda of: {"weight": of["base.weight"] + of["up"] @ of["down"]}`. A warning says where a
-    number or a part of the example was read as a function of a size.
+    number or a part of the example was read as a function of a size, and where the theorem is only for the sizes of
+    the example (`catdiag.testing.module_pairs`).
 
     `assume` are assumptions about sizes, `limit` is in seconds. Raises AssertionError where the equation is refuted,
     with sizes and arrays to paste; where it is undecided or interrupted, with the goal at which the proof stopped; and
@@ -55,20 +57,25 @@ def assert_equivalent(
     """
     from catdiag.testing.array_literals import counterexample
 
-    if example is not None:
-        imported = from_torch_pair(f, g, example, parameters=parameters)
-        for note in (note for found in imported for note in found.example.notes):
-            warnings.warn(f"the theorem is about what was imported: {note}", stacklevel=3)
-        f, g = (found.diagram for found in imported)
-    f, g = diagram_of(f), diagram_of(g)
-    title = f"{f.title or 'left'} = {g.title or 'right'}"
+    notes: tuple[str, ...] = ()
+    title = ""
     try:
-        theorem = prove(f, g, assume, limit)
+        if example is None:
+            f, g = diagram_of(f), diagram_of(g)
+            title = f"{f.title or 'left'} = {g.title or 'right'}"
+            theorem = prove(f, g, assume, limit)
+        else:
+            pair = ModulePair.imported(f, g, example, parameters)
+            title = f"{pair.first.title} = {pair.second.title}"
+            notes = pair.notes
+            theorem, notes = prove_modules(pair, partial(prove, limit=limit), assume)
     except Refuted as error:
+        _warn(notes)
         found = error.counterexample
         raise AssertionError(f"{how_false(title, found)}: {counterexample(found)}") from None
     except (Undecided, Interrupted) as error:
         raise AssertionError(error.message) from None
+    _warn(notes)
     if theorem.vacuous:
         raise AssertionError(f"{title} is vacuous: no arrays satisfy its assumptions\n{theorem}")
     if theorem.conditional and not conditional:
@@ -77,6 +84,11 @@ def assert_equivalent(
             "allow that with conditional=True, or state by assume= what sizes may be"
         )
     return theorem
+
+
+def _warn(notes: Sequence[str]) -> None:
+    for note in notes:
+        warnings.warn(f"what was imported is compared: {note}", stacklevel=4)
 
 
 @concise

@@ -66,10 +66,23 @@ def test_modules_are_proved_or_refuted(file: Path, capsys: pytest.CaptureFixture
     assert "refuted" in capsys.readouterr().out
 
 
+def test_weights_shared_by_name(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = ("--example", f"{file}:example")
+    parts = ("--map", "up.weight=both.weight[0:6]", "--map", "gate.weight=both.weight[6:, :]")
+    assert prove(file, "Plain", "Fused", *example, *parts) == 0
+    assert "proved in" in capsys.readouterr().out
+    parts = ("--map", "gate.weight=both.weight[0:6]", "--map", "up.weight=both.weight[6:, :]")
+    assert prove(file, "Plain", "Fused", *example, *parts) == 1
+
+
 @pytest.mark.parametrize(
     ("right", "options", "reason"),
     [
         ("Fused", ("--parameters", "FILE:parameters"), "expected --example, too"),
+        ("Fused", ("--map", "up.weight=both.weight"), "--map is of PyTorch modules: expected --example, too"),
+        ("Fused", ("--example", "FILE:example", "--map", "up=none"), "there is no 'none'; there are both.weight"),
+        ("Fused", ("--example", "FILE:example", "--map", "up"), "expected NAME=NAME or NAME=NAME[0:12, :]"),
+        ("Fused", ("--example", "FILE:example", "--map", "up=both.weight[a]"), "is no part of a dimension"),
         ("Fused", ("--example", "FILE:parameters"), "expected a tuple of a module's arguments"),
         ("Fused", ("--example", "FILE:nothing"), "defines nothing called 'nothing'"),
         ("Wide", ("--example", "FILE:example"), "cannot be made without arguments"),

@@ -1,0 +1,98 @@
+"""Numbers of an imported program that are functions of its sizes, as 1/√d of attention; and roots of small integers.
+
+A program has a number, as Python computed it. The theorem about it is one for all sizes only if the number is the
+function of the size that it was made by. It is read as √n, 1/√n, or the fourth root of these, where it is that of the
+length n that a product sums over: of the product that made the array beside it, or of one that the array goes into.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from catdiag.frontend import elementwise
+from catdiag.importers.dimensions import Dimension
+from catdiag.importers.imported_values import ArrayValue, Environment, Operand, PendingNumber, SizeNumber
+from catdiag.importers.value_builder import ValueBuilder
+
+_LARGEST = 64
+"""Integers up to this one are looked for under roots."""
+_ULPS = 2 * 2.0**-52
+
+
+@dataclass(frozen=True)
+class _Root:
+    text: str
+    exponent: float
+    make: Callable[[Any], Any]
+
+
+_ROOTS = (
+    _Root("1/sqrt(n)", -0.5, lambda n: 1 / elementwise.sqrt(n)),
+    _Root("sqrt(n)", 0.5, elementwise.sqrt),
+    _Root("n**(-1/4)", -0.25, lambda n: 1 / elementwise.sqrt(elementwise.sqrt(n))),
+    _Root("n**(1/4)", 0.25, lambda n: elementwise.sqrt(elementwise.sqrt(n))),
+)
+
+
+def _root(number: float, n: int) -> _Root | None:
+    """The root of a length that a number is."""
+    if n < 2:
+        return None
+    return next((r for r in _ROOTS if abs(number - n**r.exponent) <= _ULPS * abs(number)), None)
+
+
+def _noted(b: ValueBuilder, number: float, root: _Root, n: int, line: str | None) -> None:
+    b.notes.append(f"{number!r} is read as {root.text}, with n the length {n} ({line or 'no line'})")
+
+
+def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Operand:
+    """A floating-point number that is √n or 1/√n of the length n that a product beside it was summed over, as that
+    function of the size; one that is the root of a fraction of small integers, as that root. Without a product, n is
+    the length of the last dimension, and no square: then the number is irrational, and hardly there by chance."""
+    if not b.read_roots or not isinstance(beside, ArrayValue) or not isinstance(number, float) or number in (0, 1):
+        return number
+    dim: Dimension = beside.contracted or (beside.dims[-1] if beside.dims else ())
+    n = b.length(dim)
+    root = _root(number, n)
+    if root is not None and (beside.contracted or math.isqrt(n) ** 2 != n):
+        found = root
+        _noted(b, number, root, n, b.line)
+        return SizeNumber(number, lambda env: found.make(env.size(dim)))
+    if not math.isfinite(number):
+        return number
+    square = Fraction(number * number).limit_denominator(_LARGEST)
+    if not 0 < square <= _LARGEST or abs(abs(number) - math.sqrt(square)) > _ULPS * abs(number):
+        return number
+    above, below = square.as_integer_ratio()
+    if math.isqrt(above) ** 2 == above and math.isqrt(below) ** 2 == below:
+        return number
+    sign = -1 if number < 0 else 1
+    b.notes.append(f"{number!r} is read as {'-' * (sign < 0)}sqrt({square}) ({b.line or 'no line'})")
+    return SizeNumber(number, lambda env: sign * elementwise.sqrt(above) / elementwise.sqrt(below))
+
+
+def pending_number(b: ValueBuilder, number: Operand) -> tuple[Operand, PendingNumber | None]:
+    """A floating-point number that is a root of a length if a later product says so."""
+    if not b.read_roots or not isinstance(number, float) or number in (0, 1) or not math.isfinite(number):
+        return number, None
+    pending = PendingNumber(number, b.line)
+
+    def make(env: Environment) -> Any:
+        return number if pending.make is None else pending.make(env)
+
+    return SizeNumber(number, make), pending
+
+
+def settle(b: ValueBuilder, value: ArrayValue, summed: Dimension) -> None:
+    """Reads the numbers that an array was multiplied by as roots of the length that it is summed over now."""
+    n = b.length(summed)
+    for pending in value.pending:
+        root = _root(pending.number, n)
+        if pending.make is None and root is not None:
+            found = root
+            _noted(b, pending.number, root, n, pending.line)
+            pending.make = lambda env, found=found: found.make(env.size(summed))

@@ -1,0 +1,123 @@
+"""Two modules of PyTorch compared: as they were imported, and, where that is not the same, as they are.
+
+An import takes sizes for symbols, so that its theorem is for all of them, and reads some numbers as functions of sizes.
+So two modules that are equal may be imported as programs that are not: one has a number that Python computed from a
+length, and the other a function of the size. Where both give the same numbers on the example, weaker claims are tried:
+with all numbers as they are, and with the sizes of the example as assumptions. What is proved says which it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.types import size_symbols
+from catdiag.importers.torch_export import FromParameters, from_torch_pair
+from catdiag.prover import Refuted, Undecided
+from catdiag.util.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.prover.api import Theorem
+
+Proving = Callable[[Diagram, Diagram, Sequence[str]], "Theorem"]
+"""From two diagrams and assumptions to the theorem that they are equal; raises Refuted or Undecided."""
+
+
+@dataclass(frozen=True)
+class ModulePair:
+    """Two modules as programs of the same inputs, with the example that they were imported with."""
+
+    first: Diagram
+    second: Diagram
+    arrays: tuple[Any, ...]
+    sizes: Mapping[str, int]
+    notes: tuple[str, ...]
+    """What was read as a function of a size, and the like."""
+
+    plainly: Callable[[], ModulePair] | None = field(default=None, repr=False, compare=False)
+    """The same modules, with no number read as a function of a size."""
+
+    @staticmethod
+    def imported(
+        first: Any,
+        second: Any,
+        example: Sequence[Any],
+        parameters: FromParameters | None = None,
+        *,
+        read_roots: bool = True,
+    ) -> ModulePair:
+        """Two modules or functions on an example; see `catdiag.importers.torch_export.from_torch_pair`."""
+        one, other = from_torch_pair(first, second, example, parameters=parameters, read_roots=read_roots)
+        notes = tuple(dict.fromkeys((*one.example.notes, *other.example.notes)))
+        sizes = {**one.example.sizes, **other.example.sizes}
+        plainly = partial(ModulePair.imported, first, second, example, parameters, read_roots=False)
+        return ModulePair(one.diagram, other.diagram, one.example.arrays, sizes, notes, plainly if read_roots else None)
+
+    @property
+    def at_the_example(self) -> tuple[str, ...]:
+        """The sizes of the example, as assumptions."""
+        found = {name for d in (self.first, self.second) for name in _symbols(d)}
+        return tuple(f"{name} == {n}" for name, n in self.sizes.items() if name in found)
+
+    def agree(self) -> bool:
+        """Whether both give the same numbers on the arrays of the example, in float64."""
+        import numpy as np
+
+        from catdiag.execute.interpreter import run
+
+        arrays = [a.detach().cpu().double().numpy() if a.is_floating_point() else a.cpu().numpy() for a in self.arrays]
+        try:
+            found = [run(d, arrays, sizes=dict(self.sizes)) for d in (self.first, self.second)]
+        except CatdiagError:
+            return False
+        one, other = (v if isinstance(v, tuple) else (v,) for v in found)
+        return all(np.allclose(a, b, rtol=1e-9, atol=1e-11, equal_nan=True) for a, b in zip(one, other, strict=True))
+
+
+def _symbols(diagram: Diagram) -> set[str]:
+    return {name for ty in (*diagram.dom, *diagram.cod) for axis in ty.axes for name in size_symbols(axis.size)}
+
+
+def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) -> tuple[Theorem, tuple[str, ...]]:
+    """The theorem that two modules are equal, and notes on what it is about.
+
+    Raises what `prove` does: Refuted or Undecided about the programs as they were imported. Where these are told apart
+    at other sizes than the example's only, raises Undecided.
+    """
+    try:
+        return prove(pair.first, pair.second, assume), pair.notes
+    except (Refuted, Undecided) as error:
+        if not pair.agree():
+            raise
+        failure = error
+    genuine = isinstance(failure, Undecided)
+    for weaker, sizes, note in _weaker(pair):
+        try:
+            theorem = prove(weaker.first, weaker.second, [*assume, *sizes])
+        except Refuted:
+            genuine = genuine or bool(sizes)
+        except Undecided:
+            continue
+        else:
+            return theorem, (*weaker.notes, note)
+    if genuine:
+        raise failure
+    raise Undecided(
+        f"{pair.first.title} and {pair.second.title} give the same on the example. As they were imported they differ "
+        "at other sizes, and neither a proof nor a difference was found at the sizes of the example",
+        "; ".join(pair.at_the_example),
+    )
+
+
+def _weaker(pair: ModulePair) -> Iterator[tuple[ModulePair, tuple[str, ...], str]]:
+    """Claims that say less, the assumptions of each, and how it is said."""
+    plain = None if pair.plainly is None else pair.plainly()
+    only = f"proved at the sizes of the example only, {', '.join(pair.at_the_example)}"
+    if plain is not None and plain.notes != pair.notes:
+        yield plain, (), "numbers are taken as they are: read as functions of sizes, they were not proved equal"
+    yield pair, pair.at_the_example, only
+    if plain is not None and plain.notes != pair.notes:
+        yield plain, plain.at_the_example, f"{only}, with numbers as they are"
