@@ -21,7 +21,7 @@ then one that leaves no tenth of the cores without a group, then fewer turns of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -35,7 +35,8 @@ from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, checked_names, checked_request
 from catdiag.planner.tile_search import TileSearch, block_candidates, group_candidates
 from catdiag.schedule.kernel_analysis import Account, measure, width, worked_in
-from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint
+from catdiag.schedule.lowered_kernel import ProgramPoint
+from catdiag.schedule.peak_memory import with_stages
 from catdiag.schedule.placement import LEVEL, REGISTERS, check_stages, two
 from catdiag.schedule.split_k import joined
 from catdiag.util import argument_checks as given
@@ -150,7 +151,7 @@ def searching(
         raise CatdiagError(f"passed is {passed!r}: expected 'registers' or 'SMEM'")
     most = range(1, _MOST + 1) if options.get("objective") == "stages" else _STAGES
     tried = most if stages is None else (stages,)
-    accounts = {number: kernels_on(whole, chip, dtype, number, passed == "SMEM", ahead) for number in tried}
+    accounts = kernels_by_stages(whole, chip, dtype, tried, passed == "SMEM", ahead)
     account = next(iter(accounts.values()))
     known = _checked(account, sizes)
     if len(account.kernels) != (1 if account.split_loop is None else 2):
@@ -158,10 +159,10 @@ def searching(
             f"fit plans one kernel, and the diagram has {len(account.kernels)}: group it as a whole, or fit its parts"
         )
     kernel = account.kernels[0]
-    if stages is None and kernel.points[LEVEL] == accounts[max(accounts)].kernels[0].points[LEVEL]:
-        accounts = {1: account}  # nothing is streamed
+    if stages is None and not any(role == "streamed" for m in kernel.points[LEVEL] for _, role, _ in m.live):
+        accounts = {1: account}
     request = checked_request(account, chip, options)
-    return TileSearch(chip, worked, known, accounts, _unsplit(whole, account, dtype), whole, request)
+    return TileSearch(chip, worked, known, accounts, dtype, whole, request)
 
 
 def kernels_on(
@@ -174,15 +175,30 @@ def kernels_on(
 ) -> Account:
     """The kernels of a diagram, with what they make where the chip keeps it; what contractions read of it copied to
     shared memory (`passed`), held beside the results of the turn after (`ahead`)."""
-    places = two(stages, chip.accumulators != "SMEM", chip.accumulators == "TMEM")
+    return kernels_by_stages(diagram, chip, dtype, (stages,), passed, ahead)[stages]
+
+
+def kernels_by_stages(
+    diagram: Diagram,
+    chip: Hardware,
+    dtype: str | Mapping[str, str],
+    stages: Sequence[int],
+    passed: bool = False,
+    ahead: bool = False,
+) -> dict[int, Account]:
+    """The same by how many buffers streamed blocks have, which is all that they differ in."""
+    places = two(stages[0], chip.accumulators != "SMEM", chip.accumulators == "TMEM")
     places = replace(places, fleeting=chip.accumulators != "SMEM")
     account = measure(diagram, dtype, places=places)
+    found = {stages[0]: account}
+    for number in stages[1:]:
+        found[number] = replace(account, kernels=tuple(with_stages(k, {LEVEL: number}) for k in account.kernels))
     also = [place for place, asked in ((LEVEL, passed), (REGISTERS, ahead)) if asked]
     if also and chip.accumulators != "SMEM":
         whole = account if account.split_loop is None else measure(joined(diagram), dtype, places=places)
-        each = width(worked_in(diagram, dtype))
-        kept = [(name, amount.scaled(each)) for name, amount in read_by_products(whole.kernels)]
-        for kernel in account.kernels:
+        size = width(worked_in(diagram, dtype))
+        kept = [(name, amount.scaled(size)) for name, amount in read_by_products(whole.kernels)]
+        for kernel in (kernel for each in found.values() for kernel in each.kernels):
             for place in also:
                 kernel.points[place] = [
                     ProgramPoint(
@@ -192,11 +208,7 @@ def kernels_on(
                     )
                     for m in kernel.points[place]
                 ]
-    return account
-
-
-def _unsplit(diagram: Diagram, account: Account, dtype: str | Mapping[str, str]) -> LoweredKernel:
-    return measure(diagram if account.split_loop is None else joined(diagram), dtype, registers=True).kernels[0]
+    return found
 
 
 def _checked(account: Account, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.ops import Box, Call, GroupOp, array_name, bodies
@@ -100,6 +101,12 @@ class StageSequence:
             else:
                 self.stage.update(dict.fromkeys([*before, place], len(self.stages)))
                 self.stages.append([*before, place])
+        self._last: dict[int, int] = {}  # the last stage that reads an array
+        for w, places in readers.items():
+            found = [self.stage[place] for place in places if place in self.stage]
+            if found:
+                self._last[w] = max(found)
+        self._segments: dict[Span, Segment] = {}
         variables = assigned(graph.nodes)
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
         for place, node in enumerate(graph.nodes):
@@ -135,16 +142,17 @@ class StageSequence:
         return self.segment(start, end).diagram
 
     def segment(self, start: int, end: int) -> Segment:
-        """The stages from `start` to before `end`, with the wires that they read and make."""
+        """The stages from `start` to before `end`, with the wires that they read and make; in time that is linear in
+        the segment."""
+        if (start, end) not in self._segments:
+            self._segments[start, end] = self._segment(start, end)
+        return self._segments[start, end]
+
+    def _segment(self, start: int, end: int) -> Segment:
         graph = self.graph
         inside = {place for stage in self.stages[start:end] for place in stage}
         own = {self.first[p] + k for p in inside for k in range(len(graph.nodes[p].box.cod))}
-        needed: dict[int, None] = {}
-        for place, node in enumerate(graph.nodes):
-            late = not self._light(place) and self.stage[place] >= end
-            for w in node.inputs if late else ():
-                if self.root[w] in own:
-                    needed[self.root[w]] = None
+        needed = {w for w in own if self._last.get(w, -1) >= end}
         results = [w if self.root[w] in own and end == len(self.stages) else -1 for w in graph.outputs]
         outputs = [*sorted(needed), *(w for w in dict.fromkeys(results) if w >= 0 and w not in needed)]
         if end < len(self.stages):
@@ -288,13 +296,19 @@ def spans(count: int, most: int) -> Sequence[Span]:
 
 
 def cheapest_cuts(
-    count: int, cost: Callable[[Span], float | None], *, kernels: int | None, between: float
+    count: int,
+    cost: Callable[[Span], float | None],
+    *,
+    kernels: int | None,
+    between: float,
+    most: int | None = None,
 ) -> dict[int, Way]:
     """The cheapest ways to cut a row of `count` stages, by dynamic programming.
 
     `cost` is that of a segment (None: it is no kernel), `between` that of each cut. For each number of kernels up to
     `kernels` the cheapest way of so many, where there is one; with `kernels` left out that of any number, under 0. Of
-    ways that cost the same the one of fewer kernels, then the one that cuts earlier.
+    ways that cost the same the one of fewer kernels, then the one that cuts earlier. Segments have `most` stages at
+    most, but for the whole row.
 
     >>> cheapest_cuts(3, lambda span: (span[1] - span[0]) ** 2, kernels=2, between=1)
     {1: (9, ((0, 3),)), 2: (6, ((0, 1), (1, 3)))}
@@ -302,21 +316,46 @@ def cheapest_cuts(
     {0: (5, ((0, 1), (1, 2), (2, 3)))}
     """
     found: dict[int, Way] = {}
-    before: list[Way | None] = [(0, ()), *[None] * count]
+    before: list[_Path | None] = [_Path(0, 0), *[None] * count]
     for used in range(1, 2 if kernels is None else kernels + 1):
-        row: list[Way | None] = [None] * (count + 1)
+        row: list[_Path | None] = [None] * (count + 1)
         if kernels is None:  # any number will do: one row serves for all
             row[0], before = before[0], row
         for end in range(1, count + 1):
-            for start in range(end):
+            first = 0 if most is None else max(0, end - most)
+            for start in (*((0,) if first and end == count else ()), *range(first, end)):
                 reached = before[start]
                 if reached is None or (added := cost((start, end))) is None:
                     continue
-                total = reached[0] + (between if start else 0) + added
-                option, best = (*reached[1], (start, end)), row[end]
-                if best is None or (total, len(option), option) < (best[0], len(best[1]), best[1]):
-                    row[end] = total, option
+                option = _Path(reached.total + (between if start else 0) + added, reached.kernels + 1, reached, start)
+                if (best := row[end]) is None or option.before(best):
+                    row[end] = option
         before = row
         if (whole := row[count]) is not None:
-            found[0 if kernels is None else used] = whole
+            found[0 if kernels is None else used] = whole.total, tuple(pairwise([*whole.starts(), count]))
     return found
+
+
+@dataclass(frozen=True)
+class _Path:
+    """Kernels of the first stages of a row: what they cost, their number, and those before the last, which begins with
+    the stage `start`."""
+
+    total: float
+    kernels: int
+    others: _Path | None = None
+    start: int = 0
+
+    def starts(self) -> list[int]:
+        """The first stage of each kernel."""
+        found: list[int] = []
+        path: _Path | None = self
+        while path is not None and path.others is not None:
+            found.append(path.start)
+            path = path.others
+        return found[::-1]
+
+    def before(self, other: _Path) -> bool:
+        """Whether it goes before another way to cut the same stages."""
+        mine, its = (self.total, self.kernels), (other.total, other.kernels)
+        return mine < its or (mine == its and self.starts() < other.starts())

@@ -11,7 +11,8 @@ Tiles may be as large as the axes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +23,16 @@ from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import searching
 from catdiag.planner.kernel_drafts import KernelDraft, drafts
 from catdiag.planner.resources.block_resources import ceil_div
-from catdiag.planner.tile_search import Choice
+from catdiag.planner.tile_search import Choice, Found
 from catdiag.schedule.kernel_analysis import measure, worked_in
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
+FEW = 4
+"""Groups for each core under which loops that run in parts at once are tried."""
+NEAR = 3.0
+"""Tiles that take so many times as long as the quickest where all blocks are run are not tried where some are skipped:
+to count the blocks of small tiles takes long."""
 NEARLY_EQUAL = 1.05
 """Of schedules that are predicted to be alike within this factor, the one with fewer loops is taken."""
 
@@ -40,6 +46,8 @@ class PlanTarget:
     sizes: Mapping[str, int]
     dtype: str | Mapping[str, str] = "bf16"
     stages: int | None = None
+    scalars: Mapping[str, int] = field(default_factory=dict)
+    """Integer inputs, by name, that say how often loops iterate which skip blocks: the width of a window."""
 
     def sizes_of(self, diagram: Diagram) -> dict[str, int]:
         """Those of a diagram's axes."""
@@ -58,6 +66,8 @@ class KernelTimer:
     draft: KernelDraft
     seconds: float
     choice: Choice = field(repr=False)
+    sizes: Mapping[str, int] = field(repr=False, default_factory=dict)
+    """What it was timed for: the lengths of its axes, and scalar inputs on which trip counts depend."""
     recomputed: tuple[str, ...] = ()
     """What its turns make for products, in words (see `remade`)."""
 
@@ -65,40 +75,67 @@ class KernelTimer:
         return str(self.draft)
 
 
-def timed_schedules(piece: Diagram, target: PlanTarget, parts: bool = False) -> list[KernelTimer]:
-    """The schedules of a piece that fit, the quickest first; with `parts`, those whose loop runs in parts at once too,
-    which takes a kernel more that merges them.
+def timed_schedules(piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
+    """The schedules of a piece that fit, the quickest first.
+
+    Of each draft there are three forms: all blocks are run; masked ones are skipped; and the loop runs in parts at
+    once, where the kernel has less than `FEW` groups for each core, which takes a kernel more that merges them.
 
     Raises DoesNotFit, of the one that needs least, if none does; CatdiagError where none can be counted.
     """
-    found: list[tuple[float, int, KernelTimer]] = []
+    found: list[KernelTimer] = []
     refused: list[DoesNotFit] = []
     uncounted: list[CatdiagError] = []
     sizes = target.sizes_of(piece)
-    todo = list(drafts(inline(piece), nested=True))
-    for place, draft in enumerate(todo, 1):  # which grows
+    for draft in drafts(inline(piece), nested=True):
         try:
-            search = searching(draft.diagram, target.chip, sizes, **target.options())
-            choice = search.quickest()
+            found += _forms(draft, target, sizes)
         except DoesNotFit as error:
             refused.append(error)
-            continue
         except CatdiagError as error:
             uncounted.append(error)
-            continue
-        seconds = choice.seconds
-        again = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
-        found.append((seconds, place, KernelTimer(draft, seconds, choice, again)))
-        if parts and not draft.split and draft.streams and draft.streams[0][1] == 1:
-            todo.append(draft.in_parts())
     if not found:
         if refused:
             raise min(refused, key=lambda error: error.excess)
         raise uncounted[0]
-    least = min(seconds for seconds, *_ in found)
-    alike = [f for f in found if f[0] <= NEARLY_EQUAL * least]
-    first = min(alike, key=lambda f: (_preferred(f[2], sizes), f[0], f[1]))
-    return [first[2], *(option for *_, option in sorted(found, key=lambda f: f[:2]) if option is not first[2])]
+    ranked = sorted(found, key=lambda timer: timer.seconds)
+    alike = [timer for timer in ranked if timer.seconds <= NEARLY_EQUAL * ranked[0].seconds]
+    first = min(alike, key=lambda timer: _preferred(timer, sizes))
+    return [first, *(timer for timer in ranked if timer is not first)]
+
+
+def _forms(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> Iterator[KernelTimer]:
+    """A draft, the same in parts, and both with masked blocks skipped, as far as they are tried and fit. Raises
+    CatdiagError where the draft itself does not fit or cannot be counted."""
+    plain, timings = _timed(draft, target, sizes)
+    found = [(plain, timings)]
+    streams = draft.streams
+    if streams and streams[0][1] == 1 and plain.choice.prediction.groups < FEW * target.chip.sms:
+        with suppress(CatdiagError):
+            found.append(_timed(draft.in_parts(), target, sizes))
+    yield from (timer for timer, _ in found)
+    for timer, timings in found:
+        skipping = timer.draft.skipping()
+        if skipping is None:
+            return
+        given = {name: n for name, n in target.scalars.items() if name in skipping.streamed.input_names}
+        for known in (given, {}) if given else ({},):
+            with suppress(CatdiagError):
+                yield _timed(skipping, target, {**sizes, **known}, timings)[0]
+                break
+
+
+def _timed(
+    draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int], all_blocks: Found | None = None
+) -> tuple[KernelTimer, Found]:
+    """A draft with its quickest tiles, and all timings. Of a draft that skips blocks only the tiles are tried that are
+    within `NEAR` of the quickest where all blocks are run. Raises CatdiagError where it does not fit or cannot be
+    counted."""
+    search = searching(draft.diagram, target.chip, sizes, **target.options())
+    timings = search.choices()[0] if all_blocks is None else search.near(all_blocks, NEAR)
+    choice = search.quickest_of(timings)
+    again = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
+    return KernelTimer(draft, choice.seconds, choice, sizes, again), timings
 
 
 def remade(kernel: LoweredKernel, values: Mapping[Any, Any]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ that it is weaved over. What a draft costs is worked out by `catdiag.planner.ker
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ from catdiag.prover.congruence import has_generators
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import find, group, groupable
+from catdiag.rewrite.skip import find as skipping
+from catdiag.rewrite.skip import skip
 from catdiag.rewrite.split import in_parts
 from catdiag.rewrite.steps import Cut
 from catdiag.rewrite.stream.multi_pass import in_blocks
@@ -54,12 +57,17 @@ class KernelDraft:
     streamed: Diagram = field(repr=False)
     split: bool = False
     """Whether the outermost loop runs in several parts at once."""
+    skipped: tuple[str, ...] = ()
+    """The streamed axes whose masked blocks are skipped."""
 
     @cached_property
     def diagram(self) -> Diagram:
-        """The kernel, unproved. Raises CatdiagError where it cannot be split or grouped so."""
+        """The kernel, unproved. Raises CatdiagError where it cannot be split, grouped or skip blocks so."""
         looped = in_parts(self.streamed, self.streams[0][0]) if self.split else self.streamed
-        return find(looped, self.groups) if self.groups else looped
+        made = find(looped, self.groups) if self.groups else looped
+        for axis in self.skipped:
+            made = skipping(made, axis)
+        return made
 
     def derivation(self, source: Diagram, ask: Z3) -> Derivation | None:
         """The draft of a piece, proved step by step; None where the piece runs as it is written.
@@ -73,7 +81,10 @@ class KernelDraft:
             made = stream(made, axis, passes=passes)
         if self.split:
             made = split(made, self.streams[0][0])
-        return group(made, self.groups) if self.groups else made
+        made = group(made, self.groups) if self.groups else made
+        for axis in self.skipped:
+            made = skip(made, axis)
+        return made
 
     def in_groups(self, groups: tuple[str, ...]) -> KernelDraft:
         """The same loops in other groups."""
@@ -83,13 +94,23 @@ class KernelDraft:
         """The same with its outermost loop in several parts at once."""
         return replace(self, split=True)
 
+    def skipping(self) -> KernelDraft | None:
+        """The same with the blocks skipped that masks make irrelevant; None where there are no such masks."""
+        found = []
+        for axis, passes in self.streams:
+            with suppress(CatdiagError):
+                if passes == 1 and skipping(self.streamed, axis):
+                    found.append(axis)
+        return replace(self, skipped=tuple(found)) if found else None
+
     def __str__(self) -> str:
         """In words: `stream v, in it d, group t`."""
         words: list[str] = []
         for axis, passes in self.streams:
             words.append(f"{'in it' if words else 'stream'} {axis}" + (f" in {passes} passes" if passes > 1 else ""))
         words += [f"split {self.streams[0][0]}"] if self.split else []
-        return ", ".join([*words, *([f"group {' '.join(self.groups)}"] if self.groups else [])]) or "as written"
+        words += [f"group {' '.join(self.groups)}"] if self.groups else []
+        return ", ".join([*words, *(f"skip {axis}" for axis in self.skipped)]) or "as written"
 
 
 def drafts(flat: Diagram, nested: bool = False) -> Iterator[KernelDraft]:
@@ -99,22 +120,34 @@ def drafts(flat: Diagram, nested: bool = False) -> Iterator[KernelDraft]:
     names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes))
     inner = [n for n in names if n not in kept]
     tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in inner), *((n, 2) for n in kept)]
+    plain = tuple(groupable(flat))
     for axis, passes in tried:
-        try:
-            streamed = flat if axis is None else in_blocks(flat, axis, passes)
-            groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
-        except CatdiagError:
+        if axis is None:
+            yield KernelDraft((), plain, flat)
             continue
-        yield KernelDraft(() if axis is None else ((axis, passes),), groups, streamed)
-        if axis is None or passes > 1 or not nested:
+        draft = _streamed(flat, KernelDraft((), (), flat), axis, passes, plain)
+        if draft is None:
+            continue
+        yield draft
+        if passes > 1 or not nested:
             continue
         for other in (n for n in inner if n != axis):
-            try:
-                within = in_blocks(streamed, other, 1)
-                if _has_nested_loops(within):
-                    yield KernelDraft(((axis, 1), (other, 1)), tuple(groupable(within)), within)
-            except CatdiagError:
-                continue
+            within = _streamed(draft.streamed, draft, other, 1, ())
+            if within is not None and _has_nested_loops(within.streamed):
+                yield within
+
+
+def _streamed(
+    flat: Diagram, before: KernelDraft, axis: str, passes: int, groups: tuple[str, ...]
+) -> KernelDraft | None:
+    """The draft with a further loop; None where there is no such loop, or an array is on chip along all of its axis.
+    What takes several passes is in `groups`, but for the axis."""
+    try:
+        streamed, names = in_blocks(flat, axis, passes)
+    except CatdiagError:
+        return None
+    names = names if passes == 1 else tuple(n for n in groups if n != axis)
+    return KernelDraft((*before.streams, (axis, passes)), names, streamed)
 
 
 def _has_nested_loops(diagram: Diagram) -> bool:

@@ -46,6 +46,10 @@ CLOSE = 1.15
 and it needs no memory for what would be saved."""
 MOST = 12
 """Stages of a kernel at most, but for one kernel of everything."""
+FEW_STAGES = 2
+"""Kernels of so many stages are always looked at."""
+HOPELESS = 3.0
+"""A kernel that takes so many times the time of its stages in several is not made longer."""
 
 
 def plan(
@@ -172,7 +176,7 @@ class PartitionSearch:
     multi_kernel: bool = False
     _known: dict[Span, list[KernelTimer] | CatdiagError] = field(default_factory=dict)
     _bounds: dict[Span, float] = field(default_factory=dict)
-    _with_split_loops: bool = False
+    _worth: dict[Span, bool] = field(default_factory=dict)
 
     @property
     def full_span(self) -> Span:
@@ -221,14 +225,45 @@ class PartitionSearch:
         count = self.full_span[1]
 
         def cost(span: Span) -> float | None:
-            if span == self.full_span:
-                return None if several else self.bound(span)
-            return None if span[1] - span[0] > MOST else self.bound(span)
+            if (several and span == self.full_span) or not self._looked_at(span):
+                return None
+            return self.bound(span)
 
         limit = None if self.max_cuts is None else min(count, self.max_cuts + 1)
-        ways = cheapest_cuts(count, cost, kernels=limit, between=LAUNCH_S)
+        ways = cheapest_cuts(count, cost, kernels=limit, between=LAUNCH_S, most=MOST)
         found = min(ways.values(), key=lambda way: way[0], default=(math.inf, ()))
         return found if math.isfinite(found[0]) else (math.inf, ())
+
+    def _looked_at(self, span: Span) -> bool:
+        """Whether a kernel is tried: of few stages always, and else where one with a stage less is worth it (`_pays`).
+        One kernel of everything is, where the row is not long or it is asked for."""
+        start, end = span
+        if span == self.full_span and (self.max_cuts == 0 or end <= 2 * MOST):
+            return True
+        if end - start <= FEW_STAGES:
+            return True
+        return end - start <= MOST and (self._pays((start + 1, end)) or self._pays((start, end - 1)))
+
+    def _pays(self, span: Span) -> bool:
+        """Whether a kernel takes no more than `HOPELESS` times the time of its stages in several kernels, or of its
+        only one."""
+        if span not in self._worth:
+            start, end = span
+            self._worth[span] = False
+            if self._looked_at(span) and math.isfinite(self.seconds(span)):
+                inside = cheapest_cuts(
+                    end - start,
+                    lambda part: (
+                        None
+                        if part == (0, end - start) or not self._looked_at((start + part[0], start + part[1]))
+                        else self.bound((start + part[0], start + part[1]))
+                    ),
+                    kernels=None,
+                    between=LAUNCH_S,
+                )
+                least = min((way[0] for way in inside.values()), default=math.inf)
+                self._worth[span] = self.seconds(span) <= HOPELESS * least
+        return self._worth[span]
 
     # -- the way that wins ------------------------------------------------------------------------------------
 
@@ -236,28 +271,9 @@ class PartitionSearch:
         """The way that is taken, as far as is known without proofs; none where nothing fits."""
         if self.multi_kernel:
             return self.shortest_path(several=True)[1]
-        one = self.seconds(self.full_span)
+        one = self.seconds(self.full_span) if self._looked_at(self.full_span) else math.inf
         total, option = self.shortest_path()
-        if not self._with_split_loops and (one > CLOSE * total or math.isinf(total) or self._idle()):
-            self._in_parts()
-            one = self.seconds(self.full_span)
-            total, option = self.shortest_path()
         return (self.full_span,) if one <= CLOSE * total and not math.isinf(one) else option
-
-    def _idle(self) -> bool:
-        """Whether one kernel of everything leaves half of the cores without a group."""
-        found = self.schedules(self.full_span)
-        return not isinstance(found, CatdiagError) and 2 * found[0].choice.prediction.groups <= self.target.chip.sms
-
-    def _in_parts(self) -> None:
-        """Takes in, for one kernel of everything, loops that run in parts at once."""
-        self._with_split_loops = True
-        try:
-            self._known[self.full_span] = timed_schedules(
-                self.row.segment_diagram(*self.full_span), self.target, parts=True
-            )
-        except CatdiagError as error:
-            self._known[self.full_span] = error
 
     def quickest(self) -> float:
         """What the way that is taken takes."""
@@ -324,9 +340,12 @@ class PartitionSearch:
                 diagram = renamed
             target = self.target_of(span)
             try:
-                plan = fit(diagram, target.chip, target.sizes_of(piece), **target.options())
+                plan = fit(diagram, target.chip, chosen.sizes, **target.options())
             except DoesNotFit as error:
                 self._drop(span, error)
+                return None
+            if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in _parts(diagram)):
+                self._drop(span, NotFusable(f"{piece.title} is quickest in one part"))
                 return None
             taken |= sizes_in(diagram)
             found.append(DerivedKernel(chosen, made, diagram, plan))
@@ -415,15 +434,26 @@ class PartitionSearch:
             options = self.schedules(span)
             assert not isinstance(options, CatdiagError)
             chosen = options[0]
-            piece = self.row.segment_diagram(*span)
             target = self.target_of(span)
             try:
-                made = fit(chosen.draft.diagram, target.chip, target.sizes_of(piece), **target.options())
+                made = fit(chosen.draft.diagram, target.chip, chosen.sizes, **target.options())
             except DoesNotFit as error:
                 return PartitionAlternative(len(option), saved, None, error.message)
             seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved
             again += chosen.recomputed
         return PartitionAlternative(len(option), saved, seconds, "", flops, moved, tuple(dict.fromkeys(again)))
+
+
+def _parts(diagram: Diagram) -> set[str]:
+    """The symbols for the numbers of parts of split loops."""
+    found: set[str] = set()
+    todo = [diagram]
+    while todo:
+        for box in todo.pop().boxes:
+            if isinstance(box.op, FoldOp) and box.op.parts is not None:
+                found.add(box.op.parts)
+            todo.extend(bodies(box.op))
+    return found
 
 
 def _fresh(diagram: Diagram, taken: set[str], number: int) -> dict[str, str]:
@@ -434,9 +464,15 @@ def _fresh(diagram: Diagram, taken: set[str], number: int) -> dict[str, str]:
     while todo:
         for box in todo.pop().boxes:
             op = box.op
-            own = [op.block] if isinstance(op, FoldOp) else [s for _, s in op.tiles] if isinstance(op, GroupOp) else []
+            own = (
+                [op.block, op.parts]
+                if isinstance(op, FoldOp)
+                else [s for _, s in op.tiles]
+                if isinstance(op, GroupOp)
+                else []
+            )
             for symbol in own:
-                if symbol in taken and symbol not in found:
+                if symbol is not None and symbol in taken and symbol not in found:
                     new = f"{symbol}_{number}"
                     while new in used:
                         new += "_"

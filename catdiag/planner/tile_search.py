@@ -19,9 +19,10 @@ from catdiag.planner.resources.block_resources import entry
 from catdiag.planner.resources.ideal_resources import IdealBlock, other_registers
 from catdiag.planner.time_model.prediction import predict
 from catdiag.planner.time_model.timing import Timing
-from catdiag.schedule.kernel_analysis import Account
+from catdiag.schedule.kernel_analysis import Account, measure
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
+from catdiag.schedule.split_k import joined
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 if TYPE_CHECKING:
@@ -90,11 +91,11 @@ class TileSearch:
         dtype: str,
         sizes: dict[str, int],
         accounts: Mapping[int, Account],
-        whole: LoweredKernel,
+        dtypes: str | Mapping[str, str],
         diagram: Diagram,
         request: Request,
     ) -> None:
-        self.chip, self.dtype, self.sizes, self.whole, self.diagram = chip, dtype, sizes, whole, diagram
+        self.chip, self.dtype, self.sizes, self.dtypes, self.diagram = chip, dtype, sizes, dtypes, diagram
         self.request = request
         self.split_loop = next(iter(accounts.values())).split_loop
         # Of a split loop: the kernel that merges the states of the parts.
@@ -110,6 +111,12 @@ class TileSearch:
         self.minimum = min(self.kernels)
         self.alignments = () if self.split_loop else alignments(self.kernel, chip, dtype)
         self.divisors = by_symbol(self.alignments)
+
+    @cached_property
+    def whole(self) -> LoweredKernel:
+        """The kernel before its loop is split, to count its work."""
+        diagram = self.diagram if self.split_loop is None else joined(self.diagram)
+        return measure(diagram, self.dtypes, registers=True).kernels[0]
 
     def options(self) -> dict[str, list[int]]:
         """For each tile and block what it may be."""
@@ -277,9 +284,21 @@ class TileSearch:
                 return found, sum(int(np.size(np.atleast_1d(t.seconds))) for _, _, _, t in found)
         raise self.refusal(smallest)
 
-    def quickest(self) -> Choice:
-        """The candidate that `plan` takes where time is the objective, without its proof. Raises DoesNotFit."""
-        return self.quickest_of(self.choices()[0])
+    def near(self, found: Found, factor: float) -> Found:
+        """Timings of those candidates of another kernel with the same tiles and blocks that are within a factor of its
+        quickest. Raises DoesNotFit where none of them fits."""
+        least = min(float(np.min(timing.seconds)) for *_, timing in found)
+        timed: Found = []
+        for stages, warps, tiles, timing in found:
+            close = np.atleast_1d(timing.seconds) <= factor * least
+            some = {name: axis[close] for name, axis in tiles.items()}
+            fits = np.broadcast_to(self.fitting(stages, {**self.sizes, **some}, warps), (int(close.sum()),))
+            if fits.any():
+                some = {name: axis[fits] for name, axis in some.items()}
+                timed.append((stages, warps, some, self.predicted(stages, {**self.sizes, **some}, warps)))
+        if not timed:
+            raise self.refusal({name: values[0] for name, values in self.options().items()})
+        return timed
 
     def keys(self, kept: Mapping[str, Any], timing: Timing, stages: int) -> list[Any]:
         """What candidates are sorted by: the least first."""

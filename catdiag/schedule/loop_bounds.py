@@ -18,6 +18,7 @@ and these leaves:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -249,6 +250,10 @@ def number(e: Bound, values: Mapping[Any, Any]) -> Any:
 # -- in numbers ---------------------------------------------------------------------------------------
 
 
+_AT_ONCE = 1 << 20
+"""Tiles of candidates that are counted together, at most."""
+
+
 class IterationCounts:
     """The iterations of loops that skip blocks, for candidates of tiles and blocks: numbers, or NumPy arrays of them.
 
@@ -280,26 +285,46 @@ class IterationCounts:
             names = sorted(symbols)
             columns = np.broadcast_arrays(*(np.asarray(self.values[name]) for name in names))
             rows, places = np.unique(np.stack([c.ravel() for c in columns], axis=1), axis=0, return_inverse=True)
-            found = [self._row(bounds, powers, dict(zip(names, map(int, row), strict=True))) for row in rows]
+            found = self._rows(bounds, powers, names, rows)
             shape = np.shape(columns[0])
             share = self.shares.get(bounds.block, 1) if bounds.tests_blocks else 1
-            sums, largest = (
-                share * (np.array(part)[places.ravel()].reshape(shape) if shape else part[0])
-                for part in zip(*found, strict=True)
-            )
+            sums, largest = (share * (part[places.ravel()].reshape(shape) if shape else int(part[0])) for part in found)
             self._known[bounds, powers] = sums, largest
         return self._known[bounds, powers]
 
-    def _row(self, bounds: LoopBounds, powers: tuple[int, ...], values: dict[str, int]) -> tuple[int, int]:
-        """`total` for one candidate, whose values are integers."""
+    def _rows(self, bounds: LoopBounds, powers: tuple[int, ...], names: Sequence[str], rows: Any) -> tuple[Any, Any]:
+        """`total` for each row of integers, which are the values of `names`. Those with the same tiles are computed
+        together."""
         import numpy as np
 
+        of_tiles = {name for _, tile in bounds.tiles for name in (tile, *self.tiles[tile].symbols())}
+        kept = [k for k, name in enumerate(names) if name in of_tiles]
+        groups, members = np.unique(rows[:, kept], axis=0, return_inverse=True)
+        sums, largest = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+        for number_of_group, group in enumerate(groups):
+            same = np.flatnonzero(members.ravel() == number_of_group)
+            values = dict(zip((names[k] for k in kept), map(int, group), strict=True))
+            count = math.prod(-(-int(self.tiles[tile].value(values)) // values[tile]) for _, tile in bounds.tiles)
+            for some in np.array_split(same, max(1, min(len(same), len(same) * count // _AT_ONCE))):
+                columns = {name: rows[some, k] for k, name in enumerate(names) if name not in values}
+                sums[some], largest[some] = self._alike(bounds, powers, values, columns)
+        return sums, largest
+
+    def _alike(
+        self, bounds: LoopBounds, powers: tuple[int, ...], tiled: Mapping[str, int], columns: Mapping[str, Any]
+    ) -> tuple[Any, Any]:
+        """`total` for candidates with the same tiles: `columns` are the values of all else, one for each."""
+        import numpy as np
+
+        places = len(bounds.tiles)
+        values = {**tiled, **{name: column.reshape(-1, *[1] * places) for name, column in columns.items()}}
         leaves: dict[Any, Any] = {**values, **{("of", name): values[name] for name in bounds.scalars()}}
         weight: Any = 1
         for k, (axis, tile) in enumerate(bounds.tiles):
-            whole = self.tiles[tile].value(values)
-            starts = np.arange(0, whole, values[tile]).reshape([-1 if i == k else 1 for i in range(len(bounds.tiles))])
-            stops = np.minimum(starts + values[tile], whole)
+            whole = int(self.tiles[tile].value(tiled))
+            shape = [1, *(-1 if i == k else 1 for i in range(places))]
+            starts = np.arange(0, whole, tiled[tile]).reshape(shape)
+            stops = np.minimum(starts + tiled[tile], whole)
             leaves[("first", axis)], leaves[("last", axis)] = starts, stops - 1
             weight = weight * (stops - starts) ** powers[k]
         s, total = values[bounds.block], bounds.trip_count.value(values)
@@ -314,5 +339,8 @@ class IterationCounts:
             full = stop // s
             rest = np.maximum(0, stop - s * np.maximum(full, first))
             blocks = np.maximum(0, full - first) * s ** powers[-1] + rest ** powers[-1]
+        count = next((len(column) for column in columns.values()), 1)
         found = np.asarray(weight * blocks)
-        return int(found.sum()), int(found.max())
+        found = np.broadcast_to(found, (count, *found.shape[1:])) if found.ndim else np.full((count, 1), found)
+        found = found.reshape(count, -1)
+        return found.sum(axis=1), found.max(axis=1)

@@ -479,7 +479,9 @@ SUBSTITUTED: Mapping[type[Op], Callable[[Unifier, Any], Op]] = {
     Const: _unchanged,
     Call: _unchanged,
     Generic: lambda u, op: u.ops.get(f"box:{op.name}", op),
-    FoldOp: lambda u, op: replace(op, axis=u.name(op.axis), block=u.local(op.block)),
+    FoldOp: lambda u, op: replace(
+        op, axis=u.name(op.axis), block=u.local(op.block), parts=None if op.parts is None else u.local(op.parts)
+    ),
     GroupOp: lambda u, op: replace(op, tiles=tuple((u.name(a), u.local(local)) for a, local in op.tiles)),
 }
 """Operations of a pattern after substitution, but for their bodies, by class."""

@@ -17,7 +17,7 @@ from catdiag.category.formula import symbol
 from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.types import Ty
 from catdiag.rewrite.box_formulas import FoldFormula, formulas_of
-from catdiag.rewrite.group import find
+from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade
 from catdiag.rewrite.stream.fold_search import Streamed, axis_of, candidates
@@ -89,17 +89,28 @@ def forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]
     raise NotStreamable(f"{reason.message}; in {more} passes it can be: .stream({axis!r}, passes={more})", reason.line)
 
 
-def in_blocks(diagram: Diagram, axis: str, passes: int) -> Diagram:
-    """The first of the `forms` of a diagram, for an automatic choice: it must not keep an array along the whole axis on
-    chip.
+def in_blocks(diagram: Diagram, axis: str, passes: int) -> tuple[Diagram, tuple[str, ...]]:
+    """The first of the `forms` of a diagram, for an automatic choice, and the axes that it may be grouped over: it must
+    not keep an array along the whole axis on chip.
 
     Raises NotStreamable where there is no form, or where an array is on chip along the whole axis, naming it.
+
+    >>> import catdiag as cd
+    >>> streamed, groups = in_blocks(cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).diagram, "x", 1)
+    >>> [box.name for box in streamed.boxes], groups
+    (['fold[x]'], ('q',))
     """
-    streamed = forms(diagram, axis, passes)[1][0].diagram
-    retained = whole_arrays(streamed, diagram, axis)
+    try:
+        streamed = next(candidates(diagram, axis)).diagram
+    except NotStreamable:
+        if passes < 2:
+            raise
+        streamed = next(plans(diagram, axis, passes)[1]).diagram
+    groups = tuple(groupable(streamed))
+    retained = whole_arrays(streamed, diagram, axis, groups)
     if retained.itself:
         raise NotStreamable(f"cannot stream axis {axis!r} in blocks: {retained}")
-    return streamed
+    return streamed, groups
 
 
 def plain_forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:

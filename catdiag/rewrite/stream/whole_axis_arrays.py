@@ -8,6 +8,8 @@ axes that it has there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.types import Axis, size_symbols
@@ -18,8 +20,9 @@ from catdiag.schedule.kernel_analysis import measure
 from catdiag.util.errors import CatdiagError
 
 
-def whole_arrays(streamed: Diagram, source: Diagram, axis: str) -> WholeArrays:
+def whole_arrays(streamed: Diagram, source: Diagram, axis: str, groups: Sequence[str] | None = None) -> WholeArrays:
     """The arrays that a streamed form of a diagram keeps on chip along the whole axis, however its results are grouped.
+    `groups` are all axes that the form may be grouped over, if they are known.
 
     >>> import catdiag as cd
     >>> later = cd.algorithm("x ->", name="later")(lambda a: cd.sum(a * cd.reverse(a, "x"), "x"))
@@ -30,7 +33,7 @@ def whole_arrays(streamed: Diagram, source: Diagram, axis: str) -> WholeArrays:
     False
     """
     try:
-        names = groupable(streamed)
+        names = groupable(streamed) if groups is None else groups
         kernels = measure(find(streamed, names) if names else streamed).kernels
     except CatdiagError:  # a diagram without costs: nothing is known
         return WholeArrays(axis)
