@@ -18,7 +18,7 @@ claim.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -169,6 +169,16 @@ def _segment_bound(source: BoundSource) -> Iterator[Value]:
             rows: Exponents = tuple((index, Fraction(-1)) for index in part.unprojected)
             sizes = _sizes((sizes, 1), (loop_bounds, power), (rows, power))
         yield groups, number, sizes
+
+
+def cuts_of(sources: Iterable[BoundSource]) -> int:
+    """How many cuts the sources of a case have.
+
+    >>> row = BoundSource("A", ("q",), 0)
+    >>> cuts_of([BoundSource("S", ("q", "x"), 1, parts=(row, row), powers=(Fraction(1), Fraction(1))), row])
+    2
+    """
+    return math.prod(1 + (cuts_of(source.parts) if source.parts else 0) for source in sources)
 
 
 def _groups(source: BoundSource) -> Iterator[int]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from catdiag.bounds.bound_certificate import (
     BoundCase,
@@ -24,6 +24,7 @@ from catdiag.bounds.bound_certificate import (
     Monomial,
     approximate,
     check,
+    cuts_of,
     derive,
     evaluate,
 )
@@ -42,11 +43,17 @@ from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError, SizeError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from catdiag.category.diagram import Diagram, HasDiagram
+
+    Floats: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.float64]]"
 
 Expr = Any
 
 COMPULSORY, CONTRACTION, CHAIN = "compulsory", "contraction", "chain"
+CUTS = 8
+"""The most cuts of a case: the terms of its formula. Cases of more are left out, which makes the bound smaller."""
 _SAMPLES = 240
 _GAIN = 1.07
 _WINS = 2
@@ -342,7 +349,7 @@ def _cases(candidate: Candidate) -> Iterator[BoundCase]:
         if candidate.begins == 2 and not powers[-1]:
             continue
         kept = [(s, p) for s, p in zip(candidate.sources, powers, strict=True) if p]
-        if not kept:
+        if not kept or cuts_of([s for s, _ in kept]) > CUTS:
             continue
         trial = BoundCase(
             candidate.box,
@@ -417,55 +424,62 @@ def _chosen(
 
     Leaving one out makes the bound smaller, never wrong.
     """
+    import numpy as np
+
+    if not cases:
+        return []
     random = Random(0)
     names = sorted({s for c, _ in cases for size in c.sizes.values() for s in IntPolynomial.of(size).symbols()}
                    | {s for n in arrays for s in n.elements.symbols()})  # fmt: skip
     widest = max((n.width for n in arrays), default=1)
     draws = []
-    for k in range(_SAMPLES if cases else 0):
+    for k in range(_SAMPLES):
         sizes = {name: max(1, round(2 ** random.uniform(0, 16))) for name in names}
         some = [float(sizes[random.choice(names)]) for _ in range(2)]
         # Capacities of any size, and of about the square of a row's size, where regimes meet.
         room = 2 ** random.uniform(2, 24) if k % 2 else sum(some) ** 2 * 2 ** random.uniform(-3, 3)
         draws.append((sizes, widest * max(room, 4.0)))
-    lengths = {size: [size_value(size, sizes) for sizes, _ in draws] for c, _ in cases for size in c.sizes.values()}
-    tables = [_roughly(c, case, lengths, [capacity for _, capacity in draws]) for c, case in cases]
-    best = [float(sum(n.elements.value(sizes) * n.width for n in arrays)) for sizes, _ in draws]
+    logs = {
+        size: np.log([float(size_value(size, sizes)) for sizes, _ in draws])
+        for size in dict.fromkeys(size for c, _ in cases for size in c.sizes.values())
+    }
+    capacities = np.array([capacity for _, capacity in draws])
+    tables = [_roughly(c, case, logs, capacities) for c, case in cases]
+    best = np.array([float(sum(n.elements.value(sizes) * n.width for n in arrays)) for sizes, _ in draws])
     chosen: list[int] = []
     while True:
-        gains = [(sum(v > b * _GAIN for v, b in zip(row, best, strict=True)), -k) for k, row in enumerate(tables)]
-        most = max(gains, default=(0, 0))
+        gains = [(int(np.sum(row > best * _GAIN)), -k) for k, row in enumerate(tables)]
+        most = max(gains)
         if most[0] < _WINS:
             return [cases[k] for k in sorted(chosen)]
         chosen.append(-most[1])
-        best = [max(v, b) for v, b in zip(tables[-most[1]], best, strict=True)]
+        best = np.maximum(best, tables[-most[1]])
 
 
 def _roughly(
-    candidate: Candidate, case: BoundCase | Lifetime, lengths: Mapping[Size, Sequence[int]], capacities: Sequence[float]
-) -> list[float]:
-    """The claim of a case in floating point, at each draw of lengths and capacity."""
+    candidate: Candidate, case: BoundCase | Lifetime, logs: Mapping[Size, Floats], capacities: Floats
+) -> Floats:
+    """The claim of a case in floating point, at each draw of lengths (by their logarithms) and capacity."""
+    import numpy as np
+
     sizes = candidate.sizes
     if isinstance(case, Lifetime):
-        return [
-            float(lifetime_bound(case, {n: lengths[s][k] for n, s in sizes.items()}, capacity, float))
-            for k, capacity in enumerate(capacities)
-        ]
-    logs = {s: [math.log(n) for n in lengths[s]] for s in sizes.values()}
-    columns: list[list[float]] = []
+        lengths = {n: np.exp(logs[s]) for n, s in sizes.items()}
+        found: Floats = lifetime_bound(case, lengths, capacities, float)
+        return found
+    room = np.log(capacities)
+    values: list[Floats] = []
     for m in case.claim.monomials:
-        column = [math.log(approximate(m.coefficient)) + float(m.capacity) * math.log(c) for c in capacities]
+        value = math.log(approximate(m.coefficient)) + float(m.capacity) * room
         for name, e in m.sizes:
-            power = float(e)
-            column = [value + power * log for value, log in zip(column, logs[sizes[name]], strict=True)]
-        columns.append([math.exp(value) for value in column])
-    found = []
-    for k, values in enumerate(zip(*columns, strict=True)):
-        if case.claim.kind == "least":
-            value = min(values)
-        elif case.claim.kind == "together":
-            value = 1 / sum(1 / v for v in values)
-        else:
-            value = values[0] - values[1]
-        found.append(value * (1 - sum(1 / lengths[sizes[n]][k] for n in case.disjoint)))
-    return found
+            value = value + float(e) * logs[sizes[name]]
+        values.append(np.exp(value))
+    total = values[0]
+    if case.claim.kind == "least":
+        total = np.minimum.reduce(values)
+    elif case.claim.kind == "together":
+        total = 1 / np.sum([1 / v for v in values], axis=0)
+    elif case.claim.kind == "difference":
+        total = values[0] - values[1]
+    left = 1 - sum((np.exp(-logs[sizes[n]]) for n in case.disjoint), np.zeros_like(room))
+    return np.asarray(total * left)

@@ -246,3 +246,20 @@ def test_a_term_takes_a_capacity_that_is_an_integer() -> None:
     sizes = {"q": 64, "x": 64, "d": 16}
     for term in cd.library.get("attention").lower_bound().terms:
         assert term.at(sizes, 1000) == term.at(sizes, Fraction(1000)) > 0
+
+
+@cd.algorithm("t m, m k d, m k d, m k d, k d m, m f, m f, f m -> t m")
+def layer(X, Q, K, V, R, G, U, D):
+    """Attention and a gated layer, each with a residual."""
+    q, k, v = (cd.einsum("t m, m k d -> k t d", X, W) for W in (Q, K, V))
+    scores = cd.softmax(cd.einsum("k t d, k x d -> k t x", q, k.rename(t="x")), "x")
+    H = X + cd.einsum("k t d, k d m -> t m", cd.einsum("k t x, k x d -> k t d", scores, v.rename(t="x")), R)
+    gated = cd.nn.silu(cd.einsum("t m, m f -> t f", H, G)) * cd.einsum("t m, m f -> t f", H, U)
+    return H + cd.einsum("t f, f m -> t m", gated, D)
+
+
+def test_the_formulas_of_a_layer_can_be_read():
+    found = layer.lower_bound()
+    found.check()
+    assert all(len(str(term.value)) < 200 for term in found.terms) and len(found.terms) <= 12
+    assert len(str(found)) < 4000
