@@ -7,6 +7,7 @@ by its own rules (an integer is 1, or 16 divides it), and compiles it for a chip
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from catdiag.category.types import size_value
+from catdiag.codegen.triton.launch_checks import HAS_COPY_ENGINE
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported, launch_options, needed, unseen
 from catdiag.util.errors import CatdiagError
 
@@ -134,14 +136,16 @@ def launches(
     dtypes: Mapping[str, str] | None = None,
     warps: int | None = None,
     stages: int | None = None,
+    arch: int = HOPPER,
 ) -> tuple[RecordedLaunch, ...]:
     """The launches that a module makes at some sizes and tiles, in order. Nothing is run, and no GPU is needed.
 
-    `tiles`, `warps` and `stages` default to the module's. For the other arguments see `arguments`. Raises SizeError for
-    an unknown tile. Raises CatdiagError if torch or triton is not installed, and if the module refuses its arguments or
-    launches nothing.
+    `arch` is the compute capability, times ten, of the chip that they are for: one without a copy engine (TMA) gets no
+    tensor descriptors. `tiles`, `warps` and `stages` default to the module's. For the other arguments see `arguments`.
+    Raises SizeError for an unknown tile. Raises CatdiagError if torch or triton is not installed, and if the module
+    refuses its arguments or launches nothing.
     """
-    return tuple(_described(call) for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages))
+    return tuple(_described(call) for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages, arch))
 
 
 def binaries(
@@ -157,12 +161,13 @@ def binaries(
 ) -> tuple[Binary, ...]:
     """The compiled kernels that a module launches at some sizes and tiles, in order of first launch.
 
-    `arch` is the chip's compute capability times ten. Launches for which Triton specializes in the same way share one
-    binary. A kernel takes about a second to compile, unless it is in Triton's cache. Raises the errors of `launches`,
-    and CatdiagError, with the kernel's name, if the compiler or the assembler rejects it.
+    `arch` is the chip's compute capability times ten; the module launches what it would there. Launches
+    for which Triton specializes in the same way share one binary. A kernel takes about a second to compile, unless it
+    is in Triton's cache. Raises the errors of `launches`, and CatdiagError, with the kernel's name, if the compiler or
+    the assembler rejects it.
     """
     found: dict[str, tuple[_CompiledBinary, list[RecordedLaunch]]] = {}
-    for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages):
+    for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages, arch):
         compiled = _compiled(call, arch)
         found.setdefault(compiled.handle.hash, (compiled, []))[1].append(_described(call))
     return tuple(_binary(compiled, arch, tuple(made)) for compiled, made in found.values())
@@ -202,17 +207,23 @@ def _recorded(
     dtypes: Mapping[str, str] | None,
     warps: int | None,
     stages: int | None,
+    arch: int,
 ) -> list[_RecordedCall]:
-    """Calls the launch function on tensors without data, with recorders in the place of kernels."""
-    options = launch_options(source, tiles, warps, stages)
+    """Calls the launch function as for a chip, on tensors without data, with recorders in the place of kernels."""
+    options: dict[str, Any] = {**launch_options(source, tiles, warps, stages)}
     values = arguments(source, sizes, scalars, dtypes)
     module = imported(source.text, source.entry)
-    options.update(unseen(source, getattr(module, source.entry), sizes))
+    launch = getattr(module, source.entry)
+    options.update(unseen(source, launch, sizes))
+    if arch // 10 != HOPPER // 10 and "specialized" in inspect.signature(launch).parameters:
+        options["specialized"] = False
     calls: list[_RecordedCall] = []
     kernels = _kernels(module)
     vars(module).update({name: _Recorder(name, kernel, calls) for name, kernel in kernels.items()})
+    if HAS_COPY_ENGINE in vars(module):
+        setattr(module, HAS_COPY_ENGINE, lambda device: arch >= HOPPER)
     try:
-        getattr(module, source.entry)(*values, **options)
+        launch(*values, **options)
     except (ValueError, TypeError, RuntimeError) as error:
         raise CatdiagError(f"{source.entry} refuses its arguments: {error}") from error
     finally:

@@ -56,6 +56,26 @@ def test_other_types_make_other_code() -> None:
     assert (half.signature["A"], whole.signature["A"]) == ("*bf16", "*fp32")
 
 
+def test_a_chip_without_a_copy_engine_gets_no_descriptors() -> None:
+    made = module(cd.library.get("attention").stream("x").group("q"), {"g_q": 64, "s_x": 64})
+    sizes = {"q": 1024, "x": 1024, "d": 64}
+    for arch, described in ((80, False), (90, True), (100, True)):
+        (launch,) = launches(made, sizes, arch=arch)
+        assert [launch.arguments[f"{name}_blocks"] is not None for name in "QKV"] == [described] * 3
+    (binary,) = binaries(made, sizes, arch=80)
+    assert ".target sm_80" in binary.ptx and "cp.async.bulk" not in binary.ptx
+
+
+def test_only_hopper_gets_warp_specialized_kernels() -> None:
+    made = module(
+        cd.library.get("attention").stream("x").group("q"), {"g_q": 128, "s_x": 128}, stages=2, warps=8,
+        specialized=True,
+    )  # fmt: skip
+    sizes = {"q": 1024, "x": 1024, "d": 64}
+    kernels = [launches(made, sizes, arch=arch)[0].kernel for arch in (80, 90, 100)]
+    assert [kernel in made.specialized for kernel in kernels] == [False, True, False]
+
+
 def test_spills_are_counted() -> None:
     body = TEXT.replace("num_stages=num_stages,", "num_stages=num_stages, maxnreg=24,")
     (binary,) = binaries(replace(MODULE, text=body), SIZES, tiles={"g_q": 128, "s_x": 128})

@@ -227,3 +227,6 @@ def _copied(tensor, shape):
     """A tensor as its chip's copy engine reads boxes of it, or None where it cannot."""
     return _Checked(tensor, tensor.shape, tensor.stride(), shape) if _boxed(tensor, shape) else None'''
 """Tensor descriptors: when the copy engine can read blocks of a tensor; uses `functools` and `math`."""
+
+HAS_COPY_ENGINE = "_copies"
+"""The function of `BOXED` that says whether a device has a copy engine (TMA). It takes `meta` for one that has."""

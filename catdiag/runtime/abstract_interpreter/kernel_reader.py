@@ -194,8 +194,10 @@ class _AbstractInterpreter(Calls):
         trial = dict(env)
         self.trace.loads = [replace(load) for load in trace.loads]
         loop, self.loop = self.loop, -1
+        around, self.products, self.chain = (self.products, self.chain), [], ()
         self.block(body, trial)
         self.trace, self.loop = trace, loop
+        self.chain, self.products = (self.products[-1] if len(self.products) > 1 else ()), []
         start = self.now()
         for name in carried & set(env):
             before, after = env[name], trial[name]
@@ -203,8 +205,9 @@ class _AbstractInterpreter(Calls):
                 known = UNKNOWN if before.shape or before.known != after.known else before.known
                 by = min(before.by, after.by)
                 env[name] = replace(
-                    before, loads=frozenset(), direct=None, layout=after.layout, known=known, by=by, defined_at=start
-                )
+                    before, loads=frozenset(), direct=None, layout=after.layout, known=known, by=by, defined_at=start,
+                    from_loads=False, expanded=None, factors=None,
+                )  # fmt: skip
         made = TracedLoop(len(self.trace.loops), self.loop, start, 0, stages)
         for other in self.trace.loops:
             if other.number == self.loop:
@@ -213,6 +216,7 @@ class _AbstractInterpreter(Calls):
         self.loop = made.number
         self.block(body, env)
         self.loop, made.end = made.outer, self.now()
+        self.products, self.chain = around
 
     # -- expressions ---------------------------------------------------------------------------
 
@@ -303,9 +307,11 @@ class _AbstractInterpreter(Calls):
             else:
                 shape.append(1)
                 grain.append(MOST)
+        inserted = [axis for axis, part in enumerate(parts) if not isinstance(part, ast.Slice)]
         return replace(
-            base, shape=tuple(shape), grain=tuple(grain) if base.grain else (), unit=unit, direct=None, fresh=0
-        )
+            base, shape=tuple(shape), grain=tuple(grain) if base.grain else (), unit=unit, direct=None, fresh=0,
+            expanded=(inserted[0], base) if len(inserted) == 1 and len(base.shape) == 2 else None, factors=None,
+        )  # fmt: skip
 
     def unary(self, node: ast.UnaryOp, env: dict[str, Any]) -> Any:
         value = self.expression(node.operand, env)
@@ -337,10 +343,21 @@ class _AbstractInterpreter(Calls):
             for value, factor in ((left, right), (right, left)):
                 if factor.known is not UNKNOWN and factor.known == 1 and value.unit is not None:
                     return replace(found, unit=value.unit + len(found.shape) - len(value.shape), by=value.by)
-            return replace(found, unit=None, by=min(_each(left) * _each(right), MOST))
+            return replace(
+                found, unit=None, by=min(_each(left) * _each(right), MOST), factors=_outer(found.shape, left, right)
+            )
         if op is operator.and_:
             return replace(found, unit=None, grain=_both(found.shape, left, right))
         return replace(found, unit=None)
+
+
+def _outer(shape: tuple[int, ...], left: TileValue, right: TileValue) -> tuple[TileValue, TileValue] | None:
+    """The tiles x and y if a product of tiles is x[:, :, None] * y[None, :, :], whose sum along the second axis Triton
+    makes a matrix product of, in tf32 (`CombineBroadcastMulReducePattern` in its `Combine.cpp`)."""
+    if left.expanded is None or right.expanded is None or min(shape[0], shape[-1]) < 16:
+        return None
+    (first, x), (second, y) = left.expanded, right.expanded
+    return (x, y) if (first, second) == (2, 0) and left.shape[1] == right.shape[1] else None
 
 
 def _loaded(target: ast.expr) -> ast.expr:

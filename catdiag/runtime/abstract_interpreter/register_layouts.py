@@ -78,10 +78,13 @@ def blocked_layout(shape: Shape, contiguous: int, vector: int, warps: int) -> Re
     return RegisterLayout(frozenset(registers), tuple(along), 0, contiguous)
 
 
-def product_layout(shape: Shape, warps: int, version: int) -> RegisterLayout:
+def product_layout(shape: Shape, warps: int, version: int, chain: Shape = ()) -> RegisterLayout:
     """The layout of the result of a matrix product of `shape` rows and columns.
 
-    In version 3 (wgmma), four warps have 64 rows. In version 2 (mma), each warp has instruction shapes of 16 by 8.
+    In version 3 (wgmma), four warps have 64 rows. In version 2 (mma), each warp has instruction shapes of 16 by 8; the
+    warps are divided so that each has about as many of them along both sides. `chain` is the shape of the last product
+    of a loop that has several: then all warps are along the longer of its sides (`warpsPerTileV2` in Triton's
+    `AccelerateMatmul.cpp`, whose rewrites begin with the last one).
     """
     rows, columns = shape[-2:]
     if version == 3:
@@ -91,6 +94,8 @@ def product_layout(shape: Shape, warps: int, version: int) -> RegisterLayout:
         registers = [(0, 1), (8, 0), *_steps(1, 2, 8, width)]
     else:
         down, across = 1, 1
+        if chain:
+            down, across = (warps, 1) if chain[-2] >= chain[-1] else (1, warps)
         instructions = [-(-rows // 16), -(-columns // 8)]
         while down * across < warps:
             if instructions[0] >= instructions[1]:

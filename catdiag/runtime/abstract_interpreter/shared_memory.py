@@ -1,11 +1,19 @@
 """The shared memory that a Triton kernel allocates, from its source, without a compiler or a GPU.
 
-The rules are those of Triton 3.6 for compute capability 9.0. They were found by comparison with compiled kernels.
+The rules are those of Triton 3.6 for compute capabilities 8.0 and 9.0. They were found by comparison with compiled
+kernels; where one is a pass of the compiler, it is named.
 
 - **Matrix products.** A product with 64·k rows and at least 16 columns, in a kernel with a multiple of four warps, is a
   wgmma: four warps together, both factors in shared memory. Other products are mma, by single warps, or ordinary
-  arithmetic with `input_precision="ieee"`. The first factor of a wgmma is read from registers if it was computed. Any
-  other computed factor is stored to shared memory for the product.
+  arithmetic with `input_precision="ieee"`. A sum of x[:, :, None] * y[None, :, :] along the second axis is a product
+  too (`CombineBroadcastMulReducePattern`).
+- **Computed factors.** What elementwise functions and views make of prefetched loads and constants alone is computed in
+  the layout in which a product reads it (`hoistConvertDotOperand`), except the second factor of a wgmma. The first
+  factor of a wgmma is read from registers if a wgmma made it, that of an mma if an mma made it whose warps are all
+  along the rows, as they are in a loop with several products and at least as many rows as columns in the last of them
+  (`warpsPerTileV2`). Any other computed factor is stored to shared memory where it is made.
+- **Descriptors.** A block that a tensor descriptor loads passes through shared memory. A product reads it there unless
+  a reshape removes other axes than those before the last two (`RankedReduceDescriptorLoads`).
 - **Software pipelining.** The innermost loops with products prefetch the loads that products read, also those read by
   way of scalar functions. Such a load has `stages` buffers if only wgmma reads it, unchanged; otherwise it has
   `stages - 1`. A load is prefetched only if 4 bytes or more are known to be contiguous. (Of an integer, Triton knows
@@ -215,6 +223,9 @@ class _Buffers:
             loop = self.trace.loops[load.loop or 0]
             size = _bytes(load) * count + (8 * count if load.described else 0)
             self.put(("load", number), f"{what}, {count} buffer{'s' if count > 1 else ''}", size, loop.start, loop.end)
+        for load in self.trace.loads:
+            if load.described and load.number not in copies:  # through shared memory, whoever reads it
+                self.put(("load", load.number), load.array, _bytes(load) + 8, load.time, load.time)
         for dot in self.trace.dots:
             self.factor(dot, dot.left, True, copies)
             self.factor(dot, dot.right, False, copies)
@@ -296,8 +307,9 @@ class _Buffers:
             size = _bytes(load) * (_widened(dot, value) if inside is not None else 1) + (8 if load.described else 0)
             self.put(("load", load.number), load.array, size, load.time, end)
             return
-        loaded = inside is None and not value.matrix and any(n in copies for n in value.loads)
-        if (first and dot.version == 3 and value.matrix == 3) or (loaded and (first or dot.version != 3)):
+        near = [n in copies if inside is None else self.trace.loads[n].described for n in value.loads]
+        loaded = value.from_loads and not value.matrix and bool(near) and all(near)
+        if (first and self.same_rows(dot, value)) or (loaded and (first or dot.version != 3)):
             return
         if first and value.held and inside is not None:
             self.put(
@@ -309,7 +321,15 @@ class _Buffers:
             )
             return
         what, size = "a factor that was made on chip", value.bytes * _widened(dot, value)
-        self.put(("made", value.defined_at, value.shape), what, size, value.defined_at if inside else dot.time, end)
+        self.put(("made", value.defined_at, value.shape), what, size, value.defined_at, end)
+
+    @staticmethod
+    def same_rows(dot: Dot, value: TileValue) -> bool:
+        """Whether a product's first factor is another's result, each warp having the same rows of both: then it stays
+        in registers."""
+        if dot.version != value.matrix or dot.version == 0 or value.layout is None:
+            return False
+        return dot.version == 3 or value.layout.warps == dot.layout.warps == (dot.layout.warps[0], 1)
 
     def reads(self, load: TracedLoad) -> int:
         """How many products read a load as it is; anything else that does counts as one."""

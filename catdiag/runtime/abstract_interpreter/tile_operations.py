@@ -57,6 +57,10 @@ class Calls:
         self.functions, self.constants, self.warps, self.wgmma = functions, constants, warps, wgmma
         self.trace = TileTrace()
         self.loop: int | None = None
+        self.products: list[Shape] = []
+        """The shapes of the products of the innermost loop, up to now."""
+        self.chain: Shape = ()
+        """The shape of the last product of the innermost loop, if it has several."""
 
     def expression(self, node: ast.AST, env: dict[str, Any]) -> Any:
         """The value of an expression."""
@@ -123,7 +127,10 @@ class Calls:
                 self.trace.loads[part.direct].others = True
         layout = self.joined(parts, shape, time)
         loads = frozenset[int]().union(*(p.loads for p in parts))
-        return TileValue(shape, dtype, loads=loads, layout=layout, defined_at=time)
+        if layout is None and loads and len(shape) > 2:
+            layout = blocked_layout(shape, len(shape) - 1, 1, self.warps)
+        from_loads = all(p.from_loads or p.known is not UNKNOWN or not p.shape for p in parts)
+        return TileValue(shape, dtype, loads=loads, layout=layout, defined_at=time, from_loads=from_loads)
 
     def joined(self, parts: Sequence[TileValue], shape: Shape, time: int) -> RegisterLayout | None:
         """The layout of an elementwise function of tiles: that of a matrix product if there is one, else of a load.
@@ -165,7 +172,8 @@ class Calls:
             at = 1 if name == "zeros" else 2
             dtype = keywords.get("dtype", node.args[at] if len(node.args) > at else None)
             kind = self.dtype(dtype, env) if dtype is not None else "fp32"
-            return TileValue(self.shape(keywords.get("shape", node.args[0] if node.args else node), env), kind)
+            shape = self.shape(keywords.get("shape", node.args[0] if node.args else node), env)
+            return TileValue(shape, kind, from_loads=True)
         if name == "range":
             raise self.fail(node, "a range outside the head of a loop is not supported")
         values = [self.expression(a, env) for a in node.args]
@@ -201,6 +209,8 @@ class Calls:
             keep = named.get("keep_dims")
             scan = name in ("cumsum", "cumprod", "associative_scan")
             at = axis.known if isinstance(axis, TileValue) else None
+            if name == "sum" and at == 1 and first.factors is not None and keep is None:
+                return self.product(*first.factors)
             return self.reduction([first], at, scan, keep is not None)
         if name in _REDUCTIONS and isinstance(first, tuple):
             axis = named.get("axis", values[1] if len(values) > 1 else None)
@@ -309,8 +319,9 @@ class Calls:
             side = len(shape) - 1 if unit is None else unit
             layout = blocked_layout(shape, side, vector, self.warps)
         return TileValue(
-            shape, at.dtype, loads=frozenset({number}) | at.loads, direct=number, layout=layout, defined_at=time
-        )
+            shape, at.dtype, loads=frozenset({number}) | at.loads, direct=number, layout=layout, defined_at=time,
+            from_loads=True,
+        )  # fmt: skip
 
     def stored(self, at: TileValue, value: Any, mask: Any = None) -> None:
         """A store of a tile; the result of a matrix product is converted to a blocked layout first."""
@@ -352,20 +363,26 @@ class Calls:
             at = numbers[0] % (len(value.shape) + 1)
             shape = (*value.shape[:at], 1, *value.shape[at:])
             unit = value.unit if value.unit is None or value.unit < at else value.unit + 1
-            return replace(value, shape=shape, unit=unit, direct=None, layout=None)
+            expanded = (at, value) if len(value.shape) == 2 else None
+            return replace(value, shape=shape, unit=unit, direct=None, layout=None, expanded=expanded, factors=None)
         shape = (math.prod(value.shape),) if name == "ravel" else tuple(numbers)
         if shape == value.shape:
             return value
         if name != "broadcast_to" and math.prod(shape) != math.prod(value.shape):
             raise self.fail(node, f"a tile of shape {value.shape} cannot have shape {shape}: expected as many entries")
         if value.direct is not None:
-            if [n for n in shape if n != 1] == [n for n in value.shape if n != 1] and shape:
-                # Axes of length 1 are added and removed without a copy.
-                vector = self.trace.loads[value.direct].vector
+            load = self.trace.loads[value.direct]
+            views = not load.described or all(n == 1 for n in load.shape[:-2])
+            if [n for n in shape if n != 1] == [n for n in value.shape if n != 1] and shape and views:
+                # Axes of length 1 are added and removed without a copy, of a block that is copied at the front only.
+                vector = load.vector
                 layout = blocked_layout(shape, len(shape) - 1, vector, self.warps)
                 return replace(value, shape=shape, unit=None, layout=layout, fresh=0)
-            self.trace.loads[value.direct].others = True
-        return replace(value, shape=shape, unit=None, direct=None, layout=None, fresh=0, defined_at=self.now())
+            load.others = True
+        return replace(
+            value, shape=shape, unit=None, direct=None, layout=None, fresh=0, expanded=None, factors=None,
+            defined_at=self.now(),
+        )  # fmt: skip
 
     def reduction(self, values: Sequence[TileValue], axis: int | None, scan: bool, keep: bool) -> TileValue:
         value = values[0]
@@ -387,20 +404,30 @@ class Calls:
         left, right = values[0], values[1]
         if not isinstance(left, TileValue) or not isinstance(right, TileValue) or left.shape[-1:] != right.shape[-2:-1]:
             raise self.fail(node, "expected two tiles, the columns of the first as many as the rows of the second")
-        shape = (*left.shape[:-1], right.shape[-1])
         precision = named.get("input_precision")
         exact = isinstance(precision, TileValue) and precision.known == "ieee" and left.dtype == "fp32"
         out = named.get("out_dtype")
+        integer = left.dtype in ("int8", "uint8")
+        kind = "int32" if integer else "fp32" if out is None else self.named_type(out)
+        found = replace(self.product(left, right, exact), dtype=kind)
+        return replace(found, fresh=0) if len(values) > 2 or "acc" in named else found
+
+    def product(self, left: TileValue, right: TileValue, exact: bool = False) -> TileValue:
+        """A matrix product in fp32, accumulated from zero; `exact`: by ordinary arithmetic."""
+        shape = (*left.shape[:-1], right.shape[-1])
         version = 0 if exact or "fp64" in (left.dtype, right.dtype) else 2
         if self.wgmma and version and len(shape) == 2 and shape[0] % 64 == 0 and shape[1] >= 16 and self.warps % 4 == 0:
             version = 3
         time = self.now()
-        self.trace.dots.append(Dot(time, self.loop, left, right, version))
-        layout = product_layout(shape, self.warps, version) if version else blocked_layout(shape, 1, 4, self.warps)
-        integer = left.dtype in ("int8", "uint8")
-        kind = "int32" if integer else "fp32" if out is None else self.named_type(out)
-        fresh = 0 if len(values) > 2 or "acc" in named else time
-        return TileValue(shape, kind, loads=left.loads | right.loads, layout=layout, defined_at=time, fresh=fresh)
+        if version and len(shape) == 2:
+            self.products.append(shape)
+        chain = self.chain if len(shape) == 2 else ()
+        layout = (
+            product_layout(shape, self.warps, version, chain) if version else blocked_layout(shape, 1, 4, self.warps)
+        )
+        self.trace.dots.append(Dot(time, self.loop, left, right, version, layout))
+        loads = left.loads | right.loads
+        return TileValue(shape, "fp32", loads=loads, layout=layout, defined_at=time, fresh=time)
 
 
 def _folded(name: str, known: list[Any]) -> Any:

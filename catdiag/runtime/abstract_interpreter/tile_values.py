@@ -87,6 +87,13 @@ class TileValue:
     """Whether inline assembly made it, which keeps it in registers."""
     fresh: int = 0
     """The time of the matrix product whose result this is, accumulated from zero; 0 for any other value."""
+    from_loads: bool = False
+    """Whether elementwise functions and views made it of loads and constants alone: then the compiler can compute it in
+    any register layout."""
+    expanded: tuple[int, TileValue] | None = None
+    """The axis of length 1 that was inserted into another tile to make this one, and that tile."""
+    factors: tuple[TileValue, TileValue] | None = None
+    """The tiles x and y of which it is x[:, :, None] * y[None, :, :]."""
 
     @property
     def width(self) -> int:
@@ -136,13 +143,15 @@ class TracedStore:
 
 @dataclass(frozen=True)
 class Dot:
-    """A matrix product of two tiles; `version` is 3 (wgmma), 2 (mma) or 0 (ordinary arithmetic)."""
+    """A matrix product of two tiles; `version` is 3 (wgmma), 2 (mma) or 0 (ordinary arithmetic), `layout` that of its
+    result."""
 
     time: int
     loop: int | None
     left: TileValue
     right: TileValue
     version: int
+    layout: RegisterLayout
 
 
 @dataclass(frozen=True)
