@@ -43,7 +43,7 @@ ARENA = (
 def _layout(buffers):
     """For each buffer its start, its bytes, and its shape as stored, with longer rows; and the bytes of all."""
     shapes = []
-    for shape, dtype, _, _, rows in buffers:
+    for shape, dtype, _, _, rows, _ in buffers:
         each = 16 // dtype.itemsize if rows else 1
         shapes.append((*shape[:-1], -(-shape[-1] // each) * each) if shape else shape)
     sizes = [math.prod(shape) * b[1].itemsize for shape, b in zip(shapes, buffers)]
@@ -52,13 +52,15 @@ def _layout(buffers):
 
 
 def _arena(device, *buffers):
-    """Arrays that pass from kernel to kernel: each (shape, type, its first and its last kernel, whether its rows start
-    at multiples of 16 bytes, as the copy engine needs them). They are parts of one allocation."""
+    """Arrays that pass from kernel to kernel: each (shape as stored, type, its first and its last kernel, whether its
+    rows start at multiples of 16 bytes, as the copy engine needs them, and its axes if these are stored in another
+    order). They are parts of one allocation."""
     placed, total = _layout(buffers)
     memory = torch.empty((total,), dtype=torch.uint8, device=device)
-    for (start, size, stored), (shape, dtype, *_) in zip(placed, buffers):
+    for (start, size, stored), (shape, dtype, *_, axes) in zip(placed, buffers):
         array = memory.narrow(0, start, size).view(dtype).view(stored)
-        yield array if stored == shape else array.narrow(-1, 0, shape[-1])'''
+        array = array if stored == shape else array.narrow(-1, 0, shape[-1])
+        yield array.permute(axes) if axes else array'''
 )
 """The functions of the generated module; they use `functools`, `math` and `torch`."""
 
@@ -77,11 +79,14 @@ class WorkBuffer:
     first: int
     last: int
     rows: bool = False
+    order: tuple[str, ...] = ()
+    """Its axes as they are stored, if that is another order than that of its type."""
 
     def bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes that it takes at some sizes of axes, tiles included."""
         item = ITEM_BYTES.get(self.dtype, 1)
-        shape = [size_value(axis.size, sizes) for axis in self.ty.axes]
+        lengths = {axis.name: size_value(axis.size, sizes) for axis in self.ty.axes}
+        shape = [lengths[name] for name in self.order or self.ty.names]
         if self.rows and shape:
             each = 16 // item
             shape[-1] = -(-shape[-1] // each) * each

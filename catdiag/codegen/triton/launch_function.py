@@ -17,6 +17,7 @@ from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
 from catdiag.codegen.triton.launch_sizes import sizes_of_launch
 from catdiag.codegen.triton.mask_ranges import Bound, bound_text
+from catdiag.codegen.triton.product_call import ProductCall
 from catdiag.schedule.loop_nest import LoopSpan
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class LaunchWriter:
     sizes: dict[str, str]
     specialized_kernels: Mapping[str, WarpSpecialized] = field(default_factory=dict)
     """The warp-specialized forms of kernels, by the names of the kernels."""
+    calls: Sequence[ProductCall] = ()
+    """The products that torch computes."""
 
     def __post_init__(self) -> None:
         from catdiag.codegen.gluon.gluon_source import merged
@@ -75,6 +78,8 @@ class LaunchWriter:
         self.boxed = {b.array for k in self.kernels if k.rows for b in k.boxes}
         self.strides: dict[tuple[StoredArray, str], str] = {}
         self.lengths: dict[str, str] = {}
+        self.steps: list[KernelSpec | ProductCall] = sorted([*self.kernels, *self.calls], key=lambda step: step.place)
+        self.several = len(self.kernels) > 1 or bool(self.calls)
 
     def size(self, size: Size) -> str:
         """A size as an expression of the launch function."""
@@ -124,8 +129,11 @@ class LaunchWriter:
         for kernel in self.kernels:
             self._aligned(kernel)
         self._named()
-        for kernel in self.kernels:
-            self._launched(kernel)
+        for step in self.steps:
+            if isinstance(step, ProductCall):
+                self.write(step.text())
+            else:
+                self._launched(step)
         for k in repeated:
             self.write(f"out[{k}].copy_({self.outputs[k].name})")
         self.write(f"return {', '.join(ends) if ends else 'None'}")
@@ -168,11 +176,13 @@ class LaunchWriter:
         "any": all, since no kernel reads the input once the result is written. "all": it may be the same tensor, since
         each program writes just the entries that it alone has read before. "": none.
         """
-        first = next((n for n, k in enumerate(self.kernels) if result in k.writes), len(self.kernels))
-        later = [k for k in self.kernels[first:] if source in k.reads]
+        first = next((n for n, k in enumerate(self.steps) if result in k.writes), len(self.steps))
+        later = [k for k in self.steps[first:] if source in k.reads]
         if not later:
             return "any"
-        kernel = self.kernels[first]
+        kernel = self.steps[first]
+        if isinstance(kernel, ProductCall):
+            return ""
         alone = later == [kernel] and sum(len(places) for places in kernel.writes.values()) == 1
         return "all" if alone and set(kernel.reads[source]) == set(kernel.writes[result]) else ""
 
@@ -188,11 +198,12 @@ class LaunchWriter:
                 self.write(f"{check}({', '.join(f'{t}={text}' for t, text in tiles.items())})")
         places = {k.place: "" for k in self.kernels}
         places.update({k.place: ", 12" for k in self.kernels if k.name in self.specialized_kernels})
-        if len(self.kernels) > 1:
+        if self.several:
+            count = 1 + max(step.place for step in self.steps)
             for name in ("num_warps", "num_stages"):
-                self.write(f'{name} = _each("{name}", {name}, {1 + max(places)})')
+                self.write(f'{name} = _each("{name}", {name}, {count})')
         for place, further in places.items():
-            at = f"[{place}]" if len(self.kernels) > 1 else ""
+            at = f"[{place}]" if self.several else ""
             self.write(f"_runs(num_warps{at}, num_stages{at}{further})")
 
     def _depths(self) -> dict[str, str]:
@@ -243,35 +254,50 @@ class LaunchWriter:
             return f"_room({shape}, {dtype}, {device})"
         return f"torch.empty({shape}, dtype={dtype}, device={device})"
 
-    def _stored_shape(self, buffer: OutputBuffer) -> str:
-        """The shape of a buffer as an expression."""
-        sizes = [buffer.parts] if buffer.parts else []
-        return shape_of([*sizes, *(self.size(a.size) for a in buffer.array.ty.axes[len(sizes) :])])
+    def _stored_shape(self, buffer: OutputBuffer, order: Sequence[str] = ()) -> str:
+        """The shape of a buffer as an expression, its axes in an order."""
+        sizes = {a.name: self.size(a.size) for a in buffer.array.ty.axes}
+        if buffer.parts:
+            sizes[buffer.array.ty.names[0]] = buffer.parts
+        return shape_of([sizes[name] for name in order or sizes])
 
     def work_buffers(self) -> tuple[WorkBuffer, ...]:
         """What passes from kernel to kernel, with the launches that use it."""
         return tuple(
-            WorkBuffer(b.array.name, b.array.ty, b.dtype, *self._live(b.array), b.array in self.boxed)
+            WorkBuffer(
+                b.array.name, b.array.ty, b.dtype, *self._live(b.array), b.array in self.boxed, self._order(b.array)
+            )
             for b in self.buffers
             if not b.result
         )
 
     def _live(self, array: StoredArray) -> tuple[int, int]:
-        """The positions of the first and the last kernel that use an array."""
-        users = [n for n, k in enumerate(self.kernels) if array in k.arrays or any(b.array is array for b in k.boxes)]
-        return min(users, default=0), max(users, default=len(self.kernels))
+        """The positions of the first and the last step that use an array."""
+        users = [
+            n for n, step in enumerate(self.steps)
+            if array in step.arrays or (not isinstance(step, ProductCall) and any(b.array is array for b in step.boxes))
+        ]  # fmt: skip
+        return min(users, default=0), max(users, default=len(self.steps))
+
+    def _order(self, array: StoredArray) -> tuple[str, ...]:
+        """The order in which the axes of a buffer are stored, if a product asks for another than that of its type."""
+        calls = sorted((c for c in self.calls if array in c.arrays), key=lambda c: c.result is not array)
+        order = calls[0].stored(array) if calls else array.ty.names
+        return () if order == array.ty.names else order
 
     def _work_buffers(self, device: str) -> None:
         """The lines that allocate what passes from kernel to kernel: one buffer, or one arena for several."""
-        buffers = [b for b in self.buffers if not b.result]
-        if len(buffers) == 1:
+        buffers, stored = [b for b in self.buffers if not b.result], self.work_buffers()
+        if len(buffers) == 1 and not stored[0].order:
             self.write(f"{buffers[0].array.name} = {self._empty(buffers[0], device)}")
         elif buffers:
-            listed = [
-                f"({self._stored_shape(b)}, {_torch(b.dtype)}, {w.first}, {w.last}, {w.rows})"
-                for b, w in zip(buffers, self.work_buffers(), strict=True)
-            ]
-            self._call(f"{', '.join(b.array.name for b in buffers)} = _arena", [device, *listed])
+            listed = []
+            for b, w in zip(buffers, stored, strict=True):
+                axes = tuple(w.order.index(n) for n in b.array.ty.names if w.order)
+                live = f"{w.first}, {w.last}, {w.rows}, {axes or None}"
+                listed.append(f"({self._stored_shape(b, w.order)}, {_torch(b.dtype)}, {live})")
+            self._call(f"{', '.join(b.array.name for b in buffers)}{',' * (len(buffers) == 1)} = _arena",
+                       [device, *listed])  # fmt: skip
 
     def _aligned(self, kernel: KernelSpec) -> None:
         """The line that copies misaligned factors of products to aligned rows, if that pays.
@@ -361,8 +387,7 @@ class LaunchWriter:
         if "_turned" in kernel.helpers:
             arguments.append(f"compiled={self._compiled()}")
         arguments += self._wide(kernel)
-        several = len(self.kernels) > 1
-        warps, stages = (f"{name}[{kernel.place}]" if several else name for name in ("num_warps", "num_stages"))
+        warps, stages = (f"{name}[{kernel.place}]" if self.several else name for name in ("num_warps", "num_stages"))
         warps = f"_warps({warps}, [{fallback}])" if fallback else warps
         # With fewer than 16 rows per warp, merged from several axes, the compiler of Triton 3.6 aborts the process.
         joint = [" * ".join(rows) for rows in kernel.merged_rows if all(s in self.tiles or s.isdigit() for s in rows)]
@@ -407,7 +432,7 @@ class LaunchWriter:
         """The launch of a warp-specialized kernel, under the condition that chip, tiles and tensors allow it."""
         kernel, row = self.merged[plain.name], specialized.row.symbol
         known = dict(self._constants(kernel))
-        at = f"[{plain.place}]" if len(self.kernels) > 1 else ""
+        at = f"[{plain.place}]" if self.several else ""
         arrays = list(dict.fromkeys(r.boxes.array.name for r in specialized.rings))
         columns = ", ".join(known.get(block, block) for block in specialized.tiles)
         shared = self._shared(specialized, known, at)

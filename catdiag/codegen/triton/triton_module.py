@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import ArrayType, Axis
@@ -27,6 +27,7 @@ from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleCo
 from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_text
 from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
 from catdiag.codegen.triton.launch_function import LaunchWriter, OutputBuffer, torch_type
+from catdiag.codegen.triton.product_call import PRODUCT, ProductCall, product_axes
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.codegen.triton.triton_dialect import HELPERS, TRITON, helper_text
 from catdiag.schedule.contractions import deciding
@@ -51,7 +52,7 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "barrier", "slot", "w", "held", "compiled", "math", "fast", "TensorDescriptor", "functools", "_tiles",
           "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts",
           "_chip", "_copies", "_copied", "_Checked", "_long", "wide", "_writable", "_bounds", "_meets", "_meet",
-          "_repeats", "_offsets", "_layout", "_arena"}  # fmt: skip
+          "_repeats", "_offsets", "_layout", "_arena", "_merged", "_product"}  # fmt: skip
 _GLUON_WORDS = {"barrier", "slot", "w"}
 """Names used in warp-specialized kernels only."""
 
@@ -64,6 +65,7 @@ def module(
     stages: int | Sequence[int] = 2,
     warps: int | Sequence[int] = 4,
     specialized: bool | Sequence[bool] = False,
+    library: Collection[int] = (),
 ) -> Module:
     """The Triton module of a derived diagram, whose loops are streamed and whose results are grouped.
 
@@ -75,6 +77,8 @@ def module(
     - `specialized`: whether to write a second, warp-specialized form too, in Gluon (Triton 3.6, Hopper), for all groups
       or for each. A kernel has this form if one matrix product in a loop feeds another. The launch function takes it
       where chip, tiles (at least 64 rows per warpgroup) and tensors allow, unless called with `specialized=False`.
+    - `library`: the numbers of the groups that are calls of torch instead of kernels. Each is a product of two arrays and
+      nothing else (`catdiag.codegen.triton.product_call`).
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
@@ -84,10 +88,11 @@ def module(
 
     Raises SizeError for a tile that is missing or not a positive integer. Raises TypeMismatch for a diagram that cannot
     be a kernel: a function without definition, or a tile in registers that is read at other positions than its own.
-    Raises CatdiagError for an unknown dtype or array name, and for a number of warps that Triton does not take.
+    Raises CatdiagError for an unknown dtype or array name, for a number of warps that Triton does not take, and for a
+    group in `library` that is no product of arrays of one type.
     """
     diagram = diagram_of(diagram)
-    return _ModuleBuilder(lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized).build()
+    return _ModuleBuilder(lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized, library).build()
 
 
 class _ModuleBuilder:
@@ -102,7 +107,9 @@ class _ModuleBuilder:
         stages: int | Sequence[int],
         warps: int | Sequence[int],
         specialized: bool | Sequence[bool],
+        library: Collection[int] = (),
     ) -> None:
+        self.library, self.calls = library, list[ProductCall]()
         self.program, self.factors = program, factors
         groups = max(1, sum(isinstance(s, For) and s.kind == "tiles" for s in program.body))
         self.stages, self.warps = (_each(n, w, groups) for n, w in ((stages, "stages"), (warps, "warps")))
@@ -184,7 +191,7 @@ class _ModuleBuilder:
         keywords = {t: self.tiles[t] for t in shown}
         launch = LaunchWriter(
             self.entry, inputs, outputs, self.buffers, self.kernels, keywords, self.stages, self.warps,
-            self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels,
+            self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels, self.calls,
         )  # fmt: skip
         text = self._text(launch)
         return Module(
@@ -239,7 +246,11 @@ class _ModuleBuilder:
             if isinstance(s, For) and s.kind == "tiles":
                 self._ungrouped(ungrouped, env)
                 ungrouped = []
-                self._group(s, env)
+                if self.place in self.library:
+                    self.calls.append(self._product(s, env))
+                    env.update(self.shared.saved)
+                else:
+                    self._group(s, env)
                 self.place += 1
             elif isinstance(s, Make):
                 for value in s.values:
@@ -310,6 +321,21 @@ class _ModuleBuilder:
             self._parts(group, split, env)
         for value, array in self.shared.saved.items():
             env[value] = array
+
+    def _product(self, group: For, env: Mapping[NestValue, Pull]) -> ProductCall:
+        """The call of torch for a group that is a product."""
+        lets = [s for s in group.body if isinstance(s, Let)]
+        saves = [s for s in group.body if isinstance(s, Save)]
+        axes = product_axes(lets[0].box) if len(lets) == len(saves) == 1 and not group.spans else None
+        arrays = [env[a] for a in lets[0].args] if axes is not None else []
+        if axes is None or not all(isinstance(a, StoredArray) for a in arrays):
+            raise CatdiagError(f"group {self.place} is to be a call of torch: expected one product of two arrays in it")
+        first, second = (a for a in arrays if isinstance(a, StoredArray))
+        result = self.shared.saved[saves[0].target]
+        kinds = {self._stored_as(array) for array in (first, second, result)}
+        if len(kinds) > 1:
+            raise CatdiagError(f"torch multiplies arrays of one type: {', '.join(sorted(kinds))} are given")
+        return ProductCall(first, second, result, axes, self.place)
 
     def _run(self, writing: Writing, body: Sequence[Statement], note: str) -> None:
         writing.body(body)
@@ -395,12 +421,12 @@ class _ModuleBuilder:
         return f"{title}: {types} -> {ends}."
 
     def _text(self, launch: LaunchWriter) -> str:
-        helpers = sorted({h for k in self.kernels for h in k.helpers})
+        helpers, launched = sorted({h for k in self.kernels for h in k.helpers}), launch.text()
         boxes = any(k.boxes for k in self.kernels)
-        arena = sum(not b.result for b in self.buffers) > 1
+        arena = " = _arena(" in launched
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', ""]  # fmt: skip
-        lines += ["import functools", "import math", ""] if boxes or arena else []
+        lines += ["import functools", "import math", ""] if boxes or arena or self.calls else []
         lines += ["import torch", "import triton", "import triton.language as tl"]
         lines += [DESCRIPTOR, "", ""] if boxes else ["", ""]
         if self.specialized_kernels:
@@ -420,9 +446,11 @@ class _ModuleBuilder:
             lines += [*BOXED.splitlines(), "", ""]
         if arena:
             lines += [*ARENA.splitlines(), "", ""]
+        if self.calls:
+            lines += [*PRODUCT.splitlines(), "", ""]
         if self.specialized_kernels:
             lines += [*GROUPS.splitlines(), "", ""]
-        lines += [launch.text(), ""]
+        lines += [launched, ""]
         return "\n".join(lines)
 
     def _gluon(self) -> list[str]:
