@@ -12,7 +12,7 @@ chip copies boxes of arrays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram
@@ -81,13 +81,14 @@ def write(
     specialized: bool | Sequence[bool],
     chip: Hardware,
     sizes: Mapping[str, int],
+    library: Collection[int] = (),
 ) -> WrittenModule:
-    """The module of a diagram with these tiles, and what it launches.
+    """The module of a diagram with these tiles, and what it launches; the groups in `library` are calls of torch.
 
     Raises what `catdiag.codegen.triton.triton_module` raises for what has no form in a kernel, and CatdiagError where
     the launch function refuses the sizes or a kernel's text is not understood.
     """
-    made = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized)
+    made = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, library=library)
     symbols = {name: Length.of(tile, name) for name, tile in made.tiles.items()}
     calls = record_launches(made, sizes, symbols, generation=generation(chip))
     return WrittenModule(made, tuple(_run(made, call, chip.by_warpgroups) for call in calls))

@@ -20,7 +20,7 @@ from catdiag.planner.configuration_candidates import Candidates, Proposal, first
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES, WrittenModule, write
 from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_levels
-from catdiag.planner.plan import TRITON, WHOLE, KernelPlan, LevelUse
+from catdiag.planner.plan import TORCH, TRITON, WHOLE, KernelPlan, LevelUse
 from catdiag.planner.tile_search import Choice, TileSearch
 from catdiag.schedule.kernel_analysis import output_names
 from catdiag.schedule.placement import MATRIX, REGISTERS
@@ -56,7 +56,8 @@ def together(
 
     It is launched at the plans' sizes, and each kernel compared with its own plan.
     """
-    ideal = next((plan for plan in plans if plan.module is None), None)
+    library = {place for place, plan in enumerate(plans) if plan.backend == TORCH}
+    ideal = next((plan for plan in plans if plan.module is None and plan.backend != TORCH), None)
     if ideal is not None:
         return None, ideal.reason
     tiles = {name: tile for plan in plans for name, tile in plan.tiles.items()}
@@ -67,11 +68,13 @@ def together(
     try:
         written = write(
             diagram, tiles, each_dtype(diagram, dtype), [p.stages for p in plans], [p.warps for p in plans],
-            [p.warp_specialized for p in plans], chip, sizes,
+            [p.warp_specialized for p in plans], chip, sizes, library,
         )  # fmt: skip
     except CatdiagError as error:
         return None, error.message
     for place, plan in enumerate(plans):
+        if place in library:
+            continue
         run = written.of(place).largest
         found = (run.warps, run.stages, run.specialized, run.shared.bytes)
         if found != (plan.warps, plan.stages, plan.warp_specialized, plan.shared_memory_bytes):

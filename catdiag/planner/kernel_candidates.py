@@ -48,6 +48,8 @@ class PlanTarget:
     stages: int | None = None
     scalars: Mapping[str, int] = field(default_factory=dict)
     """Integer inputs, by name, that say how often loops iterate which skip blocks: the width of a window."""
+    products: str = "triton"
+    """Who computes products: "triton", "torch", or "quickest"."""
 
     def sizes_of(self, diagram: Diagram) -> dict[str, int]:
         """Those of a diagram's axes."""
@@ -70,9 +72,11 @@ class KernelTimer:
     """What it was timed for: the lengths of its axes, and scalar inputs on which trip counts depend."""
     recomputed: tuple[str, ...] = ()
     """What its turns make for products, in words (see `remade`)."""
+    library: bool = False
+    """Whether torch computes it: then `choice` is of the quickest kernel instead."""
 
     def __str__(self) -> str:
-        return str(self.draft)
+        return "torch's product" if self.library else str(self.draft)
 
 
 def timed_schedules(piece: Diagram, target: PlanTarget) -> list[KernelTimer]:

@@ -12,7 +12,7 @@ from catdiag.category.ops import Map
 from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, size_value
 from catdiag.planner.fits_proof import Proof
-from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, plural, shown
+from catdiag.planner.plan import IDEAL, TORCH, TRITON, KernelPlan, plural, shown
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError, NotFusable, OfOneKernel, require
 
@@ -268,8 +268,11 @@ class Plan(AsHTML):
             f"{', '.join(f'{n}={s}' for n, s in self.sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
         ]
         for number, kernel in enumerate(self.kernels, 1):
+            lines.append(f"{number}. {_arrays(kernel)}")
+            if kernel.backend == TORCH:
+                lines += [f"     {kernel.kernel}", f"     {1e6 * kernel.time_s:,.1f} µs, bound by {kernel.bound}"]
+                continue
             lines += [
-                f"{number}. {_arrays(kernel)}",
                 f"     {kernel.loops}: {shown(kernel.tiles)}; {plural(kernel.stages, 'buffer')}, "
                 f"{plural(kernel.threads, 'thread')}",
                 f"     {kernel.kernel}; {kernel.shared_memory_bytes:,} bytes of shared memory",
@@ -284,7 +287,15 @@ class Plan(AsHTML):
             f"traffic    {self.bytes_moved:,} bytes at the edge to shared memory, {self.hbm_bytes:,} at that to HBM; "
             f"{self.flops:,} FLOPs of products"
         )
+        lines += [f"{'assumed' if not k else '':10} {said}" for k, said in enumerate(self.assumptions)]
         return "\n".join([*lines, *instead])
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What is assumed of code that the theorem is not about: of each product that torch computes, which it is."""
+        from catdiag.planner.library_products import assumption
+
+        return tuple(assumption(k, number) for number, k in enumerate(self.kernels, 1) if k.backend == TORCH)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -293,6 +304,7 @@ class Plan(AsHTML):
             "launch_s": LAUNCH_S,
             "backend": self.backend,
             "reason": self.reason,
+            "assumptions": list(self.assumptions),
             "tiles": self.tiles,
             "saved": [{"array": name, "bytes": size} for name, size in self.saved],
             "buffer_bytes": None if self.module is None else self.buffer_bytes,

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 from catdiag.category.diagram import Diagram, HasDiagram, inline
 from catdiag.category.ops import FoldOp, GroupOp, bodies
@@ -28,6 +28,7 @@ from catdiag.planner.fit import fit
 from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, lower_bound_s, timed_schedules
 from catdiag.planner.kernel_drafts import REFUSED, cut, proved
+from catdiag.planner.library_products import library_plan, library_product, products_of_products, with_library
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
 from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions
@@ -39,7 +40,7 @@ from catdiag.rewrite.split import runs_in_kernels
 from catdiag.rewrite.steps import RenameTiles
 from catdiag.schedule.kernel_analysis import output_names
 from catdiag.solvers.z3 import Z3
-from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, SizeError
+from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, SizeError, require
 
 CLOSE = 1.15
 """One kernel is taken where several are not quicker by more than this factor: predicted times are no better than that,
@@ -100,6 +101,7 @@ def searching(
     *,
     cuts: int | None = None,
     several: bool = False,
+    products: Literal["triton", "torch", "quickest"] = "triton",
     ask: Z3 | None = None,
 ) -> PartitionSearch:
     """The search for the kernels of a diagram that take the least predicted time on a chip, before anything is proved.
@@ -108,9 +110,12 @@ def searching(
     statistics (fp32, or wider: see `catdiag.schedule.full_precision`), or the types of inputs and results by name;
     `stages` the buffers of streamed blocks (left out: as many as are best for each kernel), `cuts` how many cuts there
     may be at most (0: one kernel). With `several` there is one at least: what each tile would compute anew is saved
-    once, also where the model has one kernel for as quick. Raises DoesNotFit where no way fits, with what the least of
-    them would need; SizeError for sizes that are missing; CatdiagError for a diagram that runs in loops or groups
-    already, and NotFusable for `several` of one box.
+    once, also where the model has one kernel for as quick. `products` says who computes products of two arrays in
+    bf16 or fp16: "triton", kernels that are written; "torch", which has them from cuBLAS, but for products of products
+    that one kernel makes (attention); or, of a kernel that is a product and nothing else, "quickest", as is predicted.
+    That torch computes a product is assumed, and said (`catdiag.planner.library_products`). Raises DoesNotFit where no
+    way fits, with what the least of them would need; SizeError for sizes that are missing; CatdiagError for a diagram
+    that runs in loops or groups already, and NotFusable for `several` of one box.
     """
     if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
@@ -119,7 +124,8 @@ def searching(
         raise CatdiagError(
             f"several is {several!r} with cuts={cuts!r}: expected True or False, and True with a cut or more"
         )
-    target = PlanTarget(chips.get(hardware), sizes, dtype, stages)
+    require(products in ("triton", "torch", "quickest"), "products", products, "'triton', 'torch' or 'quickest'")
+    target = PlanTarget(chips.get(hardware), sizes, dtype, stages, products=products)
     solver = ask or Z3()
     row = StageSequence(diagram)
     if not row.stages:
@@ -191,10 +197,19 @@ class PartitionSearch:
         """The schedules of a kernel, the quickest first; or why there are none."""
         if span not in self._known:
             try:
-                self._known[span] = timed_schedules(self.row.segment_diagram(*span), self.target_of(span))
+                self._known[span] = self._timed(span)
             except CatdiagError as error:
                 self._known[span] = error
         return self._known[span]
+
+    def _timed(self, span: Span) -> list[KernelTimer]:
+        """The schedules of a kernel, torch's among them. Raises CatdiagError where there is none."""
+        piece, target = self.row.segment_diagram(*span), self.target_of(span)
+        if target.products == "torch" and span[1] - span[0] > 1 and not products_of_products(piece):
+            for k in range(*span):
+                if library_product(self.row.segment_diagram(k, k + 1), self.target_of((k, k + 1)).dtype) is not None:
+                    raise NotFusable("torch is to compute a product in it, and computes nothing else with it")
+        return with_library(timed_schedules(piece, target), piece, target)
 
     def seconds(self, span: Span) -> float:
         """What a kernel takes; infinite where it does not fit."""
@@ -340,7 +355,10 @@ class PartitionSearch:
                 diagram = renamed
             target = self.target_of(span)
             try:
-                plan = fit(diagram, target.chip, chosen.sizes, **target.options())
+                plan = (
+                    library_plan(piece, target) if chosen.library
+                    else fit(diagram, target.chip, chosen.sizes, **target.options())
+                )  # fmt: skip
             except DoesNotFit as error:
                 self._drop(span, error)
                 return None
@@ -436,7 +454,10 @@ class PartitionSearch:
             chosen = options[0]
             target = self.target_of(span)
             try:
-                made = fit(chosen.draft.diagram, target.chip, chosen.sizes, **target.options())
+                made = (
+                    library_plan(self.row.segment_diagram(*span), target) if chosen.library
+                    else fit(chosen.draft.diagram, target.chip, chosen.sizes, **target.options())
+                )  # fmt: skip
             except DoesNotFit as error:
                 return PartitionAlternative(len(option), saved, None, error.message)
             seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved

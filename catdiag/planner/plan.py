@@ -30,8 +30,9 @@ WORDS = {
 
 
 WHOLE = "it is the whole axis"
-IDEAL, TRITON = "ideal", "triton"
-"""Of what a plan is: a kernel each of whose warps does what suits it best, or the one that is written for Triton."""
+IDEAL, TRITON, TORCH = "ideal", "triton", "torch"
+"""Of what a plan is: a kernel each of whose warps does what suits it best, the one that is written for Triton, or a
+product that torch computes."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ class KernelPlan(AsHTML):
     `backend` says of what kernel. With "triton" it is that of the `module`, which is written for Triton: it has these
     tiles, `stages` and `warps`, is `warp_specialized` where warps of their own load, and
     `shared_memory_bytes` are what its text takes. With "ideal" it is of no module: each warp does what suits it best,
-    and `reason` says why it is not Triton's.
+    and `reason` says why it is not Triton's. With "torch" it is a product that torch computes
+    (`catdiag.planner.library_products`), and nothing is said of tiles.
 
     A group runs as a thread block: `shared_memory_bytes`, `register_bytes` (of arrays) and `matrix_bytes` (of tensor
     memory) are of one, `blocks_per_sm` share a core. `registers_per_thread` are allocated where warps are
@@ -223,6 +225,8 @@ class KernelPlan(AsHTML):
         if self.backend == TRITON:
             apart = ", warp-specialized" if self.warp_specialized else ""
             return f"Triton, {plural(self.stages, 'stage')}, {plural(self.warps, 'warp')}{apart}: what is written"
+        if self.backend == TORCH:
+            return "torch's product, no kernel of catdiag's"
         return "the ideal model's, not Triton's" + (f": {self.reason}" if self.reason else "")
 
     def table(self) -> str:

@@ -95,7 +95,7 @@ class ProductCall:
         return rows, columns, _as_in(given, axes.summed)
 
     def stored(self, array: StoredArray) -> tuple[str, ...]:
-        """The order of axes in memory that suits an array which it reads or writes, if the launch allocates it; its last
+        """The order of axes in memory that suits an array that it reads or writes, if the launch allocates it. The last
         axis stays the last."""
         rows, columns, summed = self.merged()
         sides = {self.first: (rows, summed), self.second: (columns, summed), self.result: (rows, columns)}[array]

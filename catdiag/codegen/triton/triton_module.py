@@ -77,8 +77,8 @@ def module(
     - `specialized`: whether to write a second, warp-specialized form too, in Gluon (Triton 3.6, Hopper), for all groups
       or for each. A kernel has this form if one matrix product in a loop feeds another. The launch function takes it
       where chip, tiles (at least 64 rows per warpgroup) and tensors allow, unless called with `specialized=False`.
-    - `library`: the numbers of the groups that are calls of torch instead of kernels. Each is a product of two arrays and
-      nothing else (`catdiag.codegen.triton.product_call`).
+    - `library`: the numbers of the groups that are calls of torch instead of kernels. Each is a product of two arrays
+      and nothing else (`catdiag.codegen.triton.product_call`).
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
@@ -92,7 +92,9 @@ def module(
     group in `library` that is no product of arrays of one type.
     """
     diagram = diagram_of(diagram)
-    return _ModuleBuilder(lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized, library).build()
+    return _ModuleBuilder(
+        lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized, library
+    ).build()
 
 
 class _ModuleBuilder:

@@ -1,0 +1,130 @@
+"""Products that torch computes, as kernels of a plan: how long they are predicted to take, and what is assumed.
+
+torch has products from cuBLAS, whose code no theorem is about. A plan that calls it says so: it names each call, and
+what it takes the call to compute. Only a contraction of two arrays of one type is left to it, with nothing before or
+after.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from catdiag.category.diagram import Diagram, inline
+from catdiag.category.types import ArrayType, size_value
+from catdiag.codegen.triton.product_call import plain_product, product_axes
+from catdiag.planner.fits_proof import Proof
+from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
+from catdiag.planner.kernel_drafts import KernelDraft
+from catdiag.planner.plan import TORCH, WORDS, EdgeUse, KernelPlan, MinimumTraffic, spelled_out
+from catdiag.schedule.kernel_analysis import output_names, width
+from catdiag.schedule.live_ranges import multiplies
+
+if TYPE_CHECKING:
+    from catdiag.category.ops import Box
+
+CALL_S = 3e-6
+"""Seconds of a product that are neither bytes nor FLOPs: an assumption."""
+TYPES = ("bf16", "fp16")
+"""The types of products that torch multiplies on matrix units, summing in fp32, whatever its settings are."""
+
+
+def library_product(piece: Diagram, dtype: str | Mapping[str, str]) -> Box | None:
+    """The product that is all of a piece, if its arrays have one type that torch multiplies; else None."""
+    names = (*piece.input_names, *output_names(piece))
+    kinds = {dtype} if isinstance(dtype, str) else {dtype.get(name, "fp32") for name in names}
+    return plain_product(piece) if len(kinds) == 1 and kinds <= set(TYPES) else None
+
+
+def with_library(timers: Sequence[KernelTimer], piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
+    """The schedules of a piece, and the call of torch where it is a product: first if the target asks for that, or for
+    what is quicker and this is."""
+    box = None if target.products == "triton" else library_product(piece, target.dtype)
+    if box is None:
+        return list(timers)
+    draft = KernelDraft((), (), inline(piece))
+    found = KernelTimer(draft, _seconds(box, target), timers[0].choice, library=True)
+    first = target.products == "torch" or found.seconds < timers[0].seconds
+    return [found, *timers] if first else [*timers, found]
+
+
+def products_of_products(piece: Diagram) -> bool:
+    """Whether a piece has a product of what another product in it made, as attention does.
+
+    >>> import catdiag as cd
+    >>> [products_of_products(cd.library.get(name).diagram) for name in ("attention", "matmul")]
+    [True, False]
+    """
+    graph = inline(piece).graph
+    made = [False] * len(graph.dom)
+    for node in graph.nodes:
+        after = any(made[w] for w in node.inputs)
+        if after and multiplies(node.box):
+            return True
+        made += [after or multiplies(node.box)] * len(node.box.cod)
+    return False
+
+
+def library_plan(piece: Diagram, target: PlanTarget) -> KernelPlan:
+    """The plan of a product that torch computes."""
+    box = library_product(piece, target.dtype)
+    assert box is not None, "only a product is planned as a call of torch"
+    chip, seconds = target.chip, _seconds(box, target)
+    loaded, saved = (sum(_bytes(ty, target) for ty in end) for end in (box.dom, box.cod))
+    moved, flops = loaded + saved, _flops(box, target)
+    rate = chip.hbm_bytes_per_s * chip.sustained["hbm"]
+    kind = _kind(target)
+    peak = chip.tensor.get(kind, math.inf)
+    return KernelPlan(
+        hardware=chip.name, dtype=spelled_out(target.dtype), sizes=target.sizes_of(piece), tiles={}, stages=1,
+        threads=chip.warp * 4, registers_per_thread=0, shared_memory_bytes=0, register_bytes=0, matrix_bytes=0,
+        blocks_per_sm=1, groups=1, waves=1, load_bytes=loaded, save_bytes=saved, hbm_bytes=moved, flops=flops,
+        intensity=flops / moved, time_s=seconds,
+        bound=WORDS["HBM" if seconds <= moved / rate + CALL_S else "tensor"],
+        utilization=flops / seconds / peak, parts_s={}, busy={}, levels=(),
+        edges=(EdgeUse("HBM", "L2", moved, rate, moved / rate),), limits={}, divisors={}, next_best=(),
+        minimum_traffic=MinimumTraffic({}, moved, 1.0, 1.0, ""),
+        proof=Proof("torch places it on the chip", 0.0), objective="time", overlap="queue", core=chip.word("core"),
+        warp=chip.warp, producers=0, schedule=None, candidates=1, diagram=piece, chip=chip, backend=TORCH,
+        types=target.dtype,
+    )  # fmt: skip
+
+
+def assumption(kernel: KernelPlan, number: int) -> str:
+    """What a plan takes a call of torch to compute, in words; `number` is that of the kernel."""
+    box = None if kernel.source is None else plain_product(kernel.source)
+    axes = None if box is None else product_axes(box)
+    assert box is not None and axes is not None, "only a product is planned as a call of torch"
+    names = (*kernel.reads, *(name for name, _ in kernel.makes))
+    # A name such as "div [q e]" says its axes already.
+    *factors, made = (
+        name if name.endswith("]") else f"{name}[{' '.join(ty.names)}]"
+        for name, ty in zip(names, (*box.dom, *box.cod), strict=True)
+    )
+    total = f"Σ_{{{' '.join(axes.summed)}}} {' · '.join(factors)}"
+    return f"kernel {number}: torch computes {made} = {total}, up to rounding"
+
+
+def _kind(target: PlanTarget) -> str:
+    """The one type of a product's arrays."""
+    return target.dtype if isinstance(target.dtype, str) else next(iter(target.dtype.values()))
+
+
+def _seconds(box: Box, target: PlanTarget) -> float:
+    """The predicted seconds: FLOPs or bytes, whichever takes longer, at the rates that the chip sustains, which were
+    measured with cuBLAS and copies."""
+    chip = target.chip
+    rate = chip.tensor.get(_kind(target), 2 * chip.alu_per_clock * chip.clock_hz * chip.sms)
+    products = _flops(box, target) / (rate * chip.sustained["tensor"])
+    moved = sum(_bytes(ty, target) for ty in (*box.dom, *box.cod)) / (chip.hbm_bytes_per_s * chip.sustained["hbm"])
+    return max(products, moved) + CALL_S
+
+
+def _flops(box: Box, target: PlanTarget) -> int:
+    sizes = {axis.name: size_value(axis.size, target.sizes) for ty in box.dom for axis in ty.axes}
+    return 2 * math.prod(sizes.values())
+
+
+def _bytes(ty: ArrayType, target: PlanTarget) -> int:
+    return width(_kind(target)) * math.prod(size_value(axis.size, target.sizes) for axis in ty.axes)
