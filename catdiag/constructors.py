@@ -17,7 +17,7 @@ from typing import Any
 from catdiag.category import diagram
 from catdiag.category.types import ArrayType, Ty
 from catdiag.frontend import builder
-from catdiag.importers import torch_export
+from catdiag.importers import jax_trace, torch_export
 from catdiag.importers.example import Imported
 from catdiag.program import Program
 
@@ -89,6 +89,32 @@ def from_torch(
     them; ImportError without PyTorch (`pip install torch`).
     """
     return _imported(torch_export.from_torch(module, example, kwargs or {}, names or {}, dynamic))
+
+
+def from_jax(
+    function: Callable[..., Any],
+    *example: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    names: Mapping[str, str] | None = None,
+    dynamic: bool | None = None,
+) -> Program:
+    """The program of a JAX function of arrays, or of trees of arrays, with named axes.
+
+    The function is traced on the example (`jax.make_jaxpr`); `jit`, `custom_jvp`, `checkpoint` and the like are opened,
+    scans of a fixed number of steps are written out. The inputs are the leaves of the arguments: each is called after
+    its parameter and the keys in its tree, `params.mlp.w` as `params_mlp_w`. Axes, sizes and `names` are as in
+    `from_torch`.
+
+    The function is traced again with symbols for sizes (`jax.export.symbolic_shape`), so that a number that it computes
+    from lengths, as a mean does, is a function of the sizes. `dynamic=True` requires that JAX can, `dynamic=False`
+    leaves it out; by default the first trace is the program where JAX cannot, and `.example.notes` says why.
+
+        attention = cd.from_jax(jax.nn.dot_product_attention, Q, K, V)
+
+    Raises NotImported for primitives that are not known, naming all of them with the line that calls them; ImportError
+    without JAX (`pip install 'catdiag[jax]'`).
+    """
+    return _imported(jax_trace.from_jax(function, example, kwargs or {}, names or {}, dynamic))
 
 
 def _imported(found: Imported) -> Program:

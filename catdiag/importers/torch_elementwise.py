@@ -37,7 +37,7 @@ def _power(a: Any, exponent: Any) -> Any:
     return elementwise.exp(exponent * elementwise.log(a))
 
 
-_UNARY: dict[str, Callable[[Any], Any]] = {
+UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": lambda a: -a,
     "exp": elementwise.exp,
     "exp2": lambda a: elementwise.exp(a * math.log(2)),
@@ -69,7 +69,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "ceil": elementwise.ceil,
     "round": elementwise.round,
 }
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
     "true_divide": lambda a, b: a / b,
@@ -99,7 +99,7 @@ def integer(number: int) -> SizeNumber:
     return SizeNumber(number, lambda env: running().lift(number, element="int"))
 
 
-def _truncated(a: Any) -> Any:
+def truncated(a: Any) -> Any:
     return elementwise.where(a >= 0, elementwise.floor(a), elementwise.ceil(a))
 
 
@@ -112,25 +112,25 @@ def converted(b: ProgramBuilder, value: Any, element: str) -> Any:
         return b.pointwise([value, one, zero], elementwise.where, element)
     if element == "bool":
         return b.pointwise([value], lambda a: a != 0, "bool")
-    return b.pointwise([value], _truncated, "int") if element == "int" else value
+    return b.pointwise([value], truncated, "int") if element == "int" else value
 
 
 def _unary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if call.get("decimals"):
         raise Unsupported("round to decimals")
     value = converted(b, call["self"], "bool") if call.name == "logical_not" else call["self"]
-    return b.pointwise([value], _UNARY[call.name], call.element)
+    return b.pointwise([value], UNARY[call.name], call.element)
 
 
 def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if call.get("rounding_mode") is not None:
         raise Unsupported(f"division with rounding_mode={call['rounding_mode']!r}")
     left, right = call["self"], call["other"]
-    function = _BINARY[call.name]
+    function = BINARY[call.name]
     if call.name.startswith("logical_"):
         left, right = (converted(b, v, "bool") for v in (left, right))
     if call.name == "mul" and call.element == "bool":
-        function = _BINARY["logical_and"]
+        function = BINARY["logical_and"]
     elif call.name in ("mul", "div"):
         right = recognized_number(b, left, right)
         left = recognized_number(b, right, left) if call.name == "mul" else left
@@ -141,9 +141,9 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.pointwise([left, right], function, call.element)
 
 
-for _name in _UNARY:
+for _name in UNARY:
     RULES[_name] = _unary
-for _name in _BINARY:
+for _name in BINARY:
     RULES[_name] = _binary
 
 
@@ -156,7 +156,7 @@ def _sum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     sign = 1 if call.name == "add" else -1
 
     if call.element == "bool":  # a sum of truth values is one
-        return b.pointwise([left, right], _BINARY["logical_or"], "bool")
+        return b.pointwise([left, right], BINARY["logical_or"], "bool")
 
     def make(a: Any, c: Any) -> Any:
         term = c if alpha == 1 else c * alpha

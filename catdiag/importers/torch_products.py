@@ -289,6 +289,9 @@ def _pads(
     if padding == "same":
         total = [dilation[k] * (b.length(weight.dims[2 + k]) - 1) for k in range(rank)]
         return [(n // 2, n - n // 2) for n in total]
+    ends = padding if isinstance(padding, (list, tuple)) else [padding]
+    if all(isinstance(n, tuple) for n in ends):  # before and after
+        return [(int(low), int(high)) for low, high in ends]
     return [(n, n) for n in _list(padding, rank)]
 
 

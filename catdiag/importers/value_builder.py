@@ -63,6 +63,8 @@ class ValueBuilder:
         dims = [self.factors.dimension(n) for n in lengths]
 
         def make(env: Environment) -> Traced:
+            if number != number:  # what is no number has no value
+                return running().lift(0) / 0
             if element == "bool":
                 return running().lift(int(bool(number))) > 0
             return running().lift(number, infinite=True, element=element)

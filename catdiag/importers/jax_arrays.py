@@ -1,0 +1,393 @@
+"""What JAX's primitives on shapes, products, reductions and reads mean in named axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from catdiag.frontend import elementwise
+from catdiag.frontend.indexing import indexed
+from catdiag.frontend.tracing import running
+from catdiag.importers.aten_rules import RULES as ATEN
+from catdiag.importers.constant_folding import filled, folded, known
+from catdiag.importers.dimensions import Dimension
+from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
+from catdiag.importers.program_builder import ProgramBuilder
+from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
+
+RULES: dict[str, Rule] = {}
+rule = adding(RULES)
+
+
+def _aten(b: ProgramBuilder, name: str, call: AtenCall, **arguments: Any) -> Any:
+    """The result of ATen's operation that does what a call does."""
+    return ATEN[name](b, replace(call, name=name, arguments=arguments, cast=False))
+
+
+def _array(b: ProgramBuilder, operand: Operand, element: str = "real") -> ArrayValue:
+    return filled(b, operand, (), element)
+
+
+def _first(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    return _array(b, call["operands"][0], call.element)
+
+
+# -- shapes ----------------------------------------------------------------------------------------------
+
+
+@rule("broadcast_in_dim")
+def _broadcast(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value = known(call["operands"][0])
+    if not isinstance(value, ArrayValue):
+        return filled(b, value, call.shape, call.element)
+    dims: list[Dimension] = [()] * len(call.shape)
+    for dim, place in zip(value.dims, call["broadcast_dimensions"], strict=True):
+        dims[int(place)] = dim
+    made = [d if b.length(d) == n else b.factors.dimension(n) for d, n in zip(dims, call.shape, strict=True)]
+    return b.view(value, made)
+
+
+@rule("reshape")
+def _reshape(b: ProgramBuilder, call: AtenCall) -> Operand:
+    value = known(call["operands"][0])
+    if not isinstance(value, ArrayValue):
+        return filled(b, value, call.shape, call.element)
+    if call.get("dimensions") is not None:
+        value = b.view(value, [value.dims[k] for k in call["dimensions"]])
+    return _aten(b, "view", call, self=value)  # type: ignore[no-any-return]
+
+
+@rule("squeeze")
+def _squeeze(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value = _first(b, call)
+    if value.number is not None:
+        return b.constant(value.number, call.shape, call.element)
+    gone = {int(k) % len(value.dims) for k in call["dimensions"]}
+    return b.view(value, [d for k, d in enumerate(value.dims) if k not in gone])
+
+
+@rule("expand_dims")
+def _expand_dims(b: ProgramBuilder, call: AtenCall) -> Operand:
+    return _reshape(b, replace(call, arguments={"operands": call["operands"]}))  # type: ignore[no-any-return]
+
+
+@rule("transpose")
+def _transpose(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value = _first(b, call)
+    if value.number is not None:
+        return b.constant(value.number, call.shape, call.element)
+    return b.view(value, [value.dims[int(k)] for k in call["permutation"]])
+
+
+@rule("rev")
+def _rev(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value = _first(b, call)
+    return _aten(b, "flip", call, self=value, dims=list(call["dimensions"])) if call["dimensions"] else value
+
+
+@rule("concatenate")
+def _concatenate(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    values = [_array(b, v, call.element) for v in call["operands"]]
+    return _aten(b, "cat", call, tensors=values, dim=int(call["dimension"]))  # type: ignore[no-any-return]
+
+
+@rule("stack")
+def _stack(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    values = [_array(b, v, call.element) for v in call["operands"]]
+    return b.stacked(values, int(call.get("axis", call.get("dimension", 0))))
+
+
+@rule("tile")
+def _tile(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    return _aten(b, "repeat", call, self=_first(b, call), repeats=[int(n) for n in call["reps"]])  # type: ignore[no-any-return]
+
+
+@rule("split")
+def _split(b: ProgramBuilder, call: AtenCall) -> Any:
+    return _aten(b, "split", call, self=_first(b, call), dim=int(call["axis"]))
+
+
+@rule("slice")
+def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value = _first(b, call)
+    if value.number is not None:
+        return b.constant(value.number, call.shape, call.element)
+    strides = call["strides"] or (1,) * len(value.dims)
+    for k, (start, stop, step) in enumerate(zip(call["start_indices"], call["limit_indices"], strides, strict=True)):
+        if (start, stop, step) != (0, b.length(value.dims[k]), 1):
+            siblings = tuple((starts[k], limits[k]) for starts, limits in call.siblings)
+            asked = replace(call, siblings=siblings or ((start, stop),))
+            value = _aten(b, "slice", asked, self=value, dim=k, start=start, end=stop, step=step)
+    return value
+
+
+@rule("pad")
+def _pad(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, fill = _first(b, call), known(call["operands"][1])
+    config = [tuple(map(int, ends)) for ends in call["padding_config"]]
+    if any(interior for _, _, interior in config):
+        raise Unsupported("jax.pad between elements")
+    if isinstance(fill, (ArrayValue, SizeNumber)):
+        raise Unsupported("jax.pad with a number that is computed")
+    ends = [n for low, high, _ in config[::-1] for n in (low, high)]
+    return _aten(b, "constant_pad_nd", call, self=value, pad=ends, value=fill)  # type: ignore[no-any-return]
+
+
+@rule("iota")
+def _iota(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    dims = [b.factors.dimension(n) for n in call.shape]
+    along = dims[int(call["dimension"])]
+    return b.emit(dims, along, lambda env: env.index(along), call.element)
+
+
+# -- products ---------------------------------------------------------------------------------------------
+
+
+@rule("dot_general")
+def _dot_general(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    (summed_left, summed_right), (batch_left, batch_right) = call["dimension_numbers"]
+    left, right = (_array(b, v, call.element) for v in call["operands"])
+    if call.element != "real":
+        raise Unsupported("jax.dot_general of integers")
+    words = [[f"m{k}" for k in range(len(left.dims))], [f"n{k}" for k in range(len(right.dims))]]
+    for name, pairs in (("b", (batch_left, batch_right)), ("k", (summed_left, summed_right))):
+        for number, (i, j) in enumerate(zip(*pairs, strict=True)):
+            words[0][int(i)] = words[1][int(j)] = f"{name}{number}"
+    output = [f"b{k}" for k in range(len(batch_left))]
+    output += [w for word in words for w in word if w[0] in "mn"]
+    return b.einsum([left, right], words, output)
+
+
+@rule("conv_general_dilated")
+def _convolution(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, weight = (_array(b, v) for v in call["operands"])
+    numbers = call["dimension_numbers"]
+    if any(n != 1 for n in call["lhs_dilation"]) or call["batch_group_count"] != 1:
+        raise Unsupported("a transposed convolution, or one in groups of the batch")
+    value = b.view(value, [value.dims[k] for k in numbers.lhs_spec])
+    weight = b.view(weight, [weight.dims[k] for k in numbers.rhs_spec])
+    made = _aten(
+        b, "convolution", call, input=value, weight=weight, stride=call["window_strides"],
+        padding=[tuple(map(int, ends)) for ends in call["padding"]], dilation=call["rhs_dilation"],
+        groups=int(call["feature_group_count"]),
+    )  # fmt: skip
+    return b.view(made, [made.dims[numbers.out_spec.index(k)] for k in range(len(made.dims))])
+
+
+# -- reductions -------------------------------------------------------------------------------------------
+
+_REDUCTIONS = {
+    "reduce_sum": "sum", "reduce_max": "amax", "reduce_min": "amin", "reduce_prod": "prod", "reduce_and": "all",
+    "reduce_or": "any", "argmax": "argmax", "argmin": "argmin",
+}  # fmt: skip
+
+
+@rule(*_REDUCTIONS)
+def _reduction(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, axes = _first(b, call), [int(k) for k in call["axes"]]
+    if not axes:
+        return value
+    if call.name in ("reduce_and", "reduce_or") and call.element != "bool":
+        raise Unsupported(f"jax.{call.name} of the bits of integers")
+    made: ArrayValue = _aten(b, _REDUCTIONS[call.name], call, self=value, dim=axes)
+    if call.name == "reduce_sum":
+        made.contracted = b.factors.resolve(f for k in axes for f in value.dims[k])
+    return made
+
+
+@rule("cumsum")
+def _cumsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, axis = _first(b, call), int(call["axis"])
+    if call.get("reverse"):
+        value = _aten(b, "flip", call, self=value, dims=[axis])
+    made = _aten(b, "cumsum", call, self=value, dim=axis)
+    return _aten(b, "flip", call, self=made, dims=[axis]) if call.get("reverse") else made  # type: ignore[no-any-return]
+
+
+@rule("top_k")
+def _top_k(b: ProgramBuilder, call: AtenCall) -> Any:
+    return _aten(b, "topk", call, self=_first(b, call), k=int(call["k"]), dim=int(call.get("axis", -1)))
+
+
+# -- reads at positions -----------------------------------------------------------------------------------
+
+
+@rule("gather")
+def _gather(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    """The elements of a table at vectors of indices. Of each dimension that is indexed one element is read; the others
+    are read whole, or along with a dimension of the indices."""
+    table, starts = _first(b, call), _array(b, call["operands"][1], "int")
+    numbers, sizes = call["dimension_numbers"], [int(n) for n in call["slice_sizes"]]
+    taken, batch = list(numbers.start_index_map), list(numbers.operand_batching_dims)
+    for k, dim in enumerate(table.dims):
+        if sizes[k] != (1 if k in taken or k in batch else b.length(dim)):
+            raise Unsupported("jax.gather of windows")
+    at = [_component(b, starts, j) for j in range(len(taken))]
+    for k, place in zip(batch, numbers.start_indices_batching_dims, strict=True):
+        at = [b.aligned(v, place, table.dims[k]) for v in at]
+    lined, outer = b.broadcast(at) if at else ([], [])
+    table = _renamed_apart(b, table, outer, batch)
+    inner = [() if k in taken else table.dims[k] for k in range(len(sizes))]
+    inner = [d for k, d in enumerate(inner) if k not in (*numbers.collapsed_slice_dims, *batch)]
+    offsets = [int(k) for k in numbers.offset_dims]
+    sources = {True: iter(inner), False: iter(outer)}
+    dims = [next(sources[k in offsets]) for k in range(len(call.shape))]
+    full = b.materialized(table, [table.dims[k] for k in taken])
+    old = [b.factors.resolve(full.dims[k]) for k in taken]
+    gone = {f for d in old for f in d}
+    axes = [*(f for f in b.factors.resolve(full.axes) if f not in gone), *(f for v in lined for f in v.axes)]
+    fill, clip = _outside(call)
+
+    def make(env: Environment) -> Any:
+        array, positions = env[full], {}
+        for dim, place in zip(old, lined, strict=True):
+            if dim:
+                array, name = env.merged(array, dim)
+                positions[name] = elementwise.clip(env[place], 0, env.size(dim) - 1) if clip else env[place]
+        return indexed(running(), array, (), positions, fill) if positions else array
+
+    return b.emit(dims, axes, make, table.element)
+
+
+def _component(b: ProgramBuilder, starts: ArrayValue, j: int) -> ArrayValue:
+    if starts.number is not None:
+        return b.constant(starts.number, b.shape(starts)[:-1], "int")
+    return b.selected(starts, len(starts.dims) - 1, j)
+
+
+def _renamed_apart(
+    b: ProgramBuilder, table: ArrayValue, outer: Sequence[Dimension], batch: Sequence[int]
+) -> ArrayValue:
+    """A table whose axes are none of the indices', but for those that are read along with them."""
+    shared = set(b.factors.resolve(f for d in outer for f in d))
+    for k in range(len(table.dims)):
+        both = tuple(f for f in b.factors.resolve(table.dims[k]) if f in shared)
+        if k not in batch and both:
+            table = b.fresh(table, both)
+    return table
+
+
+def _outside(call: AtenCall) -> tuple[float | None, bool]:
+    """What is read outside of the table, if that is a number, and whether indices are clipped."""
+    mode = getattr(call.get("mode"), "name", "")
+    fill = call.get("fill_value")
+    number = None if fill is None or fill != fill else float(fill)
+    return (number if mode == "FILL_OR_DROP" else None), mode == "CLIP"
+
+
+@rule("dynamic_slice")
+def _dynamic_slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, starts = _first(b, call), [known(v) for v in call["operands"][1:]]
+    for k, (start, size) in enumerate(zip(starts, call["slice_sizes"], strict=True)):
+        length = b.length(value.dims[k])
+        if size == length:
+            continue
+        if isinstance(start, ArrayValue):
+            value = _window(b, value, k, start, int(size))
+        elif isinstance(start, SizeNumber):
+            raise Unsupported("a part that starts at a number computed from sizes")
+        else:
+            low = min(max(int(start), 0), length - int(size))
+            value = _aten(b, "slice", call, self=value, dim=k, start=low, end=low + int(size), step=1)
+    return value
+
+
+def _window(b: ProgramBuilder, value: ArrayValue, k: int, start: ArrayValue, size: int) -> ArrayValue:
+    """Some elements from a computed position on, which is clipped so that they are all inside."""
+    if len(b.factors.resolve(value.dims[k])) > 1:
+        value = b.joined_dimension(value, k)
+    full = b.materialized(value, [value.dims[k]])
+    (old,) = b.factors.resolve(full.dims[k])
+    made: Dimension = (b.factors.new(size, old.hint, fixed=True),) if size > 1 else ()
+    axes = [*(f for f in b.factors.resolve(full.axes) if f is not old), *made, *start.axes]
+
+    def make(env: Environment) -> Any:
+        at = elementwise.clip(env[start], 0, env.size([old]) - size)
+        return env.read(env[full], [(old, at + env.index(made) if made else at)], made)
+
+    return b.emit([*full.dims[:k], made, *full.dims[k + 1 :]], axes, make, value.element)
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, part, *starts = call["operands"]
+    value, part = (_array(b, v, call.element) for v in (value, part))
+    places: dict[int, Operand] = {}
+    for k, start in enumerate(map(known, starts)):
+        length, size = b.length(value.dims[k]), b.length(part.dims[k])
+        if size != length:
+            if not isinstance(start, (int, float, ArrayValue)):
+                raise Unsupported("a part that starts at a number computed from sizes")
+            places[k] = start if isinstance(start, ArrayValue) else min(max(int(start), 0), length - size)
+    return _updated(b, value, part, places, False)
+
+
+@rule("scatter", "scatter-add")
+def _scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    """A part of an array written at, or added to, positions that are numbers."""
+    value, starts, part = (_array(b, v, e) for v, e in zip(call["operands"], (call.element, "int", call.element)))
+    numbers = call["dimension_numbers"]
+    if starts.number is None or len(starts.dims) != 1 or numbers.operand_batching_dims:
+        raise Unsupported(f"jax.{call.name} at positions that are computed, or at several")
+    inserted = {int(k) for k in numbers.inserted_window_dims}
+    windows = iter(part.dims)
+    part = b.view(part, [() if k in inserted else next(windows) for k in range(len(value.dims))])
+    places: dict[int, Operand] = {}
+    for k in map(int, numbers.scatter_dims_to_operand_dims):
+        start, size, length = int(starts.number), b.length(part.dims[k]), b.length(value.dims[k])
+        if not 0 <= start <= length - size:
+            raise Unsupported(f"jax.{call.name} outside of the array")
+        if size != length:
+            places[k] = start
+    return _updated(b, value, part, places, call.name == "scatter-add")
+
+
+def _updated(
+    b: ProgramBuilder, value: ArrayValue, part: ArrayValue, starts: Mapping[int, Operand], added: bool
+) -> ArrayValue:
+    """An array in which a part is written, or added, from some positions on."""
+    for k in range(len(value.dims)):
+        if k not in starts:
+            part = b.aligned(part, k, value.dims[k])
+    read, inside = part, None
+    for k, start in starts.items():
+        dim = value.dims[k]
+        size = b.length(part.dims[k])
+        for factor in b.factors.resolve(part.dims[k]):
+            b.factors.fix(factor.extent)
+        here = _position(b, value, k, start, size)
+        within = folded(b, [here], lambda p, size=size: (p >= 0) & (p < size), "bool", b.shape(here))
+        inside = within if inside is None else folded(b, [inside, within], lambda p, q: p & q, "bool", here.dims)  # type: ignore[arg-type]
+        read = _shifted(b, read, k, dim, here)
+    if inside is None:
+        return b.pointwise([value, read], lambda a, c: a + c, value.element) if added else read
+    if added:
+        return b.pointwise([inside, read, value], lambda i, c, a: elementwise.where(i, a + c, a), value.element)
+    return b.pointwise([inside, read, value], elementwise.where, value.element)
+
+
+def _position(b: ProgramBuilder, value: ArrayValue, k: int, start: Operand, size: int) -> ArrayValue:
+    """The position along a dimension from where a part begins."""
+    dim, rank = value.dims[k], len(value.dims)
+    computed = isinstance(start, ArrayValue)
+
+    def make(env: Environment) -> Any:
+        first = elementwise.clip(env[start], 0, env.size(dim) - size) if computed else env[start]
+        return env.index(dim) - first
+
+    axes = (*dim, *start.axes) if isinstance(start, ArrayValue) else dim
+    return b.emit([*[()] * k, dim, *[()] * (rank - k - 1)], axes, make, "int")
+
+
+def _shifted(b: ProgramBuilder, part: ArrayValue, k: int, dim: Dimension, at: ArrayValue) -> ArrayValue:
+    """A part along a longer dimension, read at positions; outside of it is 0."""
+    if len(b.factors.resolve(part.dims[k])) > 1:
+        part = b.joined_dimension(part, k)
+    old = b.factors.resolve(part.dims[k])
+    dims = [*part.dims[:k], dim, *part.dims[k + 1 :]]
+    if not old:
+        return b.view(part, [*part.dims[:k], (), *part.dims[k + 1 :]])
+    full = b.materialized(part, [old])
+    axes = [*(f for f in b.factors.resolve(full.axes) if f not in old), *at.axes]
+    return b.emit(dims, axes, lambda env: env.read(env[full], [(old[0], env[at])], (), 0), part.element)

@@ -1,0 +1,476 @@
+"""Reads a jaxpr, and gives the program that it is.
+
+The function is traced twice (`jax.make_jaxpr`). The first trace, on the example's lengths, shows which dimensions are
+one axis. The second has a symbol for the size of each axis (`jax.export.symbolic_shape`), so that numbers that the
+function computes from lengths are functions of sizes. Where JAX cannot trace it so, or gets other operations, the
+first trace is the program, and a note says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+from typing import Any, TypeAlias
+
+from catdiag.frontend.tracing import running
+from catdiag.importers import jax_arrays, jax_elementwise
+from catdiag.importers.constant_folding import filled, known
+from catdiag.importers.dimensions import Extent, extent_of
+from catdiag.importers.example import Imported, NotImported
+from catdiag.importers.graph_reader import GraphReader, title_of
+from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
+from catdiag.importers.program_builder import ProgramBuilder
+from catdiag.importers.torch_calls import AtenCall, Rule
+from catdiag.util.errors import PACKAGE
+
+RULES: Mapping[str, Rule] = {**jax_elementwise.RULES, **jax_arrays.RULES}
+"""The rule of each primitive."""
+_Call: TypeAlias = tuple[str, tuple[tuple[int, ...], ...], Any, Any]
+"""A call on the example: its name, shapes, operands and parameters."""
+_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+_OPENED = (
+    "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "remat",
+    "remat2", "checkpoint",
+)  # fmt: skip
+"""Primitives that call a jaxpr."""
+_WHOLE = {"floor_divide": "floor_divide", "remainder": "remainder"}
+"""Functions of jax.numpy that are one operation here, and many primitives."""
+_MOST_STEPS, _MOST_SYMBOLS = 64, 16
+
+
+def from_jax(
+    function: Callable[..., Any],
+    example: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    names: Mapping[str, str],
+    dynamic: bool | None = None,
+) -> Imported:
+    """The program of a function of arrays and trees of arrays. Raises NotImported, listing all that has no meaning
+    here, and ImportError without JAX."""
+    jax = _jax()
+    inputs = _inputs(jax, function, example, kwargs)
+    flat = _flat_function(jax, function, example, kwargs)
+    title = title_of(function)
+    closed = _traced(jax, flat, [i.abstract for i in inputs], title)
+    reader = _JaxprReader(jax, ProgramBuilder(title), {})
+    reader.read(closed, inputs)
+    if dynamic is not False:
+        found, left = _symbolic(jax, flat, reader, inputs)
+        if dynamic and left:
+            raise NotImported(f"{title} cannot be traced with symbols for all lengths: {left}")
+        reader = found or reader
+        reader.builder.notes += [left] * bool(left)
+    return reader.built(reader.named(names))
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _jax() -> Any:
+    try:
+        jax = import_module("jax")
+        import_module("jax.export")
+        import_module("jax.extend.core")
+        return jax
+    except ImportError as error:
+        raise ImportError("cd.from_jax needs JAX: pip install 'catdiag[jax]'") from error
+
+
+@dataclass(frozen=True)
+class _Input:
+    """An array of the example: where it is in the arguments, what its input is called, and its shape and type."""
+
+    name: str
+    array: Any
+    abstract: Any
+
+
+def _inputs(jax: Any, function: Callable[..., Any], example: Sequence[Any], kwargs: Mapping[str, Any]) -> list[_Input]:
+    """The arrays of the arguments, with names: that of the parameter, then the keys in its tree."""
+    found = []
+    parameters = _parameter_names(function, len(example))
+    for name, argument in [*zip(parameters, example, strict=True), *kwargs.items()]:
+        for path, leaf in jax.tree_util.tree_flatten_with_path(argument)[0]:
+            keys = [str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path]
+            try:
+                abstract = jax.typeof(leaf)
+            except TypeError as error:
+                raise NotImported(
+                    f"{title_of(function)}: the argument {'.'.join([name, *keys])} is {leaf!r}, and no array: bind it "
+                    "with functools.partial"
+                ) from error
+            found.append(_Input(".".join([name, *keys]), leaf, jax.ShapeDtypeStruct(abstract.shape, abstract.dtype)))
+    return found
+
+
+def _parameter_names(function: Callable[..., Any], number: int) -> list[str]:
+    try:
+        parameters = list(signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:number]
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "array")
+    return named + [f"{rest}{k}" for k in range(number - len(named))]
+
+
+def _flat_function(
+    jax: Any, function: Callable[..., Any], example: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """The function of the leaves of the arguments."""
+    tree = jax.tree_util.tree_structure((tuple(example), dict(kwargs)))
+
+    def flat(*leaves: Any) -> Any:
+        arguments, options = jax.tree_util.tree_unflatten(tree, leaves)
+        return function(*arguments, **options)
+
+    return flat
+
+
+def _traced(jax: Any, flat: Callable[..., Any], abstract: Sequence[Any], title: str) -> Any:
+    try:
+        return jax.make_jaxpr(flat)(*abstract)
+    except Exception as error:  # of many kinds, the user's among them
+        said, shapes = _first_line(error), ", ".join(str(list(a.shape)) for a in abstract)
+        raise NotImported(
+            f"jax.make_jaxpr could not trace {title} on ({shapes}): {type(error).__name__}: {said}\n"
+            f"Try whether jax.jit({title}) runs on the example; what is no array is bound with functools.partial"
+        ) from error
+
+
+# -- the second trace ---------------------------------------------------------------------------------------
+
+
+def _symbolic(
+    jax: Any, flat: Callable[..., Any], reader: _JaxprReader, inputs: Sequence[_Input]
+) -> tuple[_JaxprReader | None, str]:
+    """The function read with symbols for lengths: for all, or for as many as JAX can trace it with, one after the
+    other; and what is left."""
+    values = [value for _, value in reader.builder.inputs][: len(inputs)]
+    symbols, resolve = _Symbols(jax), reader.builder.factors.resolve
+    layouts = [[[symbols.mirrored(f.extent) for f in resolve(d)] for d in v.dims] for v in values]
+
+    def read(chosen: Sequence[str]) -> _JaxprReader:
+        shapes = [tuple(_product(symbols.size(e, chosen) for e in d) for d in dims) for dims in layouts]
+        abstract = [jax.ShapeDtypeStruct(s, i.abstract.dtype) for s, i in zip(shapes, inputs, strict=True)]
+        # Factors are split where operations meet: each reader has its own.
+        second = _JaxprReader(jax, ProgramBuilder(reader.builder.title), *symbols.copied(layouts))
+        second.read(jax.make_jaxpr(flat)(*abstract), inputs)
+        if not _same_calls(reader.calls, second.calls):
+            raise NotImported("with symbols for them it does other operations")
+        return second
+
+    try:
+        return (read(list(symbols.named)) if symbols.named else None), ""
+    except Exception as error:  # of many kinds
+        reason = _first_line(error)
+    found: _JaxprReader | None = None
+    chosen: list[str] = []
+    for name in list(symbols.named)[:_MOST_SYMBOLS]:
+        with suppress(Exception):
+            found = read([*chosen, name])
+            chosen.append(name)
+    fixed = ", ".join(str(extent.length) for name, extent in symbols.named.items() if name not in chosen)
+    return found, (
+        f"numbers that the function computes from the lengths of axes as long as {fixed} are those of the "
+        f"example: {reason}"
+    )
+
+
+def _same_calls(one: Sequence[_Call], other: Sequence[_Call]) -> bool:
+    """Whether two traces do the same on the example: the same operations on the same arrays and numbers."""
+    return len(one) == len(other) and all(map(_same, one, other))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, float) and isinstance(other, (int, float)):
+        return one == other or math.isclose(one, other, rel_tol=1e-5) or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)
+
+
+class _Symbols:
+    """Symbols of JAX for extents: `named` are the extents of a second program, by symbol."""
+
+    def __init__(self, jax: Any) -> None:
+        self.named: dict[str, Extent] = {}
+        self._mirrors: dict[Extent, Extent] = {}
+        self._sizes: dict[Extent, Any] = {}
+        self._names: dict[Extent, str] = {}
+        self._jax = jax
+        self._scope = jax.export.SymbolicScope()
+
+    def mirrored(self, extent: Extent) -> Extent:
+        """The extent of the second program that stands for one of the first."""
+        found = extent_of(extent)
+        if found not in self._mirrors:
+            fixed = found.fixed or found.free
+            parts = () if fixed else tuple(map(self.mirrored, found.parts))
+            made = Extent(found.length, fixed, parts, "" if fixed else found.op)
+            self._mirrors[found] = made
+            if not fixed and not found.op:
+                name = f"n{len(self.named)}"
+                self.named[name], self._names[made] = made, name
+                (self._sizes[made],) = self._jax.export.symbolic_shape(name, scope=self._scope)
+        return self._mirrors[found]
+
+    def copied(
+        self, layouts: Sequence[Sequence[Sequence[Extent]]]
+    ) -> tuple[dict[str, Extent], list[list[list[Extent]]]]:
+        """The extents by symbol, and those of dimensions, as others that may be split and joined."""
+        made: dict[Extent, Extent] = {}
+
+        def copy(extent: Extent) -> Extent:
+            if extent not in made:
+                made[extent] = Extent(extent.length, extent.fixed, tuple(map(copy, extent.parts)), extent.op)
+            return made[extent]
+
+        named = {name: copy(extent) for name, extent in self.named.items()}
+        return named, [[[copy(e) for e in d] for d in dims] for dims in layouts]
+
+    def size(self, extent: Extent, chosen: Sequence[str]) -> Any:
+        """The size of an extent of the second program: an integer, a symbol if that is chosen, or the sum or product
+        of others."""
+        if extent.op:
+            sizes = [self.size(part, chosen) for part in extent.parts]
+            return sum(sizes[1:], sizes[0]) if extent.op == "+" else _product(sizes)
+        return self._sizes[extent] if self._names.get(extent) in chosen else extent.length
+
+
+def _product(sizes: Any) -> Any:
+    total: Any = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def _live(jaxpr: Any) -> list[Any]:
+    """The equations of which some result is needed, in order."""
+    needed, found = {id(v) for v in jaxpr.outvars}, []
+    for eqn in reversed(jaxpr.eqns):
+        if any(id(v) in needed for v in eqn.outvars):
+            needed |= {id(v) for v in eqn.invars}
+            found.append(eqn)
+    return found[::-1]
+
+
+def _body(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
+    """The jaxpr that an equation calls, and its constants."""
+    if eqn.primitive.name not in _OPENED:
+        return None
+    body = next(eqn.params[name] for name in _BODIES if name in eqn.params)
+    return (body.jaxpr, body.consts) if hasattr(body, "consts") else (body, ())
+
+
+# -- reading --------------------------------------------------------------------------------------------------
+
+
+class _JaxprReader(GraphReader):
+    """One pass over a jaxpr. `symbols` are the sizes that it names, `layouts` the sizes of the factors of each
+    dimension of each input, where they are known."""
+
+    def __init__(
+        self,
+        jax: Any,
+        builder: ProgramBuilder,
+        symbols: Mapping[str, Extent],
+        layouts: Sequence[Sequence[Sequence[Extent]]] = (),
+    ) -> None:
+        super().__init__(builder)
+        self.jax = jax
+        self.symbols = symbols
+        self.layouts = layouts
+        self.calls: list[_Call] = []
+        self._numbers: dict[ArrayValue, int] = {}
+        self._outer: str | None = None
+        self._literal: Any = jax.extend.core.Literal
+
+    def length(self, dim: Any) -> int:
+        """A length in the example."""
+        if isinstance(dim, int):
+            return dim
+        # A size of jax.export has no public way to be computed.
+        return int(dim._evaluate({name: extent.length for name, extent in self.symbols.items()}))
+
+    def read(self, closed: Any, inputs: Sequence[_Input]) -> None:
+        """Goes through the jaxpr. Raises NotImported."""
+        values: list[Operand] = []
+        for k, (given, var) in enumerate(zip(inputs, closed.jaxpr.invars, strict=True)):
+            element = self._element(var.aval)
+            if element == "complex":
+                self.unknown.append(f"the input {given.name!r} is complex, or a key")
+            values.append(self.argument(k, given.name, self._shape(var.aval), element, given.array))
+        for (_, made), dims in zip(self.builder.inputs, self.layouts, strict=False):
+            self._sized_as(made, dims)
+        results = self._run(closed.jaxpr, closed.consts, values)
+        if self.unknown:
+            raise self.refused()
+        for var, value in zip(closed.jaxpr.outvars, results, strict=True):
+            self.outputs.append(filled(self.builder, value, self._shape(var.aval), self._element(var.aval)))
+
+    def _sized_as(self, value: ArrayValue, dims: Sequence[Sequence[Extent]]) -> None:
+        """Gives the dimensions of an input factors of these sizes."""
+        factors = self.builder.factors
+        for dim, extents in zip(value.dims, dims, strict=True):
+            parts = factors.regroup(dim, [e.length for e in extents])
+            for part, extent in zip(parts, extents, strict=True):
+                for factor in factors.resolve(part):
+                    factors.equate(extent, factor.extent)
+
+    def _shape(self, aval: Any) -> tuple[int, ...]:
+        return tuple(self.length(n) for n in aval.shape)
+
+    def _element(self, aval: Any) -> str:
+        kind = getattr(aval.dtype, "kind", "c")
+        if kind == "V":  # the narrow types are NumPy's void ones
+            kind = "f" if self.jax.numpy.issubdtype(aval.dtype, self.jax.numpy.floating) else "c"
+        return {"f": "real", "i": "int", "u": "int", "b": "bool"}.get(kind, "complex")
+
+    def _run(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Operand]) -> list[Operand]:
+        """The results of a jaxpr."""
+        values: dict[Any, Operand] = dict(zip(jaxpr.invars, arguments, strict=True))
+        for var, const in zip(jaxpr.constvars, consts, strict=True):
+            values[var] = self._constant(const, var.aval)
+        siblings: dict[Any, list[tuple[Any, Any]]] = {}
+        live = _live(jaxpr)
+        for eqn in live:
+            if eqn.primitive.name == "slice" and not isinstance(eqn.invars[0], self._literal):
+                ends = (eqn.params["start_indices"], eqn.params["limit_indices"])
+                siblings.setdefault(eqn.invars[0], []).append(
+                    tuple(tuple(self.length(n) for n in e) for e in ends)  # type: ignore[arg-type]
+                )
+
+        def beside(eqn: Any) -> tuple[tuple[Any, Any], ...]:
+            return tuple(siblings.get(eqn.invars[0], ())) if eqn.primitive.name == "slice" else ()
+
+        def read(atom: Any) -> Operand:
+            return self._constant(atom.val, atom.aval) if isinstance(atom, self._literal) else values[atom]
+
+        for eqn in live:
+            operands = [read(v) for v in eqn.invars]
+            results = self._equation(eqn, operands, beside(eqn))
+            values.update(zip(eqn.outvars, results, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def _constant(self, value: Any, aval: Any) -> Operand:
+        """A literal, or an array that the function closes over: a number, or an input."""
+        numpy = import_module("numpy")
+        array = numpy.asarray(value)
+        if array.shape == ():
+            return array.item()  # type: ignore[no-any-return]
+        wide = array.astype(numpy.float64) if self._element(aval) == "real" else array
+        if wide.size and (wide == wide.flat[0]).all():
+            return self.builder.constant(wide.flat[0].item(), array.shape, self._element(aval))
+        return self.argument(f"constant {id(value)}", "constant", array.shape, self._element(aval), value)
+
+    def _equation(self, eqn: Any, operands: Sequence[Operand], siblings: tuple[tuple[Any, Any], ...]) -> list[Operand]:
+        name, body = eqn.primitive.name, _body(eqn)
+        whole = _whole(eqn)
+        if body is not None and whole is None:
+            arguments = operands[len(operands) - len(body[0].invars) :]
+            outer, self._outer = self._outer, _line(eqn) or self._outer
+            results = self._run(*body, arguments)
+            self._outer = outer
+            return results
+        if name == "scan" and int(eqn.params["length"]) <= _MOST_STEPS:
+            return self._unrolled(eqn, operands)
+        if name == "cond" and not isinstance(known(operands[0]), (ArrayValue, SizeNumber)):
+            branch = eqn.params["branches"][int(operands[0])]  # type: ignore[arg-type]
+            return self._run(branch.jaxpr, branch.consts, operands[1:])
+        if name == "dim_as_value":
+            return [self._size(eqn.params["dim"])]
+        shapes = tuple(self._shape(v.aval) for v in eqn.outvars)
+        dtypes = [str(getattr(v.aval, "dtype", "")) for v in (*eqn.invars[:1], *eqn.outvars[:1])]
+        parameters = {**{k: self._sized(v) for k, v in eqn.params.items()}, "operands": list(operands)}
+        call = AtenCall(
+            whole or name, parameters, shapes, self._element(eqn.outvars[0].aval), dtypes[-1],
+            len(set(dtypes)) > 1, siblings,
+        )  # fmt: skip
+        path = str(eqn.source_info.name_stack)
+        self._record(call)
+        found = self.applied(RULES, "jax", call, f"{path}: " if path else "", _line(eqn) or self._outer)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    def _record(self, call: AtenCall) -> None:
+        """Notes a call on arrays, as it is on the example."""
+
+        def described(value: Any) -> Any:
+            if isinstance(value, ArrayValue):
+                return ("array", self._numbers.setdefault(value, len(self._numbers)))
+            if isinstance(value, (tuple, list)):
+                return tuple(map(described, value))
+            if isinstance(value, SizeNumber):
+                return float(value.value)
+            return float(value) if isinstance(value, (int, float)) else str(type(value))
+
+        operands = [known(v) for v in call["operands"]]
+        if call.shape or any(isinstance(v, ArrayValue) for v in operands):
+            parameters = tuple((k, described(v)) for k, v in sorted(call.arguments.items()) if k != "operands")
+            self.calls.append((call.name, call.shapes, described(operands), parameters))
+
+    def _sized(self, value: Any) -> Any:
+        """A parameter with the lengths of the example for symbols."""
+        if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
+            return tuple(self._sized(v) for v in value)
+        return self.length(value) if hasattr(value, "_evaluate") else value
+
+    def _size(self, dim: Any) -> Operand:
+        """A length as a number."""
+        if isinstance(dim, int):
+            return dim
+
+        def make(env: Environment) -> Any:
+            return dim._evaluate({n: running().size(env.names.size(e)) for n, e in self.symbols.items()})
+
+        return SizeNumber(self.length(dim), make)
+
+    def _unrolled(self, eqn: Any, operands: Sequence[Operand]) -> list[Operand]:
+        """A scan of a fixed number of steps, one after the other."""
+        b, params = self.builder, eqn.params
+        consts, carried, length = params["num_consts"], params["num_carry"], int(params["length"])
+        fixed, carry = list(operands[:consts]), list(operands[consts : consts + carried])
+        scanned, body = operands[consts + carried :], params["jaxpr"]
+        made: list[list[Operand]] = []
+        b.notes.append(f"a scan of {length} steps is written out ({_line(eqn) or 'no line'})")
+        for step in range(length)[:: -1 if params["reverse"] else 1]:
+            rows = [known(v) if not isinstance(known(v), ArrayValue) else b.selected(v, 0, step) for v in scanned]  # type: ignore[arg-type]
+            rows = [
+                v if isinstance(v, ArrayValue) else filled(b, v, self._shape(var.aval), self._element(var.aval))
+                for v, var in zip(rows, body.jaxpr.invars[consts + carried :], strict=True)
+            ]
+            results = self._run(body.jaxpr, body.consts, [*fixed, *carry, *rows])
+            carry = results[:carried]
+            made.append(results[carried:])
+        if params["reverse"]:
+            made.reverse()
+        stacked: list[Operand] = []
+        for k, var in enumerate(body.jaxpr.outvars[carried:]):
+            each = [filled(b, row[k], self._shape(var.aval), self._element(var.aval)) for row in made]
+            stacked.append(b.stacked(each, 0))
+        return [*carry, *stacked]
+
+
+def _whole(eqn: Any) -> str | None:
+    """The operation that a function of jax.numpy is."""
+    if eqn.primitive.name not in ("jit", "pjit"):
+        return None
+    described = getattr(eqn.params["jaxpr"].jaxpr.debug_info, "func_src_info", "") or ""
+    name = eqn.params.get("name", "")
+    return _WHOLE.get(name) if "jax/_src/numpy/" in described.replace("\\", "/") else None
+
+
+def _line(eqn: Any) -> str | None:
+    """The user's line that made an equation: the innermost one outside of JAX."""
+    return next(_lines(eqn), None)
+
+
+def _lines(eqn: Any) -> Iterator[str]:
+    home = str(import_module("jax").__path__[0])
+    for frame in getattr(eqn.source_info.traceback, "frames", ()):
+        if not frame.file_name.startswith((home, PACKAGE)):
+            yield f"{frame.file_name}:{frame.line_num}"
