@@ -19,6 +19,8 @@ from catdiag.category.types import ArrayType, Ty
 from catdiag.frontend import builder
 from catdiag.importers import jax_trace, torch_export
 from catdiag.importers.example import Imported
+from catdiag.integrations import compiled_module
+from catdiag.integrations.compiled_module import CompiledModule
 from catdiag.program import Program
 
 
@@ -115,6 +117,30 @@ def from_jax(
     without JAX (`pip install 'catdiag[jax]'`).
     """
     return _imported(jax_trace.from_jax(function, example, kwargs or {}, names or {}, dynamic))
+
+
+def compile(
+    module: Any,
+    *example: Any,
+    on: str | None = None,
+    dtype: str | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> CompiledModule:
+    """A PyTorch module or function, planned for a chip with the sizes of an example: it has `.program`, `.plan` and
+    `.theorem`, and it is called as the module is.
+
+    `on` is the chip, by default that of this machine's GPU; `dtype` the type of inputs and results, by default that of
+    the first floating-point tensor; `options` are those of `Program.plan`. A call runs the plan's kernels where it can,
+    and the module where it cannot (see `catdiag.integrations.compiled_module.CompiledModule`).
+
+        block = cd.compile(model.layers[0], x, on="h200")
+        print(block.plan, block.theorem)
+        y = block(x)
+
+    Raises NotImported for operations that are not known, and ImportError without PyTorch.
+    """
+    return compiled_module.compile_module(module, example, kwargs or {}, on, dtype, **options)
 
 
 def _imported(found: Imported) -> Program:

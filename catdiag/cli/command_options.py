@@ -53,6 +53,10 @@ class DeriveOptions:
     ] = None
     on: Annotated[str | None, typer.Option(help="The chip to choose tiles for, such as h100.")] = None
     size: Annotated[tuple[str, ...], typer.Option(help="Sizes, such as q=8192,x=8192,d=128.")] = ()
+    example: Annotated[
+        str | None,
+        typer.Option(help="path.py:name of a tuple of arguments: OP is a PyTorch module; sizes are the example's."),
+    ] = None
     dtype: Annotated[str | None, typer.Option(help="Element type of inputs and outputs [bf16].")] = None
     stages: Annotated[int | None, typer.Option(help="Buffers of each streamed block [the plan's choice].")] = None
     stream: Annotated[str | None, typer.Option(help="The axis to stream [the best].")] = None

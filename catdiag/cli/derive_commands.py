@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catdiag.cli.exit_status import DONE, REFUTED, UNDECIDED, VACUOUS, NothingDerived, UsageError, require_limit
-from catdiag.cli.operator_loading import operator
+from catdiag.cli.operator_loading import imported, operator
 from catdiag.cli.option_values import (
     check_sizes,
     check_stages,
@@ -46,7 +46,9 @@ def run_derive(options: DeriveOptions) -> int:
     sizes = parse_sizes(options.size)
     with Z3() as ask:
         ask.start()
-        diagram = operator(options.op or "")
+        diagram, example_sizes = _subject(options)
+        if options.on is not None:
+            sizes = {**example_sizes, **sizes}
         target = _target(options, diagram, sizes)
         with working("deriving"):
             report = derive(diagram, ask, target, request)
@@ -71,6 +73,15 @@ def run_derive(options: DeriveOptions) -> int:
     if report.misfit is not None:
         raise report.misfit
     return VACUOUS if report.derivation.theorem.vacuous else DONE
+
+
+def _subject(options: DeriveOptions) -> tuple[Diagram, Mapping[str, int]]:
+    """What is derived; of a PyTorch module, the sizes of its example, too, and its notes are printed."""
+    if options.example is None:
+        return operator(options.op or ""), {}
+    found = imported(options.op or "", options.example)
+    print("".join(f"note: {note}\n" for note in found.example.notes), end="")
+    return found.diagram, found.example.sizes
 
 
 def _request(options: DeriveOptions) -> DeriveRequest:

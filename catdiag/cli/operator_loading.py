@@ -17,6 +17,7 @@ from catdiag.util.errors import CatdiagError
 from catdiag.util.files import read_whole
 
 if TYPE_CHECKING:
+    from catdiag.importers.example import Imported
     from catdiag.testing.module_pairs import ModulePair
 
 _PRIVATE = "_catdiag_operators"
@@ -60,9 +61,17 @@ def modules(
     return ModulePair.imported(module(left), module(right), example_arguments, of)
 
 
+def imported(name: str, example: str) -> Imported:
+    """The program of a PyTorch module or function of a user's file, on the arguments that `example` names. Raises
+    UsageError, as `operator` does, and NotImported for operations of PyTorch that are not known."""
+    from catdiag.importers.torch_export import from_torch
+
+    return from_torch(module(name), arguments(example), {}, {})
+
+
 def arguments(name: str) -> tuple[Any, ...]:
-    """The arguments of a module's call, of a user's file."""
-    found = _named(name)
+    """The arguments of a module's call: what a user's file calls so, or calls `example` if only the file is named."""
+    found = _named(name if ":" in name else f"{name}:example")
     if not isinstance(found, (tuple, list)):
         raise UsageError(f"{name} is {type(found).__name__}: expected a tuple of a module's arguments")
     return tuple(found)

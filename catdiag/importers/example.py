@@ -17,11 +17,13 @@ class NotImported(CatdiagError):
 @dataclass(frozen=True)
 class Example:
     """The example that a program was imported with: its arrays, in the order of the program's inputs; the sizes of its
-    axes, by symbol; and notes on what was read into its constants."""
+    axes, by symbol; and notes on what was read into its constants. `sources` say where each array is from: the position
+    of what was passed, or the name of a parameter or a buffer."""
 
     arrays: tuple[Any, ...]
     sizes: Mapping[str, int]
     notes: tuple[str, ...] = ()
+    sources: tuple[int | str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ class GraphReader:
         self.shared: dict[int | str, ArrayValue] = {} if beside is None else beside.shared
         self.outputs: list[ArrayValue] = []
         self.arrays: list[Any] = [] if beside is None else beside.arrays
+        self.sources: list[int | str] = [] if beside is None else beside.sources
         self.unknown: list[str] = []
 
     # -- reading -----------------------------------------------------------------------------------
@@ -38,6 +39,7 @@ class GraphReader:
             made = self.builder.input(self._free_name(name), lengths, element, hints)
             self.shared[source] = made
             self.arrays.append(array)
+            self.sources.append(source)
         elif self.builder.shape(made) != list(lengths):
             raise NotImported(
                 f"{name} has shape {self.builder.shape(made)} in one program and {list(lengths)} in the other"
@@ -98,7 +100,8 @@ class GraphReader:
     def built(self, names: AxisNames) -> Imported:
         """The program that was read."""
         diagram = self.builder.build(self.outputs, names)
-        return Imported(diagram, Example(tuple(self.arrays), names.example(), tuple(dict.fromkeys(self.builder.notes))))
+        notes = tuple(dict.fromkeys(self.builder.notes))
+        return Imported(diagram, Example(tuple(self.arrays), names.example(), notes, tuple(self.sources)))
 
 
 def same_results(one: GraphReader, other: GraphReader) -> None:

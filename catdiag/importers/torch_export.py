@@ -329,7 +329,7 @@ class _ExportReader(GraphReader):
                 self.unknown.append(f"the buffer {spec.target!r} is written: pass it in and return it")
             elif spec.kind.name.endswith("_MUTATION"):
                 self.unknown.append(f"the input {spec.target!r} is written: return what is written")
-            elif argument is not None and isinstance(argument.meta.get("val"), torch.Tensor):
+            elif hasattr(argument, "meta") and isinstance(argument.meta.get("val"), torch.Tensor):
                 self.outputs.append(self.values[argument])
 
 
