@@ -13,12 +13,12 @@ from catdiag.codegen.notation import ATOM, CALL, PLUS, SIGN, Text, bracketed
 from catdiag.codegen.numpy_expressions import NUMPY
 from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
 from catdiag.codegen.source_writer import Writer
-from catdiag.schedule.loop_nest import (
+from catdiag.schedule.loop_nest import LoopNest, lower
+from catdiag.schedule.statements import (
     Carry,
     For,
     Let,
     Load,
-    LoopNest,
     LoopSpan,
     Make,
     NestValue,
@@ -28,7 +28,6 @@ from catdiag.schedule.loop_nest import (
     Statement,
     Unless,
     Within,
-    lower,
     statements,
 )
 from catdiag.util.errors import TypeMismatch

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from catdiag.category.index_maps import leaves
 from catdiag.category.ops import Box, Reindex, SizeOf, View
 from catdiag.category.types import Size, size_symbols
-from catdiag.schedule.loop_nest import For, Let, LoopNest, LoopSpan, NestValue, statements
+from catdiag.schedule.loop_nest import LoopNest
+from catdiag.schedule.statements import For, Let, LoopSpan, NestValue, statements
 
 
 def spans_of_loops(program: LoopNest) -> dict[str, LoopSpan]:

@@ -13,12 +13,12 @@ from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.notation import Text
 from catdiag.codegen.source_writer import Writer
 from catdiag.rewrite.box_formulas import formula_of
-from catdiag.schedule.loop_nest import (
+from catdiag.schedule.loop_nest import LoopNest, lower
+from catdiag.schedule.statements import (
     Carry,
     For,
     Let,
     Load,
-    LoopNest,
     Make,
     NestValue,
     Save,
@@ -27,7 +27,6 @@ from catdiag.schedule.loop_nest import (
     Statement,
     Unless,
     Within,
-    lower,
 )
 from catdiag.util.errors import CatdiagError
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from catdiag.category.ops import Const, Index, SizeOf
 from catdiag.codegen.names import Names
 from catdiag.codegen.notation import ATOM, Text
-from catdiag.schedule.loop_nest import Carry, Let, LoopNest, NestValue, Statement, read, statements
+from catdiag.schedule.loop_nest import LoopNest
+from catdiag.schedule.statements import Carry, Let, NestValue, Statement, read, statements
 
 
 class Writer(ABC):

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.kernel_work import operations as operations_of
-from catdiag.schedule.lowered_kernel import LoopStatement, LoweredKernel
+from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.statements import For
 from catdiag.util.errors import CatdiagError, require
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ def iteration_steps(
     Contractions one by one, at the sustained rate of the matrix units; what lies between two of them as one step on the
     ALUs and one on the special functions. Empty where the kernel has no loop, or several.
     """
-    loops = [s for part in kernel.parts for s in part.body.statements if isinstance(s, LoopStatement)]
+    loops = [s.live for part in kernel.parts for s in part.body.statements if isinstance(s, For) and s.live is not None]
     if len(loops) != 1 or len(kernel.loops) != 1:
         return []
     body, rate = loops[0].body, chip.tensor.get(dtype)

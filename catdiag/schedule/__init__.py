@@ -2,13 +2,12 @@
 
 A diagram stores its boxes in an order. That order says which loops run, what is loaded when, and when each array dies.
 
-- `loop_nest`: a diagram as a loop nest of load, compute and save statements; `kernel_analysis`: a diagram cut into
-  kernels, with the transfers and the memory of each;
+- `loop_nest`: a diagram as loops of statements, which code generators print; `statements`: what these are;
+- `liveness`: the same statements with what is allocated on chip, and the points of maximum memory; `kernel_work`,
+  `peak_memory`: the work and the most memory, read off them;
 - `kernel_cut`: which boxes are a kernel, and a kernel as a graph of its own; `lowered_kernel`: a kernel with its
-  transfers and work, and its statements with what is allocated on chip; `kernel_work`, `peak_memory`: the work and the
-  most memory, read off the statements;
-- `live_ranges`: the last use of each array, views, what is computed in place, what is rematerialized; `liveness`: from
-  the boxes of a kernel to its statements, with the points of maximum memory;
+  transfers, work and statements; `kernel_analysis`: all kernels of a diagram;
+- `live_ranges`: the last use of each array, views, what is computed in place, what is rematerialized;
 - `placement`: the memory level of each array; `element_widths`: the bytes of an element; `full_precision`: which arrays
   between kernels are statistics and stay in fp32;
 - `access_region`: views that a group reads in place; `footprint`: the box of elements that such a view reads, halo

@@ -35,6 +35,19 @@ def gathered_inputs(graph: Graph) -> frozenset[int]:
     return frozenset(n.inputs[0] for n in graph.nodes if isinstance(n.box.op, PickedElements))
 
 
+def inputs_in_place(graph: Graph) -> frozenset[int]:
+    """The inputs of a kernel's graph that are read in place, by its boxes or by the steps of its loops."""
+    found: set[int] = set()
+    for node in graph.nodes:
+        op = node.box.op
+        if isinstance(op, TileWindow):
+            found.add(node.inputs[0])
+        elif isinstance(op, FoldOp):
+            windows = (n.inputs[0] for n in inline(op.step).graph.nodes if isinstance(n.box.op, TileWindow))
+            found.update(node.inputs[w - len(node.box.cod)] for w in windows)
+    return frozenset(found)
+
+
 def with_access_regions(diagram: Diagram) -> Diagram:
     """The flat diagram, with the views marked that a group reads in place.
 

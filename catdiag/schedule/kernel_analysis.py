@@ -32,10 +32,11 @@ from catdiag.schedule.kernel_cut import kernel_cut, subgraph
 from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.loop_bounds import Bound, known
-from catdiag.schedule.lowered_kernel import Buffer, LoweredKernel, Transfer
+from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
 from catdiag.schedule.phases import Phases
 from catdiag.schedule.placement import Placement, two
 from catdiag.schedule.split_k import SplitLoop, is_split, two_kernels
+from catdiag.schedule.statements import Buffer
 from catdiag.util.errors import CatdiagError
 
 Dtype = str | Mapping[str, str] | None
@@ -340,11 +341,11 @@ class _SlowMemory:
 
     def run(self, places: list[int]) -> _KernelBody:
         """Consecutive boxes outside of groups as a kernel: a single group of everything."""
-        body, outside, ends = subgraph(self.graph, self.types, self.free, self.root, places, self.crossing)
-        kernel = LoweredKernel({}, reads=tuple(outside), leaves=tuple(enumerate(ends)))
-        incoming = [(IntPolynomial.elements(ty.axes), ()) for ty in body.dom]
-        wires = [self._operand(w, self.types[w]) for w in outside]
-        return _KernelBody(kernel, body, wires, list(incoming), [self.known[w] for w in outside])
+        part = subgraph(self.graph, self.types, self.free, self.root, places, self.crossing)
+        kernel = LoweredKernel({}, reads=tuple(part.inputs), leaves=tuple(enumerate(part.outputs)))
+        incoming = [(IntPolynomial.elements(ty.axes), ()) for ty in part.graph.dom]
+        wires = [self._operand(w, self.types[w]) for w in part.inputs]
+        return _KernelBody(kernel, part.graph, wires, list(incoming), [self.known[w] for w in part.inputs])
 
 
 def _loads(body: _KernelBody, levels: Placement) -> list[Transfer]:

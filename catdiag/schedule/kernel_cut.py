@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Sequence
+from dataclasses import dataclass
 
 from catdiag.category.diagram import Graph, Node
 from catdiag.category.ops import GroupOp
@@ -39,6 +40,17 @@ def kernel_cut(graph: Graph, inlined: Container[int], fused: bool = True) -> tup
     return kernels, crossing
 
 
+@dataclass(frozen=True)
+class KernelGraph:
+    """Some boxes of an outer graph as a graph of their own. `inputs` and `outputs` are wires of the outer graph,
+    `places` the indices of the boxes there."""
+
+    graph: Graph
+    inputs: list[int]
+    outputs: list[int]
+    places: list[int]
+
+
 def subgraph(
     graph: Graph,
     types: Sequence[ArrayType],
@@ -46,11 +58,10 @@ def subgraph(
     root: Sequence[int],
     places: Sequence[int],
     leaving: Collection[int],
-) -> tuple[Graph, list[int], list[int]]:
-    """Some boxes of a graph as a graph of their own, the outer wires that are its inputs, and the wires among `leaving`
-    that it makes.
+) -> KernelGraph:
+    """Some boxes of a graph as a graph of their own, which makes the wires among `leaving` for others.
 
-    It contains the boxes of rematerialized values that it reads.
+    It contains the boxes of rematerialized values that it reads, and no views: it reads the arrays that they are of.
     """
     first, maker = graph.first_wires(), graph.makers()
     included, todo = set(places), list(places)
@@ -81,4 +92,4 @@ def subgraph(
         count += len(node.box.cod)
     ends = [w for w in sorted(inside) if w in leaving and not free[w]]
     dom = Ty(*(types[w] for w in outside))
-    return Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), list(outside), ends
+    return KernelGraph(Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), list(outside), ends, places)

@@ -7,8 +7,9 @@ from catdiag.category.ops import Einsum, Map, Reduce
 from catdiag.category.types import union
 from catdiag.schedule.contractions import Loop, contraction, factors
 from catdiag.schedule.live_ranges import chain, contracts, is_view, multiplies, pointwise
-from catdiag.schedule.lowered_kernel import Body, LoopStatement, LoweredKernel, Visit
+from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.pipelines import pipeline
+from catdiag.schedule.statements import Body, For, Let
 
 
 def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, ...] = ()) -> None:
@@ -19,9 +20,9 @@ def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, .
     kernel.chains[loops] = kernel.chains.get(loops, 0) + chain(graph, found, states)
     blocks = [b.width if b is not None and b.role == "streamed" else 0 for b in body.inputs]
     for statement in body.statements:
-        if isinstance(statement, LoopStatement):
-            add_work(kernel, statement.body, inner, (*loops, statement.loop))
-        elif isinstance(statement, Visit):
+        if isinstance(statement, For) and statement.live is not None:
+            add_work(kernel, statement.live.body, inner, (*loops, statement.live.loop))
+        elif isinstance(statement, Let) and statement.place >= 0:
             place, box = statement.place, graph.nodes[statement.place].box
             if loops and multiplies(box):
                 kernel.factors += factors(graph, place, blocks, set(kernel.tiles), loops, inner)

@@ -1,20 +1,19 @@
-"""Liveness: from the boxes of a kernel to its statements, with the arrays that are allocated on chip at each point.
+"""Liveness: from the statements of a kernel to those with the arrays that are allocated on chip at each point.
 
-A diagram is cut into kernels: each Group box is one, and so are the boxes between two of them (a diagram without Group
-is one kernel). `KernelLowering` visits the boxes of a kernel in stored order. Each wire has a `Buffer`, or none if its
-value is rematerialized. A buffer is allocated where its live range begins, and freed after its last use
-(`catdiag.schedule.live_ranges`). At each box there is a point at which what is allocated counts: the kernel needs as
-much memory as the largest of them (`catdiag.schedule.peak_memory`).
+`catdiag.schedule.loop_nest` says what a kernel loads and computes, in order; `KernelLowering` reads that. Each wire
+has a `Buffer`, or none if its value is rematerialized. A buffer is allocated where its live range begins, and freed
+after its last use (`catdiag.schedule.live_ranges`). At each box there is a point at which what is allocated counts: the
+kernel needs as much memory as the largest of them (`catdiag.schedule.peak_memory`).
 
 The rules are stated in `catdiag.cost.traffic`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from catdiag.category.diagram import Graph, Node, inline
+from catdiag.category.diagram import Graph, Node
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, array_name
 from catdiag.category.types import ArrayType
@@ -23,49 +22,48 @@ from catdiag.schedule.element_widths import Widths
 from catdiag.schedule.footprint import interior_size
 from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.kernel_work import add_work
-from catdiag.schedule.live_ranges import (
-    LiveRanges,
-    elementwise,
-    is_view,
-    live_ranges,
-    only_streamed,
-    postponed,
-    rematerialized,
-)
+from catdiag.schedule.live_ranges import elementwise, is_view
 from catdiag.schedule.loop_bounds import Bound, LoopBounds, bounds_of
 from catdiag.schedule.loop_bounds import known as known_values
-from catdiag.schedule.lowered_kernel import (
+from catdiag.schedule.loop_nest import lower_body
+from catdiag.schedule.lowered_kernel import KernelPart, LoweredKernel, PhaseOf
+from catdiag.schedule.peak_memory import PeakMemory
+from catdiag.schedule.placement import Placement
+from catdiag.schedule.statements import (
+    POSTPONED,
+    STREAMED,
     Alloc,
     AllocatedLoad,
     Body,
     Buffer,
     Dealloc,
-    KernelPart,
-    LoopStatement,
-    LoweredKernel,
+    For,
+    Let,
+    Load,
+    LoopBuffers,
+    LoopStep,
+    NestValue,
     Overwrite,
     Point,
     Statement,
-    Visit,
-    Within,
 )
-from catdiag.schedule.peak_memory import PeakMemory
-from catdiag.schedule.placement import Placement
 from catdiag.util.errors import CatdiagError
 
 
 @dataclass
 class _OpenBody:
-    """A body whose boxes are visited: the buffers of its wires so far, and the loops around it."""
+    """A body whose statements are read: the loops around it, the buffers of its wires so far, and the values that the
+    next box loads."""
 
-    graph: Graph
-    found: LiveRanges
-    free: Sequence[bool]
+    body: Body
     loops: tuple[Loop, ...]
-    buffers: list[Buffer | None]
+    buffers: dict[int, Buffer | None]
+    loads: set[NestValue] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.graph, self.found, self.free = self.body.graph, self.body.found, self.body.free
         self.outputs = {self.found.root[w] for w in self.graph.outputs}
+        self.first = self.graph.first_wires()
 
 
 class KernelLowering:
@@ -84,18 +82,22 @@ class KernelLowering:
         output (see `Transfer.role`).
         """
         self.values = known_values(graph, given)
-        here, left = (only_streamed(graph, wires, n) for n in (False, self.places.nested))
-        for buffer, single_use, only in zip(wires, here, left, strict=True):
+        lowered = lower_body(graph, _values(graph, wires), self.places.nested)
+        for buffer, only in zip(wires, lowered.streamed, strict=True):
             if buffer is not None:
-                buffer.streamed_only = single_use if buffer.region else only
-        return self.body(graph, wires)
+                buffer.streamed_only = only
+        return self._kernel(lowered, wires)
 
-    def body(self, graph: Graph, wires: list[Buffer | None], within: Within | None = None) -> list[str]:
-        """`kernel_body` for wires of which it is known already which are only streamed, and for phases (`within`)."""
+    def body(self, graph: Graph, wires: list[Buffer | None], within: PhaseOf) -> list[str]:
+        """`kernel_body` for a phase: it is known already which of its inputs are only streamed."""
+        streamed = [b is not None and b.streamed_only for b in wires]
+        return self._kernel(lower_body(graph, _values(graph, wires), self.places.nested, streamed), wires, within)
+
+    def _kernel(self, lowered: Body, wires: list[Buffer | None], within: PhaseOf | None = None) -> list[str]:
+        graph, free = lowered.graph, lowered.free
         if self.places.matrix:
             self.products = products(graph)
-        free = rematerialized(graph, [b is None for b in wires])
-        body = self._boxes(graph, wires, live_ranges(graph, free, 0, False), free, ())
+        body = self._boxes(lowered, wires, ())
         for w in graph.outputs:
             buffer = body.made[w]
             if buffer is not None and not buffer.loaded:
@@ -114,48 +116,59 @@ class KernelLowering:
 
     # -- boxes in order -----------------------------------------------------------------------
 
-    def _boxes(
-        self, graph: Graph, wires: list[Buffer | None], found: LiveRanges, free: Sequence[bool], loops: tuple[Loop, ...]
-    ) -> Body:
-        """Visits the boxes of a graph in order, inside `loops`."""
+    def _boxes(self, body: Body, wires: list[Buffer | None], loops: tuple[Loop, ...]) -> Body:
+        """Reads the statements of a body in order, inside `loops`."""
         outside, self.statements = self.statements, []
-        body = _OpenBody(graph, found, free, loops, list(wires))
-        for place, node in enumerate(graph.nodes):
-            self.statements.append(Visit(place))
-            self._box(body, place, node)
-        made = [body.buffers[found.root[w]] if b is not None else None for w, b in enumerate(body.buffers)]
+        open_body = _OpenBody(body, loops, dict(enumerate(wires)))
+        for statement in body.statements:
+            match statement:
+                case Load(values):
+                    open_body.loads.update(values)
+                    self.statements.append(statement)
+                case Let(place=place) | For(place=place) if place >= 0:
+                    self._box(open_body, place, statement)
+                case _:
+                    self.statements.append(statement)
+        buffers, root = open_body.buffers, body.found.root
+        made = [buffers[root[w]] if buffers[w] is not None else None for w in range(len(root))]
         statements, self.statements = self.statements, outside
-        return Body(graph, wires, found, free, statements, made)
+        return replace(body, statements=statements, inputs=wires, made=made)
 
-    def _box(self, body: _OpenBody, place: int, node: Node) -> None:
-        """Visits a box: its inputs are loaded, its results allocated, and the buffers freed whose last use this was."""
-        box, buffers, first = node.box, body.buffers, len(body.buffers)
+    def _box(self, body: _OpenBody, place: int, statement: Let | For) -> None:
+        """Reads a box: its inputs are loaded, its results allocated, and the buffers freed whose last use this was."""
+        node, buffers, first = body.graph.nodes[place], body.buffers, body.first[place]
+        box = node.box
+        if not isinstance(statement, For):
+            self.statements.append(statement)
+        wires = range(first, first + len(box.cod))
         if is_view(box):
-            buffers.append(buffers[node.inputs[0]])
+            buffers[first] = buffers[node.inputs[0]]
             return
         if isinstance(box.op, GroupOp):
             raise CatdiagError(
                 f"{box.name} is inside a loop: io() counts kernels with groups outside and loops inside; expected "
                 f".group after .stream"
             )
-        if place in body.found.in_place or all(body.free[first + k] for k in range(len(box.cod))):
-            buffers.extend([None] * len(box.cod))
+        if place in body.found.in_place or all(body.free[w] for w in wires):
+            buffers.update(dict.fromkeys(wires))
             return
         reads = [body.found.root[w] for w in node.inputs]
-        if isinstance(box.op, FoldOp):
+        if isinstance(statement, For):
             values = [None if body.loops or not self.values else self.values[w] for w in node.inputs]
-            buffers.extend(self._fold(box, box.op, [buffers[w] for w in reads], values, body.loops))
+            results = self._fold(statement, [buffers[w] for w in reads], values, body.loops)
+            buffers.update(zip(wires, results, strict=True))
         else:
             if place in body.found.reduced:  # what was reduced in place is read here
                 of = body.graph.nodes[body.found.reduced[place]].inputs
                 reads = [body.found.root[w] for w in of] + [w for w in reads if buffers[w] is not None]
             for w in reads:
-                if (b := buffers[w]) is not None:
+                if (b := buffers[w]) is not None and body.body.wires[w] in body.loads:
                     self._load(b)
             for k in range(len(box.cod)):
                 self._result(body, place, node, k, reads)
             self.statements.append(Point(array_name(box) if box.cod else box.name))
-        for w in dict.fromkeys((*reads, *range(first, len(buffers)))):
+        body.loads.difference_update(body.body.wires[w] for w in reads)
+        for w in dict.fromkeys((*reads, *wires)):
             b = buffers[w]
             if b is not None and body.found.last_use[w] <= place and not b.pinned and b.loaded:
                 self.statements.append(Dealloc(b))
@@ -168,7 +181,7 @@ class KernelLowering:
 
     def _result(self, body: _OpenBody, place: int, node: Node, k: int, reads: Sequence[int]) -> None:
         """Allocates result `k` of a box that reads these wires, over one of them that dies there if possible."""
-        box, found, wire = node.box, body.found, len(body.buffers)
+        box, found, wire = node.box, body.found, body.first[place] + k
         ty = box.cod[k]
         ends = found.last_use[wire] == len(body.graph.nodes)
         role = "accumulator" if ends else "output" if wire in body.outputs else "temporary"
@@ -186,7 +199,7 @@ class KernelLowering:
                 found.extend(wire, made_of)
         size, width = IntPolynomial.elements(ty.axes), self.widths.by_producer(box, ty)
         result = Buffer(array_name(box, k), role, size, width, levels, axes=ty.axes)
-        body.buffers.append(result)
+        body.buffers[wire] = result
         self.statements.append(Alloc(result))
 
     def _placed(self, role: str, ty: ArrayType) -> tuple[str, ...]:
@@ -195,7 +208,7 @@ class KernelLowering:
             return (self.places.matrix,)
         return self.places.of(role)
 
-    def _sharing(self, ty: ArrayType, wires: Sequence[int], buffers: Sequence[Buffer | None], where: str) -> bool:
+    def _sharing(self, ty: ArrayType, wires: Sequence[int], buffers: Mapping[int, Buffer | None], where: str) -> bool:
         """Whether one of these arrays is allocated at a level and has as many elements as an array of type `ty`."""
         size = IntPolynomial.elements(ty.axes)
         return any((b := buffers[w]) is not None and where in b.places and b.size == size for w in wires)
@@ -228,37 +241,37 @@ class KernelLowering:
     # -- loops ------------------------------------------------------------------------------------
 
     def _fold(
-        self,
-        box: Box,
-        op: FoldOp,
-        inputs: Sequence[Buffer | None],
-        known: Sequence[Bound | None],
-        loops: tuple[Loop, ...],
+        self, statement: For, inputs: Sequence[Buffer | None], known: Sequence[Bound | None], loops: tuple[Loop, ...]
     ) -> tuple[Buffer, ...]:
-        """Visits a loop. Its resident inputs, the pipeline buffers of streamed blocks, and its states are live
+        """Reads a loop. Its resident inputs, the pipeline buffers of streamed blocks, and its states are live
         throughout; temporaries are live within an iteration. Returns the buffers of the final states.
 
         `known` are the index expressions of inputs that are positions, `loops` the loops around this one.
         """
+        step = statement.step
+        if step is None:
+            raise CatdiagError(f"a loop over {statement.spans[0].axis!r} in parts is not counted: expected two kernels")
+        box, op = step.box, step.op
         loop = self._range(box, op, loops)
         bounds = self._bounds(box, op, known, loop, loops)
         if loop not in self.kernel.loops:
             self.kernel.loops.append(loop)
         outside, self.statements = self.statements, []
-        late = postponed(box, [id(b) for b in inputs]) if self.places.nested else [False] * len(inputs)
         states = self._states(box, op)
-        inner = self._inputs(box, op, inputs, late, (*loops, loop), bounds)
+        inner = self._inputs(step, inputs, (*loops, loop), bounds)
         loaded = [s for s in self.statements if isinstance(s, Alloc)]
         blocks = [s.buffer for s in loaded if s.load is not None and s.load.operand is not s.buffer]
         self.statements += [*map(Alloc, states), Point(f"start of the loop over {op.axis}")]
-        step, wires = inline(op.step).graph, [*states, *inner]
-        free = rematerialized(step, [b is None for b in wires])
-        found = live_ranges(step, free, len(states), True)
-        self.statements += [Dealloc(state) for w, state in enumerate(states) if found.last_use[w] == -1]
-        head, body = self.statements, self._boxes(step, wires, found, free, (*loops, loop))
+        last_use = step.body.found.last_use
+        self.statements += [Dealloc(state) for w, state in enumerate(states) if last_use[w] == -1]
+        head, body = self.statements, self._boxes(step.body, [*states, *inner], (*loops, loop))
         results = tuple(replace(state) for state in states)
         tail = [*self._iteration_end(op, body, states), *map(Dealloc, blocks), *map(Alloc, results)]
-        self.statements = [*outside, LoopStatement(op, loop, tuple(inputs), tuple(late), head, body, tail, results)]
+        live = LoopBuffers(loop, tuple(inputs), head, body, tail, results)
+        # An iteration is: slices, loads and the block test; the boxes of the step; new values of the states.
+        before = statement.body[: -1 - len(step.body.statements)]
+        iteration = [*before, *body.statements, statement.body[-1]]
+        self.statements = [*outside, replace(statement, body=iteration, live=live)]
         return results
 
     def _range(self, box: Box, op: FoldOp, loops: tuple[Loop, ...]) -> Loop:
@@ -305,28 +318,23 @@ class KernelLowering:
         return found
 
     def _inputs(
-        self,
-        box: Box,
-        op: FoldOp,
-        inputs: Sequence[Buffer | None],
-        late: Sequence[bool],
-        loops: tuple[Loop, ...],
-        bounds: LoopBounds | None,
+        self, step: LoopStep, inputs: Sequence[Buffer | None], loops: tuple[Loop, ...], bounds: LoopBounds | None
     ) -> list[Buffer | None]:
-        """The buffers that an iteration of the last of `loops` reads: resident inputs are loaded, and streamed ones get
-        pipeline buffers. What is `late` is left to inner loops."""
-        inner: dict[Buffer, Buffer] = {}
+        """The buffers that an iteration of the last of `loops` reads: resident inputs are loaded, streamed ones get
+        pipeline buffers, and postponed ones are left to inner loops."""
+        op, inner = step.op, dict[Buffer, Buffer]()
         tested = frozenset[Buffer | None]()
         if bounds is not None:
             tested = frozenset(inputs[k] for k in bounds.reads)
-        for b, ty, left in zip(inputs, op.step.dom.arrays[len(box.cod) :], late, strict=True):
+        blocks = op.step.dom.arrays[len(step.box.cod) :]
+        for b, ty, access in zip(inputs, blocks, step.access, strict=True):
             if b is None or b in inner:
                 continue
-            if b.streamed_only and left and not b.region:
+            if access == POSTPONED:
                 reload_loops = b.reload_loops if ty.axis(op.axis) is not None else (*b.reload_loops, loops[-1])
                 size = IntPolynomial.elements(ty.axes)
                 inner[b] = replace(b, size=size, source=b.source or b, reload_loops=reload_loops)
-            elif b.streamed_only:
+            elif access == STREAMED:
                 load = self._block_load(b, ty, loops, bounds, b in tested)
                 block, buffers = box_of(ty, b.region), self.places.stages
                 inner[b] = Buffer(b.name, "streamed", block, b.width, self.places.streamed, pinned=True, stages=buffers)
@@ -365,3 +373,11 @@ class KernelLowering:
                 ends[b] = None
         point: list[Statement] = [Point(f"end of the loop over {op.axis}", tuple(copies))] if copies else []
         return [*point, *map(Dealloc, ends)]
+
+
+def _values(graph: Graph, wires: Sequence[Buffer | None]) -> list[NestValue]:
+    """The inputs of a kernel's graph as values of a loop nest."""
+    return [
+        NestValue(ty, "", inlined=True) if b is None else NestValue(ty, b.name, slow=not b.loaded)
+        for ty, b in zip(graph.dom, wires, strict=True)
+    ]

@@ -1,147 +1,65 @@
-"""The loop nest of a diagram: what is loaded, computed, carried from iteration to iteration, and saved, in order.
+"""The one lowering: a diagram as loops of statements, with what they load, compute, carry and save, in order.
 
-`lower` interprets a diagram (`catdiag.category.functor`): a wire becomes an array, and a box appends a statement. Code
-generators (`pseudocode`, `numpy_source`) decide on names, and on which expressions are inlined.
+`lower` gives a whole program, `lower_body` the boxes of one kernel: a wire becomes a value, and a box appends a
+statement (`catdiag.schedule.statements`). Four facts that all readers share are settled here:
+
+- what is computed from positions, sizes and constants alone is rematerialized where it is read (`NestValue.inlined`):
+  it is neither saved nor loaded;
+- a reduction whose result is added to an array that dies there runs where it is added, and loads its operands there;
+- an array is loaded before its first use in a kernel; one that only loops read is loaded block by block (`streamed`),
+  by the innermost loops that read it (`postponed`);
+- a view of an array is loaded as the array, a gather loads the elements that it reads itself.
+
+Code generators (`pseudocode`, `numpy_source`, `triton`) decide on names, and on which expressions are inlined;
+`catdiag.schedule.liveness` adds what is allocated on chip.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Diagram, Graph, inline
-from catdiag.category.functor import interpret
-from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, Map, SizeOf
-from catdiag.category.types import ArrayType, Size
+from catdiag.category.ops import Box, FoldOp, GroupOp, Map
+from catdiag.category.types import ArrayType
+from catdiag.schedule.access_region import (
+    PickedElements,
+    TileWindow,
+    gathered_inputs,
+    inputs_in_place,
+    with_access_regions,
+)
 from catdiag.schedule.gathers import gathered
-from catdiag.schedule.kernel_cut import kernel_cut
-from catdiag.schedule.live_ranges import is_view, only_streamed, postponed
-
-
-@dataclass(eq=False)
-class NestValue:
-    """An array of the loop nest. `name` is the user's name, or that of a state or result; empty for intermediate
-    arrays.
-
-    - `slow`: it is in slow memory;
-    - `inlined`: it is made of positions, sizes and constants only, so it is recomputed where it is read;
-    - `view`: the array that it is a view of;
-    - `of`: the name of the user's array whose elements are gathered through it.
-    """
-
-    ty: ArrayType
-    name: str = ""
-    slow: bool = False
-    inlined: bool = False
-    view: NestValue | None = None
-    of: str = ""
-
-    @property
-    def origin(self) -> NestValue:
-        """The array that is loaded for it: itself, or the array that it is a view of."""
-        return self if self.view is None else self.view
-
-
-@dataclass(frozen=True)
-class LoopSpan:
-    """The range of an axis that one loop iteration covers: `symbol` indices (or one of `symbol` parts, for split-K)."""
-
-    axis: str
-    symbol: str
-    size: Size
-
-
-@dataclass(frozen=True, eq=False)
-class Let:
-    """Computes the results of a box from some values."""
-
-    targets: tuple[NestValue, ...]
-    box: Box
-    args: tuple[NestValue, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Load:
-    """Loads arrays from slow memory: the part that the surrounding loops select."""
-
-    values: tuple[NestValue, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Slice:
-    """The part of an array that the current loop iteration covers."""
-
-    target: NestValue
-    source: NestValue
-    spans: tuple[LoopSpan, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Start:
-    """Sets the states of a loop before its first iteration."""
-
-    states: tuple[NestValue, ...]
-    values: tuple[NestValue, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Carry:
-    """Sets the states of a loop at the end of an iteration (loop-carried values)."""
-
-    states: tuple[NestValue, ...]
-    values: tuple[NestValue, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class For:
-    """A loop over ranges of axes.
-
-    `kind` is "tiles" (in any order, or in parallel), "blocks" (in order), "parts" (as tiles; each part of a split loop
-    has states of its own, stored in `partial_states`) or "merge" (over the states in `partial_states`, in order).
-    Blocks outside of `bounds`, two arrays lo and hi, are skipped.
-    """
-
-    kind: str
-    spans: tuple[LoopSpan, ...]
-    body: list[Statement]
-    bounds: tuple[NestValue, ...] = ()
-    partial_states: tuple[NestValue, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Within:
-    """Statements in which the symbol of a block has this size, such as bounds, which are about a whole axis."""
-
-    symbol: str
-    size: Size
-    body: list[Statement]
-
-
-@dataclass(frozen=True, eq=False)
-class Unless:
-    """Skips the rest of the iteration unless some entry of an array is true (the block test)."""
-
-    condition: NestValue
-
-
-@dataclass(frozen=True, eq=False)
-class Make:
-    """Allocates arrays in slow memory that tiles are saved to."""
-
-    values: tuple[NestValue, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Save:
-    """Saves a value to slow memory, to the part of `target` that the surrounding loops select."""
-
-    target: NestValue
-    value: NestValue
-    spans: tuple[LoopSpan, ...] = ()
-
-
-Statement: TypeAlias = Let | Load | Slice | Start | Carry | For | Within | Unless | Make | Save
+from catdiag.schedule.kernel_cut import KernelGraph, kernel_cut, subgraph
+from catdiag.schedule.live_ranges import (
+    LiveRanges,
+    is_view,
+    live_ranges,
+    only_streamed,
+    postponed,
+    rematerialized,
+    view_roots,
+)
+from catdiag.schedule.statements import (
+    POSTPONED,
+    RESIDENT,
+    STREAMED,
+    Body,
+    Carry,
+    For,
+    Let,
+    Load,
+    LoopSpan,
+    LoopStep,
+    Make,
+    NestValue,
+    Save,
+    Slice,
+    Start,
+    Statement,
+    Unless,
+    Within,
+)
 
 
 @dataclass(frozen=True)
@@ -154,103 +72,98 @@ class LoopNest:
     outputs: tuple[NestValue, ...]
 
 
-def inner(statement: Statement) -> list[Statement]:
-    """The statements in the body of a statement."""
-    return statement.body if isinstance(statement, (For, Within)) else []
-
-
-def read(statement: Statement) -> tuple[NestValue, ...]:
-    """The values that a statement itself reads, once for each occurrence; loads read nothing."""
-    match statement:
-        case Let(args=args):
-            return args
-        case Slice(source=source):
-            return (source,)
-        case Start(values=values) | Carry(values=values):
-            return values
-        case For(bounds=extent):
-            return extent
-        case Unless(live):
-            return (live,)
-        case Save(value=value):
-            return (value,)
-    return ()
-
-
-def statements(body: Sequence[Statement]) -> Iterator[tuple[Sequence[Statement], Statement]]:
-    """All statements in order, nested ones included, each with the list that contains it."""
-    stack = [(body, iter(body))]
-    while stack:
-        found = next(stack[-1][1], None)
-        if found is None:
-            stack.pop()
-            continue
-        yield stack[-1][0], found
-        if inner(found):
-            stack.append((inner(found), iter(inner(found))))
-
-
 def lower(diagram: Diagram) -> LoopNest:
     """The loop nest of a diagram, with named boxes inlined. Each Group box is a kernel, and so are the boxes between
     two.
 
     >>> import catdiag as cd
+    >>> from catdiag.schedule.statements import statements
     >>> total = cd.algorithm("q x", name="total")(lambda A: cd.sum(A, "x"))
     >>> [type(s).__name__ for _, s in statements(lower(total).body)]
     ['Load', 'Let', 'Save']
     """
-    flat = inline(diagram)
+    flat = with_access_regions(diagram)
     inputs = tuple(NestValue(ty, name, slow=True) for name, ty in zip(flat.input_names, flat.dom, strict=True))
     multiple = len(flat.cod) > 1
     ends: dict[int, str] = {}
     for k, w in enumerate(flat.graph.outputs):
         ends.setdefault(w, f"out{k}" if multiple else "out")
     lowering = _Lowering()
-    outputs = lowering.kernels(flat, inputs, ends)
+    outputs = lowering.program(flat.graph, inputs, ends)
     return LoopNest(flat.title, inputs, lowering.body, outputs)
+
+
+def lower_body(
+    graph: Graph, inputs: Sequence[NestValue], nested: bool = True, streamed: Sequence[bool] | None = None
+) -> Body:
+    """The boxes of a kernel as statements. With `nested`, inner loops load what only they read (see `postponed`).
+
+    `streamed` says of each input whether it is loaded block by block; None finds it out.
+    """
+    return _Lowering(nested).boxes(graph, inputs, streamed=streamed)
+
+
+def streamed_inputs(graph: Graph, inputs: Sequence[object], nested: bool = True) -> list[bool]:
+    """For each input of a kernel's graph, whether only loops read it, so that at most a block of it is on chip. Inputs
+    that are None take no memory."""
+    here = only_streamed(graph, inputs)
+    if not nested:
+        return here
+    in_place = inputs_in_place(graph)
+    return [here[k] if k in in_place else deep for k, deep in enumerate(only_streamed(graph, inputs, nested=True))]
+
+
+def order_of(places: Collection[int], in_place: Mapping[int, int]) -> list[int]:
+    """The order in which boxes run: a reduction in place runs with the box that combines its result."""
+    return sorted(places, key=lambda place: (in_place.get(place, place), place not in in_place))
 
 
 @dataclass
 class _Lowering:
     """The statement list under construction, and the arrays that are loaded already."""
 
+    nested: bool = True
     body: list[Statement] = field(default_factory=list)
     loaded: set[NestValue] = field(default_factory=set)
 
     # -- kernels -------------------------------------------------------------------------------------
 
-    def kernels(self, flat: Diagram, inputs: tuple[NestValue, ...], ends: Mapping[int, str]) -> tuple[NestValue, ...]:
+    def program(self, graph: Graph, inputs: tuple[NestValue, ...], ends: Mapping[int, str]) -> tuple[NestValue, ...]:
         """Lowers the boxes of a diagram, kernel after kernel. `ends` names the wires that are results, which are
         saved."""
-        graph = flat.graph
-        count = len(inputs)
-        place = 0
-        streamed = _streamed_only(graph, inputs)
-        gathers = gathered(graph)
-        crossing = kernel_cut(graph, gathers)[1] | ends.keys()
+        free = rematerialized(graph, [False] * len(inputs))
+        first, gathers = graph.first_wires(), gathered(graph)
+        inlined = {p for p, node in enumerate(graph.nodes) if node.box.cod and all_free(free, first[p], node.box)}
+        cut, between = kernel_cut(graph, gathers | inlined)
+        crossing = between | ends.keys()
+        in_place, streamed = _of_kernels(graph, cut, free, crossing)
+        values: dict[int, NestValue] = dict(enumerate(inputs))
         saved: dict[NestValue, NestValue] = {}
-
-        def action(box: Box, args: tuple[NestValue, ...]) -> Sequence[NestValue]:
-            nonlocal count, place
-            first, count, place = count, count + len(box.cod), place + 1
-            names = [ends.get(first + k, "") for k in range(len(box.cod))]
+        for place in order_of(range(len(graph.nodes)), in_place):
+            node, box = graph.nodes[place], graph.nodes[place].box
+            args = tuple(values[w] for w in node.inputs)
+            wires = range(first[place], first[place] + len(box.cod))
+            names = [ends.get(w, "") for w in wires]
             if isinstance(box.op, GroupOp):
                 self.loaded = set()
-                results = self.group(box, box.op, args, names)
+                values.update(zip(wires, self.group(box, box.op, args, names, place), strict=True))
                 self.loaded = set()
-                return results
-            made = self.gathered(box, args) if place - 1 in gathers else self.box(box, args, streamed)
-            for k, value in enumerate(made):
-                if names[k] and not (is_view(box) and value.slow):
-                    saved[value] = NestValue(value.ty, names[k], slow=True)
+                continue
+            if place in gathers:
+                made = self.gathered(box, args, place)
+            else:
+                blocks = {values[w].origin for w in node.inputs if (place, w) in streamed}
+                made = self.box(box, args, place in inlined, blocks, place)
+            values.update(zip(wires, made, strict=True))
+            for w, name, value in zip(wires, names, made, strict=True):
+                if name and not (is_view(box) and value.slow):
+                    saved[value] = NestValue(value.ty, name, slow=True)
                     self.body.append(Save(saved[value], value))
-                elif first + k in crossing and not (value.slow or value.inlined):
+                elif w in crossing and not (value.slow or value.inlined):
                     self.body.append(Save(value, value))
                     value.slow = True
                     self.loaded.add(value)
-            return made
-
-        outputs = list(interpret(flat, inputs, action))
+        outputs = [values[w] for w in graph.outputs]
         for k, value in enumerate(outputs):
             if value in saved:
                 outputs[k] = saved[value]
@@ -260,7 +173,9 @@ class _Lowering:
                 saved[value] = outputs[k]
         return tuple(outputs)
 
-    def group(self, box: Box, op: GroupOp, args: Sequence[NestValue], names: Sequence[str]) -> list[NestValue]:
+    def group(
+        self, box: Box, op: GroupOp, args: Sequence[NestValue], names: Sequence[str], place: int
+    ) -> list[NestValue]:
         """Lowers a group: its body runs for each tile, and saves its tile of the results."""
         spans = tuple(LoopSpan(axis, symbol, box.size_of(axis)) for axis, symbol in op.tiles)
         results = [NestValue(ty, name, slow=True) for ty, name in zip(box.cod, names, strict=True)]
@@ -276,42 +191,69 @@ class _Lowering:
                 if spans_here:
                     self.body.append(Slice(slices[arg, ty], arg, spans_here))
             inputs.append(slices[arg, ty])
-        made = self.inside(flat, inputs)
-        for result, value, ty in zip(results, made, flat.cod, strict=True):
+        for result, value, ty in zip(results, self.inside(flat.graph, inputs), flat.cod, strict=True):
             self.ensure_loaded([value])
             spans_here = tuple(s for s in spans if s.axis in ty.names)
             self.body.append(Save(result, value, spans_here))
-        outside.append(For("tiles", spans, self.body))
+        outside.append(For("tiles", spans, self.body, place=place))
         self.body = outside
         return results
 
-    def inside(self, flat: Diagram, inputs: Sequence[NestValue]) -> tuple[NestValue, ...]:
-        """Lowers the boxes of a body in order."""
-        streamed = _streamed_only(flat.graph, inputs)
-        return interpret(flat, inputs, lambda box, args: self.box(box, args, streamed))
+    def inside(self, graph: Graph, inputs: Sequence[NestValue]) -> list[NestValue]:
+        """Lowers the boxes of a body here, and gives its results."""
+        body = self.boxes(graph, inputs)
+        self.body += body.statements
+        return [body.wires[w] for w in graph.outputs]
+
+    def boxes(
+        self,
+        graph: Graph,
+        inputs: Sequence[NestValue],
+        states: int | None = None,
+        streamed: Sequence[bool] | None = None,
+    ) -> Body:
+        """Lowers the boxes of a body, in the order in which they run. Of a loop's step, the first `states` inputs are
+        the states."""
+        outside, self.body = self.body, []
+        free = rematerialized(graph, [v.inlined for v in inputs])
+        found = live_ranges(graph, free, states or 0, states is not None)
+        if streamed is None:
+            streamed = streamed_inputs(graph, [None if v.inlined else v for v in inputs], self.nested)
+        gathers = gathered_inputs(graph)
+        read = [(v.origin, only) for k, (v, only) in enumerate(zip(inputs, streamed, strict=True)) if k not in gathers]
+        blocks = {v for v, only in read if only} - {v for v, only in read if not only}
+        first, values = graph.first_wires(), dict(enumerate(inputs))
+        for place in order_of(range(len(graph.nodes)), found.in_place):
+            node, start = graph.nodes[place], first[place]
+            args = [values[w] for w in node.inputs]
+            made = self.box(node.box, args, all_free(free, start, node.box), blocks, place)
+            values.update(enumerate(made, start))
+        statements, self.body = self.body, outside
+        return Body(graph, tuple(values[w] for w in range(len(values))), free, found, streamed, statements)
 
     # -- boxes ---------------------------------------------------------------------------------------
 
-    def box(self, box: Box, args: Sequence[NestValue], streamed: set[NestValue]) -> Sequence[NestValue]:
-        """Lowers one box. Arrays in slow memory are loaded before they are read, except the `streamed` ones, which
-        loops load in blocks."""
+    def box(
+        self, box: Box, args: Sequence[NestValue], inlined: bool, blocks: Collection[NestValue], place: int
+    ) -> Sequence[NestValue]:
+        """Lowers one box. Arrays in slow memory are loaded before they are read, except `blocks`, of which loops load
+        blocks."""
         op = box.op
         if isinstance(op, FoldOp):
-            return self.fold(box, op, args, streamed)
+            return self.fold(box, op, args, blocks, place)
         if isinstance(op, GroupOp):
-            return self.group(box, op, args, [""] * len(box.cod))
+            return self.group(box, op, args, [""] * len(box.cod), place)
         view = is_view(box)
-        inlined = isinstance(op, (Index, SizeOf, Const)) or (
-            bool(args) and all(a.inlined for a in args) and (view or not box.cod[0].axes)
-        )
         slow = view and args[0].slow
         made = tuple(NestValue(ty, slow=slow, inlined=inlined, view=args[0].origin if slow else None) for ty in box.cod)
-        if not view:
+        if not view or isinstance(op, TileWindow):
             self.ensure_loaded(args)
-        self.body.append(Let(made, box, tuple(args)))
+        if isinstance(op, PickedElements):  # some elements of it: what else reads the array loads it
+            self.loaded.discard(args[0].origin)
+        self.body.append(Let(made, box, tuple(args), place))
         return made
 
-    def gathered(self, box: Box, args: Sequence[NestValue]) -> Sequence[NestValue]:
+    def gathered(self, box: Box, args: Sequence[NestValue], place: int) -> Sequence[NestValue]:
         """Lowers a view that groups gather an array through: it stays in slow memory."""
         inlined = isinstance(box.op, Map)  # the index arrays
         source = args[0].origin
@@ -319,7 +261,7 @@ class _Lowering:
             NestValue(ty, slow=not inlined, inlined=inlined, of="" if inlined else source.of or source.name)
             for ty in box.cod
         )
-        self.body.append(Let(made, box, tuple(args)))
+        self.body.append(Let(made, box, tuple(args), place))
         return made
 
     def ensure_loaded(self, values: Sequence[NestValue]) -> None:
@@ -332,38 +274,52 @@ class _Lowering:
 
     # -- loops ---------------------------------------------------------------------------------------
 
-    def fold(self, box: Box, op: FoldOp, args: Sequence[NestValue], streamed: set[NestValue]) -> Sequence[NestValue]:
+    def fold(
+        self, box: Box, op: FoldOp, args: Sequence[NestValue], blocks: Collection[NestValue], place: int
+    ) -> Sequence[NestValue]:
         """Lowers a loop over blocks. A split loop is several such loops, whose states are merged."""
-        along = [ty.axis(op.axis) is not None for ty in box.dom]
-        left = _left(box, args)
-        self.ensure_loaded([a for a in args if a.origin not in streamed and a.origin not in left])
+        access = self.access(box, op, args, blocks)
+        self.ensure_loaded([a for a, how in zip(args, access, strict=True) if how == RESIDENT])
         size = box.size_of(op.axis)
         bounds: tuple[NestValue, ...] = ()
         if op.bounds is not None:
             outside, self.body = self.body, []
-            bounds = tuple(self.inside(inline(op.bounds), args))
+            bounds = tuple(self.aside(op.bounds, args))
             outside.append(Within(op.block, size, self.body))
             self.body = outside
         states = self.states(op, box)
+        span = LoopSpan(op.axis, op.block, size)
         if op.parts is None:
             self.start(op, states)
-            self.blocks(op, box, args, along, states, LoopSpan(op.axis, op.block, size), bounds)
+            self.body.append(self.blocks(op, box, args, access, states, span, bounds, place))
             return states
         outside, self.body = self.body, []
         before = set(self.loaded)
         partial = [NestValue(v.ty, v.name + "_p") for v in states]
         self.start(op, partial)
-        self.blocks(op, box, args, along, partial, LoopSpan(op.axis, op.block, size), bounds)
+        self.body.append(self.blocks(op, box, args, access, partial, span, bounds, place))
         self.loaded = before
-        outside.append(For("parts", (LoopSpan(op.axis, op.parts, size),), self.body, partial_states=tuple(partial)))
+        parts = (LoopSpan(op.axis, op.parts, size),)
+        outside.append(For("parts", parts, self.body, partial_states=tuple(partial), place=place))
         self.body = outside
         self.start(op, states)
         outside, self.body = self.body, []
-        merged = self.inside(inline(op.merge), (*states, *partial))
+        merged = tuple(self.aside(op.merge, (*states, *partial)))
         self.body.append(Carry(tuple(states), merged))
-        outside.append(For("merge", (LoopSpan(op.axis, op.parts, size),), self.body, partial_states=tuple(partial)))
+        outside.append(For("merge", parts, self.body, partial_states=tuple(partial), place=place))
         self.body = outside
         return states
+
+    def access(self, box: Box, op: FoldOp, args: Sequence[NestValue], blocks: Collection[NestValue]) -> tuple[str, ...]:
+        """How an iteration of a loop gets each input (see `LoopStep`)."""
+        late = postponed(box, [id(a.origin) for a in args]) if self.nested else [False] * len(args)
+        found: list[str] = []
+        for arg, ty, left in zip(args, box.dom, late, strict=True):
+            if not arg.slow or arg.inlined or arg.origin in self.loaded or arg.origin not in blocks:
+                found.append(RESIDENT)
+            else:
+                found.append(POSTPONED if left else STREAMED if ty.axis(op.axis) is not None else RESIDENT)
+        return tuple(found)
 
     def states(self, op: FoldOp, box: Box) -> list[NestValue]:
         """The variables of a loop's states."""
@@ -373,7 +329,7 @@ class _Lowering:
     def start(self, op: FoldOp, states: Sequence[NestValue]) -> None:
         """Sets the states to those of the empty list."""
         outside, self.body = self.body, []
-        values = self.inside(inline(op.unit), ())
+        values = tuple(self.aside(op.unit, ()))
         outside.append(Within(op.block, 0, [*self.body, Start(tuple(states), values)]))
         self.body = outside
 
@@ -382,43 +338,65 @@ class _Lowering:
         op: FoldOp,
         box: Box,
         args: Sequence[NestValue],
-        along: Sequence[bool],
+        access: tuple[str, ...],
         states: Sequence[NestValue],
         span: LoopSpan,
-        extent: tuple[NestValue, ...],
-    ) -> None:
-        """One iteration for each block."""
+        bounds: tuple[NestValue, ...],
+        place: int,
+    ) -> For:
+        """A loop with one iteration for each block."""
         outside, self.body = self.body, []
         step = inline(op.step)
         inputs: list[NestValue] = []
         slices: dict[tuple[NestValue, ArrayType], NestValue] = {}
-        for arg, has, ty in zip(args, along, step.dom.arrays[len(states) :], strict=True):
-            if has and (arg, ty) not in slices:
+        for arg, whole, ty in zip(args, box.dom, step.dom.arrays[len(states) :], strict=True):
+            along = whole.axis(op.axis) is not None
+            if along and (arg, ty) not in slices:
                 slow = arg.slow and arg.origin not in self.loaded
                 slices[arg, ty] = NestValue(ty, arg.name, slow, arg.inlined, of=arg.of)
                 self.body.append(Slice(slices[arg, ty], arg, (span,)))
-            inputs.append(slices[arg, ty] if has else arg)
-        left = _left(box, inputs)
+            inputs.append(slices[arg, ty] if along else arg)
+        left = {v.origin for v, how in zip(inputs, access, strict=True) if how == POSTPONED}
         self.ensure_loaded([v for v in inputs if v.origin not in left])
         if op.block_test is not None:
-            (live,) = self.inside(inline(op.block_test), inputs)
+            (live,) = self.aside(op.block_test, inputs)
             self.body.append(Unless(live))
-        new = self.inside(step, (*states, *inputs))
-        self.body.append(Carry(tuple(states), new))
-        outside.append(For("blocks", (span,), self.body, extent))
+        body = self.boxes(step.graph, (*states, *inputs), len(states))
+        new = tuple(body.wires[w] for w in step.graph.outputs)
+        statements = [*self.body, *body.statements, Carry(tuple(states), new)]
         self.body = outside
+        return For("blocks", (span,), statements, bounds, (), place, LoopStep(box, op, body, access))
+
+    def aside(self, diagram: Diagram, inputs: Sequence[NestValue]) -> list[NestValue]:
+        """Lowers what is computed beside the boxes of a body: initial states, bounds, block tests and merges."""
+        first = len(self.body)
+        found = self.inside(inline(diagram).graph, inputs)
+        self.body[first:] = [replace(s, place=-1) if isinstance(s, (Let, For)) else s for s in self.body[first:]]
+        return found
 
 
-def _streamed_only(graph: Graph, inputs: Sequence[NestValue]) -> set[NestValue]:
-    """The inputs that only loops read, along their axis or through inner loops: at most a block of them is loaded at a
-    time."""
-    only_loops = only_streamed(graph, [True] * len(graph.dom), nested=True)
-    return {v.origin for v, only in zip(inputs, only_loops, strict=True) if only} - {
-        v.origin for v, only in zip(inputs, only_loops, strict=True) if not only
-    }
+def all_free(free: Sequence[bool], first: int, box: Box) -> bool:
+    """Whether all results of a box, of which the first is wire `first`, are rematerialized."""
+    return all(free[first + k] for k in range(len(box.cod)))
 
 
-def _left(box: Box, args: Sequence[NestValue]) -> set[NestValue]:
-    """The inputs that a loop leaves to its inner loops to load."""
-    found = postponed(box, [id(a.origin) for a in args])
-    return {a.origin for a, left in zip(args, found, strict=True) if left}
+def _of_kernels(
+    graph: Graph, cut: Sequence[Sequence[int]], free: Sequence[bool], crossing: Collection[int]
+) -> tuple[dict[int, int], set[tuple[int, int]]]:
+    """Of the kernels that are no groups: the reductions in place, and the inputs of boxes that are loaded block by
+    block, as (box, wire)."""
+    in_place: dict[int, int] = {}
+    streamed: set[tuple[int, int]] = set()
+    root, types = view_roots(graph), graph.wire_types()
+    leaving = {root[w] for w in crossing}
+    for places in cut:
+        if isinstance(graph.nodes[places[0]].box.op, GroupOp):
+            continue
+        part: KernelGraph = subgraph(graph, types, free, root, places, leaving)
+        inside = [free[w] for w in part.inputs]
+        found: LiveRanges = live_ranges(part.graph, rematerialized(part.graph, inside), 0, False)
+        in_place |= {part.places[p]: part.places[end] for p, end in found.in_place.items()}
+        only = streamed_inputs(part.graph, [None if f else w for w, f in zip(part.inputs, inside, strict=True)])
+        blocks = {w for w, o in zip(part.inputs, only, strict=True) if o}
+        streamed |= {(p, w) for p in places for w in graph.nodes[p].inputs if root[w] in blocks}
+    return in_place, streamed

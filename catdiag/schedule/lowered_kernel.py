@@ -8,56 +8,16 @@ Sizes are integer polynomials in tiles (`g_q`), stream blocks (`s_x`) and axis s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from catdiag.category.diagram import Graph
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
-from catdiag.category.ops import FoldOp
-from catdiag.category.types import Axis
 from catdiag.schedule.contractions import Contraction, Factor, Loop
 from catdiag.schedule.footprint import AccessRange
-from catdiag.schedule.live_ranges import LiveRanges
 from catdiag.schedule.loop_bounds import LoopBounds
 from catdiag.schedule.placement import LEVEL, REGISTERS, Placement
-
-
-@dataclass(eq=False)
-class Buffer:
-    """An array that is allocated on chip: `size` elements of `width` bytes, at each of the levels `places` (see
-    `Placement`).
-
-    `stages` is the number of pipeline buffers at a level, 1 if it is not there. A `pinned` buffer is live beyond the
-    loop iteration that reads it, so no result may be written over it. `loaded` says that it has been loaded,
-    `streamed_only` that only loops read it, block by block.
-    """
-
-    name: str
-    role: str
-    size: IntPolynomial
-    width: int
-    places: tuple[str, ...]
-    pinned: bool = False
-    loaded: bool = True
-    streamed_only: bool = False
-    region: tuple[AccessRange, ...] = ()
-    interior: IntPolynomial = ZERO
-    """For an array that is read in place: the product of its footprint's lengths along the axes on which the footprint
-    never lies outside of the array."""
-    stages: Mapping[str, int] = field(default_factory=dict)
-    wire: int = -1
-    """For an operand, the wire of the flat diagram that it is loaded from."""
-    axes: tuple[Axis, ...] = ()
-    """The axes of an operand, a state or a result, with their sizes on chip (tiles and blocks)."""
-    source: Buffer | None = None
-    """For an input that a loop leaves to its inner loops to load (`postponed`): the array itself. `reload_loops` are
-    the outer loops that run along no axis that it lacks: each of their iterations loads it again."""
-    reload_loops: tuple[Loop, ...] = ()
-
-    def at(self, place: str) -> IntPolynomial:
-        """The bytes that it takes at a level: elements × width × pipeline buffers."""
-        return self.size.scaled(self.width * self.stages.get(place, 1))
+from catdiag.schedule.statements import Alloc, AllocatedLoad, Body, Buffer, For, Statement, flat
 
 
 @dataclass(frozen=True)
@@ -102,113 +62,7 @@ class Transfer:
     """The outer loops that load the array again in each of their iterations, through an inner loop."""
 
 
-@dataclass(frozen=True, eq=False)
-class AllocatedLoad:
-    """A load of an operand, in full or block by block, once for each iteration of the loops in `loop_nest`.
-
-    Of an array that is read in place, and in a loop that skips blocks, `local` elements are loaded at a time, in
-    `loops` and for the blocks that `bounds` says (None: all).
-    """
-
-    operand: Buffer
-    local: IntPolynomial | None = None
-    bounds: LoopBounds | None = None
-    loops: tuple[Loop, ...] = ()
-    loop_nest: tuple[Loop, ...] = ()
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is a load of the whole tile of an array."""
-        return self.local is None and not self.loop_nest
-
-
-@dataclass(frozen=True, eq=False)
-class Alloc:
-    """Begins a live range. With `load`, it is that of an operand, or of the pipeline buffers of its blocks."""
-
-    buffer: Buffer
-    load: AllocatedLoad | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Dealloc:
-    """Ends a live range."""
-
-    buffer: Buffer
-
-
-@dataclass(frozen=True, eq=False)
-class Overwrite:
-    """Ends the copy of a buffer at one level, because the next result is written over it. `rest` are its copies at
-    other levels, None if there are none."""
-
-    buffer: Buffer
-    rest: Buffer | None
-
-
-@dataclass(frozen=True, eq=False)
-class Visit:
-    """The box at index `place` of the body comes next: what follows up to the next visit is for it."""
-
-    place: int
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """A point at which what is live counts, together with `extra` buffers that are live here only."""
-
-    at: str
-    extra: tuple[Buffer, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class LoopStatement:
-    """The loop of the box visited last. `loop` is its block and the size of its axis, `inputs` are the buffers that it
-    reads.
-
-    `head` loads what the whole loop reads and allocates pipeline buffers and states, `tail` ends an iteration and
-    allocates the `results`. `postponed` says which inputs are left to inner loops to load.
-    """
-
-    op: FoldOp
-    loop: Loop
-    inputs: tuple[Buffer | None, ...]
-    postponed: tuple[bool, ...]
-    head: list[Statement]
-    body: Body
-    tail: list[Statement]
-    results: tuple[Buffer, ...]
-
-
-Statement: TypeAlias = Alloc | Dealloc | Overwrite | Visit | Point | LoopStatement
-
-
-def flat(statements: Sequence[Statement]) -> Iterator[Statement]:
-    """The statements in order, those of one iteration of each loop included; loops themselves are left out."""
-    todo = list(reversed(statements))
-    while todo:
-        statement = todo.pop()
-        if isinstance(statement, LoopStatement):
-            todo += reversed([*statement.head, *statement.body.statements, *statement.tail])
-        else:
-            yield statement
-
-
-@dataclass(frozen=True, eq=False)
-class Body:
-    """The boxes of a kernel, of a phase, or of an iteration of a loop: their graph with its live ranges, which wires
-    are rematerialized (`free`), and the statements. `inputs` are the buffers of its inputs; `made` are those of all
-    wires at the end, views included."""
-
-    graph: Graph
-    inputs: Sequence[Buffer | None]
-    found: LiveRanges
-    free: Sequence[bool]
-    statements: list[Statement]
-    made: Sequence[Buffer | None]
-
-
-Within = tuple[Graph, Sequence[int], Sequence[int]]
+PhaseOf = tuple[Graph, Sequence[int], Sequence[int]]
 """The body of a kernel, and which of its wires a phase of it reads and makes."""
 
 
@@ -220,7 +74,7 @@ class KernelPart:
     body: Body
     copies: list[Statement]
     places: Placement
-    within: Within | None = None
+    within: PhaseOf | None = None
     around: list[Buffer] = field(default_factory=list)
 
     def loads(self) -> dict[Buffer, list[AllocatedLoad]]:
@@ -271,7 +125,7 @@ class LoweredKernel:
         while todo:
             body = todo.pop()
             yield body
-            todo += [s.body for s in reversed(body.statements) if isinstance(s, LoopStatement)]
+            todo += [s.live.body for s in reversed(body.statements) if isinstance(s, For) and s.live is not None]
 
     def allocated(self) -> Iterator[Buffer]:
         """All buffers, in the order of their live ranges."""

@@ -10,17 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
-from catdiag.schedule.lowered_kernel import (
-    Alloc,
-    Buffer,
-    Dealloc,
-    LoweredKernel,
-    Overwrite,
-    Point,
-    ProgramPoint,
-    Statement,
-    flat,
-)  # fmt: skip
+from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint
+from catdiag.schedule.statements import Alloc, Buffer, Dealloc, Overwrite, Point, Statement, flat
 
 
 def with_stages(kernel: LoweredKernel, stages: Mapping[str, int]) -> LoweredKernel:

@@ -19,9 +19,10 @@ from catdiag.schedule.element_widths import Widths
 from catdiag.schedule.kernel_cut import subgraph
 from catdiag.schedule.live_ranges import is_view, only_streamed, rematerialized, view_roots
 from catdiag.schedule.liveness import KernelLowering
-from catdiag.schedule.lowered_kernel import Buffer, LoweredKernel, Transfer
+from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
 from catdiag.schedule.peak_memory import PeakMemory
 from catdiag.schedule.placement import Placement
+from catdiag.schedule.statements import Buffer
 from catdiag.util.errors import CatdiagError
 
 Incoming = Sequence[tuple[IntPolynomial, tuple[str, ...]]]
@@ -170,7 +171,8 @@ class Phases:
         """Analyzes one phase at the innermost level, and adds its transfers; `loads` counts the loads by input."""
         last = self.lower[-1]
         leaving = {w for w in phase.made if w in self.arrays or w in self.ends}
-        graph, outside, ends = subgraph(self.graph, self.types, self.free, self.root, phase.places, leaving)
+        part = subgraph(self.graph, self.types, self.free, self.root, phase.places, leaving)
+        outside = part.inputs
         inside: list[Buffer | None] = []
         for w in outside:
             if self.free[w]:
@@ -184,7 +186,7 @@ class Phases:
                 there = (last,) if last in self.places.operand else ()
                 inside.append(replace(source, places=there, loaded=False))
         walk = KernelLowering(self.kernel, self.widths, _only(self.places, (last,)))
-        walk.body(graph, inside, (self.graph, outside, ends))
+        walk.body(part.graph, inside, (self.graph, outside, part.outputs))
         read = self.kernel.parts[-1].loads()
         for w, buffer in zip(outside, inside, strict=True):
             times = 0 if buffer is None else sum(load.is_plain for load in read.get(buffer, ()))

@@ -13,7 +13,8 @@ import pytest
 
 import catdiag as cd
 from catdiag.codegen.triton.triton_module import Module, module
-from catdiag.schedule.loop_nest import For, lower, statements
+from catdiag.schedule.loop_nest import lower
+from catdiag.schedule.statements import For, statements
 
 torch = pytest.importorskip("torch")
 from tests.codegen.gluon_machine import load  # noqa: E402

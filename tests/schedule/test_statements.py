@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.cost.traffic import frontier
 from catdiag.schedule.kernel_analysis import measure
-from catdiag.schedule.lowered_kernel import Alloc, Buffer, Dealloc, KernelPart, Overwrite, Point, flat
+from catdiag.schedule.lowered_kernel import KernelPart
 from catdiag.schedule.placement import LEVEL, Placement, two
+from catdiag.schedule.statements import Alloc, Buffer, Dealloc, Overwrite, Point, flat
 
 REGISTERS = two(2, registers=True)
 PHASES = Placement(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from catdiag.codegen.triton.kernel_builder import Boxes
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.tile_expressions import TileNode
-from catdiag.schedule.loop_nest import LoopSpan
+from catdiag.schedule.statements import LoopSpan
 
 
 @dataclass(eq=False)

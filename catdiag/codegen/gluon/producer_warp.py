@@ -16,7 +16,7 @@ from catdiag.codegen.triton.kernel_builder import KernelLoop
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_printer import TritonPrinter
-from catdiag.schedule.loop_nest import LoopSpan, NestValue, Statement
+from catdiag.schedule.statements import LoopSpan, NestValue, Statement
 
 
 class Loads(GluonWriting):

@@ -31,7 +31,7 @@ from catdiag.codegen.triton.kernel_builder import KernelLoop
 from catdiag.codegen.triton.kernel_signature import ModuleContext
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_printer import TritonPrinter
-from catdiag.schedule.loop_nest import For, LoopSpan, NestValue
+from catdiag.schedule.statements import For, LoopSpan, NestValue
 
 SHORT = ("bf16", "fp16")
 """The element types of factors of matrix products in these kernels."""

@@ -15,7 +15,7 @@ from catdiag.codegen.triton.product_types import ProductTypes
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.codegen.triton.triton_printer import TritonPrinter, tile_shape
-from catdiag.schedule.loop_nest import (
+from catdiag.schedule.statements import (
     Carry,
     For,
     Let,

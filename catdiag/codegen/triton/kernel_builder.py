@@ -41,7 +41,7 @@ from catdiag.codegen.triton.dot import SHORTEST, contracted
 from catdiag.codegen.triton.mask_ranges import Bound, UnmaskedRange, reach, solved
 from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Nodes, Scope, TileNode, from_array, terms
 from catdiag.codegen.triton.tile_fills import Fill
-from catdiag.schedule.loop_nest import Let, LoopSpan, NestValue
+from catdiag.schedule.statements import Let, LoopSpan, NestValue
 from catdiag.util.errors import TypeMismatch
 
 SINGLE = (2 - 2.0**-23) * 2.0**127

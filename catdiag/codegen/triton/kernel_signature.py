@@ -14,7 +14,8 @@ from catdiag.codegen.triton.kernel_builder import Boxes
 from catdiag.codegen.triton.mask_ranges import Bound
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.schedule.full_precision import Origin, input_origin, output_origins
-from catdiag.schedule.loop_nest import Carry, Let, LoopNest, LoopSpan, NestValue, Save, Slice, Start, statements
+from catdiag.schedule.loop_nest import LoopNest
+from catdiag.schedule.statements import Carry, Let, LoopSpan, NestValue, Save, Slice, Start, statements
 
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
           "tf32": "float32"}  # fmt: skip

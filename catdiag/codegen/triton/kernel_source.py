@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import head_of, spans_of
-from catdiag.schedule.loop_nest import LoopSpan
+from catdiag.schedule.statements import LoopSpan
 
 _TOGETHER = 8
 """The side of the squares of tiles that run close in time, so that they share loads in L2 (swizzled program order)."""

@@ -18,7 +18,7 @@ from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
 from catdiag.codegen.triton.launch_sizes import sizes_of_launch
 from catdiag.codegen.triton.mask_ranges import Bound, bound_text
 from catdiag.codegen.triton.product_call import ProductCall
-from catdiag.schedule.loop_nest import LoopSpan
+from catdiag.schedule.statements import LoopSpan
 
 if TYPE_CHECKING:
     from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized

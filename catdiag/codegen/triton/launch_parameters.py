@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from catdiag.codegen.triton.kernel_signature import KernelSpec
-from catdiag.schedule.loop_nest import LoopSpan
+from catdiag.schedule.statements import LoopSpan
 
 
 def constants_of(kernel: KernelSpec) -> list[str]:

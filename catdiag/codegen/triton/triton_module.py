@@ -31,19 +31,8 @@ from catdiag.codegen.triton.product_call import PRODUCT, ProductCall, product_ax
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.codegen.triton.triton_dialect import HELPERS, TRITON, helper_text
 from catdiag.schedule.contractions import deciding
-from catdiag.schedule.loop_nest import (
-    For,
-    Let,
-    LoopNest,
-    LoopSpan,
-    Make,
-    NestValue,
-    Save,
-    Start,
-    Statement,
-    lower,
-    statements,
-)
+from catdiag.schedule.loop_nest import LoopNest, lower
+from catdiag.schedule.statements import For, Let, LoopSpan, Make, NestValue, Save, Start, Statement, statements
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
 
 _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",

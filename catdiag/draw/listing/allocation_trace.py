@@ -15,17 +15,18 @@ from catdiag.draw.listing.program_lines import KernelListing, LineText, ListingL
 from catdiag.draw.listing.symbol_table import LONGEST, SymbolTable
 from catdiag.draw.listing.trace_frames import OpenLoop, TraceFrame
 from catdiag.schedule.live_ranges import elementwise, view_roots
-from catdiag.schedule.lowered_kernel import (
+from catdiag.schedule.lowered_kernel import KernelPart, LoweredKernel
+from catdiag.schedule.statements import (
     Alloc,
     Buffer,
     Dealloc,
-    KernelPart,
-    LoopStatement,
-    LoweredKernel,
+    For,
+    Let,
+    LoopBuffers,
+    LoopStep,
     Overwrite,
     Point,
     Statement,
-    Visit,
 )
 
 
@@ -126,8 +127,11 @@ class KernelTrace:
         """Reads statements in order."""
         for statement in statements:
             match statement:
-                case Visit(place):
+                case Let(place=place) if place >= 0:
                     self._visit(place)
+                case For(place=place, step=LoopStep() as step, live=LoopBuffers() as live):
+                    self._visit(place)
+                    self._loop(step, live)
                 case Alloc(buffer, load):
                     self.present[buffer] = None
                     if buffer not in self.where:
@@ -143,8 +147,6 @@ class KernelTrace:
                         self.present[rest], self.where[rest] = None, self.where[buffer]
                 case Point(_, extra):
                     self._point(extra)
-                case LoopStatement():
-                    self._loop(statement)
 
     def _array_index(self, buffer: Buffer) -> int:
         loop = self.open_loops[-1] if self.open_loops else None
@@ -221,7 +223,7 @@ class KernelTrace:
                 made = self.made[w][1] if w in self.made else ()
                 self.where[buffer] = made[0] if made else self._operand(buffer, graph.dom[k])
         behind: list[tuple[int, ...]] = [() if b is None else (self.where[b],) for b in part.body.inputs]
-        frame = TraceFrame(part.body, [given[w] for w in outside], behind)
+        frame = TraceFrame(part.body, dict(enumerate(given[w] for w in outside)), dict(enumerate(behind)))
         self._body(frame)
         if part.within is not None:
             for w, end in zip(graph.outputs, part.within[2], strict=True):
@@ -247,19 +249,19 @@ class KernelTrace:
         self._saves()
         frame = self.frames[-1]
         node, self.fresh = frame.graph.nodes[place], []
-        frame.box, frame.args = node.box, [frame.formulas[w] for w in node.inputs]
+        frame.place, frame.box, frame.args = place, node.box, [frame.formulas[w] for w in node.inputs]
         frame.arg_variables = [frame.behind[w] for w in node.inputs]
         if isinstance(node.box.op, FoldOp):
             return
         made = self.symbols.formula(node.box, frame.args)
         behind = tuple(dict.fromkeys(v for found in frame.arg_variables for v in found))
-        frame.formulas += [made] * len(node.box.cod)
-        frame.behind += [behind] * len(node.box.cod)
+        for w in frame.made():
+            frame.formulas[w], frame.behind[w] = made, behind
 
     def _let(self, frame: TraceFrame) -> None:
         """Adds a line for the result of a box, or extends the line before, whose result only this box reads."""
         box = self._box()
-        first = len(frame.formulas) - len(box.cod)
+        first = frame.made().start
         formula, reads = frame.formulas[first], frame.behind[first]
         made = [self.where[b] for b in self.fresh]
         before = self._joined(made, frame.args)
@@ -323,27 +325,26 @@ class KernelTrace:
 
     # -- loops --------------------------------------------------------------------------------------------------
 
-    def _loop(self, loop: LoopStatement) -> None:
+    def _loop(self, step: LoopStep, live: LoopBuffers) -> None:
         """Reads a loop."""
-        frame, box, op = self.frames[-1], self._box(), loop.op
+        frame, box, op = self.frames[-1], step.box, step.op
         several = len(op.components) == len(box.cod)
         names = op.components if several else tuple(f"state{k}" for k in range(len(box.cod)))
-        opened = OpenLoop(box, loop, frame.args, frame.arg_variables, tuple(map(self.symbols.name, names)))
+        opened = OpenLoop(step, live, frame.args, frame.arg_variables, tuple(map(self.symbols.name, names)))
         self.open_loops.append(opened)
-        self._read(loop.head)
+        self._read(live.head)
         given = [*map(symbol, opened.names), *opened.args]
         behind = [*((v,) for v in opened.states), *opened.behind]
-        inside = TraceFrame(loop.body, given, behind)
+        inside = TraceFrame(live.body, dict(enumerate(given)), dict(enumerate(behind)))
         self._open(opened)
         self._body(inside)
         self._close(opened, inside)
-        self._read(loop.tail)
+        self._read(live.tail)
         self.open_loops.pop()
-        first = len(frame.formulas)
-        frame.formulas += [*map(symbol, opened.names)]
-        frame.behind += [(v,) for v in opened.states]
-        for k, result in enumerate(loop.results):
-            self._leaving(frame, first + k, result)
+        wires = zip(frame.made(), opened.names, opened.states, live.results, strict=True)
+        for w, name, state, result in wires:
+            frame.formulas[w], frame.behind[w] = symbol(name), (state,)
+            self._leaving(frame, w, result)
         self.fresh = []
 
     def _begin(self, loop: OpenLoop) -> None:

@@ -9,16 +9,17 @@ from catdiag.category.ops import Box, FoldOp
 from catdiag.category.types import ArrayType
 from catdiag.draw.listing.program_lines import LiveArrays
 from catdiag.schedule.live_ranges import elementwise, is_view
-from catdiag.schedule.lowered_kernel import Body, Buffer, LoopStatement
+from catdiag.schedule.statements import STREAMED, Body, Buffer, LoopBuffers, LoopStep
 
 
 @dataclass
 class TraceFrame:
-    """A body that is being read: the position, and for each wire its formula and its variables."""
+    """A body that is being read: the box that was read last, and for each wire so far its formula and its variables."""
 
     body: Body
-    formulas: list[Formula]
-    behind: list[tuple[int, ...]]
+    formulas: dict[int, Formula]
+    behind: dict[int, tuple[int, ...]]
+    place: int = -1
     box: Box | None = None
     args: list[Formula] = field(default_factory=list)
     arg_variables: list[tuple[int, ...]] = field(default_factory=list)
@@ -33,6 +34,11 @@ class TraceFrame:
             for w in () if is_view(node.box) else node.inputs:
                 self.read.setdefault(self.live_ranges.root[w], []).append(node.box)
         self.save_names: dict[int, set[int]] = {}
+
+    def made(self) -> range:
+        """The wires that the box makes that was read last."""
+        first = self.graph.first_wires()[self.place]
+        return range(first, first + len(self.graph.nodes[self.place].box.cod))
 
     def outputs(self, wire: int) -> list[int]:
         """The outputs of the graph that a wire is."""
@@ -62,8 +68,8 @@ class OpenLoop:
     `stage` is "start" before its first iteration, "inside" during its iterations, and "end" after them.
     """
 
-    box: Box
-    loop: LoopStatement
+    step: LoopStep
+    live: LoopBuffers
     args: list[Formula]
     behind: list[tuple[int, ...]]
     names: tuple[str, ...]
@@ -76,16 +82,19 @@ class OpenLoop:
     @property
     def op(self) -> FoldOp:
         """The operation of the loop."""
-        return self.loop.op
+        return self.step.op
+
+    @property
+    def box(self) -> Box:
+        """The box of the loop."""
+        return self.step.box
 
     def sources(self) -> list[Buffer]:
         """The streamed arrays, each once, without those that are left to inner loops."""
-        found = zip(self.loop.inputs, self.loop.postponed, strict=True)
-        return list(
-            dict.fromkeys(b for b, late in found if b is not None and b.streamed_only and (b.region or not late))
-        )
+        found = zip(self.live.inputs, self.step.access, strict=True)
+        return list(dict.fromkeys(b for b, access in found if b is not None and access == STREAMED))
 
     def block(self, source: Buffer) -> ArrayType:
         """The block of a streamed array that an iteration reads."""
-        k = next(k for k, b in enumerate(self.loop.inputs) if b is source)
+        k = next(k for k, b in enumerate(self.live.inputs) if b is source)
         return self.op.step.dom[len(self.box.cod) + k]
