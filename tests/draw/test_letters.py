@@ -20,7 +20,8 @@ from catdiag.draw.string_diagram.sheet_geometry import plan_of
 from catdiag.draw.string_diagram.sheets import sheet_of
 
 KNOWN = {
-    "exp": math.exp, "sqrt": math.sqrt, "tanh": math.tanh, "max": max, "where": lambda c, a, b: a if c else b,
+    "sin": math.sin, "cos": math.cos, "erf": math.erf, "exp": math.exp, "sqrt": math.sqrt, "tanh": math.tanh,
+    "max": max, "where": lambda c, a, b: a if c else b,
 }  # fmt: skip
 SIGNS = {"+": sum, "×": math.prod, "∧": all, "√": lambda a: math.sqrt(*a), "−": lambda a: -a[0]}
 STEPS = [
@@ -34,6 +35,8 @@ STEPS = [
     lambda a, b, c: (a - b) * (b - c),
     lambda a, b, c: a - (cd.tanh(b) - c),
     lambda a, b, c: -a / (c**2 + 1),
+    lambda a, b, c: cd.sin(a - b) * cd.cos(c),
+    lambda a, b, c: cd.erf(a) / (1 + cd.sin(b) * cd.sin(b)),
 ]
 
 

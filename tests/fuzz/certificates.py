@@ -28,7 +28,8 @@ Json = dict[str, Any]
 
 _WORDS = {
     "fn": ["exp", "neg", "add", "sub", "mul", "div", "max", "min", "log", "sqrt", "abs", "sigmoid", "tanh", "lt", "le",
-           "eq", "ne", "and", "or", "not", "where", "floordiv"],
+           "eq", "ne", "and", "or", "not", "where", "floordiv",
+           "erf", "sin", "cos", "sign", "floor", "ceil", "round"],
     "monoid": ["sum", "max", "min", "prod", "any", "all"],
     "element": ["real", "extended", "int", "bool"],
     "value": ["0", "1", "-1", "2", "1/2", "-inf"],

@@ -62,13 +62,14 @@ def steps_of(certificate: Json) -> list[Place]:
 
 
 WORDS: dict[str, list[str]] = {
-    "fn": ["exp", "neg", "add", "sub", "mul", "div", "max", "min", "log", "sqrt", "abs", "sigmoid", "tanh", "lt", "eq"],
+    "fn": ["exp", "neg", "add", "sub", "mul", "div", "max", "min", "log", "sqrt", "abs", "sigmoid", "tanh", "lt", "eq",
+           "erf", "sin", "cos", "sign", "floor", "ceil", "round"],
     "monoid": ["sum", "max", "min", "prod"],
     "element": ["real", "extended", "int", "bool"],
     "value": ["0", "1", "-1", "2", "1/2", "-inf"],
     "op": ["map", "reduce", "view", "index", "size", "const"],
     "close": ["ring", ""],
-}
+}  # fmt: skip
 
 
 def of_statement(certificate: Json, rng: random.Random) -> None:

@@ -66,6 +66,7 @@ def confirm(f: Diagram, g: Diagram, said: Outcome) -> None:
 _SWAPS = {
     "add": "sub", "sub": "add", "mul": "add", "div": "mul", "max": "min", "min": "max", "exp": "neg", "neg": "abs",
     "abs": "neg", "log": "neg", "sqrt": "abs", "tanh": "sigmoid", "sigmoid": "tanh", "lt": "le", "le": "lt",
+    "erf": "tanh", "sin": "cos", "cos": "sin", "sign": "abs", "floor": "ceil", "ceil": "round", "round": "floor",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import ArrayType, Ty, size_symbols, size_value
 from catdiag.execute.size_inference import tile_bounds
-from catdiag.frontend import builder, elementwise, indexing, reshape
+from catdiag.frontend import builder, elementwise, indexing, nn, reshape
 from catdiag.frontend.tracing import Trace, Traced, building
 from catdiag.testing.strategies import typed_programs
 from catdiag.testing.strategies.op_strategies import checked_kinds
@@ -135,9 +135,15 @@ def _unary(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
         "sigmoid": lambda: (elementwise.sigmoid(a), 1.0),
         "log": lambda: (elementwise.log(1 + a * a), m),
         "sqrt": lambda: (elementwise.sqrt(1 + a * a), m + 1),
+        "erf": lambda: (elementwise.erf(a), 1.0),
+        "log1p": lambda: (nn.log1p(abs(a)), m),
     }
     if m <= 4:
         results["exp"] = lambda: (elementwise.exp(a), 55.0)
+        results["expm1"] = lambda: (nn.expm1(a), 55.0)
+    if m <= 64:  # of larger angles rounding leaves little
+        results["sin"] = lambda: (elementwise.sin(a), 1.0)
+        results["cos"] = lambda: (elementwise.cos(a), 1.0)
     return results[draw(st.sampled_from(sorted(results)))]()
 
 
@@ -156,6 +162,17 @@ def _position(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
     if draw(st.booleans()):
         return a + builder.size(name), m + _LONGEST
     return a + builder.index(name), m + _LONGEST
+
+
+def _rounded(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    """A whole number of a position, on which rounding has no say, as it would have of values that are near a step."""
+    a, m = _pick(draw, st, made)
+    known = _known(made)
+    if not known:
+        return None
+    half = (builder.index(draw(st.sampled_from(known))) - draw(st.integers(0, 3))) / 2
+    fn = draw(st.sampled_from(["ceil", "floor", "round", "sign"]))
+    return a + getattr(elementwise, fn)(half), m + _LONGEST
 
 
 def _choice(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
@@ -249,7 +266,9 @@ def _view(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
     return programs[draw(st.sampled_from(sorted(programs)))](), max(m, 1)
 
 
-_STEPS = (_binary, _unary, _constant, _position, _choice, _reduction, _einsum, _renaming, _structural, _view)
+_STEPS = (
+    _binary, _unary, _constant, _position, _rounded, _choice, _reduction, _einsum, _renaming, _structural, _view,
+)  # fmt: skip
 
 
 def sizes_for(diagram: Diagram | HasDiagram, min_size: int = 1, max_size: int = 4) -> SearchStrategy[dict[str, int]]:

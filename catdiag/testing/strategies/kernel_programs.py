@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.types import ArrayType, Axis
-from catdiag.frontend import builder, elementwise
+from catdiag.frontend import builder, elementwise, nn
 from catdiag.frontend.tracing import Trace, Traced, building
 from catdiag.rewrite import group
 from catdiag.rewrite.split import in_parts
@@ -110,6 +110,9 @@ def _weighed(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
         ),
         "cast": lambda: elementwise.cast(small, "bf16"),
         "size": lambda: small / builder.size(axis),
+        "wave": lambda: elementwise.cos(small) - elementwise.erf(a),
+        "every other": lambda: small * (builder.index(axis) - 2 * elementwise.floor(builder.index(axis) / 2)),
+        "signed": lambda: small * elementwise.sign(builder.index(axis) - builder.index(other)),
     }
     result: Traced = programs[draw(st.sampled_from(sorted(programs)))]()
     return result
@@ -135,6 +138,9 @@ def _scaled(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
     last, other = made[-1], _latest(draw, st, made)
     programs: dict[str, Callable[[], Traced]] = {
         "tanh": lambda: elementwise.tanh(last),
+        "sine": lambda: elementwise.sin(elementwise.tanh(last)),
+        "expm1": lambda: nn.expm1(elementwise.tanh(last)),
+        "log1p": lambda: nn.log1p(abs(last)),
         "root": lambda: elementwise.sqrt(1 + last * last),
         "added": lambda: last + elementwise.tanh(other),
         "divided": lambda: last / (1 + other * other),
