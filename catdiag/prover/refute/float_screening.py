@@ -8,6 +8,7 @@ again in exact arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 from math import prod
@@ -68,7 +69,7 @@ def outputs(
 ) -> list[Wire]:
     """The outputs of a core program; in an output of reals −∞ is no value. Raises Exhausted."""
     with np.errstate(all="ignore"):
-        found = _run(program, inputs, sizes, blocks, functions, meter)
+        found = _Setting(sizes, blocks, functions, meter).run(program, inputs, {})
         return [
             (v if element in ("extended", "bool") else np.where(np.isinf(v), _NAN, v), axes)
             for (v, axes), (_, element) in zip(found, program["outputs"], strict=True)
@@ -89,21 +90,24 @@ def aligned(args: Sequence[Wire]) -> tuple[list[Floats], tuple[str, ...]]:
     return made, names
 
 
-def _run(
-    program: Mapping[str, Any],
-    inputs: Sequence[Wire],
-    sizes: Mapping[str, int],
-    blocks: Mapping[str, int],
-    functions: Functions,
-    meter: Meter,
-) -> list[Wire]:
-    """The outputs of a core program; see `outputs`."""
-    wires = list(inputs)
-    for node in program["nodes"]:
-        made = _node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, meter)
-        meter.spend(0)
-        wires.extend(made)
-    return [wires[w] for w, _ in program["outputs"]]
+@dataclass(frozen=True)
+class _Setting:
+    """What nodes are run with: sizes, lengths of blocks and tiles, the user's functions, and the work that is left."""
+
+    sizes: Mapping[str, int]
+    blocks: Mapping[str, int]
+    functions: Functions
+    meter: Meter
+
+    def run(self, program: Mapping[str, Any], inputs: Sequence[Wire], local: Mapping[str, int]) -> list[Wire]:
+        """The outputs of a body, in which further sizes are known."""
+        inside = replace(self, sizes={**self.sizes, **local}) if local else self
+        wires = list(inputs)
+        for node in program["nodes"]:
+            made = NODES[node["op"]](inside, node, [wires[w] for w in node.get("args", ())])
+            self.meter.spend(0)
+            wires.extend(made)
+        return [wires[w] for w, _ in program["outputs"]]
 
 
 def _real(x: Floats) -> Floats:
@@ -174,47 +178,44 @@ def _reduce(monoid: str, x: Floats, axis: int) -> Floats:
     return np.asarray(over[monoid](), dtype=np.float64)
 
 
-def _node(
-    node: Mapping[str, Any],
-    args: Sequence[Wire],
-    sizes: Mapping[str, int],
-    blocks: Mapping[str, int],
-    functions: Functions,
-    meter: Meter,
-) -> list[Wire]:
-    """The outputs of one node, for all inputs of the batch; NaN where there is no value."""
-    op = node["op"]
-    if op == "map":
-        name = node["fn"]
-        values, names = aligned(args)
-        meter.spend(prod(max(lengths) for lengths in zip(*(v.shape for v in values), strict=True)))
-        if name in _COMPARED:
-            meter.watch(values[0] - values[1])
-        elif name in _CRITICAL:
-            meter.watch(values[_CRITICAL[name]])
-        if name.startswith("apply:"):
-            return [(functions[name[6:]](*map(_real, values)), names)]
-        return [(np.asarray(row(FLOATS, name, "screened in floating point")(*values), dtype=np.float64), names)]
-    if op == "reduce":
-        ((x, axes),) = args
-        k = axes.index(node["axis"])
-        if node["monoid"] in ("max", "min") and x.shape[k + 1] > 1:
-            meter.watch(np.asarray(x.take(0, k + 1) - x.take(1, k + 1)))
-        return [(_reduce(node["monoid"], x, k + 1), (*axes[:k], *axes[k + 1 :]))]
-    if op == "view":
-        meter.spend(max(len(x) for x, _ in args) * prod(size_value(s, sizes) for _, s in node["axes"]))
-        return [_renamed(node, args[0], sizes) or _view(node, args, sizes)]
-    if op == "index":
-        return [(np.arange(size_value(node["axis"][1], sizes), dtype=np.float64)[None], (node["axis"][0],))]
-    if op == "size":
-        return [(np.array([float(size_value(node["size"], sizes))]), ())]
-    if op == "const":
-        text = str(node["value"])
-        top, _, bottom = text.partition("/")
-        return [(np.array([float(top) / float(bottom or 1)]), ())]
-    if op == "fold":
-        return _fold(node, args, sizes, blocks, functions, meter)
-    return _group(node, args, sizes, blocks, functions, meter)
+def _mapped(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+    name = node["fn"]
+    values, names = aligned(args)
+    here.meter.spend(prod(max(lengths) for lengths in zip(*(v.shape for v in values), strict=True)))
+    if name in _COMPARED:
+        here.meter.watch(values[0] - values[1])
+    elif name in _CRITICAL:
+        here.meter.watch(values[_CRITICAL[name]])
+    if name.startswith("apply:"):
+        return [(here.functions[name[6:]](*map(_real, values)), names)]
+    return [(np.asarray(row(FLOATS, name, "screened in floating point")(*values), dtype=np.float64), names)]
+
+
+def _reduced(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+    ((x, axes),) = args
+    k = axes.index(node["axis"])
+    if node["monoid"] in ("max", "min") and x.shape[k + 1] > 1:
+        here.meter.watch(np.asarray(x.take(0, k + 1) - x.take(1, k + 1)))
+    return [(_reduce(node["monoid"], x, k + 1), (*axes[:k], *axes[k + 1 :]))]
+
+
+def _viewed(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+    here.meter.spend(max(len(x) for x, _ in args) * prod(size_value(s, here.sizes) for _, s in node["axes"]))
+    return [_renamed(node, args[0], here.sizes) or _view(node, args, here.sizes)]
+
+
+def _index(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+    axis, size = node["axis"]
+    return [(np.arange(size_value(size, here.sizes), dtype=np.float64)[None], (axis,))]
+
+
+def _size(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+    return [(np.array([float(size_value(node["size"], here.sizes))]), ())]
+
+
+def _const(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+    top, _, bottom = str(node["value"]).partition("/")
+    return [(np.array([float(top) / float(bottom or 1)]), ())]
 
 
 def _cut(args: Sequence[Wire], axis: str, start: int, stop: int) -> list[Wire]:
@@ -225,46 +226,31 @@ def _extent(args: Sequence[Wire]) -> dict[str, int]:
     return {n: size for x, axes in args for n, size in zip(axes, x.shape[1:], strict=True)}
 
 
-def _fold(
-    node: Mapping[str, Any],
-    args: Sequence[Wire],
-    sizes: Mapping[str, int],
-    blocks: Mapping[str, int],
-    functions: Functions,
-    meter: Meter,
-) -> list[Wire]:
+def _fold(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
     """The final states of a loop, run block by block."""
     axis, local = node["axis"], node["block"]
-    n, length = _extent(args)[axis], blocks.get(local, 1)
-    state = _run(node["unit"], [], sizes, blocks, functions, meter)
+    n, length = _extent(args)[axis], here.blocks.get(local, 1)
+    state = here.run(node["unit"], [], {})
     for start in range(0, n, length):
         stop = min(n, start + length)
-        here = _cut(args, axis, start, stop)
-        state = _run(node["step"], [*state, *here], {**sizes, local: stop - start}, blocks, functions, meter)
+        state = here.run(node["step"], [*state, *_cut(args, axis, start, stop)], {local: stop - start})
     return state
 
 
-def _group(
-    node: Mapping[str, Any],
-    args: Sequence[Wire],
-    sizes: Mapping[str, int],
-    blocks: Mapping[str, int],
-    functions: Functions,
-    meter: Meter,
-) -> list[Wire]:
+def _group(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
     """The results of a group, run tile by tile."""
     extent = _extent(args)
     tiles = [(axis, local, extent[axis]) for axis, local in node["tiles"]]
     made: list[Wire] = []
     # An empty axis has no tiles: an empty tile gives results with the right axes.
-    starts = [range(0, n, blocks.get(local, 1)) or (0,) for _, local, n in tiles]
+    starts = [range(0, n, here.blocks.get(local, 1)) or (0,) for _, local, n in tiles]
     for corner in product(*starts):
-        here, inner = list(args), dict(sizes)
+        inputs, lengths = list(args), dict[str, int]()
         place: dict[str, slice] = {}
         for (axis, local, n), start in zip(tiles, corner, strict=True):
-            stop = min(n, start + blocks.get(local, 1))
-            here, inner[local], place[axis] = _cut(here, axis, start, stop), stop - start, slice(start, stop)
-        found = _run(node["body"], here, inner, blocks, functions, meter)
+            stop = min(n, start + here.blocks.get(local, 1))
+            inputs, lengths[local], place[axis] = _cut(inputs, axis, start, stop), stop - start, slice(start, stop)
+        found = here.run(node["body"], inputs, lengths)
         if not made:
             whole = {axis: n for axis, _, n in tiles}
             for x, axes in found:
@@ -273,6 +259,19 @@ def _group(
         for (total, axes), (x, _) in zip(made, found, strict=True):
             total[(slice(None), *(place.get(a, slice(None)) for a in axes))] = x
     return made
+
+
+NODES: Mapping[str, Callable[[_Setting, Mapping[str, Any], Sequence[Wire]], list[Wire]]] = {
+    "map": _mapped,
+    "reduce": _reduced,
+    "view": _viewed,
+    "index": _index,
+    "size": _size,
+    "const": _const,
+    "fold": _fold,
+    "group": _group,
+}
+"""The outputs of one node, for all inputs of the batch; NaN where there is no value."""
 
 
 def _renamed(node: Mapping[str, Any], array: Wire, sizes: Mapping[str, int]) -> Wire | None:
