@@ -291,7 +291,33 @@ def _draw(ax: Axes, shown: Roofline) -> None:
     ax.set_yscale("log")
     ax.set_xlim(left, right)
     ax.set_ylim(bottom, max(c.rate for c in ceilings) * 1.6)
+    _draw_roofs(ax, shown, peak, left, bottom)
     labels: list[tuple[float, str, str]] = []
+    for ceiling in ceilings:
+        ax.plot(
+            [max(left, ceiling.rate / fastest), right],
+            [ceiling.rate] * 2,
+            color=INK if ceiling.kind == "chip" else SOFT,
+            lw=1.3 if ceiling.rate == peak else 0.8,
+            linestyle="solid" if ceiling.kind == "chip" else DASHES[4],
+            zorder=1.8,
+            gid=f"ceiling {ceiling.name}",
+        )
+        labels.append((ceiling.rate, f"{ceiling.name}: {quantity(ceiling.rate, short)}", SOFT))
+    labels += [(row.rate, f"{row.name}: {quantity(row.rate, short)}", INK) for row in shown.rows]
+    _draw_rows(ax, shown, right)
+    words = "FLOP" if shown.unit == "FLOP" else "operations"
+    ax.set_xlabel(f"intensity, {words} a byte that crosses the edge")
+    ax.set_ylabel(f"{words} a second")
+    dress(ax)
+    decades(ax.xaxis, "", lambda value, _: f"{value:g}")
+    decades(ax.yaxis, short)
+    label_right(ax, labels)
+    key(ax)
+
+
+def _draw_roofs(ax: Axes, shown: Roofline, peak: float, left: float, bottom: float) -> None:
+    """A line for each edge, up to the highest rate of operations."""
     for place, roof in enumerate(shown.roofs):
         ends = (max(left, bottom / roof.bytes_per_s), peak / roof.bytes_per_s)
         ax.plot(
@@ -306,17 +332,10 @@ def _draw(ax: Axes, shown: Roofline) -> None:
             gid=f"roof {roof.name}",
             label=f"{roof.name}, {quantity(roof.bytes_per_s, 'B/s')}",
         )
-    for ceiling in ceilings:
-        ax.plot(
-            [max(left, ceiling.rate / fastest), right],
-            [ceiling.rate] * 2,
-            color=INK if ceiling.kind == "chip" else SOFT,
-            lw=1.3 if ceiling.rate == peak else 0.8,
-            linestyle="solid" if ceiling.kind == "chip" else DASHES[4],
-            zorder=1.8,
-            gid=f"ceiling {ceiling.name}",
-        )
-        labels.append((ceiling.rate, f"{ceiling.name}: {quantity(ceiling.rate, short)}", SOFT))
+
+
+def _draw_rows(ax: Axes, shown: Roofline, right: float) -> None:
+    """A point for each program under each roof, on a line for its rate."""
     for row, fill in zip(shown.rows, (None, PAPER, PALE)):
         here = [row.intensity[roof.name] for roof in shown.roofs if roof.name in row.intensity]
         ax.plot([min(here), right], [row.rate] * 2, color=SOFT, lw=0.5, zorder=1.7)
@@ -335,15 +354,6 @@ def _draw(ax: Axes, shown: Roofline) -> None:
                     clip_on=False,
                     gid=f"{row.name} at {roof.name}",
                 )
-        labels.append((row.rate, f"{row.name}: {quantity(row.rate, short)}", INK))
-    words = "FLOP" if shown.unit == "FLOP" else "operations"
-    ax.set_xlabel(f"intensity, {words} a byte that crosses the edge")
-    ax.set_ylabel(f"{words} a second")
-    dress(ax)
-    decades(ax.xaxis, "", lambda value, _: f"{value:g}")
-    decades(ax.yaxis, short)
-    label_right(ax, labels)
-    key(ax)
 
 
 def _color(place: int, shown: Roofline) -> str:

@@ -104,29 +104,11 @@ def landscape_of(
     for name, values in all_options.items():
         all_options[name] = sorted({*values, plan.tiles[name], plan.minimum_traffic.tiles[name]})
     names = _names(all_options, tiles, search, plan)
-    others = {name: _thinned(values) for name, values in all_options.items() if name not in names}
-    shape = tuple(len(all_options[name]) for name in names)
-    cells = int(np.prod(shape))
-    while cells * int(np.prod([len(v) for v in others.values()])) > _MOST:
-        longest = max(others, key=lambda n: len(others[n]))
-        if len(others[longest]) < 2:
-            break
-        others[longest] = others[longest][::2]
-    for name in others:
-        others[name] = sorted({*others[name], plan.tiles[name], plan.minimum_traffic.tiles[name]})
+    others = _thinned_options(all_options, names, plan)
     every = {**{n: all_options[n] for n in names}, **others}
-    mesh = np.meshgrid(*(np.array(v, dtype=np.int64) for v in every.values()), indexing="ij")
-    grid = {name: axis.ravel() for name, axis in zip(every, mesh)}
+    grid, seconds, moved = _evaluated(search, every)
     full = tuple(len(v) for v in every.values())
     rest = tuple(range(len(names), len(full)))
-    seconds, moved = np.full(full, np.inf), np.full(full, np.inf)
-    for stages in search.kernels:
-        for warps in search.request.warps:
-            found = search.predicted(stages, {**search.sizes, **grid}, warps)
-            fit = np.broadcast_to(search.fitting(stages, grid | search.sizes, warps), mesh[0].size)
-            time = np.where(fit, np.broadcast_to(found.seconds, mesh[0].size), np.inf)
-            seconds = np.minimum(seconds, time.reshape(full))
-            moved = np.minimum(moved, np.broadcast_to(found.bytes_moved, mesh[0].size).reshape(full))
     seconds, moved = seconds.min(axis=rest), moved.min(axis=rest)
     exceeded = np.where(np.isinf(seconds), _exceeded(search, grid, full, rest), "")
     caption = _caption(plan, others, float(np.min(seconds)), asked)
@@ -145,6 +127,42 @@ def landscape_of(
         places=_places(search.chip),
         caption=caption,
     )
+
+
+def _thinned_options(
+    options: Mapping[str, Sequence[int]], names: Sequence[str], plan: KernelPlan
+) -> dict[str, list[int]]:
+    """Sizes of the tiles that are not shown: so few that all choices can be evaluated, the plan's among them."""
+    others = {name: _thinned(values) for name, values in options.items() if name not in names}
+    cells = math.prod(len(options[name]) for name in names)
+    while others and cells * math.prod(len(v) for v in others.values()) > _MOST:
+        longest = max(others, key=lambda n: len(others[n]))
+        if len(others[longest]) < 2:
+            break
+        others[longest] = others[longest][::2]
+    return {n: sorted({*values, plan.tiles[n], plan.minimum_traffic.tiles[n]}) for n, values in others.items()}
+
+
+def _evaluated(search: TileSearch, every: Mapping[str, Sequence[int]]) -> tuple[dict[str, Any], Any, Any]:
+    """All choices of tiles, as one array for each tile; the least time of each, and the least bytes that it moves.
+
+    The last two have an axis for each tile, and are infinite where nothing fits. The least is taken over the numbers of
+    buffers and of warps.
+    """
+    import numpy as np
+
+    full = tuple(len(v) for v in every.values())
+    mesh = np.meshgrid(*(np.array(v, dtype=np.int64) for v in every.values()), indexing="ij")
+    grid = {name: axis.ravel() for name, axis in zip(every, mesh)}
+    seconds, moved = np.full(full, np.inf), np.full(full, np.inf)
+    for stages in search.kernels:
+        for warps in search.request.warps:
+            found = search.predicted(stages, {**search.sizes, **grid}, warps)
+            fit = np.broadcast_to(search.fitting(stages, grid | search.sizes, warps), mesh[0].size)
+            time = np.where(fit, np.broadcast_to(found.seconds, mesh[0].size), np.inf)
+            seconds = np.minimum(seconds, time.reshape(full))
+            moved = np.minimum(moved, np.broadcast_to(found.bytes_moved, mesh[0].size).reshape(full))
+    return grid, seconds, moved
 
 
 def _names(

@@ -323,6 +323,20 @@ def _draw(ax: Axes, shown: Capacities) -> None:
     ax.set_ylim(min(ys) / 2.5, max(ys) * 2)
     dress(ax)
     _bands(ax, shown)
+    _draw_curves(ax, shown)
+    _draw_integer_points(ax, shown)
+    _draw_marks(ax, shown)
+    ax.xaxis.set_major_locator(LogLocator(base=2 if data else 10, numticks=9))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: room(value) if data else quantity(value)))
+    decades(ax.yaxis, "B" if data else "")
+    ax.set_xlabel(f"memory of a group, {shown.unit}")
+    ax.set_ylabel(f"transfers of the whole run, {shown.unit}")
+    key(ax, above=26 if any("\n" in name for _, name in _named(shown.bands, _WIDE)) else 16)
+
+
+def _draw_curves(ax: Axes, shown: Capacities) -> None:
+    """The optimum, the lower bound and the compulsory traffic."""
     for run, closed in _runs(shown):
         name = "H*, closed form" if closed else "H*, bracketed"
         known = ax.get_legend_handles_labels()[1]
@@ -340,7 +354,7 @@ def _draw(ax: Axes, shown: Capacities) -> None:
         ax.plot(*zip(*shown.bound), lw=1.4, zorder=3, **look)
     if shown.floor:
         ax.plot(
-            [low, high],
+            ax.get_xlim(),
             [shown.floor] * 2,
             color=SOFT,
             lw=0.9,
@@ -348,6 +362,10 @@ def _draw(ax: Axes, shown: Capacities) -> None:
             label="compulsory traffic",
             gid="floor",
         )
+
+
+def _draw_integer_points(ax: Axes, shown: Capacities) -> None:
+    """The best integer tiles; where they are not proved to be the best, with the bracket of the best."""
     for proved, name in ((True, "best integer tiles"), (False, "integer tiles found")):
         some = [w for w in shown.integer_points if w.proved == proved]
         if some:
@@ -366,6 +384,11 @@ def _draw(ax: Axes, shown: Capacities) -> None:
         if some and not proved:
             ends = [w.lower_bound for w in some], [w.transfers for w in some]
             ax.vlines([w.capacity for w in some], *ends, color=LEVELS[1], lw=0.8, zorder=3.5)
+
+
+def _draw_marks(ax: Axes, shown: Capacities) -> None:
+    """A line for each memory of the chip."""
+    low, high = ax.get_xlim()
     for place, (name, capacity) in enumerate(shown.marks):
         if low <= capacity <= high:
             ax.axvline(capacity, color=LEVELS[2], lw=1.0, linestyle=DASHES[3], zorder=1)
@@ -381,13 +404,6 @@ def _draw(ax: Axes, shown: Capacities) -> None:
                 fontsize=SMALL,
                 color=LEVELS[2],
             )
-    ax.xaxis.set_major_locator(LogLocator(base=2 if data else 10, numticks=9))
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: room(value) if data else quantity(value)))
-    decades(ax.yaxis, "B" if data else "")
-    ax.set_xlabel(f"memory of a group, {shown.unit}")
-    ax.set_ylabel(f"transfers of the whole run, {shown.unit}")
-    key(ax, above=26 if any("\n" in name for _, name in _named(shown.bands, _WIDE)) else 16)
 
 
 def _runs(shown: Capacities) -> list[tuple[list[tuple[int, float]], bool]]:

@@ -151,59 +151,77 @@ def simplex(
     >>> simplex([[Fraction(1), Fraction(2)]], [Fraction(4)], [Fraction(1), Fraction(0)])
     [Fraction(4, 1), Fraction(0, 1)]
     """
-    count, width = len(matrix), len(gain)
-    # Rows are integer equations, each up to a positive factor.
-    table = []
-    for k, (row, b) in enumerate(zip(matrix, wanted, strict=True)):
-        numbers = _integral([-a for a in (*row, b)] if b < 0 else [*row, b])
-        table.append([*numbers[:-1], *(int(j == k) for j in range(count)), numbers[-1]])
-    basis = [width + k for k in range(count)]
+    width = len(gain)
+    table = _Tableau(matrix, wanted)
+    table.maximize([Fraction(0)] * width + [Fraction(-1)] * len(matrix), width)
+    if not table.without_slack(width):
+        return None
+    unbounded = table.maximize([*gain, *[Fraction(0)] * len(matrix)], width)
+    return table.solution(width, unbounded)
 
-    def pivot(r: int, c: int, rows: list[list[int]]) -> None:
-        if table[r][c] < 0:
-            table[r] = [-a for a in table[r]]
-        chosen = table[r]
-        lead = chosen[c]
-        for k, row in enumerate(rows):
-            if row is not chosen and row[c]:
-                factor = row[c]
-                rows[k] = _coprime([lead * a - factor * b for a, b in zip(row, chosen, strict=True)])
 
-    def improve(value: Sequence[Fraction], columns: int) -> int | None:
-        # The column along which the value is unbounded, if there is one.
-        shares = [Fraction(value[basis[k]], table[k][basis[k]]) for k in range(count)]
+class _Tableau:
+    """The tableau of the simplex method, with a slack variable for each row; rows are integers, up to a factor each."""
+
+    def __init__(self, matrix: Sequence[Sequence[Fraction]], wanted: Sequence[Fraction]) -> None:
+        count = len(matrix)
+        self.rows: list[list[int]] = []
+        for k, (row, b) in enumerate(zip(matrix, wanted, strict=True)):
+            numbers = _integral([-a for a in (*row, b)] if b < 0 else [*row, b])
+            self.rows.append([*numbers[:-1], *(int(j == k) for j in range(count)), numbers[-1]])
+        width = len(matrix[0]) if matrix else 0
+        self.basis = [width + k for k in range(count)]
+
+    def pivot(self, r: int, c: int, further: list[int] | None = None) -> list[int]:
+        """Makes column `c` basic in row `r`; gives a further row without that column too."""
+        if self.rows[r][c] < 0:
+            self.rows[r] = [-a for a in self.rows[r]]
+        chosen = self.rows[r]
+
+        def cleared(row: list[int]) -> list[int]:
+            if row is chosen or not row[c]:
+                return row
+            return _coprime([chosen[c] * a - row[c] * b for a, b in zip(row, chosen, strict=True)])
+
+        self.rows, self.basis[r] = [cleared(row) for row in self.rows], c
+        return [] if further is None else cleared(further)
+
+    def maximize(self, value: Sequence[Fraction], columns: int) -> int | None:
+        """Improves the value over the first columns, by Bland's rule; gives the column along which it is unbounded."""
+        shares = [Fraction(value[basic], row[basic]) for basic, row in zip(self.basis, self.rows, strict=True)]
         ends = [*value, Fraction(0)]
-        reduced = _integral([ends[c] - sum(s * row[c] for s, row in zip(shares, table, strict=True) if s) for c in
-                          range(len(ends))])  # fmt: skip
-        for _ in range(50 * (count + columns)):
+        reduced = _integral(
+            [e - sum(s * row[c] for s, row in zip(shares, self.rows, strict=True) if s) for c, e in enumerate(ends)]
+        )
+        for _ in range(50 * (len(self.rows) + columns)):
             enter = next((c for c in range(columns) if reduced[c] > 0), None)
             if enter is None:
                 return None
-            leave = [(Fraction(row[-1], row[enter]), basis[k], k) for k, row in enumerate(table) if row[enter] > 0]
+            leave = [
+                (Fraction(row[-1], row[enter]), self.basis[k], k) for k, row in enumerate(self.rows) if row[enter] > 0
+            ]
             if not leave:
                 return enter
-            r = min(leave)[2]
-            rows = [*table, reduced]
-            pivot(r, enter, rows)
-            table[:], reduced = rows[:-1], rows[-1]
-            basis[r] = enter
+            reduced = self.pivot(min(leave)[2], enter, reduced)
         return None
 
-    nothing = [Fraction(0)]
-    improve(nothing * width + [Fraction(-1)] * count, width)
-    if any(basis[k] >= width and table[k][-1] for k in range(count)):
-        return None
-    for k in range(count):
-        column = next((c for c in range(width) if table[k][c]), None) if basis[k] >= width else None
-        if column is not None:
-            pivot(k, column, table)
-            basis[k] = column
-    unbounded = improve([*gain, *nothing * count], width)
-    x = [Fraction(int(c == unbounded)) for c in range(width)]
-    for k, basic in enumerate(basis):
-        if basic < width:
-            x[basic] = Fraction(table[k][-1] - (0 if unbounded is None else table[k][unbounded]), table[k][basic])
-    return x
+    def without_slack(self, width: int) -> bool:
+        """Whether the equations have a solution; then slack variables leave the basis where they can."""
+        if any(basic >= width and row[-1] for basic, row in zip(self.basis, self.rows, strict=True)):
+            return False
+        for k, basic in enumerate(list(self.basis)):
+            column = next((c for c in range(width) if self.rows[k][c]), None) if basic >= width else None
+            if column is not None:
+                self.pivot(k, column)
+        return True
+
+    def solution(self, width: int, unbounded: int | None) -> list[Fraction]:
+        """The values of the first variables; one further along the column that is unbounded, if there is one."""
+        x = [Fraction(int(c == unbounded)) for c in range(width)]
+        for basic, row in zip(self.basis, self.rows, strict=True):
+            if basic < width:
+                x[basic] = Fraction(row[-1] - (0 if unbounded is None else row[unbounded]), row[basic])
+        return x
 
 
 def _integral(row: Sequence[Fraction]) -> list[int]:
