@@ -16,7 +16,7 @@ from math import ceil
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import Fact
-from catdiag.kernel.terms import KernelError, Term, term_data
+from catdiag.kernel.terms import KernelError, Term, is_fixed, term_data
 from catdiag.prover.refute import exact_reals
 from catdiag.prover.refute.exact_reals import BOTTOM, MinusInfinity, Unclear, Undefined, Value
 from catdiag.solvers.z3_encoding import answer
@@ -185,6 +185,9 @@ def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
     if op in ("inv", "log", "sqrt"):
         operation = {"inv": exact_reals.inv, "log": exact_reals.log, "sqrt": exact_reals.sqrt}[op]
         return operation(parts[0]) if strict else _total(operation, parts[0])
+    if is_fixed(t):
+        meaning = {"%erf": exact_reals.erf, "%sin": exact_reals.sin, "%cos": exact_reals.cos}[str(t.data)]
+        return meaning(parts[0]) if strict else _total(meaning, parts[0])
     if op == "apply":
         salt = random.Random(f"{t.data}{parts}")
         return Fraction(salt.randrange(-3, 4))

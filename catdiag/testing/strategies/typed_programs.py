@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 def with_kind(draw: Any, st: Any, trace: Trace, a: Traced, kind: str) -> Traced:
     """An array computed from `a` by a box of that kind, with other boxes where they are needed."""
-    plain = [axis.name for axis in a.type.axes if axis.name == axis.size]
+    # An axis that is a part of another one too is read where that one is: no box is mapped over it alone.
+    parts = _parts(a)
+    plain = [axis.name for axis in a.type.axes if axis.name == axis.size and axis.name not in parts]
     if not plain and kind in ("reduce", "reindex", "view", "index", "fold", "group", "size"):
         a = trace.rename(a, {}, (*a.type.axes, _new(a)))
         plain = [a.axes[-1]]
@@ -50,9 +52,21 @@ def with_kind(draw: Any, st: Any, trace: Trace, a: Traced, kind: str) -> Traced:
     return made
 
 
+def _parts(a: Traced) -> set[str]:
+    """The names of the parts of an array's axes."""
+    found: set[str] = set()
+    todo = [part for axis in a.type.axes for part in axis.parts]
+    while todo:
+        part = todo.pop()
+        found.add(part.name)
+        todo += part.parts
+    return found
+
+
 def _new(a: Traced) -> Axis:
-    """An axis that the array does not have."""
-    return Axis(next(name for name in (f"m{k}" for k in range(1, 99)) if name not in a.axes))
+    """An axis that the array does not have, as a part neither."""
+    taken = {*a.axes, *_parts(a)}
+    return Axis(next(name for name in (f"m{k}" for k in range(1, 99)) if name not in taken))
 
 
 def _streamed(a: Traced, axis: str) -> Diagram:
