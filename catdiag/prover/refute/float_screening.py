@@ -69,7 +69,7 @@ def outputs(
 ) -> list[Wire]:
     """The outputs of a core program; in an output of reals −∞ is no value. Raises Exhausted."""
     with np.errstate(all="ignore"):
-        found = _Setting(sizes, blocks, functions, meter).run(program, inputs, {})
+        found = _BatchSetting(sizes, blocks, functions, meter).run(program, inputs, {})
         return [
             (v if element in ("extended", "bool") else np.where(np.isinf(v), _NAN, v), axes)
             for (v, axes), (_, element) in zip(found, program["outputs"], strict=True)
@@ -91,7 +91,7 @@ def aligned(args: Sequence[Wire]) -> tuple[list[Floats], tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class _Setting:
+class _BatchSetting:
     """What nodes are run with: sizes, lengths of blocks and tiles, the user's functions, and the work that is left."""
 
     sizes: Mapping[str, int]
@@ -178,7 +178,7 @@ def _reduce(monoid: str, x: Floats, axis: int) -> Floats:
     return np.asarray(over[monoid](), dtype=np.float64)
 
 
-def _mapped(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+def _mapped(here: _BatchSetting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
     name = node["fn"]
     values, names = aligned(args)
     here.meter.spend(prod(max(lengths) for lengths in zip(*(v.shape for v in values), strict=True)))
@@ -191,7 +191,7 @@ def _mapped(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> li
     return [(np.asarray(row(FLOATS, name, "screened in floating point")(*values), dtype=np.float64), names)]
 
 
-def _reduced(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+def _reduced(here: _BatchSetting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
     ((x, axes),) = args
     k = axes.index(node["axis"])
     if node["monoid"] in ("max", "min") and x.shape[k + 1] > 1:
@@ -199,21 +199,21 @@ def _reduced(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> l
     return [(_reduce(node["monoid"], x, k + 1), (*axes[:k], *axes[k + 1 :]))]
 
 
-def _viewed(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+def _viewed(here: _BatchSetting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
     here.meter.spend(max(len(x) for x, _ in args) * prod(size_value(s, here.sizes) for _, s in node["axes"]))
     return [_renamed(node, args[0], here.sizes) or _view(node, args, here.sizes)]
 
 
-def _index(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+def _index(here: _BatchSetting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
     axis, size = node["axis"]
     return [(np.arange(size_value(size, here.sizes), dtype=np.float64)[None], (axis,))]
 
 
-def _size(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+def _size(here: _BatchSetting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
     return [(np.array([float(size_value(node["size"], here.sizes))]), ())]
 
 
-def _const(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+def _const(here: _BatchSetting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
     top, _, bottom = str(node["value"]).partition("/")
     return [(np.array([float(top) / float(bottom or 1)]), ())]
 
@@ -226,7 +226,7 @@ def _extent(args: Sequence[Wire]) -> dict[str, int]:
     return {n: size for x, axes in args for n, size in zip(axes, x.shape[1:], strict=True)}
 
 
-def _fold(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+def _fold(here: _BatchSetting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
     """The final states of a loop, run block by block."""
     axis, local = node["axis"], node["block"]
     n, length = _extent(args)[axis], here.blocks.get(local, 1)
@@ -237,7 +237,7 @@ def _fold(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list
     return state
 
 
-def _group(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
+def _group(here: _BatchSetting, node: Mapping[str, Any], args: Sequence[Wire]) -> list[Wire]:
     """The results of a group, run tile by tile."""
     extent = _extent(args)
     tiles = [(axis, local, extent[axis]) for axis, local in node["tiles"]]
@@ -261,7 +261,7 @@ def _group(here: _Setting, node: Mapping[str, Any], args: Sequence[Wire]) -> lis
     return made
 
 
-NODES: Mapping[str, Callable[[_Setting, Mapping[str, Any], Sequence[Wire]], list[Wire]]] = {
+NODES: Mapping[str, Callable[[_BatchSetting, Mapping[str, Any], Sequence[Wire]], list[Wire]]] = {
     "map": _mapped,
     "reduce": _reduced,
     "view": _viewed,
