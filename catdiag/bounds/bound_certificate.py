@@ -40,7 +40,7 @@ class BoundSource:
     `unprojected` are further indices of the array: computing an element of the result requires all elements along them.
     `other` are the remaining indices. An array that is made in the segment is made of `parts`, which cover its indices
     with exponents `powers` (`boxes` are the exponents of the sizes of indices that they do not cover). `symmetric` is
-    the largest number of its elements that are one value, by symmetry.
+    the largest number of its elements that are one value, by symmetry. `result` is set of what the points make.
     """
 
     name: str
@@ -53,6 +53,7 @@ class BoundSource:
     powers: tuple[Fraction, ...] = ()
     boxes: Exponents = ()
     symmetric: int = 1
+    result: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,12 @@ def approximate(powers: Powers) -> float:
     return math.exp(sum(float(e) * math.log(base) for base, e in powers))
 
 
-def _sizes(*factors: tuple[Exponents, Fraction | int]) -> Exponents:
+def sizes_product(*factors: tuple[Exponents, Fraction | int]) -> Exponents:
+    """The product of powers of sizes, each raised to an exponent.
+
+    >>> sizes_product(((("a", Fraction(1)),), 2), ((("a", Fraction(2)), ("b", Fraction(1))), -1))
+    (('b', Fraction(-1, 1)),)
+    """
     total: dict[str, Fraction] = {}
     for exponents, by in factors:
         for name, e in exponents:
@@ -167,7 +173,7 @@ def _segment_bound(source: BoundSource) -> Iterator[Value]:
                 groups[group] = groups.get(group, Fraction(0)) + e * power
             number = times((number, 1), (factor, power))
             rows: Exponents = tuple((index, Fraction(-1)) for index in part.unprojected)
-            sizes = _sizes((sizes, 1), (loop_bounds, power), (rows, power))
+            sizes = sizes_product((sizes, 1), (loop_bounds, power), (rows, power))
         yield groups, number, sizes
 
 
@@ -179,6 +185,20 @@ def cuts_of(sources: Iterable[BoundSource]) -> int:
     2
     """
     return math.prod(1 + (cuts_of(source.parts) if source.parts else 0) for source in sources)
+
+
+def cuts_in_groups(case: BoundCase) -> Iterator[Value]:
+    """The cuts of a case: bounds on its points, each a product of powers of what is available of each group."""
+    for choice in product(*(list(_segment_bound(source)) for source in case.sources)):
+        exponents: dict[int, Fraction] = {}
+        number: Powers = ()
+        sizes = case.boxes
+        for power, (groups, factor, loop_bounds) in zip(case.powers, choice, strict=True):
+            for group, e in groups.items():
+                exponents[group] = exponents.get(group, Fraction(0)) + e * power
+            number = times((number, 1), (factor, power))
+            sizes = sizes_product((sizes, 1), (loop_bounds, power))
+        yield {g: e for g, e in exponents.items() if e}, number, sizes
 
 
 def _groups(source: BoundSource) -> Iterator[int]:
@@ -200,16 +220,7 @@ def _monomials(case: BoundCase) -> list[tuple[Fraction, Powers, Exponents]]:
         weights[source.group] = min(source.weight, weights.get(source.group, source.weight))
         todo.extend(source.parts)
     found = []
-    for choice in product(*(list(_segment_bound(source)) for source in case.sources)):
-        exponents: dict[int, Fraction] = {}
-        number: Powers = ()
-        sizes = case.boxes
-        for power, (groups, factor, loop_bounds) in zip(case.powers, choice, strict=True):
-            for group, e in groups.items():
-                exponents[group] = exponents.get(group, Fraction(0)) + e * power
-            number = times((number, 1), (factor, power))
-            sizes = _sizes((sizes, 1), (loop_bounds, power))
-        exponents = {g: e for g, e in exponents.items() if e}
+    for exponents, number, sizes in cuts_in_groups(case):
         degree = sum(exponents.values(), Fraction(0))
         if degree < 1:
             raise BoundError(f"{case.box}: a cut of degree {degree} is not convex: expected at least 1")
@@ -234,8 +245,11 @@ def _covered(
             raise BoundError(f"{what}: a source covers {', '.join(names)}: expected some of {', '.join(indices)}")
 
 
-def _sound(case: BoundCase) -> bool:
-    """Checks covers and exponents; whether the largest cut bounds the points (otherwise only the sum of cuts does)."""
+def require_sound(case: BoundCase) -> bool:
+    """Checks covers and exponents; whether the largest cut bounds the points (otherwise only the sum of cuts does).
+
+    Raises BoundError for what is not covered, and for exponents that the sum of cuts does not allow.
+    """
     pairs = [(s.covers, p) for s, p in zip(case.sources, case.powers, strict=True)]
     _covered(case.box, case.indices, pairs, case.boxes)
     seen = [g for s, p in zip(case.sources, case.powers, strict=True) if p for g in _groups(s)]
@@ -280,7 +294,7 @@ def derive(case: BoundCase) -> BoundClaim:
             f"1 or 2, "
             f"1 or more, and {len(case.sources)}"
         )
-    best = _sound(case)
+    best = require_sound(case)
     cuts = _monomials(case)
     points: Exponents = tuple((i, Fraction(1)) for i in case.indices)
     share = rational(Fraction(1, case.symmetric))
@@ -292,7 +306,7 @@ def derive(case: BoundCase) -> BoundClaim:
     for degree, number, sizes in cuts:
         reach = rational(case.begins + case.step)
         coefficient = times((share, 1), (rational(case.step), 1), (number, -1), (reach, -degree))
-        found.append(Monomial(coefficient, 1 - degree, _sizes((points, 1), (sizes, -1))))
+        found.append(Monomial(coefficient, 1 - degree, sizes_product((points, 1), (sizes, -1))))
     return BoundClaim("least" if best or len(found) == 1 else "together", tuple(found))
 
 
@@ -304,17 +318,17 @@ def _crossing(
         raise BoundError(f"{case.box}: expected two cuts of different degrees")
     (low, first, small), (high, second, large) = sorted(cuts, key=lambda cut: cut[0])
     power = 1 / (high - low)
-    number, sizes = times((first, power), (second, -power)), _sizes((small, power), (large, -power))
+    number, sizes = times((first, power), (second, -power)), sizes_product((small, power), (large, -power))
     share = rational(Fraction(1, case.symmetric))
     gain = Monomial(
         times((share, 1), (first, -1), (number, 1 - low)),
         Fraction(0),
-        _sizes((points, 1), (small, -1), (sizes, 1 - low)),
+        sizes_product((points, 1), (small, -1), (sizes, 1 - low)),
     )
     loss = Monomial(
         times((share, 1), (rational(case.begins), 1), (first, -1), (number, -low)),
         Fraction(1),
-        _sizes((points, 1), (small, -1), (sizes, -low)),
+        sizes_product((points, 1), (small, -1), (sizes, -low)),
     )
     return gain, loss
 

@@ -30,7 +30,9 @@ from catdiag.bounds.bound_certificate import (
 )
 from catdiag.bounds.compulsory_traffic import Needed, needed
 from catdiag.bounds.dataflow import flow_of
-from catdiag.bounds.reuse import Candidate, SourceReader, vertices
+from catdiag.bounds.joint_bound import check_joint, joint_at, joint_value
+from catdiag.bounds.joint_search import JointBound, JointSearch
+from catdiag.bounds.reuse import Candidate, SourceReader, exponents_of
 from catdiag.bounds.segments import Lifetime, check_lifetime, lifetime_bound, lifetimes
 from catdiag.category.diagram import diagram_of, inline
 from catdiag.category.integer_polynomial import IntPolynomial, symbol
@@ -51,10 +53,11 @@ if TYPE_CHECKING:
 
 Expr = Any
 
-COMPULSORY, CONTRACTION, CHAIN = "compulsory", "contraction", "chain"
+COMPULSORY, CONTRACTION, CHAIN, SUM = "compulsory", "contraction", "chain", "sum"
 CUTS = 8
 """The most cuts of a case: the terms of its formula. Cases of more are left out, which makes the bound smaller."""
 _SAMPLES = 240
+_TYPICAL = 2.0**17
 _GAIN = 1.07
 _WINS = 2
 
@@ -66,13 +69,15 @@ class BoundTerm:
     kind: str
     box: str
     value: Expr
-    case: BoundCase | Lifetime
+    case: BoundCase | Lifetime | JointBound
     sizes: Mapping[str, Size]
 
     def check(self) -> None:
         """Checks the certificate in exact arithmetic. Raises BoundError if it does not show what it claims."""
         if isinstance(self.case, Lifetime):
             check_lifetime(self.case)
+        elif isinstance(self.case, JointBound):
+            check_joint(self.case.joint, self.case.shares)
         else:
             check(self.case)
 
@@ -83,6 +88,8 @@ class BoundTerm:
         if isinstance(self.case, Lifetime):
             found: Fraction = lifetime_bound(self.case, lengths, capacity, lambda f: f)
             return found
+        if isinstance(self.case, JointBound):
+            return joint_at(self.case.joint, self.case.shares, lengths, capacity)
         return evaluate(self.case, lengths, capacity)
 
 
@@ -111,8 +118,9 @@ class LowerBound(AsHTML):
     """All sizes of the diagram, in the bound or not."""
 
     @property
-    def certificate(self) -> tuple[BoundCase | Lifetime, ...]:
-        """The certificates of the terms, for the checkers in `catdiag.bounds`: `bound_certificate`, `segments`."""
+    def certificate(self) -> tuple[BoundCase | Lifetime | JointBound, ...]:
+        """The certificates of the terms, for the checkers in `catdiag.bounds`: `bound_certificate`, `segments`,
+        `joint_bound`."""
         return tuple(term.case for term in self.terms)
 
     def check(self) -> None:
@@ -283,6 +291,9 @@ def lower_bound(
         cases += [(c, case) for c in plain for case in lifetimes(c.box, c.sources)]
     chosen = _chosen(cases, arrays)
     terms = tuple(_term(candidate, case, limit) for candidate, case in chosen)
+    widest = max((n.width for n in arrays), default=1)
+    search = JointSearch(reader, candidates, sizes or {}, float(known_limit or _TYPICAL * widest), CUTS)
+    terms += tuple(_sum_term(found, limit) for found in search.found())
     put = {symbol(name): n for name, n in (sizes or {}).items()}
     if put:
         compulsory = compulsory.subs(put, simultaneous=True)
@@ -336,16 +347,7 @@ def _capacity(used: set[str]) -> Expr:
 
 def _cases(candidate: Candidate) -> Iterator[BoundCase]:
     """The cases of a candidate: exponents at the vertices of the covering polytope, and steps that suit their cuts."""
-    corners = vertices(candidate.indices, [s.covers for s in candidate.sources])
-    middles: dict[tuple[Fraction, Any], list[tuple[Fraction, ...]]] = {}
-    for powers, boxes in corners:
-        middles.setdefault((sum(powers, Fraction(0)), boxes), []).append(powers)
-    points = [(powers, boxes) for powers, boxes in corners]
-    for (_, boxes), several in middles.items():
-        if len(several) > 1:
-            mean = tuple(sum(column, Fraction(0)) / len(several) for column in zip(*several, strict=True))
-            points.append((mean, boxes))
-    for powers, boxes in points:
+    for powers, boxes in exponents_of(candidate):
         if candidate.begins == 2 and not powers[-1]:
             continue
         kept = [(s, p) for s, p in zip(candidate.sources, powers, strict=True) if p]
@@ -398,6 +400,13 @@ def _term(candidate: Candidate, case: BoundCase | Lifetime, capacity: Expr) -> B
         value = value * (1 - sympy.Add(*(1 / IntPolynomial.of(sizes[n]).expr() for n in case.disjoint)))
     kind = CHAIN if any(s.parts for s in case.sources) else CONTRACTION
     return BoundTerm(kind, candidate.box, value, case, sizes)
+
+
+def _sum_term(found: JointBound, capacity: Expr) -> BoundTerm:
+    value = joint_value(
+        found.shares, lambda m: _expression(m, found.sizes, capacity), _rational(found.joint.step) * capacity
+    )
+    return BoundTerm(SUM, found.box, value, found, found.sizes)
 
 
 def _rational(f: Fraction) -> Expr:

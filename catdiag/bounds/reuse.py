@@ -47,7 +47,9 @@ class FoundSource:
 class Candidate:
     """A case without exponents, and the sizes of its indices.
 
-    `plain` says that each coordinate determines its index without fixing others.
+    `plain` says that each coordinate determines its index without fixing others. `place` is that of the box, and
+    `contracts` says that it is a contraction whose products no other box has. `unjoined` are the sources with the
+    numbers of their paths as groups.
     """
 
     box: str
@@ -58,6 +60,9 @@ class Candidate:
     symmetric: int = 1
     disjoint: tuple[str, ...] = ()
     plain: bool = True
+    place: int = -1
+    contracts: bool = False
+    unjoined: tuple[BoundSource, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -285,20 +290,27 @@ class SourceReader:
         if ends:
             covers = tuple(dict.fromkeys(i[0] for i in ends.values()))
             passed |= {v for twin in self._twins(act.place) for v in flow.acts[twin].results}
-            end = BoundSource("result", covers, self.path(passed), self.weight(passed), symmetric=shares.results)
+            end = BoundSource(
+                "result", covers, self.path(passed), self.weight(passed), symmetric=shares.results, result=True
+            )
             results.append((end, 1))
         if len(ends) < len(shown):
             whole = self._finished(act, known, shown, shares.results)
             results += [(None, 1)] + ([(whole, 2)] if whole is not None else [])
         name = f"{act.box.name} [{' '.join(dict.fromkeys(a[0] for a in result.axes))}]"
         for last, begins in results:
-            sources = self._joined([*(f.source for f in known), *([last] if last is not None else [])])
+            unjoined = (*(f.source for f in known), *([last] if last is not None else []))
+            sources = self._joined(unjoined)
             if len(sources) <= SOURCES:
                 used = {n: s for n, s in self.sizes.items() if n in _mentioned(sources)}
                 sizes = {**used, **{label(a): s for a, s in atoms.items()}}
                 indices = tuple(label(a) for a in atoms)
                 plain = all(f.plain for f in known)
-                yield Candidate(name, indices, sources, begins, sizes, shares.points, shares.disjoint, plain)
+                contracts = isinstance(act.box.op, Einsum) and len(self._twins(act.place)) == 1
+                yield Candidate(
+                    name, indices, sources, begins, sizes, shares.points, shares.disjoint, plain, act.place, contracts,
+                    unjoined,
+                )  # fmt: skip
 
     def _finished(
         self, act: FlowOperation, known: Sequence[FoundSource], shown: Mapping[Atom, Index], symmetric: int
@@ -313,7 +325,8 @@ class SourceReader:
         if chosen is None:
             return None
         own = frozenset(v for twin in self._twins(act.place) for v in self.flow.acts[twin].results)
-        return BoundSource("result", covers, self.path(own), self.weight(own), (), (), tuple(parts), *chosen, symmetric)
+        group, weight = self.path(own), self.weight(own)
+        return BoundSource("result", covers, group, weight, (), (), tuple(parts), *chosen, symmetric, result=True)
 
     def _joined(self, sources: Sequence[BoundSource]) -> tuple[BoundSource, ...]:
         """The sources with one group for all that share arrays, numbered in order."""
@@ -511,6 +524,19 @@ def cover(indices: Sequence[str], covers: Sequence[Sequence[str]]) -> tuple[tupl
     middle = tuple(sum(column, Fraction(0)) / len(best) for column in zip(*best, strict=True))
     whole = [v for v in best if all(e.denominator == 1 for e in v)]
     return (whole[0] if whole else middle), tuple((i, Fraction(1)) for i in open_)
+
+
+def exponents_of(candidate: Candidate) -> Iterator[tuple[tuple[Fraction, ...], Exponents]]:
+    """The exponents to try for the sources of a candidate: the vertices of the covering polytope, and the means of
+    those of equal sums; with sizes for what they leave uncovered."""
+    corners = vertices(candidate.indices, [s.covers for s in candidate.sources])
+    yield from corners
+    middles: dict[tuple[Fraction, Exponents], list[tuple[Fraction, ...]]] = {}
+    for powers, boxes in corners:
+        middles.setdefault((sum(powers, Fraction(0)), boxes), []).append(powers)
+    for (_, boxes), several in middles.items():
+        if len(several) > 1:
+            yield tuple(sum(column, Fraction(0)) / len(several) for column in zip(*several, strict=True)), boxes
 
 
 def vertices(indices: Sequence[str], covers: Sequence[Sequence[str]]) -> list[tuple[tuple[Fraction, ...], Exponents]]:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.bounds.bound_certificate import BoundClaim, BoundError, check, times
+from catdiag.bounds.joint_bound import check_joint, derive_joint
+from catdiag.bounds.joint_search import JointBound
 from catdiag.bounds.segments import Lifetime, check_lifetime
 from catdiag.cost.traffic import io
 from catdiag.rewrite import group, skip
@@ -113,11 +115,53 @@ def test_capacity_sizes_and_bytes():
         product.lower_bound(dtype="bf17")
 
 
+def stronger_sums(found):
+    """A share that is claimed to be smaller, a group with two owners, a result twice in a group: no sum."""
+    joint, shares = found.joint, found.shares
+    less = replace(shares[0].main[0], coefficient=times((shares[0].main[0].coefficient, 1), (half(), 1)))
+    with pytest.raises(BoundError):
+        check_joint(joint, (replace(shares[0], main=(less, *shares[0].main[1:])), *shares[1:]))
+    with pytest.raises(BoundError, match="one owner"):
+        derive_joint(replace(joint, owners=(*joint.owners, joint.owners[0])))
+    with pytest.raises(BoundError, match="owns too little"):
+        derive_joint(replace(joint, owners=()))
+    with pytest.raises(BoundError, match="in common"):
+        derive_joint(replace(joint, cases=(joint.cases[0], joint.cases[0])))
+    last = [replace(s, group=0) if s.result else s for s in joint.cases[0].sources]
+    if any(s.result for s in last) and any(s.result for s in joint.cases[1].sources):
+        other = [replace(s, group=0) if s.result else s for s in joint.cases[1].sources]
+        cases = replace(joint.cases[0], sources=tuple(last)), replace(joint.cases[1], sources=tuple(other))
+        with pytest.raises(BoundError, match="two results"):
+            derive_joint(replace(joint, cases=cases))
+
+
+def half():
+    return ((Fraction(1, 2), Fraction(1)),)
+
+
+def test_bounds_of_contractions_add_up():
+    """Two products and three in a row at more than half of what each needs alone, a layer at more than its largest."""
+    capacity, n = 2**16, 2**15
+    sizes = dict.fromkeys("ikjl", n)
+    alone = 2 * n**3 / capacity**0.5
+    found = two.lower_bound(capacity, sizes=sizes)
+    found.check()
+    assert 1.3 * alone < found.at() <= 2 * alone
+    assert two.lower_bound().at(sizes, capacity) == pytest.approx(found.at())  # the same, found without sizes
+    lengths = {"t": 8192, "m": 4096, "k": 32, "d": 128, "f": 14336}
+    terms = layer.lower_bound(capacity, sizes=lengths).terms
+    largest = {kind: max(float(t.at(lengths, capacity)) for t in terms if t.kind == kind) for kind in ("sum", "chain")}
+    assert largest["sum"] > 1.5 * largest["chain"]
+
+
 @pytest.mark.parametrize("diagram", [cd.library.get("matmul"), mttkrp, gram, scored, two], ids=str)
 def test_a_stronger_claim_fails_its_check(diagram):
     found = diagram.lower_bound()
     found.check()
     for case in found.certificate:
+        if isinstance(case, JointBound):
+            stronger_sums(case)
+            continue
         for k, monomial in enumerate(case.claim.monomials):
             by = Fraction(999 if case.claim.kind == "difference" and k else 1001, 1000)
             more = replace(monomial, coefficient=times((monomial.coefficient, 1), (((by, Fraction(1)),), 1)))

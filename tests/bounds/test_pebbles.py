@@ -278,3 +278,67 @@ def test_pairs_of_rows_in_a_triangle_beat_published_bounds():
         capacity = n * (n + 1) // 2 + arrays * n
         moved = arrays * n * d + n * n
         assert diagram.lower_bound(capacity).at({"n": n, "d": d}) <= moved < arrays * n**2 * d / capacity**0.5
+
+
+# -- sums of bounds ------------------------------------------------------------------------------------------------
+
+
+@cd.algorithm("q d, d v, d w -> q v, q w")
+def siblings(X, V, W):
+    return cd.einsum("q d, d v -> q v", X, V), cd.einsum("q d, d w -> q w", X, W)
+
+
+@cd.algorithm("a b, b c, d e, e f -> a c, d f")
+def strangers(A, B, C, D):
+    return cd.einsum("a b, b c -> a c", A, B), cd.einsum("d e, e f -> d f", C, D)
+
+
+def siblings_game(q, d, v, w):
+    one = sums_of_products(("P", "qv"), (("X", "qd"), ("V", "dv")), q=q, d=d, v=v)
+    two = sums_of_products(("R", "qw"), (("X", "qd"), ("W", "dw")), q=q, d=d, w=w)
+    return siblings, {"q": q, "d": d, "v": v, "w": w}, {**one, **two}, dict.fromkeys([*one, *two], 1)
+
+
+@pytest.mark.parametrize(("game", "sizes", "capacity"), [
+    (siblings_game, (2, 1, 2, 2), 4), (siblings_game, (2, 2, 1, 1), 5), (siblings_game, (1, 2, 2, 1), 3),
+    (chain_game, (2, 2, 1, 1), 4), (chain_game, (1, 2, 1, 2), 4),
+])  # fmt: skip
+def test_the_best_schedules_of_two_contractions(game, sizes, capacity):
+    diagram, lengths, products, outputs = game(*sizes)
+    bound = diagram.lower_bound(capacity, sizes=lengths)
+    bound.check()
+    assert bound.at() <= least_moves(products, outputs, capacity)
+
+
+def interleaved(random, sizes, parts):
+    """The products of contractions that do not need each other, in tiles; in each tile of some axis that of all."""
+    outer = random.choice(sorted(sizes))
+    steps = {a: random.randint(1, n) for a, n in sizes.items()}
+    order = []
+    for number, (result, operands, axes) in enumerate(parts):
+        for p in tiled({a: sizes[a] for a in axes}, steps, random):
+            reads = tuple((name, *(p[i] for i in at)) for name, at in operands)
+            order.append((p.get(outer, 0) // steps[outer], reads, ("P", number, *(p[i] for i in result))))
+    return [(reads, total) for _, reads, total in sorted(order, key=lambda o: o[0])]
+
+
+PARTS = {
+    "siblings": (siblings, [("qv", (("X", "qd"), ("V", "dv")), "qdv"), ("qw", (("X", "qd"), ("W", "dw")), "qdw")]),
+    "strangers": (strangers, [("ac", (("A", "ab"), ("B", "bc")), "abc"), ("df", (("C", "de"), ("D", "ef")), "def")]),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("trials", [4, pytest.param(60, marks=pytest.mark.slow)])
+def test_no_order_of_several_contractions_falls_under_the_sum_of_their_bounds(name, trials):
+    diagram, parts = PARTS[name]
+    random, nearest = Random(11), 9.0
+    for _ in range(trials):
+        sizes = {a: random.randint(3, 8) for a in sorted({a for *_, axes in parts for a in axes})}
+        for capacity in (5, 13):
+            (found,) = [t for t in diagram.lower_bound(capacity, sizes=sizes).terms if t.kind == "sum"][:1]
+            found.check()
+            moved = min(replaced(interleaved(random, sizes, parts), capacity, "P") for _ in range(4))
+            assert found.at(sizes, capacity) <= moved
+            nearest = min(nearest, moved / float(found.at(sizes, capacity)))
+    assert nearest < 2
