@@ -27,9 +27,8 @@ from catdiag.schedule.footprint import clipped, input_regions
 from catdiag.schedule.footprint import interior_size as around
 from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.full_precision import statistics
-from catdiag.schedule.gathers import gathered
-from catdiag.schedule.kernel_cut import kernel_cut, subgraph
-from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
+from catdiag.schedule.kernel_cut import KernelCut, kernel_cut
+from catdiag.schedule.live_ranges import is_view, view_roots
 from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.loop_bounds import Bound, known
 from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
@@ -183,12 +182,14 @@ def measure(
     split_loop = two_kernels(diagram) if is_split(diagram) else None
     flat = with_access_regions(diagram if split_loop is None else split_loop.diagram)
     widths = widths_of(flat, dtype)
-    slow = _SlowMemory(flat, widths, levels, clip)
+    slow = _SlowMemory(flat, widths, levels, clip, kernel_cut(flat.graph, fused))
     if split_loop is not None:
         slow.name_parts(split_loop)
-    kernels = [slow.lowered(boxes) for boxes in slow.cut(fused)]
+    kernels = [slow.lowered(boxes) for boxes in slow.cut.kernels]
     types = slow.types
-    inlined = [(name, types[w]) for name, w in zip(output_names(flat), flat.graph.outputs, strict=True) if slow.free[w]]
+    inlined = [
+        (name, types[w]) for name, w in zip(output_names(flat), flat.graph.outputs, strict=True) if slow.cut.free[w]
+    ]
     if inlined:
         kernels = kernels or [LoweredKernel({}, points={name: [] for name in levels.names})]
     for name, ty in inlined:
@@ -221,10 +222,10 @@ class _SlowMemory:
     widths: Widths
     places: Placement
     clip: bool
+    cut: KernelCut
 
     def __post_init__(self) -> None:
         self.graph, self.types = self.diagram.graph, self.diagram.graph.wire_types()
-        self.free = rematerialized(self.graph, [False] * len(self.graph.dom))
         self.root, self.first = view_roots(self.graph), self.graph.first_wires()
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
         self.between: dict[int, int] = {}
@@ -234,8 +235,7 @@ class _SlowMemory:
                 self.names[first + k] = array_name(node.box, k)
                 self.between[first + k] = self.widths.saved(node.box, k, first + k in statistic_wires)
         self.ends: dict[int, list[str]] = {}
-        self.gathered = gathered(self.graph)
-        for place in sorted(self.gathered):
+        for place in sorted(self.cut.gathered):
             # A view has the elements of its source, and their width.
             if isinstance(self.graph.nodes[place].box.op, Map):
                 continue
@@ -248,7 +248,6 @@ class _SlowMemory:
         inputs = zip(self.diagram.input_names, self.diagram.dom, strict=True)
         scalars = [("of", name) if ty.element == "int" and not ty.axes else None for name, ty in inputs]
         self.known = known(self.graph, scalars)
-        self.crossing: set[int] = set(self.ends)
 
     def name_parts(self, split_loop: SplitLoop) -> None:
         """Names the states of the parts of a split loop, which are as wide as on chip."""
@@ -290,19 +289,9 @@ class _SlowMemory:
             return self.widths.inputs.get(name, 1)
         return self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
 
-    def cut(self, fused: bool) -> list[list[int]]:
-        """The indices of the boxes of each kernel. Views, gathers and rematerialized values belong to none."""
-        inlined = set(self.gathered)
-        for place, (node, first) in enumerate(zip(self.graph.nodes, self.first, strict=True)):
-            if node.box.cod and all(self.free[first + k] for k in range(len(node.box.cod))):
-                inlined.add(place)
-        kernels, crossing = kernel_cut(self.graph, inlined, fused)
-        self.crossing |= crossing
-        return kernels
-
     def _operand(self, w: int, local: ArrayType) -> Buffer | None:
         """The buffer of an input of a kernel; None if it is rematerialized."""
-        if self.free[w]:
+        if self.cut.free[w]:
             return None
         size, held = IntPolynomial.elements(local.axes), self.places.operand
         return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w, axes=local.axes)
@@ -321,7 +310,7 @@ class _SlowMemory:
         ]
         body = _merge_reads(body, representative)
         made = range(self.first[place], self.first[place] + len(op.body.cod))
-        leaves = tuple((k, w) for k, w in enumerate(made) if w in self.crossing)
+        leaves = tuple((k, w) for k, w in enumerate(made) if w in self.cut.leaving)
         axes = {symbol: name for name, symbol in op.tiles}
         kernel = LoweredKernel(tiles, axes, reads=node.inputs, leaves=leaves)
         wires: list[Buffer | None] = []
@@ -341,7 +330,7 @@ class _SlowMemory:
 
     def run(self, places: list[int]) -> _KernelBody:
         """Consecutive boxes outside of groups as a kernel: a single group of everything."""
-        part = subgraph(self.graph, self.types, self.free, self.root, places, self.crossing)
+        part = self.cut.part(places)
         kernel = LoweredKernel({}, reads=tuple(part.inputs), leaves=tuple(enumerate(part.outputs)))
         incoming = [(IntPolynomial.elements(ty.axes), ()) for ty in part.graph.dom]
         wires = [self._operand(w, self.types[w]) for w in part.inputs]

@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from catdiag.category.diagram import Graph, Node
-from catdiag.category.ops import GroupOp
-from catdiag.category.types import ArrayType, Ty
-from catdiag.schedule.live_ranges import is_view, view_roots
-
-
-def kernel_cut(graph: Graph, inlined: Container[int], fused: bool = True) -> tuple[list[list[int]], set[int]]:
-    """The boxes of each kernel, by index, and the wires that one kernel makes and another one reads, views resolved.
-
-    Views belong to no kernel, nor do the boxes that are `inlined` where they are read. Without `fused`, each box
-    between groups is a kernel.
-
-    >>> from catdiag.library import get
-    >>> from catdiag.category.diagram import diagram_of, inline
-    >>> kernel_cut(inline(diagram_of(get("softmax"))).graph, (), fused=False)
-    ([[0], [1], [2], [3], [4]], {1, 2, 3, 4})
-    """
-    kernels: list[list[int]] = []
-    crossing: set[int] = set()
-    root, first = view_roots(graph), graph.first_wires()
-    maker: dict[int, int] = {}
-    open_run = False
-    for place, node in enumerate(graph.nodes):
-        if is_view(node.box) or place in inlined:
-            continue
-        group = isinstance(node.box.op, GroupOp)
-        if group or not open_run or not fused:
-            kernels.append([])
-        open_run = not group
-        kernels[-1].append(place)
-        maker.update(dict.fromkeys(range(first[place], first[place] + len(node.box.cod)), len(kernels)))
-        crossing.update(root[w] for w in node.inputs if maker.get(root[w], len(kernels)) != len(kernels))
-    return kernels, crossing
+from catdiag.category.ops import Box, GroupOp
+from catdiag.category.types import Ty
+from catdiag.schedule.gathers import gathered
+from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 
 
 @dataclass(frozen=True)
@@ -51,19 +24,79 @@ class KernelGraph:
     places: list[int]
 
 
-def subgraph(
-    graph: Graph,
-    types: Sequence[ArrayType],
-    free: Sequence[bool],
-    root: Sequence[int],
-    places: Sequence[int],
-    leaving: Collection[int],
-) -> KernelGraph:
+@dataclass(frozen=True)
+class KernelCut:
+    """A graph cut into kernels.
+
+    - `kernels`: the boxes of each, by index; `crossing`: the wires that one kernel makes and another one reads, views
+      resolved;
+    - `gathered`: the boxes that groups gather an array through; `free`: which wires are rematerialized. These boxes
+      belong to no kernel, nor do views.
+    """
+
+    graph: Graph
+    kernels: list[list[int]]
+    crossing: frozenset[int]
+    gathered: frozenset[int]
+    free: Sequence[bool]
+
+    def is_free(self, place: int) -> bool:
+        """Whether all results of a box are rematerialized."""
+        box = self.graph.nodes[place].box
+        return bool(box.cod) and all_free(self.free, self.graph.first_wires()[place], box)
+
+    @cached_property
+    def leaving(self) -> frozenset[int]:
+        """The wires that kernels save: those that cross, and the results; views resolved."""
+        root = view_roots(self.graph)
+        return self.crossing | {root[w] for w in self.graph.outputs}
+
+    def part(self, places: Sequence[int]) -> KernelGraph:
+        """A kernel that is no group as a graph of its own."""
+        return subgraph(self.graph, self.free, places, self.leaving)
+
+
+def all_free(free: Sequence[bool], first: int, box: Box) -> bool:
+    """Whether all results of a box, of which the first is wire `first`, are rematerialized."""
+    return all(free[first + k] for k in range(len(box.cod)))
+
+
+def kernel_cut(graph: Graph, fused: bool = True) -> KernelCut:
+    """Cuts a graph into kernels. Without `fused`, each box between groups is a kernel.
+
+    >>> from catdiag.library import get
+    >>> from catdiag.category.diagram import diagram_of, inline
+    >>> cut = kernel_cut(inline(diagram_of(get("softmax"))).graph, fused=False)
+    >>> cut.kernels, sorted(cut.crossing)
+    ([[0], [1], [2], [3], [4]], [1, 2, 3, 4])
+    """
+    kernels: list[list[int]] = []
+    crossing: set[int] = set()
+    root, first = view_roots(graph), graph.first_wires()
+    free, views = rematerialized(graph, [False] * len(graph.dom)), gathered(graph)
+    maker: dict[int, int] = {}
+    open_run = False
+    for place, node in enumerate(graph.nodes):
+        inlined = bool(node.box.cod) and all_free(free, first[place], node.box)
+        if is_view(node.box) or place in views or inlined:
+            continue
+        group = isinstance(node.box.op, GroupOp)
+        if group or not open_run or not fused:
+            kernels.append([])
+        open_run = not group
+        kernels[-1].append(place)
+        maker.update(dict.fromkeys(range(first[place], first[place] + len(node.box.cod)), len(kernels)))
+        crossing.update(root[w] for w in node.inputs if maker.get(root[w], len(kernels)) != len(kernels))
+    return KernelCut(graph, kernels, frozenset(crossing), views, free)
+
+
+def subgraph(graph: Graph, free: Sequence[bool], places: Sequence[int], leaving: Collection[int]) -> KernelGraph:
     """Some boxes of a graph as a graph of their own, which makes the wires among `leaving` for others.
 
-    It contains the boxes of rematerialized values that it reads, and no views: it reads the arrays that they are of.
+    It contains the boxes of rematerialized values that it reads (`free`), and no views: it reads the arrays that they
+    are of.
     """
-    first, maker = graph.first_wires(), graph.makers()
+    types, root, first, maker = graph.wire_types(), view_roots(graph), graph.first_wires(), graph.makers()
     included, todo = set(places), list(places)
     while todo:
         read = {maker[w] for w in graph.nodes[todo.pop()].inputs if free[w] and maker[w] >= 0} - included

@@ -29,10 +29,8 @@ from catdiag.schedule.access_region import (
     inputs_in_place,
     with_access_regions,
 )
-from catdiag.schedule.gathers import gathered
-from catdiag.schedule.kernel_cut import KernelGraph, kernel_cut, subgraph
+from catdiag.schedule.kernel_cut import KernelCut, all_free, kernel_cut
 from catdiag.schedule.live_ranges import (
-    LiveRanges,
     is_view,
     live_ranges,
     only_streamed,
@@ -131,12 +129,8 @@ class _Lowering:
     def program(self, graph: Graph, inputs: tuple[NestValue, ...], ends: Mapping[int, str]) -> tuple[NestValue, ...]:
         """Lowers the boxes of a diagram, kernel after kernel. `ends` names the wires that are results, which are
         saved."""
-        free = rematerialized(graph, [False] * len(inputs))
-        first, gathers = graph.first_wires(), gathered(graph)
-        inlined = {p for p, node in enumerate(graph.nodes) if node.box.cod and all_free(free, first[p], node.box)}
-        cut, between = kernel_cut(graph, gathers | inlined)
-        crossing = between | ends.keys()
-        in_place, streamed = _of_kernels(graph, cut, free, crossing)
+        cut, first = kernel_cut(graph), graph.first_wires()
+        in_place, streamed = _of_kernels(cut)
         values: dict[int, NestValue] = dict(enumerate(inputs))
         saved: dict[NestValue, NestValue] = {}
         for place in order_of(range(len(graph.nodes)), in_place):
@@ -149,17 +143,17 @@ class _Lowering:
                 values.update(zip(wires, self.group(box, box.op, args, names, place), strict=True))
                 self.loaded = set()
                 continue
-            if place in gathers:
+            if place in cut.gathered:
                 made = self.gathered(box, args, place)
             else:
                 blocks = {values[w].origin for w in node.inputs if (place, w) in streamed}
-                made = self.box(box, args, place in inlined, blocks, place)
+                made = self.box(box, args, cut.is_free(place), blocks, place)
             values.update(zip(wires, made, strict=True))
             for w, name, value in zip(wires, names, made, strict=True):
                 if name and not (is_view(box) and value.slow):
                     saved[value] = NestValue(value.ty, name, slow=True)
                     self.body.append(Save(saved[value], value))
-                elif w in crossing and not (value.slow or value.inlined):
+                elif w in cut.crossing and not (value.slow or value.inlined):
                     self.body.append(Save(value, value))
                     value.slow = True
                     self.loaded.add(value)
@@ -375,28 +369,20 @@ class _Lowering:
         return found
 
 
-def all_free(free: Sequence[bool], first: int, box: Box) -> bool:
-    """Whether all results of a box, of which the first is wire `first`, are rematerialized."""
-    return all(free[first + k] for k in range(len(box.cod)))
-
-
-def _of_kernels(
-    graph: Graph, cut: Sequence[Sequence[int]], free: Sequence[bool], crossing: Collection[int]
-) -> tuple[dict[int, int], set[tuple[int, int]]]:
+def _of_kernels(cut: KernelCut) -> tuple[dict[int, int], set[tuple[int, int]]]:
     """Of the kernels that are no groups: the reductions in place, and the inputs of boxes that are loaded block by
     block, as (box, wire)."""
     in_place: dict[int, int] = {}
     streamed: set[tuple[int, int]] = set()
-    root, types = view_roots(graph), graph.wire_types()
-    leaving = {root[w] for w in crossing}
-    for places in cut:
-        if isinstance(graph.nodes[places[0]].box.op, GroupOp):
+    nodes, root = cut.graph.nodes, view_roots(cut.graph)
+    for places in cut.kernels:
+        if isinstance(nodes[places[0]].box.op, GroupOp):
             continue
-        part: KernelGraph = subgraph(graph, types, free, root, places, leaving)
-        inside = [free[w] for w in part.inputs]
-        found: LiveRanges = live_ranges(part.graph, rematerialized(part.graph, inside), 0, False)
+        part = cut.part(places)
+        inside = [cut.free[w] for w in part.inputs]
+        found = live_ranges(part.graph, rematerialized(part.graph, inside), 0, False)
         in_place |= {part.places[p]: part.places[end] for p, end in found.in_place.items()}
         only = streamed_inputs(part.graph, [None if f else w for w, f in zip(part.inputs, inside, strict=True)])
         blocks = {w for w, o in zip(part.inputs, only, strict=True) if o}
-        streamed |= {(p, w) for p in places for w in graph.nodes[p].inputs if root[w] in blocks}
+        streamed |= {(p, w) for p in places for w in nodes[p].inputs if root[w] in blocks}
     return in_place, streamed

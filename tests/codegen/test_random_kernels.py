@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import diagram_of
+from catdiag.category.diagram import diagram_of, inline
 from catdiag.codegen.triton.triton_module import module
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.planner.compiled_plan import compiled_of
@@ -96,3 +96,10 @@ class TestRun:
         cd.testing.assert_compiled(
             compiled_of(form, program, {"g_b": 1, "g_q": 16, "s_x": 16}, "fp32"), sizes, trials=4
         )
+
+    def test_positions_made_before_a_group_are_made_in_it(self) -> None:
+        products = cd.algorithm("q x, q x -> q")(lambda A, B: cd.sum(A * B, "x")).group("q")
+        distances = cd.algorithm("q x -> q x, q x", name="far")(lambda A: (A, (cd.index("q") - cd.index("x")) * 0.5))
+        form = inline(diagram_of(distances >> products))
+        sizes = {"q": [1, 5, 8], "x": [1, 3, 16]}
+        cd.testing.assert_compiled(compiled_of(form, form, {"g_q": 4}, "fp32"), sizes, trials=4)
