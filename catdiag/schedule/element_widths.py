@@ -46,14 +46,20 @@ class Widths:
         """
         if not self.bytes:
             return 1
-        while isinstance(box.op, GroupOp):
-            body = inline(box.op.body).graph
-            wire = view_roots(body)[body.outputs[k]]
-            place = body.makers()[wire]
-            if place < 0:
-                break
-            box, k = body.nodes[place].box, wire - body.first_wires()[place]
-        if isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
-            return self.by_producer(box, box.cod[k])
+        kind = cast_type(box, k)
+        if kind:
+            return BYTES[kind]
         plain = max(4, self.between) if statistic else self.between
         return {"bool": 1, "int": 4}.get(box.cod[k].element, plain)
+
+
+def cast_type(box: Box, k: int) -> str:
+    """The type that a cast gives output `k` of a box (or of a box in a group); empty if no cast makes it."""
+    while isinstance(box.op, GroupOp):
+        body = inline(box.op.body).graph
+        wire = view_roots(body)[body.outputs[k]]
+        place = body.makers()[wire]
+        if place < 0:
+            return ""
+        box, k = body.nodes[place].box, wire - body.first_wires()[place]
+    return box.op.fn.dtype if isinstance(box.op, Map) and isinstance(box.op.fn, Cast) else ""

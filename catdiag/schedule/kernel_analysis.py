@@ -225,7 +225,7 @@ class _SlowMemory:
     cut: KernelCut
 
     def __post_init__(self) -> None:
-        self.graph, self.types = self.diagram.graph, self.diagram.graph.wire_types()
+        self.graph, self.types = self.diagram.graph, self.cut.types
         self.root, self.first = view_roots(self.graph), self.graph.first_wires()
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
         self.between: dict[int, int] = {}

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from catdiag.category.diagram import Graph, Node
 from catdiag.category.ops import Box, GroupOp
-from catdiag.category.types import Ty
+from catdiag.category.types import ArrayType, Ty
 from catdiag.schedule.gathers import gathered
 from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 
@@ -51,9 +51,14 @@ class KernelCut:
         root = view_roots(self.graph)
         return self.crossing | {root[w] for w in self.graph.outputs}
 
+    @cached_property
+    def types(self) -> Sequence[ArrayType]:
+        """The types of all wires."""
+        return self.graph.wire_types()
+
     def part(self, places: Sequence[int]) -> KernelGraph:
         """A kernel that is no group as a graph of its own."""
-        return subgraph(self.graph, self.free, places, self.leaving)
+        return subgraph(self.graph, self.types, self.free, places, self.leaving)
 
 
 def all_free(free: Sequence[bool], first: int, box: Box) -> bool:
@@ -90,13 +95,15 @@ def kernel_cut(graph: Graph, fused: bool = True) -> KernelCut:
     return KernelCut(graph, kernels, frozenset(crossing), views, free)
 
 
-def subgraph(graph: Graph, free: Sequence[bool], places: Sequence[int], leaving: Collection[int]) -> KernelGraph:
+def subgraph(
+    graph: Graph, types: Sequence[ArrayType], free: Sequence[bool], places: Sequence[int], leaving: Collection[int]
+) -> KernelGraph:
     """Some boxes of a graph as a graph of their own, which makes the wires among `leaving` for others.
 
     It contains the boxes of rematerialized values that it reads (`free`), and no views: it reads the arrays that they
     are of.
     """
-    types, root, first, maker = graph.wire_types(), view_roots(graph), graph.first_wires(), graph.makers()
+    root, first, maker = view_roots(graph), graph.first_wires(), graph.makers()
     included, todo = set(places), list(places)
     while todo:
         read = {maker[w] for w in graph.nodes[todo.pop()].inputs if free[w] and maker[w] >= 0} - included

@@ -62,12 +62,15 @@ from catdiag.schedule.statements import (
 
 @dataclass(frozen=True)
 class LoopNest:
-    """A program: its inputs, its statements and its results."""
+    """A program: its inputs, its statements and its results. `saved` gives the wire of the diagram's `graph` for each
+    array that a kernel saves."""
 
     title: str
     inputs: tuple[NestValue, ...]
     body: list[Statement]
     outputs: tuple[NestValue, ...]
+    graph: Graph
+    saved: Mapping[NestValue, int]
 
 
 def lower(diagram: Diagram) -> LoopNest:
@@ -88,7 +91,7 @@ def lower(diagram: Diagram) -> LoopNest:
         ends.setdefault(w, f"out{k}" if multiple else "out")
     lowering = _Lowering()
     outputs = lowering.program(flat.graph, inputs, ends)
-    return LoopNest(flat.title, inputs, lowering.body, outputs)
+    return LoopNest(flat.title, inputs, lowering.body, outputs, flat.graph, lowering.saved)
 
 
 def lower_body(
@@ -118,11 +121,13 @@ def order_of(places: Collection[int], in_place: Mapping[int, int]) -> list[int]:
 
 @dataclass
 class _Lowering:
-    """The statement list under construction, and the arrays that are loaded already."""
+    """The statement list under construction, the arrays that are loaded already, and those that kernels save, with
+    their wires."""
 
     nested: bool = True
     body: list[Statement] = field(default_factory=list)
     loaded: set[NestValue] = field(default_factory=set)
+    saved: dict[NestValue, int] = field(default_factory=dict)
 
     # -- kernels -------------------------------------------------------------------------------------
 
@@ -141,6 +146,7 @@ class _Lowering:
             if isinstance(box.op, GroupOp):
                 self.loaded = set()
                 values.update(zip(wires, self.group(box, box.op, args, names, place), strict=True))
+                self.saved.update((values[w], w) for w in wires)
                 self.loaded = set()
                 continue
             if place in cut.gathered:
@@ -152,8 +158,10 @@ class _Lowering:
             for w, name, value in zip(wires, names, made, strict=True):
                 if name and not (is_view(box) and value.slow):
                     saved[value] = NestValue(value.ty, name, slow=True)
+                    self.saved[saved[value]] = w
                     self.body.append(Save(saved[value], value))
                 elif w in cut.crossing and not (value.slow or value.inlined):
+                    self.saved[value] = w
                     self.body.append(Save(value, value))
                     value.slow = True
                     self.loaded.add(value)
@@ -163,6 +171,7 @@ class _Lowering:
                 outputs[k] = saved[value]
             elif value in inputs or (value.slow and not value.name):
                 outputs[k] = NestValue(value.ty, ends[graph.outputs[k]], slow=True)
+                self.saved[outputs[k]] = graph.outputs[k]
                 self.body.append(Save(outputs[k], value))
                 saved[value] = outputs[k]
         return tuple(outputs)

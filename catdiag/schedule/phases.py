@@ -171,7 +171,7 @@ class Phases:
         """Analyzes one phase at the innermost level, and adds its transfers; `loads` counts the loads by input."""
         last = self.lower[-1]
         leaving = {w for w in phase.made if w in self.arrays or w in self.ends}
-        part = subgraph(self.graph, self.free, phase.places, leaving)
+        part = subgraph(self.graph, self.types, self.free, phase.places, leaving)
         outside = part.inputs
         inside: list[Buffer | None] = []
         for w in outside:

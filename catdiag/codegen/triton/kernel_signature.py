@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from catdiag.category.ops import Map
-from catdiag.category.scalars import Cast
 from catdiag.codegen.names import Names
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes
 from catdiag.codegen.triton.mask_ranges import Bound
 from catdiag.codegen.triton.tile_expressions import TileNode
-from catdiag.schedule.full_precision import Origin, input_origin, output_origins
+from catdiag.schedule.element_widths import cast_type
+from catdiag.schedule.full_precision import statistics
+from catdiag.schedule.live_ranges import view_roots
 from catdiag.schedule.loop_nest import LoopNest
-from catdiag.schedule.statements import Carry, Let, LoopSpan, NestValue, Save, Slice, Start, statements
+from catdiag.schedule.statements import LoopSpan, NestValue
 
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
           "tf32": "float32"}  # fmt: skip
@@ -38,50 +38,17 @@ def saved_types(program: LoopNest, dtype: str = "bf16") -> dict[NestValue, str]:
     >>> list(saved_types(lower(wide.fuse(saved="cast:fp32 [q]").diagram)).values())
     ['fp32']
     """
-    cast: dict[NestValue, str] = {}
     found: dict[NestValue, str] = {}
-    statistics = _statistics(program)
-    for _, s in statements(program.body):
-        if isinstance(s, Let) and isinstance(s.box.op, Map) and isinstance(s.box.op.fn, Cast):
-            cast.update(dict.fromkeys(s.targets, s.box.op.fn.dtype))
-        elif isinstance(s, Save):
-            kind = cast.get(s.value) or cast.get(s.value.origin)
-            if kind in WIDTHS:
-                found[s.target] = kind
-            elif s.value in statistics and s.target not in program.outputs:
-                found[s.target] = "fp64" if dtype == "fp64" else "fp32"
+    graph, known = program.graph, statistics(program.graph)
+    root, maker, first = view_roots(graph), graph.makers(), graph.first_wires()
+    for target, wire in program.saved.items():
+        place = maker[root[wire]]
+        kind = cast_type(graph.nodes[place].box, root[wire] - first[place]) if place >= 0 else ""
+        if kind in WIDTHS:
+            found[target] = kind
+        elif wire in known and target not in program.outputs:
+            found[target] = "fp64" if dtype == "fp64" else "fp32"
     return found
-
-
-def _statistics(program: LoopNest) -> set[NestValue]:
-    """The values that are statistics, by the rule of `catdiag.schedule.full_precision`."""
-    other: set[NestValue] = set()  # states that are not statistics; found by iterating to a fixed point
-    while True:
-        found: dict[NestValue, Origin] = {}
-        before = len(other)
-
-        def of(value: NestValue, found: dict[NestValue, Origin] = found) -> Origin:
-            return found.get(value) or input_origin(value.ty)
-
-        for _, s in statements(program.body):
-            match s:
-                case Let(targets, box, args):
-                    found.update(zip(targets, output_origins(box, [of(a) for a in args]), strict=True))
-                case Slice(target, source):
-                    found[target] = of(source)
-                case Start(states):
-                    found.update(
-                        {
-                            v: Origin(input_origin(v.ty).of, v not in other and v.ty.element in ("real", "extended"))
-                            for v in states
-                        }
-                    )
-                case Carry(states, values):
-                    other |= {v for v, new in zip(states, values, strict=True) if of(new).of and not of(new).statistic}
-                case Save(target, value):
-                    found[target] = of(value)
-        if len(other) == before:
-            return {value for value, origin in found.items() if origin.statistic}
 
 
 @dataclass(frozen=True, eq=False)
