@@ -12,6 +12,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from catdiag.category import diagram
@@ -141,6 +142,28 @@ def compile(
     Raises NotImported for operations that are not known, and ImportError without PyTorch.
     """
     return compiled_module.compile_module(module, example, kwargs or {}, on, dtype, **options)
+
+
+def from_onnx(
+    model: Any,
+    *example: Any,
+    sizes: Mapping[str, int] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Program:
+    """The program of an ONNX model (opset 13 or later), of the path of one, or of what `torch.onnx.export` gives.
+
+    The inputs are those of the model, then the initializers that it reads, with their names. Symbolic dimensions are
+    axes of that name, whose lengths in the example are those of the example's arrays, those in `sizes`, or chosen.
+    Axes, sizes and `names` are as in `from_torch`. `.example` has arrays: without an example, random numbers, and 0
+    for integers.
+
+        model = cd.from_onnx("model.onnx", sizes={"batch": 2, "sequence": 7})
+
+    Raises NotImported for operators that are not known, naming all of them with where they are from; ImportError
+    without ONNX (`pip install 'catdiag[onnx]'`).
+    """
+    reader = import_module("catdiag.importers.onnx_graph")  # it needs NumPy, which programs may do without
+    return _imported(reader.from_onnx(model, example, sizes or {}, names or {}))
 
 
 def _imported(found: Imported) -> Program:

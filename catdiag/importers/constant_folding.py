@@ -41,16 +41,25 @@ def filled(b: ProgramBuilder, number: Operand, shape: Sequence[int], element: st
     return b.constant(number, shape, element)
 
 
+def broadcasted(b: ProgramBuilder, value: Operand, shape: Sequence[int], element: str) -> ArrayValue:
+    """An operand as an array of that shape."""
+    if not isinstance(value, ArrayValue):
+        return filled(b, value, shape, element)
+    if b.shape(value) == list(shape):
+        return value
+    if value.number is not None:
+        return b.constant(value.number, shape, value.element)
+    dims = [()] * (len(shape) - len(value.dims)) + list(value.dims)
+    return b.view(value, [d if b.length(d) == n else b.factors.dimension(n) for d, n in zip(dims, shape, strict=True)])
+
+
 def folded(
     b: ProgramBuilder, operands: Sequence[Operand], make: Callable[..., Any], element: str, shape: Sequence[int]
 ) -> Operand:
-    """A function at each index of operands of one shape, or numbers: a number, where all operands are known."""
+    """A function at each index of operands that are broadcast to a shape: a number, where all operands are known."""
     given = [known(v) for v in operands]
-    if not any(isinstance(v, ArrayValue) and len(v.dims) == len(shape) for v in given):
-        # What gives the result its shape stays an array.
-        whole = next((k for k, v in enumerate(operands) if isinstance(v, ArrayValue) and len(v.dims) == len(shape)), -1)
-        if any(isinstance(v, ArrayValue) for v in given) and whole >= 0:
-            given[whole] = operands[whole]
+    if not any(_shaped(b, v, shape) for v in given) and any(isinstance(v, ArrayValue) for v in given):
+        given = list(operands)  # what gives the result its shape stays an array
     if any(isinstance(v, ArrayValue) for v in given):
         return b.pointwise(given, make, element)
     number = _computed(given, make)
@@ -79,7 +88,7 @@ def arithmetic(
     neutral, both = _NEUTRAL[name]
     for one, other, may in ((left, right, True), (right, left, both)):
         number = known(other)
-        if may and not isinstance(number, (ArrayValue, SizeNumber)) and number == neutral and _shaped(one, shape):
+        if may and not isinstance(number, (ArrayValue, SizeNumber)) and number == neutral and _shaped(b, one, shape):
             return one
     if name in ("mul", "div") and element == "real":
         right = _of_size(b, left, known(right), name)
@@ -89,8 +98,8 @@ def arithmetic(
     return folded(b, (left, right), _ARITHMETIC[name], element, shape)
 
 
-def _shaped(value: Operand, shape: Sequence[int]) -> bool:
-    return isinstance(value, ArrayValue) and len(value.dims) == len(shape)
+def _shaped(b: ProgramBuilder, value: Operand, shape: Sequence[int]) -> bool:
+    return isinstance(value, ArrayValue) and b.shape(value) == list(shape)
 
 
 def _of_size(b: ProgramBuilder, beside: Operand, number: Operand, name: str) -> Operand:
@@ -118,12 +127,13 @@ def chosen(
     there the program has no value."""
     test, yes, no = known(condition), known(cases[0]), known(cases[1])
     if isinstance(test, (bool, int, float)):
-        return filled(b, cases[0 if test else 1], shape, element) if shape else cases[0 if test else 1]
+        case = cases[0 if test else 1]
+        return broadcasted(b, case, shape, element) if shape else case
     for number, other in ((yes, cases[1]), (no, cases[0])):
         if isinstance(number, float) and math.isnan(number):
             b.notes.append(f"NaN is read as having no value: the other case is taken ({b.line or 'no line'})")
-            return filled(b, other, shape, element) if shape else other
-    if isinstance(yes, bool) and isinstance(no, bool) and yes != no and _shaped(test, shape):
+            return broadcasted(b, other, shape, element) if shape else other
+    if isinstance(yes, bool) and isinstance(no, bool) and yes != no and _shaped(b, test, shape):
         return test if yes else folded(b, [test], negated, "bool", shape)
     made = (test, *(v if isinstance(v, ArrayValue) else known(v) for v in cases))
     return folded(b, made, _where, _extended(element, cases, "where"), shape)

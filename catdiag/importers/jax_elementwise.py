@@ -57,11 +57,11 @@ def _arithmetic(b: ProgramBuilder, call: AtenCall) -> Operand:
 @rule("div")
 def _div(b: ProgramBuilder, call: AtenCall) -> Operand:
     if call.element == "int":
-        return folded(b, call["operands"], _quotient, "int", call.shape)
+        return folded(b, call["operands"], quotient, "int", call.shape)
     return arithmetic(b, "div", call["operands"], call.element, call.shape)
 
 
-def _quotient(a: Any, c: Any) -> Any:
+def quotient(a: Any, c: Any) -> Any:
     """The quotient of integers cut towards zero; ⌊−a/c⌋ is of a positive c."""
     if isinstance(a, int) and isinstance(c, int):
         return abs(a) // abs(c) * (1 if (a < 0) == (c < 0) else -1)
@@ -72,7 +72,7 @@ def _quotient(a: Any, c: Any) -> Any:
 def _rem(b: ProgramBuilder, call: AtenCall) -> Operand:
     if call.element != "int":
         return folded(b, call["operands"], lambda a, c: a - c * truncated(a / c), "real", call.shape)
-    return folded(b, call["operands"], lambda a, c: a - c * _quotient(a, c), "int", call.shape)
+    return folded(b, call["operands"], lambda a, c: a - c * quotient(a, c), "int", call.shape)
 
 
 @rule("floor_divide")
@@ -129,6 +129,16 @@ def _and(a: Any, c: Any) -> Any:
 
 def _or(a: Any, c: Any) -> Any:
     return negated(_and(negated(a), negated(c))) if isinstance(a, bool) or isinstance(c, bool) else a | c
+
+
+def of_truths(name: str) -> Callable[[Any, Any], Any]:
+    """A comparison, `eq` or `lt`, of truth values, of which some may be known."""
+    return _OF_TRUTHS[name]
+
+
+def logic(name: str) -> Callable[[Any, Any], Any]:
+    """`and`, `or` or `xor` of truth values, of which some may be known."""
+    return _LOGIC[name]
 
 
 _LOGIC: dict[str, Callable[[Any, Any], Any]] = {"and": _and, "or": _or, "xor": _xor}

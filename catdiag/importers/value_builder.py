@@ -58,6 +58,10 @@ class ValueBuilder:
         self.steps.append((seen, lambda env: env[value], self.line))
         return seen
 
+    def typed(self, value: ArrayValue, element: str) -> ArrayValue:
+        """The same array, of elements that are said to be of another type: integers that are real numbers."""
+        return value if value.element == element else self.emit(value.dims, value.axes, lambda env: env[value], element)
+
     def constant(self, number: float, lengths: Sequence[int], element: str) -> ArrayValue:
         """An array of equal numbers."""
         dims = [self.factors.dimension(n) for n in lengths]

@@ -1,0 +1,297 @@
+"""Reads an ONNX model, and gives the program that it is.
+
+The model says no lengths for its symbolic dimensions: the example's are chosen, all different, where none are given.
+Shapes that the model computes with are known before it runs (`catdiag.importers.onnx_values`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from catdiag.importers import onnx_arrays, onnx_elementwise, onnx_layers
+from catdiag.importers.dimensions import Extent
+from catdiag.importers.example import Imported, NotImported
+from catdiag.importers.graph_reader import GraphReader, identifier
+from catdiag.importers.imported_values import ArrayValue
+from catdiag.importers.onnx_values import KnownArray, OnnxOperand, as_array
+from catdiag.importers.program_builder import ProgramBuilder
+from catdiag.importers.torch_calls import AtenCall, Rule
+
+RULES: Mapping[str, Rule] = {**onnx_elementwise.RULES, **onnx_arrays.RULES, **onnx_layers.RULES}
+"""The rule of each operator."""
+_OLDEST = 13
+_MOST_KNOWN = 65536
+
+
+def from_onnx(model: Any, example: Sequence[Any], sizes: Mapping[str, int], names: Mapping[str, str]) -> Imported:
+    """The program of a model, or of the file of one. Raises NotImported, listing all that has no meaning here, and
+    ImportError without ONNX."""
+    onnx = _onnx()
+    loaded = onnx.load(model) if isinstance(model, (str, os.PathLike)) else getattr(model, "model_proto", model)
+    if not isinstance(loaded, onnx.ModelProto):
+        raise NotImported(f"cd.from_onnx takes a model or the path of one, not {type(model).__name__}")
+    version = max((o.version for o in loaded.opset_import if o.domain in ("", "ai.onnx")), default=_OLDEST)
+    if version < _OLDEST:
+        raise NotImported(
+            f"the model has opset {version}: expected {_OLDEST} or later, as onnx.version_converter gives"
+        )
+    reader = _ModelReader(onnx, ProgramBuilder(identifier(loaded.graph.name or "model")))
+    reader.read(onnx.inliner.inline_local_functions(loaded), example, sizes)
+    return reader.built(reader.named(names))
+
+
+def _onnx() -> Any:
+    try:
+        onnx = import_module("onnx")
+        for part in ("inliner", "shape_inference", "numpy_helper", "helper"):
+            import_module(f"onnx.{part}")
+        return onnx
+    except ImportError as error:
+        raise ImportError("cd.from_onnx needs ONNX: pip install 'catdiag[onnx]'") from error
+
+
+class _ModelReader(GraphReader):
+    """One pass over a model."""
+
+    def __init__(self, onnx: Any, builder: ProgramBuilder) -> None:
+        super().__init__(builder)
+        self.onnx = onnx
+        self.values: dict[str, OnnxOperand] = {}
+        self.types: dict[str, Any] = {}
+        self._extents: dict[str, Extent] = {}
+
+    def read(self, model: Any, example: Sequence[Any], sizes: Mapping[str, int]) -> None:
+        """Goes through the model. Raises NotImported."""
+        graph = model.graph
+        initial = {t.name for t in graph.initializer}
+        given = [v for v in graph.input if v.name not in initial]
+        if example and len(example) != len(given):
+            raise NotImported(
+                f"{len(example)} arrays were given: expected {len(given)} ({', '.join(v.name for v in given)})"
+            )
+        lengths = self._lengths(graph, given, example, sizes)
+        for value, shape in zip(given, lengths, strict=True):
+            for dim, n in zip(value.type.tensor_type.shape.dim, shape, strict=True):
+                self._hints(value.name).append(dim.dim_param)
+                dim.dim_value = n
+        self._infer(model)
+        for k, (value, shape) in enumerate(zip(given, lengths, strict=True)):
+            self._input(k, value, shape, example[k] if example else None)
+        live = _live(graph)
+        self._lacking(live)
+        read = {name for node in live for name in node.input} | {v.name for v in graph.output}
+        for tensor in graph.initializer:
+            if tensor.name in read:
+                self.values[tensor.name] = self._constant(tensor.name, self._numpy(tensor), tensor.name)
+        self._run(live)
+        if self.unknown:
+            raise self.refused()
+        self.outputs = [as_array(self.builder, self.values[v.name]) for v in graph.output]
+
+    # -- inputs --------------------------------------------------------------------------------------
+
+    def _lengths(
+        self, graph: Any, given: Sequence[Any], example: Sequence[Any], sizes: Mapping[str, int]
+    ) -> list[tuple[int, ...]]:
+        """The lengths of the inputs: of the example's arrays, as the model says, or chosen."""
+        fixed = {n for t in graph.initializer for n in t.dims}
+        for value in given:
+            if not value.type.HasField("tensor_type"):
+                raise NotImported(f"the input {value.name!r} is no array")
+            fixed |= {d.dim_value for d in value.type.tensor_type.shape.dim if d.HasField("dim_value")}
+        free = (n for n in count(5) if all(n % k for k in range(2, n)) and all(m % n for m in fixed if m))
+        chosen = dict(sizes)
+        self._given_hints: dict[str, list[str]] = {}
+        found = []
+        for k, value in enumerate(given):
+            shape = []
+            for place, dim in enumerate(value.type.tensor_type.shape.dim):
+                name = dim.dim_param or f"{value.name}_{place}"
+                if dim.HasField("dim_value"):
+                    shape.append(dim.dim_value)
+                elif example:
+                    shape.append(int(np.shape(example[k])[place]))
+                else:
+                    if name not in chosen:
+                        chosen[name] = next(free)
+                    shape.append(chosen[name])
+            if example and tuple(shape) != np.shape(example[k]):
+                raise NotImported(
+                    f"the input {value.name!r} has shape {shape}, the example {list(np.shape(example[k]))}"
+                )
+            found.append(tuple(shape))
+        return found
+
+    def _hints(self, name: str) -> list[str]:
+        return self._given_hints.setdefault(name, [])
+
+    def _infer(self, model: Any) -> None:
+        """The types of all arrays, as far as ONNX can tell."""
+        try:
+            graph = self.onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        except Exception:  # a model that the checker refuses may be read all the same
+            graph = model.graph
+        for value in [*graph.value_info, *graph.input, *graph.output]:
+            self.types[value.name] = value.type.tensor_type
+        for tensor in graph.initializer:
+            self.types.setdefault(tensor.name, None)
+
+    def _input(self, place: int, value: Any, shape: tuple[int, ...], array: Any) -> None:
+        kind = self.onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        element = _element(np.dtype(kind))
+        if element == "complex":
+            self.unknown.append(f"the input {value.name!r} is complex, or of text")
+        if array is None:
+            array = _arbitrary(np.dtype(kind), shape, place)
+        hints = [h if h.isidentifier() else "" for h in self._hints(value.name)]
+        made = self.argument(place, value.name, shape, element, array, hints)
+        for dim, name in zip(made.dims, self._hints(value.name), strict=True):
+            for factor in dim if name else ():
+                self.builder.factors.equate(self._extents.setdefault(name, factor.extent), factor.extent)
+        self.values[value.name] = made
+
+    def _constant(self, name: str, array: Any, target: str) -> OnnxOperand:
+        """A constant: one number, integers that may be lengths, or an input of the program."""
+        element = _element(array.dtype)
+
+        def argument() -> ArrayValue:
+            return self.argument(name, target, array.shape, element, array)
+
+        if array.size > _MOST_KNOWN or (element == "real" and array.size != 1 and target == name):
+            return argument()
+        if target == name and element == "real" and array.ndim:
+            self.builder.notes.append(f"the initializer {name!r} is read as the number {array.item()!r}")
+        elements = np.empty(array.shape, dtype=object)
+        elements.reshape(-1)[:] = [_number(n) if element == "real" else n.item() for n in array.reshape(-1)]
+        return KnownArray(elements, argument)
+
+    # -- nodes ---------------------------------------------------------------------------------------
+
+    def _numpy(self, tensor: Any) -> Any:
+        return self.onnx.numpy_helper.to_array(tensor)
+
+    def _lacking(self, nodes: Iterable[Any]) -> None:
+        """Raises NotImported, where operators have no rule, for all of them."""
+        for node in nodes:
+            if node.op_type not in ("Constant", "If") and (
+                node.op_type not in RULES or node.domain not in ("", "ai.onnx")
+            ):
+                name = f"{node.domain}.{node.op_type}" if node.domain else f"onnx.{node.op_type}"
+                self.unknown.append(f"{name} has no rule [{_where(node)}]")
+        if self.unknown:
+            raise self.refused()
+
+    def _run(self, nodes: Iterable[Any]) -> None:
+        for node in nodes:
+            attributes = {a.name: self._attribute(a) for a in node.attribute}
+            if node.op_type == "Constant":
+                ((kind, value),) = attributes.items()
+                array = np.asarray(value, dtype=np.float32 if kind.startswith("value_float") else None)
+                self.values[node.output[0]] = self._constant(node.output[0], array, "constant")
+            elif node.op_type == "If":
+                self._branch(node, attributes)
+            else:
+                self._call(node, attributes)
+
+    def _branch(self, node: Any, attributes: Mapping[str, Any]) -> None:
+        condition = self.values[node.input[0]]
+        if not isinstance(condition, KnownArray):
+            self.unknown.append(f"onnx.If on a value that is computed [{_where(node)}]")
+            raise self.refused()
+        graph = attributes["then_branch" if condition.numbers()[0] else "else_branch"]
+        for tensor in graph.initializer:
+            self.values[tensor.name] = self._constant(tensor.name, self._numpy(tensor), tensor.name)
+        self._lacking(_live(graph))
+        self._run(_live(graph))
+        self.values.update((name, self.values[v.name]) for name, v in zip(node.output, graph.output, strict=True))
+
+    def _attribute(self, attribute: Any) -> Any:
+        value = self.onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            return value.decode()
+        if isinstance(value, self.onnx.TensorProto):
+            return self._numpy(value)
+        if isinstance(value, float):
+            return _number(np.float32(value))
+        return list(value) if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated") else value
+
+    def _call(self, node: Any, attributes: dict[str, Any]) -> None:
+        given = [self.values[name] if name else None for name in node.input]
+        outputs = list(node.output)
+        while outputs and not outputs[-1]:
+            outputs.pop()
+        shapes = tuple(self._inferred(name) for name in outputs)
+        source = self.types.get(node.input[0]) if node.input else None
+        to = attributes.get("to")
+        cast = to is not None and source is not None and source.elem_type != to
+        call = AtenCall(
+            node.op_type, {**attributes, "operands": given}, tuple(s or () for s in shapes), "real", "", cast
+        )  # fmt: skip
+        before = len(self.unknown)
+        found = self.applied(RULES, "onnx", call, "", _where(node))
+        if len(self.unknown) > before and None in shapes:  # nothing is known of what follows
+            raise self.refused()
+        self.values.update(zip(outputs, found if isinstance(found, tuple) else (found,)))
+
+    def _inferred(self, name: str) -> tuple[int, ...] | None:
+        kind = self.types.get(name)
+        if kind is None or not kind.HasField("shape") or not all(d.HasField("dim_value") for d in kind.shape.dim):
+            return None
+        return tuple(d.dim_value for d in kind.shape.dim)
+
+
+def _live(graph: Any) -> list[Any]:
+    """The nodes of which some result is needed, in order."""
+    needed, found = {v.name for v in graph.output}, []
+    for node in reversed(graph.node):
+        if needed & set(node.output):
+            needed |= set(node.input)
+            for attribute in node.attribute:
+                needed |= {name for inner in attribute.g.node for name in inner.input}
+                needed |= {v.name for v in attribute.g.output}
+            found.append(node)
+    return found[::-1]
+
+
+def _element(dtype: Any) -> str:
+    if dtype.kind == "V" or dtype.name.startswith(("bfloat", "float")):
+        return "real"
+    return {"f": "real", "i": "int", "u": "int", "b": "bool"}.get(dtype.kind, "complex")
+
+
+def _number(value: Any) -> float:
+    """A number as it was meant: one of 32 bits as a root of an integer that it is the nearest one to, or as the
+    shortest decimal."""
+    if value.dtype != np.float32 or not np.isfinite(value):
+        return float(value)
+    short = float(str(value))
+    if np.float32(round(short, 5)) == value:
+        return short
+    for power in (2, -2, 4, -4):
+        n = round(abs(float(value)) ** power)
+        if 1 < n <= _MOST_KNOWN and np.float32(n ** (1 / power)) == abs(value):
+            return math.copysign(n ** (1 / power), float(value))
+    return short
+
+
+def _arbitrary(dtype: Any, shape: tuple[int, ...], seed: int) -> Any:
+    """An array for the example: of random numbers, zeros for integers, which may be indices, and truth values."""
+    if dtype.kind in "iu":
+        return np.zeros(shape, dtype)
+    if dtype.kind == "b":
+        return np.ones(shape, dtype)
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float64 if dtype.kind == "V" else dtype)
+
+
+def _where(node: Any) -> str:
+    """Where a node is from: the module and the line that the exporter noted, or its name."""
+    noted = {p.key.rpartition(".")[2]: p.value for p in node.metadata_props}
+    lines = [line.strip() for line in noted.get("stack_trace", "").splitlines() if line.strip().startswith("File ")]
+    return lines[-1] if lines else node.name or ", ".join(node.output)
