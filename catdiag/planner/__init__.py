@@ -1,6 +1,7 @@
 """From a diagram and a chip to a plan: tiles, stages, warps, kernels, predicted time, and the proof that it fits.
 
 - `partition.plan`: the plan of a program, in one kernel or several; `multi_kernel_plan`: what it is;
+- `program_bound`: what the best equal program known needs at least;
 - `fit`: the tiles of one kernel; `plan`: what is found; `plan_request`: what is asked; `tile_search`: all candidates;
   `explanation`: from a candidate to the plan that is shown;
 - `resources`: what a thread block takes of its core; `time_model`: how long a kernel takes; both as a backend makes it:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from catdiag.category.diagram import Diagram
+from catdiag.category.diagram import Diagram, inline
 from catdiag.category.ops import Map
 from catdiag.category.scalars import Cast
-from catdiag.category.types import BYTES, size_value
+from catdiag.category.types import BYTES, size_symbols, size_value
 from catdiag.planner.fits_proof import Proof
 from catdiag.planner.plan import IDEAL, TORCH, TRITON, KernelPlan, plural, shown
 from catdiag.util.display import AsHTML
@@ -19,6 +19,7 @@ from catdiag.util.errors import CatdiagError, NotFusable, OfOneKernel, require
 if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
     from catdiag.codegen.triton.triton_module import Module
+    from catdiag.planner.program_bound import ProgramBound
     from catdiag.prover.api import Theorem
     from catdiag.rewrite.derivation import Derivation
     from catdiag.runtime.compile import CompiledKernel
@@ -80,7 +81,8 @@ class Plan(AsHTML):
     kernel is called as one of another, so that `tiles` is one mapping for all.
     `saved` are the arrays that pass from kernel to kernel, each with its bytes, in the `dtype` of the plan; statistics
     (`catdiag.schedule.full_precision`) in fp32, or wider.
-    `alternatives` are other ways to cut it: first everything in one kernel, where it was not taken.
+    `alternatives` are other ways to cut it: first everything in one kernel, where it was not taken. `lower_bound` is
+    what the best equal program that is known needs at least.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")
@@ -103,6 +105,8 @@ class Plan(AsHTML):
     """Why there is no module."""
     seconds: float = field(default=0.0, repr=False, compare=False)
     """Of computing, to find the plan and prove it."""
+    dtypes: str | Mapping[str, str] = field(default="bf16", repr=False, compare=False)
+    """The types as they were asked for."""
 
     @staticmethod
     def of(derivation: Derivation, kernel: KernelPlan) -> Plan:
@@ -178,6 +182,20 @@ class Plan(AsHTML):
         """The bytes that a call allocates beside its results: one arena, in which arrays that pass from kernel to
         kernel share bytes where they are not live at the same time. Raises what `written` raises."""
         return self.written().buffer_bytes(self.sizes)
+
+    @cached_property
+    def lower_bound(self) -> ProgramBound | None:
+        """The bytes and FLOPs that the best equal program known needs at least; None where it cannot be counted."""
+        from catdiag.planner.program_bound import program_bound
+
+        if self.chip is None:
+            return None
+        needed = {s for ty in inline(self.source).graph.wire_types() for a in ty.axes for s in size_symbols(a.size)}
+        sizes = {name: size for name, size in self.sizes.items() if name in needed}
+        try:
+            return program_bound(self.source, self.chip, sizes, self.dtypes, (self.hbm_bytes, self.flops))
+        except CatdiagError:
+            return None
 
     @property
     def backend(self) -> str:
@@ -262,7 +280,7 @@ class Plan(AsHTML):
         if len(self.kernels) == 1:
             (kernel,) = self.kernels
             derived = [f"derived    {kernel.loops}: {_arrays(kernel)}"] if kernel.loops else []
-            return "\n".join([str(kernel), *derived, *instead])
+            return "\n".join([str(kernel), *derived, *self._against_bound(), *instead])
         lines = [
             f"{plural(len(self.kernels), 'kernel')} on {self.hardware}, {self.dtype}, "
             f"{', '.join(f'{n}={s}' for n, s in self.sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
@@ -287,8 +305,16 @@ class Plan(AsHTML):
             f"traffic    {self.bytes_moved:,} bytes at the edge to shared memory, {self.hbm_bytes:,} at that to HBM; "
             f"{self.flops:,} FLOPs of products"
         )
+        lines += self._against_bound()
         lines += [f"{'assumed' if not k else '':10} {said}" for k, said in enumerate(self.assumptions)]
         return "\n".join([*lines, *instead])
+
+    def _against_bound(self) -> list[str]:
+        """The line that says what the best equal program known needs at least."""
+        least = self.lower_bound
+        if least is None or not least.seconds:
+            return []
+        return [f"at least   {least}; the plan takes {self.time_s / least.seconds:,.1f} times that"]
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -305,6 +331,7 @@ class Plan(AsHTML):
             "backend": self.backend,
             "reason": self.reason,
             "assumptions": list(self.assumptions),
+            "lower_bound": None if self.lower_bound is None else self.lower_bound.as_dict(),
             "tiles": self.tiles,
             "saved": [{"array": name, "bytes": size} for name, size in self.saved],
             "buffer_bytes": None if self.module is None else self.buffer_bytes,

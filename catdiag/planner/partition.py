@@ -89,7 +89,7 @@ def plan(
     else:
         search = searching(derivation.diagram, hardware, sizes, ask=derivation.ask, **options)
         found = continued(derivation, search.plan())
-    return replace(found, seconds=time.perf_counter() - start)
+    return replace(found, seconds=time.perf_counter() - start, dtypes=options.get("dtype", "bf16"))
 
 
 def searching(
