@@ -12,14 +12,14 @@ that it is weaved over. What a draft costs is worked out by `catdiag.planner.ker
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, inline, of_graph
-from catdiag.category.ops import FoldOp
+from catdiag.category.ops import FoldOp, GroupOp, bodies
 from catdiag.kernel.terms import KernelError
 from catdiag.planner.graph_segments import Segment, Span, StageSequence
 from catdiag.prover.api import Interrupted, certify_equation
@@ -28,10 +28,12 @@ from catdiag.prover.congruence import has_generators
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import find, group, groupable
+from catdiag.rewrite.list_states import resized
+from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.skip import find as skipping
 from catdiag.rewrite.skip import skip
 from catdiag.rewrite.split import in_parts
-from catdiag.rewrite.steps import Cut
+from catdiag.rewrite.steps import Action, Cut, Group, Scheduled, Skip, Split, Stream
 from catdiag.rewrite.stream.multi_pass import in_blocks
 from catdiag.rewrite.stream.streaming import split, stream
 from catdiag.solvers.z3 import Z3, SolverInterrupted
@@ -85,6 +87,27 @@ class KernelDraft:
         for axis in self.skipped:
             made = skip(made, axis)
         return made
+
+    def proved_at_once(self, source: Diagram, ask: Z3, taken: Collection[str], number: int) -> Derivation | None:
+        """The draft of a piece in one proof, under symbols of its own for tiles that are `taken`; None where nothing is
+        to be proved, or it is not proved by normal forms."""
+        if not self.actions:
+            return None
+        fresh = fresh_tiles(self.diagram, taken, number)
+        made = resized(self.diagram, fresh) if fresh else self.diagram
+        made = of_graph(made.graph, source.cod, source.names, f"{source.title or 'it'}, {self}")
+        theorem = proved(ask, source, made, False)
+        if theorem is None:
+            return None
+        return Derivation.start(source, ask).then(Scheduled(self.actions), made, theorem, ungrouped=None)
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What is done to the piece, in order."""
+        streams = [Stream(axis, passes) for axis, passes in self.streams]
+        split = [Split(self.streams[0][0])] if self.split else []
+        groups = [Group(self.groups)] if self.groups else []
+        return (*streams, *split, *groups, *(Skip(axis) for axis in self.skipped))
 
     def in_groups(self, groups: tuple[str, ...]) -> KernelDraft:
         """The same loops in other groups."""
@@ -158,6 +181,32 @@ def _has_nested_loops(diagram: Diagram) -> bool:
         if isinstance(box.op, FoldOp)
         for inner in inline(box.op.step).boxes
     )
+
+
+def fresh_tiles(diagram: Diagram, taken: Collection[str], number: int) -> dict[str, str]:
+    """New symbols for the tiles and blocks of a kernel that are taken: with its number, `g_t_2`."""
+    found: dict[str, str] = {}
+    used = {*taken, *sizes_in(diagram)}
+    todo = [diagram]
+    while todo:
+        for box in todo.pop().boxes:
+            op = box.op
+            own = (
+                [op.block, op.parts]
+                if isinstance(op, FoldOp)
+                else [s for _, s in op.tiles]
+                if isinstance(op, GroupOp)
+                else []
+            )
+            for symbol in own:
+                if symbol is not None and symbol in taken and symbol not in found:
+                    new = f"{symbol}_{number}"
+                    while new in used:
+                        new += "_"
+                    found[symbol] = new
+                    used.add(new)
+            todo.extend(bodies(op))
+    return found
 
 
 def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:

@@ -21,7 +21,7 @@ from catdiag.optimum.exhaustive import ExhaustiveOptimum, exhaustive_optimum
 from catdiag.optimum.power_form import power_form
 from catdiag.planner.kernel_drafts import REFUSED, KernelDraft, drafts, proved
 from catdiag.rewrite.derivation import Derivation
-from catdiag.rewrite.steps import Group, Scheduled, Stream
+from catdiag.rewrite.steps import Scheduled
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError
 
@@ -53,8 +53,7 @@ class Schedule:
         theorem = proved(self.ask, self.kernel_diagram, draft.diagram, False)
         if theorem is None:
             return draft.derivation(self.kernel_diagram, self.ask)
-        loop = Stream(*draft.streams[0]) if draft.streams else None
-        action = Scheduled(loop, Group(draft.groups) if draft.groups else None)
+        action = Scheduled(draft.actions)
         made = Derivation.start(self.kernel_diagram, self.ask)
         return made.then(action, draft.diagram, theorem, ungrouped=draft.streamed, groups=draft.groups)
 

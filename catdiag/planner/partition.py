@@ -24,10 +24,11 @@ from catdiag.category.ops import FoldOp, GroupOp, bodies
 from catdiag.category.types import size_symbols
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
+from catdiag.planner.equal_segments import DerivedKernel, EqualSegments, SegmentClass, SegmentNames
 from catdiag.planner.fit import fit
 from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, lower_bound_s, timed_schedules
-from catdiag.planner.kernel_drafts import REFUSED, cut, proved
+from catdiag.planner.kernel_drafts import REFUSED, cut, fresh_tiles, proved
 from catdiag.planner.library_products import library_plan, library_product, products_of_products, with_library
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
 from catdiag.planner.plan import KernelPlan, spelled_out
@@ -133,7 +134,9 @@ def searching(
     search = PartitionSearch(row, target, solver, cuts, multi_kernel=several)
     best = search if search.chosen() else None
     for form in equal_forms(diagram, sizes):
-        other = PartitionSearch(StageSequence(form.diagram), target, solver, cuts, multi_kernel=several, form=form)
+        other = PartitionSearch(
+            StageSequence(form.diagram), target, solver, cuts, multi_kernel=several, form=form, equal=search.equal
+        )
         if other.chosen() and (best is None or other.quickest() < best.quickest()):
             best = other
     if best is not None:
@@ -159,16 +162,6 @@ def _check(diagram: Diagram, sizes: Mapping[str, int], cuts: int | None) -> None
             raise SizeError(f"axis {name!r} has size {value!r}: expected a positive integer")
 
 
-@dataclass(frozen=True)
-class DerivedKernel:
-    """A kernel of a way: its schedule, its derivation (None where it runs as it is written), and its plan."""
-
-    schedule: KernelTimer
-    derivation: Derivation | None
-    diagram: Diagram
-    plan: KernelPlan
-
-
 @dataclass
 class PartitionSearch:
     """The search over the ways to cut one row of stages."""
@@ -180,8 +173,10 @@ class PartitionSearch:
     form: Reassociation | None = None
     """How the row came of another diagram, which theorems are about; None where they are about the row's own."""
     multi_kernel: bool = False
-    _known: dict[Span, list[KernelTimer] | CatdiagError] = field(default_factory=dict)
-    _bounds: dict[Span, float] = field(default_factory=dict)
+    equal: EqualSegments = field(default_factory=EqualSegments)
+    """What is known of segments, also of those of other forms."""
+    _known: dict[Span, SegmentClass] = field(default_factory=dict)
+    _segments: dict[Span, tuple[SegmentClass, SegmentNames]] = field(default_factory=dict)
     _worth: dict[Span, bool] = field(default_factory=dict)
 
     @property
@@ -193,18 +188,26 @@ class PartitionSearch:
         """The target of a kernel, with the types of what it reads and makes."""
         return replace(self.target, dtype=self.row.types_of(*span, self.target.dtype))
 
-    def schedules(self, span: Span) -> list[KernelTimer] | CatdiagError:
-        """The schedules of a kernel, the quickest first; or why there are none."""
-        if span not in self._known:
-            try:
-                self._known[span] = self._timed(span)
-            except CatdiagError as error:
-                self._known[span] = error
-        return self._known[span]
+    def _class_of(self, span: Span) -> tuple[SegmentClass, SegmentNames]:
+        """The segments that are equal to one up to names, and its own names."""
+        if span not in self._segments:
+            self._segments[span] = self.equal.of(self.row.segment_diagram(*span), self.target_of(span))
+        return self._segments[span]
 
-    def _timed(self, span: Span) -> list[KernelTimer]:
-        """The schedules of a kernel, torch's among them. Raises CatdiagError where there is none."""
-        piece, target = self.row.segment_diagram(*span), self.target_of(span)
+    def schedules(self, span: Span) -> list[KernelTimer] | CatdiagError:
+        """The schedules of a kernel, the quickest first; or why there are none. They are those of the first kernel that
+        is equal up to names, under its names."""
+        found = self._known[span] = self._class_of(span)[0]
+        if found.schedules is None:
+            try:
+                found.schedules = self._timed(span, found.diagram, found.target)
+            except CatdiagError as error:
+                found.schedules = error
+        return found.schedules
+
+    def _timed(self, span: Span, piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
+        """The schedules of a kernel, torch's among them, under the names of a piece that is equal to it. Raises
+        CatdiagError where there is none."""
         if target.products == "torch" and span[1] - span[0] > 1 and not products_of_products(piece):
             for k in range(*span):
                 if library_product(self.row.segment_diagram(k, k + 1), self.target_of((k, k + 1)).dtype) is not None:
@@ -218,18 +221,19 @@ class PartitionSearch:
 
     def bound(self, span: Span) -> float:
         """What a kernel takes as far as is known: its time, or what no schedule of it is below."""
-        if span in self._known:
+        found = self._class_of(span)[0]
+        if found.schedules is not None:
             return self.seconds(span)
-        if span not in self._bounds:
-            self._bounds[span] = lower_bound_s(self.row.segment_diagram(*span), self.target_of(span))
-        return self._bounds[span]
+        if found.bound is None:
+            found.bound = lower_bound_s(found.diagram, found.target)
+        return found.bound
 
     def shortest_path(self, several: bool = False) -> tuple[float, tuple[Span, ...]]:
         """The quickest way and what it takes, infinite and none where nothing fits; with `several`, of two kernels or
         more."""
         while True:
             total, option = self._shortest(several)
-            unknown = [span for span in option if span not in self._known]
+            unknown = [span for span in option if self._class_of(span)[0].schedules is None]
             if not unknown:
                 return total, option
             for span in unknown:
@@ -320,12 +324,13 @@ class PartitionSearch:
 
     def misfit(self) -> CatdiagError:
         """Of all kernels that were looked at and do not fit, the one that comes nearest to it."""
-        errors = [e for e in self._known.values() if isinstance(e, CatdiagError)]
+        found = {span: known.schedules for span, known in self._known.items()}
+        errors = [e for e in found.values() if isinstance(e, CatdiagError)]
         if not errors:
             title = self.row.diagram.title or "the diagram"
             return NotFusable(f"{title} has one box at work: there is nothing to cut into several kernels")
         fits = [e for e in errors if isinstance(e, DoesNotFit)]
-        single = [self._known.get((k, k + 1)) for k in range(self.full_span[1])]
+        single = [found.get((k, k + 1)) for k in range(self.full_span[1])]
         worst = next((e for e in single if isinstance(e, DoesNotFit)), None)
         return worst or min(fits, key=lambda e: e.excess, default=errors[0])
 
@@ -335,44 +340,48 @@ class PartitionSearch:
         taken = sizes_in(self.row.diagram)
         found: list[DerivedKernel] = []
         for span in option:
-            options = self.schedules(span)
-            assert not isinstance(options, CatdiagError)
-            chosen, piece = options[0], self.row.segment_diagram(*span)
-            try:
-                made = chosen.draft.derivation(piece, self.ask)
-            except REFUSED as error:
-                self._drop(span, error)
-                return None
-            diagram = piece if made is None else made.diagram
-            fresh = _fresh(diagram, taken, len(found) + 1)
-            if fresh and made is not None:
-                renamed = resized(diagram, fresh)
-                theorem = proved(self.ask, piece, renamed, True)
-                if theorem is None:
-                    self._drop(span, NotFusable(f"{piece.title} was not proved under other names of its tiles"))
+            segment, target = self.row.segment_diagram(*span), self.target_of(span)
+            known, names = self._class_of(span)
+            if known.made is None:
+                try:
+                    known.made = self._kernel(known, taken, len(found) + 1, len(option) == 1), known.names
+                except (*REFUSED, DoesNotFit, NotFusable) as error:
+                    self._drop(known, error)
                     return None
-                made = made.then(RenameTiles.of(fresh), renamed, theorem, ungrouped=None)
-                diagram = renamed
-            target = self.target_of(span)
-            try:
-                plan = (
-                    library_plan(piece, target) if chosen.library
-                    else fit(diagram, target.chip, chosen.sizes, **target.options())
-                )  # fmt: skip
-            except DoesNotFit as error:
-                self._drop(span, error)
-                return None
-            if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in _parts(diagram)):
-                self._drop(span, NotFusable(f"{piece.title} is quickest in one part"))
-                return None
-            taken |= sizes_in(diagram)
-            found.append(DerivedKernel(chosen, made, diagram, plan))
+            kernel = known.kernel(names, segment, target)
+            assert kernel is not None
+            taken |= sizes_in(kernel.diagram)
+            found.append(kernel)
         return found
 
-    def _drop(self, span: Span, error: CatdiagError) -> None:
-        options = self.schedules(span)
-        if not isinstance(options, CatdiagError):
-            self._known[span] = options[1:] if len(options) > 1 else error
+    def _kernel(self, known: SegmentClass, taken: set[str], number: int, alone: bool) -> DerivedKernel:
+        """The quickest schedule of a segment, proved and planned. Raises REFUSED, DoesNotFit, NotFusable."""
+        piece, target, options = known.diagram, known.target, known.schedules
+        assert isinstance(options, list)
+        chosen = options[0]
+        made = None if alone else chosen.draft.proved_at_once(piece, self.ask, taken, number)
+        if made is None:
+            made = chosen.draft.derivation(piece, self.ask)
+        diagram = piece if made is None else made.diagram
+        fresh = fresh_tiles(diagram, taken, number)
+        if fresh and made is not None:
+            renamed = resized(diagram, fresh)
+            theorem = proved(self.ask, piece, renamed, True)
+            if theorem is None:
+                raise NotFusable(f"{piece.title} was not proved under other names of its tiles")
+            made = made.then(RenameTiles.of(fresh), renamed, theorem, ungrouped=None)
+            diagram = renamed
+        if chosen.library:
+            return DerivedKernel(chosen, made, diagram, library_plan(piece, target))
+        plan = fit(diagram, target.chip, chosen.sizes, **target.options())
+        if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in _parts(diagram)):
+            raise NotFusable(f"{piece.title} is quickest in one part")
+        return DerivedKernel(chosen, made, diagram, plan)
+
+    def _drop(self, known: SegmentClass, error: CatdiagError) -> None:
+        """Leaves out the quickest schedule of equal kernels."""
+        if isinstance(known.schedules, list):
+            known.schedules = known.schedules[1:] or error
 
     def _planned(self, option: tuple[Span, ...], kernels: list[DerivedKernel]) -> Plan:
         from catdiag.planner.fitted_configuration import together
@@ -435,7 +444,7 @@ class PartitionSearch:
 
     def alternatives(self, option: tuple[Span, ...]) -> Iterator[PartitionAlternative]:
         """One kernel of everything, where it was not taken; else the best of several."""
-        if len(option) > 1:
+        if len(option) > 1 and self._looked_at(self.full_span):
             found = self.schedules(self.full_span)
             if isinstance(found, CatdiagError):
                 yield PartitionAlternative(1, (), None, found.message)
@@ -451,11 +460,11 @@ class PartitionSearch:
         for span in option:
             options = self.schedules(span)
             assert not isinstance(options, CatdiagError)
-            chosen = options[0]
-            target = self.target_of(span)
+            chosen, known = options[0], self._class_of(span)[0]
+            target = known.target
             try:
                 made = (
-                    library_plan(self.row.segment_diagram(*span), target) if chosen.library
+                    library_plan(known.diagram, target) if chosen.library
                     else fit(chosen.draft.diagram, target.chip, chosen.sizes, **target.options())
                 )  # fmt: skip
             except DoesNotFit as error:
@@ -474,30 +483,4 @@ def _parts(diagram: Diagram) -> set[str]:
             if isinstance(box.op, FoldOp) and box.op.parts is not None:
                 found.add(box.op.parts)
             todo.extend(bodies(box.op))
-    return found
-
-
-def _fresh(diagram: Diagram, taken: set[str], number: int) -> dict[str, str]:
-    """New symbols for the tiles and blocks of a kernel that are taken: with its number, `g_t_2`."""
-    found: dict[str, str] = {}
-    used = taken | sizes_in(diagram)
-    todo = [diagram]
-    while todo:
-        for box in todo.pop().boxes:
-            op = box.op
-            own = (
-                [op.block, op.parts]
-                if isinstance(op, FoldOp)
-                else [s for _, s in op.tiles]
-                if isinstance(op, GroupOp)
-                else []
-            )
-            for symbol in own:
-                if symbol is not None and symbol in taken and symbol not in found:
-                    new = f"{symbol}_{number}"
-                    while new in used:
-                        new += "_"
-                    found[symbol] = new
-                    used.add(new)
-            todo.extend(bodies(op))
     return found

@@ -191,8 +191,10 @@ class _Assembly:
         statement = statement_of(part.left, part.right, part.assume)
         key, sizes, axes = _canonical(statement)
         if key not in self._known:
-            self._known[key] = len(self.cited), _inverse(sizes), _inverse(axes)
-            self.cited.append(_proved(self._ask, number, part, statement))
+            certificate = _proved(self._ask, number, part, statement)
+            _, of_sizes, of_axes = _canonical(certificate["statement"])
+            self._known[key] = len(self.cited), _inverse(of_sizes), _inverse(of_axes)
+            self.cited.append(certificate)
         cites, of_sizes, of_axes = self._known[key]
         put_sizes = {of_sizes[c]: name for name, c in sizes.items()}
         put_axes = {of_axes[c]: name for name, c in axes.items()}
@@ -249,10 +251,8 @@ def _proved(ask: Ask, number: int, part: PartEquation, statement: dict[str, Any]
 
 
 def _alike(one: Json, other: Json) -> bool:
-    """Whether two statements are the same but for titles."""
-    none = Renaming({}, {})
-    return all(none.program(one[side]) == none.program(other[side]) for side in ("left", "right")) and (
-        one["assume"], one.get("given")) == (other["assume"], other.get("given"))  # fmt: skip
+    """Whether two statements are the same but for titles and names."""
+    return _canonical(one)[0] == _canonical(other)[0]
 
 
 class _Numbered(dict[str, str]):

@@ -2,13 +2,15 @@
 
 A group over `i` and `j` needs a tile of `a[n i]` and a tile of `a[n i→j]`, which are two arrays to it. If a loop
 renames one of its inputs, a tile of that input does not contain both. So the loop gets the array twice, once under each
-name. The equation of the result is proved elsewhere, as for any rewrite.
+name, or only under the new name, where nothing else in it reads the array. The equation of the result is proved
+elsewhere, as for any rewrite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.category.ops import Box, FoldOp, Rename, bodies, with_bodies
@@ -55,6 +57,8 @@ def _before(diagram: Diagram, made: dict[int, Diagram], axes: Collection[str]) -
             nodes.append(Node(outer, (inputs[place],)))
             box = _with_renamed_input(box, box.op, place, rename, outer.cod[0])
             inputs, count, changed = [*inputs, count], count + 1, True
+            if _is_unread(box, place):
+                box, inputs = _without_input(box, place), [w for k, w in enumerate(inputs) if k != place]
         nodes.append(Node(box, tuple(inputs)))
         moved.extend(range(count, count + len(box.cod)))
         count += len(box.cod)
@@ -107,6 +111,35 @@ def _with_renamed_input(box: Box, op: FoldOp, place: int, rename: Box, whole: Ar
         is_live=None if op.is_live is None else more(op.is_live),
     )
     return Box(made, Ty(*box.dom, whole), box.cod, box.line)
+
+
+def _readers(box: Box, place: int) -> dict[str, tuple[Diagram, int]]:
+    """The bodies of a loop that take its inputs, each with its wire of one of them."""
+    found = ((part, getattr(box.op, part), len(box.cod) if part == "step" else 0) for part in _PARTS)
+    return {part: (inline(body), first + place) for part, body, first in found if body is not None}
+
+
+def _is_unread(box: Box, place: int) -> bool:
+    """Whether nothing in a loop reads an input."""
+    graphs = [(body.graph, wire) for body, wire in _readers(box, place).values()]
+    return not any(wire in graph.outputs or any(wire in n.inputs for n in graph.nodes) for graph, wire in graphs)
+
+
+def _without_input(box: Box, place: int) -> Box:
+    """A loop without an input that nothing in it reads."""
+    assert isinstance(box.op, FoldOp)
+    made: dict[str, Any] = {part: _without(body, wire) for part, (body, wire) in _readers(box, place).items()}
+    dom = Ty(*(ty for k, ty in enumerate(box.dom) if k != place))
+    return Box(replace(box.op, **made), dom, box.cod, box.line)
+
+
+def _without(body: Diagram, wire: int) -> Diagram:
+    """A body without an input that nothing reads."""
+    graph = body.graph
+    nodes = tuple(Node(node.box, tuple(w - (w > wire) for w in node.inputs)) for node in graph.nodes)
+    dom = Ty(*(ty for k, ty in enumerate(body.dom) if k != wire))
+    names = tuple(name for k, name in enumerate(body.input_names) if k != wire)
+    return of_graph(Graph(dom, nodes, tuple(w - (w > wire) for w in graph.outputs)), body.cod, names, body.title)
 
 
 def _local(whole: ArrayType, inside: ArrayType, body: Diagram, op: FoldOp) -> ArrayType:

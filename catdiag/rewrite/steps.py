@@ -34,13 +34,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A stream and a grouping that were proved together."""
+    """Loops, their parts, groups and skipped blocks that were proved together."""
 
-    loop: Stream | None
-    groups: Group | None
+    actions: tuple[Action, ...]
 
     def __str__(self) -> str:
-        return ", ".join(str(part) for part in (self.loop, self.groups) if part is not None)
+        return ", ".join(map(str, self.actions))
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,9 @@ def makes_kernels(action: Action) -> bool:
     >>> makes_kernels(Group(("q",))), makes_kernels(Stream("x"))
     (True, False)
     """
-    return isinstance(action, (Group, Fuse, Cut)) or (isinstance(action, Scheduled) and action.loop is None)
+    return isinstance(action, (Group, Fuse, Cut)) or (
+        isinstance(action, Scheduled) and all(isinstance(part, Group) for part in action.actions)
+    )
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 _TRIES = 100
 
 
+@lru_cache(maxsize=4)
 def parse(text: str) -> ast.Module:
-    """The syntax tree of a module's text, as `ast.parse` gives it.
+    """The syntax tree of a module's text, as `ast.parse` gives it; not to be changed, since the same text gives the
+    same tree: that of a module with many kernels is asked for once for each.
 
     Before Python 3.13 all threads share the counter by which `ast.parse` checks itself, so that in one thread it may
     raise SystemError ("AST constructor recursion depth mismatch") because another one is parsing

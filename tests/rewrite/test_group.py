@@ -15,6 +15,7 @@ from catdiag.execute.size_inference import tile_bounds
 from catdiag.measure.bench_case import evaluated
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
+from catdiag.schedule.kernel_analysis import measure
 from catdiag.util.errors import AxisError, NotGroupable
 
 SIZES = {"q": 5, "x": 7, "d": 4, "h": 3, "k": 2, "r": 2, "b": 2, "y": 5}
@@ -183,3 +184,9 @@ class TestArraysUnderTwoNames:
         )
         with pytest.raises(NotGroupable, match=r"rename gives it another name.*: rename the inputs instead, or"):
             group.find(fold_search.find(diagram_of(program), "d").diagram, ["i"])
+
+
+def test_an_array_that_a_loop_reads_under_a_new_name_only_is_loaded_under_that_only() -> None:
+    keys = cd.algorithm("q e, e d -> x=q d")(lambda X, W: cd.einsum("x e, e d -> x d", X.rename(q="x"), W))
+    grouped = keys.stream("e").group("x d")
+    assert sorted(t.array for t in measure(grouped.diagram).kernels[0].transfers) == ["W", "X", "out"]

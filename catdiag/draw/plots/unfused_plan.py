@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from catdiag.cost.traffic import io
 from catdiag.cost.traffic_by_level import levels_io
 from catdiag.draw.plots.plot_numbers import Dtype, at
+from catdiag.planner.equal_segments import DerivedKernel
 from catdiag.planner.graph_segments import Segment, StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget
-from catdiag.planner.partition import DerivedKernel, PartitionSearch
+from catdiag.planner.partition import PartitionSearch
 from catdiag.schedule.kernel_analysis import output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError

@@ -138,8 +138,9 @@ def shared_of_launch(text: str, launch: RecordedLaunch, wgmma: bool = True) -> S
 
 def _allocated(text: str, launch: RecordedLaunch) -> SharedMemory | None:
     """The explicit allocations of a Gluon kernel; None for a Triton kernel."""
-    functions = (n for n in ast.walk(parse(text)) if isinstance(n, ast.FunctionDef))
-    found = next((n for n in functions if n.name == launch.kernel), None)
+    # Kernels that need optional imports are defined under a condition.
+    nested = (n for node in parse(text).body for n in (node.body if isinstance(node, ast.If) else [node]))
+    found = next((n for n in nested if isinstance(n, ast.FunctionDef) and n.name == launch.kernel), None)
     if found is None or not any(ast.unparse(d) == "gluon.jit" for d in found.decorator_list):
         return None
     known = {n: v for n, v in launch.arguments.items() if isinstance(v, int)}

@@ -1,0 +1,73 @@
+"""Parts of a program that are equal up to names are timed, proved and planned once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+from catdiag.planner import partition
+from catdiag.planner.equal_segments import EqualSegments
+from catdiag.planner.graph_segments import StageSequence
+from catdiag.planner.kernel_candidates import PlanTarget, timed_schedules
+
+
+def block(X: Any, U: Any, W: Any, axes: str) -> Any:
+    """A product, a function at every index, and a product: a kernel each."""
+    t, d, f, o = axes.split()
+    hidden = cd.tanh(cd.einsum(f"{t} {d}, {d} {f} -> {t} {f}", X, U))
+    return cd.einsum(f"{t} {f}, {f} {o} -> {t} {o}", hidden, W)
+
+
+@cd.algorithm("t d, d f, f e, e g, g o -> t o")
+def two(X: Any, A: Any, B: Any, C: Any, D: Any) -> Any:
+    return block(block(X, A, B, "t d f e"), C, D, "t e g o")
+
+
+SIZES = {"t": 4096, "d": 2048, "f": 8192, "e": 2048, "g": 8192, "o": 2048}
+
+
+def test_equal_blocks_under_other_names_are_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[Any] = []
+
+    def counted(piece: Any, target: PlanTarget) -> Any:
+        timed.append(piece)
+        return timed_schedules(piece, target)
+
+    monkeypatch.setattr(partition, "timed_schedules", counted)
+    search = partition.searching(two.diagram, "H200", SIZES)
+    assert len(search.chosen()) == 4
+    classes = [search._class_of(span)[0] for span in search.chosen()]
+    assert classes[0] is classes[2] and classes[1] is classes[3] and classes[0] is not classes[1]
+    assert len({id(search._class_of(span)[0]) for span in search._known}) == len(timed) < len(search._known)
+
+
+def test_their_plan_is_proved_as_a_whole_and_means_the_program() -> None:
+    found = two.plan("H200", SIZES)
+    assert not found.theorem.conditional and found.backend == "triton", found.reason
+    first, second, third, fourth = found.kernels
+    assert (first.tiles, first.time_s) == (third.tiles, third.time_s)
+    assert (second.tiles, second.time_s) == (fourth.tiles, fourth.time_s)
+    assert (third.reads[1], fourth.reads[1]) == ("C", "D")
+    assert third.loops == "stream e, group t g" and third.sizes == {"t": 4096, "e": 2048, "g": 8192}
+    assert found.sizes == SIZES
+    small = dict(zip(SIZES, (5, 4, 7, 3, 6, 2), strict=True))
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=[small[a.name] for a in ty.axes]) for ty in two.diagram.dom]
+    got = cd.Program(found.derivation).run(*given, tiles={name: 2 + k % 2 for k, name in enumerate(found.tiles)})
+    np.testing.assert_allclose(got, two(*given))
+
+
+def test_other_sizes_types_or_boxes_are_other_classes() -> None:
+    row = StageSequence(two.diagram)
+    pieces = [row.segment_diagram(k, k + 1) for k in range(len(row.stages))]
+
+    def of(known: EqualSegments, k: int, dtype: str = "bf16", **sizes: int) -> Any:
+        return known.of(pieces[k], PlanTarget(cd.hardware.H200, {**SIZES, **sizes}, dtype))[0]
+
+    known, longer = EqualSegments(), EqualSegments()
+    assert of(known, 0) is of(known, 2) is not of(known, 1)
+    assert of(known, 0) is not of(known, 0, "fp16")
+    assert of(longer, 0, g=4096) is not of(longer, 2, g=4096)
