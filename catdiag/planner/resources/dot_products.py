@@ -7,15 +7,18 @@ none. The factor whose own axes carry a tile is the first, the left one if both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
-from catdiag.category.ops import Box, FoldOp, GroupOp, Reindex, View
+from catdiag.category.ops import Box, Reindex, View
 from catdiag.category.types import ArrayType, union
+from catdiag.schedule.access_region import TileWindow
 from catdiag.schedule.live_ranges import is_view, multiplies
+from catdiag.schedule.loop_nest import lower
+from catdiag.schedule.statements import Carry, For, Let, LoopStep, NestValue, Save, Slice, Statement
 
 Sides = tuple[IntPolynomial, IntPolynomial, IntPolynomial]
 """Rows, columns and depth of a product."""
@@ -60,16 +63,19 @@ class OperandSource:
 
 def dot_products(diagram: Diagram, tiles: frozenset[str]) -> DotProducts:
     """The products of a diagram whose groups have these tiles."""
-    walk = _Walk(tiles)
-    walk.visit(diagram, [OperandSource(True, (name,)) for name in diagram.input_names])
+    program = lower(diagram)
+    walk = _Walk(tiles, {value: OperandSource(True, (value.name,)) for value in program.inputs})
+    walk.read(program.body)
     return walk.found()
 
 
 @dataclass
 class _Walk:
-    """Visits the boxes of a diagram and of its loops and groups, with the sources of their inputs."""
+    """Reads the statements of a program, with the sources of their values; `made` are the loops that make them."""
 
     tiles: frozenset[str]
+    sources: dict[NestValue, OperandSource]
+    made: dict[NestValue, For] = field(default_factory=dict)
     direct: dict[str, None] = field(default_factory=dict)
     indirect: dict[str, None] = field(default_factory=dict)
     readers: dict[str, dict[IntPolynomial, None]] = field(default_factory=dict)
@@ -82,28 +88,62 @@ class _Walk:
     passing: dict[Sides, None] = field(default_factory=dict)
     partial_loads: dict[IntPolynomial, None] = field(default_factory=dict)
 
-    def visit(self, diagram: Diagram, inputs: list[OperandSource]) -> None:
-        """Notes the products of a diagram whose inputs have these sources; then those inside it, the last first."""
-        source, inside = inputs, list[tuple[Diagram, list[OperandSource]]]()
-        for node in inline(diagram).graph.nodes:
-            op, box, given = node.box.op, node.box, [source[w] for w in node.inputs]
-            if is_view(box):
-                source.append(given[0])
-                continue
+    def read(self, body: Sequence[Statement], loop: For | None = None) -> None:
+        """Notes the products of an iteration of a loop, or of what is in none; then those of its loops, the last
+        first."""
+        inside: list[For] = []
+        for statement in body:
+            match statement:
+                case Let(place=place) if place >= 0:
+                    self._box(statement, loop)
+                case Slice(target, source):
+                    self._keep(target, self._source(source, loop), loop)
+                case For(kind="blocks", step=LoopStep(body=step)):
+                    inside.append(statement)
+                    states = step.wires[: len(step.graph.outputs)]
+                    for state in states:
+                        self._keep(state, OperandSource(False, ()), loop)
+                case For(kind="parts"):
+                    self.read(statement.body, loop)
+                case For(kind="merge", body=[*_, Carry(states)]):
+                    for state in states:
+                        self._keep(state, OperandSource(False, ()), loop)
+                case For(kind="tiles"):
+                    inside.append(statement)
+                    for saved in statement.body:
+                        if isinstance(saved, Save):
+                            self._keep(saved.target, OperandSource(True, ()), loop)
+                case Save(_, value) if loop is not None and loop.kind == "tiles":
+                    self.results[IntPolynomial.elements(value.ty.axes)] = None
+        for within in reversed(inside):
+            self.read(within.body, within)
+
+    def _keep(self, value: NestValue, source: OperandSource, loop: For | None) -> None:
+        """Says what a value is made of, and in which loop."""
+        self.sources[value] = source
+        if loop is not None and loop.kind == "blocks":
+            self.made[value] = loop
+
+    def _source(self, value: NestValue, loop: For | None) -> OperandSource:
+        """What a value is made of, for a box in a loop."""
+        if loop is None or loop.step is None or self.made.get(value) is loop:
+            return self.sources[value]
+        if value in loop.step.body.wires[: len(loop.step.body.graph.outputs)]:
+            return OperandSource(False, ())  # a state
+        return replace(self.sources[value], before=not self.sources[value].is_input)
+
+    def _box(self, let: Let, loop: For | None) -> None:
+        """Says what the results of a box are made of; notes it if it is a product."""
+        op, given = let.box.op, [self._source(a, loop) for a in let.args]
+        if is_view(let.box) and not isinstance(op, TileWindow):
+            made = given[0]
+        else:
             part = isinstance(op, (Reindex, View)) and (given[0].is_input or given[0].part)
             made = OperandSource(False, tuple(dict.fromkeys(name for s in given for name in s.names)), part=part)
-            if isinstance(op, GroupOp):
-                inside.append((op.body, given))
-                self.results.update(dict.fromkeys(IntPolynomial.elements(ty.axes) for ty in op.body.cod))
-            elif isinstance(op, FoldOp):
-                before = [replace(g, before=not g.is_input) for g in given]
-                inside.append((op.step, [OperandSource(False, ())] * len(box.cod) + before))
-                made = OperandSource(False, ())
-            elif len(box.dom) == 2 and multiplies(box):
-                self._product(box, given)
-            source.extend([made] * len(box.cod))
-        for part_of, sources in reversed(inside):
-            self.visit(part_of, sources)
+            if len(let.args) == 2 and multiplies(let.box):
+                self._product(let.box, given)
+        for target in let.targets:
+            self._keep(target, made, loop)
 
     def _product(self, box: Box, given: list[OperandSource]) -> None:
         """Notes a contraction of two arrays with these sources, if it is a product."""
