@@ -472,7 +472,7 @@ class Program(AsProgram):
         """The program on several devices: what each receives, holds and computes (`catdiag.cost.sharding`).
 
         `over` gives the number of devices, or its symbol, for each axis: one that is grouped, or one that is streamed.
-        The options are `held` and `dtype`.
+        The options are `stored` and `dtype`.
 
         >>> import catdiag as cd
         >>> rows = cd.algorithm("a b, b -> a", name="rows")(lambda A, v: cd.sum(A * v, "b")).stream("b").group("a")

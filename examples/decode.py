@@ -66,7 +66,7 @@ def devices():
     """Several chips: by heads nothing is sent, by parts of the cache only states."""
     print("\nover P chips, a chip receives in values:")
     print(f"  by cache heads: {STEP.sharding({'k': 'P'}).received}")
-    print(f"  by cached tokens: {STEP.sharding({'x': 'P'}, held={'Q': None}).received}")
+    print(f"  by cached tokens: {STEP.sharding({'x': 'P'}, stored={'Q': None}).received}")
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ class Hardware:
     - `sustained`: the share of the peak that is reached, of `tensor` and of `hbm_bytes`;
     - `wait_clocks`: the stall of threads when a step needs what other threads made in the step before (a barrier or
       shuffles, and a pipeline that drains and fills again);
-    - `turn_clocks`: the issue clocks of a loop iteration's instructions beside its arithmetic, per warp;
+    - `iteration_clocks`: the issue clocks of a loop iteration's instructions beside its arithmetic, per warp;
     - `warp`: threads of a warp; `warps`: the numbers of warps that are tried for a kernel;
     - `l2_count` L2 caches of `l2_bytes` each (0: none), each shared by equally many cores; before them a last-level
       cache (LLC) of `llc_bytes` (0: none), with `llc_bytes_per_s`;
@@ -89,7 +89,7 @@ class Hardware:
     matrix_warps: int
     smem_bytes_per_clock: float
     wait_clocks: float
-    turn_clocks: float
+    iteration_clocks: float
     tensor: Mapping[str, float] = field(hash=False)
     sustained: Mapping[str, float] = field(hash=False)
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)

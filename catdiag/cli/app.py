@@ -165,7 +165,7 @@ def spread(
     over: Annotated[list[str], typer.Option(help="Axes and over how many devices: q=8, or q=P.")],
     stream: Annotated[str | None, typer.Option(help="Stream this axis first.")] = None,
     group: Annotated[str | None, typer.Option(help="Group these axes first, such as 'r q'.")] = None,
-    held: Annotated[
+    stored: Annotated[
         list[str] | None, typer.Option(help="Where arrays are, if not where they are needed: X=t, or W=all.")
     ] = None,
     dtype: Annotated[str | None, typer.Option(help="Count bytes of this element type [values].")] = None,
@@ -175,7 +175,7 @@ def spread(
     with guarded():
         from catdiag.cli.fusions_command import run_sharding
 
-        run_sharding(op, over, stream, group, held or [], dtype, json)
+        run_sharding(op, over, stream, group, stored or [], dtype, json)
 
 
 def _draw(options: DrawOptions) -> None:

@@ -84,7 +84,7 @@ def _fusions(choice: Fusions, verdict: FusionVerdict | None, cases: bool) -> dic
 
 
 def run_sharding(
-    op: str, over: Sequence[str], stream: str | None, group: str | None, held: Sequence[str], dtype: str | None,
+    op: str, over: Sequence[str], stream: str | None, group: str | None, stored: Sequence[str], dtype: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Runs `catdiag spread`: an operator, streamed and grouped, on a mesh of devices."""
@@ -103,17 +103,17 @@ def run_sharding(
             raise UsageError(f"axis {axis} is spread over {count[:20]}… devices: expected at most {10**18 - 1}")
         counts[axis] = int(count) if count.isascii() and count.isdigit() else count
     places: dict[str, str | None] = {}
-    for part in (p for text in held for p in text.split(",")):
+    for part in (p for text in stored for p in text.split(",")):
         array, equals, axis = (p.strip() for p in part.partition("="))
         if not array or not equals or not axis:
-            raise UsageError(f"cannot read {part!r}: expected array=axis, or array=all, as in --held X=t,W=all")
+            raise UsageError(f"cannot read {part!r}: expected array=axis, or array=all, as in --stored X=t,W=all")
         places[array] = None if axis == "all" else axis
     diagram = operator(op)
     with Z3() as ask:
         made = Derivation.start(diagram, ask)
         made = made if stream is None else streamed(made, stream)
         made = made if group is None else grouped(made, group)
-        found = sharding(made, counts, held=places, dtype=dtype)
+        found = sharding(made, counts, stored=places, dtype=dtype)
     if as_json:
         print(json.dumps(_sharding_data(found), indent=1))
         return
@@ -136,7 +136,7 @@ def _sharding_data(found: Sharding) -> dict[str, Any]:
                 "array": s.array,
                 "how": s.pattern,
                 "needed": str(s.needed),
-                "held": str(s.stored),
+                "stored": str(s.stored),
                 "received": str(s.received),
             }
             for s in found.shares

@@ -28,16 +28,16 @@ class Fetches:
             found[moved.wire, has] = Fetched(moved.array, moved.size.expr() / moved.times, times, has)
         self.tiles = [tile for tile, _, _ in grid]
         self.found = found
-        self.told: set[tuple[str, tuple[int, tuple[bool, ...]]]] = set()
+        self.counted: set[tuple[str, tuple[int, tuple[bool, ...]]]] = set()
 
     def of(self, moved: Transfer, cache: str, capacity: int | None) -> tuple[Expr, Expr] | None:
-        """What a cache fetches of an array, exactly and without rounding; None if told of that cache before."""
+        """What a cache fetches of an array, exactly and without rounding; None if counted for that cache before."""
         from catdiag.cost.cache import about, fetched
 
         key = moved.wire, tuple(tile not in moved.reload_axes for tile in self.tiles)
-        if (cache, key) in self.told:
+        if (cache, key) in self.counted:
             return None
-        self.told.add((cache, key))
+        self.counted.add((cache, key))
         which, arrays = list(self.found).index(key), list(self.found.values())
         return (
             fetched(which, self.wave, capacity, self.grid, arrays),

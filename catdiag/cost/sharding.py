@@ -5,17 +5,18 @@ axis that it runs a loop over, by parts of 1/P, whose states are merged. Nothing
 follows from the axes that they have.
 
 - **Needed.** A device works on the tile of each array along the spread axes that the array has.
-- **Held.** An array lies in the devices' memories in equal shares. One that has a spread axis is held along it, so that
-  the share is the tile that is needed: it *stays*. One that lacks it is held along some other axis, and is needed whole
-  by all devices along it. If loops read it block by block, blocks of a share each *rotate* from device to device, and
-  only two of them need room (ring attention: Liu, Zaharia and Abbeel 2023); if not, it is *gathered* before it is used.
-  An array of one value is held by all. `held` says otherwise: another axis (tokens that come by position and are needed
-  by expert: an *all-to-all*), or None, for an array of which every device has all that it needs.
+- **Stored.** An array lies in the devices' memories in equal shares. One that has a spread axis is stored along it,
+  so that the share is the tile that is needed: it *stays*. One that lacks it is stored along some other axis, and is
+  needed whole by all devices along it. If loops read it block by block, blocks of a share each *rotate* from device
+  to device, and only two of them need room (ring attention: Liu, Zaharia and Abbeel 2023); if not, it is *gathered*
+  before it is used. An array of one value is stored by all. `stored` says otherwise: another axis (tokens that come
+  by position and are needed by expert: an *all-to-all*), or None, for an array of which every device has all that it
+  needs.
 - **Windows.** Of an array that is read at sums of positions and indices (a convolution) a device needs the window of
   its tile, which reaches into its neighbours' shares: that *halo* it receives. Windows are taken to overlap or touch;
   with steps between them it is less.
 - **States** of parts are merged in shares: each device receives the P − 1 other states of its share (a reduce-scatter),
-  and with `held={"out": None}` the shares of the result after that (together an all-reduce). Where the states have no
+  and with `stored={"out": None}` the shares of the result after that (together an all-reduce). Where the states have no
   grouped axis to be shared along, each device receives them whole.
 - **Received** by a device is what it needs, less what it holds of that: shares are equal, so that formulas are exact
   where the numbers of devices divide the axes.
@@ -211,12 +212,12 @@ class ShardingCost:
 
 
 def sharding(
-    diagram: Diagram | HasDiagram, over: Mapping[str, int | str], *, held: Layouts | None = None, dtype: Dtype = None
+    diagram: Diagram | HasDiagram, over: Mapping[str, int | str], *, stored: Layouts | None = None, dtype: Dtype = None
 ) -> Sharding:
     """A derived diagram on several devices, of one kernel, whose axes `over` are each spread over so many of them.
 
     `over` gives a number, or the symbol of one (`"P"`), for axes that the diagram is grouped over, and for one that it
-    streams. `held` says of arrays by name along which axis they are held, if not as the module says, or None: each
+    streams. `stored` says of arrays by name along which axis they are stored, if not as the module says, or None: each
     device has what it needs of it. Without `dtype` in values, else in bytes (of states, in theirs).
 
     Raises AxisError for an axis that is neither grouped nor streamed, CatdiagError for several kernels, names of arrays
@@ -234,7 +235,7 @@ def sharding(
         counts[axis] = symbol(count) if isinstance(count, str) else sympy.Integer(count)
     if not counts:
         raise CatdiagError("no axis to spread: give one with a number of devices, such as {'q': 8}")
-    layout = _ShardLayout(diagram, counts, dict(held or {}), dtype)
+    layout = _ShardLayout(diagram, counts, dict(stored or {}), dtype)
     shares = [*layout.inputs(), *layout.results()]
     account = io(diagram, dtype=dtype)
     tiles = {symbol(t): _tile(name, size, counts) for name, (t, size) in layout.tiles.items()}
@@ -255,11 +256,13 @@ def _tile(name: str, size: Expr, counts: Mapping[str, Expr]) -> Expr:
 
 
 class _ShardLayout:
-    """Where the arrays of a diagram of one kernel are needed and held."""
+    """Where the arrays of a diagram of one kernel are needed and stored."""
 
-    def __init__(self, diagram: Diagram, counts: Mapping[str, Expr], held: dict[str, str | None], dtype: Dtype) -> None:
+    def __init__(
+        self, diagram: Diagram, counts: Mapping[str, Expr], stored: dict[str, str | None], dtype: Dtype
+    ) -> None:
         flat = inline(diagram)
-        self.flat, self.counts, self.layouts = flat, counts, held
+        self.flat, self.counts, self.layouts = flat, counts, stored
         self.widths = widths_of(flat, dtype)
         working = [k for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, (GroupOp, FoldOp))]
         groups = [k for k in working if isinstance(flat.graph.nodes[k].box.op, GroupOp)]
@@ -291,9 +294,9 @@ class _ShardLayout:
             self.entry[k] for k in self.entry if k not in inner
         }
         names = [*flat.input_names, *output_names(flat)]
-        for name in held:
+        for name in stored:
             if name not in names:
-                raise CatdiagError(f"held names an array {name!r} that the diagram lacks: it has {', '.join(names)}")
+                raise CatdiagError(f"stored names an array {name!r} that the diagram lacks: it has {', '.join(names)}")
         self.states = self._states()
         self.halos, self.reaching = self._halos(measure(diagram, dtype), counts)
 
@@ -323,10 +326,12 @@ class _ShardLayout:
         return IntPolynomial.elements(ty.axes).expr().subs(whole, simultaneous=True)
 
     def _along(self, name: str, ty: ArrayType, fallback: str) -> str | None:
-        """The axis along which an array is held; `fallback` where it is not said."""
+        """The axis along which an array is stored; `fallback` where it is not said."""
         axis = self.layouts.get(name, fallback)
         if axis is not None and axis != fallback and axis not in ty.names:
-            raise CatdiagError(f"{name} has no axis {axis!r} to be held along: it has {', '.join(ty.names) or 'none'}")
+            raise CatdiagError(
+                f"{name} has no axis {axis!r} to be stored along: it has {', '.join(ty.names) or 'none'}"
+            )
         return axis
 
     def inputs(self) -> list[Shard]:
@@ -391,7 +396,7 @@ class _ShardLayout:
                 how, share, received = "gathered", total, total - part
             elif along and along not in self.counts:
                 if along not in ty.names:
-                    raise CatdiagError(f"{name} has no axis {along!r} to be held along: it has {', '.join(ty.names)}")
+                    raise CatdiagError(f"{name} has no axis {along!r} to be stored along: it has {', '.join(ty.names)}")
                 how, received = "all-to-all", part * (1 - 1 / sympy.Mul(*self.counts.values()))
             found.append(Shard(name, how, part, share, sympy.factor(received), one))
         return found

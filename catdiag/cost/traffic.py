@@ -274,12 +274,12 @@ def _formulas(
     """The formulas of a diagram's kernels; `clipping` are the kernels with what of footprints lies in the arrays."""
     import sympy
 
-    single, told = presentation_of(account)
-    traffic = _traffic(account, shares, told)
+    single, presented = presentation_of(account)
+    traffic = _traffic(account, shares, presented)
     load = sympy.Add(*(t.exact for t in traffic if t.direction == "load"))
     save = sympy.Add(*(t.exact for t in traffic if t.direction == "save"))
     level, registers = (frontier(clipping, place) for place in (LEVEL, REGISTERS))
-    clipped = _clipping(clipping, told)
+    clipped = _clipping(clipping, presented)
     fullest = ([*level[:1], *registers[:1]]) if accumulators == REGISTERS else level[:1]
     tiles = {t: axis for kernel in account.kernels for t, axis in kernel.tiles.items() if t not in single}
     blocks = {s: axis for kernel in account.kernels for s, axis in kernel.loops if s not in single}
@@ -292,20 +292,20 @@ def _formulas(
         registers=clipped(peak_of(registers)),
         traffic=traffic,
         live_arrays=tuple(LiveArray(n, r, clipped(a.expr())) for moment in fullest for n, r, a in moment.live),
-        work=_work(account, shares, told),
+        work=_work(account, shares, presented),
         groups={symbol(t): axis.expr() for t, axis in tiles.items()},
-        streams={symbol(s): told(axis.expr()) for s, axis in blocks.items()},
+        streams={symbol(s): presented(axis.expr()) for s, axis in blocks.items()},
         order="; then ".join(order_of(kernel, account) for kernel in account.kernels),
         unit=unit,
         stages=stages,
         accumulators=accumulators,
         account=account,
-        room=told(peak_of(frontier(account, LEVEL))),
+        room=presented(peak_of(frontier(account, LEVEL))),
         assumptions=() if shares is None else shares.assumptions(),
     )
 
 
-def _traffic(account: Account, shares: MaskCounts | None, told: Callable[[Expr], Expr]) -> tuple[Traffic, ...]:
+def _traffic(account: Account, shares: MaskCounts | None, presented: Callable[[Expr], Expr]) -> tuple[Traffic, ...]:
     """What each array moves between slow memory and the chip."""
     import sympy
 
@@ -316,18 +316,18 @@ def _traffic(account: Account, shares: MaskCounts | None, told: Callable[[Expr],
                 exact, relaxed = shares.moved(moved, kernel)
             else:
                 exact, relaxed = whole_run_transfer(moved, kernel, lambda base: (symbol(base),))
-            found.append(Traffic(moved.array, moved.direction, told(exact), sympy.expand(told(relaxed))))
+            found.append(Traffic(moved.array, moved.direction, presented(exact), sympy.expand(presented(relaxed))))
     return tuple(found)
 
 
-def _work(account: Account, shares: MaskCounts | None, told: Callable[[Expr], Expr]) -> dict[str, Expr]:
+def _work(account: Account, shares: MaskCounts | None, presented: Callable[[Expr], Expr]) -> dict[str, Expr]:
     """Scalar operations of the whole run, by pipeline."""
     import sympy
 
     work = {"tensor": sympy.S.Zero, "exp": sympy.S.Zero, "alu": sympy.S.Zero}
     for kernel in account.kernels:
         for (pipeline, loops), amount in kernel.work.items():
-            work[pipeline] += told(whole_run_total(amount, kernel, loops, shares))
+            work[pipeline] += presented(whole_run_total(amount, kernel, loops, shares))
     return work
 
 
@@ -358,21 +358,21 @@ def presentation_of(account: Account) -> tuple[tuple[str, ...], Callable[[Expr],
     length = IntPolynomial.of(split_loop.axis_size).expr() / symbol(split_loop.parts)
     put = {symbol(split_loop.length): length, **dict.fromkeys(map(symbol, split_loop.single), 1)}
 
-    def told(formula: Expr) -> Expr:
+    def presented(formula: Expr) -> Expr:
         return formula if formula.free_symbols.isdisjoint(put) else formula.subs(put, simultaneous=True)
 
-    return split_loop.single, told
+    return split_loop.single, presented
 
 
-def _clipping(account: Account, told: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+def _clipping(account: Account, presented: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     """Formulas in words of how much of each window lies in its array."""
     sides = [(name, side, kernel) for kernel in account.kernels for name, side in kernel.clipped.items()]
     if not sides:
-        return told
+        return presented
     from catdiag.schedule.region_loads import most
 
     put = {symbol(name): most(side, kernel) for name, side, kernel in sides}
-    return lambda formula: told(formula.subs(put, simultaneous=True))
+    return lambda formula: presented(formula.subs(put, simultaneous=True))
 
 
 def frontier(account: Account, place: str) -> list[ProgramPoint]:

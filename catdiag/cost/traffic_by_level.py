@@ -162,7 +162,7 @@ def places_of(names: Sequence[str], placement: Mapping[str, Names], stages: int 
         if role not in ROLES:
             raise CatdiagError(f"placement names a role {role!r}: expected some of {', '.join(ROLES)}")
 
-    def held(role: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    def levels_of(role: str, default: tuple[str, ...]) -> tuple[str, ...]:
         given = placement.get(role, default)
         listed = (given,) if isinstance(given, str) else tuple(given)
         for name in listed:
@@ -175,12 +175,12 @@ def places_of(names: Sequence[str], placement: Mapping[str, Names], stages: int 
         return listed
 
     def home(role: str) -> str:
-        found = held(role, (fast[-1],))
+        found = levels_of(role, (fast[-1],))
         if len(found) != 1:
             raise CatdiagError(f"placement of {role} is {found!r}: expected one level, its home")
         return found[0]
 
-    streamed = held("streamed", fast)
+    streamed = levels_of("streamed", fast)
     buffers = {streamed[0]: stages} if isinstance(stages, int) else dict(stages)
     for name, number in buffers.items():
         check_stages(number)
@@ -196,7 +196,16 @@ def places_of(names: Sequence[str], placement: Mapping[str, Names], stages: int 
         )
     phased = state != fast[-1]
     return Placement(
-        fast, held("operand", fast), streamed, state, temporary, held("output", ()), buffers, phased, "", len(fast) == 1
+        fast,
+        levels_of("operand", fast),
+        streamed,
+        state,
+        temporary,
+        levels_of("output", ()),
+        buffers,
+        phased,
+        "",
+        len(fast) == 1,
     )
 
 

@@ -68,7 +68,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A text with its baseline at (x, y). `anchor` says which part of it is at x. `turned` is upwards by 90 degrees."""
+    """A text with its baseline at (x, y). `anchor` says which part of it is at x. `rotated` is by 90 degrees."""
 
     x: float
     y: float
@@ -76,7 +76,7 @@ class Label:
     role: LabelRole = "axis"
     anchor: Literal["start", "middle", "end"] = "middle"
     level: int = 0
-    turned: bool = False
+    rotated: bool = False
     title: str = ""
 
 

@@ -156,21 +156,21 @@ def _path(path: Path) -> str:
     written: list[str] = []
     before = ("", "")
     for command, places in path:
-        spots = [(decimal(x), decimal(y)) for x, y in places]
-        if command == "L" and spots[0][1] == before[1]:
-            written.append(f"H{spots[0][0]}")
-        elif command == "L" and spots[0][0] == before[0]:
-            written.append(f"V{spots[0][1]}")
+        points = [(decimal(x), decimal(y)) for x, y in places]
+        if command == "L" and points[0][1] == before[1]:
+            written.append(f"H{points[0][0]}")
+        elif command == "L" and points[0][0] == before[0]:
+            written.append(f"V{points[0][1]}")
         else:
-            written.append(command + " ".join(f"{x},{y}" for x, y in spots))
-        before = spots[-1] if spots else ("", "")
+            written.append(command + " ".join(f"{x},{y}" for x, y in points))
+        before = points[-1] if points else ("", "")
     return "".join(written)
 
 
 def _text(paint: Text) -> str:
     label = paint.label
     x, y = decimal(label.x), decimal(label.y)
-    where = f'transform="translate({x} {y}) rotate(-90)"' if label.turned else f'x="{x}" y="{y}"'
+    where = f'transform="translate({x} {y}) rotate(-90)"' if label.rotated else f'x="{x}" y="{y}"'
     written = f'<text {where} font-size="{decimal(paint.size)}"'
     # One attribute for the text if all of it is in italics, else one for each part that is.
     slanted = all(run.italic for run in paint.runs)

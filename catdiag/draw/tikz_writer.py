@@ -138,13 +138,13 @@ def _ink(paint: Ink) -> str:
 def _path(path: Path) -> str:
     written: list[str] = []
     for command, places in path:
-        spots = [f"({decimal(x)},{decimal(y)})" for x, y in places]
+        points = [f"({decimal(x)},{decimal(y)})" for x, y in places]
         if command == "M":
-            written.append(spots[0])
+            written.append(points[0])
         elif command == "L":
-            written.append(f"-- {spots[0]}")
+            written.append(f"-- {points[0]}")
         elif command == "C":
-            written.append(f".. controls {spots[0]} and {spots[1]} .. {spots[2]}")
+            written.append(f".. controls {points[0]} and {points[1]} .. {points[2]}")
         else:
             written.append("-- cycle")
     return " ".join(written)
@@ -158,7 +158,7 @@ def _face(size: float) -> str:
 
 def _text(paint: Text) -> str:
     label = paint.label
-    how = [{"start": "left", "middle": "", "end": "right"}[label.anchor], "rotate=90" if label.turned else ""]
+    how = [{"start": "left", "middle": "", "end": "right"}[label.anchor], "rotate=90" if label.rotated else ""]
     place = f"{{{decimal(label.x)}}}{{{decimal(label.y)}}}"
     room = decimal(text_width(label.text, label.role) + 0.5)
     series = ("\\ttfamily" if paint.fixed else "") + ("\\bfseries" if paint.bold else "")

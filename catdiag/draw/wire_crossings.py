@@ -67,36 +67,36 @@ def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
             grid.add(part)
     frames = [item for item in scene.items if isinstance(item, Frame)]
     by_item: dict[int, list[Gap]] = defaultdict(list)
-    alone = _isolated([spot for _, _, _, spot in found])
-    for (number, piece, t, spot), lonely in zip(found, alone, strict=True):
+    alone = _isolated([point for _, _, _, point in found])
+    for (number, piece, t, point), lonely in zip(found, alone, strict=True):
         item = scene.items[number]
         if lonely and isinstance(item, Curve):
-            by_item[number].append(_gap(item, piece, t, _ground(frames, spot)))
+            by_item[number].append(_gap(item, piece, t, _ground(frames, point)))
     return {number: tuple(some) for number, some in by_item.items()}
 
 
-def _isolated(spots: list[Point2D]) -> list[bool]:
+def _isolated(points: list[Point2D]) -> list[bool]:
     """Whether each place is at least `_DENSE` away from all others."""
     cells: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for n, (x, y) in enumerate(spots):
+    for n, (x, y) in enumerate(points):
         cells[math.floor(x / _DENSE), math.floor(y / _DENSE)].append(n)
 
     def near(n: int) -> Iterator[int]:
-        column, row = math.floor(spots[n][0] / _DENSE), math.floor(spots[n][1] / _DENSE)
+        column, row = math.floor(points[n][0] / _DENSE), math.floor(points[n][1] / _DENSE)
         for c in (column - 1, column, column + 1):
             for r in (row - 1, row, row + 1):
                 yield from cells.get((c, r), ())
 
-    return [all(m == n or math.dist(spots[m], spots[n]) >= _DENSE for m in near(n)) for n in range(len(spots))]
+    return [all(m == n or math.dist(points[m], points[n]) >= _DENSE for m in near(n)) for n in range(len(points))]
 
 
 def _parts(number: int, item: Curve) -> Iterator[_CurvePart]:
     for place, piece in enumerate(bezier_pieces(item.places)):
         straight = abs(piece[0][1] - piece[3][1]) < 1e-6 and abs(piece[1][1] - piece[2][1]) < 1e-6
         steps = 1 if straight and abs(piece[0][1] - piece[1][1]) < 1e-6 else _STEPS
-        spots = [at(piece, n / steps) for n in range(steps + 1)]
+        points = [at(piece, n / steps) for n in range(steps + 1)]
         for n in range(steps):
-            yield _CurvePart(number, place, (n / steps, (n + 1) / steps), spots[n], spots[n + 1])
+            yield _CurvePart(number, place, (n / steps, (n + 1) / steps), points[n], points[n + 1])
 
 
 class _Grid:
@@ -151,9 +151,9 @@ def _meet(part: _CurvePart, other: _CurvePart) -> tuple[float, Point2D] | None:
     return part.t[0] + s * (part.t[1] - part.t[0]), (part.a[0] + s * ax, part.a[1] + s * ay)
 
 
-def _near_ends(scene: Scene, number: int, spot: Point2D) -> bool:
+def _near_ends(scene: Scene, number: int, point: Point2D) -> bool:
     item = scene.items[number]
-    return isinstance(item, Curve) and min(math.dist(spot, item.places[0]), math.dist(spot, item.places[-1])) < _AWAY
+    return isinstance(item, Curve) and min(math.dist(point, item.places[0]), math.dist(point, item.places[-1])) < _AWAY
 
 
 def _gap(item: Curve, place: int, t: float, ground: Color) -> Gap:
@@ -164,10 +164,10 @@ def _gap(item: Curve, place: int, t: float, ground: Color) -> Gap:
     return Gap(bezier_part(piece, max(t - reach, 0.0), min(t + reach, 1.0)), ground)
 
 
-def _ground(frames: list[Frame], spot: Point2D) -> Color:
+def _ground(frames: list[Frame], point: Point2D) -> Color:
     """The color behind a place: that of the last frame painted around it."""
     for frame in reversed(frames):
-        inside = frame.x <= spot[0] <= frame.x + frame.width and frame.y <= spot[1] <= frame.y + frame.height
+        inside = frame.x <= point[0] <= frame.x + frame.width and frame.y <= point[1] <= frame.y + frame.height
         if inside and frame.kind in ("group", "fold", "mark") and not frame.hollow:
             return frame.kind
     return "paper"

@@ -307,10 +307,12 @@ def _component(
     before = infix("·", *factors, own)
     if c.on:
         kept = infix("∧", *(infix("=", formulas.of(w, old), formulas.of(w, new)) for w in c.on))
-        if c.sticky:
+        if c.absorbs_bottom:
             kept = infix("∨", kept, infix("=", own, MINUS_INFINITY))
-        fallen = _UNITS[c.monoid] if c.fallen is None else formulas.of(c.fallen, old)
-        repair = before = where(kept, before, fallen if c.fallen is None else infix("·", *factors, fallen))
+        reset = _UNITS[c.monoid]
+        if c.reset_value is not None:
+            reset = infix("·", *factors, formulas.of(c.reset_value, old))
+        repair = before = where(kept, before, reset)
     step = _join(c.monoid, before, formulas.opened(c.wire, new if repair is not None else old))
     sides = (own, symbol(f"{name}′"))
     if repair is not None:

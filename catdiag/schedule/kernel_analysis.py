@@ -194,7 +194,9 @@ def measure(
         kernels = kernels or [LoweredKernel({}, points={name: [] for name in levels.names})]
     for name, ty in inlined:
         elements = IntPolynomial.elements(ty.axes).scaled(widths.outputs.get(name, 1))
-        kernels[-1].transfers.append(Transfer(name, "save", elements, (), "spot", levels.path_up("spot")))
+        kernels[-1].transfers.append(
+            Transfer(name, "save", elements, (), "rematerialized", levels.path_up("rematerialized"))
+        )
     sizes = sorted({s for ty in types for axis in ty.axes for s in IntPolynomial.of(axis.size).symbols()})
     if split_loop is not None:
         sizes = [s for s in sizes if s not in (split_loop.parts, split_loop.length)]

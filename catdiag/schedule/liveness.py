@@ -111,7 +111,7 @@ class KernelLowering:
             b = body.made[w]
             # A result that was saved, and then overwritten by a later result, has no buffer any more.
             made_here = "output" if b is None or b.role == "temporary" else b.role
-            roles.append("spot" if free[w] else made_here)
+            roles.append("rematerialized" if free[w] else made_here)
         return roles
 
     # -- boxes in order -----------------------------------------------------------------------

@@ -35,13 +35,12 @@ class Transfer:
     """A load or save between slow memory and the chip: `size` bytes (or values), once for each tile of `reload_axes`.
 
     `role` says what is moved: for a load an operand or a streamed array; for a save a state of a loop (accumulator),
-    the result of a box (output), an operand unchanged, or a rematerialized value (spot). `path` lists the levels on the
-    way, slow memory (`""`) first. With a `loop`, the transfer is made once for each block of that loop at the level
-    above. `times` is how often a group loads the array; `size` includes that factor.
-
-    If `bounds` is given, the loop in `loops` skips blocks: only the blocks that it runs are loaded, `local` bytes each.
-    If `region` is given, the array is read in place: what is loaded is the part of the footprint that lies in the array
-    times `local`, once a group, or once for each block of `loops`.
+    the result of a box (output), an operand unchanged, or a rematerialized value. `path` lists the levels on the way,
+    slow memory (`""`) first. With a `loop`, the transfer is made once for each block of that loop at the level above.
+    `times` is how often a group loads the array; `size` includes that factor. If `bounds` is given, the loop in
+    `loops` skips blocks: only the blocks that it runs are loaded, `local` bytes each. If `region` is given, the array
+    is read in place: what is loaded is the part of the footprint that lies in the array times `local`, once a group,
+    or once for each block of `loops`.
     """
 
     array: str

@@ -162,7 +162,7 @@ class Phases:
         """The role of what is saved as an output (see `Transfer.role`)."""
         w = self.root[w]
         if self.free[w]:
-            return "spot"
+            return "rematerialized"
         if w < len(self.wires):
             return "operand"
         return "accumulator" if w in self.arrays and self.arrays[w].state else "output"

@@ -23,7 +23,7 @@ def test_wrong_uses_of_fusions_are_named(run):
 
 
 def test_an_operator_over_devices(run):
-    done = run("spread", "matmul", "--stream", "b", "--group", "a c", "--over", "a=P", "--held", "B=all")
+    done = run("spread", "matmul", "--stream", "b", "--group", "a c", "--over", "a=P", "--stored", "B=all")
     assert done.status == 0 and "copied" in done.out and "received   0 values" in done.out
     done = run("spread", "matmul", "--stream", "b", "--group", "a c", "--over", "a=2,c=R", "--json")
     found = json.loads(done.out)
@@ -33,4 +33,4 @@ def test_an_operator_over_devices(run):
 def test_wrong_uses_of_spread_are_named(run):
     run("spread", "matmul", "--group", "a", "--over", "c=2").one_message(2, "neither grouped nor streamed")
     run("spread", "matmul", "--over", "a").one_message(2, "axis=devices")
-    run("spread", "matmul", "--group", "a", "--over", "a=2", "--held", "A").one_message(2, "array=axis")
+    run("spread", "matmul", "--group", "a", "--over", "a=2", "--stored", "A").one_message(2, "array=axis")

@@ -102,8 +102,8 @@ def test_one_mask_is_enough_and_only_at_the_end(flash: Module) -> None:
 
 def test_rows_are_held_beside_none_of_their_length(flash: Module) -> None:
     """ptxas gives two left factors of one shape the same registers."""
-    assert ", held and d_block != s_x)" in body(flash)
-    assert "held=False" in flash.text
+    assert ", in_registers and d_block != s_x)" in body(flash)
+    assert "in_registers=False" in flash.text
 
 
 def test_lines_say_which_box_they_are_of(flash: Module) -> None:
@@ -193,7 +193,7 @@ def test_an_axis_of_a_fixed_size_is_as_long_as_it_is() -> None:
     )
     text = body(module(pairs.group("q x").diagram, {"g_q": 32, "g_x": 32}, "bf16"))
     assert "tl.arange(0, 2)" in text and "tl.arange(0, 16)" not in text
-    assert "_turned(tl.reshape(" in text and "(g_x, 2 * r_block))" in text, "a matrix is turned when it is one"
+    assert "_transposed(tl.reshape(" in text and "(g_x, 2 * r_block))" in text, "a matrix is transposed when it is one"
 
 
 def test_the_sizes_of_a_merged_axis_are_in_one_order() -> None:

@@ -166,13 +166,13 @@ def test_products_by_data_and_by_tensor() -> None:
     made = derived("matmul", "b", "a c").diagram
     a, b, c = (sympy.Symbol(n, positive=True, integer=True) for n in "abc")
     assert sharding(made, {"a": "P"}).received == b * c * (P - 1) / P
-    assert sharding(made, {"c": "P"}, held={"A": None}).received == 0
+    assert sharding(made, {"c": "P"}, stored={"A": None}).received == 0
     rows = sharding(made, {"b": "P"})
     assert rows.received == a * c * (P - 1) / P and [s.pattern for s in rows.shares] == ["stays"] * 2 + [
         "merged",
         "stays",
     ]
-    assert sharding(made, {"b": "P"}, held={"out": None}).received == 2 * a * c * (P - 1) / P
+    assert sharding(made, {"b": "P"}, stored={"out": None}).received == 2 * a * c * (P - 1) / P
     both = sharding(made, {"a": "P", "c": "R"})
     assert sympy.simplify(both.received - (a * b / P * (R - 1) / R + b * c / R * (P - 1) / P)) == 0
     assert sympy.simplify(both.intensity - 2 * a * c / (a * R + c * P)) == 0
@@ -181,7 +181,7 @@ def test_products_by_data_and_by_tensor() -> None:
 def test_a_layer_by_hidden_units_needs_an_all_reduce() -> None:
     made = derived("mlp", "f", "t").diagram
     t, o = (sympy.Symbol(n, positive=True, integer=True) for n in "to")
-    found = sharding(made, {"f": "P"}, held={"X": None, "out": None})
+    found = sharding(made, {"f": "P"}, stored={"X": None, "out": None})
     assert found.received == 2 * o * t * (P - 1) / P
     assert {s.array: s.pattern for s in found.shares} == {
         "X": "copied", "U": "stays", "W": "stays", "states over f": "merged", "out": "gathered",
@@ -237,7 +237,7 @@ def test_wrong_uses_are_refused_by_name() -> None:
         ({"a": 2}, {"A": "c"}, "no axis 'c'"),
     ):
         with pytest.raises(cd.errors.CatdiagError, match=words):
-            sharding(made, over, held=held)
+            sharding(made, over, stored=held)
     with pytest.raises(cd.errors.CatdiagError, match="kernels"):
         sharding(cd.library.get("matmul"), {"a": 2})
 

@@ -114,7 +114,7 @@ COMMANDS: dict[str, Command] = {
     "fusions-attention": _slow("fusions attention --cases"),
     "fusions-none": Command("fusions matvec"),
     "fusions-no-size": Command("fusions dot --size y=3 --memory 9"),
-    "spread": Command("spread matmul --stream b --group 'a c' --over a=P --held B=all"),
+    "spread": Command("spread matmul --stream b --group 'a c' --over a=P --stored B=all"),
     "spread-json": Command("spread matmul --stream b --group 'a c' --over a=2,c=R --json"),
     "spread-neither": Command("spread matmul --group a --over c=2"),
     # draw

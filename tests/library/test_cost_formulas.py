@@ -138,7 +138,7 @@ def test_one_query_of_a_group_is_a_step_of_decoding() -> None:
 def test_experts_over_devices_take_an_all_to_all() -> None:
     e, t, d, f, o = symbols("etdfo")
     P = sympy.Symbol("P", positive=True, integer=True)
-    made = derived("expert_mlps", "f", "e t").sharding({"e": "P"}, held={"X": "t", "out": "t"})
+    made = derived("expert_mlps", "f", "e t").sharding({"e": "P"}, stored={"X": "t", "out": "t"})
     kinds = {s.array: s.pattern for s in made.shares}
     assert kinds == {"X": "all-to-all", "U": "stays", "W": "stays", "out": "all-to-all"}
     # Of the e·t token slots a device works on 1/P, and has 1/P of these: there and back.
@@ -152,5 +152,5 @@ def test_decoding_over_devices_by_heads_moves_nothing_and_by_keys_the_states() -
     P = sympy.Symbol("P", positive=True, integer=True)
     made = derived("decoding_attention", "x", "b k r")
     assert made.sharding({"k": "P"}).received == 0
-    by_keys = made.sharding({"x": "P"}, held={"Q": None})
+    by_keys = made.sharding({"x": "P"}, stored={"Q": None})
     assert same(by_keys.received, b * k * r * (d + 2) * (P - 1) / P)

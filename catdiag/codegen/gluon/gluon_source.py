@@ -27,7 +27,7 @@ IMPORTS = """try:
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon.language.nvidia import hopper
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as Boxes
-except ImportError:  # an older Triton: kernels whose loads are apart are not for it
+except ImportError:  # an older Triton: warp-specialized kernels are not for it
     gluon = None"""
 
 DOWN = '''@gluon.jit
@@ -53,8 +53,8 @@ def _warps(num_warps, columns):
 
 
 def _groups(rows, num_warps, num_stages, columns, shared, *tensors):
-    """How many warpgroups compute where loads are apart, 0 where they are not: by the chip, tiles and types, and by the
-    bytes of shared memory that they take."""
+    """The number of consumer warpgroups of the warp-specialized kernel, 0 where the plain one runs: by the chip, tiles
+    and types, and by the bytes of shared memory that they take."""
     groups = num_warps // 4 if num_warps % 4 == 0 else 0
     fits = 1 <= groups <= 3 and rows % (64 * groups) == 0 and num_stages > 1 and shared <= 232448
     fits = fits and rows // groups == _power(rows // groups)
@@ -111,7 +111,7 @@ def agree(a: WarpSpecialized) -> bool:
 
 def helpers_of(a: WarpSpecialized) -> list[str]:
     """The helper functions that the kernel calls, as Gluon source."""
-    names = sorted((a.compute.helpers | a.load.helpers) - {"_held"})
+    names = sorted((a.compute.helpers | a.load.helpers) - {"_in_registers"})
     return [helper_text(name, GLUON) for name in names]
 
 
@@ -146,7 +146,7 @@ def source(a: WarpSpecialized, grid: Sequence[str]) -> list[str]:
                    f"What a warpgroup computes: {a.row.symbol} // {groups} rows of a tile."),
         length, *tiles, layout, *compute, "", "",
         *_function(a.load.name, [types.get(n, n) for n in producer],
-                   "What is loaded for them, by one warp: blocks of the turns to come, as soon as there is room."),
+                   "What is loaded for them, by one warp: blocks of the iterations to come, as soon as there is room."),
         length, *loads, "", "",
         *_function(a.name, [*arguments, *boxes, *typed],
                    f"{a.compute.note}, by {groups} warpgroups that compute and a warp that loads."),

@@ -50,7 +50,7 @@ class Loads(GluonWriting):
         outside = self.k.scope
         if iteration is None:
             raise Unfit("the loop carries no state")
-        number, stages, each, groups = (self.names[n] for n in ("turn", "stages", "each", "groups"))
+        number, stages, each, groups = (self.names[n] for n in ("iteration", "stages", "each", "groups"))
         for ring in self.rings.values():
             if not ring.rows:
                 continue

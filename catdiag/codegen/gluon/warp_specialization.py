@@ -48,7 +48,7 @@ class GluonWriting(Writing):
             raise Unfit(f"{len(own)} tiles of the grid are longer than 1: expected one, whose rows warpgroups divide")
         self.row = own[0]
         super().__init__(shared, env, spans)
-        fixed = ("each", "me", "rows", "groups", "stages", "turn")
+        fixed = ("each", "me", "rows", "groups", "stages", "iteration")
         self.names = {n: self.own.fresh(n) for n in fixed}
         plain = self.printer
         self.printer = self._printer(plain)
@@ -243,7 +243,7 @@ class GluonWriting(Writing):
         if rows.scope is self.k.scope:
             raise Unfit("a first product reads what the iteration computes")
         p.ref(rows, rows.scope)
-        name = self.own.fresh("held")
+        name = self.own.fresh("invariant")
         p.write(rows.scope, f"{name} = {self._as_rows(dot)}", rows.note)
         self.invariant[rows] = name
 
@@ -325,7 +325,7 @@ class GluonWriting(Writing):
         outside = self.k.scope
         if iteration is None:
             raise Unfit("the loop carries no state")
-        number, stages = self.names["turn"], self.names["stages"]
+        number, stages = self.names["iteration"], self.names["stages"]
         p.write(outside, f"{number} = gl.to_tensor(0)")
         for ring in self.rings.values():
             if ring.rows:

@@ -134,7 +134,7 @@ def _operand(nodes: Nodes, node: TileNode, in_registers: bool, depth: tuple[str,
         return node
     if not looped:
         node.data[4].looped = True
-    role = "dot" if looped else "held"
+    role = "dot" if looped else "registers"
     own = nodes.make(
         "load", node.args, node.dims, node.element, (*node.data[:5], role, depth), fills=dict(node.fills), heavy=True
     )

@@ -23,7 +23,7 @@ from catdiag.schedule.statements import LoopSpan
 if TYPE_CHECKING:
     from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 
-_OWN = {"num_warps", "num_stages", "held", "compiled", "specialized", "device", "chunk", "groups", "out", "_",
+_OWN = {"num_warps", "num_stages", "in_registers", "compiled", "specialized", "device", "chunk", "groups", "out", "_",
         "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
 _KINDS = {"int": "torch.int64", "bool": "torch.bool"}
 
@@ -101,8 +101,8 @@ class LaunchWriter:
         keywords = [self.sizes[s] for s in sizes.wanted]
         keywords += [f"{t}={n}" for t, n in self.tiles.items()]
         keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
-        if any("_held" in k.helpers for k in self.kernels):
-            keywords.append("held=False")
+        if any("_in_registers" in k.helpers for k in self.kernels):
+            keywords.append("in_registers=False")
         if self.specialized_kernels:
             keywords.append("specialized=True")
         keywords.append("out=None")
@@ -380,11 +380,11 @@ class LaunchWriter:
         arguments += self._numbers(kernel)
         for name, text in self._constants(kernel):
             arguments.append(f"{name}={text}")
-        if "_held" in kernel.helpers:
-            arguments.append("held=held")
+        if "_in_registers" in kernel.helpers:
+            arguments.append("in_registers=in_registers")
         if "_tanh" in kernel.helpers:
             arguments.append(f"fast={self._fast()}")
-        if "_turned" in kernel.helpers:
+        if "_transposed" in kernel.helpers:
             arguments.append(f"compiled={self._compiled()}")
         arguments += self._wide(kernel)
         warps, stages = (f"{name}[{kernel.place}]" if self.several else name for name in ("num_warps", "num_stages"))

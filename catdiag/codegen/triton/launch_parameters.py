@@ -23,9 +23,9 @@ def head_of(kernel: KernelSpec) -> list[str]:
     if kernel.chunk is not None:
         names.append("chunk")
     constants = constants_of(kernel)
-    constants += ["held"] if "_held" in kernel.helpers else []
+    constants += ["in_registers"] if "_in_registers" in kernel.helpers else []
     constants += ["fast"] if "_tanh" in kernel.helpers else []
-    constants += ["compiled"] if "_turned" in kernel.helpers else []
+    constants += ["compiled"] if "_transposed" in kernel.helpers else []
     constants += ["wide"] if kernel.reaches else []
     return [*names, *(f"{c}: tl.constexpr" for c in constants)]
 

@@ -80,24 +80,24 @@ def _load{own}(at, inside, exact: {tl}.constexpr):
         found = {tl}.load(at, mask=inside, other=0.0)
     return found
 ''',
-    "_held": '''@{jit}.jit
-def _held{own}(x, held: {tl}.constexpr):
-    """The tile, if `held` in registers: else the compiler reads it from shared memory in each turn of a loop.
+    "_in_registers": '''@{jit}.jit
+def _in_registers{own}(x, in_registers: {tl}.constexpr):
+    """The tile, `in_registers` or not: else the compiler reads it from shared memory in each iteration of a loop.
 
     Not beside rows of the same length that are computed: ptxas 12.8 and 13.0 give both the same registers.
     """
-    if held:
+    if in_registers:
         pack: {tl}.constexpr = 32 // x.dtype.primitive_bitwidth
         x = {tl}.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=True, pack=pack)
     return x
 ''',
-    "_turned": '''@{jit}.jit
-def _turned{own}(x, compiled: {tl}.constexpr):
-    """A matrix turned, as a factor of a product.
+    "_transposed": '''@{jit}.jit
+def _transposed{own}(x, compiled: {tl}.constexpr):
+    """A matrix transposed, as a factor of a product.
 
     Shared memory holds it in pieces of 256 rows and 128 bytes. Where there are several both ways, Triton 3.6 reads the
-    pieces of a turned view in another order than they were written in: such a matrix is turned in registers, and the
-    instruction keeps the compiler from undoing that.
+    pieces of a transposed view in another order than they were written in: such a matrix is transposed in registers,
+    and the instruction keeps the compiler from undoing that.
     """
     found = {tl}.trans(x)
     bits: {tl}.constexpr = x.dtype.primitive_bitwidth

@@ -149,11 +149,11 @@ class TritonPrinter:
         shape = "" if len(node.dims) == len(starts) else f".reshape({tile_shape(node.dims)})"
         self.write(node.scope, f"if {boxes.name} is not None:")
         text = f"{boxes.name}.load([{', '.join(places)}]){shape}"
-        if node.data[5] == "held":
-            self.helpers.add("_held")
+        if node.data[5] == "registers":
+            self.helpers.add("_in_registers")
             own = " * ".join(node.data[6])
             unlike = "".join(f" and {own} != {' * '.join(left)}" for left in self.lefts)
-            text = f"_held({text}, held{unlike})"
+            text = f"_in_registers({text}, in_registers{unlike})"
         self.write(node.scope, f"    {name} = {text}")
         self.write(node.scope, "else:")
         self.write(node.scope, f"    {name} = {self._load(node)}", node.note)
@@ -329,9 +329,9 @@ class TritonPrinter:
         flat = _flat(batch, first, second)
         if node.dims == transposed and len(flat) == 2:
             # Reshaped to a matrix before it is transposed: Triton 3.6 does not compile every transposed reshape.
-            self.helpers.add("_turned")
+            self.helpers.add("_transposed")
             text = self._reshaped(self.plain(node), transposed, _flat(second, first))
-            text = f"_turned({text[0]}, compiled)", ATOM
+            text = f"_transposed({text[0]}, compiled)", ATOM
         elif node.dims == transposed and len(first) + len(second) > 2:
             text = self._reshaped(self.plain(node), transposed, _flat(batch, second, first))
             text = f"tl.permute({text[0]}, (0, 2, 1))", ATOM

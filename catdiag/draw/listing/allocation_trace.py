@@ -55,13 +55,13 @@ class KernelTrace:
             self._part(part)
             spans.append((self.first, len(self.lines.lines)))
         for part, (first, last) in zip(self.kernel.parts, spans, strict=True):
-            around = [held for buffer in part.around for held in self._held(buffer)]
+            around = [held for buffer in part.around for held in self._allocated(buffer)]
             for line in self.lines.lines[first:last]:
                 line.live = (*line.live, *around)
         self._copied()
         return self.lines
 
-    def _held(self, buffer: Buffer) -> tuple[LiveArrays, ...]:
+    def _allocated(self, buffer: Buffer) -> tuple[LiveArrays, ...]:
         """What a buffer of a level takes that is counted phase by phase."""
         variable = self._operand(buffer, ArrayType())
         return tuple((variable, place, buffer.at(place)) for place in buffer.places)
@@ -72,7 +72,7 @@ class KernelTrace:
         leaving = [self.symbols.ends.get(w) or [self.symbols.formulas[w].text] for _, w in self.kernel.leaves]
         left = [names for names in leaving if names[0] not in saved]
         for buffer, names in zip(self.kernel.copied, left, strict=False):
-            held = self._held(buffer)
+            held = self._allocated(buffer)
             variable = held[0][0]
             source = self.lines.variables[variable].name
             lines = [ListingLine("load", (f"load {source}",), (), (), (variable,), held, (source,))]

@@ -26,14 +26,14 @@ def alu_seconds(k: KernelInstance, padding: Numbers) -> Numbers:
     operations = k.scalar_operations("alu") + sum((k.multiply_adds(c) for c in k.kernel.by_vectors), 0.0)
     for contraction in () if k.has_matrix_units else k.kernel.contractions:
         operations = operations + k.multiply_adds(contraction)
-    clocks = operations * padding / k.chip.alu_per_clock + k.iterations * k.chip.turn_clocks * k.warps / 4
+    clocks = operations * padding / k.chip.alu_per_clock + k.iterations * k.chip.iteration_clocks * k.warps / 4
     return clocks / k.chip.clock_hz
 
 
 def loop_overhead_seconds(k: KernelInstance, iterations: Numbers) -> Numbers:
-    """What the ALUs do beside arithmetic in so many iterations of a loop (`Hardware.turn_clocks` a warp, on four
+    """What the ALUs do beside arithmetic in so many iterations of a loop (`Hardware.iteration_clocks` a warp, on four
     schedulers)."""
-    return iterations * k.chip.turn_clocks * k.warps / 4 / k.chip.clock_hz
+    return iterations * k.chip.iteration_clocks * k.warps / 4 / k.chip.clock_hz
 
 
 def register_pass_seconds(k: KernelInstance) -> Numbers:

@@ -165,7 +165,7 @@ class Cascade(Distribution):
                 s
                 for c in self.components.values()
                 if c.wire in needed
-                for s in (*c.scales(), *c.guards, *c.on, c.fallen)
+                for s in (*c.scales(), *c.guards, *c.on, c.reset_value)
                 if s is not None
             ]
             wider = set(self.graph.cone([*needed, *more]))

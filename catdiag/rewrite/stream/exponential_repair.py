@@ -54,8 +54,8 @@ class Component:
     """One accumulator of the state: the wire with its value on a list, its monoid, and its repair.
 
     The repair multiplies by exp(μ(old) − μ(new)) for its `scale` μ, and by (σ(new)/σ(old))^p for each power of its
-    `factor`. If one of the statistics `on` has changed, the accumulator is replaced by `fallen`, or by the unit of the
-    monoid if `fallen` is None. With `sticky`, an accumulator of −∞ (an empty list) is not replaced.
+    `factor`. If one of the statistics `on` has changed, the accumulator is replaced by `reset_value`, or by the unit of
+    the monoid if `reset_value` is None. With `absorbs_bottom`, an accumulator of −∞ (an empty list) is not replaced.
     """
 
     wire: int
@@ -64,8 +64,8 @@ class Component:
     scale: int | None = None
     guards: tuple[int, ...] = ()
     on: tuple[int, ...] = ()
-    fallen: int | None = None
-    sticky: bool = False
+    reset_value: int | None = None
+    absorbs_bottom: bool = False
     factor: Monomial = ()
 
     def scales(self) -> tuple[int, ...]:
@@ -379,8 +379,8 @@ class Stabilizer(Algebra):
             if component.scale is not None:
                 component.scale = change[component.scale]
                 component.guards = scale.guards or tuple(carried.values())
-        if component.fallen in self.components:
-            other = self.components[component.fallen]
+        if component.reset_value in self.components:
+            other = self.components[component.reset_value]
             other.scale, other.guards, other.factor = component.scale, component.guards, component.factor
         return wire
 

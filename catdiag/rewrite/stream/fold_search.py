@@ -255,10 +255,10 @@ class _LoopBuilder:
         self.names = component_names(self.components, (*diagram.input_names, *taken))
         self.states = [self._state_type(c) for c in self.components]
         self.positions = self._positions()
-        fallen = [c.fallen for c in self.components if c.sticky and c.fallen is not None]
+        reset_values = [c.reset_value for c in self.components if c.absorbs_bottom and c.reset_value is not None]
         factors = cascade.graph.cone(w for c in self.components for w, _ in c.factor)
         recomputed = [w for w in factors if cascade.repeatable(w)]
-        self.repeated = {*cascade.graph.cone((*fallen, *recomputed)), cascade.truth(False), cascade.truth(True)}
+        self.repeated = {*cascade.graph.cone((*reset_values, *recomputed)), cascade.truth(False), cascade.truth(True)}
         self.inputs = self._boundary()
 
     def _positions(self) -> set[int]:
@@ -389,19 +389,19 @@ class _LoopBuilder:
             same = builder.map("eq", builder.emit(w, dict(old)), builder.emit(w, new))
             kept = same if kept is None else builder.map("and", kept, same)
         assert kept is not None
-        if c.sticky:
+        if c.absorbs_bottom:
             kept = builder.map("or", kept, builder.map("eq", value, builder.add(const_box(None), ())))
         if c.monoid in ("any", "all"):
-            if c.fallen is None:
+            if c.reset_value is None:
                 return builder.map("and" if c.monoid == "any" else "or", value,
                                    kept if c.monoid == "any" else builder.map("not", kept))  # fmt: skip
-            other = builder.map("and", builder.map("not", kept), builder.emit(c.fallen, dict(old)))
+            other = builder.map("and", builder.map("not", kept), builder.emit(c.reset_value, dict(old)))
             return builder.map("or", builder.map("and", kept, value), other)
-        return builder.map("where", kept, value, self._fallen(builder, c, old))
+        return builder.map("where", kept, value, self._reset_value(builder, c, old))
 
-    def _fallen(self, builder: GraphBuilder, c: Component, old: dict[int, int]) -> int:
-        if c.fallen is not None:
-            return builder.emit(c.fallen, dict(old))
+    def _reset_value(self, builder: GraphBuilder, c: Component, old: dict[int, int]) -> int:
+        if c.reset_value is not None:
+            return builder.emit(c.reset_value, dict(old))
         return builder.add(const_box(unit_of(c.monoid)), ())
 
     def _rescaled(

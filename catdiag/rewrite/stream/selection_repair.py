@@ -50,7 +50,7 @@ class Selection(Scaling):
 
     def __init__(self, terms: HashConsedGraph, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis, mode)
-        self._fallen: dict[int, SelectedUnit] = {}
+        self._reset_values: dict[int, SelectedUnit] = {}
         # Without selections and hoisting: the remaining forms are the easiest to prove.
         self.plain = False
 
@@ -58,12 +58,12 @@ class Selection(Scaling):
 
     def fall(self, wire: int) -> SelectedUnit | None:
         """The value of an array after statistics have changed; None where it is not known."""
-        found: dict[int, SelectedUnit | None] = dict(self._fallen)
+        found: dict[int, SelectedUnit | None] = dict(self._reset_values)
         for w in self.graph.cone([wire], found):
             if w not in found:
                 made = found[w] = self._fall_of(w, found)
                 if made is not None:  # an unknown value is not cached: it may be found later
-                    self._fallen[w] = made
+                    self._reset_values[w] = made
         return found[wire]
 
     def _fall_of(self, wire: int, known: Mapping[int, SelectedUnit | None]) -> SelectedUnit | None:
@@ -218,7 +218,7 @@ class Selection(Scaling):
                 return self.graph.map("le", below, below) if not turned else self.graph.map("lt", below, below)
             made = self.graph.map("eq" if turned else "ne", below, top)
             value = not turned
-        self._fallen[made] = SelectedUnit((top,), self.truth(value))
+        self._reset_values[made] = SelectedUnit((top,), self.truth(value))
         return made
 
     def selected(self, wire: int, forms: Sequence[Form]) -> bool:
@@ -256,19 +256,19 @@ class Selection(Scaling):
         on = tuple(sorted({s for f in falls for s in f.on}))
         if any(not set(self.graph.names(s)) <= set(self.graph.names(wire)) for s in on):
             raise NotSeparable(node.box, "its elements are selected by statistics of several rows that it sums over")
-        fallen = self._inputs_fallen(node, monoid, falls) if on else ()
+        reset_inputs = self._reset_inputs(node, monoid, falls) if on else ()
         super().component(wire, monoid, line)
         self.components[wire].on = on
-        if not fallen:
+        if not reset_inputs:
             return wire
-        component, first = self.components[wire], fallen[0]
+        component, first = self.components[wire], reset_inputs[0]
         if monoid == "max" and not self.has_axis(first) and self.repeatable(first) and self._finite(node):
-            component.fallen, component.sticky = first, True
+            component.reset_value, component.absorbs_bottom = first, True
             return wire
-        component.fallen = super().component(self._with(node, fallen), monoid, line)
+        component.reset_value = super().component(self._with(node, reset_inputs), monoid, line)
         return wire
 
-    def _inputs_fallen(self, node: Node, monoid: str, falls: Sequence[SelectedUnit]) -> tuple[int, ...]:
+    def _reset_inputs(self, node: Node, monoid: str, falls: Sequence[SelectedUnit]) -> tuple[int, ...]:
         """The values of a reduction's elements (factors of a contraction) after a change; empty if the result is the
         unit.
         """
