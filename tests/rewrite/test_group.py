@@ -147,6 +147,21 @@ def test_resize_reaches_into_loops_but_not_the_loops_own_axis() -> None:
 
 
 class TestArraysUnderTwoNames:
+    def test_what_is_read_under_its_new_name_only_has_no_other(self) -> None:
+        """As the keys of self-attention: a tile of the old name would be the whole array."""
+
+        def keys(X: Any, W: Any) -> Any:
+            return cd.einsum("x e, d e -> x d", X.rename(q="x"), W)
+
+        program = cd.algorithm("q e, d e -> x d", name="keys")(keys)
+        for made in (program.group("x d"), program.stream("e").group("x d")):
+            (box,) = (box for box in made.boxes if isinstance(box.op, GroupOp))
+            assert sorted(" ".join(ty.names) for ty in box.dom) == ["d e", "x e"]
+            loops = [inner for inner in box.op.body.boxes if isinstance(inner.op, FoldOp)]
+            assert all(len(loop.dom) == 2 for loop in loops)
+            A, B = np.arange(12.0).reshape(4, 3), np.arange(6.0).reshape(2, 3)
+            assert np.allclose(made.run(A, B, tiles={"g_x": 3, "g_d": 1}), A @ B.T)
+
     def gram(self) -> Diagram:
         return cd.algorithm("n i -> i j", name="gram")(
             lambda X: cd.einsum("n i, n j -> i j", X, X.rename(i="j")) - cd.mean(X, "n") * cd.mean(X.rename(i="j"), "n")

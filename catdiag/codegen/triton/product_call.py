@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram, inline
-from catdiag.category.ops import Box, Einsum
+from catdiag.category.ops import Box, Einsum, Rename
 from catdiag.codegen.triton.array_accesses import StoredArray
 
 
@@ -43,7 +43,7 @@ def product_axes(box: Box) -> ProductAxes | None:
 
 
 def plain_product(diagram: Diagram) -> Box | None:
-    """The contraction that is all of a diagram, if there is one.
+    """The contraction that is all of a diagram, but for renamings of its inputs, if there is one.
 
     >>> import catdiag as cd
     >>> plain_product(cd.library.get("matmul").diagram) is not None
@@ -53,10 +53,16 @@ def plain_product(diagram: Diagram) -> Box | None:
     True
     """
     graph = inline(diagram).graph
-    if len(graph.nodes) != 1 or graph.nodes[0].inputs != (0, 1) or graph.outputs != (2,):
+    if not graph.nodes:
         return None
-    (node,) = graph.nodes
-    return node.box if product_axes(node.box) is not None else None
+    renamings, (last,) = graph.nodes[:-1], graph.nodes[-1:]
+    if any(not isinstance(n.box.op, Rename) or n.inputs[0] >= len(graph.dom) for n in renamings):
+        return None
+    source = [*range(len(graph.dom)), *(node.inputs[0] for node in renamings)]
+    # An axis of a renaming stays in its place, so that the product reads the input as it is.
+    if [source[w] for w in last.inputs] != list(range(len(graph.dom))) or graph.outputs != (len(source),):
+        return None
+    return last.box if product_axes(last.box) is not None else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +72,8 @@ class ProductCall:
     first: StoredArray
     second: StoredArray
     result: StoredArray
+    box: Box
+    """The contraction, by whose types the axes of the arrays are called."""
     axes: ProductAxes
     place: int
     """The number of its group."""
@@ -85,24 +93,29 @@ class ProductCall:
         """What it writes."""
         return {self.result: ()}
 
+    def names(self, array: StoredArray) -> tuple[str, ...]:
+        """The axes of an array, in its order, as the contraction calls them."""
+        ty = {self.first: self.box.dom[0], self.second: self.box.dom[1], self.result: self.box.cod[0]}[array]
+        return ty.names
+
     def merged(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Rows, columns and summed axes, each in an order in which they can be merged without a copy: as the inputs of
         the module have them, whose layout is given."""
         axes = self.axes
-        rows = axes.rows if self.first.temporary else _as_in(self.first, axes.rows)
-        columns = axes.columns if self.second.temporary else _as_in(self.second, axes.columns)
+        rows = axes.rows if self.first.temporary else self._as_in(self.first, axes.rows)
+        columns = axes.columns if self.second.temporary else self._as_in(self.second, axes.columns)
         given = self.first if self.second.temporary and not self.first.temporary else self.second
-        return rows, columns, _as_in(given, axes.summed)
+        return rows, columns, self._as_in(given, axes.summed)
 
     def stored(self, array: StoredArray) -> tuple[str, ...]:
         """The order of axes in memory that suits an array that it reads or writes, if the launch allocates it. The last
         axis stays the last."""
         rows, columns, summed = self.merged()
         sides = {self.first: (rows, summed), self.second: (columns, summed), self.result: (rows, columns)}[array]
-        last = array.ty.names[-1]
-        own, other = sides if last in sides[1] else sides[::-1]
+        names = self.names(array)
+        own, other = sides if names[-1] in sides[1] else sides[::-1]
         order = (*self.axes.batch, *own, *other)
-        return order if order[-1] == last else array.ty.names
+        return tuple(array.ty.names[names.index(n)] for n in (order if order[-1] == names[-1] else names))
 
     def text(self) -> str:
         """The call in the launch function."""
@@ -110,7 +123,7 @@ class ProductCall:
         batch = self.axes.batch
 
         def given(array: StoredArray, *merged: Sequence[str]) -> str:
-            order = [array.ty.names.index(n) for names in (batch, *merged) for n in names]
+            order = [self.names(array).index(n) for names in (batch, *merged) for n in names]
             return f"({array.name}, {tuple(order)}, {(len(batch), *map(len, merged))})"
 
         return (
@@ -118,9 +131,8 @@ class ProductCall:
             f"{given(self.second, summed, columns)})"
         )
 
-
-def _as_in(array: StoredArray, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(n for n in array.ty.names if n in names)
+    def _as_in(self, array: StoredArray, names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(n for n in self.names(array) if n in names)
 
 
 PRODUCT = '''def _merged(tensor, order, counts):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
+from catdiag.category.ops import Rename
 from catdiag.category.types import ArrayType, Axis
 from catdiag.codegen.gluon.gluon_printer import GLUON
 from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
@@ -315,10 +316,10 @@ class _ModuleBuilder:
 
     def _product(self, group: For, env: Mapping[NestValue, Pull]) -> ProductCall:
         """The call of torch for a group that is a product."""
-        lets = [s for s in group.body if isinstance(s, Let)]
+        lets = [s for s in group.body if isinstance(s, Let) and not isinstance(s.box.op, Rename)]
         saves = [s for s in group.body if isinstance(s, Save)]
         axes = product_axes(lets[0].box) if len(lets) == len(saves) == 1 and not group.spans else None
-        arrays = [env[a] for a in lets[0].args] if axes is not None else []
+        arrays = [env.get(a.origin) for a in lets[0].args] if axes is not None else []
         if axes is None or not all(isinstance(a, StoredArray) for a in arrays):
             raise CatdiagError(f"group {self.place} is to be a call of torch: expected one product of two arrays in it")
         first, second = (a for a in arrays if isinstance(a, StoredArray))
@@ -326,7 +327,7 @@ class _ModuleBuilder:
         kinds = {self._stored_as(array) for array in (first, second, result)}
         if len(kinds) > 1:
             raise CatdiagError(f"torch multiplies arrays of one type: {', '.join(sorted(kinds))} are given")
-        return ProductCall(first, second, result, axes, self.place)
+        return ProductCall(first, second, result, lets[0].box, axes, self.place)
 
     def _run(self, writing: Writing, body: Sequence[Statement], note: str) -> None:
         writing.body(body)
