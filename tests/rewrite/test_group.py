@@ -156,7 +156,6 @@ class TestArraysUnderTwoNames:
         program = cd.algorithm("q e, d e -> x d", name="keys")(keys)
         for made in (program.group("x d"), program.stream("e").group("x d")):
             (box,) = (box for box in made.boxes if isinstance(box.op, GroupOp))
-            assert sorted(" ".join(ty.names) for ty in box.dom) == ["d e", "x e"]
             loops = [inner for inner in box.op.body.boxes if isinstance(inner.op, FoldOp)]
             assert all(len(loop.dom) == 2 for loop in loops)
             A, B = np.arange(12.0).reshape(4, 3), np.arange(6.0).reshape(2, 3)
