@@ -235,6 +235,20 @@ app.command("counters")(taking(CounterArgs, _counters))
 
 
 @app.command()
+def explain(
+    module: Annotated[str, typer.Argument(help="A PyTorch module or function, path.py:name.", metavar="MODULE")],
+    example: Annotated[str, typer.Option(help="path.py:name of a tuple of arguments, by default called example.")],
+    on: Annotated[str | None, typer.Option(help="Plan regions for this chip, such as h200.")] = None,
+    limit: Annotated[float, typer.Option(help="Seconds that planning one region may take.")] = 60.0,
+) -> None:
+    """Say what torch.compile(…, backend="catdiag") takes of a module, and why: regions, and what they move."""
+    with guarded():
+        from catdiag.cli.explain_command import run_explain
+
+        run_explain(module, example, on, limit)
+
+
+@app.command()
 def hardware(
     name: Annotated[
         str | None, typer.Argument(help="One chip, or a TOML file: its levels, and the source of each number.")

@@ -246,7 +246,7 @@ class _ExportReader(GraphReader):
         return tree.tree_leaves((arguments, options))[order.index(name)]
 
     def _call(self, node: Any) -> None:
-        name = getattr(node.target, "_opname", None) or node.target.__name__.split(".")[0]
+        name = operation_of(node)
         self.builder.line = _line(node)
         if name in _ASSERTIONS:
             return
@@ -331,6 +331,11 @@ class _ExportReader(GraphReader):
                 self.unknown.append(f"the input {spec.target!r} is written: return what is written")
             elif hasattr(argument, "meta") and isinstance(argument.meta.get("val"), torch.Tensor):
                 self.outputs.append(self.values[argument])
+
+
+def operation_of(node: Any) -> str:
+    """The name of the operation that a node of a graph calls, without its overload: `add`, `scaled_dot_…`."""
+    return str(getattr(node.target, "_opname", None) or node.target.__name__.split(".")[0])
 
 
 def _identity(tensor: Any) -> tuple[Any, ...]:

@@ -1,0 +1,215 @@
+"""The backend of `torch.compile`: which regions of a graph it takes, and that the graph means what the model does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from catdiag.chip import hardware
+from catdiag.errors import CatdiagError
+from catdiag.integrations.graph_regions import Region, bytes_of, exported, imported, partitioned
+from catdiag.integrations.inductor_model import flops_of, predicted_s
+from catdiag.integrations.region_operator import RegionMismatch, RegionRunner
+from catdiag.integrations.torch_backend import backend, plan_region, take_quicker
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+REFERENCE = {"reference": True, "check": True, "rest": "eager"}
+
+
+class Block(nn.Module):
+    """A block of a transformer whose norm calls an operation that is not imported, if `odd`."""
+
+    def __init__(self, odd: bool = False) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(12), nn.Linear(12, 36), nn.Linear(12, 12)
+        self.odd = odd
+
+    def forward(self, x: Any) -> Any:
+        h = self.norm(x)
+        if self.odd:
+            h = torch.special.bessel_j0(h)
+        q, k, v = (a.unflatten(-1, (3, 4)).transpose(1, 2) for a in self.qkv(h).chunk(3, -1))
+        return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Any:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    caplog.set_level(logging.INFO, logger="catdiag.torch_compile")
+    return lambda: [r.getMessage() for r in caplog.records if r.name == "catdiag.torch_compile"]
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_regions_are_taken_and_mean_what_the_model_does(odd: bool, said: Callable[[], list[str]]) -> None:
+    model, x = Block(odd).eval(), torch.randn(2, 5, 12)
+    compiled = torch.compile(model, backend=backend, options=REFERENCE)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
+        torch.testing.assert_close(compiled(2 * x), model(2 * x))
+    assert len([line for line in said() if "; taken: run by its reference" in line]) == 1 + odd
+
+
+def test_inductor_compiles_the_rest() -> None:
+    model, x = Block(odd=True).eval(), torch.randn(2, 5, 12)
+    compiled = torch.compile(model, backend=backend, options={"reference": True})
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_a_graph_break_makes_two_graphs(said: Callable[[], list[str]]) -> None:
+    model = Block().eval()
+
+    def twice(x: Any) -> Any:
+        y = model(x)
+        torch._dynamo.graph_break()
+        return model(y)
+
+    x = torch.randn(2, 5, 12)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(twice, backend=backend, options=REFERENCE)(x), twice(x))
+    assert len([line for line in said() if "; taken" in line]) == 2
+
+
+def test_each_length_is_compiled_and_lengths_that_change_are_left_to_the_rest(said: Callable[[], list[str]]) -> None:
+    model = Block().eval()
+    compiled = torch.compile(model, backend=backend, options=REFERENCE)
+    with torch.no_grad():
+        for length in (5, 6, 7):
+            x = torch.randn(2, length, 12)
+            torch.testing.assert_close(compiled(x), model(x))
+    assert any("dynamic" in line for line in said())
+
+
+def _untouched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
+    """The graphs that the rest gets, and those that Dynamo made."""
+    seen: list[tuple[Any, Any]] = []
+
+    def rest(graph: Any, inputs: Any) -> Any:
+        seen.append((graph, inputs))
+        return graph
+
+    monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: rest)
+    return seen
+
+
+@pytest.mark.parametrize("case", ["training", "no GPU", "nothing known", "written"])
+def test_where_nothing_is_taken_the_graph_is_handed_on_as_it_is(
+    case: str, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    if case == "no GPU" and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    seen = _untouched(monkeypatch)
+    functions: dict[str, Any] = {
+        "nothing known": torch.special.bessel_j0,
+        "written": lambda a: a.add_(1),
+    }
+    function = functions.get(case, torch.exp)
+    graph, inputs = torch.fx.GraphModule({}, _graph_of(function)), [torch.randn(3, requires_grad=case == "training")]
+    with torch.set_grad_enabled(case == "training"):
+        assert backend(graph, inputs, options={} if case == "no GPU" else REFERENCE) is graph
+    assert seen[0][0] is graph and seen[0][1] is inputs
+    assert "nothing is taken" in said()[-1]
+
+
+def _graph_of(function: Any) -> Any:
+    graph = torch.fx.Graph()
+    a = graph.placeholder("a")
+    graph.output((graph.call_function(function, (a,)),))
+    return graph
+
+
+def test_a_region_that_is_off_is_refused_when_it_is_checked() -> None:
+    _, (region,) = partitioned(exported(Block().eval(), (torch.randn(2, 5, 12),)))
+    runner = RegionRunner(imported(region), reference=True, check=True)
+    right = runner._run
+    runner._run = lambda *arrays: 1.01 * right(*arrays)
+    arrays = [torch.randn(a.shape) for a in region.example]
+    with pytest.raises(RegionMismatch, match="is off by"):
+        runner(*arrays)
+
+
+def test_an_operator_gives_no_view_of_what_it_is_given() -> None:
+    def both(x: Any) -> Any:
+        return (x * 1.0).view(6), x.view(2, 3).T
+
+    compiled = torch.compile(both, backend=backend, options=REFERENCE)
+    x = torch.randn(6)
+    with torch.no_grad():
+        for one, other in zip(compiled(x), both(x), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(CatdiagError, match="has no option 'chips': expected of chip, reference"):
+        backend(None, [], options={"chips": "h200"})
+
+
+def region_of(function: Any, *example: Any) -> Region:
+    _, (region,) = partitioned(exported(function, example))
+    return imported(region)
+
+
+class Function(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *arrays: Any) -> Any:
+        return self.function(*arrays)
+
+
+def test_what_is_read_eagerly_and_what_a_plan_reads() -> None:
+    x = torch.randn(4096, 1024)
+    region = region_of(Function(lambda a: torch.softmax(a * 2 + 1, -1)), x)
+    array = 4 * 4096 * 1024
+    assert region.eager_bytes == 6 * array and region.operations == ("mul", "add", "softmax")
+    plan_region(region, "h200", 60)
+    assert region.plan is not None and region.plan.hbm_bytes == 2 * array
+    assert region.others_s == pytest.approx(2 * array / (0.9 * 4.8e12), rel=0.3)
+
+
+def test_a_region_is_taken_only_where_its_plan_is_quicker() -> None:
+    x = torch.randn(64, 1024)
+    region = region_of(Function(lambda a: torch.softmax(a, -1)), x)
+    assert not take_quicker(region, "h200", 60) and region.reason == "not predicted to be quicker"
+    assert "not taken: not predicted to be quicker" in str(region)
+
+
+def test_flops_of_products() -> None:
+    q, k, w = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(6, 4)
+    graph = exported(
+        Function(
+            lambda q, k, w: (
+                F.linear(q, w),
+                q @ k.mT,
+                F.scaled_dot_product_attention(q, k, k),
+                torch.einsum("bhqd,bhkd->bqk", q, k),
+            )
+        ),
+        (q, k, w),
+    )
+    found = {
+        str(n.target._opname): flops_of(n)
+        for n in graph.graph.nodes
+        if n.op == "call_function" and n.target._opname != "transpose"
+    }
+    assert found == {
+        "linear": 2 * 2 * 3 * 5 * 4 * 6,
+        "matmul": 2 * 2 * 3 * 5 * 7 * 4,
+        "scaled_dot_product_attention": 4 * 2 * 3 * 5 * 7 * 4,
+        "einsum": 2 * 2 * 3 * 5 * 7 * 4,
+    }
+    linear = next(n for n in graph.graph.nodes if getattr(n.target, "_opname", "") == "linear")
+    assert bytes_of(linear) == 4 * (2 * 3 * 5 * 4 + 6 * 4 + 2 * 3 * 5 * 6)
+    assert predicted_s(graph, hardware.get("h200"), "bf16") > 3 * 2e-6
