@@ -46,8 +46,8 @@ def _fresh() -> Any:
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    caplog.set_level(logging.INFO, logger="catdiag.torch_compile")
-    return lambda: [r.getMessage() for r in caplog.records if r.name == "catdiag.torch_compile"]
+    caplog.set_level(logging.INFO, logger="catdiag.integrations.torch_backend")
+    return lambda: [r.getMessage() for r in caplog.records if r.name == "catdiag.integrations.torch_backend"]
 
 
 @pytest.mark.parametrize("odd", [False, True])
