@@ -2,8 +2,8 @@
 
 Regions of a graph that catdiag imports and plans, and predicts to be quicker than Inductor
 (`catdiag.integrations.inductor_model`), become operators in the graph, and Inductor compiles the rest. Where nothing is
-taken, Inductor gets the graph as Dynamo made it. The logger `catdiag.integrations.torch_backend` says region by region what was
-taken, what was not, and why (`logging.getLogger("catdiag.integrations.torch_backend").setLevel("INFO")`).
+taken, Inductor gets the graph as Dynamo made it. The logger of this module says region by region what was taken, what
+was not, and why: `logging.getLogger("catdiag.integrations.torch_backend").setLevel("INFO")`.
 """
 
 from __future__ import annotations
