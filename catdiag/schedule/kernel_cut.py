@@ -1,14 +1,17 @@
-"""The cut of a diagram into kernels: each Group box is one, and so are the boxes between two of them."""
+"""The cut of a diagram into kernels, and of a kernel into phases: each Group box is a kernel, and so are the boxes
+between two of them; each loop of a kernel is a phase, and so are the boxes between two loops."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from catdiag.category.diagram import Graph, Node
-from catdiag.category.ops import Box, GroupOp
+from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.category.types import ArrayType, Ty
+from catdiag.schedule.contractions import Loop
 from catdiag.schedule.gathers import gathered
 from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 
@@ -133,3 +136,36 @@ def subgraph(
     ends = [w for w in sorted(inside) if w in leaving and not free[w]]
     dom = Ty(*(types[w] for w in outside))
     return KernelGraph(Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), list(outside), ends, places)
+
+
+@dataclass
+class PhaseBoxes:
+    """A loop of a kernel, or the boxes between two loops (`places`), and the wires that it reads and makes, views
+    resolved."""
+
+    places: list[int]
+    loop: Loop | None = None
+    reads: list[int] = field(default_factory=list)
+    made: list[int] = field(default_factory=list)
+
+
+def phase_cut(graph: Graph, free: Sequence[bool]) -> list[PhaseBoxes]:
+    """The phases of a kernel in order. Views and rematerialized values (`free`) belong to none."""
+    found: list[PhaseBoxes] = []
+    open_run = False
+    root, first = view_roots(graph), graph.first_wires()
+    for place, node in enumerate(graph.nodes):
+        op = node.box.op
+        if is_view(node.box) or (node.box.cod and all_free(free, first[place], node.box)):
+            continue
+        if isinstance(op, FoldOp):
+            found.append(PhaseBoxes([], (op.block, IntPolynomial.of(node.box.size_of(op.axis)))))
+        elif not open_run:
+            found.append(PhaseBoxes([]))
+        open_run = not isinstance(op, FoldOp)
+        phase = found[-1]
+        phase.places.append(place)
+        phase.made += range(first[place], first[place] + len(node.box.cod))
+        reads = [root[w] for w in node.inputs if not free[w]]
+        phase.reads = list(dict.fromkeys([*phase.reads, *(w for w in reads if w not in phase.made)]))
+    return found

@@ -221,7 +221,8 @@ class _Lowering:
         free = rematerialized(graph, [v.inlined for v in inputs])
         found = live_ranges(graph, free, states or 0, states is not None)
         if streamed is None:
-            streamed = streamed_inputs(graph, [None if v.inlined else v for v in inputs], self.nested)
+            slow = [v if v.slow and not v.inlined and v.origin not in self.loaded else None for v in inputs]
+            streamed = streamed_inputs(graph, slow, self.nested) if any(slow) else [False] * len(inputs)
         gathers = gathered_inputs(graph)
         read = [(v.origin, only) for k, (v, only) in enumerate(zip(inputs, streamed, strict=True)) if k not in gathers]
         blocks = {v for v, only in read if only} - {v for v, only in read if not only}

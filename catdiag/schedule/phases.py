@@ -9,15 +9,15 @@ the home what it reads, and saves what later phases and the next block need. The
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Graph
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import FoldOp, array_name
 from catdiag.schedule.contractions import Loop
 from catdiag.schedule.element_widths import Widths
-from catdiag.schedule.kernel_cut import subgraph
-from catdiag.schedule.live_ranges import is_view, only_streamed, rematerialized, view_roots
+from catdiag.schedule.kernel_cut import PhaseBoxes, phase_cut, subgraph
+from catdiag.schedule.live_ranges import only_streamed, rematerialized, view_roots
 from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
 from catdiag.schedule.peak_memory import PeakMemory
@@ -26,16 +26,6 @@ from catdiag.schedule.statements import Buffer
 from catdiag.util.errors import CatdiagError
 
 Incoming = Sequence[tuple[IntPolynomial, tuple[str, ...]]]
-
-
-@dataclass
-class _Phase:
-    """A loop, or the boxes between two loops (`places`), and the wires that it reads and makes, views resolved."""
-
-    places: list[int]
-    loop: Loop | None = None
-    reads: list[int] = field(default_factory=list)
-    made: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -82,31 +72,10 @@ class Phases:
         self.upper, self.lower = places.names[: home + 1], places.names[home + 1 :]
         first = graph.first_wires()
         self.maker = {w: (place, w - first[place]) for w, place in enumerate(graph.makers()) if place >= 0}
-        self.phases = self._phases()
+        self.phases = phase_cut(graph, self.free)
         self.ends = {self.root[w] for w in graph.outputs}
         self.arrays = self._arrays()
         self.transfers: list[Transfer] = []
-
-    def _phases(self) -> list[_Phase]:
-        """The phases in order."""
-        found: list[_Phase] = []
-        open_run = False
-        for place, node in enumerate(self.graph.nodes):
-            made = [w for w, (p, _) in self.maker.items() if p == place]
-            op = node.box.op
-            if is_view(node.box) or (made and all(self.free[w] for w in made)):
-                continue
-            if isinstance(op, FoldOp):
-                found.append(_Phase([], (op.block, IntPolynomial.of(node.box.size_of(op.axis)))))
-            elif not open_run:
-                found.append(_Phase([]))
-            open_run = not isinstance(op, FoldOp)
-            phase = found[-1]
-            phase.places.append(place)
-            phase.made += made
-            reads = [self.root[w] for w in node.inputs if not self.free[w]]
-            phase.reads = list(dict.fromkeys([*phase.reads, *(w for w in reads if w not in phase.made)]))
-        return found
 
     def _arrays(self) -> dict[int, _PhaseArray]:
         """The arrays that are passed from phase to phase, or from block to block, by wire."""
@@ -167,7 +136,7 @@ class Phases:
             return "operand"
         return "accumulator" if w in self.arrays and self.arrays[w].state else "output"
 
-    def _below(self, phase: _Phase, loads: dict[int, int]) -> None:
+    def _below(self, phase: PhaseBoxes, loads: dict[int, int]) -> None:
         """Analyzes one phase at the innermost level, and adds its transfers; `loads` counts the loads by input."""
         last = self.lower[-1]
         leaving = {w for w in phase.made if w in self.arrays or w in self.ends}
@@ -230,7 +199,7 @@ class Phases:
                 amount = amount * self.kernel.tiles.get(size, IntPolynomial.of(size))
             self.transfers.append(Transfer(array.name, direction, amount, reload_axes, role, path, iteration))
 
-    def _aside(self, phase: _Phase) -> None:
+    def _aside(self, phase: PhaseBoxes) -> None:
         """Analyzes one phase at the levels between the home and the innermost one, where all that it loads is
         allocated."""
         between = self.lower[:-1]
@@ -296,7 +265,7 @@ class Phases:
         """The buffer of an input of the kernel; None for what a phase makes, and for what is rematerialized."""
         return self.wires[w] if w < len(self.wires) else None
 
-    def _copy(self, given: Buffer, phase: _Phase, places: Sequence[str]) -> Buffer:
+    def _copy(self, given: Buffer, phase: PhaseBoxes, places: Sequence[str]) -> Buffer:
         """The buffer of an operand, or of a block of a streamed array, at some levels."""
         if not given.streamed_only:
             return replace(given, places=tuple(p for p in self.places.operand if p in places))
@@ -308,7 +277,7 @@ class Phases:
         stages: Mapping[str, int] = self.places.stages
         return Buffer(given.name, "streamed", IntPolynomial.elements(ty.axes), given.width, there, stages=stages)
 
-    def _loaded(self, phase: _Phase, places: Sequence[str]) -> list[Buffer]:
+    def _loaded(self, phase: PhaseBoxes, places: Sequence[str]) -> list[Buffer]:
         """The buffers that a phase loads."""
         found: list[Buffer] = []
         for w in phase.reads:
@@ -324,7 +293,7 @@ class Phases:
                 found.append(Buffer(array.name, "accumulator", array.local, array.width, tuple(places)))
         return found
 
-    def _words(self, phase: _Phase) -> str:
+    def _words(self, phase: PhaseBoxes) -> str:
         """The name of a phase in reports."""
         return f"loop over {phase.loop[0]}" if phase.loop else self.graph.nodes[phase.places[-1]].box.name
 
