@@ -115,7 +115,8 @@ def __getattr__(name: str) -> Any:
     elif name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
     else:
-        raise AttributeError(f"module 'catdiag' has no attribute {name!r}")
+        known = not name.startswith("_") and name in import_module(_MODULES["nn"]).__all__
+        raise AttributeError(f"module 'catdiag' has no attribute {name!r}" + f": it is cd.nn.{name}" * known)
     globals()[name] = value
     return value
 

@@ -170,3 +170,8 @@ def test_an_error_inside_leaves_no_algorithm_running() -> None:
 def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = cd.no_such_name
+
+
+def test_a_name_of_nn_is_pointed_at() -> None:
+    with pytest.raises(AttributeError, match=r"it is cd[.]nn[.]sigmoid"):
+        _ = cd.sigmoid  # type: ignore[attr-defined]
