@@ -91,11 +91,11 @@ def write(
     made = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, library=library)
     symbols = {name: Length.of(tile, name) for name, tile in made.tiles.items()}
     calls = record_launches(made, sizes, symbols, generation=generation(chip))
-    return WrittenModule(made, tuple(_run(made, call, chip.by_warpgroups) for call in calls))
+    return WrittenModule(made, tuple(_run(made, call, generation(chip)) for call in calls))
 
 
-def _run(made: Module, call: RecordedLaunch, wgmma: bool) -> LaunchedKernel:
-    shared, place = shared_of_launch(made.text, call, wgmma), made.places[call.kernel]
+def _run(made: Module, call: RecordedLaunch, chip_generation: int) -> LaunchedKernel:
+    shared, place = shared_of_launch(made.text, call, chip_generation), made.places[call.kernel]
     if call.kernel in made.specialized:
         names = made.counts[made.specialized.index(call.kernel)]
         groups, stages = (_number(call.arguments, name, 1) for name in names)

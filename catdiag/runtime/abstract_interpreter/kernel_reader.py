@@ -25,6 +25,7 @@ from typing import Any
 
 from catdiag.runtime.abstract_interpreter.tile_operations import Calls, Returned
 from catdiag.runtime.abstract_interpreter.tile_values import (
+    HOPPER,
     MOST,
     UNKNOWN,
     WIDTHS,
@@ -52,12 +53,13 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wgmma: bool = True) -> TileTrace:
+def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, generation: int = HOPPER) -> TileTrace:
     """The trace of one program (thread block) of a kernel, given its arguments by name: `Pointer`s and numbers.
 
     An integer argument is known if it is 1, as Triton specializes it, or if its parameter is a `tl.constexpr`. Of other
-    integers it is known whether 16 divides them; this is assumed of arguments that are not given. `wgmma` says whether
-    the chip has matrix products by four warps together (Hopper).
+    integers it is known whether 16 divides them; this is assumed of arguments that are not given. `generation` is
+    the chip's: 8 has matrix products by single warps only (Ampere), 9 by four warps together too (Hopper), 10 has their
+    results and first factors in tensor memory (Blackwell).
 
     Raises CatdiagError, with the line, for a text that is not Python, a kernel that the text does not define, and
     source that the interpreter does not understand.
@@ -76,7 +78,7 @@ def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wg
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    reader = _AbstractInterpreter(functions, constants, warps, wgmma)
+    reader = _AbstractInterpreter(functions, constants, warps, generation)
     definition = functions[kernel]
     env: dict[str, Any] = {}
     defaults = dict(zip((a.arg for a in definition.args.args[::-1]), definition.args.defaults[::-1]))
@@ -190,7 +192,7 @@ class _AbstractInterpreter(Calls):
     def looped(self, body: Sequence[ast.stmt], env: dict[str, Any], stages: int | None) -> None:
         """A loop: its body is executed first to find the layouts of loop-carried values, then for the trace."""
         carried = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        trace, self.trace = self.trace, TileTrace(time=self.trace.time)
+        trace, self.trace = self.trace, TileTrace(self.trace.generation, time=self.trace.time)
         trial = dict(env)
         self.trace.loads = [replace(load) for load in trace.loads]
         loop, self.loop = self.loop, -1

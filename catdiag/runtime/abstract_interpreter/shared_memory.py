@@ -1,28 +1,33 @@
 """The shared memory that a Triton kernel allocates, from its source, without a compiler or a GPU.
 
-The rules are those of Triton 3.6 for compute capabilities 8.0 and 9.0. They were found by comparison with compiled
-kernels; where one is a pass of the compiler, it is named.
+The rules are those of Triton 3.6 for compute capabilities 8.0, 9.0 and 10.0. They were found by comparison with
+compiled kernels; where one is a pass of the compiler, it is named.
 
 - **Matrix products.** A product with 64·k rows and at least 16 columns, in a kernel with a multiple of four warps, is a
   wgmma: four warps together, both factors in shared memory. Other products are mma, by single warps, or ordinary
   arithmetic with `input_precision="ieee"`. A sum of x[:, :, None] * y[None, :, :] along the second axis is a product
   too (`CombineBroadcastMulReducePattern`).
 - **Computed factors.** What elementwise functions and views make of prefetched loads and constants alone is computed in
-  the layout in which a product reads it (`hoistConvertDotOperand`), except the second factor of a wgmma. The first
+  the layout in which a product reads it (`hoistConvertDotOperand`), except the second factor of a wgmma; a load that is
+  not prefetched passes through shared memory for that. The first
   factor of a wgmma is read from registers if a wgmma made it, that of an mma if an mma made it whose warps are all
   along the rows, as they are in a loop with several products and at least as many rows as columns in the last of them
-  (`warpsPerTileV2`). Any other computed factor is stored to shared memory where it is made.
+  (`warpsPerTileV2`), and that has 16 bits or less. On Blackwell a computed first factor of a product by four warps goes
+  to tensor memory (`PromoteLHSToTMem`). Any other computed factor is stored to shared memory where it is
+  made.
 - **Descriptors.** A block that a tensor descriptor loads passes through shared memory. A product reads it there unless
   a reshape removes other axes than those before the last two (`RankedReduceDescriptorLoads`).
+- **Three passes of tf32** (`input_precision="tf32x3"`) read each factor in two parts, which are computed of it
+  (`F32DotTC`).
 - **Software pipelining.** The innermost loops with products prefetch the loads that products read, also those read by
   way of scalar functions. Such a load has `stages` buffers if only wgmma reads it, unchanged; otherwise it has
   `stages - 1`. A load is prefetched only if 4 bytes or more are known to be contiguous. (Of an integer, Triton knows
   whether 16 divides it.) Loads that only accumulators read are not prefetched.
 - With `stages=1` nothing is prefetched. Then a load that a product reads has one buffer, live from the load to its last
   use.
-- **8-bit values** must be contiguous along the summed axis for wgmma. If they are not, they are not prefetched, but
-  stored again in the right order, in one buffer that is live from this store to the product. mma reads 8-bit floating
-  point numbers widened to 16 bits.
+- **8-bit values**, and 32-bit values that a descriptor loads, must be contiguous along the summed axis for wgmma. If
+  they are not, they are stored again in the right order, in one buffer. 8-bit values that no descriptor loads are not
+  prefetched then. mma reads 8-bit floating point numbers widened to 16 bits.
 - **Loop-invariant factors.** A factor from before the loop, or a narrower form of one, has a buffer that is live while
   the loop runs. There are two exceptions: a first factor that `inline_asm_elementwise` keeps in registers, and a factor
   from a tensor descriptor that several mma read.
@@ -64,6 +69,8 @@ from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.runtime.abstract_interpreter.kernel_reader import read
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import amount_of
 from catdiag.runtime.abstract_interpreter.tile_values import (
+    BLACKWELL,
+    HOPPER,
     WIDTHS,
     Dot,
     Pointer,
@@ -123,17 +130,17 @@ def shared_memory(
     return taken(read(text, kernel, arguments, warps), stages)
 
 
-def shared_of_launch(text: str, launch: RecordedLaunch, wgmma: bool = True) -> SharedMemory:
+def shared_of_launch(text: str, launch: RecordedLaunch, generation: int = HOPPER) -> SharedMemory:
     """The shared memory of one thread block of a launch that `catdiag.runtime.machine_code.launches` recorded.
 
-    `wgmma` says whether the chip has matrix products by four warps together. Raises CatdiagError as `shared_memory`
-    does.
+    `generation` is the chip's (`catdiag.runtime.abstract_interpreter.kernel_reader.read`). Raises CatdiagError as
+    `shared_memory` does.
     """
     allocated = _allocated(text, launch)
     if allocated is not None:
         return allocated
     stages = launch.options.get("num_stages")
-    return taken(trace_of_launch(text, launch, wgmma), stages if isinstance(stages, int) else STAGES)
+    return taken(trace_of_launch(text, launch, generation), stages if isinstance(stages, int) else STAGES)
 
 
 def _allocated(text: str, launch: RecordedLaunch) -> SharedMemory | None:
@@ -180,14 +187,14 @@ def _length(node: ast.expr, known: Mapping[str, int]) -> int:
     )
 
 
-def trace_of_launch(text: str, launch: RecordedLaunch, wgmma: bool = True) -> TileTrace:
+def trace_of_launch(text: str, launch: RecordedLaunch, generation: int = HOPPER) -> TileTrace:
     """The trace of one program of a recorded launch. Raises CatdiagError as `shared_memory` does."""
     arguments = {
         name: Pointer(value.dtype) if isinstance(value, ArrayArgument) else _described(value)
         for name, value in launch.arguments.items()
     }
     warps = launch.options.get("num_warps")
-    return read(text, launch.kernel, arguments, warps if isinstance(warps, int) else WARPS, wgmma)
+    return read(text, launch.kernel, arguments, warps if isinstance(warps, int) else WARPS, generation)
 
 
 def _described(value: Any) -> Any:
@@ -264,7 +271,8 @@ class _Buffers:
             for number, readers in sorted(read_by.items()):
                 load = self.trace.loads[number]
                 only = not load.others and all(
-                    v.direct == number and d.version == 3 for d, v, _ in self.direct_readers(readers)
+                    v.direct == number and d.version == 3 and not _turned(d, v, first, load)
+                    for d, v, first in self.direct_readers(readers)
                 )
                 count = ahead + (1 if only else 0)
                 if ahead:
@@ -302,15 +310,25 @@ class _Buffers:
         if value.direct is not None:
             load = self.trace.loads[value.direct]
             if value.direct in copies:
+                if not first and _turned(dot, value, first, load):  # a first one is read into registers
+                    self.put(("made", dot.time), f"{load.array} in another order", value.bytes, dot.time, dot.time)
                 return
-            if load.described and dot.version == 2 and inside is not None and self.reads(load) > 1:
+            at_once = self.reads(load) > 1 or _widened(dot, value) > 1
+            if load.described and dot.version == 2 and inside is not None and at_once:
                 end = load.time  # read into registers at once, from which each of the products takes it
             size = _bytes(load) * (_widened(dot, value) if inside is not None else 1) + (8 if load.described else 0)
             self.put(("load", load.number), load.array, size, load.time, end)
             return
+        if first and dot.version == 3 and self.trace.generation >= BLACKWELL:
+            return  # to tensor memory (`PromoteLHSToTMem`)
         near = [n in copies if inside is None else self.trace.loads[n].described for n in value.loads]
         loaded = value.from_loads and not value.matrix and bool(near) and all(near)
         if (first and self.same_rows(dot, value)) or (loaded and (first or dot.version != 3)):
+            return
+        if value.from_loads and not value.matrix and (first or dot.version != 3) and self.beside(dot, value):
+            for number in value.loads - set(copies):  # from registers to registers, as soon as it is loaded
+                load = self.trace.loads[number]
+                self.put(("load", number), load.array, _bytes(load), load.time, load.time)
             return
         if first and value.held and inside is not None:
             self.put(
@@ -321,8 +339,12 @@ class _Buffers:
                 value.defined_at,
             )
             return
-        what, size = "a factor that was made on chip", value.bytes * _widened(dot, value)
+        what, size = "a factor that was made on chip", value.bytes * dot.parts * _widened(dot, value)
         self.put(("made", value.defined_at, value.shape), what, size, value.defined_at, end)
+
+    def beside(self, dot: Dot, value: TileValue) -> bool:
+        """Whether a factor is made of loads in the loop of its product."""
+        return bool(value.loads) and all(self.trace.loads[number].loop == dot.loop for number in value.loads)
 
     @staticmethod
     def same_rows(dot: Dot, value: TileValue) -> bool:
@@ -330,7 +352,9 @@ class _Buffers:
         in registers."""
         if dot.version != value.matrix or dot.version == 0 or value.layout is None:
             return False
-        return dot.version == 3 or value.layout.warps == dot.layout.warps == (dot.layout.warps[0], 1)
+        return dot.version == 3 or (
+            value.width < 4 and value.layout.warps == dot.layout.warps == (dot.layout.warps[0], 1)
+        )
 
     def reads(self, load: TracedLoad) -> int:
         """How many products read a load as it is; anything else that does counts as one."""
@@ -361,8 +385,10 @@ def _bytes(load: TracedLoad) -> int:
 
 
 def _turned(dot: Dot, value: TileValue, first: bool, load: TracedLoad) -> bool:
-    """Whether wgmma cannot read a tile of 8-bit values as it was loaded: the summed axis must be contiguous."""
-    if dot.version != 3 or WIDTHS[load.dtype] != 1 or load.unit is None:
+    """Whether wgmma cannot read a tile as it was loaded: unless entries have 16 bits, the summed axis must be
+    contiguous. Copies of 4 bytes put 32-bit entries in any order, descriptors do not."""
+    width = WIDTHS[load.dtype]
+    if dot.version != 3 or width == 2 or (width == 4 and not load.described) or load.unit is None:
         return False
     rank = len(load.shape)
     side = load.unit if not value.swapped else {rank - 1: rank - 2, rank - 2: rank - 1}.get(load.unit, load.unit)

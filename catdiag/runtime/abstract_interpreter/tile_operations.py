@@ -16,6 +16,7 @@ from catdiag.runtime.abstract_interpreter.register_layouts import (
     reduction_bytes,
 )
 from catdiag.runtime.abstract_interpreter.tile_values import (
+    HOPPER,
     UNKNOWN,
     WIDTHS,
     Dot,
@@ -52,10 +53,11 @@ class Calls:
     """
 
     def __init__(
-        self, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, TileValue], warps: int, wgmma: bool
+        self, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, TileValue], warps: int, generation: int
     ) -> None:
-        self.functions, self.constants, self.warps, self.wgmma = functions, constants, warps, wgmma
-        self.trace = TileTrace()
+        self.functions, self.constants, self.warps = functions, constants, warps
+        self.wgmma = generation >= HOPPER
+        self.trace = TileTrace(generation)
         self.loop: int | None = None
         self.products: list[Shape] = []
         """The shapes of the products of the innermost loop, up to now."""
@@ -409,11 +411,21 @@ class Calls:
         out = named.get("out_dtype")
         integer = left.dtype in ("int8", "uint8")
         kind = "int32" if integer else "fp32" if out is None else self.named_type(out)
-        found = replace(self.product(left, right, exact), dtype=kind)
+        split = isinstance(precision, TileValue) and precision.known == "tf32x3" and left.dtype == "fp32"
+        if split:
+            left, right = self.split(left), self.split(right)
+        found = replace(self.product(left, right, exact, 2 if split else 1), dtype=kind)
         return replace(found, fresh=0) if len(values) > 2 or "acc" in named else found
 
-    def product(self, left: TileValue, right: TileValue, exact: bool = False) -> TileValue:
-        """A matrix product in fp32, accumulated from zero; `exact`: by ordinary arithmetic."""
+    def split(self, value: TileValue) -> TileValue:
+        """A factor that a product reads in parts, which are computed of it."""
+        if value.direct is not None:
+            self.trace.loads[value.direct].others = True
+        return replace(value, direct=None, defined_at=self.hoisted(value))
+
+    def product(self, left: TileValue, right: TileValue, exact: bool = False, parts: int = 1) -> TileValue:
+        """A matrix product in fp32, accumulated from zero; `exact`: by ordinary arithmetic. Each factor comes in so
+        many parts: two for products in three passes of tf32."""
         shape = (*left.shape[:-1], right.shape[-1])
         version = 0 if exact or "fp64" in (left.dtype, right.dtype) else 2
         if self.wgmma and version and len(shape) == 2 and shape[0] % 64 == 0 and shape[1] >= 16 and self.warps % 4 == 0:
@@ -425,7 +437,7 @@ class Calls:
         layout = (
             product_layout(shape, self.warps, version, chain) if version else blocked_layout(shape, 1, 4, self.warps)
         )
-        self.trace.dots.append(Dot(time, self.loop, left, right, version, layout))
+        self.trace.dots.append(Dot(time, self.loop, left, right, version, layout, parts))
         loads = left.loads | right.loads
         return TileValue(shape, "fp32", loads=loads, layout=layout, defined_at=time, fresh=time)
 

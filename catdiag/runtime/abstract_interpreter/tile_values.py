@@ -21,6 +21,8 @@ class UnknownValue(enum.Enum):
 
 UNKNOWN = UnknownValue.UNKNOWN
 
+HOPPER, BLACKWELL = 9, 10
+"""Generations of chips: with matrix products by four warps together, and with tensor memory too."""
 WIDTHS = {
     "fp64": 8, "int64": 8, "fp32": 4, "tf32": 4, "int32": 4, "uint32": 4, "bf16": 2, "fp16": 2, "int16": 2,
     "fp8": 1, "int8": 1, "uint8": 1, "bool": 1,
@@ -144,7 +146,7 @@ class TracedStore:
 @dataclass(frozen=True)
 class Dot:
     """A matrix product of two tiles; `version` is 3 (wgmma), 2 (mma) or 0 (ordinary arithmetic), `layout` that of its
-    result."""
+    result. Each factor is read in so many `parts`."""
 
     time: int
     loop: int | None
@@ -152,6 +154,7 @@ class Dot:
     right: TileValue
     version: int
     layout: RegisterLayout
+    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -178,8 +181,9 @@ class TracedLoop:
 
 @dataclass
 class TileTrace:
-    """What one program of a kernel does, in order of time."""
+    """What one program of a kernel does, in order of time, on a chip of a generation."""
 
+    generation: int = HOPPER
     loads: list[TracedLoad] = field(default_factory=list)
     stores: list[TracedStore] = field(default_factory=list)
     dots: list[Dot] = field(default_factory=list)
