@@ -33,6 +33,8 @@ class DerivedKernel:
     derivation: Derivation | None
     diagram: Diagram
     plan: KernelPlan
+    unproved: str = ""
+    """Why it is not proved to mean its segment; nothing where it is."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,10 @@ class SegmentClass:
     bound: float | None = None
     made: tuple[DerivedKernel, SegmentNames] | None = None
     """The kernel as it was derived, under these names."""
+    refused: tuple[KernelTimer, str] | None = None
+    """The quickest schedule that was not proved, and why."""
+    without_proof: bool = False
+    """Whether that is taken, since no way is proved."""
 
     def kernel(self, names: SegmentNames, segment: Diagram, target: PlanTarget) -> DerivedKernel | None:
         """The kernel that was derived, under the names of another segment; None where none was.
@@ -84,7 +90,7 @@ class SegmentClass:
             types=target.dtype,
             diagram=diagram,
         )
-        return DerivedKernel(replace(kernel.schedule, draft=draft), kernel.derivation, diagram, plan)
+        return replace(kernel, schedule=replace(kernel.schedule, draft=draft), diagram=diagram, plan=plan)
 
 
 @dataclass

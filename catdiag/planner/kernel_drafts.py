@@ -209,6 +209,18 @@ def fresh_tiles(diagram: Diagram, taken: Collection[str], number: int) -> dict[s
     return found
 
 
+def parts_of(diagram: Diagram) -> set[str]:
+    """The symbols for the numbers of parts of split loops."""
+    found: set[str] = set()
+    todo = [diagram]
+    while todo:
+        for box in todo.pop().boxes:
+            if isinstance(box.op, FoldOp) and box.op.parts is not None:
+                found.add(box.op.parts)
+            todo.extend(bodies(box.op))
+    return found
+
+
 def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:
     """The theorem that two diagrams mean the same; None where it is not found, or is conditional."""
     try:
@@ -220,6 +232,15 @@ def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | 
     return None if theorem.conditional else theorem
 
 
+class NotProvedTogether(NotFusable):
+    """Kernels that were not proved to mean their source together: the diagram that they are, and for each that is not
+    proved what is not."""
+
+    def __init__(self, message: str, kernels: Diagram, reasons: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.kernels, self.reasons = kernels, reasons
+
+
 def cut(
     row: StageSequence,
     parts: Iterable[tuple[Span, Diagram, Theorem | None]],
@@ -227,12 +248,13 @@ def cut(
     source: Diagram,
     ask: Z3,
     other: Reassociation | None = None,
+    unproved: Sequence[str] = (),
 ) -> Derivation:
     """The derivation of the kernels of a row from its source, as one step, `saved` between them by name.
 
     Each kernel comes with the theorem that it means its segment, if that is known. The row may be of `other`, a form of
-    the source in which products are taken in another order. Raises NotFusable where it is not
-    proved that they mean the source together.
+    the source in which products are taken in another order. `unproved` says what is known not to be proved, so that
+    no proof is looked for. Raises NotProvedTogether where it is not proved that they mean the source together.
     """
     kernels = list(parts)
     whole, wires = row.composed((span, diagram) for span, diagram, _ in kernels)
@@ -240,6 +262,8 @@ def cut(
     whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
     failed = f"the kernels that save {', '.join(saved) or 'nothing'} were not proved to mean "
     failed += f"{source.title or 'the diagram'} together"
+    if unproved:
+        raise NotProvedTogether(f"{failed}: {'; '.join(unproved)}", whole, tuple(unproved))
     theorem: Theorem | None = None
     if len(kernels) > 1 and (other or source is row.diagram) and not has_generators(source):
         try:
@@ -249,13 +273,16 @@ def cut(
                 else _of_other(row, kernels, whole, wires, other, ask)
             )
         except OpenPart as error:
-            raise NotFusable(f"{failed}: kernel {error.number} is not proved, it stopped at {error.goal}") from error
+            said = f"kernel {error.number}: it stopped at {error.goal}"
+            if error.number > len(kernels):
+                said = f"the results that are views: it stopped at {error.goal}"
+            raise NotProvedTogether(f"{failed}: {said}", whole, (said,)) from error
         except (OpenGoal, KernelError) as error:
             failed += f": {error}"
     if theorem is None:
         theorem = proved(ask, source, whole, True)
     if theorem is None:
-        raise NotFusable(failed)
+        raise NotProvedTogether(failed, whole, (f"all kernels together{failed.partition(' together')[2]}",))
     return Derivation.start(source, ask).then(Cut(saved), whole, theorem, ungrouped=None)
 
 

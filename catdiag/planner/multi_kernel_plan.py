@@ -78,7 +78,8 @@ class Plan(AsHTML):
 
     `derivation` is of the whole. Where the planner cut the source into kernels, each is a Group box on the outermost
     level of its diagram, in order. Outside of them are views, positions, sizes and constants. No tile or block of one
-    kernel is called as one of another, so that `tiles` is one mapping for all.
+    kernel is called as one of another, but for kernels that are equal up to names, whose tiles are the same: `tiles` is
+    one mapping for all.
     `saved` are the arrays that pass from kernel to kernel, each with its bytes, in the `dtype` of the plan; statistics
     (`catdiag.schedule.full_precision`) in fp32, or wider.
     `alternatives` are other ways to cut it: first everything in one kernel, where it was not taken. `lower_bound` is
@@ -107,6 +108,11 @@ class Plan(AsHTML):
     """Of computing, to find the plan and prove it."""
     dtypes: str | Mapping[str, str] = field(default="bf16", repr=False, compare=False)
     """The types as they were asked for."""
+    unproved: tuple[str, ...] = ()
+    """What was not proved, each with the goal at which it stopped: `kernel 4: …`. There is then no theorem about the
+    whole, no module is written, and `derivation` is that of the kernels from themselves."""
+    written_source: Diagram | None = field(default=None, repr=False, compare=False)
+    """The source, where the kernels were not proved to mean it."""
 
     @staticmethod
     def of(derivation: Derivation, kernel: KernelPlan) -> Plan:
@@ -116,7 +122,7 @@ class Plan(AsHTML):
     @property
     def source(self) -> Diagram:
         """What was planned, as it was written."""
-        return self.derivation.source
+        return self.derivation.source if self.written_source is None else self.written_source
 
     @property
     def diagram(self) -> Diagram:
@@ -125,7 +131,13 @@ class Plan(AsHTML):
 
     @property
     def theorem(self) -> Theorem:
-        """That the kernels together mean the source, for all sizes, tiles and blocks."""
+        """That the kernels together mean the source, for all sizes, tiles and blocks.
+
+        Raises NotFusable where that is not proved, naming the kernels.
+        """
+        if self.unproved:
+            title = self.source.title or "the source"
+            raise NotFusable(f"the kernels are not proved to mean {title}: {'; '.join(self.unproved)}")
         return self.derivation.theorem
 
     @property
@@ -307,7 +319,13 @@ class Plan(AsHTML):
         )
         lines += self._against_bound()
         lines += [f"{'assumed' if not k else '':10} {said}" for k, said in enumerate(self.assumptions)]
-        return "\n".join([*lines, *instead])
+        return "\n".join([*lines, *self._not_proved(), *instead])
+
+    def _not_proved(self) -> list[str]:
+        """The lines that say what is not proved."""
+        if not self.unproved:
+            return []
+        return [*(f"not proved {said}" for said in self.unproved), "           there is no theorem about the whole"]
 
     def _against_bound(self) -> list[str]:
         """The line that says what the best equal program known needs at least."""
@@ -330,6 +348,7 @@ class Plan(AsHTML):
             "launch_s": LAUNCH_S,
             "backend": self.backend,
             "reason": self.reason,
+            "not_proved": list(self.unproved),
             "assumptions": list(self.assumptions),
             "lower_bound": None if self.lower_bound is None else self.lower_bound.as_dict(),
             "tiles": self.tiles,
@@ -400,6 +419,8 @@ def continued(begun: Derivation, plan: Plan) -> Plan:
 
     if not begun.steps:
         return plan
+    if plan.unproved:
+        return replace(plan, written_source=begun.source)
     last = plan.derivation
     theorem = proved(begun.ask, begun.source, last.diagram, True)
     if theorem is None:

@@ -20,7 +20,7 @@ from inspect import signature
 from typing import Any, Literal
 
 from catdiag.category.diagram import Diagram, HasDiagram, inline
-from catdiag.category.ops import FoldOp, GroupOp, bodies
+from catdiag.category.ops import GroupOp
 from catdiag.category.types import size_symbols
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
@@ -28,7 +28,7 @@ from catdiag.planner.equal_segments import DerivedKernel, EqualSegments, Segment
 from catdiag.planner.fit import fit
 from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, lower_bound_s, timed_schedules
-from catdiag.planner.kernel_drafts import REFUSED, cut, fresh_tiles, proved
+from catdiag.planner.kernel_drafts import REFUSED, NotProvedTogether, cut, fresh_tiles, parts_of, proved
 from catdiag.planner.library_products import library_plan, library_product, products_of_products, with_library
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
 from catdiag.planner.plan import KernelPlan, spelled_out
@@ -178,6 +178,8 @@ class PartitionSearch:
     _known: dict[Span, SegmentClass] = field(default_factory=dict)
     _segments: dict[Span, tuple[SegmentClass, SegmentNames]] = field(default_factory=dict)
     _worth: dict[Span, bool] = field(default_factory=dict)
+    _take_refused: bool = False
+    """Whether schedules that were not proved are taken where no other is left, since no way is proved."""
 
     @property
     def full_span(self) -> Span:
@@ -307,10 +309,22 @@ class PartitionSearch:
         while True:
             option = self.chosen()
             if not option:
-                raise self.misfit()
+                if not self._without_proofs():
+                    raise self.misfit()
+                continue
             kernels = self._derived(option)
             if kernels is not None:
                 return self._planned(option, kernels)
+
+    def _without_proofs(self) -> bool:
+        """Takes schedules that were not proved where nothing else is left; False where there are none."""
+        left = [c for c in self._known.values() if c.refused is not None and not isinstance(c.schedules, list)]
+        for known in left:
+            assert known.refused is not None
+            known.schedules, known.without_proof = [known.refused[0]], True
+        self._take_refused = True
+        self._worth.clear()
+        return bool(left)
 
     def kernels(self, option: tuple[Span, ...]) -> list[DerivedKernel]:
         """The kernels of a way, each proved. Raises what the first has that does not fit, or was not proved."""
@@ -342,12 +356,13 @@ class PartitionSearch:
         for span in option:
             segment, target = self.row.segment_diagram(*span), self.target_of(span)
             known, names = self._class_of(span)
-            if known.made is None:
+            while known.made is None:
                 try:
                     known.made = self._kernel(known, taken, len(found) + 1, len(option) == 1), known.names
                 except (*REFUSED, DoesNotFit, NotFusable) as error:
                     self._drop(known, error)
-                    return None
+                    if not self._take_refused or not isinstance(known.schedules, list):
+                        return None
             kernel = known.kernel(names, segment, target)
             assert kernel is not None
             taken |= sizes_in(kernel.diagram)
@@ -359,12 +374,15 @@ class PartitionSearch:
         piece, target, options = known.diagram, known.target, known.schedules
         assert isinstance(options, list)
         chosen = options[0]
-        made = None if alone else chosen.draft.proved_at_once(piece, self.ask, taken, number)
-        if made is None:
+        why = known.refused[1] if known.refused is not None and known.without_proof else ""
+        made = None if alone or why else chosen.draft.proved_at_once(piece, self.ask, taken, number)
+        if made is None and not why:
             made = chosen.draft.derivation(piece, self.ask)
-        diagram = piece if made is None else made.diagram
+        diagram = chosen.draft.diagram if why else piece if made is None else made.diagram
         fresh = fresh_tiles(diagram, taken, number)
-        if fresh and made is not None:
+        if fresh and why:
+            diagram = resized(diagram, fresh)
+        elif fresh and made is not None:
             renamed = resized(diagram, fresh)
             theorem = proved(self.ask, piece, renamed, True)
             if theorem is None:
@@ -374,20 +392,25 @@ class PartitionSearch:
         if chosen.library:
             return DerivedKernel(chosen, made, diagram, library_plan(piece, target))
         plan = fit(diagram, target.chip, chosen.sizes, **target.options())
-        if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in _parts(diagram)):
+        if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in parts_of(diagram)):
             raise NotFusable(f"{piece.title} is quickest in one part")
-        return DerivedKernel(chosen, made, diagram, plan)
+        return DerivedKernel(chosen, made, diagram, plan, why)
 
     def _drop(self, known: SegmentClass, error: CatdiagError) -> None:
         """Leaves out the quickest schedule of equal kernels."""
         if isinstance(known.schedules, list):
+            if known.refused is None and isinstance(error, REFUSED):
+                known.refused = known.schedules[0], error.message
             known.schedules = known.schedules[1:] or error
+        if self._take_refused and known.schedules is error and known.refused is not None and not known.without_proof:
+            known.schedules, known.without_proof = [known.refused[0]], True
 
     def _planned(self, option: tuple[Span, ...], kernels: list[DerivedKernel]) -> Plan:
         from catdiag.planner.fitted_configuration import together
 
         row = self.row
         source = row.diagram if self.form is None else self.form.source
+        unproved: tuple[str, ...] = ()
         single = kernels[0].derivation if len(option) == 1 else None
         if single is not None and any(isinstance(box.op, GroupOp) for box in single.diagram.boxes):
             derivation = single if self.form is None else self._about(self.form, single)
@@ -396,7 +419,11 @@ class PartitionSearch:
                 (span, made.diagram, None if made.derivation is None else made.derivation.theorem)
                 for span, made in zip(option, kernels, strict=True)
             )
-            derivation = cut(row, parts, self._saved(option), source, self.ask, self.form)
+            given = [f"kernel {k}: {made.unproved}" for k, made in enumerate(kernels, 1) if made.unproved]
+            try:
+                derivation = cut(row, parts, self._saved(option), source, self.ask, self.form, given)
+            except NotProvedTogether as error:
+                derivation, unproved = Derivation.start(error.kernels, self.ask), error.reasons
         names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
         found: list[KernelPlan] = []
         saved: list[tuple[str, int]] = []
@@ -417,7 +444,11 @@ class PartitionSearch:
             )
             crossing = {row.root[w] for w in row.crossing(span[1])} if span[1] < self.full_span[1] else set()
             saved += [made_here for w, made_here in zip(segment.makes, makes, strict=True) if row.root[w] in crossing]
-        module, reason = together(derivation.diagram, [made.plan for made in kernels], self.target.dtype)
+        module, reason = (
+            (None, f"not proved: {'; '.join(unproved)}")
+            if unproved
+            else together(derivation.diagram, [made.plan for made in kernels], self.target.dtype)
+        )
         return Plan(
             derivation,
             tuple(found),
@@ -426,6 +457,8 @@ class PartitionSearch:
             tuple(self.alternatives(option)),
             module,
             reason,
+            unproved=unproved,
+            written_source=source if unproved else None,
         )
 
     def _saved(self, option: tuple[Span, ...]) -> tuple[str, ...]:
@@ -472,15 +505,3 @@ class PartitionSearch:
             seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved
             again += chosen.recomputed
         return PartitionAlternative(len(option), saved, seconds, "", flops, moved, tuple(dict.fromkeys(again)))
-
-
-def _parts(diagram: Diagram) -> set[str]:
-    """The symbols for the numbers of parts of split loops."""
-    found: set[str] = set()
-    todo = [diagram]
-    while todo:
-        for box in todo.pop().boxes:
-            if isinstance(box.op, FoldOp) and box.op.parts is not None:
-                found.add(box.op.parts)
-            todo.extend(bodies(box.op))
-    return found

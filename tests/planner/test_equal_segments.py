@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.planner import partition
+from catdiag.planner import kernel_drafts, partition
 from catdiag.planner.equal_segments import EqualSegments
 from catdiag.planner.graph_segments import StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget, timed_schedules
+from catdiag.planner.kernel_drafts import KernelDraft
+from catdiag.prover.composites import OpenPart
 
 
 def block(X: Any, U: Any, W: Any, axes: str) -> Any:
@@ -71,3 +73,35 @@ def test_other_sizes_types_or_boxes_are_other_classes() -> None:
     assert of(known, 0) is of(known, 2) is not of(known, 1)
     assert of(known, 0) is not of(known, 0, "fp16")
     assert of(longer, 0, g=4096) is not of(longer, 2, g=4096)
+
+
+def test_a_kernel_that_is_not_proved_is_named_and_the_rest_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = two.plan("H200", SIZES)
+
+    def refused(*_: Any) -> Any:
+        raise OpenPart(2, "f(x) = g(x)")
+
+    monkeypatch.setattr(kernel_drafts, "certify_composite", refused)
+    found = two.plan("H200", SIZES)
+    assert [k.time_s for k in found.kernels] == [k.time_s for k in whole.kernels]
+    assert (found.time_s, found.hbm_bytes) == (whole.time_s, whole.hbm_bytes) and found.source == two.diagram
+    assert found.unproved == ("kernel 2: it stopped at f(x) = g(x)",)
+    text = str(found)
+    assert "not proved kernel 2: it stopped at f(x) = g(x)" in text and "no theorem about the whole" in text
+    with pytest.raises(cd.errors.NotFusable, match=r"not proved to mean two: kernel 2: it stopped at f\(x\) = g\(x\)"):
+        _ = found.theorem
+    with pytest.raises(cd.errors.CatdiagError, match="not proved: kernel 2"):
+        found.code("triton")
+    assert found.as_dict()["not_proved"] == list(found.unproved) and whole.as_dict()["not_proved"] == []
+
+
+def test_a_schedule_that_is_not_proved_is_taken_only_where_no_other_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_proof(*_: Any) -> Any:
+        raise cd.errors.NotStreamable("the loop over 'd' was not proved: it stopped at a = b")
+
+    monkeypatch.setattr(KernelDraft, "proved_at_once", lambda *_: None)
+    monkeypatch.setattr(KernelDraft, "derivation", no_proof)
+    found = two.plan("H200", SIZES)
+    assert len(found.kernels) == 4 and found.time_s > 0
+    assert [said.split(":")[0] for said in found.unproved] == ["kernel 1", "kernel 2", "kernel 3", "kernel 4"]
+    assert "it stopped at a = b" in str(found) and "proved     " not in str(found)
