@@ -202,6 +202,8 @@ class _Reassociation:
                 already = len(names)
                 start = terms.add(node.box, [image[w] for w in node.inputs])
                 image.update({root + k: start + k for k in range(len(node.box.cod))})
+                if isinstance(terms, MergingGraph) and self.uses[root] == 1 and root not in self.ends:
+                    terms.read_once.add(start)
                 if len(names) > already:
                     marked += [[(w, image[w]) for w in node.inputs], [(root, start)]]
         outputs = tuple(image[w] for w in graph.outputs)

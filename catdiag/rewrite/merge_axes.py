@@ -3,7 +3,7 @@
 
 A loop over one long axis takes blocks of any size; of two axes one loop stands inside the other, with blocks no longer
 than the inner axis. The axes are merged only where that is a view of each array as it lies in memory: they are
-neighbors there, in one order.
+neighbors there, in one order. An array that is computed, and read once, can be laid out so.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from catdiag.category.diagram import Node
 from catdiag.category.index_maps import Reindex, View
-from catdiag.category.ops import Box, Einsum, Rename, einsum_box, reindex_box
-from catdiag.category.types import Axis, Ty, product, size_value
+from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, einsum_box, reindex_box
+from catdiag.category.types import ArrayType, Axis, Ty, product, size_value
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 
@@ -33,6 +33,8 @@ class MergingGraph(HashConsedGraph):
         self.sizes = sizes
         self.merged: list[str] = []
         """The axes that were made."""
+        self.read_once: set[int] = set()
+        """Wires that one box reads, and that are no results."""
 
     def add(self, box: Box, inputs: Sequence[int]) -> int:
         """The first output wire of a box on these inputs, or of a contraction with merged axes in its place."""
@@ -41,7 +43,9 @@ class MergingGraph(HashConsedGraph):
             for axis in list(self._together(box, inputs)):
                 for k, w in enumerate(read):
                     if axis.parts[0].name in self.names(w):
-                        read[k] = super().add(reindex_box(Reindex("merge", axis), [self.types[w]], box.line), (w,))
+                        laid = self._laid_out(w, [part.name for part in axis.parts])
+                        kind = self.types[laid]
+                        read[k] = super().add(reindex_box(Reindex("merge", axis), [kind], box.line), (laid,))
                 self.merged.append(axis.name)
             if read != list(inputs):
                 made = einsum_box([self.types[w] for w in read], box.cod[0].names, box.line)
@@ -50,7 +54,7 @@ class MergingGraph(HashConsedGraph):
 
     def _together(self, box: Box, inputs: Sequence[int]) -> Iterator[Axis]:
         """Those summed axes of a contraction that are neighbors in all arrays that have them, as one axis each time."""
-        orders = [self._in_memory(w) for w in inputs]
+        orders = [None if self._free(w) else self._in_memory(w) for w in inputs]
         have: dict[str, tuple[int, ...]] = {}
         for k, ty in enumerate(box.dom):
             for axis in ty.axes:
@@ -63,7 +67,8 @@ class MergingGraph(HashConsedGraph):
             run = [first]
             while (after := self._next(run, orders, have)) is not None:
                 run.append(after)
-            while (before := self._next(run[::-1], [order[::-1] for order in orders], have)) is not None:
+            backwards = [None if order is None else order[::-1] for order in orders]
+            while (before := self._next(run[::-1], backwards, have)) is not None:
                 run.insert(0, before)
             taken.update(run)
             axes = [axis for name in run for axis in [box.dom[have[name][0]].axis(name)] if axis is not None]
@@ -71,14 +76,34 @@ class MergingGraph(HashConsedGraph):
                 yield product(*axes)
 
     @staticmethod
-    def _next(run: Sequence[str], orders: Sequence[Sequence[str]], have: Mapping[str, tuple[int, ...]]) -> str | None:
-        """The summed axis that follows on a run of them in all arrays that have it, which are those of the run."""
+    def _next(
+        run: Sequence[str], orders: Sequence[Sequence[str] | None], have: Mapping[str, tuple[int, ...]]
+    ) -> str | None:
+        """The summed axis that follows on a run of them in all arrays that have it, which are those of the run; arrays
+        without an order can have any."""
         found: set[str | None] = set()
-        for k in have[run[-1]]:
-            place = orders[k].index(run[-1]) + 1 if run[-1] in orders[k] else len(orders[k])
-            found.add(orders[k][place] if place < len(orders[k]) else None)
+        for order in (orders[k] for k in have[run[-1]]):
+            if order is not None:
+                place = order.index(run[-1]) + 1 if run[-1] in order else len(order)
+                found.add(order[place] if place < len(order) else None)
         after = found.pop() if len(found) == 1 else None
         return after if after is not None and have.get(after) == have[run[-1]] else None
+
+    def _free(self, wire: int) -> bool:
+        """Whether the array of a wire can have any layout: a box computes it, and one box reads it."""
+        node = self.node(wire)
+        return wire in self.read_once and node is not None and isinstance(node.box.op, (Einsum, Map, Reduce))
+
+    def _laid_out(self, wire: int, names: Sequence[str]) -> int:
+        """The wire; computed in a layout in which these axes are neighbors, if it can have any layout."""
+        own, node = self.names(wire), self.node(wire)
+        place = own.index(names[0])
+        if node is None or not self._free(wire) or list(own[place : place + len(names)]) == list(names):
+            return wire
+        order = [*(n for n in own if n not in names), *names]
+        axes = {axis.name: axis for axis in self.types[wire].axes}
+        made = ArrayType(tuple(axes[n] for n in order), self.types[wire].element)
+        return super().add(Box(node.box.op, node.box.dom, Ty(made), node.box.line), node.inputs)
 
     def _in_memory(self, wire: int) -> tuple[str, ...]:
         """The axes of a wire in the order in which its array lies in memory; none where that is not known."""

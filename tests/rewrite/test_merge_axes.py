@@ -65,6 +65,27 @@ def test_only_what_is_a_view_in_memory_is_merged() -> None:
     assert form_of(renamed, {n: SIZES[n] for n in "thd"}).action.merged == ("(h d)",)
 
 
+def test_what_is_computed_and_read_once_is_laid_out_for_it() -> None:
+    @cd.algorithm("h t x, h x d, h d m -> t m")
+    def heads(P: Any, V: Any, W: Any) -> Any:
+        return cd.einsum("h t d, h d m -> t m", cd.einsum("h t x, h x d -> h t d", P, V), W)
+
+    @cd.algorithm("h t x, h x d, h d m -> t m, h t d")
+    def returned(P: Any, V: Any, W: Any) -> Any:
+        made = cd.einsum("h t x, h x d -> h t d", P, V)
+        return cd.einsum("h t d, h d m -> t m", made, W), made
+
+    sizes = {"h": 2, "t": 3, "x": 4, "d": 4, "m": 5}
+    form = form_of(heads, sizes)
+    assert form.action.merged == ("(h d)",)
+    assert str(form.diagram.boxes[0].cod) == "[t h d]"
+    assert form_of(returned, sizes) is None
+    made = ordered(heads.derivation, form)
+    assert not made.theorem.conditional
+    arrays = [np.random.default_rng(k).normal(size=s) for k, s in enumerate([(2, 3, 4), (2, 4, 4), (2, 4, 5)])]
+    np.testing.assert_allclose(cd.Program(made).run(*arrays), heads.run(*arrays), rtol=1e-9)
+
+
 def test_axes_of_size_one_are_left_alone() -> None:
     program = cd.algorithm("t h d, h d m -> t m")(lambda A, W: cd.einsum("t h d, h d m -> t m", A, W))
     assert form_of(program, {**SIZES, "h": 1}) is None
