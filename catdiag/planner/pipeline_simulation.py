@@ -1,4 +1,4 @@
-"""Which pipelines run at once: warpgroups that take turns on them, simulated step by step.
+"""Which pipelines run at once: warpgroups that share them, simulated step by step.
 
 >>> found = schedule([PipelineStep("scores", "tensor", 4.0), PipelineStep("weights", "exp", 3.0)], actors=2)
 >>> found.period, found.slack["tensor"], found.slack["exp"], found.needed
@@ -8,9 +8,10 @@ clocks             0       1       2       3       4       5       6       7
 actor 1       tensor  tensor  tensor  tensor     exp     exp     exp       .
 actor 2          exp     exp     exp       .  tensor  tensor  tensor  tensor
 
-An actor issues the steps of a turn in order, turn after turn, each once those are done that it waits for: the one
-before it, unless it says other ones, as where an asynchronous step is issued ahead of its turn. A pipeline serves one
-step at a time, first come first served, of two that come at once the one of the earlier turn, then of the first actor.
+An actor issues the steps of an iteration in order, one after the other, each once those are done that it waits for:
+the one before it, unless it says other ones, as where an asynchronous step is issued ahead of its iteration. A pipeline
+serves one step at a time, first come first served, of two that come at once the one of the earlier iteration, then of
+the first actor.
 Times are in clocks of one core. Derived here: a job shop run until all stand to each other as they stood before, so
 that `period` is exact for these rules; it is at least what the busiest pipeline needs, and, where each step waits for
 the one before it, at least one actor's steps.
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     pass
 
 _EXACT = 1 << 20  # clocks are counted in parts of so many
-_ITERATIONS = 200  # after so many turns without a repetition the mean of the later half is taken
+_ITERATIONS = 200  # after so many iterations without a repetition the mean of the later half is taken
 _MOST = 8
 _MOST_ACTORS = 1_024
 
@@ -41,9 +42,10 @@ _MOST_ACTORS = 1_024
 class PipelineStep:
     """What an actor does next: on which pipeline ("": none, it waits by itself), for how many clocks.
 
-    `ahead` is how many iterations later than its turn the one is that it works for (a step that is issued early).
-    `needs` are the steps that it waits for: the place of each in the turn, and by how many iterations the one that it
-    works for lies back. Left out: the step before it in the turn, of the first the last of the turn before.
+    `ahead` is how many iterations later than its iteration the one is that it works for (a step that is issued early).
+    `needs` are the steps that it waits for: the place of each in the iteration, and by how many iterations the one that
+    it works for lies back. Left out: the step before it in the iteration, of the first the last of the iteration
+    before.
 
     >>> load = PipelineStep("load", "copy", 3.0, ahead=1, needs=((0, 1), (1, 2)))    # into one of two buffers
     >>> schedule([load, PipelineStep("product", "tensor", 4.0, needs=((0, 0), (1, 1)))], actors=1).period
@@ -59,7 +61,7 @@ class PipelineStep:
 
 @dataclass(frozen=True)
 class Busy:
-    """A step of an actor's turn: from when to when, in clocks."""
+    """A step of an actor's iteration: from when to when, in clocks."""
 
     actor: int
     iteration: int
@@ -71,11 +73,11 @@ class Busy:
 
 @dataclass(frozen=True)
 class PipelineSchedule:
-    """Actors that run the same steps, turn after turn.
+    """Actors that run the same steps, iteration after iteration.
 
-    `period` is the clocks in which each ends a turn, `slack` the part of it that each pipeline idles, `busiest` the
-    one that idles least. `buffers` are the blocks of a streamed axis that are in use at once (one more is being
-    loaded), where actors of one group run the same turns. `needed` is the fewest actors for which the busiest
+    `period` is the clocks in which each ends an iteration, `slack` the part of it that each pipeline idles, `busiest`
+    the one that idles least. `buffers` are the blocks of a streamed axis that are in use at once (one more is being
+    loaded), where actors of one group run the same iterations. `needed` is the fewest actors for which the busiest
     pipeline never idles (None: no number up to 8). `window` is what happens in one period.
     """
 
@@ -115,8 +117,8 @@ class PipelineSchedule:
             f"{self.needed} keep{'s' if self.needed == 1 else ''}" if self.needed else f"no number to {_MOST} keeps"
         )
         return (
-            f"{self.actors} at once, a turn each in {self.period:.0f} clocks; idle: {idle}; blocks in use at once: "
-            f"{self.buffers}; {enough} {self.busiest} busy"
+            f"{self.actors} at once, an iteration each in {self.period:.0f} clocks; idle: {idle}; blocks in use at "
+            f"once: {self.buffers}; {enough} {self.busiest} busy"
         )
 
 
@@ -134,7 +136,7 @@ def schedule(steps: Sequence[PipelineStep], actors: int) -> PipelineSchedule:
         raise CatdiagError(f"actors is {actors!r}: expected a positive integer")
     require(actors <= _MOST_ACTORS, "actors", actors, f"at most {_MOST_ACTORS}")
     if not steps or any(not step.clocks >= 0 for step in steps) or not any(step.clocks for step in steps):
-        raise CatdiagError("a turn needs steps, of 0 clocks or more, and not all of 0")
+        raise CatdiagError("an iteration needs steps, of 0 clocks or more, and not all of 0")
     _check_order(steps)
     period, start, done = _run(steps, actors)
     slack, busiest = _slack(steps, actors, period)
@@ -156,7 +158,7 @@ def issued(steps: Sequence[PipelineStep], actors: int, iterations: int) -> tuple
     """
     _check_order(steps)
     shop = _JobShop(steps, actors)
-    while min(shop.turns) < iterations:
+    while min(shop.iterations) < iterations:
         shop.advance()
     return tuple(busy for busy in shop.done if busy.iteration < iterations)
 
@@ -171,8 +173,8 @@ def _check_order(steps: Sequence[PipelineStep]) -> None:
                     f"{step.operation!r} needs {(need, back)}: expected the place of a step, from 0 to "
                     f"{len(steps) - 1}, and how many iterations back it lies"
                 )
-            turns = step.ahead - back - steps[need].ahead
-            if turns > 0 or (turns == 0 and need >= k):
+            later = step.ahead - back - steps[need].ahead
+            if later > 0 or (later == 0 and need >= k):
                 raise CatdiagError(
                     f"{step.operation!r} waits for {steps[need].operation!r}, which is issued later: expected a step "
                     "that comes before it, or one of an iteration further back"
@@ -184,14 +186,14 @@ def _slack(steps: Sequence[PipelineStep], actors: int, period: float) -> tuple[d
     for step in steps:
         if step.pipeline:
             spent[step.pipeline] = spent.get(step.pipeline, 0.0) + step.clocks
-    # A turn so short that its clocks are rounded to none leaves nothing idle.
+    # An iteration so short that its clocks are rounded to none leaves nothing idle.
     slack = {name: max(0.0, 1.0 - actors * clocks / period) if period else 0.0 for name, clocks in spent.items()}
     return slack, min(slack, key=lambda name: slack[name], default="")
 
 
 @dataclass
 class _JobShop:
-    """The actors under way, each at a place of a turn; times are in parts of a clock."""
+    """The actors under way, each at a place of an iteration; times are in parts of a clock."""
 
     steps: Sequence[PipelineStep]
     actors: int
@@ -204,8 +206,8 @@ class _JobShop:
             (((k - 1) % count, int(not k)),) if step.needs is None else step.needs for k, step in enumerate(self.steps)
         ]
         self.free = {step.pipeline: 0 for step in self.steps}
-        first = -max(step.ahead for step in self.steps)  # before turn 0 only what is ahead is issued
-        self.turns, self.places = [first] * self.actors, [0] * self.actors
+        first = -max(step.ahead for step in self.steps)  # before iteration 0 only what is ahead is issued
+        self.iterations, self.places = [first] * self.actors, [0] * self.actors
         self.ends: list[dict[tuple[int, int], int]] = [{} for _ in range(self.actors)]
         self.pending = [sorted(set(self._pending(place))) for place in range(count)]
         self.ready = [0] * self.actors
@@ -219,21 +221,21 @@ class _JobShop:
         for later in range(reach + 1):
             for k in range(0 if later else place, len(steps)):
                 for need, back in self.needs[k]:
-                    turn = later + steps[k].ahead - back - steps[need].ahead
-                    if turn < 0 or (turn == 0 and need < place):
-                        yield need, -turn - steps[need].ahead
+                    needed = later + steps[k].ahead - back - steps[need].ahead
+                    if needed < 0 or (needed == 0 and need < place):
+                        yield need, -needed - steps[need].ahead
 
     def _skip(self, actor: int) -> None:
         """Past what would work for an iteration before the first."""
-        while self.turns[actor] + self.steps[self.places[actor]].ahead < 0:
+        while self.iterations[actor] + self.steps[self.places[actor]].ahead < 0:
             self._next(actor)
         k, ends = self.places[actor], self.ends[actor]
-        iteration = self.turns[actor] + self.steps[k].ahead
+        iteration = self.iterations[actor] + self.steps[k].ahead
         self.ready[actor] = max((ends.get((need, iteration - back), 0) for need, back in self.needs[k]), default=0)
 
     def _next(self, actor: int) -> None:
         self.places[actor] = (self.places[actor] + 1) % len(self.steps)
-        self.turns[actor] += self.places[actor] == 0
+        self.iterations[actor] += self.places[actor] == 0
 
     def start(self, actor: int) -> int:
         """When an actor's next step begins, if none is served before it."""
@@ -243,10 +245,10 @@ class _JobShop:
     def advance(self) -> None:
         """Serves the step that begins first."""
         starts = [self.start(n) for n in range(self.actors)]
-        a = min(range(self.actors), key=lambda n: (starts[n], self.ready[n], self.turns[n], n))
+        a = min(range(self.actors), key=lambda n: (starts[n], self.ready[n], self.iterations[n], n))
         place, start = self.places[a], starts[a]
         step, end = self.steps[place], start + self.lengths[place]
-        iteration = self.turns[a] + step.ahead
+        iteration = self.iterations[a] + step.ahead
         if step.pipeline:
             self.free[step.pipeline] = end
         if end > start:
@@ -259,13 +261,13 @@ class _JobShop:
         """How all stand to each other: two times at which this is the same are followed by the same."""
         ends = (
             tuple(
-                self.ends[n].get((k, self.turns[n] - back), 0) - now for k, back in self.pending[self.places[n]]
+                self.ends[n].get((k, self.iterations[n] - back), 0) - now for k, back in self.pending[self.places[n]]
             )
             for n in range(self.actors)
         )  # fmt: skip
-        turns = (turn - self.turns[0] for turn in self.turns)
+        behind = (iteration - self.iterations[0] for iteration in self.iterations)
         free = (max(time - now, 0) for name, time in self.free.items() if name)
-        return tuple(self.places), tuple(turns), tuple(ends), tuple(free)
+        return tuple(self.places), tuple(behind), tuple(ends), tuple(free)
 
 
 def _run(steps: Sequence[PipelineStep], actors: int) -> tuple[float, float, list[Busy]]:
@@ -274,13 +276,13 @@ def _run(steps: Sequence[PipelineStep], actors: int) -> tuple[float, float, list
     seen: dict[tuple[object, ...], tuple[int, int]] = {}
     found: tuple[float, float] | None = None
     last = _ITERATIONS
-    while shop.turns[0] < last:
+    while shop.iterations[0] < last:
         if shop.places[0] == 0 and found is None:
-            now, turn = shop.ready[0], shop.turns[0]
-            before, at = seen.setdefault(shop.state(now), (now, turn))
-            if at < turn:
-                found, last = ((now - before) / (turn - at) / _EXACT, now / _EXACT), turn + 4
-            elif turn == _ITERATIONS // 2:
+            now, current = shop.ready[0], shop.iterations[0]
+            before, at = seen.setdefault(shop.state(now), (now, current))
+            if at < current:
+                found, last = ((now - before) / (current - at) / _EXACT, now / _EXACT), current + 4
+            elif current == _ITERATIONS // 2:
                 middle = max(shop.ends[0].values())
         shop.advance()
     if found is None:
@@ -291,7 +293,7 @@ def _run(steps: Sequence[PipelineStep], actors: int) -> tuple[float, float, list
 
 
 def _in_use(window: Sequence[Busy], start: float, period: float) -> int:
-    """The most turns that are under way at once: from the first actor's first step of one to the last's last."""
+    """The most iterations that are under way at once: from the first actor's first step of one to the last's last."""
     spans: dict[int, tuple[float, float]] = {}
     for busy in window:
         begin, end = spans.get(busy.iteration, (busy.start, busy.end))
@@ -303,7 +305,7 @@ def _in_use(window: Sequence[Busy], start: float, period: float) -> int:
 def iteration_steps(
     kernel: LoweredKernel, chip: Hardware, values: Mapping[str, int], dtype: str, actors: int
 ) -> list[PipelineStep]:
-    """The steps of one actor in one turn of a kernel's only loop, of which each of so many does its share.
+    """The steps of one actor in one iteration of a kernel's only loop, of which each of so many does its share.
 
     Contractions one by one, at the sustained rate of the matrix units; what lies between two of them as one step on the
     ALUs and one on the special functions. Empty where the kernel has no loop, or several.

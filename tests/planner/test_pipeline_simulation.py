@@ -75,7 +75,7 @@ def test_loads_in_a_ring_of_buffers(load, work, rest, buffers, actors):
 
 def test_wrong_turns_are_said():
     for turn, actors, message in [
-        ([], 1, "a turn needs steps"),
+        ([], 1, "an iteration needs steps"),
         ([PipelineStep("a", "tensor", 0)], 1, "not all of 0"),
         ([PipelineStep("a", "tensor", -1)], 1, "of 0 clocks or more"),
         ([PipelineStep("a", "tensor", 1)], 0, "actors is 0"),

@@ -88,7 +88,7 @@ def pipeline_picture(
     ['matrix units', 'L2 to SMEM']
     """
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise CatdiagError(f"turns is {iterations!r}: expected the number of periods to draw, 1 or more")
+        raise CatdiagError(f"iterations is {iterations!r}: expected the number of periods to draw, 1 or more")
 
     if isinstance(of, PipelineChart):
         return _drawn(of)
