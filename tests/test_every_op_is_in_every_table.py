@@ -17,14 +17,29 @@ from typing import Any
 import numpy as np
 import pytest
 
+from catdiag.category import box_types
 from catdiag.category.diagram import of_box
 from catdiag.category.formula import symbol
-from catdiag.category.ops import NESTING, OP_CLASSES, Box, Einsum, Op, Read, View, map_box
+from catdiag.category.ops import (
+    NESTING,
+    OP_CLASSES,
+    Box,
+    Einsum,
+    FoldOp,
+    GroupOp,
+    Map,
+    Op,
+    Read,
+    Rename,
+    View,
+    map_box,
+)
 from catdiag.category.scalars import OF_INTEGERS, SCALARS
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.codegen import algorithm_source, array_expressions, numpy_expressions, torch_expressions
 from catdiag.codegen.notation import ATOM
 from catdiag.codegen.triton import kernel_builder, tile_expressions, tile_fills, triton_dialect, triton_printer
+from catdiag.draw.string_diagram import sheets
 from catdiag.execute import interpreter, scalar_functions
 from catdiag.execute.interpreter import run
 from catdiag.kernel import semantics
@@ -32,6 +47,7 @@ from catdiag.kernel.terms import ONE, KernelError
 from catdiag.prover import export
 from catdiag.prover.refute import exact_execution, float_screening
 from catdiag.rewrite import box_formulas
+from catdiag.rewrite.matching import unify
 from catdiag.schedule import pipelines
 from catdiag.testing import error_bounds, tolerance
 from catdiag.testing.float_formats import format_of
@@ -100,6 +116,7 @@ def single() -> error_bounds.Rounding:
 
 OPENED = "a diagram inside: it is a statement of the loop nest, or was opened before"
 OPERATIONS: dict[str, Collection[type[Op]]] = {
+    "types": box_types.BOXES,
     "meaning in the kernel": {*export.BOXES, Einsum},
     "NumPy arrays": interpreter.BOXES,
     "error bounds": tolerance.BOXES,
@@ -107,11 +124,20 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "source of algorithms": algorithm_source.BOXES,
     "NumPy and PyTorch text": array_expressions.BOXES,
     "Triton text": kernel_builder.BOXES,
+    "substitution in a rule": unify.SUBSTITUTED,
+    "axes that it names": unify.NAMED_AXES,
+    "picture": sheets.LOOKS,
 }
 """The classes of operations of each reading."""
 
 REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
-    name: dict.fromkeys(NESTING, OPENED) for name in ("NumPy and PyTorch text", "Triton text")
+    **{name: dict.fromkeys(NESTING, OPENED) for name in ("NumPy and PyTorch text", "Triton text")},
+    "picture": {
+        FoldOp: "a frame around its body",
+        GroupOp: "a frame around its body",
+        Map: "a formula, of all scalar functions that join",
+        Rename: "wires that change their names",
+    },
 }
 
 
@@ -144,6 +170,8 @@ def array_text(dialect: array_expressions.ArrayDialect, box: Box, kind: str) -> 
 
 
 OPERATION_USES: dict[str, Callable[[Box], object]] = {
+    "types": box_types.check_box,
+    "substitution in a rule": unify.Unifier().op,
     "meaning in the kernel": lambda box: export.program(of_box(box)),
     "NumPy arrays": lambda box: run(of_box(box), [np.ones(1)]),
     "error bounds": lambda box: tolerance.error_bounds(of_box(box), [np.ones(1)], single()),

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from catdiag.category.types import Axis, Size
+from catdiag.category.types import Axis, Size, read_off
 
 Monomial = tuple[str, ...]
 """Symbols in order of name, repeated according to their power."""
@@ -38,10 +38,14 @@ class IntPolynomial:
         >>> print(IntPolynomial.of(("*", "b", ("+", "x", 3))))
         b*x + 3*b
         """
-        if isinstance(size, tuple):
-            left, right = IntPolynomial.of(size[1]), IntPolynomial.of(size[2])
-            return left + right if size[0] == "+" else left * right
-        return IntPolynomial({(size,): 1} if isinstance(size, str) else {(): size})
+
+        def leaf(item: str | int) -> IntPolynomial:
+            return IntPolynomial({(item,): 1} if isinstance(item, str) else {(): item})
+
+        if not isinstance(size, tuple):
+            return leaf(size)
+        found: IntPolynomial = read_off(size, leaf, lambda op, a, b: a + b if op == "+" else a * b)
+        return found
 
     @staticmethod
     def elements(axes: Iterable[Axis]) -> IntPolynomial:

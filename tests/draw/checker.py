@@ -53,7 +53,7 @@ def area_of(label: Label, number: int = -1) -> Area:
     wide, size = text_width(label.text, label.role), SIZES[label.role]
     over, under = 0.73 * size, (0.3 if any(low for _, low in spans(label.text)) else 0.2) * size
     before = {"start": 0.0, "middle": wide / 2, "end": wide}[label.anchor]
-    if label.turned:
+    if label.rotated:
         x, y, right, low = label.x - over, label.y + before - wide, label.x + under, label.y + before
     else:
         x, y, right, low = label.x - before, label.y - over, label.x - before + wide, label.y + under

@@ -139,8 +139,8 @@ def test_any_letter_compiles(tmp_path):
 def test_texts_stand_where_they_are_to_stand(tmp_path):
     labels = (
         Label(20, 30, "Start", "array", "start"), Label(120, 30, "Middle", "array"),
-        Label(280, 30, "End", "array", "end"), Label(50, 180, "Up", "array", "start", turned=True),
-        Label(90, 150, "Down", "array", "end", turned=True),
+        Label(280, 30, "End", "array", "end"), Label(50, 180, "Up", "array", "start", rotated=True),
+        Label(90, 150, "Down", "array", "end", rotated=True),
     )  # fmt: skip
     (tmp_path / "texts.tex").write_text(tikz(Scene(300, 200, labels)), encoding="utf-8")
     compiled = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "texts.tex"]

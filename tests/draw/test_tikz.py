@@ -62,8 +62,8 @@ def test_letters_of_mathematics():
 def test_subscripts_are_lowered_and_texts_have_room():
     line = next(x for x in tikz(Scene(9, 9, (Label(1, 2, "g_q′"),))).splitlines() if x.startswith("\\catdiagtext{"))
     assert line.startswith("\\catdiagtext{}{{1}{2}}{") and "$_{\\mbox{\\fontsize{7}{7}\\selectfont q}}$" in line
-    turned = tikz(Scene(9, 9, (Label(1, 2, "a", anchor="end", turned=True),)))
-    assert "\\catdiagtext{right,rotate=90}{{1}{2}}" in turned
+    rotated = tikz(Scene(9, 9, (Label(1, 2, "a", anchor="end", rotated=True),)))
+    assert "\\catdiagtext{right,rotate=90}{{1}{2}}" in rotated
 
 
 def test_a_picture_larger_than_a_page_is_refused():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph
 from catdiag.category.formula import BIG, Formula, infix, symbol
@@ -21,11 +22,13 @@ from catdiag.category.ops import (
     GroupOp,
     Index,
     Map,
+    Op,
     Reduce,
     Reindex,
     Rename,
     SizeOf,
     View,
+    op_row,
 )
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Ty, show_size, size_symbols
@@ -274,7 +277,7 @@ class _Maker:
             return Cell(None, text, box, address, level, given, [], frame="fold", starts=_starts(op))
         if framed:
             return Cell(None, plain(box.name), box, address, level, given, [], frame="call")
-        kind, text, sorts = _look(box)
+        kind, text, sorts = op_row(LOOKS, box, "drawn")(box, op)
         return Cell(kind, text, box, address, level, drawn, [], weaved, sorts=sorts)
 
     def _inside(self, cell: Cell, box: Box, address: Address, around: _Inside, wires: list[SheetWire]) -> _Inside:
@@ -379,24 +382,31 @@ def _contracts(box: Box) -> bool:
     return isinstance(box.op, Einsum) and len(box.dom) > 1
 
 
-def _look(box: Box) -> tuple[ShapeKind, str, bool]:
-    """The shape and text of a box, and whether the order of its inputs is free."""
-    op = box.op
-    if isinstance(op, Reduce):
-        return "reduce", BIG[op.monoid], False
-    if isinstance(op, Einsum):
-        kept = set(box.cod[0].names)
-        gone = any(n not in kept for ty in box.dom for n in ty.names)
-        return ("contract", "•" if len(box.dom) > 1 else "Σ", True) if gone else ("map", "×", True)
-    if isinstance(op, (Reindex, View)):
-        if isinstance(op, Reindex):
-            return "reindex", op.kind, False
-        return "reindex", "gather" if op.trusts_inputs() else "view", False
-    if isinstance(op, Call):
-        return "call", plain(op.name), False
-    if isinstance(op, Generic):
-        return "generic", plain(op.name), False
+BoxLook = tuple[ShapeKind, str, bool]
+"""The shape and text of a box, and whether the order of its inputs is free."""
+
+
+def _look_of_einsum(box: Box, op: Op) -> BoxLook:
+    summed = not {n for ty in box.dom for n in ty.names} <= set(box.cod[0].names)
+    return ("contract", "•" if len(box.dom) > 1 else "Σ", True) if summed else ("map", "×", True)
+
+
+def _look_of_source(box: Box, op: Op) -> BoxLook:
     return "source", label(formula_of(box, ())), False
+
+
+LOOKS: Mapping[type[Op], Callable[[Box, Any], BoxLook]] = {
+    Reduce: lambda box, op: ("reduce", BIG[op.monoid], False),
+    Einsum: _look_of_einsum,
+    Reindex: lambda box, op: ("reindex", op.kind, False),
+    View: lambda box, op: ("reindex", "gather" if op.trusts_inputs() else "view", False),
+    Index: _look_of_source,
+    SizeOf: _look_of_source,
+    Const: _look_of_source,
+    Call: lambda box, op: ("call", plain(op.name), False),
+    Generic: lambda box, op: ("generic", plain(op.name), False),
+}
+"""The looks of boxes without a frame; scalar functions and renamings have their own in `_cell`."""
 
 
 def _starts(op: FoldOp) -> tuple[str, ...]:

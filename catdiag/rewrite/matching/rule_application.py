@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, Call, Generic, Map, bodies
 from catdiag.category.scalars import Apply
 from catdiag.category.types import Size, show_size, size_symbols
@@ -22,7 +23,7 @@ from catdiag.rewrite.matching.subgraph_search import (
     named,
     only_layout,
 )
-from catdiag.rewrite.matching.unify import Clash, Fitted, fits, polynomial, put_sizes
+from catdiag.rewrite.matching.unify import Clash, Fitted, fits, put_sizes
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import MatchUndecided
 
@@ -160,7 +161,7 @@ class RuleApplication:
                 raise Clash(
                     f"the left side does not say what size {unknown[0]} is, of which the rule assumes something"
                 )
-            if [op, left] == ["le", 1] and any(set(m) <= self.symbols for m in polynomial(sides[1])):
+            if [op, left] == ["le", 1] and any(set(m) <= self.symbols for m in IntPolynomial.of(sides[1]).terms):
                 continue
             if not self.ask(known, condition([op, *sides])):
                 sign = {"le": "≤", "lt": "<", "eq": "="}[op]

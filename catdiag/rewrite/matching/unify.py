@@ -15,6 +15,7 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.index_maps import Cond, Expr, Read, View, read_off
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import (
     Box,
     Call,
@@ -50,40 +51,9 @@ class Clash(Exception):
 # -- sizes -------------------------------------------------------------------------------------------
 
 
-def polynomial(size: Size) -> dict[tuple[str, ...], int]:
-    """A size as a polynomial: coefficients by monomials, each a sorted tuple of symbols.
-
-    >>> polynomial(("*", ("+", "x", 1), 2))
-    {('x',): 2, (): 2}
-    """
-    todo: list[tuple[Size, bool]] = [(size, False)]
-    done: list[dict[tuple[str, ...], int]] = []
-    while todo:
-        item, ready = todo.pop()
-        if isinstance(item, int):
-            done.append({(): item} if item else {})
-        elif isinstance(item, str):
-            done.append({(item,): 1})
-        elif not ready:
-            todo += ((item, True), (item[2], False), (item[1], False))
-        else:
-            right, left = done.pop(), done.pop()
-            total: Counter[tuple[str, ...]] = Counter()
-            if item[0] == "+":
-                for part in (left, right):
-                    for m, c in part.items():
-                        total[m] += c
-            else:
-                for m, c in left.items():
-                    for n, d in right.items():
-                        total[tuple(sorted((*m, *n)))] += c * d
-            done.append({m: c for m, c in total.items() if c})
-    return done[0]
-
-
 def same_size(a: Size, b: Size) -> bool:
     """Whether two sizes are equal for all values of their symbols."""
-    return a == b or polynomial(a) == polynomial(b)
+    return a == b or IntPolynomial.of(a) == IntPolynomial.of(b)
 
 
 def put_sizes(size: Size, sizes: Mapping[str, Size]) -> Size:
@@ -92,9 +62,12 @@ def put_sizes(size: Size, sizes: Mapping[str, Size]) -> Size:
     >>> put_sizes(("+", "x", 1), {"x": ("*", "b", "g")})
     ('+', ('*', 'b', 'g'), 1)
     """
-    if isinstance(size, tuple):
-        return (size[0], put_sizes(size[1], sizes), put_sizes(size[2], sizes))
-    return sizes.get(size, size) if isinstance(size, str) else size
+
+    def join(op: str, left: Size, right: Size) -> Size:
+        return op, left, right
+
+    made: Size = read_off(size, lambda leaf: sizes.get(leaf, leaf), join)
+    return made
 
 
 # -- substitutions -------------------------------------------------------------------------------------
