@@ -72,6 +72,7 @@ def from_torch(
     kwargs: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
     dynamic: Any = None,
+    allow_opaque: bool = False,
 ) -> Program:
     """The program of a PyTorch module, a function of tensors, or an exported program, with named axes.
 
@@ -88,10 +89,13 @@ def from_torch(
         attention = cd.from_torch(torch.nn.functional.scaled_dot_product_attention, Q, K, V)
         attention.plan("H100", attention.example.sizes)
 
+    With `allow_opaque`, an operation that is not known is an uninterpreted box: proofs and plans go around it, and
+    `run` calls PyTorch. Its result, if it is of the shape of an argument, has the argument's axes.
+
     Raises NotImported for operations that are not known, naming all of them with the module and the line that calls
     them; ImportError without PyTorch (`pip install torch`).
     """
-    return _imported(torch_export.from_torch(module, example, kwargs or {}, names or {}, dynamic))
+    return _imported(torch_export.from_torch(module, example, kwargs or {}, names or {}, dynamic, allow_opaque))
 
 
 def from_jax(
@@ -100,6 +104,7 @@ def from_jax(
     kwargs: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
     dynamic: bool | None = None,
+    allow_opaque: bool = False,
 ) -> Program:
     """The program of a JAX function of arrays, or of trees of arrays, with named axes.
 
@@ -114,10 +119,12 @@ def from_jax(
 
         attention = cd.from_jax(jax.nn.dot_product_attention, Q, K, V)
 
+    `allow_opaque` is that of `from_torch`; `run` calls JAX.
+
     Raises NotImported for primitives that are not known, naming all of them with the line that calls them; ImportError
     without JAX (`pip install 'catdiag[jax]'`).
     """
-    return _imported(jax_trace.from_jax(function, example, kwargs or {}, names or {}, dynamic))
+    return _imported(jax_trace.from_jax(function, example, kwargs or {}, names or {}, dynamic, allow_opaque))
 
 
 def compile(
@@ -149,6 +156,7 @@ def from_onnx(
     *example: Any,
     sizes: Mapping[str, int] | None = None,
     names: Mapping[str, str] | None = None,
+    allow_opaque: bool = False,
 ) -> Program:
     """The program of an ONNX model (opset 13 or later), of the path of one, or of what `torch.onnx.export` gives.
 
@@ -159,11 +167,13 @@ def from_onnx(
 
         model = cd.from_onnx("model.onnx", sizes={"batch": 2, "sequence": 7})
 
+    `allow_opaque` is that of `from_torch`; `run` calls ONNX's reference evaluator.
+
     Raises NotImported for operators that are not known, naming all of them with where they are from; ImportError
     without ONNX (`pip install 'catdiag[onnx]'`).
     """
     reader = import_module("catdiag.importers.onnx_graph")  # it needs NumPy, which programs may do without
-    return _imported(reader.from_onnx(model, example, sizes or {}, names or {}))
+    return _imported(reader.from_onnx(model, example, sizes or {}, names or {}, allow_opaque))
 
 
 def _imported(found: Imported) -> Program:

@@ -20,7 +20,7 @@ Rooms below know diagrams and derivations, and never this class.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -207,7 +207,7 @@ class Program(AsProgram):
         return self._with(weave(self.derivation, Axis(axis) if isinstance(axis, str) else axis, inputs))
 
     def _with(self, derivation: Derivation) -> Program:
-        return self if derivation is self.derivation else Program(derivation)
+        return self if derivation is self.derivation else Program(derivation, example=self.example)
 
     # -- rewrites --------------------------------------------------------------------------------
 
@@ -503,6 +503,7 @@ class Program(AsProgram):
         tiles: Mapping[str, int] | None = None,
         sizes: Mapping[str, int] | None = None,
         tree: str | int | Random | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Any:
         """Runs the program on NumPy arrays, in the order of its inputs, really in blocks and tiles; one output comes
         back bare, several as a tuple.
@@ -510,13 +511,20 @@ class Program(AsProgram):
         `tiles` gives their sizes by symbol, `{"s_x": 64, "g_q": 128}`, and the number of parts of a split loop,
         `{"p_x": 4}`; those left out are whole axes, and one part. `sizes` gives those that no input shows: an input
         over `(b g)` shows the product of two, and `sizes={"b": 2}` says which. With `tree`, the states of blocks are
-        merged in a tree, `"balanced"` or random (a seed, or a `random.Random`): of any tree the theorem holds. Raises
-        SizeError where shapes disagree with the types or with each other, and for unknown symbols or sizes below 1,
-        CatdiagError for another tree.
+        merged in a tree, `"balanced"` or random (a seed, or a `random.Random`): of any tree the theorem holds.
+        `functions` are those that `cd.apply` and `cd.box` name, on NumPy arrays; an imported program has its own in
+        `.example.functions`. Raises SizeError where shapes disagree with the types or with each other, and for unknown
+        symbols or sizes below 1, TypeMismatch for a function that is not given, CatdiagError for another tree.
+
+        >>> import catdiag as cd
+        >>> f = cd.algorithm("x")(lambda a: cd.apply("double", a) + 1)
+        >>> f.run([1, 2], functions={"double": lambda a: 2 * a}).tolist()
+        [3.0, 5.0]
         """
         from catdiag.execute.interpreter import run
 
-        return run(self._diagram, arrays, tiles, sizes=sizes, tree=tree)
+        known = {**(self.example.functions if self.example is not None else {}), **(functions or {})}
+        return run(self._diagram, arrays, tiles, sizes=sizes, tree=tree, functions=known)
 
     def __call__(self, *arrays: Any) -> Any:
         """`run` with whole axes; inside an algorithm, one named box."""

@@ -411,7 +411,7 @@ class Runner:
         if name not in self.functions:
             raise TypeMismatch(
                 f"{name!r} is uninterpreted and has no values: expected a function for it, "
-                f"as in run(diagram, arrays, functions={{{name!r}: np.sin}})",
+                f"as in program.run(*arrays, functions={{{name!r}: np.sin}})",
                 box.line,
             )
         return self.functions[name]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.diagram import Diagram
@@ -18,12 +18,14 @@ class NotImported(CatdiagError):
 class Example:
     """The example that a program was imported with: its arrays, in the order of the program's inputs; the sizes of its
     axes, by symbol; and notes on what was read into its constants. `sources` say where each array is from: the position
-    of what was passed, or the name of a parameter or a buffer."""
+    of what was passed, or the name of a parameter or a buffer. `functions` are those of its uninterpreted boxes, on
+    NumPy arrays."""
 
     arrays: tuple[Any, ...]
     sizes: Mapping[str, int]
     notes: tuple[str, ...] = ()
     sources: tuple[int | str, ...] = ()
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

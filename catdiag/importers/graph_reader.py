@@ -12,6 +12,7 @@ from catdiag.frontend.signature import axis_names
 from catdiag.importers.dimensions import AxisNames, NotAligned
 from catdiag.importers.example import Example, Imported, NotImported
 from catdiag.importers.imported_values import ArrayValue
+from catdiag.importers.opaque_boxes import OnArrays, opaque
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported
 
@@ -20,8 +21,9 @@ class GraphReader:
     """One pass over a graph. Its inputs are those of another program, `beside`: what is passed in by position,
     parameters and buffers by name."""
 
-    def __init__(self, builder: ProgramBuilder, beside: GraphReader | None = None) -> None:
+    def __init__(self, builder: ProgramBuilder, beside: GraphReader | None = None, allow_opaque: bool = False) -> None:
         self.builder = builder
+        self.allow_opaque = allow_opaque
         self.shared: dict[int | str, ArrayValue] = {} if beside is None else beside.shared
         self.outputs: list[ArrayValue] = []
         self.arrays: list[Any] = [] if beside is None else beside.arrays
@@ -54,9 +56,17 @@ class GraphReader:
             name = identifier(f"{target}_{number}")
         return name
 
-    def applied(self, rules: Mapping[str, Rule], library: str, call: AtenCall, module: str, line: str | None) -> Any:
-        """The result of a call: by its rule, or noted as not known. `library` is what names of operations begin with,
-        `module` the path of the module that calls it."""
+    def applied(
+        self,
+        rules: Mapping[str, Rule],
+        library: str,
+        call: AtenCall,
+        module: str,
+        line: str | None,
+        function: OnArrays | None = None,
+    ) -> Any:
+        """The result of a call: by its rule, as that of an opaque box with its `function`, or noted as not known.
+        `library` is what names of operations begin with, `module` the path of the module that calls it."""
         self.builder.line = line
         rule = rules.get(call.name)
         try:
@@ -66,6 +76,8 @@ class GraphReader:
                 raise Unsupported(f"{library}.{call.name} of complex numbers")
             return rule(self.builder, call)
         except (Unsupported, NotAligned) as error:
+            if self.allow_opaque and function is not None and "complex" not in (call.element, *call.elements):
+                return opaque(self.builder, library, call, function)
             said = error.args[0] if error.args else str(error)
             self.unknown.append(f"{module}{said} [{line or call.name}]")
             made = [self.builder.input(f"unknown_{len(self.builder.inputs)}", s, call.element) for s in call.shapes]
@@ -100,8 +112,9 @@ class GraphReader:
     def built(self, names: AxisNames) -> Imported:
         """The program that was read."""
         diagram = self.builder.build(self.outputs, names)
-        notes = tuple(dict.fromkeys(self.builder.notes))
-        return Imported(diagram, Example(tuple(self.arrays), names.example(), notes, tuple(self.sources)))
+        notes, arrays, sources = dict.fromkeys(self.builder.notes), self.arrays, self.sources
+        example = Example(tuple(arrays), names.example(), tuple(notes), tuple(sources), dict(self.builder.functions))
+        return Imported(diagram, example)
 
 
 def same_results(one: GraphReader, other: GraphReader) -> None:

@@ -6,7 +6,7 @@ See `catdiag.importers.program_builder` for the two passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.types import Axis, product
@@ -56,6 +56,8 @@ class Environment:
 
     names: AxisNames
     arrays: dict[ArrayValue, Traced]
+    together: dict[ArrayValue, tuple[Traced, ...]] = field(default_factory=dict)
+    """All results of a box, by the first of them."""
 
     def __getitem__(self, operand: Operand) -> Any:
         if isinstance(operand, ArrayValue):

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from typing import Any, TypeAlias
@@ -23,6 +24,7 @@ from catdiag.importers.dimensions import Extent, extent_of
 from catdiag.importers.example import Imported, NotImported
 from catdiag.importers.graph_reader import GraphReader, title_of
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
+from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule
 from catdiag.util.errors import PACKAGE
@@ -48,6 +50,7 @@ def from_jax(
     kwargs: Mapping[str, Any],
     names: Mapping[str, str],
     dynamic: bool | None = None,
+    allow_opaque: bool = False,
 ) -> Imported:
     """The program of a function of arrays and trees of arrays. Raises NotImported, listing all that has no meaning
     here, and ImportError without JAX."""
@@ -56,7 +59,7 @@ def from_jax(
     flat = _flat_function(jax, function, example, kwargs)
     title = title_of(function)
     closed = _traced(jax, flat, [i.abstract for i in inputs], title)
-    reader = _JaxprReader(jax, ProgramBuilder(title), {})
+    reader = _JaxprReader(jax, ProgramBuilder(title), {}, allow_opaque=allow_opaque)
     reader.read(closed, inputs)
     if dynamic is not False:
         found, left = _symbolic(jax, flat, reader, inputs)
@@ -158,7 +161,7 @@ def _symbolic(
         shapes = [tuple(_product(symbols.size(e, chosen) for e in d) for d in dims) for dims in layouts]
         abstract = [jax.ShapeDtypeStruct(s, i.abstract.dtype) for s, i in zip(shapes, inputs, strict=True)]
         # Factors are split where operations meet: each reader has its own.
-        second = _JaxprReader(jax, ProgramBuilder(reader.builder.title), *symbols.copied(layouts))
+        second = _JaxprReader(jax, ProgramBuilder(reader.builder.title), *symbols.copied(layouts), reader.allow_opaque)
         second.read(jax.make_jaxpr(flat)(*abstract), inputs)
         if not _same_calls(reader.calls, second.calls):
             raise NotImported("with symbols for them it does other operations")
@@ -280,8 +283,9 @@ class _JaxprReader(GraphReader):
         builder: ProgramBuilder,
         symbols: Mapping[str, Extent],
         layouts: Sequence[Sequence[Sequence[Extent]]] = (),
+        allow_opaque: bool = False,
     ) -> None:
-        super().__init__(builder)
+        super().__init__(builder, allow_opaque=allow_opaque)
         self.jax = jax
         self.symbols = symbols
         self.layouts = layouts
@@ -389,12 +393,19 @@ class _JaxprReader(GraphReader):
         parameters = {**{k: self._sized(v) for k, v in eqn.params.items()}, "operands": list(operands)}
         call = AtenCall(
             whole or name, parameters, shapes, self._element(eqn.outvars[0].aval), dtypes[-1],
-            len(set(dtypes)) > 1, siblings,
+            len(set(dtypes)) > 1, siblings, tuple(self._element(v.aval) for v in eqn.outvars),
         )  # fmt: skip
         path = str(eqn.source_info.name_stack)
         self._record(call)
-        found = self.applied(RULES, "jax", call, f"{path}: " if path else "", _line(eqn) or self._outer)
+        module, line, function = f"{path}: " if path else "", _line(eqn) or self._outer, partial(self._bound, eqn, call)
+        found = self.applied(RULES, "jax", call, module, line, function)
         return list(found) if isinstance(found, tuple) else [found]
+
+    def _bound(self, eqn: Any, call: AtenCall, *arrays: Any) -> Any:
+        """The results of a primitive on NumPy arrays."""
+        given = iter(map(self.jax.numpy.asarray, arrays))
+        found = eqn.primitive.bind(*(with_arrays(v, given) for v in call["operands"]), **eqn.params)
+        return [import_module("numpy").asarray(v) for v in (found if eqn.primitive.multiple_results else [found])]
 
     def _record(self, call: AtenCall) -> None:
         """Notes a call on arrays, as it is on the example."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from itertools import count
 from typing import Any
@@ -28,9 +29,14 @@ RULES: Mapping[str, Rule] = {**onnx_elementwise.RULES, **onnx_arrays.RULES, **on
 """The rule of each operator."""
 _OLDEST = 13
 _MOST_KNOWN = 65536
+_RANDOM = (
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout",
+)  # fmt: skip
 
 
-def from_onnx(model: Any, example: Sequence[Any], sizes: Mapping[str, int], names: Mapping[str, str]) -> Imported:
+def from_onnx(
+    model: Any, example: Sequence[Any], sizes: Mapping[str, int], names: Mapping[str, str], allow_opaque: bool = False
+) -> Imported:
     """The program of a model, or of the file of one. Raises NotImported, listing all that has no meaning here, and
     ImportError without ONNX."""
     onnx = _onnx()
@@ -42,7 +48,9 @@ def from_onnx(model: Any, example: Sequence[Any], sizes: Mapping[str, int], name
         raise NotImported(
             f"the model has opset {version}: expected {_OLDEST} or later, as onnx.version_converter gives"
         )
-    reader = _ModelReader(onnx, ProgramBuilder(identifier(loaded.graph.name or "model")))
+    builder = ProgramBuilder(identifier(loaded.graph.name or "model"))
+    reader = _ModelReader(onnx, builder, allow_opaque=allow_opaque)
+    reader.opsets = list(loaded.opset_import)
     reader.read(onnx.inliner.inline_local_functions(loaded), example, sizes)
     return reader.built(reader.named(names))
 
@@ -60,8 +68,9 @@ def _onnx() -> Any:
 class _ModelReader(GraphReader):
     """One pass over a model."""
 
-    def __init__(self, onnx: Any, builder: ProgramBuilder) -> None:
-        super().__init__(builder)
+    def __init__(self, onnx: Any, builder: ProgramBuilder, allow_opaque: bool = False) -> None:
+        super().__init__(builder, allow_opaque=allow_opaque)
+        self.opsets: list[Any] = []
         self.onnx = onnx
         self.values: dict[str, OnnxOperand] = {}
         self.types: dict[str, Any] = {}
@@ -179,6 +188,8 @@ class _ModelReader(GraphReader):
 
     def _lacking(self, nodes: Iterable[Any]) -> None:
         """Raises NotImported, where operators have no rule, for all of them."""
+        if self.allow_opaque:
+            return
         for node in nodes:
             if node.op_type not in ("Constant", "If") and (
                 node.op_type not in RULES or node.domain not in ("", "ai.onnx")
@@ -231,14 +242,33 @@ class _ModelReader(GraphReader):
         source = self.types.get(node.input[0]) if node.input else None
         to = attributes.get("to")
         cast = to is not None and source is not None and source.elem_type != to
-        call = AtenCall(
-            node.op_type, {**attributes, "operands": given}, tuple(s or () for s in shapes), "real", "", cast
-        )  # fmt: skip
+        arguments = {**attributes, "operands": given}
+        kinds = tuple(map(self._kind, outputs))
+        known = tuple(s or () for s in shapes)
+        call = AtenCall(node.op_type, arguments, known, "real", "", cast, elements=kinds)
         before = len(self.unknown)
-        found = self.applied(RULES, "onnx", call, "", _where(node))
+        function = None if None in shapes or node.op_type in _RANDOM else partial(self._evaluated, node, given)
+        found = self.applied(RULES, "onnx", call, "", _where(node), function)
         if len(self.unknown) > before and None in shapes:  # nothing is known of what follows
             raise self.refused()
         self.values.update(zip(outputs, found if isinstance(found, tuple) else (found,)))
+
+    def _evaluated(self, node: Any, given: Sequence[OnnxOperand], *arrays: Any) -> Any:
+        """The results of a node on NumPy arrays, by ONNX's reference evaluator."""
+        helper, rest = self.onnx.helper, iter(arrays)
+        feeds = {
+            name: next(rest) if isinstance(value, ArrayValue) else np.array(value.elements.tolist())
+            for name, value in zip(node.input, given, strict=True)
+            if value is not None
+        }
+        empty = helper.make_empty_tensor_value_info
+        graph = helper.make_graph([node], "node", [empty(n) for n in feeds], [empty(n) for n in node.output if n])
+        model = helper.make_model(graph, opset_imports=self.opsets)
+        return import_module("onnx.reference").ReferenceEvaluator(model).run(None, feeds)
+
+    def _kind(self, name: str) -> str:
+        found = self.types.get(name)
+        return _element(np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(found.elem_type))) if found else "real"
 
     def _inferred(self, name: str) -> tuple[int, ...] | None:
         kind = self.types.get(name)

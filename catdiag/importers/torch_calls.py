@@ -21,8 +21,9 @@ class Unsupported(Exception):
 @dataclass(frozen=True)
 class AtenCall:
     """A call of an operation: its name, its arguments by name, and the results' shapes and element type in the
-    example. `cast` says that the result has another type than the first argument; `siblings` of a slice are the starts
-    and ends of all slices of that array along that dimension."""
+    example; `elements` are the types of all results, if there are several. `cast` says that the result has another type
+    than the first argument; `siblings` of a slice are the starts and ends of all slices of that array along that
+    dimension."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -31,6 +32,7 @@ class AtenCall:
     dtype: str
     cast: bool = False
     siblings: tuple[tuple[Any, Any], ...] = ()
+    elements: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

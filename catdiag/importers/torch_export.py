@@ -10,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from catdiag.importers.aten_rules import RULES
 from catdiag.importers.example import Imported, NotImported
 from catdiag.importers.graph_reader import GraphReader, same_results, title_of
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
+from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.util.errors import PACKAGE
@@ -36,12 +38,18 @@ _SCALARS: dict[str, Callable[..., Any]] = {
 
 
 def from_torch(
-    module: Any, example: Sequence[Any], kwargs: Mapping[str, Any], names: Mapping[str, str], dynamic: Any = None
+    module: Any,
+    example: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    names: Mapping[str, str],
+    dynamic: Any = None,
+    allow_opaque: bool = False,
 ) -> Imported:
     """The program of a module, a function, or an exported program. Raises NotImported, listing all that has no meaning
     here, and ImportError without PyTorch."""
     torch = _torch()
-    reader = _ExportReader(ProgramBuilder(_title(module, torch)), _exported(module, torch, example, kwargs, dynamic))
+    exported = _exported(module, torch, example, kwargs, dynamic)
+    reader = _ExportReader(ProgramBuilder(_title(module, torch)), exported, allow_opaque=allow_opaque)
     reader.spelled = _parameter_names(module)
     reader.read()
     return reader.built(reader.named(names))
@@ -177,8 +185,10 @@ def _each_once(arguments: Any, torch: Any) -> Any:
 class _ExportReader(GraphReader):
     """One pass over a graph of `torch.export`."""
 
-    def __init__(self, builder: ProgramBuilder, program: Any, beside: _ExportReader | None = None) -> None:
-        super().__init__(builder, beside)
+    def __init__(
+        self, builder: ProgramBuilder, program: Any, beside: _ExportReader | None = None, allow_opaque: bool = False
+    ) -> None:
+        super().__init__(builder, beside, allow_opaque)
         self.program = program
         self.values: dict[Any, Any] = {}
         self.spelled: Mapping[str, str] = {}
@@ -263,7 +273,8 @@ class _ExportReader(GraphReader):
         except Unsupported as error:  # nothing is known of what follows
             self.unknown.append(f"{_module_path(node)}{name}: {error.args[0]} [{_line(node) or node.name}]")
             raise self.refused() from error
-        self.values[node] = self.applied(RULES, "aten", call, _module_path(node), _line(node))
+        function = None if _random(node.target) else partial(_on_numpy, node.target, call)
+        self.values[node] = self.applied(RULES, "aten", call, _module_path(node), _line(node), function)
 
     def _bound(self, name: str, node: Any) -> AtenCall:
         """A call with its arguments by name."""
@@ -283,7 +294,8 @@ class _ExportReader(GraphReader):
         source = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
         cast = bool(results) and isinstance(source, torch.Tensor) and source.dtype != results[0].dtype
         element = _element(results[0].dtype) if results else "real"
-        return AtenCall(name, arguments, shapes, element, dtype, cast, self._siblings(name, node))
+        elements = tuple(_element(v.dtype) for v in results)
+        return AtenCall(name, arguments, shapes, element, dtype, cast, self._siblings(name, node), elements)
 
     def _siblings(self, name: str, node: Any) -> tuple[tuple[Any, Any], ...]:
         if name != "slice":
@@ -361,6 +373,28 @@ def _element(dtype: Any) -> str:
     if dtype.is_complex:
         return "complex"
     return ELEMENTS.get(str(dtype).removeprefix("torch."), "real")
+
+
+def _random(operation: Any) -> bool:
+    """Whether an operation draws random numbers, so that two calls of it differ."""
+    return import_module("torch").Tag.nondeterministic_seeded in getattr(operation, "tags", ())
+
+
+def _on_numpy(operation: Any, call: AtenCall, *arrays: Any) -> Any:
+    """The results of an operation on NumPy arrays in place of those of a call."""
+    torch = import_module("torch")
+    given = iter([torch.from_numpy(a) for a in arrays])
+    positional, named = [], {}
+    for wanted in operation._schema.arguments:
+        if wanted.name in call.arguments:
+            value = with_arrays(call.arguments[wanted.name], given)
+            if wanted.kwarg_only:
+                named[wanted.name] = value
+            else:
+                positional.append(value)
+    with torch.no_grad():
+        found = operation(*positional, **named)
+    return [v.numpy() for v in found] if isinstance(found, (tuple, list)) else found.numpy()
 
 
 def _is_scalar(node: Any) -> bool:

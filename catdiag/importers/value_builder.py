@@ -27,6 +27,7 @@ class ValueBuilder:
     steps: list[tuple[ArrayValue, Make, str | None]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     line: str | None = None
+    functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
     read_roots: bool = True
     """Whether numbers are read as roots of sizes (`catdiag.importers.size_roots`)."""
 
