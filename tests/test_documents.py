@@ -173,6 +173,15 @@ def test_example_on_a_real_shape():
 
 
 @pytest.mark.slow
+def test_example_of_a_layer():
+    told = example("llama3_layer")
+    assert re.search(r"^\d+ kernels on H200, bf16, .*: [\d,.]+ µs predicted", told)
+    assert told.count("torch computes") == 7 and "the ideal model's" not in told
+    assert re.search(r"^memory     [\d,]+ bytes for what passes", told, re.MULTILINE)
+    assert "TFLOP/s predicted" in told
+
+
+@pytest.mark.slow
 def test_example_of_serving():
     told = example("router_and_decoding")
     for said in (
