@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
+from itertools import pairwise
 from typing import Any, Literal
 
 from catdiag.category.diagram import Diagram, HasDiagram, inline
@@ -33,6 +34,7 @@ from catdiag.planner.library_products import library_plan, library_product, prod
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
 from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions
+from catdiag.prover.api import Interrupted
 from catdiag.rewrite.contraction_order import Reassociation, equal_forms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.list_states import resized
@@ -132,15 +134,17 @@ def searching(
     if not row.stages:
         raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
     search = PartitionSearch(row, target, solver, cuts, multi_kernel=several)
-    best = search if search.chosen() else None
-    for form in equal_forms(diagram, sizes):
-        other = PartitionSearch(
+    forms = [
+        PartitionSearch(
             StageSequence(form.diagram), target, solver, cuts, multi_kernel=several, form=form, equal=search.equal
         )
-        if other.chosen() and (best is None or other.quickest() < best.quickest()):
-            best = other
-    if best is not None:
-        return best
+        for form in equal_forms(diagram, sizes)
+    ]
+    found = sorted((one for one in (search, *forms) if one.chosen()), key=PartitionSearch.quickest)
+    for better, worse in pairwise(found):
+        better.otherwise = worse
+    if found:
+        return found[0]
     inner = StageSequence(diagram, opened=True)  # named boxes are opened only where nothing fits else
     if len(inner.stages) > len(row.stages):
         further = PartitionSearch(inner, target, solver, cuts, multi_kernel=several)
@@ -172,6 +176,8 @@ class PartitionSearch:
     max_cuts: int | None = None
     form: Reassociation | None = None
     """How the row came of another diagram, which theorems are about; None where they are about the row's own."""
+    otherwise: PartitionSearch | None = field(default=None, repr=False)
+    """The search of the next best form."""
     multi_kernel: bool = False
     equal: EqualSegments = field(default_factory=EqualSegments)
     """What is known of segments, also of those of other forms."""
@@ -305,7 +311,18 @@ class PartitionSearch:
         return sum(map(self.seconds, option)) + LAUNCH_S * (len(option) - 1)
 
     def plan(self) -> Plan:
-        """The quickest way, proved. Raises DoesNotFit, and NotFusable."""
+        """The quickest way, proved; that of another form of the program, where this one is not proved to be equal.
+        Raises DoesNotFit, and NotFusable."""
+        try:
+            return self._plan()
+        except Interrupted:
+            raise
+        except CatdiagError:
+            if self.form is None or self.otherwise is None:
+                raise
+            return self.otherwise.plan()
+
+    def _plan(self) -> Plan:
         while True:
             option = self.chosen()
             if not option:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import catdiag as cd
+from catdiag.planner import partition
+from catdiag.planner.kernel_drafts import cut
 from catdiag.planner.program_bound import on_chip_bytes, program_bound
 
 
@@ -53,3 +55,14 @@ def test_a_plan_that_skips_blocks_is_one_of_the_equal_programs() -> None:
 def test_what_is_on_chip_is_all_of_it(name: str) -> None:
     chip = getattr(cd.hardware, name)
     assert on_chip_bytes(chip) > chip.sms * chip.smem_per_sm + chip.l2_count * chip.l2_bytes
+
+
+def test_where_another_order_is_not_proved_the_program_is_planned_as_it_is_written(monkeypatch: Any) -> None:
+    def refused(*_: Any) -> Any:
+        raise cd.errors.NotFusable("not proved")
+
+    sizes = {"q": 8192, "x": 8192, "d": 64, "v": 64}
+    monkeypatch.setattr(partition, "ordered", refused)
+    monkeypatch.setattr(partition, "cut", lambda *a: refused() if a[5] else cut(*a))
+    plan = linear.plan("H200", sizes)
+    assert plan.flops == 2 * 2 * 8192 * 8192 * 64 and not plan.theorem.conditional
