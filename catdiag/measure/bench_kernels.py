@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.ops import FoldOp, GroupOp, bodies
-from catdiag.category.types import size_symbols
+from catdiag.category.ops import FoldOp, bodies
 from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import KernelSource, evaluated
 from catdiag.planner.derivation_search import attempts, memory
-from catdiag.planner.fit import fit
 from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.planner.partition import plan
 from catdiag.rewrite.derivation import derivation_of
-from catdiag.rewrite.skip import skip
-from catdiag.rewrite.stream.streaming import split
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError
 
@@ -75,10 +71,9 @@ def planned(
 ) -> tuple[PlannedKernels, ...]:
     """Derivations of a diagram without loops, by predicted time; with `several`, the one of several kernels is first.
 
-    They are: the plan of `Program.plan`, which may have several kernels; the fastest single kernel; the same with
-    skipped blocks, if it has a mask; and with a split loop (split-K). If Triton has no kernel for any of these,
-    derivations that stream another axis come first. `sizes` includes scalar inputs on which trip counts depend. Raises
-    the errors of `plan` if nothing fits.
+    They are the plan of `Program.plan`, which may have several kernels, and the fastest single kernel. If Triton has no
+    kernel for these, derivations that stream another axis come first. `sizes` includes scalar inputs on which trip
+    counts depend. Raises the errors of `plan` if nothing fits.
 
     >>> import catdiag as cd
     >>> found = planned(cd.library.get("matmul"), "H200", {"a": 4096, "b": 4096, "c": 4096})
@@ -86,22 +81,12 @@ def planned(
     ['stream b', 'group a c']
     """
     original = derivation_of(diagram)
-    source = original.source
-    axes = {a for ty in (*source.dom, *source.cod) for axis in ty.axes for a in size_symbols(axis.size)}
-    lengths = {n: k for n, k in sizes.items() if n in axes or n not in source.input_names}
-    best = plan(original, hardware, lengths, dtype=dtype, several=several)
+    best = plan(original, hardware, sizes, dtype=dtype, several=several)
     found = [PlannedKernels(best.derivation, best.time_s, best if len(best.kernels) > 1 else None)]
-    single: Derivation | None = best.derivation
     if len(best.kernels) > 1:
-        try:
-            best = plan(original, hardware, lengths, dtype=dtype, cuts=0)
-        except CatdiagError:
-            single = None
-        else:
-            single = best.derivation
-            found.append(PlannedKernels(single, best.time_s))
-    if single is not None:
-        found += _further(single, hardware, sizes, lengths, dtype)
+        with suppress(CatdiagError):
+            best = plan(original, hardware, sizes, dtype=dtype, cuts=0)
+            found.append(PlannedKernels(best.derivation, best.time_s))
     found = [*found[: int(several)], *sorted(found[int(several) :], key=lambda p: p.time_s)]
     if all(p.plans is None and not _proposals(p.derivation, hardware, sizes, dtype) for p in found):
         # Triton pads lengths and allocates differently from the ideal model of the plan: another loop may still fit.
@@ -111,19 +96,6 @@ def planned(
                 others = list(planned(diagram, hardware, sizes, dtype, several=True))[:1]
         found = [*others, *found]
     return tuple(found)
-
-
-def _further(
-    single: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], lengths: Mapping[str, int], dtype: str
-) -> Iterator[PlannedKernels]:
-    """A single kernel with split loops, and with skipped blocks, where these steps apply."""
-    for step, axis in _steps(single):
-        try:
-            made = step(single, axis)
-            fitted = fit(made, hardware, sizes if step is skip else lengths, dtype=dtype)
-        except CatdiagError:  # no mask to skip blocks by, or no loop to split
-            continue
-        yield PlannedKernels(made, fitted.time_s)
 
 
 def _proposals(
@@ -152,19 +124,6 @@ def _streamed(
         for p in _proposals(derivation, hardware, sizes, dtype):
             found.append(PlannedKernels(derivation, p.time_s))
     return sorted(found, key=lambda p: p.time_s)
-
-
-def _steps(single: Derivation) -> list[tuple[Callable[[Derivation, str], Derivation], str]]:
-    """The further steps on the loops of one kernel: skip blocks, or split, for each streamed axis."""
-    axes: dict[str, None] = {}
-    todo = [single.diagram]
-    while todo:
-        for box in todo.pop().boxes:
-            if isinstance(box.op, FoldOp):
-                axes[box.op.axis] = None
-            elif isinstance(box.op, GroupOp):
-                todo.append(box.op.body)
-    return [(step, axis) for axis in axes for step in (skip, split)]
 
 
 def kernels_of(

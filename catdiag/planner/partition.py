@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from itertools import pairwise
@@ -109,8 +109,9 @@ def searching(
 ) -> PartitionSearch:
     """The search for the kernels of a diagram that take the least predicted time on a chip, before anything is proved.
 
-    `sizes` gives every axis, `dtype` is the type of inputs, results and what is saved between kernels, but for
-    statistics (fp32, or wider: see `catdiag.schedule.full_precision`), or the types of inputs and results by name;
+    `sizes` gives every axis, and integer inputs on which trip counts depend (the width of a window), without which no
+    blocks are skipped that depend on them; `dtype` is the type of inputs, results and what is saved between kernels,
+    but for statistics (fp32, or wider: see `catdiag.schedule.full_precision`), or those of inputs and results by name;
     `stages` the buffers of streamed blocks (left out: as many as are best for each kernel), `cuts` how many cuts there
     may be at most (0: one kernel). With `several` there is one at least: what each tile would compute anew is saved
     once, also where the model has one kernel for as quick. `products` says who computes products of two arrays in
@@ -122,13 +123,17 @@ def searching(
     """
     if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
-    _check(diagram, sizes, cuts)
+    inputs = zip(diagram.input_names, diagram.dom, strict=True)
+    integers = {name for name, ty in inputs if ty.element == "int" and not ty.axes} - _symbols(diagram)
+    scalars = {name: sizes[name] for name in sizes if name in integers}
+    sizes = {name: sizes[name] for name in sizes if name not in integers}
+    _check(diagram, {**sizes, **scalars}, scalars, cuts)
     if several and (cuts == 0 or not isinstance(several, bool)):
         raise CatdiagError(
             f"several is {several!r} with cuts={cuts!r}: expected True or False, and True with a cut or more"
         )
     require(products in ("triton", "torch", "quickest"), "products", products, "'triton', 'torch' or 'quickest'")
-    target = PlanTarget(chips.get(hardware), sizes, dtype, stages, products=products)
+    target = PlanTarget(chips.get(hardware), sizes, dtype, stages, scalars, products=products)
     solver = ask or Z3()
     row = StageSequence(diagram)
     if not row.stages:
@@ -153,11 +158,16 @@ def searching(
     raise search.misfit()
 
 
-def _check(diagram: Diagram, sizes: Mapping[str, int], cuts: int | None) -> None:
+def _symbols(diagram: Diagram) -> set[str]:
+    """The size symbols of a diagram's axes."""
+    return {s for ty in inline(diagram).graph.wire_types() for a in ty.axes for s in size_symbols(a.size)}
+
+
+def _check(diagram: Diagram, sizes: Mapping[str, int], scalars: Collection[str], cuts: int | None) -> None:
     if cuts is not None and (isinstance(cuts, bool) or not isinstance(cuts, int) or cuts < 0):
         raise CatdiagError(f"cuts is {cuts!r}: expected how many cuts there may be at most, 0 or more")
-    needed = {s for ty in inline(diagram).graph.wire_types() for a in ty.axes for s in size_symbols(a.size)}
-    if unknown := sorted(set(sizes) - needed):
+    needed = _symbols(diagram)
+    if unknown := sorted(set(sizes) - needed - set(scalars)):
         raise SizeError(f"size {unknown[0]!r} is given, and the diagram has no such axis: it has {sorted(needed)}")
     if missing := sorted(needed - set(sizes)):
         raise SizeError(f"the size of axis {missing[0]!r} is missing: expected sizes for {', '.join(sorted(needed))}")

@@ -245,6 +245,40 @@ def test_a_loop_that_few_groups_run_is_cut_in_parts() -> None:
     assert found.tiles["p_x"] > 1
 
 
+@cd.algorithm("h q d, h x d, h x d -> h q d")
+def causal(Q: Any, K: Any, V: Any) -> Any:
+    scores = cd.where(cd.index("x") <= cd.index("q"), cd.einsum("h q d, h x d -> h q x", Q, K), -float("inf"))
+    return cd.einsum("h q x, h x d -> h q d", cd.softmax(scores, "x"), V)
+
+
+def test_masked_blocks_are_skipped_unasked() -> None:
+    sizes = {"h": 32, "q": 4096, "x": 4096, "d": 128}
+    found = causal.plan("H200", sizes)
+    by_hand = causal.stream("x").group("h q").skip("x").plan("H200", sizes)
+    assert found.kernels[0].loops == "stream x, group h q, skip x"
+    assert found.time_s <= 1.03 * by_hand.time_s and not found.theorem.conditional
+
+
+def test_a_window_whose_width_is_given_is_all_that_is_read() -> None:
+    sizes = {"q": 65536, "x": 65536, "d": 128}
+    window = cd.library.get("sliding_window_attention")
+    searches = [searching(window.diagram, "H200", {**sizes, **given}) for given in ({}, {"width": 1024})]
+    found = [search.schedules(search.full_span) for search in searches]
+    whole, few = (str(timers[0]) for timers in found if isinstance(timers, list))
+    assert (whole, few) == ("stream x, group q", "stream x, group q, skip x")
+    assert 10 * searches[1].quickest() < searches[0].quickest()
+
+
+def test_a_kernel_of_a_plan_runs_its_loop_in_parts() -> None:
+    state = cd.algorithm("q d, x d, x v -> q v")(
+        lambda Q, K, V: cd.einsum("q d, d v -> q v", Q, cd.einsum("x d, x v -> d v", K, V))
+    )
+    found = state.plan("H200", {"q": 65536, "x": 65536, "d": 64, "v": 64})
+    assert found.kernels[0].loops == "stream x, split x, group d v" and len(found.kernels) == 2
+    assert found.tiles["p_x"] > 1 and found.time_s < 25e-6
+    assert found.backend == "triton" and not found.theorem.conditional
+
+
 def test_what_is_made_element_by_element_takes_no_registers_of_its_own() -> None:
     gate = cd.algorithm("t d, d f -> t f")(
         lambda X, U: (lambda h: h * cd.nn.sigmoid(h))(cd.einsum("t d, d f -> t f", X, U))
