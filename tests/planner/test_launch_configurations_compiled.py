@@ -41,3 +41,24 @@ def test_no_proposal_spills_or_takes_more_shared_memory_than_is_said(name, axis,
             wide = min(p.tiles.get("g_q", 64), p.tiles.get("g_a", 64)) >= 64 and p.tiles.get("s_x", 64) >= 32
             if exact and wide:
                 assert p.shared_bytes - 1024 <= made.shared, p
+
+
+EQUAL = {"b": 1024, "h": 1024, "q": 1024, "x": 1024, "d": 64}
+
+
+@pytest.mark.triton
+@pytest.mark.usefixtures("compiling")
+@pytest.mark.parametrize(
+    ("name", "axis", "axes", "sizes"),
+    [
+        ("multi_head_attention", "x", "b h q", EQUAL),
+        ("rms_norm_linear", "d", "t o", {"t": 1024, "d": 1024, "o": 1024}),
+        ("matmul", "b", "a c", {"a": 1024, "b": 1024, "c": 1024}),
+    ],
+)
+def test_the_first_proposal_in_float32_does_not_spill(name, axis, axes, sizes):
+    """Products in three passes of tf32 read two parts of each first factor from registers."""
+    first = propose(form(name, axis, axes), "H200", sizes, dtype="fp32")[0]
+    code = module(form(name, axis, axes), first.tiles, "fp32", stages=first.stages, warps=first.warps)
+    scalars = {a.name: 1.0 for a in code.inputs if not a.ty.axes}
+    assert not any(made.spills for made in binaries(code, sizes, scalars=scalars))

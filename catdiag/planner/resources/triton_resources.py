@@ -9,9 +9,10 @@ is neither grouped nor streamed.
 
 Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.schedule.liveness` counts what is
 live; sums along rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has
-made and another takes; where the chip does not copy boxes of arrays by a descriptor, the addresses of copies to shared
-memory, two registers for each 16 bytes that a thread copies in an iteration; and `OTHER_REGISTERS`. The compiler saves
-some of them where it has to, so that this is no promise: docs/explanation/time_model.md says how it does.
+made and another takes; where products are in three passes of tf32, two parts of each first factor; where the chip does
+not copy boxes of arrays by a descriptor, the addresses of copies to shared memory, two registers for each 16 bytes that
+a thread copies in an iteration; and `OTHER_REGISTERS`. The compiler saves some of them where it has to, so that this is
+no promise: docs/explanation/time_model.md says how it does.
 
 >>> import catdiag as cd
 >>> from catdiag.planner.fit import searching
@@ -231,7 +232,16 @@ class TritonBlock:
             shared = _WARP_ROWS * warps / rows.value(values)
             times = np.where(shared > 1, 2 * shared, 1)
             most = np.maximum(most, amount.value(values) * self.element * times / (4 * self.chip.warp * warps))
-        return most
+        return most + self._part_registers(values, warps)
+
+    def _part_registers(self, values: Values, warps: int) -> Numbers:
+        """For first factors of 4 bytes, which products in three passes of tf32 read in two parts from registers: both
+        parts of all of them, but for the entries that are counted already."""
+        if self.element < 4:
+            return 0
+        entries: Numbers = sum(rows.value(values) * depth.value(values) for rows, _, depth in self.products.sides)
+        made = sum(amount.value(values) for amount, _ in self.products.register_factors)
+        return np.maximum(0, 2 * entries - made) / (self.chip.warp * warps)
 
     def _other_registers(self, values: Values, warps: int) -> Numbers:
         """For addresses of copies, and what the compiler keeps."""
