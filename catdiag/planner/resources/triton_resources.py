@@ -11,8 +11,9 @@ Registers that a thread takes, by what it needs them for: the arrays, as `catdia
 live; sums along rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has
 made and another takes; where products are in three passes of tf32, two parts of each first factor; where the chip does
 not copy boxes of arrays by a descriptor, the addresses of copies to shared memory, two registers for each 16 bytes that
-a thread copies in an iteration; and `OTHER_REGISTERS`. The compiler saves some of them where it has to, so that this is
-no promise: docs/explanation/time_model.md says how it does.
+a thread copies in an iteration; two for the address of each entry of a product's factor that is loaded from computed
+positions; and `OTHER_REGISTERS`. The compiler saves some of them where it has to, so that this is no promise:
+docs/explanation/time_model.md says how it does.
 
 >>> import catdiag as cd
 >>> from catdiag.planner.fit import searching
@@ -244,9 +245,11 @@ class TritonBlock:
         return np.maximum(0, 2 * entries - made) / (self.chip.warp * warps)
 
     def _other_registers(self, values: Values, warps: int) -> Numbers:
-        """For addresses of copies, and what the compiler keeps."""
+        """For addresses of copies and of gathered entries, 8 bytes each, and what the compiler keeps."""
         copies = self.copied.value(values) / (_COPY_BYTES * self.chip.warp * warps)
-        return (0 if self.boxes else 2 * np.ceil(copies)) + OTHER_REGISTERS
+        entries = sum(amount.value(values) for amount in self.products.partial_loads)
+        gathered = 2 * np.ceil(entries / (self.chip.warp * warps))
+        return (0 if self.boxes else 2 * np.ceil(copies)) + gathered + OTHER_REGISTERS
 
     # -- what the time model asks --------------------------------------------------------------------------------
 
