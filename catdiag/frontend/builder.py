@@ -20,7 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.types import ArrayType, Axis, Size
+from catdiag.category.types import ArrayType, Axis
+from catdiag.frontend.array_methods import averaged, named_axes, reduced
 from catdiag.frontend.elementwise import exp, where
 from catdiag.frontend.signature import parse, parse_axes
 from catdiag.frontend.tracing import Operand, Trace, Traced, building, running
@@ -192,8 +193,18 @@ def einsum(pattern: str, *arrays: Operand) -> Traced:
             raise AxisError(
                 f"array {k} of einsum {pattern!r} has axes [{' '.join(array.axes)}], the pattern says "
                 f"[{' '.join(names)}]: expected the same names, in any order; a.rename(old='new') renames an axis"
+                f"{_with_blanks(pattern)}"
             )
     return trace.einsum(given, output)
+
+
+def _with_blanks(pattern: str) -> str:
+    """What to write for a pattern of letters without blanks, such as "ij,jk->ik"; nothing for others."""
+    words = [word for side in pattern.split("->") for word in side.split(",")]
+    if " " in "".join(word.strip() for word in words) or {len(word.strip()) for word in words} <= {0, 1}:
+        return ""
+    sides = [", ".join(" ".join(word.strip()) for word in side.split(",")) for side in pattern.split("->")]
+    return f"; names of axes stand between blanks: {' -> '.join(sides)!r}"
 
 
 def _pattern(trace: Trace, pattern: str) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
@@ -212,42 +223,16 @@ def _pattern(trace: Trace, pattern: str) -> tuple[tuple[tuple[str, ...], ...], t
         if missing:
             raise AxisError(
                 f"axis {missing[0]!r} of the result of {pattern!r} is on no input: expected one of "
-                f"{', '.join(sorted(known)) or 'none'}"
+                f"{', '.join(sorted(known)) or 'none'}{_with_blanks(pattern)}"
             )
         return inputs, output
 
     return trace.memo(("pattern", pattern), read)
 
 
-def _names(trace: Trace, what: str, array: Traced, axes: str) -> tuple[Axis, ...]:
-    """The axes of an array that a text names, each once. Raises AxisError for others."""
-    wanted: tuple[Axis, ...] = trace.memo(("axes", axes), lambda: parse_axes(axes))
-    have = " ".join(array.axes) or "no axes"
-    if not wanted:
-        raise SignatureError(f'{what} over no axis: name one or several, as in cd.{what}(a, "x"); the array has {have}')
-    found = []
-    for axis in wanted:
-        own = array.type.axis(axis.name)
-        if own is None:
-            raise AxisError(f"cannot {what} over axis {axis.name!r}: the array has {have}")
-        if own in found:
-            raise AxisError(f"axis {axis.name!r} is named twice in {axes!r}")
-        found.append(own)
-    return tuple(found)
-
-
 def _reduce(monoid: str, array: Operand, axes: str) -> Traced:
     trace = running()
-    result = trace.lift(array)
-    found = _names(trace, monoid, result, axes)
-    if monoid in ("any", "all"):
-        if result.type.element != "bool":
-            raise TypeMismatch(f"{monoid} takes truth values and got {result}: compare first, as in `a > 0`")
-    else:
-        result = trace.numeric(result)
-    for axis in found:
-        result = trace.reduce(monoid, result, axis.name)
-    return result
+    return reduced(trace, monoid, trace.lift(array), axes)  # type: ignore[no-any-return]
 
 
 def sum(array: Operand, axes: str) -> Traced:
@@ -331,11 +316,7 @@ def mean(array: Operand, axes: str) -> Traced:
     Raises AxisError for an axis that the array does not have.
     """
     trace = running()
-    found = _names(trace, "mean", trace.lift(array), axes)
-    size: Size = found[0].size
-    for axis in found[1:]:
-        size = ("*", size, axis.size)
-    return _reduce("sum", array, axes) / trace.size(size)
+    return averaged(trace, trace.lift(array), axes)  # type: ignore[no-any-return]
 
 
 def argmax(array: Operand, axis: str) -> Traced:
@@ -367,7 +348,7 @@ def argmin(array: Operand, axis: str) -> Traced:
 def _first(array: Operand, axis: str, what: str, best: Callable[[Operand, str], Traced]) -> Traced:
     trace = running()
     given = trace.numeric(trace.lift(array, infinite=True))
-    found = _names(trace, what, given, axis)
+    found = named_axes(trace, what, given, axis)
     if len(found) > 1:
         raise AxisError(f"{what} is along one axis, not along {axis!r}: merge them first, as in rearrange")
     name = found[0].name
@@ -427,7 +408,7 @@ def softmax(array: Operand, axis: str) -> Traced:
     """
     trace = running()
     given = trace.numeric(trace.lift(array))
-    found = _names(trace, "softmax", given, axis)
+    found = named_axes(trace, "softmax", given, axis)
 
     over = " ".join(a.name for a in found)
 

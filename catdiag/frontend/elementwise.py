@@ -213,14 +213,7 @@ def where(condition: Traced, a: Operand, b: Operand) -> Traced:
 
     Raises TypeMismatch for a condition that is no array of truth values.
     """
-    trace = running()
-    if not traced(condition):
-        raise TypeMismatch(f"cd.where takes an array of truth values, not {condition!r}: compare, as in `a > 0`")
-    whole = {v.type.element for v in (a, b) if isinstance(v, Traced)} == {"int"}
-    branches = [trace.lift(v, infinite=True, element="int" if whole else "real") for v in (a, b)]
-    if {v.type.element for v in branches} != {"bool"}:
-        branches = [trace.numeric(v) for v in branches]
-    return trace.map("where", trace.lift(condition), *branches)
+    return running().chosen(condition, a, b)
 
 
 _WITH_MEANING = frozenset(

@@ -19,6 +19,7 @@ from catdiag.category.ops import Box, Call, const_box, einsum_box, index_box, ma
 from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
 from catdiag.frontend import index_expressions
+from catdiag.frontend.array_methods import ArrayMethods
 from catdiag.frontend.constants import number, short
 from catdiag.frontend.signature import merge_axes, parse_axes
 from catdiag.util.errors import PACKAGE, AxisError, SignatureError, TypeMismatch, user_line
@@ -34,18 +35,6 @@ _BOOLEAN = frozenset({"and", "or", "not"})
 _MAX_POWER = 64
 # Operations that integers are closed under: beside an array of integers, a Python integer is an integer constant.
 _WHOLE = frozenset({"add", "sub", "mul", "max", "min"})
-# NumPy's names of the scalar functions, and whether the operands are swapped.
-_UFUNCS = {
-    "add": ("add", False), "subtract": ("sub", False), "multiply": ("mul", False), "divide": ("div", False),
-    "negative": ("neg", False), "exp": ("exp", False), "log": ("log", False), "sqrt": ("sqrt", False),
-    "sin": ("sin", False), "cos": ("cos", False), "sign": ("sign", False), "floor": ("floor", False),
-    "ceil": ("ceil", False), "rint": ("round", False), "tanh": ("tanh", False), "absolute": ("abs", False),
-    "maximum": ("max", False), "minimum": ("min", False),
-    "equal": ("eq", False), "not_equal": ("ne", False), "less": ("lt", False), "less_equal": ("le", False),
-    "greater": ("lt", True), "greater_equal": ("le", True),
-    "logical_and": ("and", False), "logical_or": ("or", False), "logical_not": ("not", False),
-    "bitwise_and": ("and", False), "bitwise_or": ("or", False), "invert": ("not", False),
-}  # fmt: skip
 
 
 @contextmanager
@@ -233,6 +222,23 @@ class Trace:
         element = "int" if fn in _WHOLE and arrays and set(arrays) == {"int"} else "real"
         return self.map(fn, *[self.numeric(self.lift(a, infinite, element)) for a in operands])
 
+    def chosen(self, condition: object, a: object, b: object) -> Traced:
+        """`a` where a condition holds, else `b`. Raises TypeMismatch for a condition that is no array."""
+        if not isinstance(condition, Traced):
+            raise TypeMismatch(f"cd.where takes an array of truth values, not {condition!r}: compare, as in `a > 0`")
+        whole = {v.type.element for v in (a, b) if isinstance(v, Traced)} == {"int"}
+        branches = [self.lift(v, infinite=True, element="int" if whole else "real") for v in (a, b)]
+        if {v.type.element for v in branches} != {"bool"}:
+            branches = [self.numeric(v) for v in branches]
+        return self.map("where", self.lift(condition), *branches)
+
+    def logic(self, fn: ScalarFunction, *operands: object) -> Traced:
+        """A connective of arrays of truth values. Raises TypeMismatch for other operands."""
+        for operand in operands:
+            if not isinstance(operand, Traced):
+                raise TypeMismatch(f"&, | and ~ combine arrays of truth values, not {short(operand)}: compare first")
+        return self.map(fn, *[self.lift(a) for a in operands])
+
     def quotient(self, array: object, divisor: object) -> Traced:
         """⌊a/b⌋ of an array of integers and a positive integer or a size. Raises TypeMismatch for other operands."""
         a, b = (self.lift(v, element="int") for v in (array, divisor))
@@ -309,7 +315,7 @@ class Trace:
         return of_graph(graph, Ty(*(a.type for a in outputs)), names, title)
 
 
-class Traced:
+class Traced(ArrayMethods):
     """An array inside an algorithm: it has a type and no values. Operators broadcast by axis name.
 
     >>> import catdiag as cd
@@ -422,19 +428,19 @@ class Traced:
         return running().arithmetic("ne", self, other)
 
     def __and__(self, other: Traced) -> Traced:
-        return _logic("and", self, other)
+        return running().logic("and", self, other)
 
     def __rand__(self, other: Traced) -> Traced:
-        return _logic("and", other, self)
+        return running().logic("and", other, self)
 
     def __or__(self, other: Traced) -> Traced:
-        return _logic("or", self, other)
+        return running().logic("or", self, other)
 
     def __ror__(self, other: Traced) -> Traced:
-        return _logic("or", other, self)
+        return running().logic("or", other, self)
 
     def __invert__(self) -> Traced:
-        return _logic("not", self)
+        return running().logic("not", self)
 
     def __pow__(self, exponent: Operand) -> Traced:
         trace = self._here()
@@ -466,41 +472,6 @@ class Traced:
     def __rpow__(self, base: Operand) -> NoReturn:
         raise TypeMismatch(f"an array cannot be an exponent: for {base} ** a write cd.exp(a * cd.log({base}))")
 
-    # -- operations that need values: errors with a hint ----------------------------------------------
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Traced:
-        """NumPy's elementwise functions, so that `np.float64(2) * a` and `np.exp(a)` mean what they say."""
-        name = ufunc.__name__
-        if method != "__call__" or options or name not in _UFUNCS:
-            raise TypeMismatch(f"np.{name} does not work on named axes: write what catdiag has, such as cd.sum(a, 'x')")
-        fn, swapped = _UFUNCS[name]
-        operands = inputs[::-1] if swapped else inputs
-        return _logic(fn, *operands) if fn in _BOOLEAN else running().arithmetic(fn, *operands)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
-        raise TypeMismatch(f"np.{func.__name__} does not work on named axes: write what catdiag has, such as cd.einsum")
-
-    def __array__(self, *args: Any, **options: Any) -> NoReturn:
-        raise TypeMismatch(f"array {self} has no values while its algorithm is being built: NumPy cannot hold it")
-
-    def __bool__(self) -> bool:
-        raise TypeMismatch(
-            f"array {self} has no values while its algorithm is being built, so `if`, `and`, `or`, `not` and chained "
-            "comparisons cannot ask for its truth: choose with cd.where(condition, a, b), combine with & | ~"
-        )
-
-    def __float__(self) -> float:
-        raise TypeMismatch(f"array {self} has no values while its algorithm is being built: use cd.sqrt, not math.sqrt")
-
-    def __iter__(self) -> Iterator[Traced]:
-        raise TypeMismatch(f"array {self} cannot be iterated over: write what happens at every index, by axis name")
-
-    def __getitem__(self, key: object) -> NoReturn:
-        raise TypeMismatch(f"array {self} cannot be indexed with {short(key)}: refer to axes by name")
-
-    def __matmul__(self, other: object) -> NoReturn:
-        raise TypeMismatch('@ does not say which axes are summed: write cd.einsum("a b, b c -> a c", A, B)')
-
     def __str__(self) -> str:
         return str(self.type)
 
@@ -510,11 +481,3 @@ class Traced:
 
 def _at_least_one(leaf: int | str) -> tuple[int, int]:
     return (leaf, leaf) if isinstance(leaf, int) else (1, 1)
-
-
-def _logic(fn: str, *operands: object) -> Traced:
-    trace = running()
-    for operand in operands:
-        if not isinstance(operand, Traced):
-            raise TypeMismatch(f"&, | and ~ combine arrays of truth values, not {short(operand)}: compare first")
-    return trace.map(fn, *[trace.lift(a) for a in operands])
