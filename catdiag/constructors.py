@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catdiag.category import diagram
 from catdiag.category.types import ArrayType, Ty
 from catdiag.frontend import builder
-from catdiag.importers import jax_trace, torch_export
-from catdiag.importers.example import Imported
-from catdiag.integrations import compiled_module
-from catdiag.integrations.compiled_module import CompiledModule
 from catdiag.program import Program
+
+if TYPE_CHECKING:
+    from catdiag.importers.example import Imported
+    from catdiag.integrations.compiled_module import CompiledModule
+
+# What reads other libraries' programs is imported when it is asked for: an algorithm does without.
 
 
 def algorithm(signature: str, name: str | None = None) -> Callable[[Callable[..., Any]], Program]:
@@ -95,7 +97,8 @@ def from_torch(
     Raises NotImported for operations that are not known, naming all of them with the module and the line that calls
     them; ImportError without PyTorch (`pip install torch`).
     """
-    return _imported(torch_export.from_torch(module, example, kwargs or {}, names or {}, dynamic, allow_opaque))
+    reader = import_module("catdiag.importers.torch_export")
+    return _imported(reader.from_torch(module, example, kwargs or {}, names or {}, dynamic, allow_opaque))
 
 
 def from_jax(
@@ -124,7 +127,8 @@ def from_jax(
     Raises NotImported for primitives that are not known, naming all of them with the line that calls them; ImportError
     without JAX (`pip install 'catdiag[jax]'`).
     """
-    return _imported(jax_trace.from_jax(function, example, kwargs or {}, names or {}, dynamic, allow_opaque))
+    reader = import_module("catdiag.importers.jax_trace")
+    return _imported(reader.from_jax(function, example, kwargs or {}, names or {}, dynamic, allow_opaque))
 
 
 def compile(
@@ -148,7 +152,8 @@ def compile(
 
     Raises NotImported for operations that are not known, and ImportError without PyTorch.
     """
-    return compiled_module.compile_module(module, example, kwargs or {}, on, dtype, **options)
+    made = import_module("catdiag.integrations.compiled_module")
+    return made.compile_module(module, example, kwargs or {}, on, dtype, **options)  # type: ignore[no-any-return]
 
 
 def from_onnx(
@@ -172,7 +177,7 @@ def from_onnx(
     Raises NotImported for operators that are not known, naming all of them with where they are from; ImportError
     without ONNX (`pip install 'catdiag[onnx]'`).
     """
-    reader = import_module("catdiag.importers.onnx_graph")  # it needs NumPy, which programs may do without
+    reader = import_module("catdiag.importers.onnx_graph")
     return _imported(reader.from_onnx(model, example, sizes or {}, names or {}, allow_opaque))
 
 
