@@ -75,7 +75,7 @@ causal(
     "DeepSeek-V3", "DeepseekV3Config", **WIDTH, **HEADS, num_key_value_heads=3, kv_lora_rank=48, q_lora_rank=80,
     qk_rope_head_dim=32, qk_nope_head_dim=64, v_head_dim=64, first_k_dense_replace=1,
 )  # fmt: skip
-causal("RWKV", "RwkvConfig", vocab_size=WORDS, hidden_size=192, num_hidden_layers=1, context_length=256)
+causal("RWKV", "RwkvConfig", vocab_size=WORDS, hidden_size=192, num_hidden_layers=2, context_length=256)
 causal(
     "OPT", "OPTConfig", vocab_size=WORDS, hidden_size=192, ffn_dim=320, num_hidden_layers=1, **HEADS,
     max_position_embeddings=256,

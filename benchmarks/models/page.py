@@ -41,7 +41,9 @@ def _row(name: str, stages: Sequence[Mapping[str, Any]]) -> str:
     off = f"{run['difference']:.0e}, {run['seconds']:.1f} s" if run and "failed" not in run else _cell(run)
     kernels = str(plan["kernels"]) if plan and "kernels" in plan else "–"
     proved = _cell(prove, "only if" if prove and prove.get("conditional") else "yes")
-    said = failed.replace("|", "\\|")
+    ended = [s for s in STAGES if s in by and "failed" not in by[s]]
+    at = next((s for s in STAGES if s not in ended), "")
+    said = f"{at}: {failed}".replace("|", "\\|") if failed else ""
     cells = (name, _cell(made), boxes, off, _cell(plan), kernels, proved, _cell(text, "yes"), said)
     return f"| {' | '.join(cells)} |"
 
