@@ -377,6 +377,9 @@ class Fusions:
         title = self.diagram.title or "the diagram"
         many = f"{stages} stages, {1 << (stages - 1)} ways to cut them" if stages > 1 else "1 stage, nothing to cut"
         lines = [f"{title}: {many}"]
+        if stages > 2 * self.most:  # ways of one kernel or two have longer ones
+            lines.append(f"  kernels of more than {self.most} stages are not compared; a kernel for each stage:")
+            return "\n".join([*lines, f"  {self.unfused}"])
         shown = [
             self.fused,
             *([self.alternative] if self.alternative is not None else []),

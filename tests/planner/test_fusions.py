@@ -314,3 +314,14 @@ def test_a_crossover_says_for_which_shapes_its_schedules_are_the_least() -> None
     assert all(case.conditions[-1].subs({d: 16, k: 512}) == sympy.false for case in choice.cases())
     # Where the condition fails, one kernel moves less.
     assert len(choice.best({"n": 64, "k": 64, "d": 4}, 200).option.kernels) == 1
+
+
+def test_a_long_row_is_printed_by_its_stages():
+    @cd.algorithm("t d, d d2=d -> t d2=d")
+    def deep(X, W):
+        for _ in range(6):
+            X = cd.einsum("t d, d e -> t e", cd.tanh(X), W.rename(d2="e")).rename(e="d")
+        return X.rename(d="d2")
+
+    text = str(fusions(deep.diagram, most=2))
+    assert "kernels of more than 2 stages are not compared; a kernel for each stage" in text
