@@ -76,8 +76,7 @@ def agree(found: Plan, generation: int | None = None) -> None:
 
 def proved(found: Plan) -> int:
     """The most bytes of shared memory that the theorem speaks of, at the plan's tiles."""
-    statement = found.proof.statement.split("; ")[0].removeprefix("SMEM: ")
-    bounds = statement.rpartition(": ")[2].split(" and ")
+    bounds = found.proof.levels["SMEM"].rpartition(": ")[2].split(" and ")
     known = {name: int(tile) for name, tile in found.tiles.items()}
     limit = {int(bound.rpartition(" ≤ ")[2]) for bound in bounds}
     assert found.chip is not None and limit == {found.chip.smem_per_block}
