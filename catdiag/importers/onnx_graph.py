@@ -268,7 +268,11 @@ class _ModelReader(GraphReader):
 
     def _kind(self, name: str) -> str:
         found = self.types.get(name)
-        return _element(np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(found.elem_type))) if found else "real"
+        return (
+            _element(np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(found.elem_type)))
+            if found and found.elem_type
+            else "real"
+        )
 
     def _inferred(self, name: str) -> tuple[int, ...] | None:
         kind = self.types.get(name)
