@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catdiag.cli.exit_status import DONE, REFUTED, UNDECIDED, VACUOUS, NothingDerived, UsageError, require_limit
+from catdiag.cli.exit_status import DONE, REFUTED, UNDECIDED, VACUOUS, UsageError, require_limit
 from catdiag.cli.operator_loading import imported, operator
 from catdiag.cli.option_values import (
     check_sizes,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def run_derive(options: DeriveOptions) -> int:
     """Runs `catdiag derive` and returns the exit status. Raises CatdiagError for what cannot be derived, planned or
-    written."""
+    written, and for what was not proved: then only the report is printed, and written as JSON."""
     from catdiag.cli.derive_report_data import derive
     from catdiag.cli.derive_sources import Files, launched, texts
     from catdiag.solvers.z3 import Z3
@@ -53,18 +53,17 @@ def run_derive(options: DeriveOptions) -> int:
         with working("deriving"):
             report = derive(diagram, ask, target, request)
         page = None
-        if options.html is not None and report.derivation.steps:
+        if options.html is not None and report.proved:
             from catdiag.cli.derive_html import html_of
 
             page = html_of(report, target, options.times)
-        written, said = texts(report, files), launched(report, files)
+        written, said = (texts(report, files), launched(report, files)) if report.proved else ([], [])
     _print(report.lines())
     if options.json is not None:
         _write(options.json, json.dumps(report.as_dict(), ensure_ascii=False, indent=1) + "\n")
-    if not report.derivation.steps:
-        raise NothingDerived("no axis can be streamed or grouped, so there is no theorem")
+    theorem = report.theorem
     if options.certificate is not None:
-        _save(report.derivation.theorem, options.certificate)
+        _save(theorem, options.certificate)
     if options.html is not None and page is not None:
         _write(options.html, page)
     for path, text in written:
@@ -72,7 +71,7 @@ def run_derive(options: DeriveOptions) -> int:
     print("".join(f"{line}\n" for line in said), end="")
     if report.misfit is not None:
         raise report.misfit
-    return VACUOUS if report.derivation.theorem.vacuous else DONE
+    return VACUOUS if theorem.vacuous else DONE
 
 
 def _subject(options: DeriveOptions) -> tuple[Diagram, Mapping[str, int]]:

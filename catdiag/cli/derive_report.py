@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram
-from catdiag.cli.exit_status import own_lines
+from catdiag.cli.exit_status import NothingDerived, own_lines
+from catdiag.rewrite.split import runs_in_kernels
 from catdiag.util.errors import DoesNotFit
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from catdiag.planner.derivation_search import RefusedAxis, StrategyCandidate
     from catdiag.planner.multi_kernel_plan import Plan
     from catdiag.planner.plan import KernelPlan
+    from catdiag.prover.api import Theorem
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
     from catdiag.rewrite.stability import Stability
@@ -82,6 +84,33 @@ class Report:
         return self.plan.kernels if self.plan is not None and len(self.plan.kernels) > 1 else ()
 
     @property
+    def not_proved(self) -> tuple[str, ...]:
+        """What was not proved of a plan of several kernels, each with the reason: `kernel 4: …`."""
+        return () if self.plan is None else self.plan.unproved
+
+    @property
+    def proved(self) -> bool:
+        """Whether there is a theorem about what was derived."""
+        return bool(self.derivation.steps) and not self.not_proved
+
+    @property
+    def theorem(self) -> Theorem:
+        """The theorem that the source means the same as what was derived: the loops, or the kernels of the plan.
+
+        Raises NotFusable where that is not proved of the kernels, naming them, and NothingDerived where nothing was
+        derived.
+        """
+        if self.not_proved and self.plan is not None:
+            return self.plan.theorem
+        if not self.derivation.steps:
+            raise NothingDerived(
+                "the program runs in loops or groups as it is written: nothing was derived, so there is no theorem"
+                if runs_in_kernels(self.source)
+                else "no axis can be streamed or grouped, so there is no theorem"
+            )
+        return self.derivation.theorem
+
+    @property
     def misfit(self) -> DoesNotFit | None:
         """Why there is no plan, if a chip was given and nothing fits."""
         return self.worth.misfit
@@ -111,7 +140,7 @@ class Report:
                 "State of the loop (step: ′ after the block; merge: ′ of the neighbour, ″ of both)",
                 str(self.formulas).splitlines(),
             )
-        if self.derivation.steps:
+        if self.derivation.steps or self.kernels:
             yield from _section("Loops", self._loops())
         if self.verdicts:
             yield from _section("Theorems of the loops", self._verdicts())
@@ -145,6 +174,7 @@ class Report:
             yield from _indented(self._theorem(step), 3)
             if step.note:
                 yield f"   note: {step.note}"
+        yield from (f"not proved: {said}" for said in self.not_proved)
         for text in (*advice(self.derivation.source, self.derivation.diagram), *self.offers):
             yield from f"advice: {text}".splitlines()
         if self.chosen.ungrouped:
@@ -242,6 +272,7 @@ class Report:
                 "outputs": [{"axes": list(ty.names), "element": ty.element} for ty in self.source.cod],
             },
             "steps": [_step(step) for step in self.derivation.steps],
+            "not_proved": list(self.not_proved),
             "formulas": self.formulas.as_dict(),
             "pseudocode": self.pseudocode,
             "theorems": {name: v.verdict for name, v in self.verdicts.items()},

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from catdiag.category.diagram import Diagram
 from catdiag.cli.derive_report import PlanOutcome, Report
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
     from catdiag.solvers.z3 import Z3
 
+Products = Literal["triton", "torch", "quickest"]
+
 
 @dataclass(frozen=True)
 class DeriveTarget:
     """The chip, the sizes and the element type that a plan is for. With `stages` None the plan chooses the pipeline
-    stages.
+    stages. `products` says who computes products ("triton", "torch" or "quickest": see
+    `catdiag.planner.partition.searching`).
 
     `scalars` are the values of scalar inputs: the trip counts of loops that skip blocks depend on them.
     """
@@ -39,6 +42,7 @@ class DeriveTarget:
     dtype: str = "bf16"
     stages: int | None = None
     scalars: Mapping[str, int] = field(default_factory=dict)
+    products: Products = "triton"
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,9 @@ def derive(diagram: Diagram, ask: Z3, target: DeriveTarget | None = None, reques
     """Derives the diagram as requested, and computes its costs.
 
     With a target, and where the request allows it, the diagram is cut into kernels if several kernels take less time,
-    if one does not fit, or if several are requested (`catdiag.planner.partition`). Distributing products is offered
-    where it is not requested and predicted to pay.
+    if one does not fit, if several are requested, or if torch may compute products (`catdiag.planner.partition`). The
+    report is then of what the plan derived. Distributing products is offered where it is not requested and predicted
+    to pay.
 
     The best is that of least predicted time, or of least memory without a target. Raises NotStreamable or NotGroupable
     for a requested axis that cannot be streamed or grouped, AxisError for an unknown one. If nothing fits, the report
@@ -152,7 +157,7 @@ def _candidates(begun: Derivation, ask: Z3, target: DeriveTarget | None, request
     found: Plan | None = None
     if target is not None and request.is_cut:
         search = _searched(begun.diagram, ask, target, request.cuts, request.several)
-    if search is not None and len(search.chosen()) > 1:
+    if search is not None and target is not None and (len(search.chosen()) > 1 or target.products != "triton"):
         found = _plan(search, begun)
     instead: tuple[str, ...] = ()
     tried, refused = list[StrategyCandidate[PlanOutcome]](), list[RefusedAxis]()
@@ -161,14 +166,22 @@ def _candidates(begun: Derivation, ask: Z3, target: DeriveTarget | None, request
         tried, refused = attempts(
             begun, ask, planned, stream=request.stream, group=request.group, pays=pays, passes=request.passes
         )
+        tried = [_as_planned(attempt) for attempt in tried]
         one = best(tried).worth.measure
         if search is not None and search.total(search.chosen()) * CLOSE < one:
             found = _plan(search, begun)
-        if search is not None and found is None and not math.isinf(one):
+        taken = best(tried).worth.plan
+        if search is not None and found is None and taken is not None and not taken.alternatives:
             instead = tuple(f"{r.name}: {r.against(one)}" for r in search.alternatives((search.full_span,)))
     if found is not None:
         tried = [StrategyCandidate(None, found.derivation, PlanOutcome(found, measure=found.time_s)), *tried]
     return _Candidates(tried, refused, instead)
+
+
+def _as_planned(attempt: StrategyCandidate[PlanOutcome]) -> StrategyCandidate[PlanOutcome]:
+    """A way with the derivation of its plan: the plan derives a kernel from what runs in no loops or groups."""
+    found = attempt.worth.plan
+    return attempt if found is None else replace(attempt, derivation=found.derivation)
 
 
 def _split_and_skipped(derivation: Derivation, request: DeriveRequest) -> Derivation:
@@ -198,6 +211,7 @@ def _searched(
             target.stages,
             cuts=cuts,
             several=several,
+            products=target.products,
             ask=ask,
         )
     except CatdiagError:
@@ -248,11 +262,13 @@ def _optimum(io: IO) -> Optimum | str:
 
 
 def planned_for(derivation: Derivation, target: DeriveTarget) -> PlanOutcome:
-    """The plan, or the reason why there is none."""
+    """The plan as one kernel, or the reason why there is none."""
     from catdiag.planner.partition import plan
+    from catdiag.rewrite.split import runs_in_kernels
 
+    uncut: dict[str, Any] = {} if runs_in_kernels(derivation.diagram) else {"cuts": 0, "products": target.products}
     try:
-        found = plan(derivation, target.hardware, target.sizes, dtype=target.dtype, stages=target.stages)
+        found = plan(derivation, target.hardware, target.sizes, dtype=target.dtype, stages=target.stages, **uncut)
     except DoesNotFit as error:
         return PlanOutcome(misfit=error)
     except CatdiagError as error:

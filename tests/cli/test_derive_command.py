@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from catdiag.planner import kernel_drafts
+from catdiag.prover.composites import OpenPart
 from catdiag.solvers.z3 import Z3
 
 HEADLINE = ["derive", "attention", "--on", "h100", "--size", "q=8192,x=8192,d=128", "--dtype", "bf16"]
@@ -187,6 +189,44 @@ def test_what_takes_less_in_several_kernels_is_cut(run, op, tmp_path):
     assert found["plan"] is None
     assert len(found["kernels"]["kernels"]) > 1
     assert run("check", certificate).status == 0
+
+
+SMALL = ["--on", "h200", "--size", "t=64,d=64,f=64,e=64", "--cuts", "some"]
+
+
+def test_kernels_that_are_not_proved_are_named(run, op, tmp_path, monkeypatch):
+    def refused(*_: Any) -> Any:
+        raise OpenPart(2, "f(x) = g(x)")
+
+    monkeypatch.setattr(kernel_drafts, "certify_composite", refused)
+    data, *others = (tmp_path / name for name in ("d.json", "c.json", "page.html", "kernels.py", "loops.py"))
+    written = [a for pair in zip(("--certificate", "--html", "--triton", "--numpy"), others, strict=True) for a in pair]
+    done = run("derive", op("gated_mlp"), *SMALL, "--json", data, *written)
+    done.one_message(3, "not proved to mean gated_mlp: kernel 2: it stopped at f(x) = g(x)")
+    assert "no axis can be streamed" not in done.err
+    assert "not proved: kernel 2: it stopped at f(x) = g(x)" in done.out
+    assert "there is no theorem about the whole" in done.out and "2 kernels on H200" in done.out
+    found = json.loads(data.read_text())
+    assert found["steps"] == [] and found["not_proved"] == ["kernel 2: it stopped at f(x) = g(x)"]
+    assert found["not_proved"] == found["kernels"]["not_proved"]
+    assert not any(path.exists() for path in others)
+
+
+def test_one_kernel_as_it_is_written_has_the_theorem_of_its_plan(run, op, tmp_path):
+    data, certificate = tmp_path / "d.json", tmp_path / "c.json"
+    asked = ["derive", op("one_row"), "--on", "h200", "--size", "x=4096", "--json", data, "--certificate", certificate]
+    done = run(*asked)
+    assert (done.status, done.err) == (0, "")
+    assert "1. cut: one kernel, proved in" in done.out
+    assert done.out.count("2 kernels, saving") == 1
+    assert [step["name"] for step in json.loads(data.read_text())["steps"]] == ["cut: one kernel"]
+    assert run("check", certificate).status == 0
+
+
+def test_what_is_in_loops_already_is_not_called_one_without_axes(run, tmp_path):
+    file = tmp_path / "loops.py"
+    file.write_text('import catdiag as cd\nfast = cd.library.get("matmul").stream("b").group("a c")\n')
+    run("derive", f"{file}:fast").one_message(3, "runs in loops or groups as it is written")
 
 
 @pytest.mark.parametrize(
