@@ -266,16 +266,15 @@ def cut(
         raise NotProvedTogether(f"{failed}: {'; '.join(unproved)}", whole, tuple(unproved))
     theorem: Theorem | None = None
     if len(kernels) > 1 and (other or source is row.diagram) and not has_generators(source):
+        ends: Sequence[int] = range(1, len(kernels) + 1)
         try:
-            theorem = (
-                _together(row, kernels, whole, ask)
-                if other is None
-                else _of_other(row, kernels, whole, wires, other, ask)
-            )
+            if other is None:
+                theorem = _together(row, kernels, whole, ask)
+            else:
+                stages, ends = _stages(row, [span for span, *_ in kernels], wires, other)
+                theorem = _through(ask, other.opened, whole, stages, [t for *_, t in kernels if t is not None])
         except OpenPart as error:
-            said = f"kernel {error.number}: it stopped at {error.goal}"
-            if error.number > len(kernels):
-                said = f"the results that are views: it stopped at {error.goal}"
+            said = f"{kernels_of_part(ends, error.number)}: it stopped at {error.goal}"
             raise NotProvedTogether(f"{failed}: {said}", whole, (said,)) from error
         except (OpenGoal, KernelError) as error:
             failed += f": {error}"
@@ -286,28 +285,42 @@ def cut(
     return Derivation.start(source, ask).then(Cut(saved), whole, theorem, ungrouped=None)
 
 
-def _of_other(
-    row: StageSequence,
-    kernels: Sequence[tuple[Span, Diagram, Theorem | None]],
-    whole: Diagram,
-    wires: Mapping[int, int],
-    other: Reassociation,
-    ask: Z3,
-) -> Theorem:
-    """That kernels of another form of a source together mean the source: it is cut where all that crosses is in both.
-
-    Raises OpenPart, OpenGoal, KernelError.
-    """
+def _stages(
+    row: StageSequence, spans: Sequence[Span], wires: Mapping[int, int], other: Reassociation
+) -> tuple[list[list[tuple[int, int]]], Sequence[int]]:
+    """Where kernels of another form of a source may be proved apart: the cuts at which all that crosses is in both, as
+    wires of the opened source with those of the kernels; and the number of the last kernel before each, and of all."""
     written = (
         {made: w for w, made in sorted(other.image.items(), reverse=True)} if row.graph == other.diagram.graph else {}
     )
     stages: list[list[tuple[int, int]]] = []
-    for (_, end), *_ in kernels[:-1]:
+    ends: list[int] = []
+    known = {(w, w) for w in range(len(row.graph.dom))}
+    for number, (_, end) in enumerate(spans[:-1], 1):
         crossing = row.crossing(end)
         if all(w in written and w in wires for w in crossing):
-            stages.append([(written[w], wires[w]) for w in crossing])
+            stage = [(written[w], wires[w]) for w in crossing]
+            if not known.issuperset(stage):
+                stages.append(stage)
+                ends.append(number)
+            known.update(stage)
+    return stages, (*ends, len(spans))
+
+
+def kernels_of_part(ends: Sequence[int], part: int) -> str:
+    """The kernels of a part, in words, by the last kernel of each part."""
+    if part > len(ends):
+        return "the results that are views"
+    first, last = (ends[part - 2] + 1 if part > 1 else 1), ends[part - 1]
+    return f"kernel {last}" if first == last else f"kernels {first} to {last} together"
+
+
+def _through(
+    ask: Z3, source: Diagram, whole: Diagram, stages: Iterable[Iterable[tuple[int, int]]], theorems: Sequence[Theorem]
+) -> Theorem:
+    """That kernels together mean a source, in stages. Raises OpenPart, OpenGoal, KernelError."""
     try:
-        return certify_through(ask, other.opened, whole, stages, [t for *_, t in kernels if t is not None])
+        return certify_through(ask, source, whole, stages, theorems)
     except SolverInterrupted as error:
         raise Interrupted(f"a proof was interrupted: {error}") from error
 

@@ -321,27 +321,40 @@ class PartitionSearch:
         return sum(map(self.seconds, option)) + LAUNCH_S * (len(option) - 1)
 
     def plan(self) -> Plan:
-        """The quickest way, proved; that of another form of the program, where this one is not proved to be equal.
-        Raises DoesNotFit, and NotFusable."""
-        try:
-            return self._plan()
-        except Interrupted:
-            raise
-        except CatdiagError:
-            if self.form is None or self.otherwise is None:
+        """The quickest way that is proved, of the quickest form of the program of which there is one. Where there is
+        none, what is not proved is named. Raises DoesNotFit, and NotFusable."""
+        forms = [self]
+        while (other := forms[-1].otherwise) is not None:
+            forms.append(other)
+        found: Plan | None = None
+        problem: CatdiagError | None = None
+        for form in forms:
+            try:
+                made = form._plan()
+            except Interrupted:
                 raise
-            return self.otherwise.plan()
+            except CatdiagError as error:
+                problem = problem or error
+                continue
+            if not made.unproved:
+                return made
+            found = found or made
+        if found is not None:
+            return found
+        for form in forms:
+            if form._without_proofs():
+                return form._plan()
+        assert problem is not None
+        raise problem
 
     def _plan(self) -> Plan:
-        while True:
-            option = self.chosen()
-            if not option:
-                if not self._without_proofs():
-                    raise self.misfit()
-                continue
+        """The quickest way whose kernels are proved; that they mean the program together may not be. Raises DoesNotFit,
+        and NotFusable."""
+        while option := self.chosen():
             kernels = self._derived(option)
             if kernels is not None:
                 return self._planned(option, kernels)
+        raise self.misfit()
 
     def _without_proofs(self) -> bool:
         """Takes schedules that were not proved where nothing else is left; False where there are none."""

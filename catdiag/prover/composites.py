@@ -244,9 +244,9 @@ def _proved(ask: Ask, number: int, part: PartEquation, statement: dict[str, Any]
         except (OpenGoal, KernelError) as error:
             raise OpenPart(number, getattr(error, "goal", str(error))) from error
     if theorem.vacuous:
-        raise OpenPart(number, "nothing meets its hypotheses")
+        raise OpenPart(number, "its hypotheses, which nothing meets")
     if theorem.conditional:
-        raise OpenPart(number, "it would need further conditions: " + "; ".join(theorem.conditions))
+        raise OpenPart(number, "further conditions that it would need: " + "; ".join(theorem.conditions))
     return theorem.certificate
 
 

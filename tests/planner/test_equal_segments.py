@@ -105,3 +105,51 @@ def test_a_schedule_that_is_not_proved_is_taken_only_where_no_other_is(monkeypat
     assert len(found.kernels) == 4 and found.time_s > 0
     assert [said.split(":")[0] for said in found.unproved] == ["kernel 1", "kernel 2", "kernel 3", "kernel 4"]
     assert "it stopped at a = b" in str(found) and "proved     " not in str(found)
+
+
+@cd.algorithm("t d, d g, g e, t h c, h c m -> t e, t m")
+def forms(X: Any, A: Any, B: Any, Y: Any, W: Any) -> Any:
+    """Two products in a row, and one whose summed axes are merged where that is quicker."""
+    first = cd.einsum("t g, g e -> t e", cd.tanh(cd.einsum("t d, d g -> t g", X, A)), B)
+    return first, cd.einsum("t h c, h c m -> t m", Y, W)
+
+
+FORMS = {"t": 4096, "d": 2048, "g": 8192, "e": 2048, "h": 32, "c": 128, "m": 4096}
+
+
+def test_a_form_that_is_proved_is_preferred_to_a_quicker_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    quickest = forms.plan("H200", FORMS)
+    assert "(h c)" in "; ".join(kernel.loops for kernel in quickest.kernels) and not quickest.unproved
+
+    def refused(*_: Any) -> Any:
+        raise OpenPart(1, "f(x) = g(x)")
+
+    monkeypatch.setattr(kernel_drafts, "certify_through", refused)
+    found = forms.plan("H200", FORMS)
+    assert not found.unproved and not found.theorem.conditional and found.module is not None
+    assert "(h c)" not in "; ".join(kernel.loops for kernel in found.kernels) and found.time_s > quickest.time_s
+    monkeypatch.setattr(kernel_drafts, "certify_composite", refused)
+    (said,) = forms.plan("H200", FORMS).unproved
+    assert said.endswith("it stopped at f(x) = g(x)")
+
+
+def test_kernels_that_are_proved_in_one_part_are_named_together() -> None:
+    assert [kernel_drafts.kernels_of_part((2, 3), part) for part in (1, 2, 3)] == [
+        "kernels 1 to 2 together", "kernel 3", "the results that are views",
+    ]  # fmt: skip
+
+
+@cd.algorithm("k r q d, k q d, k q v, e k r v -> q e")
+def attended(Q: Any, K: Any, V: Any, W: Any) -> Any:
+    """Causal attention of grouped queries, and a product that sums over heads."""
+    K, V = (A.rename(q="x") for A in (K, V))
+    S = cd.einsum("k r q d, k x d -> k r q x", Q, K)
+    S = cd.where(cd.index("x") <= cd.index("q"), S, -float("inf"))
+    A = cd.einsum("k r q x, k x v -> k r q v", cd.softmax(S, "x"), V)
+    return cd.einsum("k r q v, e k r v -> q e", A, W)
+
+
+def test_causal_attention_before_a_product_over_heads_is_proved() -> None:
+    sizes = {"k": 8, "r": 4, "q": 8192, "d": 128, "v": 128, "e": 4096}
+    found = attended.plan("H200", sizes, cuts=1)
+    assert not found.unproved and not found.theorem.conditional and found.module is not None
