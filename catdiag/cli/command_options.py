@@ -71,6 +71,10 @@ class DeriveOptions:
     cuts: Annotated[
         str, typer.Option(help="How many cuts between kernels there may be: any, none, some (at least one), a number.")
     ] = "any"
+    products: Annotated[
+        str | None,
+        typer.Option(help="Who computes products of two arrays: triton, torch or quickest; needs --on [triton]."),
+    ] = None
     theorems: Annotated[bool, typer.Option("--theorems", help="Prove all claims about the loops.")] = False
     pseudocode: Annotated[
         str | None,

@@ -18,6 +18,7 @@ from catdiag.cli.option_values import (
     integers_of,
     known_dtype,
     parse_cuts,
+    parse_products,
     parse_sizes,
 )
 from catdiag.cli.standard_streams import working
@@ -91,17 +92,21 @@ def _request(options: DeriveOptions) -> DeriveRequest:
         raise UsageError("--triton writes a kernel with the tiles of a plan: give the chip, as in --on h200")
     if options.times and options.html is None:
         raise UsageError("--times is about the page: give its file, as in --html report.html")
+    if options.products is not None and options.on is None:
+        raise UsageError("--products is for choosing kernels: give the chip, as in --on h200")
     check_stages(options.stages)
     if options.passes < 1:
         raise UsageError(f"passes is {options.passes}: expected a whole number of loops over the axis, 1 or more")
     most = parse_cuts(options.cuts)
-    if most != 0 and options.cuts != "any":
-        if options.on is None:
-            raise UsageError("--cuts is for choosing kernels: give the chip, as in --on h100")
+    cut = most != 0 and options.cuts != "any"
+    if cut and options.on is None:
+        raise UsageError("--cuts is for choosing kernels: give the chip, as in --on h100")
+    if cut or options.products is not None:
         single = options.stream is not None or options.group is not None or options.split or options.skip
         if single or options.passes != 1:
             raise UsageError(
-                "--cuts chooses the loops and groups of each kernel: leave out the options for a single kernel"
+                f"--{'cuts' if cut else 'products'} chooses the loops and groups of each kernel: leave out the options "
+                "for a single kernel"
             )
     over = options.distribute
     return DeriveRequest(
@@ -132,7 +137,8 @@ def _target(options: DeriveOptions, diagram: Diagram, sizes: dict[str, int]) -> 
     chip = hardware.get(options.on)
     scalars = {n: sizes.pop(n) for n in integers_of(diagram) if n in sizes}
     lengths = check_sizes(diagram, sizes)
-    return DeriveTarget(chip, lengths, known_dtype(options.dtype or "bf16"), options.stages, scalars)
+    products = parse_products(options.products or "triton")
+    return DeriveTarget(chip, lengths, known_dtype(options.dtype or "bf16"), options.stages, scalars, products)
 
 
 def run_prove(

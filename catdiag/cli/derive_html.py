@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from catdiag.cli.derive_report import Report
 from catdiag.cli.derive_report_data import DeriveTarget
 from catdiag.cli.exit_status import own_lines
+from catdiag.planner.plan import TORCH
 
 if TYPE_CHECKING:
     from catdiag.planner.plan import KernelPlan
@@ -23,7 +24,8 @@ def html_of(report: Report, target: DeriveTarget | None, times: bool = False) ->
     plan: KernelPlan | str | None = None if report.plan is None or report.kernels else report.plan.kernels[0]
     if report.misfit is not None:
         plan = report.misfit.message
-    if report.kernels:
+    kernels = () if report.plan is None else report.plan.kernels
+    if report.kernels or any(kernel.backend == TORCH for kernel in kernels):
         plan = str(report.plan)
     sizes = {} if target is None else dict(target.sizes)
     if target is not None and report.counted is not report.chosen.derivation:
@@ -38,6 +40,7 @@ def html_of(report: Report, target: DeriveTarget | None, times: bool = False) ->
         stability=report.stability,
         verdicts=report.verdicts,
         plan=plan,
+        kernels=report.kernels,
         hardware=chip,
         sizes=sizes,
         dtype=dtype,
@@ -54,6 +57,7 @@ def _notes(report: Report) -> Iterator[str]:
         yield f"Not streamed over {refused.axis}: {own_lines(refused.reason)}"
     yield from advice(report.derivation.source, report.derivation.diagram)
     yield from report.offers
+    yield from (f"Assumed: {said}" for said in (() if report.plan is None else report.plan.assumptions))
     if report.chosen.ungrouped:
         yield f"Not grouped: {report.chosen.ungrouped}"
     for attempt in report.others:

@@ -9,10 +9,11 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram
 from catdiag.cli.derive_report import PlanOutcome, Report
+from catdiag.cli.option_values import Products
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from catdiag.planner.partition import PartitionSearch
     from catdiag.rewrite.derivation import Derivation
     from catdiag.solvers.z3 import Z3
-
-Products = Literal["triton", "torch", "quickest"]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from catdiag.planner.plan import TORCH
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def launched(report: Report, files: Files) -> list[str]:
     """The tiles, warps and stages with which a kernel was written: those of the plan."""
     if files.triton is None or report.plan is None:
         return []
+    if all(kernel.backend == TORCH for kernel in report.plan.kernels):
+        return [f"{files.triton}: calls of torch alone"]
     made = report.plan.written()
     tiles = ", ".join(f"{name} {size}" for name, size in made.tiles.items()) or "none"
     warps, stages = (str(n) if isinstance(n, int) else " and ".join(map(str, n)) for n in (made.warps, made.stages))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal, get_args
 
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.ops import Index, SizeOf
@@ -16,6 +17,9 @@ from catdiag.util.files import require_writable
 _LARGEST = 2**31
 # Counts on the command line, such as memory in bytes, stay within 64-bit integers.
 _MOST = 2**62
+
+Products = Literal["triton", "torch", "quickest"]
+"""Who computes products of two arrays: see `catdiag.planner.partition.searching`."""
 
 
 def sizes_of(diagram: Diagram) -> tuple[str, ...]:
@@ -55,6 +59,18 @@ def parse_cuts(text: str) -> int | None:
     if not (text.isascii() and text.isdigit()) or len(text) > 6:
         raise UsageError(f"cuts is {text!r}: expected any, none, some, or the largest number of cuts")
     return int(text)
+
+
+def parse_products(text: str) -> Products:
+    """Who computes products. Raises UsageError.
+
+    >>> parse_products("torch")
+    'torch'
+    """
+    known: dict[str, Products] = {name: name for name in get_args(Products)}
+    if text in known:
+        return known[text]
+    raise UsageError(f"products is {text!r}: expected triton, torch or quickest")
 
 
 def parse_sizes(texts: Sequence[str]) -> dict[str, int]:

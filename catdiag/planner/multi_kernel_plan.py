@@ -292,7 +292,7 @@ class Plan(AsHTML):
         if len(self.kernels) == 1:
             (kernel,) = self.kernels
             derived = [f"derived    {kernel.loops}: {_arrays(kernel)}"] if kernel.loops else []
-            return "\n".join([str(kernel), *derived, *self._against_bound(), *instead])
+            return "\n".join([str(kernel), *derived, *self._against_bound(), *self._assumed(), *instead])
         lines = [
             f"{plural(len(self.kernels), 'kernel')} on {self.hardware}, {self.dtype}, "
             f"{', '.join(f'{n}={s}' for n, s in self.sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
@@ -317,9 +317,11 @@ class Plan(AsHTML):
             f"traffic    {self.bytes_moved:,} bytes at the edge to shared memory, {self.hbm_bytes:,} at that to HBM; "
             f"{self.flops:,} FLOPs of products"
         )
-        lines += self._against_bound()
-        lines += [f"{'assumed' if not k else '':10} {said}" for k, said in enumerate(self.assumptions)]
-        return "\n".join([*lines, *self._not_proved(), *instead])
+        return "\n".join([*lines, *self._against_bound(), *self._assumed(), *self._not_proved(), *instead])
+
+    def _assumed(self) -> list[str]:
+        """The lines that say what is assumed."""
+        return [f"{'assumed' if not k else '':10} {said}" for k, said in enumerate(self.assumptions)]
 
     def _not_proved(self) -> list[str]:
         """The lines that say what is not proved."""

@@ -266,6 +266,17 @@ class KernelPlan(AsHTML):
         model = {"queue": "", "add": "; transfers and work added", "max": "; everything overlapped"}.get(
             str(self.overlap), f"; at once: {', '.join(self.overlap)}"
         )
+        if self.backend == TORCH:  # of which nothing else is known, and nothing is proved
+            return "\n".join(
+                (
+                    f"{self.hardware}, {self.dtype}, {sizes}",
+                    f"kernel     {self.kernel}",
+                    f"traffic    HBM {self.hbm_bytes:,} bytes",
+                    f"work       {self.flops:,} FLOPs of products",
+                    f"time       {1e6 * self.time_s:.1f} µs predicted, {rate}{100 * self.utilization:.0f}% of {full}",
+                    f"bound by   {self.bound}",
+                )
+            )
         lines = [
             f"{self.hardware}, {self.dtype}, {sizes}",
             f"tiles      {shown(self.tiles)} (g_: group tile, s_: stream block{', p_: parts' if split else ''}); "

@@ -232,6 +232,20 @@ def test_kernels_that_are_not_proved_are_named(run, op, tmp_path, monkeypatch):
     assert not any(path.exists() for path in others)
 
 
+def test_products_of_torch_are_assumed_and_not_called_proved(run, op, tmp_path):
+    data, page = tmp_path / "d.json", tmp_path / "page.html"
+    done = run("derive", op("gated_mlp"), *SMALL, "--products", "torch", "--json", data, "--html", page)
+    assert (done.status, done.err) == (0, "")
+    assert "assumed    kernel 1: torch computes gate[t f] = Σ_{d} X[t d] · W[d f], up to rounding" in done.out
+    assert len(json.loads(data.read_text())["kernels"]["assumptions"]) == 3
+    text = page.read_text()
+    assert "Assumed: kernel 1: torch computes gate[t f]" in text and text.count("<summary>Kernel ") == 4
+    alone = run("derive", "matmul", "--on", "h200", "--size", "a=64,b=64,c=64", "--products", "torch", "--html", page)
+    assert (alone.status, alone.err) == (0, "")
+    assert "assumed    kernel 1: torch computes out[a c]" in alone.out
+    assert "places it on the chip" not in alone.out and "z3 proved that the tiles fit" not in page.read_text()
+
+
 def test_one_kernel_as_it_is_written_has_the_theorem_of_its_plan(run, op, tmp_path):
     data, certificate = tmp_path / "d.json", tmp_path / "c.json"
     asked = ["derive", op("one_row"), "--on", "h200", "--size", "x=4096", "--json", data, "--certificate", certificate]
@@ -285,6 +299,9 @@ def test_wrong_sizes(run, args, words):
         (["attention", "--cuts", "many"], ["cuts is 'many'", "any, none"]),
         (["attention", "--cuts", "2"], ["--cuts", "--on h100"]),
         (["attention", "--cuts", "2", "--on", "h100", "--stream", "x"], ["--cuts", "leave out"]),
+        (["attention", "--products", "torch"], ["--products", "--on h200"]),
+        (["attention", "--on", "h100", "--size", "q=8,x=8,d=8", "--products", "cublas"], ["cublas", "quickest"]),
+        (["attention", "--products", "torch", "--on", "h100", "--stream", "x"], ["--products", "leave out"]),
         (["attention", "--nonsense"], ["--nonsense"]),
         (["--stream", "x"], ["no operator is given"]),
     ],

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from catdiag.codegen.loop_state import formulas
 from catdiag.codegen.pseudocode import pseudocode
 from catdiag.draw.report import cost_section, plan_section, plot_section, proof_section
-from catdiag.draw.report.html import Html, escaped, joined, listed, tag
+from catdiag.draw.report.html import Html, escaped, folded, joined, listed, tag
 from catdiag.draw.report.mathml import of_expr, plain
 from catdiag.draw.report.picture_section import Pictures
 from catdiag.draw.report.report_data import report_data
 from catdiag.draw.report.state_section import WORDS, state
 from catdiag.draw.report.step_section import before_and_after, step_card
 from catdiag.draw.report.stylesheet import of_pages
+from catdiag.planner.plan import TORCH
 from catdiag.schedule.kernel_analysis import widest, width
 from catdiag.util.errors import require
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
     from catdiag.chip.hardware import Hardware
     from catdiag.draw.report.report_data import ReportData
+    from catdiag.planner.plan import KernelPlan
     from catdiag.rewrite.derivation import Derivation
 
 
@@ -178,7 +180,7 @@ def _sections(facts: ReportData, times: bool) -> Iterator[Section]:
     yield from _costs(facts)
     if facts.plan is not None:
         if isinstance(facts.plan, str):
-            body = tag("p", facts.plan)
+            body = joined([tag("pre", facts.plan, class_="scroll"), *map(_kernel, enumerate(facts.kernels, 1))])
         else:
             body = joined(
                 [
@@ -188,6 +190,17 @@ def _sections(facts: ReportData, times: bool) -> Iterator[Section]:
                 ]
             )
         yield Section("plan", "Plan", "predicted", body)
+
+
+def _kernel(numbered: tuple[int, KernelPlan]) -> Html:
+    """A kernel among several, as a section that opens."""
+    number, kernel = numbered
+    made = ", ".join(name for name, _ in kernel.makes)
+    head = (
+        f"Kernel {number}: {', '.join(kernel.reads)} → {made}; {1e6 * kernel.time_s:,.1f} µs, bound by {kernel.bound}"
+    )
+    tables = tag("pre", str(kernel), class_="scroll") if kernel.backend == TORCH else plan_section.of_plan(kernel)
+    return folded(head, tag("p", kernel.loops), tables)
 
 
 def _derivation(facts: ReportData, pictures: Pictures, times: bool) -> Html:

@@ -37,7 +37,8 @@ class ReportData:
 
     `counted` is the form whose costs are counted, the derivation or an earlier form of it; `io` are its transfers and
     memory in values. Where there is no optimum, bound or plan, a text says why. `levels` are the costs at each level,
-    in the unit that it states. `options` are further options of the plan that was made. `notes` are lines about the
+    in the unit that it states. Of a plan of several kernels, `plan` is its text and `kernels` are the plans of each.
+    `options` are further options of the plan that was made. `notes` are lines about the
     derivation, such as rewrites that were tried and refused.
     """
 
@@ -50,6 +51,7 @@ class ReportData:
     stability: Stability
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     plan: KernelPlan | str | None = None
+    kernels: Sequence[KernelPlan] = ()
     hardware: Hardware | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
     dtype: str = "bf16"
