@@ -35,7 +35,7 @@ from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Pl
 from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions
 from catdiag.prover.api import Interrupted
-from catdiag.rewrite.contraction_order import Reassociation, equal_forms, ordered
+from catdiag.rewrite.contraction_order import Reassociation, ordered, reassociated
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
@@ -143,7 +143,8 @@ def searching(
         PartitionSearch(
             StageSequence(form.diagram), target, solver, cuts, multi_kernel=several, form=form, equal=search.equal
         )
-        for form in equal_forms(diagram, sizes)
+        for form in [reassociated(diagram, sizes)]
+        if form is not None
     ]
     found = sorted((one for one in (search, *forms) if one.chosen()), key=PartitionSearch.quickest)
     for better, worse in pairwise(found):

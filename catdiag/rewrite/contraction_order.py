@@ -118,7 +118,7 @@ def reassociated(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation | 
 
 
 def equal_forms(diagram: Diagram, sizes: Mapping[str, int]) -> list[Reassociation]:
-    """What a planner may take in place of a diagram, not proved: its regions in their best orders, and that, or the
+    """Diagrams that may need less than this one, not proved: its regions in their best orders, and that, or the
     diagram, with summed axes merged (`catdiag.rewrite.merge_axes`). None, one or two. Raises SizeError as above.
 
     >>> import catdiag as cd

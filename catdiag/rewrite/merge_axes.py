@@ -4,6 +4,9 @@
 A loop over one long axis takes blocks of any size; of two axes one loop stands inside the other, with blocks no longer
 than the inner axis. The axes are merged only where that is a view of each array as it lies in memory: they are
 neighbors there, in one order. An array that is computed, and read once, can be laid out so.
+
+Plans do not take such forms: a kernel finds the positions along the axes that were merged by divisions, entry by entry,
+and loads each on its own, which the model of its time does not know.
 """
 
 from __future__ import annotations

@@ -107,19 +107,18 @@ def test_a_schedule_that_is_not_proved_is_taken_only_where_no_other_is(monkeypat
     assert "it stopped at a = b" in str(found) and "proved     " not in str(found)
 
 
-@cd.algorithm("t d, d g, g e, t h c, h c m -> t e, t m")
-def forms(X: Any, A: Any, B: Any, Y: Any, W: Any) -> Any:
-    """Two products in a row, and one whose summed axes are merged where that is quicker."""
-    first = cd.einsum("t g, g e -> t e", cd.tanh(cd.einsum("t d, d g -> t g", X, A)), B)
-    return first, cd.einsum("t h c, h c m -> t m", Y, W)
+@cd.algorithm("t d, d g, g e -> t e")
+def forms(X: Any, A: Any, B: Any) -> Any:
+    """A product of three arrays, quicker in another order."""
+    return cd.einsum("t d, d e -> t e", cd.tanh(X), cd.einsum("d g, g e -> d e", A, B))
 
 
-FORMS = {"t": 4096, "d": 2048, "g": 8192, "e": 2048, "h": 32, "c": 128, "m": 4096}
+FORMS = {"t": 4096, "d": 4096, "g": 16, "e": 4096}
 
 
 def test_a_form_that_is_proved_is_preferred_to_a_quicker_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     quickest = forms.plan("H200", FORMS)
-    assert "(h c)" in "; ".join(kernel.loops for kernel in quickest.kernels) and not quickest.unproved
+    assert [name for name, _ in quickest.saved] == ["einsum [t g]"] and not quickest.unproved
 
     def refused(*_: Any) -> Any:
         raise OpenPart(1, "f(x) = g(x)")
@@ -127,7 +126,7 @@ def test_a_form_that_is_proved_is_preferred_to_a_quicker_one_that_is_not(monkeyp
     monkeypatch.setattr(kernel_drafts, "certify_through", refused)
     found = forms.plan("H200", FORMS)
     assert not found.unproved and not found.theorem.conditional and found.module is not None
-    assert "(h c)" not in "; ".join(kernel.loops for kernel in found.kernels) and found.time_s > quickest.time_s
+    assert found.time_s > quickest.time_s
     monkeypatch.setattr(kernel_drafts, "certify_composite", refused)
     (said,) = forms.plan("H200", FORMS).unproved
     assert said.endswith("it stopped at f(x) = g(x)")
