@@ -32,7 +32,7 @@ from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, lower_bou
 from catdiag.planner.kernel_drafts import REFUSED, NotProvedTogether, cut, fresh_tiles, parts_of, proved
 from catdiag.planner.library_products import library_plan, library_product, products_of_products, with_library
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
-from catdiag.planner.plan import KernelPlan, spelled_out
+from catdiag.planner.plan import IDEAL, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions
 from catdiag.prover.api import Interrupted
 from catdiag.rewrite.contraction_order import Reassociation, ordered, reassociated
@@ -175,6 +175,16 @@ def _check(diagram: Diagram, sizes: Mapping[str, int], scalars: Collection[str],
     for name, value in sizes.items():
         if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
             raise SizeError(f"axis {name!r} has size {value!r}: expected a positive integer")
+
+
+def _has_module(schedule: KernelTimer, target: PlanTarget) -> bool:
+    """Whether a kernel can be written by a schedule, or torch computes it."""
+    if schedule.library:
+        return True
+    try:
+        return fit(schedule.draft.diagram, target.chip, schedule.sizes, **target.options()).backend != IDEAL
+    except CatdiagError:
+        return False
 
 
 @dataclass
@@ -349,13 +359,44 @@ class PartitionSearch:
         raise problem
 
     def _plan(self) -> Plan:
-        """The quickest way whose kernels are proved; that they mean the program together may not be. Raises DoesNotFit,
-        and NotFusable."""
+        """The quickest way whose kernels are proved; that they mean the program together may not be. It is of those
+        of which a module can be written, if there is one. Raises DoesNotFit, and NotFusable."""
+        quickest: tuple[tuple[Span, ...], list[DerivedKernel]] | None = None
         while option := self.chosen():
             kernels = self._derived(option)
-            if kernels is not None:
+            if kernels is None:
+                continue
+            unwritten = [span for span, made in zip(option, kernels, strict=True) if made.plan.backend == IDEAL]
+            if not unwritten:
                 return self._planned(option, kernels)
-        raise self.misfit()
+            quickest = quickest or (option, kernels)
+            if self.max_cuts == 0 or not all(map(self._has_written_stages, unwritten)):
+                break
+            for span in unwritten:
+                self._leave_unwritten(span)
+        if quickest is None:
+            raise self.misfit()
+        return self._planned(*quickest)
+
+    def _has_written_stages(self, span: Span) -> bool:
+        """Whether a kernel has several stages, and of each a kernel can be written."""
+        stages = [self._class_of((k, k + 1))[0] for k in range(*span)]
+        for k, known in zip(range(*span), stages, strict=True):
+            options = self.schedules((k, k + 1))
+            if len(stages) == 1 or not isinstance(options, list) or not _has_module(options[0], known.target):
+                return False
+        return True
+
+    def _leave_unwritten(self, span: Span) -> None:
+        """Leaves out the schedules of a kernel up to the quickest of which Triton's kernel can be written."""
+        known = self._class_of(span)[0]
+        if known.made is None:  # an equal kernel of the way was left out already
+            return
+        error = NotFusable(known.made[0].plan.reason)
+        known.made = None
+        self._drop(known, error)
+        while isinstance(known.schedules, list) and not _has_module(known.schedules[0], known.target):
+            self._drop(known, error)
 
     def _without_proofs(self) -> bool:
         """Takes schedules that were not proved where nothing else is left; False where there are none."""
