@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.importers.refactorings import Module, Pairs, Refactoring, Tensors, adding, check, linear
-
 torch = pytest.importorskip("torch")
+from tests.importers.refactorings import Module, Pairs, Refactoring, Tensors, adding, check, linear  # noqa: E402
+
 F = torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 real = torch.randn

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.importers.refactorings import Module, Pairs, Refactoring, Tensors, adding, check, drawn, linear
-
 torch = pytest.importorskip("torch")
+from tests.importers.refactorings import Module, Pairs, Refactoring, Tensors, adding, check, drawn, linear  # noqa: E402
+
 F = torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 nn, real = torch.nn, torch.randn
