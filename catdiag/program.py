@@ -316,7 +316,7 @@ class Program(AsProgram):
         >>> two = cd.algorithm("a b, b c, c d -> a d")(
         ...     lambda A, B, C: cd.einsum("a c, c d -> a d", cd.einsum("a b, b c -> a c", A, B), C))
         >>> [str(box.cod) for box in two.reassociate({"a": 99, "b": 9, "c": 99, "d": 9}).diagram.boxes]
-        ['[b d]', '[a d]']
+        ['[d b]', '[a d]']
         """
         from catdiag.rewrite.contraction_order import reassociate
 

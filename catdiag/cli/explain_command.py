@@ -8,7 +8,7 @@ from catdiag.cli.operator_loading import arguments, module
 from catdiag.cli.standard_streams import working
 
 
-def run_explain(name: str, example: str, on: str | None, limit: float) -> None:
+def run_explain(name: str, example: str, on: str | None, limit: float | None) -> None:
     """Prints the report of a module. Raises CatdiagError for wrong use, and where it cannot be exported."""
     from catdiag.integrations.module_report import module_report
 

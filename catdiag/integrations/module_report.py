@@ -33,7 +33,7 @@ class ModuleReport:
 
 
 def module_report(
-    module: Any, example: Sequence[Any], kwargs: Mapping[str, Any], chip: str | None, limit: float
+    module: Any, example: Sequence[Any], kwargs: Mapping[str, Any], chip: str | None, limit: float | None
 ) -> ModuleReport:
     """The report of a module or function on an example: of regions that are planned for a chip, or of those that are
     programs here, without one. Planning one region may take `limit` seconds. Raises CatdiagError where the module

@@ -111,7 +111,7 @@ def take_all(region: Region) -> bool:
     return region.taken
 
 
-def take_quicker(region: Region, chip: str, limit: float) -> bool:
+def take_quicker(region: Region, chip: str, limit: float | None) -> bool:
     """Takes a region whose plan is predicted to be quicker than Inductor."""
     plan_region(region, chip, limit)
     if region.plan is None or region.others_s is None:
@@ -124,7 +124,7 @@ def take_quicker(region: Region, chip: str, limit: float) -> bool:
     return region.taken
 
 
-def plan_region(region: Region, chip: str, limit: float) -> None:
+def plan_region(region: Region, chip: str, limit: float | None) -> None:
     """Sets a region's plan, and what PyTorch is predicted to take; or the reason why there is no plan."""
     if region.program is None or region.program.example is None:
         return

@@ -112,7 +112,7 @@ def test_loads_that_take_longer_than_a_turn_bind(plan: Any) -> None:
 def test_what_is_not_known_is_left_out_and_said(plan: Any, flash: Derivation) -> None:
     scene = pipeline_picture(replace(plan.kernels[0], hardware="my chip"))
     assert "L2 to SMEM" not in clocks_of(scene) and "no chip of the name my chip is known" in scene.description.lower()
-    alone = flash.plan("H100", SIZES, dtype="fp32", tiles={"g_q": 64, "s_x": 64}, stages=1, threads=128)
+    alone = flash.plan("H100", SIZES, dtype="fp32", tiles={"g_q": 16, "s_x": 32}, stages=1, threads=128)
     plain = pipeline_picture(alone)
     assert set(clocks_of(plain)) == {"special functions", "ALUs"}
     assert "no rate of matrix units for fp32" in plain.description and "With one buffer" in plain.description
