@@ -13,8 +13,9 @@ from __future__ import annotations
 
 def main() -> None:
     """Runs the command line on the arguments of the process, and exits with its exit status."""
+    ctrl_c = _CtrlC()
     try:
-        _hear_ctrl_c()
+        ctrl_c.start()
         from catdiag.cli.standard_streams import own_streams
 
         with own_streams():
@@ -27,19 +28,25 @@ def main() -> None:
         # Ctrl-C may come while modules are loaded or arguments are parsed, and then arrive here as a SystemExit.
         if not _by_ctrl_c(end):
             raise
+        ctrl_c.stop()
         # Python counts a Ctrl-C that passed through `exec` of a string as unhandled, until the next `exec`.
         exec("")
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except Exception:
-        # By default Python would exit with 1, which means refuted.
         import sys
         import traceback
 
+        ctrl_c.stop()
+        # Where Ctrl-C ended the import of a module, what uses the module fails in some way of its own.
+        if ctrl_c.pressed:
+            print("interrupted", file=sys.stderr)
+            sys.exit(130)
+        # By default Python would exit with 1, which means refuted.
         traceback.print_exc()
         sys.exit(70)
     finally:
-        _hear_no_more()
+        ctrl_c.stop()
 
 
 def _by_ctrl_c(end: BaseException | None) -> bool:
@@ -49,38 +56,45 @@ def _by_ctrl_c(end: BaseException | None) -> bool:
     return end is not None
 
 
-def _hear_ctrl_c() -> None:
-    """Raises KeyboardInterrupt again until it is handled.
+class _CtrlC:
+    """Raises KeyboardInterrupt again until it is handled, and knows whether Ctrl-C was pressed.
 
     Python drops an exception that is raised in one of its own callbacks (at the end of an import, or when an object is
     finalized) and prints that it did. For Ctrl-C that message is suppressed, since it is raised again.
     """
-    import signal
-    import sys
 
-    said = sys.unraisablehook
+    def __init__(self) -> None:
+        self.pressed = False
 
-    def unraised(dropped: sys.UnraisableHookArgs) -> None:
-        if not issubclass(dropped.exc_type, KeyboardInterrupt):
-            said(dropped)
+    def start(self) -> None:
+        """Handles Ctrl-C from now on, unless the process ignores it or has a handler of its own."""
+        import signal
+        import sys
 
-    def again(*_: object) -> None:
-        if not _by_ctrl_c(sys.exc_info()[1]):
+        said = sys.unraisablehook
+
+        def unraised(dropped: sys.UnraisableHookArgs) -> None:
+            if not issubclass(dropped.exc_type, KeyboardInterrupt):
+                said(dropped)
+
+        def again(*_: object) -> None:
+            if not _by_ctrl_c(sys.exc_info()[1]):
+                raise KeyboardInterrupt
+
+        def press(*_: object) -> None:
+            self.pressed = True
+            signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
             raise KeyboardInterrupt
 
-    def stop(*_: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
-        raise KeyboardInterrupt
+        ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if ours and hasattr(signal, "setitimer"):
+            sys.unraisablehook = unraised
+            signal.signal(signal.SIGALRM, again)
+            signal.signal(signal.SIGINT, press)
 
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if ours and hasattr(signal, "setitimer"):
-        sys.unraisablehook = unraised
-        signal.signal(signal.SIGALRM, again)
-        signal.signal(signal.SIGINT, stop)
+    def stop(self) -> None:
+        """Raises nothing again."""
+        import signal
 
-
-def _hear_no_more() -> None:
-    import signal
-
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)

@@ -225,6 +225,25 @@ def test_interrupted_where_python_drops_exceptions(tmp_path):
     assert done.returncode == 130 and done.stderr.endswith("interrupted\n")
 
 
+FAILS = """
+import catdiag.cli.check_command as check
+from signal import SIGINT, raise_signal
+def failing(*args):
+    try:
+        raise_signal(SIGINT)
+    except KeyboardInterrupt:
+        pass  # as Python does where the import of a module is interrupted
+    return {}["LiveRanges"]
+check.run_check = failing
+"""
+
+
+def test_what_fails_after_ctrl_c_is_interrupted(tmp_path):
+    code = f"from catdiag.cli import main\n{FAILS}\nmain()"
+    done = subprocess.run([sys.executable, "-c", code, "check", tmp_path], capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 @pytest.mark.parametrize("after", [0.01, 0.2, 0.4])
 def test_interrupted_check_of_several(tmp_path, after):
     import catdiag as cd
@@ -310,7 +329,8 @@ def callback(_):
     os.kill(os.getpid(), signal.SIGINT)
     for _ in range(100000): pass
 
-cli._hear_ctrl_c()
+ctrl_c = cli._CtrlC()
+ctrl_c.start()
 one = Object()
 held = weakref.ref(one, callback)
 try:
@@ -318,7 +338,7 @@ try:
     time.sleep(5)
 except KeyboardInterrupt:
     print("heard")
-cli._hear_no_more()
+ctrl_c.stop()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.stderr) == ("heard\n", "")
