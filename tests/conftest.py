@@ -171,12 +171,23 @@ def compiling() -> None:
 
 
 @pytest.fixture(scope="session")
-def interpreting() -> None:
+def interpreting() -> Iterator[None]:
     """For tests that run kernels on the processor; `test_in_the_interpreter` runs them in a process of their own."""
     pytest.importorskip("torch")
     pytest.importorskip("triton")
     if not os.environ.get("TRITON_INTERPRET"):
         pytest.skip("run by test_in_the_interpreter, with TRITON_INTERPRET set")
+    interpreter = importlib.import_module("triton.runtime.interpreter")
+    patch_tensor = interpreter._patch_lang_tensor
+
+    def patch_tensor_and_index(tensor: Any, scope: Any) -> None:
+        # Triton 3.6 converts arrays of shape (1,) by int(), which NumPy refuses from 2.4 on.
+        patch_tensor(tensor, scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_lang_tensor", patch_tensor_and_index)
+        yield
 
 
 @pytest.fixture(autouse=True)

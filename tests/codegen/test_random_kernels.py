@@ -26,13 +26,13 @@ class TestRun:
         program = data.draw(st.one_of(cascades(), einsums(), cd.testing.diagrams()))
         form = data.draw(blocked(diagram_of(program)))
         # The interpreter cuts numbers off to bfloat16; and of numbers alone it does not know where to run.
-        assume("cast:" not in form.code("pseudocode") and any(ty.axes for ty in program.dom))
+        assume("cast:" not in cd.Program(form).code("pseudocode") and any(ty.axes for ty in program.dom))
         tiles = {tile: data.draw(st.sampled_from([1, 2, 16])) for tile in tile_bounds(form)}
         try:
             kernel = compiled_of(form, program, tiles, "fp32")
         except TypeMismatch as error:
-            # Groups in loops are no kernel: those are refused in so many words.
-            if "no form" not in error.message:
+            # Groups in loops, and sums that a later loop reads, are no kernel: those are refused in so many words.
+            if not any(why in error.message for why in ("no form", "Save it to memory")):
                 raise
             return
         cd.testing.assert_compiled(

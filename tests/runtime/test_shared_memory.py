@@ -91,9 +91,9 @@ OF_CHIPS = [
     # A factor that depends on a sum is not computed in the layout of its product's operand.
     ("H200", "info_nce", "j", "i", {"g_i": 16, "s_j": 256}, {"d": 64, "i": 1024, "j": 1024}, 8, 3, 100368),
     ("A100", "info_nce", "j", "i", {"g_i": 128, "s_j": 128}, {"d": 64, "i": 1024, "j": 1024}, 8, 3, 65536),
-    # Sums of products of expanded tiles become matrix products.
-    ("H200", "softmax_moments", "x", "q v", {"g_q": 64, "g_v": 16, "s_x": 16}, MOMENTS, 4, 3, 12848),
-    ("A100", "softmax_moments", "x", "q v", {"g_q": 128, "g_v": 16, "s_x": 16}, MOMENTS, 8, 3, 20992),
+    # Sums of products of computed tiles are matrix products in three passes of tf32.
+    ("H200", "softmax_moments", "x", "q v", {"g_q": 64, "g_v": 16, "s_x": 16}, MOMENTS, 4, 3, 16944),
+    ("A100", "softmax_moments", "x", "q v", {"g_q": 128, "g_v": 16, "s_x": 16}, MOMENTS, 8, 3, 24576),
     # Tiles of three axes have the default layout, in which warps are along the axis that is summed.
     ("H200", "distance_attention", "x", "q", {"g_q": 16, "s_x": 16}, ROWS, 8, 3, 16416),
     # Blocks that are not at the front pass through registers.
@@ -121,7 +121,7 @@ OF_TYPES = [
     # Products in three passes of tf32 read each factor in two parts.
     ("fp32", "matmul", "b", "a c", {"g_a": 64, "g_c": 128, "s_b": 64}, {"a": 1024, "b": 1024, "c": 1024}, 4, 3, 163872),
     ("fp32", "qk_norm_attention", "x", "q", {"g_q": 16, "s_x": 32}, ROWS, 4, 3, 57376),
-    ("fp32", "softmax_moments", "x", "q v", {"g_q": 64, "g_v": 16, "s_x": 16}, MOMENTS, 4, 3, 26656),
+    ("fp32", "softmax_moments", "x", "q v", {"g_q": 64, "g_v": 16, "s_x": 16}, MOMENTS, 4, 3, 22560),
     # What mma reads in 8 bits and a descriptor loads before the loop is widened in registers.
     ("fp8", "attention", "x", "q", {"g_q": 16, "s_x": 256}, ROWS, 4, 3, 73760),
     # What a descriptor loads in 8 bits is stored again where its columns are contiguous, and prefetched too.

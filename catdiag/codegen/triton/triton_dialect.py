@@ -71,6 +71,18 @@ def _times{own}(a, b):
     """The product, for reductions."""
     return a * b
 ''',
+    "_sum_of_products": '''@{jit}.jit
+def _sum_of_products{own}(x, y):
+    """The sum over k of x[i, k] * y[k, j], in float32.
+
+    Of the sum of x[:, :, None] * y[None, :, :] Triton 3.6 makes a product in tf32, of 10 bits: never written so here.
+    """
+    if x.shape[0] >= 16 and x.shape[1] >= 16 and y.shape[1] >= 16:
+        found = {tl}.dot(x, y, input_precision="tf32x3")
+    else:
+        found = {tl}.sum(y[None, :, :] * x[:, :, None], 1)
+    return found
+''',
     "_load": '''@{jit}.jit
 def _load{own}(at, inside, exact: {tl}.constexpr):
     """Entries of an array, 0 outside of it; `exact` says that none is outside."""

@@ -44,6 +44,8 @@ class TritonPrinter:
         self.uses: dict[TileNode, int] = {}
         self.counted: set[TileNode] = set()
         self.helpers: set[str] = set()
+        self.summed_products: set[TileNode] = set()
+        """Products of tiles that are printed together with the sum over them."""
         self.twins: dict[TileNode, TileNode] = {}
         self.lefts: dict[tuple[str, ...], None] = {}
 
@@ -59,6 +61,8 @@ class TritonPrinter:
             if node in self.counted:
                 continue
             self.counted.add(node)
+            if _factors(node) is not None:
+                self.summed_products.add(node.args[0])
             for arg in node.args:
                 self.uses[arg] = self.uses.get(arg, 0) + 1
                 stack.append(arg)
@@ -86,7 +90,7 @@ class TritonPrinter:
             return True
         if node.kind == "relabel":
             return False
-        if node.kind == "dot" and self._absorbed(node):
+        if (node.kind == "dot" and self._absorbed(node)) or self._only_summed(node):
             return False
         if node.kind in _HEAVY or (self.uses.get(node, 0) > 1 and self._worth(node)):
             return True
@@ -101,6 +105,10 @@ class TritonPrinter:
     def _absorbed(self, dot: TileNode) -> bool:
         """Whether a product is printed together with the sum that it accumulates into."""
         return self.uses.get(dot, 0) == 1 and dot in self.accumulated
+
+    def _only_summed(self, node: TileNode) -> bool:
+        """Whether a product of tiles is printed together with the sum over it."""
+        return self.uses.get(node, 0) == 1 and node in self.summed_products
 
     accumulated: frozenset[TileNode] = frozenset()
 
@@ -223,7 +231,8 @@ class TritonPrinter:
             return written(grouped("//", TIMES), [self.aligned(x, node.dims) for x in node.args])
         if kind in self.dialect.functions:
             self._helped(kind)
-            return self.dialect.applied(kind, [self.aligned(x, node.dims) for x in node.args])
+            operands = node.args[::-1] if _outer_product(node) else node.args
+            return self.dialect.applied(kind, [self.aligned(x, node.dims) for x in operands])
         if kind == "reduce":
             return self._reduce(node)
         if kind == "load":
@@ -240,7 +249,13 @@ class TritonPrinter:
 
     def _reduce(self, node: TileNode) -> Text:
         (arg,) = node.args
-        return self._reduced(node, arg.dims.index(node.data[1]))
+        factors = _factors(node)
+        if factors is None or not self._only_summed(arg) or arg in self.names:
+            return self._reduced(node, arg.dims.index(node.data[1]))
+        self.helpers.add("_sum_of_products")
+        (rows, columns), depth = node.dims, node.data[1]
+        texts = (self.aligned(x, dims)[0] for x, dims in zip(factors, ((rows, depth), (depth, columns)), strict=True))
+        return f"_sum_of_products({', '.join(texts)})", ATOM
 
     def _reduced(self, node: TileNode, axis: int) -> Text:
         monoid, (arg,) = node.data[0], node.args
@@ -352,6 +367,29 @@ class TritonPrinter:
     def aligned(self, node: TileNode, dims: Sequence[Dim]) -> Text:
         """The expression of a node, expanded so that it broadcasts by position against tiles over `dims`."""
         return self.dialect.aligned(self.plain(node), node.dims, dims)
+
+
+def _factors(node: TileNode) -> tuple[TileNode, TileNode] | None:
+    """The tiles x and y if a node is the sum over k of x[i, k] * y[k, j]; else None."""
+    (monoid, depth), arg = node.data if node.kind == "reduce" else ("", None), node.args[0] if node.args else node
+    if monoid != "sum" or arg.kind != "mul" or arg.element != "real" or len(node.dims) != 2:
+        return None
+    rows, columns = node.dims
+    pairs = (arg.args, arg.args[::-1])
+    return next(((x, y) for x, y in pairs if (set(x.dims), set(y.dims)) == ({rows, depth}, {depth, columns})), None)
+
+
+def _outer_product(node: TileNode) -> bool:
+    """Whether a tile is written as x[:, :, None] * y[None, :, :], unless its factors are exchanged.
+
+    Of the sum of such a tile along its second axis Triton makes a matrix product in tf32, whose factors have 10 bits of
+    fraction (`CombineBroadcastMulReducePattern` in its `Combine.cpp`). It does not look for y[None, :, :] first.
+    """
+    if node.kind != "mul" or len(node.dims) != 3 or node.element != "real":
+        return False
+    first, last = node.dims[0], node.dims[-1]
+    left, right = node.args
+    return last not in left.dims and first in left.dims and first not in right.dims and last in right.dims
 
 
 def _exact(text: str, loop: Any, level: int = 0) -> str:
