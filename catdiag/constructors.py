@@ -44,27 +44,57 @@ def algorithm(signature: str, name: str | None = None) -> Callable[[Callable[...
 
 
 def box(name: str, dom: Ty | ArrayType, cod: Ty | ArrayType) -> Program:
-    """An uninterpreted generator."""
+    """The uninterpreted generator `name`: `dom → cod`.
+
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> print(box("f", ArrayType((Axis("x"),)), ArrayType((Axis("y"),))))
+    [x] → [y]
+    """
     return Program(diagram.box(name, dom, cod))
 
 
 def id(ty: Ty | ArrayType) -> Program:
-    """The identity."""
+    """The identity on the object `ty`.
+
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> X = ArrayType((Axis("x"),))
+    >>> id(X) >> box("f", X, X) == box("f", X, X)
+    True
+    """
     return Program(diagram.id(ty))
 
 
 def swap(left: Ty | ArrayType, right: Ty | ArrayType) -> Program:
-    """The symmetry: `left @ right → right @ left`."""
+    """The symmetry: `left @ right → right @ left`.
+
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> print(swap(ArrayType((Axis("x"),)), ArrayType((Axis("y"),))))
+    [x] @ [y] → [y] @ [x]
+    """
     return Program(diagram.swap(left, right))
 
 
 def copy(ty: Ty | ArrayType, times: int = 2) -> Program:
-    """`ty → ty @ … @ ty`, the comultiplication (`times` = 2) of the comonoid, or its iterate."""
+    """`ty → ty @ … @ ty`, the comultiplication (`times` = 2) of the comonoid, or its iterate.
+
+    Raises TypeMismatch for `times` that is no number of copies.
+
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> X = ArrayType((Axis("x"),))
+    >>> copy(X, 3) == copy(X) >> copy(X) @ id(X)
+    True
+    """
     return Program(diagram.copy(ty, times))
 
 
 def discard(ty: Ty | ArrayType) -> Program:
-    """`ty → 1`, the counit."""
+    """`ty → 1`, the counit.
+
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> X = ArrayType((Axis("x"),))
+    >>> copy(X) >> id(X) @ discard(X) == id(X)
+    True
+    """
     return Program(diagram.discard(ty))
 
 
@@ -112,9 +142,9 @@ def from_jax(
     """The program of a JAX function of arrays, or of trees of arrays, with named axes.
 
     The function is traced on the example (`jax.make_jaxpr`); `jit`, `custom_jvp`, `checkpoint` and the like are opened,
-    scans of a fixed number of steps are written out. The inputs are the leaves of the arguments: each is called after
-    its parameter and the keys in its tree, `params.mlp.w` as `params_mlp_w`. Axes, sizes and `names` are as in
-    `from_torch`.
+    scans of a fixed number of steps are written out. The inputs are the leaves of the arguments, those in `kwargs`
+    included: each is called after its parameter and the keys in its tree, `params.mlp.w` as `params_mlp_w`. Axes, sizes
+    and `names` are as in `from_torch`.
 
     The function is traced again with symbols for sizes (`jax.export.symbolic_shape`), so that a number that it computes
     from lengths, as a mean does, is a function of the sizes. `dynamic=True` requires that JAX can, `dynamic=False`
@@ -143,8 +173,9 @@ def compile(
     `.theorem`, and it is called as the module is.
 
     `on` is the chip, by default that of this machine's GPU; `dtype` the type of inputs and results, by default that of
-    the first floating-point tensor; `options` are those of `Program.plan`. A call runs the plan's kernels where it can,
-    and the module where it cannot (see `catdiag.integrations.compiled_module.CompiledModule`).
+    the first floating-point tensor; `kwargs` are keyword arguments of the module, `options` those of `Program.plan`. A
+    call runs the plan's kernels where it can, and the module where it cannot (see
+    `catdiag.integrations.compiled_module.CompiledModule`).
 
         block = cd.compile(model.layers[0], x, on="h200")
         print(block.plan, block.theorem)

@@ -60,6 +60,11 @@ class Program(AsProgram):
     a derivation. `f >> g` is g after f, `f @ g` both beside each other; `==` compares the diagrams as they are now, up
     to the laws of the category (equality of meaning is `cd.prove`). With `ask`, a solver that many programs share.
     `example` is the example that a program was imported with (`cd.from_torch`), None for others.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x"))
+    >>> total.stream("x").run([[1, 2, 3]], tiles={"s_x": 2})
+    array([6.])
     """
 
     def __init__(
@@ -201,6 +206,11 @@ class Program(AsProgram):
         """The program mapped over one more axis, put in front on all outputs and the given inputs (all, if None).
 
         Raises AxisError if a wire has an axis of that name already, or no input of that name or position exists.
+
+        >>> import catdiag as cd
+        >>> dot = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
+        >>> print(dot.weave("q", "A"))
+        lambda: [q x] @ [x] → [q]
         """
         from catdiag.rewrite.compose import weave
 
@@ -400,9 +410,15 @@ class Program(AsProgram):
         return levels_io(diagram, levels, within=within, **options)
 
     def lower_bound(self, capacity: Any = None, **options: Any) -> LowerBound:
-        """What any schedule of the program's scalar operations moves at least; see `catdiag.bounds.lower_bound`.
+        """What any schedule of the program's scalar operations moves at least, in values, between slow memory and one
+        of `capacity` values, by default the symbol `M`; the options are those of `catdiag.bounds.lower_bound`.
 
         Groups and kernels do the operations of the diagram that was put in groups, which is what the bound is read off.
+
+        >>> import catdiag as cd
+        >>> product = cd.algorithm("i k, k j -> i j")(lambda A, B: cd.einsum("i k, k j -> i j", A, B))
+        >>> product.lower_bound(100).at({"i": 1000, "j": 1000, "k": 1000}) >= 2 * 1000**3 / 10
+        True
         """
         from catdiag.bounds.lower_bound import lower_bound
 
@@ -484,12 +500,17 @@ class Program(AsProgram):
         return sharding(self._diagram, over, **options)
 
     def plan(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan:
-        """How it runs on a chip in the least predicted time, with z3's proof that the tiles fit.
+        """How it runs on `hardware` at these `sizes` in the least predicted time, with z3's proof that the tiles fit.
 
         A program in loops or groups is one kernel: its tiles, with the options of `catdiag.planner.fit.fit` (`dtype`,
         `stages`, fixed `tiles`, the `objective`, …). Any other is cut into kernels, each with its loops, groups and
         tiles, with the options of `catdiag.planner.partition.searching` (`dtype`, `stages`, `cuts` at most,
         `several`). Raises DoesNotFit, with what each array takes, SizeError, and as these do.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+        >>> total.plan("H100", {"q": 4096, "x": 4096}).bytes_moved
+        33562624
         """
         from catdiag.planner.partition import plan
 
@@ -533,13 +554,13 @@ class Program(AsProgram):
     def code(
         self, language: Literal["algorithm", "numpy", "pseudocode", "formulas", "triton"] = "pseudocode", **options: Any
     ) -> str:
-        """The program as text: "pseudocode", its loops with what they load and save; "formulas", what the loops carry
-        (of each state the unit, element, repair, step and merge, and the finish: see
+        """The program as text in a `language`, with its options: "pseudocode", its loops with what they load and save;
+        "formulas", what the loops carry (of each state the unit, element, repair, step and merge, and the finish: see
         `catdiag.codegen.loop_state.formulas`); "numpy", the source of a function of plain NumPy; "algorithm", the
         `@cd.algorithm` that it could have been written as (of what a derived program was derived from; see
         `catdiag.codegen.algorithm_source`); "triton", a module for GPUs, which needs `tiles`, and takes `dtype`,
-        `stages` and `warps` (see `catdiag.codegen.triton.triton_module`), or what a plan writes:
-        `program.plan(chip, sizes).code("triton")`.
+        `stages` and `warps` (see `catdiag.codegen.triton.triton_module`), or what a plan writes: `program.plan(chip,
+        sizes).code("triton")`.
 
         Raises SizeError for a tile that is missing, TypeMismatch for what has no form in a kernel.
 
@@ -581,8 +602,8 @@ class Program(AsProgram):
     def draw(
         self, format: Literal["svg", "tikz", "html"] = "svg", path: str | Path | None = None, **options: Any
     ) -> str:
-        """The picture of the diagram as SVG or LaTeX, or the derivation as one HTML page that needs nothing else;
-        written to `path` too, where one is given.
+        """The picture of the diagram in a `format`, SVG or LaTeX, or the derivation as one HTML page that needs nothing
+        else; written to `path` too, where one is given.
 
         Of pictures, the options are `open`, which named diagrams are drawn as their insides; `levels` of memory,
         slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts; `colour`; `theme`,

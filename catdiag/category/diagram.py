@@ -286,7 +286,8 @@ class HasDiagram(Protocol):
 
 
 def diagram_of(subject: Diagram | HasDiagram, what: str = "the diagram") -> Diagram:
-    """The diagram of `subject`: itself, or its attribute `.diagram`. Raises TypeMismatch for anything else.
+    """The diagram of `subject`: itself, or its attribute `.diagram`. Raises TypeMismatch for anything else, calling it
+    `what`.
 
     >>> X = ArrayType((Axis("x"),))
     >>> diagram_of(id(X)) == id(X)
@@ -324,7 +325,15 @@ def of_box(b: Box) -> Diagram:
 
 
 def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), title: str = "") -> Diagram:
-    """A diagram from its flat form. The graph is trusted to be well formed: boxes fit their wires."""
+    """A diagram from its flat form, with `names` for its inputs and a `title`; `cod` is found where it is not given.
+
+    The graph is trusted to be well formed: boxes fit their wires (`check` looks).
+
+    >>> X = ArrayType((Axis("x"),))
+    >>> f = box("f", X, X) >> copy(X)
+    >>> of_graph(f.graph) == f
+    True
+    """
     if cod is None:
         types = graph.wire_types()
         cod = Ty(*(types[w] for w in graph.outputs))
@@ -332,7 +341,12 @@ def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), t
 
 
 def box(name: str, dom: Ty | ArrayType, cod: Ty | ArrayType) -> Diagram:
-    """An uninterpreted generator."""
+    """The uninterpreted generator `name`: `dom → cod`.
+
+    >>> X, Y = ArrayType((Axis("x"),)), ArrayType((Axis("y"),))
+    >>> print(box("f", X, Y))
+    [x] → [y]
+    """
     return of_box(Box(Generic(name), _ty(dom), _ty(cod)))
 
 
@@ -351,13 +365,23 @@ def wiring(dom: Ty | ArrayType, sources: Sequence[int]) -> Diagram:
 
 
 def id(ty: Ty | ArrayType) -> Diagram:
-    """The identity."""
+    """The identity on the object `ty`.
+
+    >>> X = ArrayType((Axis("x"),))
+    >>> id(X) >> box("f", X, X) == box("f", X, X)
+    True
+    """
     ty = _ty(ty)
     return Diagram(WIRING, range(len(ty)), None, ty, ty)
 
 
 def swap(left: Ty | ArrayType, right: Ty | ArrayType) -> Diagram:
-    """The symmetry: `left @ right → right @ left`."""
+    """The symmetry: `left @ right → right @ left`.
+
+    >>> X, Y = ArrayType((Axis("x"),)), ArrayType((Axis("y"),))
+    >>> print(swap(X, Y))
+    [x] @ [y] → [y] @ [x]
+    """
     left, right = _ty(left), _ty(right)
     n, m = len(left), len(right)
     return wiring(left @ right, [*range(n, n + m), *range(n)])
@@ -367,7 +391,14 @@ _MOST_COPIES = 1_000_000
 
 
 def copy(ty: Ty | ArrayType, times: int = 2) -> Diagram:
-    """`ty → ty @ … @ ty`, the comultiplication (`times` = 2) of the comonoid, or its iterate."""
+    """`ty → ty @ … @ ty`, the comultiplication (`times` = 2) of the comonoid, or its iterate.
+
+    Raises TypeMismatch for `times` that is no number of copies.
+
+    >>> X = ArrayType((Axis("x"),))
+    >>> copy(X, 3) == copy(X) >> copy(X) @ id(X)
+    True
+    """
     ty = _ty(ty)
     whole = hasattr(times, "__index__") and not isinstance(times, bool) and not hasattr(times, "shape")
     require(whole and 0 <= times <= _MOST_COPIES, "times", times, f"how many copies, 0 to {_MOST_COPIES}")
@@ -375,7 +406,12 @@ def copy(ty: Ty | ArrayType, times: int = 2) -> Diagram:
 
 
 def discard(ty: Ty | ArrayType) -> Diagram:
-    """`ty → 1`, the counit."""
+    """`ty → 1`, the counit.
+
+    >>> X = ArrayType((Axis("x"),))
+    >>> copy(X) >> id(X) @ discard(X) == id(X)
+    True
+    """
     return wiring(_ty(ty), [])
 
 

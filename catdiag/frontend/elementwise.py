@@ -43,7 +43,7 @@ def exp(a: Operand) -> Any:
 
 
 def log(a: Operand) -> Any:
-    """The natural logarithm; defined for positive numbers.
+    """The natural logarithm of a number or, elementwise, of the array `a`; defined for positive numbers.
 
     >>> log(1)
     0.0
@@ -52,7 +52,7 @@ def log(a: Operand) -> Any:
 
 
 def sqrt(a: Operand) -> Any:
-    """The square root; defined for nonnegative numbers.
+    """The square root of a number or, elementwise, of the array `a`; defined for nonnegative numbers.
 
     >>> sqrt(4)
     2.0
@@ -79,7 +79,7 @@ def sigmoid(a: Operand) -> Any:
 
 
 def abs(a: Operand) -> Any:
-    """The absolute value.
+    """The absolute value of a number or, elementwise, of the array `a`.
 
     >>> abs(-2)
     2
@@ -97,7 +97,7 @@ def erf(a: Operand) -> Any:
 
 
 def sin(a: Operand) -> Any:
-    """The sine of an angle in radians.
+    """The sine of an angle `a` in radians.
 
     >>> sin(0)
     0.0
@@ -106,7 +106,7 @@ def sin(a: Operand) -> Any:
 
 
 def cos(a: Operand) -> Any:
-    """The cosine of an angle in radians.
+    """The cosine of an angle `a` in radians.
 
     >>> cos(0)
     1.0
@@ -142,7 +142,7 @@ def ceil(a: Operand) -> Any:
 
 
 def round(a: Operand) -> Any:
-    """The nearest integer, and of two that are as near the even one, as in NumPy; an array of integers.
+    """The integer nearest to `a`, and of two that are as near the even one, as in NumPy; an array of integers.
 
     >>> round(2.5), round(3.5)
     (2, 4)
@@ -151,7 +151,7 @@ def round(a: Operand) -> Any:
 
 
 def maximum(a: Operand, b: Operand) -> Any:
-    """The larger of two numbers, elementwise; `-float("inf")` may be one of them.
+    """The larger of `a` and `b`, elementwise; `-float("inf")` may be one of them.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.maximum(a, 0))([-1, 2]).tolist()
@@ -161,7 +161,7 @@ def maximum(a: Operand, b: Operand) -> Any:
 
 
 def minimum(a: Operand, b: Operand) -> Any:
-    """The smaller of two numbers, elementwise.
+    """The smaller of `a` and `b`, elementwise.
 
     >>> minimum(2, 3)
     2
@@ -180,8 +180,8 @@ def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) ->
 
 
 def cast(a: Operand, dtype: str) -> Traced:
-    """The array in another element type: `cast(a, "bf16")`. It means the identity; what changes is the width in bytes,
-    for costs.
+    """The array in the element type `dtype`: `cast(a, "bf16")`. It means the identity; what changes is the width in
+    bytes, for costs.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.cast(a, "fp8"))([1.5, 300]).tolist()
@@ -225,8 +225,8 @@ _WITH_MEANING = frozenset(
 
 
 def apply(function: str, *arrays: Operand) -> Traced:
-    """An uninterpreted scalar function, identified by its name: equal arguments give equal results, and nothing else is
-    known.
+    """An uninterpreted scalar function of `arrays`, elementwise, identified by its name: equal arguments give equal
+    results, and nothing else is known.
 
     >>> import catdiag as cd
     >>> str(cd.algorithm("q, x")(lambda a, b: cd.apply("f", a, b)).cod)

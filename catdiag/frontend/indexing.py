@@ -31,7 +31,7 @@ Length: TypeAlias = "int | str | Traced"
 def reindex(array: Operand, axes: str, /, *, fill: Operand | None = None, **reads: Position) -> Traced:
     """An array over new axes, read at index arithmetic: `reindex(a, "y k", x=lambda y, k: 2*y + k - 1, fill=0)`.
 
-    Each old axis that is named is read at the position that its function gives. The parameters of the function are
+    Each old axis that `reads` names is read at the position that its function gives. The parameters of the function are
     axes: new ones, or axes of other arrays. It may use `+`, `-`, `*`, `//`, `%`, `cd.size` and arrays of integers. An
     axis of the array that is also a new axis, and is not named, is read at the same position. All other axes stay. With
     `fill`, elements outside the array are that number, and being in range is no condition.

@@ -115,7 +115,7 @@ def term(array: Operand, axis: str, wanted: str) -> Traced:
 
 
 def concat(arrays: Sequence[Operand], axis: str) -> Traced:
-    """Arrays concatenated along a coproduct axis: `concat([a, b], "x+y")`, with `a` over `x` and `b` over `y`.
+    """The `arrays` concatenated along a coproduct axis: `concat([a, b], "x+y")`, with `a` over `x` and `b` over `y`.
 
     An array is broadcast along axes that only the others have.
 

@@ -23,7 +23,11 @@ __all__ = ["describe", "get", "names"]
 
 
 def get(name: str) -> Any:
-    """The program of that name. Raises CatdiagError, naming those that there are."""
+    """The program of that name. Raises CatdiagError, naming those that there are.
+
+    >>> print(get("attention"))
+    attention: [q d] @ [x d] @ [x d] → [q d]
+    """
     return as_program(diagrams.get(name))
 
 

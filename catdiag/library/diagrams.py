@@ -39,7 +39,11 @@ def _entries() -> dict[str, tuple[Diagram, str]]:
 
 
 def names() -> tuple[str, ...]:
-    """The names of the library's diagrams, sorted."""
+    """The names of the library's diagrams, sorted.
+
+    >>> "attention" in names(), list(names()) == sorted(names())
+    (True, True)
+    """
     return tuple(sorted(_entries()))
 
 

@@ -116,7 +116,13 @@ class Plan(AsHTML):
 
     @staticmethod
     def of(derivation: Derivation, kernel: KernelPlan) -> Plan:
-        """The plan of a derivation that is one kernel."""
+        """The plan of a `derivation` that is one `kernel`.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+        >>> Plan.of(total.derivation, total.plan("H100", {"q": 4096, "x": 4096}).kernels[0]).sizes
+        {'q': 4096, 'x': 4096}
+        """
         return Plan(derivation, (kernel,), kernel.dtype, module=kernel.module, reason=kernel.reason)
 
     @property
@@ -227,6 +233,11 @@ class Plan(AsHTML):
         """The Triton module of the plan, which says what it takes.
 
         Raises CatdiagError where the plan is of the ideal model, with the reason.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+        >>> total.plan("H100", {"q": 4096, "x": 4096}).written().text.count("@triton.jit") > 0
+        True
         """
         if self.module is None:
             raise CatdiagError(
@@ -236,11 +247,16 @@ class Plan(AsHTML):
         return self.module
 
     def code(self, language: Literal["triton", "numpy", "pseudocode"] = "triton") -> str:
-        """The kernels as text: "triton", one self-contained module with the tiles, stages and warps of the plan;
+        """The kernels as text in a `language`: "triton", one self-contained module with the tiles, stages and warps;
         "numpy", a function of plain NumPy; "pseudocode", the loops as formulas.
 
         Neither torch nor triton is needed. Raises CatdiagError for a Triton module of a plan of the ideal model, with
         the reason.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+        >>> "@triton.jit" in total.plan("H100", {"q": 4096, "x": 4096}).code("triton")
+        True
         """
         if language == "triton":
             return self.written().text
@@ -260,6 +276,9 @@ class Plan(AsHTML):
         `graph`, calls replay a CUDA graph of the launches (`catdiag.runtime.cuda_graph`); None, the default, means
         where `launches_dominate`. The same plan gives the same function. Raises what `code` does, and CatdiagError
         where torch or triton is not installed.
+
+            kernel = attention.plan("H100", sizes).compile()
+            kernel(Q, K, V)
         """
         wanted = self.launches_dominate if graph is None else graph
         if wanted not in self._compiled:
@@ -274,7 +293,13 @@ class Plan(AsHTML):
         return len(self.kernels) > 1 and 2 * HOST_LAUNCH_S * len(self.kernels) >= self.time_s
 
     def made_of(self, compiled: CompiledKernel) -> Plan:
-        """This plan, with what `compile` gives."""
+        """This plan, whose `compile` gives `compiled`: one that was measured, or that a test put in its place.
+
+        Nothing compares the two.
+
+        plan = plan.made_of(tuned)
+        plan.compile()(Q, K, V)
+        """
         self._compiled.update({False: compiled, True: compiled})
         return self
 
@@ -284,7 +309,13 @@ class Plan(AsHTML):
         return {}
 
     def explanation(self) -> tuple[str, ...]:
-        """Against each rival: what it would take, or why it does not fit."""
+        """Of each alternative what it would take, or why it does not fit.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+        >>> total.plan("H100", {"q": 4096, "x": 4096}).explanation()
+        ()
+        """
         return tuple(f"{r.name}: {r.against(self.time_s, self.flops, self.bytes_moved)}" for r in self.alternatives)
 
     def __str__(self) -> str:
@@ -344,7 +375,13 @@ class Plan(AsHTML):
         return tuple(assumption(k, number) for number, k in enumerate(self.kernels, 1) if k.backend == TORCH)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Plain values for JSON.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+        >>> total.plan("H100", {"q": 4096, "x": 4096}).as_dict()["backend"]
+        'triton'
+        """
         return {
             "time_s": self.time_s,
             "launch_s": LAUNCH_S,

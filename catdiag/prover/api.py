@@ -357,8 +357,8 @@ def how_false(title: str, found: Counterexample) -> str:
 def equivalent(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> bool | None:
     """True where `f = g` is proved without new conditions, False where it is refuted, None otherwise.
 
-    A theorem with contradictory hypotheses (`Theorem.vacuous`) does not count as a proof: None. Arguments and errors
-    for wrong use are those of `prove`.
+    A theorem with contradictory hypotheses (`Theorem.vacuous`) does not count as a proof: None. `assume` and `limit`,
+    in seconds, are those of `prove`, as are the errors for wrong use.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x")(lambda A: A + A)

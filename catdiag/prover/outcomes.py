@@ -28,7 +28,16 @@ _SHOWN = 6
 
 
 class Refuted(CatdiagError):
-    """Two diagrams differ: `.counterexample` has `.sizes`, `.arrays`, `.lhs` and `.rhs`."""
+    """Two diagrams differ: `.counterexample` has `.sizes`, `.arrays`, `.lhs` and `.rhs`.
+
+    >>> import catdiag as cd
+    >>> twice, square = cd.algorithm("x")(lambda A: A + A), cd.algorithm("x")(lambda A: A * A)
+    >>> try:
+    ...     cd.prove(twice, square)
+    ... except cd.Refuted as refuted:
+    ...     refuted.counterexample.lhs != refuted.counterexample.rhs
+    True
+    """
 
     def __init__(self, message: str, counterexample: Counterexample) -> None:
         super().__init__(f"{message}\n{counterexample}")
@@ -36,7 +45,15 @@ class Refuted(CatdiagError):
 
 
 class Undecided(CatdiagError):
-    """Neither a proof nor a counterexample was found: `.goal` is where the proof stopped."""
+    """Neither a proof nor a counterexample was found: `.goal` is where the proof stopped.
+
+    >>> import catdiag as cd
+    >>> try:
+    ...     raise cd.Undecided("a goal is open", goal="x < y")
+    ... except cd.Undecided as undecided:
+    ...     print(undecided.goal)
+    x < y
+    """
 
     def __init__(self, message: str, goal: str) -> None:
         super().__init__(f"{message}; it stopped at\n  {goal}")
@@ -56,6 +73,11 @@ class Theorem(AsHTML):
     input that meets all hypotheses, `.vacuous` says whether there is none. `.axioms` are the axioms used, `.trivial`
     says whether both sides are one term, `.seconds` is the time of the check, `.certificate` the proof. `.taken` says
     in words which arrays the certificate takes as further inputs (see `catdiag.prover.congruence`).
+
+    >>> import catdiag as cd
+    >>> theorem = cd.prove(cd.algorithm("x")(lambda A: A + A), cd.algorithm("x")(lambda A: 2 * A))
+    >>> theorem.trivial, theorem.conditional, theorem.vacuous
+    (False, False, False)
     """
 
     checked: Checked

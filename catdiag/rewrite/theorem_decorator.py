@@ -117,11 +117,12 @@ def theorem(
 def theorem(
     said: Callable[..., Any] | str | None = None, *, assume: Sequence[str] = (), limit: float | None = None
 ) -> Claim | Callable[[Callable[..., Any]], Claim]:
-    """Claims an equation, as a decorator: `@cd.theorem` or `@cd.theorem("q x, q")`, with assumptions about sizes.
+    """Claims an equation, as a decorator: `@cd.theorem` or, where a signature is `said`, `@cd.theorem("q x, q")`.
 
     With a signature, the function takes arrays and returns both sides as two results; a side with several results is a
     tuple. Without one, it takes nothing and returns two diagrams, a diagram and a derivation of it, or a derivation
-    alone, which is claimed to be equal to its source. Nothing is proved until `.prove()` is called, as pytest does.
+    alone, which is claimed to be equal to its source. Nothing is proved until `.prove()` is called, as pytest does;
+    `assume` gives assumptions about sizes (`"x >= 1"`), `limit` the seconds of the proof.
 
     >>> import catdiag as cd
     >>> @cd.theorem("q x, q -> q x")

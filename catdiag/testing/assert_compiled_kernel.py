@@ -19,9 +19,13 @@ def assert_compiled(
     """Tests a compiled kernel against what its diagram means, by `assert_implements`: at sizes about its tiles and
     arrays at which kernels go wrong, within what rounding allows, results poisoned before they are written.
 
-    `sizes` fixes some axes, to a number or several to draw from; each new size may be compiled for anew. It runs on
+    `sizes` fixes some axes, to a number or several to draw from; each new size may be compiled for. There are `trials`
+    calls; further options are those of `assert_implements`. It runs on
     the GPU, or where `TRITON_INTERPRET=1` was set, slowly, without one. Raises Mismatch with the smallest sizes and
     arrays that fail; CatdiagError where the diagram is not known or the kernel takes types that are not tested.
+
+        plan = cd.library.attention.stream("x").group("q").plan("H100", {"q": 4096, "x": 4096, "d": 128})
+        cd.testing.assert_compiled(plan.compile(), sizes={"d": 128})
     """
     import torch
 

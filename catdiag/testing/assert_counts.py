@@ -42,10 +42,11 @@ def assert_counts_match(
     functions: Mapping[str, Any] | None = None,
 ) -> None:
     """Compares the formulas of `io` with the counts of `catdiag.simulate.machine.count`, at random sizes, tiles and
-    stages.
+    stages, so many `trials`.
 
-    Compared are the loads and saves of each array and the peak memory, in values, or in bytes with `dtype`. With
-    `levels`, they are compared for each edge of a chain of memories and at each level, with the counts of
+    `form` is the diagram, or a program or derivation with one; without `fused`, each box outside of groups is a kernel
+    of its own. Compared are the loads and saves of each array and the peak memory, in values, or in bytes with `dtype`.
+    With `levels`, they are compared for each edge of a chain of memories and at each level, with the counts of
     `catdiag.simulate.multi_level_machine.count_levels`; under caches `wave` groups run at a time, or a random number up
     to `longest`. `sizes` and `tiles` (of the first level) fix some. The others are drawn: sizes up to `longest`, tiles
     and blocks up to the length that they divide, with remainders, and for a split loop a number of parts that divides

@@ -30,6 +30,14 @@ class Mismatch(AssertionError):
 
     `.sizes` and `.arrays` (by input name) are where it fails, `.failure` is how, and `.common` says in words which
     sizes fail. `.kind`, `.expected` and `.got` are those of the failure.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
+    >>> try:
+    ...     cd.testing.assert_implements(lambda a: a.max(axis=1), total, "float64")
+    ... except cd.testing.Mismatch as failed:
+    ...     failed.sizes["q"]
+    1
     """
 
     def __init__(
@@ -59,6 +67,12 @@ class Tested:
     """The statistics of a test that passed: the numbers of trials, of trials with comparisons, and of values compared.
 
     `.worst` is the largest error as a share of its tolerance; `.longest` are the largest sizes.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
+    >>> passed = cd.testing.assert_implements(lambda a: a.sum(axis=1), total, "float64", trials=20)
+    >>> passed.trials, passed.worst <= 1
+    (20, True)
     """
 
     __test__: ClassVar[bool] = False  # tells pytest that this is not a class of tests, despite its name
@@ -101,7 +115,7 @@ def assert_implements(
     numbers, constant, one-hot, sorted, permutations, rising, all negative, with a large mean, close to one number far
     from zero, with the largest last. They have minus infinity where an input is extended, integers in range where these
     select positions, and booleans that leave whole rows empty. `inputs` draws some by name, as in `{"eps": lambda rng,
-    n: 1e-5}`, where `n` are the sizes. `examples` are tried first.
+    n: 1e-5}`, where `n` are the sizes. `examples` are tried first. `functions` are those of `cd.apply`.
 
     The tolerance is not a setting. It is computed for each value from the diagram, at the given arrays, by running
     error analysis (`catdiag.testing.error_bounds` has the rules and their sources). The kernel may compute in a type
@@ -123,6 +137,11 @@ def assert_implements(
     with a description of the sizes that fail. Raises SizeError for unknown sizes, and CatdiagError if fewer than a
     tenth of the trials had anything to compare: then state by `inputs` and `sizes` where the diagram is defined. The
     same `seed` draws the same.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
+    >>> cd.testing.assert_implements(lambda a: a.sum(axis=1), total, trials=5).trials
+    5
     """
     kernel = kernel_of(
         function, diagram, dtype, accumulate=accumulate, operands=operands, stored=stored, result=result,

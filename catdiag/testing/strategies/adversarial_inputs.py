@@ -23,6 +23,12 @@ def adversarial_sizes(
     """Sizes for a diagram's inputs: 1, primes, and with `blocks` one more and one less than a block and its multiples.
 
     Shrinks to 1. Raises SizeError for a block of a size that no input has.
+
+    >>> import catdiag as cd
+    >>> from hypothesis import find
+    >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
+    >>> find(adversarial_sizes(total, blocks={"x": 16}), lambda sizes: sizes["x"] > 16)["x"] in (17, 31, 32, 33)
+    True
     """
     from catdiag.testing.input_generators import checked_sizes, sizes_near_blocks, symbols_of
 

@@ -37,12 +37,13 @@ def diagrams(
 ) -> SearchStrategy[Diagram]:
     """Random programs of scalar functions, reductions, einsums, renamings, reshapes, concatenations and gathers.
 
-    They also read at index arithmetic, and use constants, positions and sizes. At the arrays of `arrays_for` every
-    value is defined and at most a million, and no function is near an edge of its domain, so that two ways of computing
-    agree up to rounding. `dom` (or `inputs`, a tuple) fixes the input types, `cod` the output types. All of the named
-    kinds of `boxes` occur (`catdiag.testing.strategies.op_strategies.BOX_KINDS`); those of uninterpreted functions
-    ("apply" f, "generic" g) run only with values for these, and values may then be larger. With `streamable`, an axis,
-    the program streams along it: it has reductions over the axis that have repairs, and one output.
+    They have at most `max_inputs`, `max_boxes` and `max_outputs`, on axes of the given `names`, read at index
+    arithmetic too, and use constants, positions and sizes. At the arrays of `arrays_for` every value is defined and at
+    most a million, and no function is near an edge of its domain, so that two ways of computing agree up to rounding.
+    `dom` (or `inputs`, a tuple) fixes the input types, `cod` the output types. All of the named kinds of `boxes` occur
+    (`catdiag.testing.strategies.op_strategies.BOX_KINDS`); those of uninterpreted functions ("apply" f, "generic" g)
+    run only with values for these, and values may then be larger. With `streamable`, an axis, the program streams along
+    it: it has reductions over the axis that have repairs, and one output.
 
     >>> from hypothesis import find
     >>> from catdiag.category.types import ArrayType, Axis
@@ -272,7 +273,15 @@ _STEPS = (
 
 
 def sizes_for(diagram: Diagram | HasDiagram, min_size: int = 1, max_size: int = 4) -> SearchStrategy[dict[str, int]]:
-    """A size for every symbol of a diagram's types; block and tile lengths are not among them."""
+    """A size from `min_size` to `max_size` for every symbol of a diagram's types; those of blocks and tiles are not
+    among them.
+
+    >>> import catdiag as cd
+    >>> from hypothesis import find
+    >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
+    >>> find(sizes_for(total, max_size=3), lambda sizes: sizes["x"] > sizes["q"])
+    {'q': 1, 'x': 2}
+    """
     st, diagram = strategies_of(), diagram_of(diagram)
     symbols = {s for ty in (*diagram.dom, *diagram.cod) for a in ty.axes for s in size_symbols(a.size)}
     lengths = st.integers(min_size, min(max_size, _LONGEST))
@@ -286,6 +295,13 @@ def arrays_for(
 
     Without `sizes`, these are drawn too. Integers and booleans where the input's type says so, and minus infinity as
     well where it is extended.
+
+    >>> import catdiag as cd
+    >>> from hypothesis import find
+    >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
+    >>> (array,) = find(arrays_for(total, {"q": 1, "x": 2}), lambda arrays: (arrays[0] > 0).all())
+    >>> array.shape
+    (1, 2)
     """
     import numpy as np
 
@@ -311,7 +327,14 @@ def arrays_for(
 
 
 def tiles_for(diagram: Diagram | HasDiagram, sizes: Mapping[str, int]) -> SearchStrategy[dict[str, int]]:
-    """Lengths for the stream blocks and groups of a diagram, from 1 to one more than their axis."""
+    """Lengths for the stream blocks and groups of a diagram of these `sizes`, from 1 to one more than their axis.
+
+    >>> import catdiag as cd
+    >>> from hypothesis import find
+    >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+    >>> sorted(find(tiles_for(total, {"q": 2, "x": 3}), lambda tiles: True))
+    ['g_q', 's_x']
+    """
     st = strategies_of()
     bounds = tile_bounds(diagram_of(diagram))
     return st.fixed_dictionaries(  # type: ignore[no-any-return]

@@ -26,6 +26,11 @@ class Pair:
     """Two diagrams of one type. `.equal` says whether they are equal, `.name` from which rule they are made.
 
     Those that are not equal differ at some sizes, which may have to be 2 or more.
+
+    >>> from hypothesis import given
+    >>> @given(rewrites())
+    ... def test_my_prover(pair):
+    ...     assert my_prover(pair.left, pair.right) is pair.equal
     """
 
     left: Diagram

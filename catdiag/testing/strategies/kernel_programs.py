@@ -29,7 +29,12 @@ def einsums(max_operands: int = 4, names: tuple[str, ...] = _NAMES) -> SearchStr
     """Random contractions: 2 to `max_operands` operands of any axes in any layout, and results that lack any of these.
 
     Operands may repeat an array, with its axes renamed or not. An axis that all operands and the result have is a batch
-    axis.
+    axis. The axes are of the given `names`.
+
+    >>> from hypothesis import given
+    >>> @given(einsums(max_operands=3))
+    ... def test_my_lowering(f):
+    ...     assert len(my_lowering(f).outputs) == 1
     """
     st = strategies_of()
 
@@ -61,7 +66,13 @@ def _repeated(draw: Any, st: Any, array: Traced) -> Traced:
 def cascades(max_steps: int = 4, names: tuple[str, ...] = _NAMES[:4]) -> SearchStrategy[Diagram]:
     """Random cascades: products, masks, normalizations and scalar functions that feed reductions, which feed others.
 
-    Values are finite at the positive arrays that `catdiag.simulate.machine.count` uses by default.
+    They have at most `max_steps` reductions, on axes of the given `names`. Values are finite at the positive arrays
+    that `catdiag.simulate.machine.count` uses by default.
+
+    >>> from hypothesis import given
+    >>> @given(cascades(max_steps=3))
+    ... def test_my_streaming(f):
+    ...     assert my_streaming(f, "x").dom == f.dom
     """
     st = strategies_of()
 
@@ -156,6 +167,13 @@ def blocked(diagram: Diagram) -> SearchStrategy[Diagram]:
 
     The rewrites are found and not proved. One that does not apply is skipped, so that the result may be the diagram
     itself.
+
+    >>> import catdiag as cd
+    >>> from hypothesis import given
+    >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).diagram
+    >>> @given(blocked(total))
+    ... def test_my_code(f):
+    ...     assert my_code(f).dom == total.dom
     """
     from catdiag.rewrite.stream.multi_pass import plans
 

@@ -66,7 +66,12 @@ def all_boxes(diagram: Diagram) -> list[Box]:
 
 
 def objects(max_wires: int = 3, **options: Any) -> SearchStrategy[Ty]:
-    """Objects of at most `max_wires` wires; the options are those of `array_types`."""
+    """Objects of at most `max_wires` wires; the options are those of `array_types`.
+
+    >>> from hypothesis import find
+    >>> len(find(objects(max_wires=2), lambda ty: True)) <= 2
+    True
+    """
     st = strategies_of()
     several = st.lists(array_types(**options), max_size=max_wires)
     return several.map(lambda arrays: Ty(*arrays))  # type: ignore[no-any-return]
@@ -87,6 +92,10 @@ def boxes(kinds: Collection[str] = BOX_KINDS) -> SearchStrategy[Diagram]:
 
     Loops and groups are those from streaming and grouping a small program. Shrinks to few axes. Raises CatdiagError for
     an unknown kind.
+
+    >>> from hypothesis import find
+    >>> len(find(boxes(["einsum"]), lambda f: True))
+    1
     """
     st = strategies_of()
     chosen = checked_kinds(kinds)

@@ -23,7 +23,12 @@ def strategies_of() -> Any:
 
 
 def axes(names: tuple[str, ...] = NAMES, composite: bool = False) -> SearchStrategy[Axis]:
-    """Axes with the given names; with `composite`, also integers, products and coproducts."""
+    """Axes with the given names; with `composite`, also integers, products and coproducts.
+
+    >>> from hypothesis import find
+    >>> print(find(axes(), lambda a: a.name == "x"))
+    x
+    """
     st = strategies_of()
     named: SearchStrategy[Axis] = st.sampled_from([Axis(n) for n in names])
     if not composite:
@@ -41,7 +46,14 @@ def array_types(
     elements: tuple[str, ...] = ("real",),
     composite: bool = False,
 ) -> SearchStrategy[ArrayType]:
-    """Array types of at most `max_axes` different axes, with one of the given element types."""
+    """Array types of at most `max_axes` different axes of the given `names`, with one of the given types of `elements`.
+
+    With `composite`, axes may also be integers, products and coproducts.
+
+    >>> from hypothesis import find
+    >>> print(find(array_types(), lambda a: len(a.axes) == 2))
+    [q x]
+    """
     st = strategies_of()
     several = st.lists(axes(names, composite), max_size=max_axes, unique_by=lambda a: a.name)
     return st.builds(lambda a, e: ArrayType(tuple(a), e), several, st.sampled_from(elements))  # type: ignore[no-any-return]
