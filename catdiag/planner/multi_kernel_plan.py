@@ -297,8 +297,8 @@ class Plan(AsHTML):
 
         Nothing compares the two.
 
-        plan = plan.made_of(tuned)
-        plan.compile()(Q, K, V)
+            plan = plan.made_of(tuned)
+            plan.compile()(Q, K, V)
         """
         self._compiled.update({False: compiled, True: compiled})
         return self
