@@ -376,6 +376,12 @@ class Build:
     def _scalar(self, let: Let, value: float | None, size: Size | None = None) -> None:
         self.env[let.targets[0]] = Scalar(let.box.cod[0], value, size)
 
+    def _size_of(self, op: SizeOf, let: Let) -> None:
+        if size_symbols(op.size) & set(self.local):  # what such a symbol is it is here only (`Within`)
+            self.env[let.targets[0]] = Made(let.box.cod[0], self.size(op.size), ())
+        else:
+            self._scalar(let, None, op.size)
+
     def _positions(self, op: Index, let: Let) -> None:
         self.env[let.targets[0]] = Positions(let.box.cod[0])
 
@@ -429,7 +435,7 @@ class Build:
 BOXES: Mapping[type[Op], Callable[[Build, Any, Let], None]] = {
     Map: Build._map,
     Index: Build._positions,
-    SizeOf: lambda kernel, op, let: kernel._scalar(let, None, op.size),
+    SizeOf: Build._size_of,
     Const: lambda kernel, op, let: kernel._scalar(let, None if op.value is None else clamped(op.value, SINGLE)),
     Rename: Build._viewed,
     Reindex: Build._viewed,
