@@ -20,6 +20,7 @@ from catdiag.category.types import Axis, Size
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
 from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.matching.unify import Unifier, put_sizes
 from catdiag.schedule.kernel_analysis import output_names
 from catdiag.util.errors import CatdiagError
@@ -118,6 +119,11 @@ class EqualSegments:
             found = self._classes.setdefault(key, SegmentClass(diagram, target, names))
             self._as_written[written] = found, names
         return self._as_written[written]
+
+    def symbols(self) -> set[str]:
+        """The symbols of the kernels that were derived, of whichever way: each class has its own for its tiles."""
+        made = (found.made for found in self._classes.values() if found.made is not None)
+        return {symbol for kernel, _ in made for symbol in sizes_in(kernel.diagram)}
 
 
 def _axes(diagram: Diagram, known: Mapping[str, str]) -> Iterator[Axis]:

@@ -23,7 +23,8 @@ _RLIMIT = 20_000_000  # z3's own count of steps, so that the outcome is the same
 class Proof:
     """A bound that z3 proved: no counterexample exists. `seconds` is how long it took.
 
-    `levels` are the bounds of each level by name, if it is of levels: of them `statement` is all together.
+    `levels` are the bounds of each level by name, if it is of levels: of them `statement` is all together. Without a
+    `statement` nothing is proved: torch places its products on the chip.
     """
 
     statement: str

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, inline, of_graph
@@ -184,7 +185,8 @@ def _has_nested_loops(diagram: Diagram) -> bool:
 
 
 def fresh_tiles(diagram: Diagram, taken: Collection[str], number: int) -> dict[str, str]:
-    """New symbols for the tiles and blocks of a kernel that are taken: with its number, `g_t_2`."""
+    """New symbols for the tiles and blocks of a kernel that are taken: with its number, `g_t_2`, or the next that is
+    free."""
     found: dict[str, str] = {}
     used = {*taken, *sizes_in(diagram)}
     todo = [diagram]
@@ -200,9 +202,7 @@ def fresh_tiles(diagram: Diagram, taken: Collection[str], number: int) -> dict[s
             )
             for symbol in own:
                 if symbol is not None and symbol in taken and symbol not in found:
-                    new = f"{symbol}_{number}"
-                    while new in used:
-                        new += "_"
+                    new = next(n for k in count(number) if (n := f"{symbol}_{k}") not in used)
                     found[symbol] = new
                     used.add(new)
             todo.extend(bodies(op))

@@ -67,7 +67,7 @@ def products_of_products(piece: Diagram) -> bool:
 
 
 def library_plan(piece: Diagram, target: PlanTarget) -> KernelPlan:
-    """The plan of a product that torch computes."""
+    """The plan of a product that torch computes; nothing is proved of what it takes on the chip."""
     box = library_product(piece, target.dtype)
     assert box is not None, "only a product is planned as a call of torch"
     chip, seconds = target.chip, _seconds(box, target)
@@ -85,7 +85,7 @@ def library_plan(piece: Diagram, target: PlanTarget) -> KernelPlan:
         utilization=flops / seconds / peak, parts_s={}, busy={}, levels=(),
         edges=(EdgeUse("HBM", "L2", moved, rate, moved / rate),), limits={}, divisors={}, next_best=(),
         minimum_traffic=MinimumTraffic({}, moved, 1.0, 1.0, ""),
-        proof=Proof("torch places it on the chip", 0.0), objective="time", overlap="queue", core=chip.word("core"),
+        proof=Proof("", 0.0), objective="time", overlap="queue", core=chip.word("core"),
         warp=chip.warp, producers=0, schedule=None, candidates=1, diagram=piece, chip=chip, backend=TORCH,
         types=target.dtype,
     )  # fmt: skip

@@ -148,11 +148,11 @@ class Plan(AsHTML):
 
     @property
     def proof(self) -> Proof:
-        """That the tiles of each kernel fit the chip."""
+        """That the tiles of each kernel fit the chip; nothing is said of products that torch computes."""
         proofs = [kernel.proof for kernel in self.kernels]
         if len(proofs) == 1:
             return proofs[0]
-        said = ". ".join(f"kernel {k}: {proof.statement}" for k, proof in enumerate(proofs, 1))
+        said = ". ".join(f"kernel {k}: {proof.statement}" for k, proof in enumerate(proofs, 1) if proof.statement)
         return Proof(said, sum(proof.seconds for proof in proofs))
 
     @property

@@ -433,7 +433,7 @@ class PartitionSearch:
     def _derived(self, option: tuple[Span, ...]) -> list[DerivedKernel] | None:
         """Each kernel of a way proved and planned, under symbols of its own; None where one was not, or does not fit as
         it is written, which is left out then."""
-        taken = sizes_in(self.row.diagram)
+        taken = sizes_in(self.row.diagram) | self.equal.symbols()
         found: list[DerivedKernel] = []
         for span in option:
             segment, target = self.row.segment_diagram(*span), self.target_of(span)
@@ -447,7 +447,7 @@ class PartitionSearch:
                         return None
             kernel = known.kernel(names, segment, target)
             assert kernel is not None
-            taken |= sizes_in(kernel.diagram)
+            taken |= sizes_in(kernel.diagram)  # those of a kernel that was derived for another way are of it alone
             found.append(kernel)
         return found
 

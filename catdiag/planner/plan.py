@@ -314,7 +314,8 @@ class KernelPlan(AsHTML):
                 f"{'next best' if rank == 2 else '':10} {rank}. {how}: {1e6 * other.time_s:.1f} µs "
                 f"({other.time_ratio:.2f} times), {other.bytes_moved:,} bytes: {other.reason}"
             )
-        lines.append(f"proved     {self.proof.statement} (bytes; z3, {1e3 * self.proof.seconds:.0f} ms)")
+        if self.proof.statement:
+            lines.append(f"proved     {self.proof.statement} (bytes; z3, {1e3 * self.proof.seconds:.0f} ms)")
         return "\n".join(lines)
 
 

@@ -47,6 +47,15 @@ def test_each_product_is_a_call_and_said(plan: Plan) -> None:
     assert sum(isinstance(n, ast.Call) and ast.unparse(n.func) == "_product" for n in ast.walk(tree)) == 2
 
 
+def test_nothing_is_said_to_be_proved_of_what_torch_places(plan: Plan) -> None:
+    """z3 bounds what written kernels take: of a call there is no bound, in JSON, in words and beside the others."""
+    for number, kernel in enumerate(plan.kernels, 1):
+        by_torch = kernel.backend == "torch"
+        assert (kernel.as_dict()["proof"]["statement"] == "") == by_torch
+        assert ("proved " in str(kernel)) != by_torch
+        assert (f"kernel {number}:" in plan.proof.statement) != by_torch
+
+
 def test_nothing_is_assumed_unless_it_is_asked_for() -> None:
     found = cd.library.get("matmul").plan("H200", {"a": 4096, "b": 4096, "c": 4096})
     assert found.assumptions == () and "assumed" not in str(found)

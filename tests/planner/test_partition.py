@@ -325,3 +325,22 @@ def test_options_of_the_other_kind_are_named() -> None:
         cd.errors.CatdiagError, match=r"'cuts' is said of how a diagram is cut .* 'layer' runs in loops"
     ):
         layer.stream("f").group("t o").plan("H200", WIDE, cuts=1)
+
+
+def test_a_kernel_found_for_another_way_keeps_symbols_of_its_own() -> None:
+    """Ways are derived one after another, and kernels of an earlier one are used again: no new one has their tiles."""
+
+    @cd.algorithm("t d, d f, e f -> t e")
+    def scaled(X: Any, A: Any, B: Any) -> Any:
+        return cd.einsum("t f, e f -> t e", cd.tanh(cd.einsum("t d, d f -> t f", X, A)), B)
+
+    search = searching(scaled.diagram, "H200", {"t": 256, "d": 128, "f": 128, "e": 128}, stages=2)
+    row, source = search.row, sizes_in(scaled.diagram)
+    assert len(row.stages) == 2
+    assert search.seconds((1, 2))
+    (later,) = search._derived(((1, 2),)) or ()
+    assert search.seconds((0, 1))
+    both = search._derived(((0, 1), (1, 2))) or []
+    assert both[1].plan == later.plan
+    own = [sizes_in(kernel.diagram) - source for kernel in both]
+    assert sum(map(len, own)) == len(set().union(*own)) > 0
