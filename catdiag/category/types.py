@@ -39,7 +39,27 @@ ELEMENTS = ("real", "extended", "int", "bool")
 
 
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-"""Bytes per number, by hardware data type."""
+"""Bytes per real number, by hardware data type."""
+
+INTEGER_BYTES = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1}
+"""Bytes per integer, by hardware data type."""
+
+STORED = {"int": "int64", "bool": "bool"}
+"""The hardware type of integers and truth values in slow memory, where no other is given for an array: PyTorch's."""
+
+COMPUTED = {"int": "int32", "bool": "bool"}
+"""The hardware type of integers and truth values that are computed on chip."""
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes per element of a hardware data type, be it of real numbers, integers or truth values (one byte).
+
+    Raises KeyError for an unknown type.
+
+    >>> element_bytes("bf16"), element_bytes(STORED["int"]), element_bytes("bool")
+    (2, 8, 1)
+    """
+    return 1 if dtype == "bool" else (BYTES | INTEGER_BYTES)[dtype]
 
 
 def show_size(size: Size) -> str:

@@ -177,7 +177,7 @@ def check_stages(stages: int | None) -> None:
 
 def known_dtype(dtype: str) -> str:
     """An element type. Raises CatdiagError for an unknown one."""
-    from catdiag.schedule.kernel_analysis import width
+    from catdiag.schedule.element_widths import width
 
     width(dtype)
     return dtype

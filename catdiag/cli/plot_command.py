@@ -69,7 +69,7 @@ def run_plot(request: PlotArgs) -> None:
 def _figure(request: PlotArgs, ask: Z3) -> Any:
     from catdiag.chip import hardware
     from catdiag.cli.derive_report_data import DeriveTarget
-    from catdiag.schedule.kernel_analysis import width
+    from catdiag.schedule.element_widths import width
 
     diagram = operator(request.op)
     given = parse_sizes(request.size)

@@ -48,7 +48,8 @@ from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.types import ArrayType
 from catdiag.chip.hierarchy import Hierarchy
 from catdiag.cost.traffic import io
-from catdiag.schedule.kernel_analysis import Account, Dtype, measure, output_names, widths_of
+from catdiag.schedule.element_widths import Dtype
+from catdiag.schedule.kernel_analysis import Account, measure, output_names, widths_of
 from catdiag.schedule.live_ranges import is_view, only_streamed, view_roots
 from catdiag.util import argument_checks
 from catdiag.util.argument_checks import formula

@@ -62,7 +62,8 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import diagram_of
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial, symbol
 from catdiag.schedule.contractions import Loop
-from catdiag.schedule.kernel_analysis import Account, Dtype, measure
+from catdiag.schedule.element_widths import Dtype
+from catdiag.schedule.kernel_analysis import Account, measure
 from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint, Transfer
 from catdiag.schedule.placement import LEVEL, REGISTERS
 from catdiag.schedule.tile_counts import summed, tile_count
@@ -238,11 +239,13 @@ def io(
     arrays between kernels at that width; at 4 bytes or more statistics between kernels
     (`catdiag.schedule.full_precision`: results of reductions) and arrays made on chip, and so the states of parts that
     a split loop saves and loads. Or by name: `{"Q": "bf16", …}`, where inputs, outputs and loop states that are not
-    named take 4. What `cd.cast` makes takes the bytes of its type. Truth values take 1 byte, integers 4.
-    `accumulators="registers"` counts all but the operands' tiles apart, as `.registers`. `fused=False` runs each box
-    outside groups alone. `density` is the share of the blocks that are run, among those that a loop asks what is left
-    in them: a number from 0 to 1, or one by axis; a symbol `rho_x` where left out. That is an assumption about data,
-    listed as such. Raises CatdiagError for unknown dtypes, arrays, stages, densities or places of accumulators.
+    named take 4. What `cd.cast` makes takes the bytes of its type. Truth values take 1 byte. Integers take 8 in slow
+    memory, PyTorch's int64, unless `dtype` names a narrower type of integers for the array, and 4 where they are
+    computed on chip. `accumulators="registers"` counts all but the operands' tiles apart, as `.registers`.
+    `fused=False` runs each box outside groups alone. `density` is the share of the blocks that are run, among those
+    that a loop asks what is left in them: a number from 0 to 1, or one by axis; a symbol `rho_x` where left out. That
+    is an assumption about data, listed as such. Raises CatdiagError for unknown dtypes, arrays, stages, densities or
+    places of accumulators.
 
     >>> from catdiag.category.ops import einsum_box
     >>> from catdiag.category.diagram import of_box

@@ -54,7 +54,8 @@ from catdiag.cost.cache_fetches import Fetches
 from catdiag.cost.level_formulas import EdgeIO, LevelsIO
 from catdiag.cost.traffic import LiveArray, frontier, order_of, peak_of, presentation_of, whole_run_transfer
 from catdiag.schedule.contractions import Loop
-from catdiag.schedule.kernel_analysis import Account, Dtype, measure
+from catdiag.schedule.element_widths import Dtype
+from catdiag.schedule.kernel_analysis import Account, measure
 from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
 from catdiag.schedule.placement import Placement, check_stages
 from catdiag.schedule.tile_counts import summed, tile_count

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.types import BYTES, ArrayType, size_value
+from catdiag.category.types import STORED, ArrayType, element_bytes, size_value
 from catdiag.codegen.torch_reference import torch_reference
 from catdiag.cost.traffic import io
 from catdiag.rewrite.contraction_order import reassociated
@@ -20,7 +20,6 @@ from catdiag.util.errors import CatdiagError, SizeError
 if TYPE_CHECKING:
     pass
 
-_NARROWEST = {"int": 8, "bool": 1}
 Number = int | float
 
 
@@ -44,7 +43,7 @@ class ArraySpec:
     @property
     def bytes(self) -> int:
         """The bytes of the array."""
-        return math.prod(self.shape) * BYTES.get(self.dtype, _NARROWEST.get(self.element, 4))
+        return math.prod(self.shape) * element_bytes(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ def _integral(scalars: Mapping[str, Number]) -> dict[str, int]:
 
 
 def _array(name: str, ty: ArrayType, sizes: Mapping[str, int], dtype: str, draw: Mapping[str, Any]) -> ArraySpec:
-    kind = {"int": "int64", "bool": "bool"}.get(ty.element, dtype)
+    kind = STORED.get(ty.element, dtype)
     if ty.element == "int" and "below" not in draw:
         draw = {**draw, "below": min(sizes.values(), default=2)}
     return ArraySpec(name, ty.names, _shape(ty, sizes), ty.element, kind, **draw)

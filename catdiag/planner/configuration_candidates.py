@@ -29,6 +29,7 @@ from catdiag.planner.time_model.ideal_backend import IdealBackend
 from catdiag.planner.time_model.prediction import predict
 from catdiag.planner.time_model.timing import Timing
 from catdiag.planner.time_model.triton_backend import TritonBackend
+from catdiag.schedule.element_widths import real_types
 from catdiag.schedule.load_imbalance import window_loads
 from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint
 from catdiag.schedule.placement import LEVEL, REGISTERS
@@ -117,8 +118,7 @@ class Candidates:
             }
         found = next(iter(self.blocks.values())).products
         self.batched = {name for batch in found.batches for name in batch.symbols()}
-        kinds = {search.dtype} if isinstance(search.dtype, str) else set(search.dtype.values())
-        self.minimum_tile = MIN_DOT * (2 if "fp8" in kinds else 1)
+        self.minimum_tile = MIN_DOT * (2 if "fp8" in real_types(search.dtype) else 1)
         self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
         sides = {name for rows, columns, depth in found.sides for name in _single_axes(rows, columns) | depth.symbols()}
         self.sizes = {**search.sizes}

@@ -34,7 +34,8 @@ from catdiag.planner.instruction_shapes import read_by_products
 from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, checked_names, checked_request
 from catdiag.planner.tile_search import TileSearch, block_candidates, group_candidates
-from catdiag.schedule.kernel_analysis import Account, measure, width, worked_in
+from catdiag.schedule.element_widths import width
+from catdiag.schedule.kernel_analysis import Account, measure, worked_in
 from catdiag.schedule.lowered_kernel import ProgramPoint
 from catdiag.schedule.peak_memory import with_stages
 from catdiag.schedule.placement import LEVEL, REGISTERS, check_stages, two

@@ -14,11 +14,12 @@ from itertools import pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.ops import Box, Call, GroupOp, array_name, bodies
-from catdiag.category.types import Ty
+from catdiag.category.types import STORED, Ty
 from catdiag.codegen.triton.kernel_signature import result_type
 from catdiag.rewrite.fuse import assigned
+from catdiag.schedule.element_widths import width
 from catdiag.schedule.full_precision import statistics
-from catdiag.schedule.kernel_analysis import output_names, width
+from catdiag.schedule.kernel_analysis import output_names
 from catdiag.schedule.live_ranges import elementwise, is_view, rematerialized, view_roots
 
 Span = tuple[int, int]
@@ -226,8 +227,11 @@ class StageSequence:
         segment = self.segment(start, end)
         own = (*segment.diagram.input_names, *output_names(segment.diagram))
         wires = (*segment.reads, *segment.makes)
-        found = {n: kind(w) for n, w in zip(own, wires, strict=True) if self.types[w].element not in ("bool", "int")}
-        return dtype if isinstance(dtype, str) and set(found.values()) <= {dtype} else found
+        found = {n: kind(w) for n, w in zip(own, wires, strict=True) if self.types[w].element not in STORED}
+        if isinstance(dtype, str):
+            return dtype if set(found.values()) <= {dtype} else found
+        others = zip(segment.diagram.input_names, segment.reads, strict=True)
+        return found | {n: dtype[n] for n, w in others if self.types[w].element in STORED and n in dtype}
 
     def composed(self, parts: Iterable[tuple[Span, Diagram]]) -> tuple[Diagram, dict[int, int]]:
         """The whole diagram with each segment replaced by a diagram of its type, run as a kernel of its own; and its

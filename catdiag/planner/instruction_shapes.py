@@ -18,10 +18,11 @@ from dataclasses import dataclass
 
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, array_name
+from catdiag.category.types import STORED, element_bytes
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.access_region import TileWindow
 from catdiag.schedule.contractions import Contraction
-from catdiag.schedule.kernel_analysis import width
+from catdiag.schedule.element_widths import width
 from catdiag.schedule.live_ranges import is_view, multiplies
 from catdiag.schedule.lowered_kernel import LoweredKernel
 
@@ -68,7 +69,7 @@ def alignments(kernel: LoweredKernel, chip: Hardware, dtype: str) -> tuple[Align
     for body in kernel.bodies():
         for ty, buffer in zip(body.graph.dom, body.inputs, strict=True):
             if ty.axes and buffer is not None and buffer.role != "accumulator":
-                each = {"bool": 1, "int": 4}.get(ty.element, element)
+                each = element_bytes(STORED[ty.element]) if ty.element in STORED else element
                 want(IntPolynomial.of(ty.axes[-1].size), max(1, chip.row_bytes // each), "row of a load")
     return tuple(found)
 

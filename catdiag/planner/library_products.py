@@ -18,7 +18,8 @@ from catdiag.planner.fits_proof import Proof
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
 from catdiag.planner.kernel_drafts import KernelDraft
 from catdiag.planner.plan import TORCH, WORDS, EdgeUse, KernelPlan, MinimumTraffic, spelled_out
-from catdiag.schedule.kernel_analysis import output_names, width
+from catdiag.schedule.element_widths import real_types, width
+from catdiag.schedule.kernel_analysis import output_names
 from catdiag.schedule.live_ranges import multiplies
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def assumption(kernel: KernelPlan, number: int) -> str:
 
 def _kind(target: PlanTarget) -> str:
     """The one type of a product's arrays."""
-    return target.dtype if isinstance(target.dtype, str) else next(iter(target.dtype.values()))
+    return next(iter(real_types(target.dtype)), "fp32")
 
 
 def _seconds(box: Box, target: PlanTarget) -> float:

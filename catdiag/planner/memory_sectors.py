@@ -14,7 +14,7 @@ from typing import Any
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import GroupOp
-from catdiag.schedule.kernel_analysis import width
+from catdiag.schedule.element_widths import real_types, width
 
 SECTOR = 32
 """Bytes of a sector."""
@@ -39,5 +39,4 @@ def tiles_of_rows(diagram: Diagram, sizes: Mapping[Any, Any]) -> tuple[str, ...]
 
 def whole_sector(dtype: str | Mapping[str, str]) -> int:
     """How many elements of the narrowest of some types a sector has."""
-    kinds = [dtype] if isinstance(dtype, str) else list(dtype.values())
-    return SECTOR // min(width(kind) for kind in kinds)
+    return SECTOR // min(map(width, real_types(dtype)), default=width("fp32"))

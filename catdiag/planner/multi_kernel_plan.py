@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.ops import Map
 from catdiag.category.scalars import Cast
-from catdiag.category.types import BYTES, size_symbols, size_value
+from catdiag.category.types import BYTES, element_bytes, size_symbols, size_value
 from catdiag.planner.fits_proof import Proof
 from catdiag.planner.plan import IDEAL, TORCH, TRITON, KernelPlan, plural, shown
 from catdiag.util.display import AsHTML
@@ -483,7 +483,8 @@ def bytes_of(
     >>> bytes_of(cd.algorithm("a")(lambda A: cd.cast(A, "fp32")), "bf16", {"a": 8}, [False])
     (32,)
     """
-    from catdiag.schedule.kernel_analysis import output_names, width
+    from catdiag.schedule.element_widths import stored_type
+    from catdiag.schedule.kernel_analysis import output_names
 
     made = {}
     count, names = len(diagram.dom), output_names(diagram)
@@ -492,8 +493,7 @@ def bytes_of(
         count += len(node.box.cod)
     found: list[int] = []
     for place, ty in enumerate(diagram.cod):
-        kind = dtype if isinstance(dtype, str) else dtype.get(names[place], "fp32")
-        number = {"bool": 1, "int": 4}.get(ty.element, width(kind))
+        number = element_bytes(stored_type(names[place], ty, dtype))
         op = made.get(diagram.graph.outputs[place])
         if place < len(results) and not results[place] and isinstance(op, Map) and isinstance(op.fn, Cast):
             number = BYTES[op.fn.dtype]

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.types import size_value
+from catdiag.category.types import INTEGER_BYTES, size_value
 from catdiag.execute.size_inference import sizes_from_shapes, solve
 from catdiag.runtime.cuda_graph import GraphedLaunch
 from catdiag.runtime.machine_code import binaries, launches
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from catdiag.runtime.machine_code import Binary, RecordedLaunch
 
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
-_WHOLE = ("int64", "int32", "int16", "int8", "uint8")
 
 
 class Tuning(Protocol):
@@ -186,7 +185,7 @@ class CompiledKernel:
                 continue
             name, wanted = argument.name, argument.dtype
             got = str(value.dtype).removeprefix("torch.")
-            if got != wanted and not (argument.ty.element == "int" and got in _WHOLE):
+            if got != wanted and not (argument.ty.element == "int" and got in INTEGER_BYTES):
                 other = f", or compile with dtype={_SHORT[got]!r}" if got in _SHORT and wanted in _SHORT else ""
                 raise TypeMismatch(
                     f"input {name!r} is of {got}: expected {wanted}, which the kernel was written for: "

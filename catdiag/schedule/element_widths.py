@@ -2,13 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import inline
 from catdiag.category.ops import Box, GroupOp, Map
 from catdiag.category.scalars import Cast
-from catdiag.category.types import BYTES, ArrayType
+from catdiag.category.types import BYTES, COMPUTED, INTEGER_BYTES, STORED, ArrayType, element_bytes
 from catdiag.schedule.live_ranges import view_roots
+from catdiag.util.errors import CatdiagError
+
+Dtype = str | Mapping[str, str] | None
+_TYPES = {"int": ("integers", INTEGER_BYTES), "bool": ("truth values", {"bool": 1})}
+
+
+def width(dtype: str) -> int:
+    """Bytes of a real number. Raises CatdiagError for an unknown type."""
+    if dtype not in BYTES:
+        raise CatdiagError(f"unknown dtype {dtype!r}: expected one of {', '.join(BYTES)}")
+    return BYTES[dtype]
+
+
+def stored_type(name: str, ty: ArrayType, dtype: str | Mapping[str, str], default: str = "fp32") -> str:
+    """The hardware type of an array's elements in slow memory.
+
+    `dtype` is the type of arrays of real numbers, or types by array; `default` is that of real arrays it does not name.
+    Arrays of integers and of truth values have `catdiag.category.types.STORED` where they are not named. Raises
+    CatdiagError for an unknown type, and for one that does not represent the array's elements.
+
+    >>> index = ArrayType((), "int")
+    >>> stored_type("row", index, "bf16"), stored_type("row", index, {"row": "int32"})
+    ('int64', 'int32')
+    """
+    given = None if isinstance(dtype, str) else dtype.get(name)
+    if ty.element in _TYPES:
+        what, known = _TYPES[ty.element]
+        if given is not None and given not in known:
+            raise CatdiagError(f"dtype gives {given!r} for {name!r}, an array of {what}: expected {' or '.join(known)}")
+        return given or STORED[ty.element]
+    found = dtype if isinstance(dtype, str) else given or default
+    width(found)
+    return found
+
+
+def real_types(dtype: str | Mapping[str, str]) -> tuple[str, ...]:
+    """The types that `dtype` gives to real numbers, in order; none if it names arrays of other elements only.
+
+    >>> real_types("bf16"), real_types({"row": "int32", "A": "fp16"})
+    (('bf16',), ('fp16',))
+    """
+    given = (dtype,) if isinstance(dtype, str) else tuple(dtype.values())
+    return tuple(kind for kind in given if kind not in INTEGER_BYTES and kind != "bool")
 
 
 @dataclass
@@ -30,7 +74,7 @@ class Widths:
         """The bytes of an element of an array that is computed on chip."""
         if not self.bytes:
             return 1
-        return self.named.get(name) or {"bool": 1, "int": 4}.get(ty.element, self.inner)
+        return self.named.get(name) or (element_bytes(COMPUTED[ty.element]) if ty.element in COMPUTED else self.inner)
 
     def by_producer(self, box: Box, ty: ArrayType) -> int:
         """The bytes of an element of a box's result on chip: a cast gives the type."""
@@ -49,8 +93,9 @@ class Widths:
         kind = cast_type(box, k)
         if kind:
             return BYTES[kind]
-        plain = max(4, self.between) if statistic else self.between
-        return {"bool": 1, "int": 4}.get(box.cod[k].element, plain)
+        if box.cod[k].element in STORED:
+            return element_bytes(STORED[box.cod[k].element])
+        return max(4, self.between) if statistic else self.between
 
 
 def cast_type(box: Box, k: int) -> str:

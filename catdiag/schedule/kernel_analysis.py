@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from catdiag.category.diagram import Diagram, Graph, Node, inline
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map, array_name
-from catdiag.category.types import BYTES, ArrayType
+from catdiag.category.types import STORED, ArrayType, element_bytes
 from catdiag.schedule.access_region import gathered_inputs, with_access_regions
 from catdiag.schedule.contractions import deciding
-from catdiag.schedule.element_widths import Widths
+from catdiag.schedule.element_widths import Dtype, Widths, real_types, stored_type, width
 from catdiag.schedule.footprint import clipped, input_regions
 from catdiag.schedule.footprint import interior_size as around
 from catdiag.schedule.footprint import region_size as box_of
@@ -37,8 +37,6 @@ from catdiag.schedule.placement import Placement, two
 from catdiag.schedule.split_k import SplitLoop, is_split, two_kernels
 from catdiag.schedule.statements import Buffer
 from catdiag.util.errors import CatdiagError
-
-Dtype = str | Mapping[str, str] | None
 
 
 @dataclass(frozen=True)
@@ -76,13 +74,6 @@ class Account:
         return tuple(sorted({name for k in self.kernels for e in k.loop_bounds.values() for name in e.scalars()}))
 
 
-def width(dtype: str) -> int:
-    """Bytes of an element. Raises CatdiagError for an unknown type."""
-    if dtype not in BYTES:
-        raise CatdiagError(f"unknown dtype {dtype!r}: expected one of {', '.join(BYTES)}")
-    return BYTES[dtype]
-
-
 def widest(dtype: str | Mapping[str, str]) -> str:
     """The given type, or the widest of those given by array (the first of equal ones). Raises CatdiagError for unknown
     types, and if no type is given.
@@ -95,7 +86,7 @@ def widest(dtype: str | Mapping[str, str]) -> str:
         return dtype
     if not isinstance(dtype, Mapping) or not dtype:
         raise CatdiagError(f"dtype is {dtype!r}: expected a type such as 'bf16', or types by array")
-    return max(dtype.values(), key=width)
+    return max(real_types(dtype), key=width, default="fp32")
 
 
 def worked_in(diagram: Diagram, dtype: str | Mapping[str, str]) -> str:
@@ -124,7 +115,7 @@ def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
     if dtype is None:
         return Widths()
     names, ends = diagram.input_names, output_names(diagram)
-    given = {} if isinstance(dtype, str) else {name: width(kind) for name, kind in dtype.items()}
+    given = {} if isinstance(dtype, str) else dict(dtype)
     states = _components(diagram)
     unknown = sorted(set(given) - {*names, *ends, *states})
     if unknown:
@@ -135,12 +126,13 @@ def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
     whole = width(dtype) if isinstance(dtype, str) else 4
 
     def outer(name: str, ty: ArrayType) -> int:
-        return given.get(name) or {"bool": 1, "int": 4}.get(ty.element, whole)
+        return element_bytes(stored_type(name, ty, dtype))
 
     inputs = {name: outer(name, ty) for name, ty in zip(names, diagram.dom, strict=True)}
     outputs = {name: outer(name, ty) for name, ty in zip(ends, diagram.cod, strict=True)}
-    inner = max(4, whole, *inputs.values(), *outputs.values())
-    return Widths(inputs, outputs, whole, inner, {n: given[n] for n in states if n in given}, True)
+    both = (*zip(names, diagram.dom, strict=True), *zip(ends, diagram.cod, strict=True))
+    inner = max(4, whole, *(outer(name, ty) for name, ty in both if ty.element not in STORED))
+    return Widths(inputs, outputs, whole, inner, {n: width(given[n]) for n in states if n in given}, True)
 
 
 def _components(diagram: Diagram) -> tuple[str, ...]:

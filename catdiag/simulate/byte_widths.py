@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map
 from catdiag.category.scalars import Cast
-from catdiag.category.types import BYTES, ArrayType
+from catdiag.category.types import BYTES, COMPUTED, INTEGER_BYTES, STORED, ArrayType, element_bytes
 from catdiag.simulate.graph_readers import Outline
 from catdiag.util.errors import CatdiagError
 
-_PLAIN = {"bool": 1, "int": 4}
+_STORED, _COMPUTED = ({e: element_bytes(kind) for e, kind in table.items()} for table in (STORED, COMPUTED))
 _ACCUMULATED = 4
 
 
@@ -34,19 +34,22 @@ class MachineWidths:
         ends = ["out"] if len(diagram.cod) == 1 else [f"out{k}" for k in range(len(diagram.cod))]
         self.in_bytes = dtype is not None
         self.all = _bytes(dtype) if isinstance(dtype, str) else 4
-        self.named = {name: _bytes(kind) for name, kind in dtype.items()} if isinstance(dtype, Mapping) else {}
+        given = dtype if isinstance(dtype, Mapping) else {}
+        self.named = {name: INTEGER_BYTES.get(kind) or _bytes(kind) for name, kind in given.items()}
         known = {*diagram.input_names, *ends, *_states(diagram)}
         for name in self.named:
             if name not in known:
                 raise CatdiagError(f"dtype names an array {name!r}: expected one of {', '.join(sorted(known))}")
         self.inputs = tuple(map(self._outer, diagram.input_names, diagram.dom))
         self.outputs = tuple(map(self._outer, ends, diagram.cod))
-        self.inner = max(_ACCUMULATED, self.all, *self.inputs, *self.outputs) if self.in_bytes else 1
+        outer = zip((*self.inputs, *self.outputs), (*diagram.dom, *diagram.cod), strict=True)
+        real = [number for number, ty in outer if ty.element not in _STORED]
+        self.inner = max(_ACCUMULATED, self.all, *real) if self.in_bytes else 1
 
     def _outer(self, name: str, ty: ArrayType) -> int:
         if not self.in_bytes:
             return 1
-        return self.named.get(name) or _PLAIN.get(ty.element, self.all)
+        return self.named.get(name) or _STORED.get(ty.element, self.all)
 
     def of_result(self, box: Box, k: int) -> int:
         """The width of a box's result on chip."""
@@ -54,12 +57,12 @@ class MachineWidths:
             return 1
         if isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
             return BYTES[box.op.fn.dtype]
-        return _PLAIN.get(box.cod[k].element, self.inner)
+        return _COMPUTED.get(box.cod[k].element, self.inner)
 
     def state(self, op: FoldOp, k: int, ty: ArrayType) -> int:
         """The width of a loop state on chip."""
         name = op.components[k] if k < len(op.components) else ""
-        return self.named.get(name) or (_PLAIN.get(ty.element, self.inner) if self.in_bytes else 1)
+        return self.named.get(name) or (_COMPUTED.get(ty.element, self.inner) if self.in_bytes else 1)
 
     def of_a_part(self, box: Box, k: int) -> int:
         """The width of the partial state of a split loop, saved for the kernel that merges: as on chip."""
@@ -75,7 +78,7 @@ class MachineWidths:
         if not self.in_bytes:
             return 1
         least = _ACCUMULATED if statistic else 0
-        return self.of_result(box, k) if cast else _PLAIN.get(box.cod[k].element, max(least, self.all))
+        return self.of_result(box, k) if cast else _STORED.get(box.cod[k].element, max(least, self.all))
 
 
 def _maker(box: Box, k: int) -> tuple[Box, int]:

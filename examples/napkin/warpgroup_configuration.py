@@ -26,7 +26,7 @@ from typing import Any
 from catdiag.category.diagram import diagram_of
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
-from catdiag.schedule.kernel_analysis import Dtype
+from catdiag.schedule.element_widths import Dtype
 from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
 from examples.napkin.warpgroup_resources import read_columns

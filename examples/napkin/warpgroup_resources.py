@@ -38,7 +38,8 @@ from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, union
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
-from catdiag.schedule.kernel_analysis import Dtype, measure, width, widths_of
+from catdiag.schedule.element_widths import Dtype, width
+from catdiag.schedule.kernel_analysis import measure, widths_of
 from catdiag.schedule.live_ranges import contracts, elementwise, is_view, live_ranges, multiplies, rematerialized
 from catdiag.schedule.pipelines import pipeline
 from catdiag.util import argument_checks as given

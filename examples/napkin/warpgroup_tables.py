@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
-from catdiag.schedule.kernel_analysis import width
+from catdiag.schedule.element_widths import width
 from catdiag.util.errors import SizeError
 
 SMEM, REGISTERS = "SMEM", "registers"

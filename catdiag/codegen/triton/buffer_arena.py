@@ -12,10 +12,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catdiag.category.types import ArrayType, size_value
+from catdiag.category.types import ArrayType, element_bytes, size_value
+from catdiag.codegen.triton.kernel_signature import WIDTHS
 
-ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2}
-"""The bytes of an element by torch's name of its type; others take one."""
+ITEM_BYTES = {name: element_bytes(kind) for kind, name in WIDTHS.items()}
+"""The bytes of an element by torch's name of its type."""
 
 
 def _offsets(ranges: tuple[tuple[int, int, int], ...]) -> tuple[list[int], int]:
@@ -84,7 +85,7 @@ class WorkBuffer:
 
     def bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes that it takes at some sizes of axes, tiles included."""
-        item = ITEM_BYTES.get(self.dtype, 1)
+        item = ITEM_BYTES[self.dtype]
         lengths = {axis.name: size_value(axis.size, sizes) for axis in self.ty.axes}
         shape = [lengths[name] for name in self.order or self.ty.names]
         if self.rows and shape:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from catdiag.category.types import INTEGER_BYTES
 from catdiag.codegen.names import Names
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes
@@ -18,7 +19,8 @@ from catdiag.schedule.loop_nest import LoopNest
 from catdiag.schedule.statements import LoopSpan, NestValue
 
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
-          "tf32": "float32"}  # fmt: skip
+          "tf32": "float32", "bool": "bool", **{name: name for name in INTEGER_BYTES}}  # fmt: skip
+"""PyTorch's name of each hardware data type."""
 
 
 def result_type(dtype: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from catdiag.category.types import ArrayType, Size
+from catdiag.category.types import STORED, ArrayType, Size
 from catdiag.codegen.dialect import shape_of
 from catdiag.codegen.names import Names
 from catdiag.codegen.notation import TIMES, bracketed
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 _OWN = {"num_warps", "num_stages", "in_registers", "compiled", "specialized", "device", "chunk", "groups", "out", "_",
         "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
-_KINDS = {"int": "torch.int64", "bool": "torch.bool"}
-
-
 LONGEST = 2**31 - 2**24
 """The limit of sizes: positions are 32-bit integers, also in a block that reaches past the end of an axis."""
 
@@ -534,9 +531,7 @@ def _rounding(kernel: KernelSpec) -> list[str]:
 
 def torch_type(array: StoredArray, dtypes: Mapping[str, str], dtype: str) -> str:
     """The torch type of an array's elements, without "torch."."""
-    if array.ty.element in _KINDS:
-        return _KINDS[array.ty.element].removeprefix("torch.")
-    return WIDTHS[dtypes.get(array.name, dtype)]
+    return WIDTHS[dtypes.get(array.name) or STORED.get(array.ty.element, dtype)]
 
 
 def _torch(dtype: str) -> str:

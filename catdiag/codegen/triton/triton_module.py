@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.ops import Rename
-from catdiag.category.types import ArrayType, Axis
+from catdiag.category.types import COMPUTED, STORED, ArrayType, Axis
 from catdiag.codegen.gluon.gluon_printer import GLUON
 from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
 from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, agree, helpers_of, merged, source
@@ -32,6 +32,7 @@ from catdiag.codegen.triton.product_call import PRODUCT, ProductCall, product_ax
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.codegen.triton.triton_dialect import HELPERS, TRITON, helper_text
 from catdiag.schedule.contractions import deciding
+from catdiag.schedule.element_widths import real_types, stored_type, width
 from catdiag.schedule.loop_nest import LoopNest, lower
 from catdiag.schedule.statements import For, Let, LoopSpan, Make, NestValue, Save, Start, Statement, statements
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
@@ -108,21 +109,20 @@ class _ModuleBuilder:
         self.place = 0
         names = {v.name for v in program.inputs}
         dtypes = dict.fromkeys(names, dtype) if isinstance(dtype, str) else dict(dtype)
-        for kind in dtypes.values():
-            if kind not in WIDTHS:
-                raise CatdiagError(f"unknown dtype {kind!r}: expected one of {', '.join(WIDTHS)}")
         known = dict.fromkeys([v.name for v in (*program.inputs, *program.outputs)] + _states(program))
         for name in dtypes:
             if name not in known:
                 raise CatdiagError(f"dtype names an array {name!r} that the diagram lacks: it has {', '.join(known)}")
         wide = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64")
-        self.dtype = (
-            dtype
-            if isinstance(dtype, str)
-            else max((dtypes[n] for n in sorted(names & set(dtypes))), key=wide.index, default="bf16")
-        )
+        for kind in real_types(dtype):
+            width(kind)
+        read = {n: kind for n, kind in sorted(dtypes.items()) if n in names}
+        self.dtype = dtype if isinstance(dtype, str) else max(real_types(read), key=wide.index, default="bf16")
         self.result_dtype = result_type(self.dtype)
-        self.dtypes = {n: dtypes.get(n, self.dtype) for n in {*names, *dtypes}}
+        ends = {v.name: v.ty for v in (*program.outputs, *program.inputs)}
+        self.dtypes = {
+            n: stored_type(n, ends[n], dtype, self.dtype) if n in ends else dtypes[n] for n in {*names, *dtypes}
+        }
         self.symbols = spans_of_loops(program)
         for symbol, span in self.symbols.items():
             size = tiles.get(symbol)
@@ -291,10 +291,10 @@ class _ModuleBuilder:
         self.shared.saved[value] = array
         # The type of a result is looked up by its own name, also if an input has that name and the array another.
         named = self.dtypes.get(value.name if result else name)
-        kind = named or (self.result_dtype if result else self.saved_types.get(value, self.result_dtype))
-        dtype = {"int": "int64", "bool": "bool"}.get(value.ty.element, WIDTHS[kind])
+        real = self.result_dtype if result else self.saved_types.get(value, self.result_dtype)
+        kind = named or STORED.get(value.ty.element, real)
         self.dtypes[name] = kind
-        self.buffers.append(OutputBuffer(array, dtype, result=result))
+        self.buffers.append(OutputBuffer(array, WIDTHS[kind], result=result))
 
     def _writing(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> Writing:
         return Writing(self.shared, {**env, **self.shared.saved}, spans)
@@ -363,9 +363,9 @@ class _ModuleBuilder:
             ty = ArrayType((Axis(part, span.symbol), *axes), value.ty.element)
             array = StoredArray(ty, name, temporary=True, parts=True)
             partial_states[value] = array
-            dtype = {"int": "int32", "bool": "bool"}.get(value.ty.element, "float32")
-            self.dtypes[array.name] = "fp32"
-            self.buffers.append(OutputBuffer(array, dtype, parts=span.symbol))
+            kind = COMPUTED.get(value.ty.element, "fp32")
+            self.dtypes[array.name] = kind
+            self.buffers.append(OutputBuffer(array, WIDTHS[kind], parts=span.symbol))
             first.store(
                 array, first.k.tile(value), {part: first.k.nodes.symbol("part"), **self._global(first, value.ty)}
             )

@@ -10,7 +10,8 @@ from catdiag.category.diagram import Diagram
 from catdiag.draw.listing.allocation_trace import KernelTrace
 from catdiag.draw.listing.program_lines import ProgramListing
 from catdiag.draw.listing.symbol_table import SymbolTable
-from catdiag.schedule.kernel_analysis import Dtype, measure
+from catdiag.schedule.element_widths import Dtype
+from catdiag.schedule.kernel_analysis import measure
 from catdiag.schedule.placement import Placement
 
 

@@ -26,7 +26,7 @@ from catdiag.draw.listing.program_lines import ProgramListing
 from catdiag.draw.listing.size_text import Wording, shown
 from catdiag.draw.memory_levels import placement as looks_of
 from catdiag.draw.scene import Item, Label, Scene
-from catdiag.schedule.kernel_analysis import Dtype
+from catdiag.schedule.element_widths import Dtype
 from catdiag.schedule.lowered_kernel import LoweredKernel
 
 Peaks = Mapping[str, Sequence[IntPolynomial]]

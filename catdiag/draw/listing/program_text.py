@@ -18,7 +18,7 @@ from catdiag.draw.listing.listing_builder import listing_of
 from catdiag.draw.listing.program_lines import KernelListing, ListingLine
 from catdiag.draw.listing.program_picture import head, most
 from catdiag.draw.listing.size_text import Wording
-from catdiag.schedule.kernel_analysis import Dtype
+from catdiag.schedule.element_widths import Dtype
 
 LEVELS = ("HBM", "SMEM", "registers")
 """The default levels: loaded arrays are in shared memory, computed ones in registers."""

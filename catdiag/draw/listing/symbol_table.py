@@ -10,9 +10,10 @@ from catdiag.category.formula import Formula, symbol, word
 from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Box, Map, Reduce, SizeOf
 from catdiag.category.scalars import Cast
-from catdiag.category.types import BYTES, ArrayType, Size
+from catdiag.category.types import BYTES, COMPUTED, STORED, ArrayType, Size, element_bytes
 from catdiag.rewrite.box_formulas import formula_of
-from catdiag.schedule.kernel_analysis import Dtype, output_names
+from catdiag.schedule.element_widths import Dtype, stored_type
+from catdiag.schedule.kernel_analysis import output_names
 from catdiag.schedule.live_ranges import rematerialized, view_roots
 from catdiag.schedule.split_k import SplitLoop
 
@@ -84,12 +85,14 @@ class SymbolTable:
 
     def element(self, ty: ArrayType, name: str, width: int, box: Box | None = None) -> str:
         """The element type of an array: as given for slow memory, and by its width on chip."""
-        plain = {"bool": "bool", "int": "int32" if self.dtype is not None else "int"}.get(ty.element)
         if self.dtype is None:
-            return plain or "real"
+            return ty.element if ty.element in STORED else "real"
+        if ty.element in STORED:
+            stored = stored_type(name, ty, self.dtype)
+            return stored if element_bytes(stored) == width else COMPUTED[ty.element]
         if box is not None and isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
             return box.op.fn.dtype
         given = self.dtype if isinstance(self.dtype, str) else self.dtype.get(name, "")
-        if plain is None and BYTES.get(given) == width:
+        if BYTES.get(given) == width:
             return given
-        return plain or {4: "fp32", 8: "fp64"}.get(width, f"{8 * width} bits")
+        return {4: "fp32", 8: "fp64"}.get(width, f"{8 * width} bits")

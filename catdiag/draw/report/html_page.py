@@ -22,7 +22,8 @@ from catdiag.draw.report.state_section import WORDS, state
 from catdiag.draw.report.step_section import before_and_after, step_card
 from catdiag.draw.report.stylesheet import of_pages
 from catdiag.planner.plan import TORCH
-from catdiag.schedule.kernel_analysis import widest, width
+from catdiag.schedule.element_widths import width
+from catdiag.schedule.kernel_analysis import widest
 from catdiag.util.errors import require
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import diagram_of
-from catdiag.category.types import BYTES
+from catdiag.category.types import element_bytes
 from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import ArraySpec, Number, case_of, evaluated
 from catdiag.measure.profile.ncu import SECTOR
@@ -48,7 +48,6 @@ _SHORT = {
     "bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64", "float8_e4m3fn": "fp8",
     "float8_e5m2": "fp8",
 }  # fmt: skip
-_WHOLE = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
 
 @dataclass(frozen=True)
@@ -157,11 +156,11 @@ def point_of(
     inputs = _typed(case.inputs, code)
     counted = io(diagram, dtype=_dtypes(code), stages=stages, density=1)
     values = {**known, **tiles}
-    by_kernel = _by_kernel(counted, values, inputs)
+    by_kernel = _by_kernel(counted, values)
     options = {**{t: tiles[t] for t in code.tiles}, "num_warps": warps, "num_stages": stages}
     kernels, launched = _kernels(code, by_kernel, inputs, known, options, case.scalars, compile_too)
     machine = hardware.get(chip)
-    read = float(sum(_bytes(a, code) for a in inputs if a.shape))
+    read = float(sum(a.bytes for a in inputs if a.shape))
     written = float(sum(_result_bytes(code, case.outputs)))
     return ProfilePoint(
         name=name or f"{diagram.title}",
@@ -193,52 +192,33 @@ def _typed(inputs: Sequence[ArraySpec], code: Module) -> tuple[ArraySpec, ...]:
 
 
 def _dtypes(code: Module) -> dict[str, str]:
-    """The element types of the module's real arrays, by their names in the formulas."""
+    """The element types of the module's arrays, by their names in the formulas."""
     ends = ["out"] if len(code.outputs) == 1 else [f"out{k}" for k in range(len(code.outputs))]
     named = [*((a.name, a) for a in code.inputs), *zip(ends, code.outputs, strict=True)]
-    return {name: _SHORT[a.dtype] for name, a in named if a.dtype in _SHORT and a.ty.axes}
-
-
-def _width(array: ArraySpec) -> int:
-
-    return _WHOLE.get(array.dtype) or BYTES.get(array.dtype, 4)
-
-
-def _bytes(array: ArraySpec, code: Module) -> int:
-    return math.prod(array.shape) * _width(array)
+    return {name: _SHORT.get(a.dtype, a.dtype) for name, a in named if a.ty.axes}
 
 
 def _result_bytes(code: Module, outputs: Sequence[ArraySpec]) -> list[int]:
-
-    widths = [_WHOLE.get(a.dtype) or BYTES[_SHORT.get(a.dtype, "fp32")] for a in code.outputs]
+    widths = [element_bytes(_SHORT.get(a.dtype, a.dtype)) for a in code.outputs]
     return [math.prod(a.shape) * w for a, w in zip(outputs, widths, strict=True)]
 
 
-_Moved = tuple[dict[str, float], dict[str, float], list[Cause]]
-"""A kernel's transfers: (loads by array, saves by array, causes)."""
+_Moved = tuple[dict[str, float], dict[str, float]]
+"""A kernel's transfers: (loads by array, saves by array)."""
 
 
-def _by_kernel(io: IO, values: Mapping[str, int], inputs: Sequence[ArraySpec]) -> list[_Moved]:
-    """The transfers of each kernel by array, with causes for integers of other widths."""
+def _by_kernel(io: IO, values: Mapping[str, int]) -> list[_Moved]:
+    """The transfers of each kernel by array."""
     found: list[_Moved] = []
     rows = iter(io.traffic)
-    known = {a.name: a for a in inputs}
     for kernel in io.account.kernels:
         loads: dict[str, float] = {}
         saves: dict[str, float] = {}
-        causes: list[Cause] = []
         for _ in kernel.transfers:
             row = next(rows)
-            bytes_ = evaluated(row.exact, values)
-            if row.direction != "load":
-                saves[row.array] = saves.get(row.array, 0.0) + bytes_
-                continue
-            loads[row.array] = loads.get(row.array, 0.0) + bytes_
-            array = known.get(row.array)
-            if array is not None and array.shape and array.element == "int" and _width(array) != 4:
-                more = bytes_ * (_width(array) / 4 - 1)
-                causes.append(Cause(f"wider: {row.array} has {_width(array)} bytes a number", more, more))
-        found.append((loads, saves, causes))
+            of = loads if row.direction == "load" else saves
+            of[row.array] = of.get(row.array, 0.0) + evaluated(row.exact, values)
+        found.append((loads, saves))
     return found
 
 
@@ -294,24 +274,23 @@ def _kernels(
     if len(names) != len(by_kernel):  # summed up, since it is not known which formula is of which kernel
         all_loads: dict[str, float] = {}
         all_saves: dict[str, float] = {}
-        for loads, saves, _ in by_kernel:
+        for loads, saves in by_kernel:
             for side, own in ((all_loads, loads), (all_saves, saves)):
                 for array, bytes_ in own.items():
                     side[array] = side.get(array, 0.0) + bytes_
-        causes = [cause for moved in by_kernel for cause in moved[2]]
-        by_kernel = [(all_loads, all_saves, causes), *(({}, {}, []) for _ in names[1:])]
+        by_kernel = [(all_loads, all_saves), *(({}, {}) for _ in names[1:])]
     compiled = _compiled(code, sizes, options, scalars) if compile_too else {}
     found: list[ExpectedCounters] = []
-    for name, (loads, saves, causes) in zip(names, by_kernel):
+    for name, (loads, saves) in zip(names, by_kernel):
         launch = next((one for one in launched if one.kernel == name), None)
-        shared, why_not, save_causes = None, why, list[Cause]()
+        shared, why_not, causes, save_causes = None, why, list[Cause](), list[Cause]()
         if launch is not None:
             try:
                 shared = shared_of_launch(code.text, launch).bytes
                 if name in code.specialized:  # the copy engine loads each block once
                     save_causes = _of_fragments(saves, code)
                 else:
-                    causes = [*causes, *_causes(code, launch, loads, inputs)]
+                    causes = _causes(code, launch, loads, inputs)
                     save_causes = _save_causes(code, launch, saves)
             except CatdiagError as error:
                 why_not = error.message
@@ -380,17 +359,17 @@ def _save_causes(code: Module, launch: RecordedLaunch, saves: Mapping[str, float
 
 def _of_fragments(saves: Mapping[str, float], code: Module) -> list[Cause]:
     """The causes of stores in accumulator layout: four threads have eight neighbors of a row, stored at once."""
-    kinds = {a.name: _SHORT.get(a.dtype, "fp32") for a in code.outputs}
+    kinds = {a.name: _SHORT.get(a.dtype, a.dtype) for a in code.outputs}
     found = []
     for array, bytes_ in saves.items():
-        more = SECTOR / (8 * BYTES.get(kinds.get(array, "fp32"), 4)) - 1
+        more = SECTOR / (8 * element_bytes(kinds.get(array, "fp32"))) - 1
         if more > 0 and bytes_:
             found.append(Cause(f"sectors: a warp saves 8 neighbours of {array} at a time", 0.0, bytes_ * more))
     return found
 
 
 def _of_sectors(name: str, loads: Sequence[TracedLoad], array: ArraySpec, bytes_: float) -> list[Cause]:
-    width = _width(array)
+    width = element_bytes(array.dtype)
     tiles = [load for load in loads if load.shape]
     if any(load.unit is None for load in tiles):
         reason = f"strided: neighbors in a tile of {name} are not contiguous in memory"

@@ -37,7 +37,7 @@ from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
 from catdiag.planner.resources.dot_products import DotProducts, Sides, dot_products
-from catdiag.schedule.kernel_analysis import width
+from catdiag.schedule.element_widths import width
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.resources.block_resources import Numbers, Values, ceil_div
 from catdiag.schedule.contractions import Contraction, Loop
-from catdiag.schedule.kernel_analysis import width
+from catdiag.schedule.element_widths import width
 from catdiag.schedule.lowered_kernel import LoweredKernel
 
 

@@ -18,7 +18,7 @@ from catdiag.planner.resources.block_resources import Numbers, ceil_div
 from catdiag.planner.resources.triton_resources import TritonBlock
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.schedule.contractions import Contraction
-from catdiag.schedule.kernel_analysis import width
+from catdiag.schedule.element_widths import width
 
 WARP_ROWS, WARP_COLUMNS, WARP_DEPTH_BYTES = 16, 8, 32
 """Rows and columns that a warp's own matrix instruction takes, and how many bytes of each row."""
