@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from catdiag.prover.api import Theorem
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
+    from catdiag.rewrite.differentiate.gradient import Derivative, Inputs, Outputs
     from catdiag.rewrite.matching.rule import Rule
     from catdiag.rewrite.skip import Guide
     from catdiag.rewrite.stability import Stability
@@ -377,6 +378,68 @@ class Program(AsProgram):
         (['2', 'mul', 'exp'], 'rule twice')
         """
         return self._with(rule.apply(self.derivation, **options))
+
+    # -- derivatives -----------------------------------------------------------------------------
+
+    def grad(self, of: Outputs = None, wrt: Inputs = None) -> Program:
+        """The reverse derivative of what was written: from the inputs, and a cotangent `dO` for each result O, the
+        cotangents of the inputs in `wrt`, in that order.
+
+        With `L` a scalar function of the results and `dO` its derivative by O, the results are its derivatives by the
+        inputs. `wrt` are names or numbers of inputs, `"Q K"` or `[0, 1]`; all that hold real numbers, by default. `of`
+        names the results, `"O"`, or picks some by number, `0` or `{"O": 0}`; without it, the cotangents are called
+        `dout`, or `dout0`, `dout1`, … Shapes are those of inputs and results. It is a program like any other: it is
+        proved, streamed, grouped, planned and differentiated again.
+
+        A maximum on which the results provably do not depend, such as that of a softmax, has no cotangent (see
+        `catdiag.rewrite.differentiate.redundant_maxima`). Of another one, the elements that attain it share evenly;
+        `catdiag.rewrite.differentiate.scalar_derivatives` states what holds at corners and jumps of functions.
+
+        Raises NotDifferentiable for inputs and results of integers or truth values, naming the box and its line;
+        SignatureError for names and numbers that are none.
+
+        >>> import catdiag as cd
+        >>> mse = cd.algorithm("x, x ->")(lambda A, B: cd.mean((A - B) ** 2, "x"))
+        >>> back = mse.grad(of="L", wrt="A")
+        >>> back.names, back.run([1, 2], [3, 6], 1).tolist()
+        (('A', 'B', 'dL'), [-2.0, -4.0])
+        """
+        from catdiag.rewrite.differentiate.gradient import gradient
+
+        return self._derivative(gradient(self._source, self.derivation.ask, of, wrt))
+
+    def value_and_grad(self, wrt: Inputs = None) -> Program:
+        """The result, which is one number, and its derivatives by the inputs in `wrt` (all that hold real numbers).
+
+        Raises NotDifferentiable for a result that is an array; and as `grad` does.
+
+        >>> import catdiag as cd
+        >>> loss = cd.algorithm("x ->")(lambda A: cd.sum(A * A, "x"))
+        >>> value, gradient = loss.value_and_grad().run([1, 2])
+        >>> float(value), gradient.tolist()
+        (5.0, [2.0, 4.0])
+        """
+        from catdiag.rewrite.differentiate.gradient import value_and_gradient
+
+        return self._derivative(value_and_gradient(self._source, self.derivation.ask, wrt))
+
+    def jvp(self, wrt: Inputs = None) -> Program:
+        """The forward derivative (Jacobian-vector product): from the inputs, and a tangent `dA` for each input A in
+        `wrt`, the tangents of the results.
+
+        Raises NotDifferentiable and SignatureError as `grad` does.
+
+        >>> import catdiag as cd
+        >>> f = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
+        >>> f.jvp("A").names, float(f.jvp("A").run([1, 2], [3, 4], [1, 10]))
+        (('A', 'B', 'dA'), 43.0)
+        """
+        from catdiag.rewrite.differentiate.gradient import forward_derivative
+
+        return self._derivative(forward_derivative(self._source, self.derivation.ask, wrt))
+
+    def _derivative(self, found: Derivative) -> Program:
+        return Program(found.diagram, self.derivation.ask)
 
     # -- answers ---------------------------------------------------------------------------------
 

@@ -112,6 +112,10 @@ class HashConsedGraph:
         self._known[key] = first
         return first
 
+    def known(self, fn: ScalarFunction, *wires: int) -> int | None:
+        """The wire of a scalar function of wires, if it is in the graph already."""
+        return self._known.get((map_box(fn, [self.types[w] for w in wires]), wires))
+
     def mark(self, wire: int) -> None:
         """Marks a wire as late; to be called before anything is computed from it."""
         self.late[wire] = True

@@ -106,6 +106,10 @@ class NotStabilizable(CatdiagError):
     """A diagram with an exponential from whose exponent no maximum can be subtracted, and why."""
 
 
+class NotDifferentiable(CatdiagError):
+    """Inputs or results without a derivative: integers and truth values, with the box that makes them."""
+
+
 class NotDistributable(CatdiagError):
     """A diagram without a sum over which a product could be distributed, with the box and the reason."""
 

@@ -1,0 +1,271 @@
+"""Linear maps: what the derivative of a box is at a point, run forward on tangents or transposed on cotangents.
+
+Let a box compute `y = f(x_0, …, x_n)`. Its derivative at a point is a linear map from tangents `t_k`, one for each
+input, to the tangent of y. `push` is that map, `pull` its transpose: for all t and g
+
+    Σ g · push(t) = Σ_k Σ t_k · pull(g)_k
+
+where the sums run over all indices. A tangent or cotangent that is 0 is None, and makes no box. One that is constant
+along an axis need not have the axis: the transpose of a sum over an axis writes nothing, since arrays broadcast by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from catdiag.category.ops import Box, Map, Rename
+from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+
+Wires = Sequence["int | None"]
+"""Tangents or cotangents, one for each array: a wire, or None for 0."""
+
+
+class LinearMap(Protocol):
+    """The derivative of a box at a point."""
+
+    def push(self, graph: HashConsedGraph, tangents: Wires) -> list[int | None]:
+        """The tangents of the outputs, given those of the inputs."""
+
+    def pull(self, graph: HashConsedGraph, cotangents: Wires) -> list[int | None]:
+        """The cotangents of the inputs, given those of the outputs."""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """The factor of a weighted sum: `number · Π factors / Π divisors`, where the condition has the value `when`; else 0.
+
+    `factors` and `divisors` are wires, and so is the condition; None is a condition that always holds.
+    """
+
+    factors: tuple[int, ...] = ()
+    divisors: tuple[int, ...] = ()
+    number: Fraction = Fraction(1)
+    condition: int | None = None
+    when: bool = True
+
+
+@dataclass(frozen=True)
+class WeightedSums:
+    """`push(t) = Σ_k Σ weight_k · t_k`, summed over those axes of `space` that the output does not have.
+
+    `weights` has None for an input on which the output does not depend, or which has no tangents. `operands` are the
+    names of the axes of each input, `output` those of the output.
+    """
+
+    weights: tuple[Weight | None, ...]
+    space: tuple[Axis, ...]
+    operands: tuple[Collection[str], ...]
+    output: Collection[str]
+
+    def push(self, graph: HashConsedGraph, tangents: Wires) -> list[int | None]:
+        """The sum of the weighted tangents."""
+        chosen = self._selected(graph, tangents)
+        if chosen is not None:
+            return [chosen]
+        found = [
+            weighted(graph, t, weight, self.space, self.output)
+            for t, weight in zip(tangents, self.weights, strict=True)
+            if t is not None and weight is not None
+        ]
+        return [total(graph, found)]
+
+    def pull(self, graph: HashConsedGraph, cotangents: Wires) -> list[int | None]:
+        """The weighted cotangent, summed over the axes that an input does not have."""
+        (g,) = cotangents
+        return [
+            None if g is None or weight is None else weighted(graph, g, weight, self.space, names)
+            for weight, names in zip(self.weights, self.operands, strict=True)
+        ]
+
+    def _selected(self, graph: HashConsedGraph, tangents: Wires) -> int | None:
+        """One `where` of two tangents of which one is chosen; None for other sums."""
+        pairs = [(t, w) for t, w in zip(tangents, self.weights, strict=True) if t is not None and w is not None]
+        if len(pairs) != 2:
+            return None
+        (a, one), (b, two) = pairs
+        if one.condition is None or (one, two) != (Weight(condition=one.condition, when=one.when),
+                                                   Weight(condition=one.condition, when=not one.when)):  # fmt: skip
+            return None
+        return graph.map("where", one.condition, *((a, b) if one.when else (b, a)))
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """Axes renamed and broadcast along new ones; transposed, summed over the new ones and renamed back."""
+
+    box: Box
+
+    def push(self, graph: HashConsedGraph, tangents: Wires) -> list[int | None]:
+        """The tangent under the new names."""
+        (t,) = tangents
+        assert isinstance(self.box.op, Rename)
+        return [None if t is None else renamed(graph, t, dict(self.box.op.pairs), self.box.cod[0].axes)]
+
+    def pull(self, graph: HashConsedGraph, cotangents: Wires) -> list[int | None]:
+        """The cotangent under the old names."""
+        (g,) = cotangents
+        assert isinstance(self.box.op, Rename)
+        pairs, old = dict(self.box.op.pairs), self.box.dom[0]
+        here = {pairs.get(a.name, a.name) for a in old.axes}
+        summed = None if g is None else weighted(graph, g, Weight(), self.box.cod[0].axes, here)
+        return [None if summed is None else renamed(graph, summed, {new: a for a, new in pairs.items()}, old.axes)]
+
+
+def renamed(graph: HashConsedGraph, wire: int, pairs: Mapping[str, str], axes: Iterable[Axis]) -> int:
+    """The wire with those of its axes renamed that `pairs` mentions; `axes` are the new ones, with their sizes."""
+    old, known = graph.types[wire], {a.name: a for a in axes}
+    new = ArrayType(tuple(known.get(pairs.get(a.name, a.name), a) for a in old.axes), old.element)
+    mine = tuple(sorted((a, b) for a, b in pairs.items() if old.axis(a) is not None))
+    return wire if new == old else graph.add(Box(Rename(mine), Ty(old), Ty(new)), (wire,))
+
+
+def total(graph: HashConsedGraph, wires: Iterable[int | None]) -> int | None:
+    """The sum of tangents or cotangents; None is 0.
+
+    A difference where one is negated, `2·a` for `a + a`, and `(a + b)/d` for `a/d + b/d`.
+    """
+    found: int | None = None
+    for wire in wires:
+        found = _sum(graph, found, wire) if found is not None and wire is not None else found if wire is None else wire
+    return found
+
+
+def _sum(graph: HashConsedGraph, a: int, b: int) -> int:
+    if a == b:
+        number, rest = number_and_rest(graph, a)
+        return scaled(graph, 2 * number, rest)
+    (one, x), (two, y) = _operands(graph, a, "neg"), _operands(graph, b, "neg")
+    if one and not two:
+        return _sum(graph, b, a)
+    if one and two:
+        return graph.map("neg", _sum(graph, x[0], y[0]))
+    (one, top), (over, below) = _operands(graph, a, "div"), _operands(graph, y[0] if two else b, "div")
+    if one and over and top[1] == below[1]:
+        return graph.map("div", graph.map("sub" if two else "add", top[0], below[0]), top[1])
+    return graph.map("sub", a, y[0]) if two else graph.map("add", a, b)
+
+
+def _operands(graph: HashConsedGraph, wire: int, fn: str) -> tuple[bool, tuple[int, ...]]:
+    """Whether a scalar function makes the wire, and its operands."""
+    node = graph.node(wire)
+    made = node is not None and node.box.op == Map(fn)
+    return made, node.inputs if made and node is not None else (wire,)
+
+
+def number_and_rest(graph: HashConsedGraph, wire: int) -> tuple[Fraction, int]:
+    """A wire as a number times a wire, so that numbers stay in front of products and cancel."""
+    number = Fraction(1)
+    while True:
+        (negated, (rest, *_)), (scaled, factors) = _operands(graph, wire, "neg"), _operands(graph, wire, "mul")
+        first = graph.const_value(factors[0]) if scaled else None
+        if negated:
+            number, wire = -number, rest
+        elif first is not None:
+            number, wire = number * first, factors[1]
+        else:
+            return number, wire
+
+
+def scaled(graph: HashConsedGraph, number: Fraction, wire: int) -> int:
+    """A number times a wire."""
+    made = wire if abs(number) == 1 else graph.map("mul", graph.const(abs(number)), wire)
+    return graph.map("neg", made) if number < 0 else made
+
+
+def product(graph: HashConsedGraph, a: int, b: int) -> int:
+    """The product of two wires; that of `a/d` and b is `a·r`, where a wire r is `b/d` already.
+
+    >>> from catdiag.category.types import ArrayType, Ty
+    >>> graph = HashConsedGraph(Ty(*[ArrayType()] * 3))
+    >>> r = graph.map("div", 1, 2)
+    >>> product(graph, graph.map("div", 0, 2), 1) == graph.map("mul", 0, r)
+    True
+    """
+    for x, y in ((a, b), (b, a)):
+        divided, operands = _operands(graph, x, "div")
+        known = graph.known("div", y, operands[1]) if divided else None
+        if known is not None:
+            return graph.map("mul", operands[0], known)
+    return graph.map("mul", a, b)
+
+
+def broadcast(graph: HashConsedGraph, wire: int, axes: Iterable[Axis]) -> int:
+    """The wire with these axes, repeated along those that it lacks; further axes stay."""
+    ty = graph.types[wire]
+    new = tuple(a for a in axes if ty.axis(a.name) is None)
+    return graph.cast(wire, ArrayType((*new, *ty.axes), ty.element)) if new else wire
+
+
+def weighted(
+    graph: HashConsedGraph, wire: int, weight: Weight, space: Sequence[Axis], target: Collection[str]
+) -> int | None:
+    """`Σ weight · wire` over the axes of `space` that are not in `target`; None where a constant factor is 0.
+
+    Factors that are constant along the summed axes are taken out of the sum. An axis that no factor has makes it a
+    multiple: the size of the axis.
+
+    >>> from catdiag.category.types import ArrayType, Axis, Ty
+    >>> q, x = Axis("q"), Axis("x")
+    >>> graph = HashConsedGraph(Ty(ArrayType((q, x)), ArrayType((q, x)), ArrayType((q,))))
+    >>> made = weighted(graph, 0, Weight((1, 2), number=Fraction(-1)), (q, x), ["q"])
+    >>> [node.box.name for node in graph.nodes], graph.names(made)
+    (['einsum', 'mul', 'neg'], ('q',))
+    """
+    summed = [a for a in space if a.name not in target]
+    gone = {a.name for a in summed}
+    number, wire = number_and_rest(graph, wire)
+    number *= weight.number
+    if weight.condition is not None:
+        branches = [wire, graph.const(0)]
+        wire = graph.map("where", weight.condition, *(branches if weight.when else branches[::-1]))
+    after: list[int] = []
+    for divisor in weight.divisors:
+        value = graph.const_value(divisor)
+        if value:
+            number /= value
+        elif set(graph.names(divisor)) & gone:
+            wire = graph.map("div", wire, divisor)
+        else:
+            after.append(divisor)
+    inner: list[int] = []
+    outer: list[int] = []
+    for w in (wire, *weight.factors):
+        value, w = number_and_rest(graph, w) if graph.const_value(w) is None else (graph.const_value(w), -1)
+        number *= value or 0
+        if w >= 0:
+            (inner if set(graph.names(w)) & gone else outer).append(w)
+    if number == 0:
+        return None
+    there = {n for w in inner for n in graph.names(w)}
+    outer += [graph.size(a.size) for a in summed if a.name not in there]
+    made = _contracted(graph, inner, gone)
+    for w in outer:
+        made = w if made is None else product(graph, made, w)
+    if made is None:
+        made, number = graph.const(abs(number)), Fraction(1 if number > 0 else -1)
+    for divisor in after:
+        made = graph.map("div", made, divisor)
+    return _real(graph, scaled(graph, number, made))
+
+
+def _contracted(graph: HashConsedGraph, wires: Sequence[int], gone: Collection[str]) -> int | None:
+    """The product of wires, summed over axes that they have; None for no wires."""
+    if not wires:
+        return None
+    if len(wires) > 1:
+        kept = dict.fromkeys(n for w in wires for n in graph.names(w) if n not in gone)
+        return graph.einsum(wires, tuple(kept))
+    made = wires[0]
+    for name in graph.names(made):
+        made = graph.reduce("sum", name, made) if name in gone else made
+    return made
+
+
+def _real(graph: HashConsedGraph, wire: int) -> int:
+    """The wire as an array of real numbers: a size alone is an integer."""
+    ty = graph.types[wire]
+    return wire if ty.element == "real" else graph.cast(wire, ArrayType(ty.axes))
