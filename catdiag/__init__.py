@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     from catdiag import testing as testing
     from catdiag.category.types import Axis
     from catdiag.chip import hardware
-    from catdiag.constructors import algorithm, box, compile, copy, discard, from_jax, from_onnx, from_torch, id, swap
+    from catdiag.constructors import (
+        algorithm,
+        box,
+        compile,
+        copy,
+        discard,
+        from_jax,
+        from_onnx,
+        from_torch,
+        id,
+        swap,
+        value_and_grad,
+    )
     from catdiag.frontend.builder import (
         all,
         any,
@@ -73,7 +85,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "catdiag.frontend.builder": "all any argmax argmin einsum index max mean min prod size softmax sum",
-    "catdiag.constructors": "algorithm box compile copy discard from_jax from_onnx from_torch id swap",
+    "catdiag.constructors": "algorithm box compile copy discard from_jax from_onnx from_torch id swap value_and_grad",
     "catdiag.program": "Program",
     "catdiag.prover": "Refuted Theorem Undecided equivalent prove prove_all",
     "catdiag.rewrite.theorem_decorator": "theorem",
@@ -105,7 +117,8 @@ __all__ = [
     "from_onnx", "from_torch", "gather", "hardware", "id", "index", "inf", "library", "log", "log1p", "max",
     "maximum", "mean", "min", "minimum", "nn", "pad", "prod", "prove", "prove_all", "rearrange", "reindex",
     "repeat", "reverse", "round", "rule", "shift", "sign", "sin", "size", "slice", "softmax", "split", "sqrt",
-    "stride", "sum", "swap", "tanh", "testing", "theorem", "tile", "where", "window",
+    "stride", "sum", "swap", "tanh", "testing", "theorem", "tile", "value_and_grad",
+    "where", "window",
 ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from catdiag.program import Program
 if TYPE_CHECKING:
     from catdiag.importers.example import Imported
     from catdiag.integrations.compiled_module import CompiledModule
+    from catdiag.rewrite.differentiate.gradient import Inputs
 
 # What reads other libraries' programs is imported when it is asked for: an algorithm does without.
 
@@ -96,6 +97,21 @@ def discard(ty: Ty | ArrayType) -> Program:
     True
     """
     return Program(diagram.discard(ty))
+
+
+def value_and_grad(program: Program | diagram.Diagram, wrt: Inputs = None) -> Program:
+    """The program that gives a result, which is one number, and its derivatives by the inputs in `wrt` (all that hold
+    real numbers): `program.value_and_grad(wrt)`.
+
+    >>> loss = algorithm("x, x ->", name="loss")(lambda A, B: builder.sum((A - B) ** 2, "x"))
+    >>> value, by_A = value_and_grad(loss, "A").run([1, 2], [1, 4])
+    >>> float(value), by_A.tolist()
+    (4.0, [-0.0, -4.0])
+
+    Raises NotDifferentiable for a result that is an array, and for inputs of integers or truth values; SignatureError
+    for names that no input has.
+    """
+    return (program if isinstance(program, Program) else Program(program)).value_and_grad(wrt)
 
 
 def from_torch(

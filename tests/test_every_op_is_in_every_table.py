@@ -47,6 +47,8 @@ from catdiag.kernel.terms import ONE, KernelError
 from catdiag.prover import export
 from catdiag.prover.refute import exact_execution, float_screening
 from catdiag.rewrite import box_formulas
+from catdiag.rewrite.differentiate import box_derivatives, scalar_derivatives
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.matching import unify
 from catdiag.schedule import pipelines
 from catdiag.testing import error_bounds, tolerance
@@ -71,6 +73,7 @@ TABLES: dict[str, Collection[str]] = {
     "screening in floating point": float_screening.FLOATS,
     "error bounds": error_bounds.BOUNDED,
     "cost": pipelines.PIPELINES,
+    "derivatives": scalar_derivatives.PARTIALS,
     "source of algorithms": algorithm_source.FUNCTIONS,
     "NumPy text": numpy_expressions.FUNCTIONS,
     "PyTorch text": torch_expressions.TENSORS,
@@ -115,12 +118,14 @@ def single() -> error_bounds.Rounding:
 
 
 OPENED = "a diagram inside: it is a statement of the loop nest, or was opened before"
+X = ArrayType((Axis("x"),))
 OPERATIONS: dict[str, Collection[type[Op]]] = {
     "types": box_types.BOXES,
     "meaning in the kernel": {*export.BOXES, Einsum},
     "NumPy arrays": interpreter.BOXES,
     "error bounds": tolerance.BOXES,
     "formulas": box_formulas.BOXES,
+    "derivatives": box_derivatives.DERIVATIVES,
     "source of algorithms": algorithm_source.BOXES,
     "NumPy and PyTorch text": array_expressions.BOXES,
     "Triton text": kernel_builder.BOXES,
@@ -131,7 +136,7 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
 """The classes of operations of each reading."""
 
 REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
-    **{name: dict.fromkeys(NESTING, OPENED) for name in ("NumPy and PyTorch text", "Triton text")},
+    **{name: dict.fromkeys(NESTING, OPENED) for name in ("NumPy and PyTorch text", "Triton text", "derivatives")},
     "picture": {
         FoldOp: "a frame around its body",
         GroupOp: "a frame around its body",
@@ -176,6 +181,7 @@ OPERATION_USES: dict[str, Callable[[Box], object]] = {
     "NumPy arrays": lambda box: run(of_box(box), [np.ones(1)]),
     "error bounds": lambda box: tolerance.error_bounds(of_box(box), [np.ones(1)], single()),
     "formulas": lambda box: box_formulas.formula_of(box, [symbol("a")]),
+    "derivatives": lambda box: box_derivatives.derivative(HashConsedGraph(Ty(X, X)), box, [0], [1]),
     "NumPy and PyTorch text": lambda box: array_text(numpy_expressions.NUMPY, box, "wide"),
 }
 """How each reading is asked for one box."""
@@ -229,6 +235,12 @@ def bounded(fn: str) -> None:
     single().scalar(fn, [one] * SCALARS[fn][0], ("x",))
 
 
+def differentiated(fn: str) -> None:
+    box = box_of(fn)
+    graph = HashConsedGraph(box.dom @ box.cod)
+    scalar_derivatives.partials(graph, fn, range(len(box.dom)), len(box.dom))
+
+
 USES: dict[str, Callable[[str], object]] = {
     "meaning in the kernel": lambda fn: semantics.scalar(fn, [ONE] * SCALARS[fn][0]),
     "NumPy arrays": lambda fn: run(of_box(box_of(fn)), ones(fn)),
@@ -236,6 +248,7 @@ USES: dict[str, Callable[[str], object]] = {
     "screening in floating point": screened,
     "error bounds": bounded,
     "cost": pipelines.pipeline,
+    "derivatives": differentiated,
     "NumPy text": lambda fn: array_text(numpy_expressions.NUMPY, box_of(fn), "wide"),
     "PyTorch text": lambda fn: array_text(torch_expressions.TORCH, box_of(fn), "wide"),
     "Python text": lambda fn: array_text(torch_expressions.TORCH, box_of(fn), "number"),

@@ -25,7 +25,7 @@ from catdiag.category.types import ArrayType, Axis, Ty, union
 from catdiag.rewrite.differentiate.index_map_adjoints import Reads, Rearrangement
 from catdiag.rewrite.differentiate.linear_maps import (
     LinearMap,
-    Renaming,
+    RenamedAxes,
     Weight,
     WeightedSums,
     Wires,
@@ -133,7 +133,7 @@ DERIVATIVES: Mapping[type[Op], Rule] = {
     Map: _scalar,
     Reduce: _reduction,
     Einsum: _contraction,
-    Rename: lambda graph, box, inputs, outputs: Renaming(box),
+    Rename: lambda graph, box, inputs, outputs: RenamedAxes(box),
     Reindex: lambda graph, box, inputs, outputs: Rearrangement(box),
     View: lambda graph, box, inputs, outputs: Reads(box, inputs),
     Index: _constant,
@@ -147,4 +147,3 @@ DERIVATIVES: Mapping[type[Op], Rule] = {
 def derivative(graph: HashConsedGraph, box: Box, inputs: Sequence[int], outputs: Sequence[int]) -> LinearMap:
     """The linear map that a box is at a point, from the wires of its inputs and outputs in a graph."""
     return op_row(DERIVATIVES, box, "differentiated")(graph, box, inputs, outputs)
-

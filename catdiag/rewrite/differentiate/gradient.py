@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from catdiag.category.diagram import Diagram
+from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
 from catdiag.category.types import ArrayType
+from catdiag.rewrite.derivation import titled
 from catdiag.rewrite.differentiate.box_derivatives import has_derivative
 from catdiag.rewrite.differentiate.linear_maps import broadcast
 from catdiag.rewrite.differentiate.passes import Linearization
 from catdiag.rewrite.differentiate.redundant_maxima import RedundantMaximum, redundant_maxima
 from catdiag.rewrite.graph_builder import GraphBuilder
-from catdiag.rewrite.derivation import titled
 from catdiag.rewrite.list_states import unrolled
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import NotDifferentiable, SignatureError, TypeMismatch
@@ -37,14 +37,11 @@ def gradient(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None) 
 
     See `catdiag.program.Program.grad`.
     """
-    flat, chosen, named = unrolled(diagram), _inputs(diagram, wrt), _outputs(diagram, of)
+    chosen, named = _inputs(diagram, wrt), _outputs(diagram, of)
     types = [ArrayType(diagram.cod[k].axes) for k in named.values()]
-    made = Linearization(flat, types)
+    made = Linearization(_restricted(diagram, named.values()), types)
     found = redundant_maxima(made, chosen, ask)
-    seeds: list[int | None] = [None] * len(diagram.cod)
-    for place, k in enumerate(named.values()):
-        seeds[k] = len(diagram.dom) + place
-    cotangents = made.reverse(seeds, chosen)
+    cotangents = made.reverse(range(len(diagram.dom), len(made.graph.dom)), chosen)
     names = _with_names(diagram, [f"d{name}" for name in named])
     said = "" if wrt is None else repr(" ".join(diagram.input_names[k] for k in chosen))
     wires = list(zip(cotangents, [ArrayType(diagram.dom[k].axes) for k in chosen], strict=True))
@@ -59,8 +56,7 @@ def value_and_gradient(diagram: Diagram, ask: Z3, wrt: Inputs = None) -> Derivat
             f"{_title(diagram)} gives {diagram.cod}: expected one number [], the sum over the axes, say; "
             "program.grad(…) takes the cotangents of other results as inputs"
         )
-    flat = unrolled(diagram)
-    made = Linearization(flat, ())
+    made = Linearization(unrolled(diagram), ())
     found = redundant_maxima(made, chosen, ask)
     cotangents = made.reverse([made.graph.const(1)], chosen)
     wires: list[tuple[int | None, ArrayType]] = [(made.outputs[0], diagram.cod[0])]
@@ -72,15 +68,22 @@ def value_and_gradient(diagram: Diagram, ask: Z3, wrt: Inputs = None) -> Derivat
 
 def forward_derivative(diagram: Diagram, ask: Z3, wrt: Inputs = None) -> Derivative:
     """The forward derivative: inputs and their tangents to tangents of results. See `catdiag.program.Program.jvp`."""
-    flat, chosen = unrolled(diagram), _inputs(diagram, wrt)
+    chosen, named = _inputs(diagram, wrt), _outputs(diagram, None)
+    flat = _restricted(diagram, named.values())
     made = Linearization(flat, [ArrayType(diagram.dom[k].axes) for k in chosen])
     found = redundant_maxima(made, chosen, ask)
     tangents = made.forward({k: len(diagram.dom) + place for place, k in enumerate(chosen)})
     names = _with_names(diagram, [f"d{diagram.input_names[k]}" for k in chosen])
     said = "" if wrt is None else repr(" ".join(diagram.input_names[k] for k in chosen))
-    results = list(_outputs(diagram, None).values())
-    wires = [(tangents[k], ArrayType(diagram.cod[k].axes)) for k in results]
+    wires = list(zip(tangents, [ArrayType(ty.axes) for ty in flat.cod], strict=True))
     return Derivative(_diagram(made, wires, names, f"{_title(diagram)}.jvp({said})"), tuple(found.values()))
+
+
+def _restricted(diagram: Diagram, outputs: Iterable[int]) -> Diagram:
+    """The diagram without loops, groups and named boxes, and with some of its outputs."""
+    flat = unrolled(diagram)
+    graph = reachable(Graph(flat.dom, flat.graph.nodes, tuple(flat.graph.outputs[k] for k in outputs)))
+    return of_graph(graph, None, flat.names, flat.title)
 
 
 def _diagram(
@@ -186,4 +189,3 @@ def _check_real(diagram: Diagram, name: str, k: int) -> None:
         f"result {name} of {_title(diagram)} is {diagram.cod[k]}{made}: integers and truth values have no derivative",
         line,
     )
-

@@ -29,8 +29,8 @@ from catdiag.category.index_maps import (
     times,
 )
 from catdiag.category.ops import Box, const_box, index_box, reindex_box
-from catdiag.category.types import ArrayType, Axis
-from catdiag.rewrite.differentiate.linear_maps import Weight, Wires, broadcast, number_and_rest, renamed, weighted
+from catdiag.category.types import Axis
+from catdiag.rewrite.differentiate.linear_maps import Weight, Wires, broadcast, renamed, weighted
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 _FUNCTIONS = {"+": "add", "*": "mul", "//": "floordiv"}
@@ -107,10 +107,10 @@ class Reads:
         """For each array that is read, the sum of the cotangents of where it is read."""
         op, (g,) = self.box.op, cotangents
         assert isinstance(op, View)
-        rest = [None] * (len(self.wires) - len(op.reads))
         if g is None:
-            return [None] * len(op.reads) + rest
-        return [Transpose(graph, self.box, self.wires, k).of(g) for k in range(len(op.reads))] + rest
+            return [None] * len(self.wires)
+        found = [Transpose(graph, self.box, self.wires, k).of(g) for k in range(len(op.reads))]
+        return [*found, *[None] * (len(self.wires) - len(op.reads))]
 
 
 def linear_in(e: Expr, axis: str) -> tuple[Expr, Expr] | None:
@@ -120,9 +120,7 @@ def linear_in(e: Expr, axis: str) -> tuple[Expr, Expr] | None:
     ((2, ('i', 'k')), None)
     """
 
-    def join(
-        op: str, a: tuple[Expr, Expr] | None, b: tuple[Expr, Expr] | None
-    ) -> tuple[Expr, Expr] | None:
+    def join(op: str, a: tuple[Expr, Expr] | None, b: tuple[Expr, Expr] | None) -> tuple[Expr, Expr] | None:
         if a is None or b is None:
             return None
         if op == "+":
@@ -160,7 +158,6 @@ class Transpose:
         left = {a.name: self.names[a.name] for a in self.box.cod[0].axes if a.name not in self.solved}
         pairs = {old: new for old, new in left.items() if old != new}
         axes = [Axis(left[a.name], a.size) if a.name in pairs else a for a in self.box.cod[0].axes if a.name in left]
-        number, g = number_and_rest(self.graph, g)
         g = renamed(self.graph, g, pairs, axes)
         arrays = [renamed(self.graph, w, pairs, axes) for w in self.arrays]
         moved = self._view(g, arrays, axes)
@@ -170,7 +167,7 @@ class Transpose:
             position = self.graph.add(index_box(axis), ())
             hit = self.graph.map("eq", position, self._computed(self._here(e), arrays, axes))
             moved = self.graph.map("where", hit, moved, self.graph.const(0))
-        return weighted(self.graph, moved, Weight(number=number), axes, self.own.names)
+        return weighted(self.graph, moved, Weight(), axes, self.own.names)
 
     def _here(self, e: Expr) -> Expr:
         """An expression of the view, at the positions that were solved for."""

@@ -6,13 +6,13 @@ input, to the tangent of y. `push` is that map, `pull` its transpose: for all t 
     Σ g · push(t) = Σ_k Σ t_k · pull(g)_k
 
 where the sums run over all indices. A tangent or cotangent that is 0 is None, and makes no box. One that is constant
-along an axis need not have the axis: the transpose of a sum over an axis writes nothing, since arrays broadcast by name.
+along an axis need not have the axis: arrays broadcast by name, so that the transpose of a sum over it makes no box.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -36,7 +36,7 @@ class LinearMap(Protocol):
 
 @dataclass(frozen=True)
 class Weight:
-    """The factor of a weighted sum: `number · Π factors / Π divisors`, where the condition has the value `when`; else 0.
+    """A factor `number · Π factors / Π divisors` where the condition has the value `when`, and 0 elsewhere.
 
     `factors` and `divisors` are wires, and so is the condition; None is a condition that always holds.
     """
@@ -94,7 +94,7 @@ class WeightedSums:
 
 
 @dataclass(frozen=True)
-class Renaming:
+class RenamedAxes:
     """Axes renamed and broadcast along new ones; transposed, summed over the new ones and renamed back."""
 
     box: Box
@@ -123,6 +123,52 @@ def renamed(graph: HashConsedGraph, wire: int, pairs: Mapping[str, str], axes: I
     return wire if new == old else graph.add(Box(Rename(mine), Ty(old), Ty(new)), (wire,))
 
 
+@dataclass(frozen=True)
+class Guarded:
+    """A tangent or cotangent as `number · where(guards, wire, 0)`; each guard is a condition and the value that it has.
+
+    Numbers stay in front of products, where they cancel. Guards stay around products too: `where(c, g, 0)·w` becomes
+    `where(c, g·w, 0)`, which has a value where c is false and w has none, as in a row in which everything is masked.
+    """
+
+    number: Fraction
+    guards: tuple[tuple[int, bool], ...]
+    wire: int
+
+    @staticmethod
+    def of(graph: HashConsedGraph, wire: int) -> Guarded:
+        """A wire in this form."""
+        number, guards = Fraction(1), dict[tuple[int, bool], None]()
+        while (node := graph.node(wire)) is not None and isinstance(node.box.op, Map):
+            constants = [graph.const_value(w) for w in node.inputs]
+            if node.box.op.fn == "neg":
+                number, wire = -number, node.inputs[0]
+            elif node.box.op.fn == "mul" and constants[0] is not None:
+                number, wire = number * constants[0], node.inputs[1]
+            elif node.box.op.fn == "where" and 0 in constants[1:]:
+                when = constants[2] == 0
+                guards[node.inputs[0], when] = None
+                wire = node.inputs[1 if when else 2]
+            else:
+                break
+        return Guarded(number, tuple(guards), wire)
+
+    def made(self, graph: HashConsedGraph) -> int:
+        """The wire that it means."""
+        wire = guarded(graph, self.guards, self.wire)
+        if abs(self.number) != 1:
+            wire = graph.map("mul", graph.const(abs(self.number)), wire)
+        return graph.map("neg", wire) if self.number < 0 else wire
+
+
+def guarded(graph: HashConsedGraph, guards: Iterable[tuple[int, bool]], wire: int) -> int:
+    """`where(guards, wire, 0)`."""
+    for condition, when in reversed(list(guards)):
+        branches = [wire, graph.const(0)]
+        wire = graph.map("where", condition, *(branches if when else branches[::-1]))
+    return wire
+
+
 def total(graph: HashConsedGraph, wires: Iterable[int | None]) -> int | None:
     """The sum of tangents or cotangents; None is 0.
 
@@ -135,18 +181,22 @@ def total(graph: HashConsedGraph, wires: Iterable[int | None]) -> int | None:
 
 
 def _sum(graph: HashConsedGraph, a: int, b: int) -> int:
-    if a == b:
-        number, rest = number_and_rest(graph, a)
-        return scaled(graph, 2 * number, rest)
-    (one, x), (two, y) = _operands(graph, a, "neg"), _operands(graph, b, "neg")
-    if one and not two:
-        return _sum(graph, b, a)
-    if one and two:
-        return graph.map("neg", _sum(graph, x[0], y[0]))
-    (one, top), (over, below) = _operands(graph, a, "div"), _operands(graph, y[0] if two else b, "div")
-    if one and over and top[1] == below[1]:
-        return graph.map("div", graph.map("sub" if two else "add", top[0], below[0]), top[1])
-    return graph.map("sub", a, y[0]) if two else graph.map("add", a, b)
+    one, two = Guarded.of(graph, a), Guarded.of(graph, b)
+    if (one.guards, one.wire) == (two.guards, two.wire) and one.number + two.number != 0:
+        return Guarded(one.number + two.number, one.guards, one.wire).made(graph)
+    if one.number < 0 < two.number:
+        one, two = two, one
+    if one.guards != two.guards or abs(one.number) != 1 or abs(two.number) != 1:
+        if two.number < 0 < one.number:
+            return graph.map("sub", one.made(graph), replace(two, number=-two.number).made(graph))
+        return graph.map("add", one.made(graph), two.made(graph))
+    sign = "add" if one.number == two.number else "sub"
+    (quotient, top), (other, below) = _operands(graph, one.wire, "div"), _operands(graph, two.wire, "div")
+    if quotient and other and top[1] == below[1]:
+        made = graph.map("div", graph.map(sign, top[0], below[0]), top[1])
+    else:
+        made = graph.map(sign, one.wire, two.wire)
+    return Guarded(one.number, one.guards, made).made(graph)
 
 
 def _operands(graph: HashConsedGraph, wire: int, fn: str) -> tuple[bool, tuple[int, ...]]:
@@ -154,26 +204,6 @@ def _operands(graph: HashConsedGraph, wire: int, fn: str) -> tuple[bool, tuple[i
     node = graph.node(wire)
     made = node is not None and node.box.op == Map(fn)
     return made, node.inputs if made and node is not None else (wire,)
-
-
-def number_and_rest(graph: HashConsedGraph, wire: int) -> tuple[Fraction, int]:
-    """A wire as a number times a wire, so that numbers stay in front of products and cancel."""
-    number = Fraction(1)
-    while True:
-        (negated, (rest, *_)), (scaled, factors) = _operands(graph, wire, "neg"), _operands(graph, wire, "mul")
-        first = graph.const_value(factors[0]) if scaled else None
-        if negated:
-            number, wire = -number, rest
-        elif first is not None:
-            number, wire = number * first, factors[1]
-        else:
-            return number, wire
-
-
-def scaled(graph: HashConsedGraph, number: Fraction, wire: int) -> int:
-    """A number times a wire."""
-    made = wire if abs(number) == 1 else graph.map("mul", graph.const(abs(number)), wire)
-    return graph.map("neg", made) if number < 0 else made
 
 
 def product(graph: HashConsedGraph, a: int, b: int) -> int:
@@ -217,27 +247,31 @@ def weighted(
     """
     summed = [a for a in space if a.name not in target]
     gone = {a.name for a in summed}
-    number, wire = number_and_rest(graph, wire)
-    number *= weight.number
-    if weight.condition is not None:
-        branches = [wire, graph.const(0)]
-        wire = graph.map("where", weight.condition, *(branches if weight.when else branches[::-1]))
-    after: list[int] = []
+    given = Guarded.of(graph, wire)
+    own = () if weight.condition is None else ((weight.condition, weight.when),)
+    guards = tuple(dict.fromkeys((*own, *given.guards)))
+    inside = tuple(guard for guard in guards if gone & set(graph.names(guard[0])))
+    number, core, after = given.number * weight.number, given.wire, list[int]()
     for divisor in weight.divisors:
         value = graph.const_value(divisor)
         if value:
             number /= value
         elif set(graph.names(divisor)) & gone:
-            wire = graph.map("div", wire, divisor)
+            core = graph.map("div", core, divisor)
         else:
             after.append(divisor)
-    inner: list[int] = []
-    outer: list[int] = []
-    for w in (wire, *weight.factors):
-        value, w = number_and_rest(graph, w) if graph.const_value(w) is None else (graph.const_value(w), -1)
-        number *= value or 0
-        if w >= 0:
-            (inner if set(graph.names(w)) & gone else outer).append(w)
+    core_number, inner, outer = graph.const_value(core), list[int](), list[int]()
+    if core_number is None or inside:
+        (inner if inside or set(graph.names(core)) & gone else outer).append(guarded(graph, inside, core))
+    else:
+        number *= core_number
+    for factor in weight.factors:
+        parts = Guarded.of(graph, factor)
+        value = graph.const_value(factor)
+        w = factor if parts.guards else parts.wire
+        number *= value if value is not None else 1 if parts.guards else parts.number
+        if value is None:
+            (inner if set(graph.names(w)) & gone else outer).append(_within(graph, inside, w))
     if number == 0:
         return None
     there = {n for w in inner for n in graph.names(w)}
@@ -249,7 +283,17 @@ def weighted(
         made, number = graph.const(abs(number)), Fraction(1 if number > 0 else -1)
     for divisor in after:
         made = graph.map("div", made, divisor)
-    return _real(graph, scaled(graph, number, made))
+    return _real(graph, Guarded(number, tuple(g for g in guards if g not in inside), made).made(graph))
+
+
+def _within(graph: HashConsedGraph, guards: Iterable[tuple[int, bool]], factor: int) -> int:
+    """A computed factor, 0 where guards that are constant along none of the summed axes fail: it need have no value
+    there.
+    """
+    if graph.node(factor) is None:
+        return factor
+    names = set(graph.names(factor))
+    return guarded(graph, [guard for guard in guards if set(graph.names(guard[0])) <= names], factor)
 
 
 def _contracted(graph: HashConsedGraph, wires: Sequence[int], gone: Collection[str]) -> int | None:

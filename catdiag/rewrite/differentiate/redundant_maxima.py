@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.category.diagram import of_box
+from catdiag.category.diagram import Diagram, of_box
 from catdiag.category.ops import Box, Map, Reduce
 from catdiag.category.types import ArrayType, Ty, size_symbols, size_value
 from catdiag.execute.interpreter import run
@@ -78,7 +78,7 @@ class _Part:
         self.values: dict[int, tuple[Any, Any]] = {}
         self.leaving: list[int] = []
         self.read: dict[int, None] = {}
-        self.given = {w for w in range(len(self.graph.dom))}
+        self.given = set(range(len(self.graph.dom)))
         for node, first in zip(self.graph.nodes, self.graph.first, strict=True):
             if any(w in self.given for w in node.inputs):
                 self.given.update(range(first, first + len(node.box.cod)))
@@ -141,7 +141,7 @@ class _Part:
         """The theorem that what leaves the part is the same for two arrays in place of the maximum; None without."""
         number = ArrayType(self.graph.types[self.wire].axes)
         dom = [number, number, *(self.graph.types[w] for w in self.read)]
-        sides = []
+        sides: list[Diagram] = []
         for k in (0, 1):
             builder = GraphBuilder(self.graph, dom)
             env = {self.wire: k, **{w: 2 + j for j, w in enumerate(self.read)}}
@@ -149,7 +149,7 @@ class _Part:
             names = ("c", "c_", *(f"a{j}" for j in range(len(self.read))))
             sides.append(builder.diagram(outputs, names))
         try:
-            theorem = certify_equation(ask, *sides)
+            theorem = certify_equation(ask, sides[0], sides[1])
         except (OpenGoal, KernelError, SolverInterrupted):
             return None
         return None if theorem.conditional or theorem.vacuous else theorem

@@ -6,7 +6,7 @@ Where a function has no derivative, the weight is one that is stated here:
     max, min, of two equal arguments the derivative of the second, so that maximum(a, 0) has 0 at 0
     where                            that of the branch which is taken; conditions have no derivative
 
-`catdiag.kernel.differentiability` says where the weights are derivatives.
+They are derivatives where compared numbers differ and maxima have no ties.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""Gradients against PyTorch's autograd in float64, of functions written in both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+
+def norm_rows(x: Any) -> Any:
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+
+
+# For each function: its signature, itself, what it is in PyTorch, and the shapes of its arrays.
+PAIRS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any], list[tuple[int, ...]]]] = {
+    "softmax": ("q x", lambda a: cd.softmax(a, "x"), lambda a: torch.softmax(a, -1), [(3, 5)]),
+    "log softmax": ("q x", lambda a: a - cd.library.log_sum_exp(a), lambda a: torch.log_softmax(a, -1), [(3, 5)]),
+    "amax with ties": ("q x", lambda a: cd.max(a * 0 + cd.floor(a), "x") + cd.max(a, "x"),
+                       lambda a: (a * 0 + torch.floor(a)).amax(-1) + a.amax(-1), [(3, 5)]),
+    "gelu": ("x", lambda a: cd.nn.gelu(a), F.gelu, [(7,)]),
+    "silu": ("x", lambda a: cd.nn.silu(a), F.silu, [(7,)]),
+    "softplus": ("x", lambda a: cd.nn.softplus(a), F.softplus, [(7,)]),
+    "relu at 0": ("x", lambda a: cd.nn.relu(a - a) + a, lambda a: torch.relu(a - a) + a, [(7,)]),
+    "tanh": ("x", lambda a: cd.tanh(a) * cd.sin(a) + cd.cos(a), lambda a: torch.tanh(a) * torch.sin(a) + torch.cos(a),
+             [(7,)]),
+    "prod": ("q x", lambda a: cd.prod(a, "x"), lambda a: a.prod(-1), [(3, 4)]),
+    "RMS norm": ("t d, d", lambda x, g: x / cd.sqrt(cd.mean(x * x, "d") + 1e-5) * g, lambda x, g: norm_rows(x) * g,
+                 [(3, 4), (4,)]),
+    "layer norm": ("t d, d, d", lambda x, g, b: cd.library.layer_norm(x, g, b, 1e-5),
+                   lambda x, g, b: F.layer_norm(x, (4,), g, b, 1e-5), [(3, 4), (4,), (4,)]),
+    "flipped and padded": ("x", lambda a: cd.pad(cd.reverse(a * a, "x"), "x", 2, 1),
+                           lambda a: F.pad((a * a).flip(0), (2, 1)), [(5,)]),
+    "attention": ("h q d, h x d, h x d", lambda Q, K, V: cd.einsum(
+        "h q x, h x d -> h q d", cd.softmax(cd.einsum("h q d, h x d -> h q x", Q, K) / cd.sqrt(cd.size("d")), "x"), V),
+        F.scaled_dot_product_attention, [(2, 3, 4), (2, 5, 4), (2, 5, 4)]),
+    "distances": ("q d, x d", lambda a, b: cd.sum((a - b) ** 2, "d"),
+                  lambda a, b: ((a[:, None] - b[None]) ** 2).sum(-1),
+                  [(3, 2), (4, 2)]),
+    "clip": ("x", lambda a: cd.clip(a, -0.5, 0.5) ** 2, lambda a: a.clamp(-0.5, 0.5) ** 2, [(9,)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradients_are_those_of_autograd(name: str) -> None:
+    signature, ours, theirs, shapes = PAIRS[name]
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape) for shape in shapes]
+    tensors = [torch.tensor(a, requires_grad=True) for a in arrays]
+    out = theirs(*tensors)
+    cotangent = rng.normal(size=tuple(out.shape))
+    expected = torch.autograd.grad(out, tensors, torch.tensor(cotangent))
+    found = cd.algorithm(signature)(ours).grad().run(*arrays, cotangent)
+    for a, b in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
+        np.testing.assert_allclose(a, b.numpy(), rtol=1e-10, atol=1e-12)
+
+
+MODULES: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]]]] = {
+    "convolution": (lambda: torch.nn.Conv2d(2, 3, 3, padding=1, stride=2), [(1, 2, 6, 6)]),
+    "max pool": (lambda: torch.nn.MaxPool2d(2), [(1, 2, 4, 4)]),
+    "encoder layer": (lambda: torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), [(2, 3, 4)]),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_gradients_of_imported_modules_are_those_of_autograd(name: str) -> None:
+    make, shapes = MODULES[name]
+    torch.manual_seed(0)
+    module = make().double().train()
+    rng = np.random.default_rng(1)
+    inputs = [torch.tensor(rng.normal(size=shape), requires_grad=True) for shape in shapes]
+    program = cd.from_torch(module, *[x.detach() for x in inputs])
+    out = module(*inputs)
+    cotangent = rng.normal(size=tuple(out.shape))
+    torch.autograd.backward(out, torch.tensor(cotangent))
+    example, parameters = program.example, dict(module.named_parameters())
+    arrays = [a.detach().numpy() if isinstance(a, torch.Tensor) else a for a in example.arrays]
+    shape = program.run(*arrays, sizes=example.sizes).shape
+    found = program.grad().run(*arrays, cotangent.reshape(shape), sizes=example.sizes)
+    found = found if isinstance(found, tuple) else (found,)
+    real = [source for source, ty in zip(example.sources, program.dom, strict=True) if ty.element == "real"]
+    for got, source in zip(found, real, strict=True):
+        leaf = inputs[source] if isinstance(source, int) else parameters[source]
+        np.testing.assert_allclose(got.ravel(), leaf.grad.numpy().ravel(), rtol=1e-9, atol=1e-11)
