@@ -240,20 +240,6 @@ def _joined(diagram: Diagram) -> tuple[Ty, Ty]:
     return dom, dom if alike else Ty(*cods)
 
 
-def nested_beyond(diagram: Diagram, most: int) -> bool:
-    """Whether named boxes are nested more than `most` deep."""
-    seen: dict[int, int] = {}
-    stack = [(diagram, 0)]
-    while stack:
-        item, depth = stack.pop()
-        if depth > most:
-            return True
-        if seen.get(builtins.id(item), -1) < depth:
-            seen[builtins.id(item)] = depth
-            stack += [(body, depth + 1) for b in item.boxes for body in bodies(b.op)]
-    return False
-
-
 def is_large(diagram: Diagram) -> bool:
     """Whether a diagram has too many boxes and wires, bodies included, for an expression that one reads."""
     boxes, wires, nesting = _size_and_depth(diagram)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, inline, nested_beyond
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, inline
 from catdiag.category.functor import interpret
 from catdiag.category.ops import (
     Box,
@@ -39,6 +39,7 @@ from catdiag.category.ops import (
     op_row,
 )
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
+from catdiag.category.traversal import nested_beyond
 from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
 from catdiag.execute.indexed_reads import view
 from catdiag.execute.named_arrays import NamedArray, contract

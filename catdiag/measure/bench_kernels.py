@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.ops import FoldOp, bodies
 from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import KernelSource, evaluated
 from catdiag.planner.derivation_search import attempts, memory
+from catdiag.planner.kernel_drafts import parts_of
 from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.planner.partition import plan
 from catdiag.rewrite.derivation import derivation_of
@@ -227,24 +227,12 @@ def proposed(
             kernel = kernels_of(other, hardware, sizes, dtype, most=1)[0]
         except CatdiagError:
             continue
-        parts = _parts(other.derivation)
+        parts = parts_of(other.derivation.diagram)
         if parts and all(kernel.options.get(symbol) == 1 for symbol in parts):
             continue  # a loop split into one part is the unsplit loop with one kernel more
         steps = ", ".join(step.name for step in other.derivation.steps)
         others.append(replace(kernel, about=f"{steps}: {kernel.about}"))
     return kernels_of(found[0], hardware, sizes, dtype, most=most - len(others)) + others
-
-
-def _parts(made: Derivation) -> set[str]:
-    """The symbols of the numbers of parts of split loops."""
-    found: set[str] = set()
-    todo = [made.diagram]
-    while todo:
-        for box in todo.pop().boxes:
-            if isinstance(box.op, FoldOp) and box.op.parts is not None:
-                found.add(box.op.parts)
-            todo.extend(bodies(box.op))
-    return found
 
 
 def _choices(

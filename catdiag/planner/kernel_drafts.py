@@ -20,7 +20,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, inline, of_graph
-from catdiag.category.ops import FoldOp, GroupOp, bodies
+from catdiag.category.ops import FoldOp, GroupOp
+from catdiag.category.traversal import all_boxes
 from catdiag.kernel.terms import KernelError
 from catdiag.planner.graph_segments import Segment, Span, StageSequence
 from catdiag.prover.api import Interrupted, certify_equation
@@ -189,36 +190,26 @@ def fresh_tiles(diagram: Diagram, taken: Collection[str], number: int) -> dict[s
     free."""
     found: dict[str, str] = {}
     used = {*taken, *sizes_in(diagram)}
-    todo = [diagram]
-    while todo:
-        for box in todo.pop().boxes:
-            op = box.op
-            own = (
-                [op.block, op.parts]
-                if isinstance(op, FoldOp)
-                else [s for _, s in op.tiles]
-                if isinstance(op, GroupOp)
-                else []
-            )
-            for symbol in own:
-                if symbol is not None and symbol in taken and symbol not in found:
-                    new = next(n for k in count(number) if (n := f"{symbol}_{k}") not in used)
-                    found[symbol] = new
-                    used.add(new)
-            todo.extend(bodies(op))
+    for op in (box.op for box in all_boxes(diagram)):
+        own = (
+            [op.block, op.parts]
+            if isinstance(op, FoldOp)
+            else [s for _, s in op.tiles]
+            if isinstance(op, GroupOp)
+            else []
+        )
+        for symbol in own:
+            if symbol is not None and symbol in taken and symbol not in found:
+                new = next(n for k in count(number) if (n := f"{symbol}_{k}") not in used)
+                found[symbol] = new
+                used.add(new)
     return found
 
 
 def parts_of(diagram: Diagram) -> set[str]:
     """The symbols for the numbers of parts of split loops."""
-    found: set[str] = set()
-    todo = [diagram]
-    while todo:
-        for box in todo.pop().boxes:
-            if isinstance(box.op, FoldOp) and box.op.parts is not None:
-                found.add(box.op.parts)
-            todo.extend(bodies(box.op))
-    return found
+    ops = (box.op for box in all_boxes(diagram))
+    return {op.parts for op in ops if isinstance(op, FoldOp) and op.parts is not None}
 
 
 def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:

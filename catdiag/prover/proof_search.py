@@ -8,13 +8,13 @@ record, so that nothing here is trusted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from catdiag.kernel.checker import FORMAT, VERSION, CheckedTheorem, Checker
 from catdiag.kernel.context import Ask, Context
 from catdiag.kernel.definedness import Obligation
-from catdiag.kernel.facts import Fact, arithmetic, negate
+from catdiag.kernel.facts import Fact, negate
 from catdiag.kernel.judgments import Json, Judge, closes
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import (
@@ -40,7 +40,8 @@ from catdiag.prover import proof_cache
 from catdiag.prover.lemmas.linear_arithmetic import combination
 from catdiag.prover.lemmas.max_attained import prove_attained
 from catdiag.prover.normal_form.normalize import Normalizer, WorkBudget
-from catdiag.prover.normal_form.opaque_ite import DecidedIteNormalizer, OpaqueIteNormalizer, parts_of, shapes
+from catdiag.prover.normal_form.opaque_ite import DecidedIteNormalizer, OpaqueIteNormalizer, shapes
+from catdiag.prover.subterms import subterms, undecided_conditions
 from catdiag.prover.term_equality import Meeting
 
 
@@ -191,7 +192,7 @@ class Finder(Checker):
     ) -> Term:
         """A condition in opaque-ite normal form; `TRUE`, with the proof recorded, where that proves it."""
         found = condition
-        there = frozenset(t for t in parts_of(condition.args[-1]) if t.op == "big" and not t.loose)
+        there = frozenset(t for t in subterms(condition.args[-1]) if t.op == "big" and not t.loose)
         for search in (OpaqueIteNormalizer(self.work, untouched), DecidedIteNormalizer(self.work, untouched, there)):
             try:
                 found = self._condition(ctx, condition, search)
@@ -261,7 +262,7 @@ class Finder(Checker):
         """Splits on a condition in the goal. Raises the goal where there is none, or the splits are nested too
         deeply.
         """
-        found = list(_conditions(ctx, goal.condition)) if self._splits < _SPLITS else []
+        found = list(undecided_conditions(ctx, *goal.condition.args)) if self._splits < _SPLITS else []
         # An order relation says more than an equation, so it is split on first.
         condition = next((c for c in found if c.op != "eq"), found[0] if found else None)
         if condition is None:
@@ -295,7 +296,7 @@ class Finder(Checker):
 
     @staticmethod
     def _undecided_size(ctx: Context, condition: Term, found: Term) -> str | None:
-        fallen = {str(t.args[0].data) for t in parts_of(found) if t.op == "big" and t.args[1] == BOT}
+        fallen = {str(t.args[0].data) for t in subterms(found) if t.op == "big" and t.args[1] == BOT}
         names = sorted(leaves(condition, "size"), key=lambda n: (n not in fallen, n))
         return next((n for n in names if not ctx.positive_size(size(n))), None)
 
@@ -391,7 +392,7 @@ class Finder(Checker):
         """The facts that follow from the left side's definedness, with terms in normal form."""
         found = []
         for k, owed in enumerate(defined):
-            if self.brief and any(t.op == "ite" for t in parts_of(owed.condition)):
+            if self.brief and any(t.op == "ite" for t in subterms(owed.condition)):
                 self.met_cases = True
                 continue
             search = Normalizer(self.work)
@@ -467,30 +468,6 @@ def _equations(c: Term) -> list[Term]:
     if c.op in ("and", "or", "not"):
         return [e for a in c.args for e in _equations(a)]
     return [c] if c.op == "eq" else []
-
-
-def _conditions(ctx: Context, goal: Term) -> Iterator[Term]:
-    """The undecided conditions of closed subterms: those of if-then-else, maxima and roots."""
-    stack = list(goal.args)
-    seen: set[Term] = set()
-    while stack:
-        t = stack.pop()
-        if t in seen:
-            continue
-        seen.add(t)
-        found: list[Term] = []
-        if t.op == "ite":
-            found.append(t.args[0])
-        elif t.op == "max":
-            found.append(fn("lt", t.args[0], t.args[1]))
-        elif t.op in ("and", "or"):
-            found.extend(a for a in t.args if a.op in ("lt", "le") and arithmetic(a))
-        elif t.op == "sqrt" and t.args[0].op == "mul":
-            found.extend(fn("le", ZERO, a) for a in t.args[0].args)
-        for c in found:
-            if not c.loose and c.op in ("lt", "le", "eq", "holds") and not (ctx.entails(c) or ctx.entails(negate(c))):
-                yield c
-        stack.extend(t.args)
 
 
 def _record(proof: Json) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from catdiag.kernel.rewrite_rules import apply
 from catdiag.kernel.terms import LOGICAL, ZERO, KernelError, Term, add, fn, idx, mul, num, open_body, sub, term_data
 from catdiag.prover.normal_form.normalize import Normalizer
 from catdiag.prover.proof_trace import WorkBudget
+from catdiag.prover.subterms import subterms, undecided_conditions
 
 Step = list[Any]
 
@@ -77,10 +78,11 @@ class Meeting:
             y.normalize(self.work, cases)
             if self._one(x, y) or (depth > 0 and self._congruent(x, y, depth, splits)):
                 return x.steps, y.steps
-            if not any(_mentions(s.term, "max") or _mentions(s.term, "sqrt") for s in (x, y)):
+            if not any(t.op in ("max", "sqrt") for t in subterms(x.term, y.term)):
                 break
         if splits > 0:
-            condition = min(_conditions(ctx, (x.term, y.term)), key=lambda c: c.op != "eq", default=None)
+            conditions = undecided_conditions(ctx, x.term, y.term, signs=True)
+            condition = min(conditions, key=lambda c: c.op != "eq", default=None)
             if condition is not None:
                 return (x.steps, y.steps) if self._split(x, y, condition, depth, splits) else None
         if depth > 0 and self._summed(x, y, depth, splits):
@@ -124,7 +126,7 @@ class Meeting:
 
     def _some_pair_meets(self, x: TermSide, y: TermSide, depth: int, splits: int) -> bool:
         """Whether two differing subterms with one operation can be made equal."""
-        floors = any(_mentions(s.term, "div") for s in (x, y))
+        floors = any(t.op == "div" for t in subterms(x.term, y.term))
         ours, theirs = dict(_atoms(x.term, floors)), dict(_atoms(y.term, floors))
         mine = [t for t in ours if t not in theirs]
         others = [t for t in theirs if t not in ours]
@@ -258,53 +260,3 @@ def _places(t: Term, part: Term, path: tuple[int, ...] = ()) -> list[tuple[int, 
     if t.op not in ("add", "mul"):
         return []
     return [place for k, a in enumerate(t.args) for place in _places(a, part, (*path, k))]
-
-
-def _mentions(t: Term, op: str) -> bool:
-    stack, seen = [t], set[Term]()
-    while stack:
-        t = stack.pop()
-        if t.op == op:
-            return True
-        if t not in seen:
-            seen.add(t)
-            stack.extend(t.args)
-    return False
-
-
-def _signs_in(ctx: Context, c: Term) -> Iterator[Term]:
-    """The conditions on the signs of factors that determine the sign of a product."""
-    if c.op not in ("lt", "le") or arithmetic(c) or c.loose:
-        return
-    try:
-        p = to_poly(sub(c.args[1], c.args[0]), ctx)
-    except KernelError:
-        return
-    for m in p if len(p) == 1 else ():
-        for a, e in m if len(m) > 1 else ():
-            if e % 2:
-                yield fn("lt", ZERO, a)
-                yield fn("eq", ZERO, a)
-
-
-def _conditions(ctx: Context, terms: Sequence[Term]) -> Iterator[Term]:
-    """The undecided conditions of closed subterms: those of if-then-else, maxima and roots."""
-    stack, seen = list(terms), set[Term]()
-    while stack:
-        t = stack.pop()
-        if t in seen:
-            continue
-        seen.add(t)
-        found: list[Term] = []
-        if t.op == "ite":
-            found.append(t.args[0])
-        elif t.op == "max":
-            found.append(fn("lt", t.args[0], t.args[1]))
-        elif t.op in ("and", "or"):
-            found.extend(a for a in t.args if a.op in ("lt", "le") and arithmetic(a))
-        elif t.op in ("sqrt", "log") and t.args[0].op == "mul":
-            found.extend(fn(op, ZERO, a) for a in dict.fromkeys(t.args[0].args) for op in ("eq", "le"))
-        for c in [e for d in found for e in (d, *_signs_in(ctx, d))]:
-            if not c.loose and c.op in ("lt", "le", "eq", "holds") and not (ctx.entails(c) or ctx.entails(negate(c))):
-                yield c
-        stack.extend(t.args)

@@ -27,6 +27,7 @@ from catdiag.category.ops import (
     bodies,
     with_bodies,
 )
+from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.frontend.signature import axis_names
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
@@ -180,13 +181,10 @@ def _local_axes(op: Op) -> tuple[str, ...]:
 
 def _axes(diagram: Diagram) -> dict[str, Axis]:
     found: dict[str, Axis] = {}
-    todo = [diagram]
-    while todo:
-        item = todo.pop()
+    for item in all_diagrams(diagram):
         for ty in item.graph.wire_types():
             for axis in ty.axes:
                 found.setdefault(axis.name, axis)
-        todo.extend(body for box in item.boxes for body in bodies(box.op))
     return found
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import FoldOp, GroupOp, SizeOf, bodies
+from catdiag.category.ops import FoldOp, GroupOp, SizeOf
+from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import size_symbols
 
 
@@ -33,9 +34,7 @@ def sizes_in(diagram: Diagram) -> set[str]:
     ['q', 'x', 'y']
     """
     found: set[str] = set()
-    todo = [diagram]
-    while todo:
-        item = todo.pop()
+    for item in all_diagrams(diagram):
         for ty in item.graph.wire_types():
             found.update(*(size_symbols(axis.size) for axis in ty.axes))
         for box in item.boxes:
@@ -46,5 +45,4 @@ def sizes_in(diagram: Diagram) -> set[str]:
                 found.update({op.block, op.parts or op.block})
             elif isinstance(op, GroupOp):
                 found.update(local for _, local in op.tiles)
-            todo.extend(bodies(op))
     return found

@@ -29,6 +29,7 @@ from catdiag.category.ops import (
     reduce_box,
     reindex_box,
 )
+from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, Size, Ty, product
 from catdiag.util.errors import CatdiagError
 
@@ -58,13 +59,7 @@ def is_split(diagram: Diagram) -> bool:
     >>> is_split(id(Ty()))
     False
     """
-    todo = [diagram]
-    while todo:
-        for box in todo.pop().boxes:
-            if isinstance(box.op, FoldOp) and box.op.parts is not None:
-                return True
-            todo.extend(bodies(box.op))
-    return False
+    return any(isinstance(box.op, FoldOp) and box.op.parts is not None for box in all_boxes(diagram))
 
 
 def joined(diagram: Diagram) -> Diagram:

@@ -8,7 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.ops import FoldOp, bodies
+from catdiag.category.ops import FoldOp
+from catdiag.category.traversal import all_boxes
 from catdiag.category.types import size_symbols, size_value
 from catdiag.codegen.pseudocode import shown
 from catdiag.execute.size_inference import tile_bounds
@@ -258,14 +259,8 @@ def parts_of(diagram: Diagram) -> dict[str, str]:
     >>> parts_of(cd.algorithm("x ->")(lambda a: cd.sum(a, "x")).stream("x").split("x").diagram)
     {'s_x': 'p_x'}
     """
-    found: dict[str, str] = {}
-    todo = [diagram]
-    while todo:
-        for box in todo.pop().boxes:
-            if isinstance(box.op, FoldOp) and box.op.parts is not None:
-                found[box.op.block] = box.op.parts
-            todo.extend(bodies(box.op))
-    return found
+    ops = (box.op for box in all_boxes(diagram))
+    return {op.block: op.parts for op in ops if isinstance(op, FoldOp) and op.parts is not None}
 
 
 def drawn_tiles(diagram: Diagram, sizes: Mapping[str, int], random: Random) -> dict[str, int]:

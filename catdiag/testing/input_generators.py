@@ -6,14 +6,15 @@ at a time. Arrays: standard normal ones, and those of `ARRAY_KINDS`, each of whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import leaves
-from catdiag.category.ops import Box, Einsum, Index, Reduce, View, bodies
+from catdiag.category.ops import Einsum, Index, Reduce, View, bodies
+from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Size, size_symbols, size_value, symbols_in_order
 from catdiag.testing.float_formats import Format, carrier, rounded
 from catdiag.util.errors import SizeError
@@ -92,19 +93,6 @@ def summed(diagram: Diagram) -> set[str]:
             gone = [a for ty in box.dom for a in ty.axes if a.name not in kept]
             found |= {s for a in gone for s in size_symbols(a.size)}
     return found & set(symbols_of(diagram))
-
-
-def all_boxes(diagram: Diagram) -> Iterator[Box]:
-    """The boxes of a diagram and of the bodies in it, each body once."""
-    stack, seen = [diagram], set[int]()
-    while stack:
-        item = stack.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        for box in item.boxes:
-            yield box
-            stack.extend(bodies(box.op))
 
 
 def _many_blocks(block: int, cycle: int) -> int:

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag import testing
 from catdiag.category.diagram import check, diagram_of
+from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, size_symbols, size_value
 from catdiag.rewrite.stream import fold_search
 from catdiag.testing.__main__ import main
 from catdiag.testing.input_generators import sizes_near_blocks
 from catdiag.testing.strategies.distribution import distribution
 from catdiag.testing.strategies.equations import RULES, Pair
-from catdiag.testing.strategies.op_strategies import BOX_KINDS, all_boxes, kind_name, kind_of
+from catdiag.testing.strategies.op_strategies import BOX_KINDS, kind_name, kind_of
 from catdiag.util.errors import CatdiagError, SizeError
 
 ELEMENTS = ("real", "extended", "int", "bool")

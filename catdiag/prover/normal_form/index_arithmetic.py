@@ -33,6 +33,7 @@ from catdiag.kernel.terms import (
 )
 from catdiag.prover.normal_form.guards import Guards
 from catdiag.prover.proof_trace import Path
+from catdiag.prover.subterms import subterms
 
 _FEW = 6
 _LARGE = 400
@@ -187,17 +188,11 @@ def _uses(t: Term, name: str) -> Iterator[tuple[str, int, str, Term]]:
     """The reads of a body at an index: array, axis position, the sign of the index there (`+`, `-`, or `?` for other
     uses), and the offset.
     """
-    stack, seen = [t], set[Term]()
-    while stack:
-        t = stack.pop()
-        if t in seen:
-            continue
-        seen.add(t)
-        if t.op in ("read", "holds"):
-            for k, a in enumerate(t.args):
+    for u in subterms(t):
+        if u.op in ("read", "holds"):
+            for k, a in enumerate(u.args):
                 if name in leaves(a, "idx"):
-                    yield (f"{t.data}", k, *_counts(a, name))
-        stack.extend(t.args)
+                    yield (f"{u.data}", k, *_counts(a, name))
 
 
 def _counts(a: Term, name: str) -> tuple[str, Term]:
@@ -220,15 +215,7 @@ def _signs(uses: dict[tuple[str, int, str, Term], None]) -> list[tuple[str, int,
 
 
 def _floors(t: Term, name: str) -> Iterator[Term]:
-    stack, seen = [t], set[Term]()
-    while stack:
-        t = stack.pop()
-        if t in seen:
-            continue
-        seen.add(t)
-        if t.op == "div" and name in leaves(t, "idx") and not t.loose:
-            yield t
-        stack.extend(t.args)
+    return (u for u in subterms(t) if u.op == "div" and name in leaves(u, "idx") and not u.loose)
 
 
 def _only_with(t: Term, name: str, floor: Term) -> bool:

@@ -10,14 +10,13 @@ that facts stated with the program's own terms apply to it. Others get normal pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import negate
 from catdiag.kernel.terms import BOT, FALSE, TRUE, Term, idx, rebuild
 from catdiag.prover.normal_form.guards import is_guard
 from catdiag.prover.normal_form.normalize import Normalizer
 from catdiag.prover.proof_trace import Path, WorkBudget
+from catdiag.prover.subterms import subterms
 
 
 class OpaqueIteNormalizer(Normalizer):
@@ -150,20 +149,9 @@ def _known(ctx: Context, c: Term) -> bool:
     return all(a == BOT or ctx.real(a) for a in c.args[0].args)
 
 
-def parts_of(t: Term) -> Iterator[Term]:
-    """All subterms of a term, itself included, each once."""
-    stack, seen = [t], set[Term]()
-    while stack:
-        t = stack.pop()
-        if t not in seen:
-            seen.add(t)
-            yield t
-            stack.extend(t.args)
-
-
 def reduces(t: Term) -> bool:
     """Whether a term contains a reduction."""
-    return any(u.op == "big" for u in parts_of(t))
+    return any(u.op == "big" for u in subterms(t))
 
 
 def shape(t: Term, known: dict[Term, Term]) -> Term:
@@ -187,4 +175,4 @@ def shape(t: Term, known: dict[Term, Term]) -> Term:
 
 def shapes(t: Term, known: dict[Term, Term]) -> set[Term]:
     """The shapes of the if-then-else terms in a term."""
-    return {shape(u, known) for u in parts_of(t) if u.op == "ite"}
+    return {shape(u, known) for u in subterms(t) if u.op == "ite"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from catdiag.prover.refute import exact_execution, exact_reals, float_screening
 from catdiag.prover.refute.candidate_inputs import Batch, Drawer, Pool, TrialPoint
 from catdiag.prover.refute.counterexample_data import Counterexample
 from catdiag.prover.refute.function_interpretations import Free
+from catdiag.prover.subterms import subterms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -163,27 +165,19 @@ class Comparison:
         self, point: TrialPoint, left: Sequence[exact_execution.ExactArray], right: Sequence[exact_execution.ExactArray]
     ) -> Counterexample | None:
         """The counterexample at the first index where both programs certainly differ; None where there is none."""
-        for number, (a, b) in enumerate(zip(left, right, strict=True)):
-            for i, x in a.values.items():
-                index = dict(zip(a.axes, i, strict=True))
-                y = b.at(index)
-                if (
-                    not isinstance(x, exact_execution.NoValue)
-                    and not isinstance(y, exact_execution.NoValue)
-                    and exact_reals.different(x, y)
-                ):
-                    return self._made(point, x, y, index, number)
+        for number, index, x, y in _compared(left, right):
+            if isinstance(x, exact_execution.NoValue) or isinstance(y, exact_execution.NoValue):
+                continue
+            if exact_reals.different(x, y):
+                return self._made(point, x, y, index, number)
         return None
 
     def _undefined(
         self, point: TrialPoint, left: Sequence[exact_execution.ExactArray], right: Sequence[exact_execution.ExactArray]
     ) -> Counterexample | None:
-        for number, (a, b) in enumerate(zip(left, right, strict=True)):
-            for i, x in a.values.items():
-                index = dict(zip(a.axes, i, strict=True))
-                y = b.at(index)
-                if isinstance(y, exact_execution.NoValue):
-                    return self._made(point, x, None, index, number, str(y))
+        for number, index, x, y in _compared(left, right):
+            if isinstance(y, exact_execution.NoValue):
+                return self._made(point, x, None, index, number, str(y))
         return None
 
     def _made(
@@ -261,16 +255,9 @@ def _numbers(programs: Sequence[Mapping[str, Any]], goal: Sequence[Term]) -> tup
                     constants[Fraction(node["value"])] = None
                 elif node["op"] == "view":
                     whole |= {abs(n) for read in node["reads"] for n in _integers([read["at"], read["where"]])}
-    stack = list(goal)
-    seen: set[Term] = set()
-    while stack and len(seen) < 2000:
-        t = stack.pop()
-        if t in seen:
-            continue
-        seen.add(t)
+    for t in islice(subterms(*goal), 2000):
         if t.op == "num" and isinstance(t.data, Fraction):
             constants[t.data] = None
-        stack.extend(t.args)
     whole |= {abs(int(c)) for c in constants if c.denominator == 1}
     plain: list[exact_reals.Value] = [c for c in constants if abs(c) < 10**6 and c.denominator < 10**6]
     return plain[:24], whole
@@ -308,3 +295,13 @@ def _arrays_in(expr: Any) -> Iterator[int]:
         elif expr[0] != "i":
             for e in expr[1:]:
                 yield from _arrays_in(e)
+
+
+def _compared(
+    left: Sequence[exact_execution.ExactArray], right: Sequence[exact_execution.ExactArray]
+) -> Iterator[tuple[int, dict[str, int], exact_execution.Element, exact_execution.Element]]:
+    """The elements of two results: the number of the output, the index, and both elements there."""
+    for number, (a, b) in enumerate(zip(left, right, strict=True)):
+        for i, x in a.values.items():
+            index = dict(zip(a.axes, i, strict=True))
+            yield number, index, x, b.at(index)

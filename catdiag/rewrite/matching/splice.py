@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Graph, Node, reachable
 from catdiag.category.functor import broadcast
-from catdiag.category.ops import NESTING, Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce, Rename, bodies
+from catdiag.category.ops import NESTING, Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce, Rename
+from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, union
 from catdiag.rewrite.local_sizes import local_size
 from catdiag.rewrite.matching.subgraph_search import Wiring, only_layout
@@ -146,14 +147,11 @@ def _blocks(diagram: Diagram) -> list[tuple[str, str, str]]:
     Beside each is the prefix of its symbols (`catdiag.rewrite.local_sizes`).
     """
     found: list[tuple[str, str, str]] = []
-    stack = [diagram]
-    while stack:
-        for b in stack.pop().boxes:
-            if isinstance(b.op, FoldOp):
-                found.append((b.op.axis, b.op.block, "s"))
-            elif isinstance(b.op, GroupOp):
-                found += [(axis, tile, "g") for axis, tile in b.op.tiles]
-            stack += bodies(b.op)
+    for op in (box.op for box in all_boxes(diagram)):
+        if isinstance(op, FoldOp):
+            found.append((op.axis, op.block, "s"))
+        elif isinstance(op, GroupOp):
+            found += [(axis, tile, "g") for axis, tile in op.tiles]
     return found
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from catdiag.category.traversal import all_boxes
 from catdiag.testing.strategies import (
     diagram_strategies,
     equations,
@@ -13,7 +14,7 @@ from catdiag.testing.strategies import (
     kernel_programs,
     type_strategies,
 )
-from catdiag.testing.strategies.op_strategies import all_boxes, boxes, kind_name, kind_of, objects
+from catdiag.testing.strategies.op_strategies import boxes, kind_name, kind_of, objects
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def tables(examples: int = 200, only: str | None = None) -> Iterable[str]:
     """The tables of all strategies, or of the one named `only`. Raises CatdiagError for an unknown name."""
 
     def of_programs(f: Any) -> list[str]:
-        found = all_boxes(f)
+        found = list(all_boxes(f))
         return [
             *(f"box: {kind_of(b)}" for b in found),
             f"boxes: {_count_range(len(found))}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.box_types import rename_box
 from catdiag.category.diagram import Diagram, box, call, of_box
-from catdiag.category.ops import Box, Reindex, bodies, const_box, index_box, map_box, reindex_box, size_box
+from catdiag.category.ops import Box, Reindex, const_box, index_box, map_box, reindex_box, size_box
 from catdiag.category.scalars import MONOIDS, SCALARS, Apply, Cast
 from catdiag.category.types import BYTES, ArrayType, Axis, Ty
 from catdiag.frontend import builder, elementwise, indexing
@@ -52,17 +52,6 @@ def kind_name(box: Box) -> str:
     kind = kind_of(box)
     detail = getattr(box.op, {"map": "fn", "reduce": "monoid", "reindex": "kind"}.get(kind, ""), "")
     return f"{kind} {detail}".strip()
-
-
-def all_boxes(diagram: Diagram) -> list[Box]:
-    """The boxes of a diagram, also those in bodies."""
-    found: list[Box] = []
-    stack = [diagram]
-    while stack:
-        for b in stack.pop().boxes:
-            found.append(b)
-            stack.extend(bodies(b.op))
-    return found
 
 
 def objects(max_wires: int = 3, **options: Any) -> SearchStrategy[Ty]:
