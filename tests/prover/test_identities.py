@@ -246,7 +246,6 @@ def mask_of_one_row():
 def test_proved(name: str) -> None:
     theorem = cd.prove(*PROVED[name])
     assert not theorem.conditional
-    assert theorem.seconds < 2
 
 
 @pytest.mark.parametrize("name", REFUTED)
