@@ -249,5 +249,5 @@ def test_blocks_share_a_core_by_tensor_memory_and_need_no_shared_memory():
     several = dataclasses.replace(taken, smem_bytes=np.array([0, 65536]), tmem_bytes=0, warps=1)
     assert several.blocks_per_sm(hardware.MI300X).tolist() == [32, 1], "a chip that reserves no shared memory"
     tiles, given = {"g_b": 1, "g_h": 1, "g_q": 256, "s_x": 64}, {"b": 1, "h": 32, "q": 4096, "x": 4096, "d": 64}
-    plan = plans.fit(HEADS, "B200", given, stages=2, threads=128, tiles=tiles)
+    plan = plans.fit(HEADS, "B200", given, stages=2, threads=256, tiles=tiles)
     assert plan.backend == "triton" and plan.blocks_per_sm * plan.matrix_bytes <= hardware.B200.tmem_per_sm

@@ -86,6 +86,7 @@ WRITTEN = [
 
 ROWS = {"q": 1024, "x": 1024, "d": 64}
 MOMENTS = {"q": 1024, "v": 1024, "x": 1024}
+POOL = {"c": 1024, "h": 64, "n": 1024, "w": 64, "x": 1024, "y": 1024}
 OF_CHIPS = [
     # chip, operator, streamed, grouped, tiles, sizes, warps, stages, Triton 3.6's metadata.shared
     # A factor that depends on a sum is not computed in the layout of its product's operand.
@@ -99,10 +100,16 @@ OF_CHIPS = [
     # Blocks that are not at the front pass through registers.
     ("H200", "multi_query_attention", "x", "b h q", {"g_b": 1, "g_h": 64, "g_q": 1, "s_x": 128},
      {**ROWS, "b": 1024, "h": 1024}, 4, 2, 65568),
+    # Lanes and warps go along the first axis next to the contiguous one, where loads are by addresses.
+    ("A100", "average_pool", "j", "n y x c", {"g_n": 1, "g_y": 1, "g_x": 2, "g_c": 512, "s_j": 2}, POOL, 4, 1,
+     16384),
     # Where several products of a loop divide rows alike, what one makes is read from registers by the next.
     ("A100", "attention", "x", "q", {"g_q": 128, "s_x": 128}, ROWS, 8, 3, 81920),
     ("A100", "attention", "x", "q", {"g_q": 16, "s_x": 128}, ROWS, 4, 3, 71680),
-    # On Blackwell computed first factors lie in tensor memory.
+    # On Blackwell blocks that are not at the front are read from shared memory, ...
+    ("B200", "multi_query_attention", "x", "b h q", {"g_b": 1, "g_h": 128, "g_q": 1, "s_x": 64},
+     {**ROWS, "b": 1024, "h": 1024}, 4, 2, 49216),
+    # ... and computed first factors lie in tensor memory.
     ("B200", "qk_norm_attention", "x", "q", {"g_q": 128, "s_x": 128}, ROWS, 4, 3, 98384),
 ]  # fmt: skip
 

@@ -1,7 +1,8 @@
 """What a block of a Gluon kernel takes: warps of its own load, warpgroups of 64 rows compute, and a core has one block.
 
 Shared memory is as Triton has it. Registers are allotted: a thread that computes gets
-`catdiag.codegen.gluon.gluon_source.REGISTERS`, whatever it needs.
+`catdiag.codegen.gluon.gluon_source.REGISTERS`, whatever it needs. It needs registers for results of products, for rows
+that are passed on, and for blocks that no product reads.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class GluonBlock:
 
     def resources(self, values: Values, warps: int) -> Resources:
         """What a block takes, whose warps are those of its warpgroups that compute."""
-        (arrays,) = self.register_arrays
-        registers = np.ceil(arrays.value(values) / (4 * self.chip.warp * warps)) + OTHER_REGISTERS
+        most = np.maximum.reduce([arrays.value(values) for arrays in self.register_arrays])
+        registers = np.ceil(most / (4 * self.chip.warp * warps)) + OTHER_REGISTERS
         return replace(
             self.triton.resources(values, warps),
             registers_per_thread=registers.astype(np.int64),
@@ -45,7 +46,8 @@ class GluonBlock:
 
     @property
     def register_arrays(self) -> tuple[IntPolynomial, ...]:
-        """The bytes that threads hold: what all products of an iteration give, and rows made for the last ones."""
+        """The bytes that threads hold: what all products of an iteration give, rows made for the last ones, and blocks
+        that no product reads (a bias), which the warps that compute load."""
         total = ZERO
         for c in self.kernel.contractions:
             if c.loops:
@@ -53,7 +55,7 @@ class GluonBlock:
                 total = total + (c.batch * rows * columns).scaled(4)
                 if self.triton.passes_in_registers((c.rows, c.columns, c.depth)):
                     total = total + (c.batch * rows * c.depth).scaled(self.triton.element)
-        return (total,)
+        return tuple(dict.fromkeys(total + loads for loads in self.triton.streamed_loads or (ZERO,)))
 
     def array_bytes(self, values: Values, warps: int, registers: int) -> int:
         """The bytes of arrays that a block has room for where each thread takes so many registers."""

@@ -9,10 +9,11 @@ is neither grouped nor streamed.
 
 Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.schedule.liveness` counts what is
 live; sums along rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has
-made and another takes; where products are in three passes of tf32, two parts of each first factor; where the chip does
-not copy boxes of arrays by a descriptor, the addresses of copies to shared memory, two registers for each 16 bytes that
-a thread copies in an iteration; two for the address of each entry of a product's factor that is loaded from computed
-positions; and `OTHER_REGISTERS`. The compiler saves some of them where it has to, so that this is no promise:
+made and another takes; what instructions of single warps read of the factors of products; results that are read from
+tensor memory; where products are in three passes of tf32, two parts of each first factor; where the chip does not copy
+boxes of arrays by a descriptor, the addresses of copies to shared memory, two registers for each 16 bytes that a thread
+copies in an iteration; two for the address of each entry of a product's factor that is loaded from computed positions;
+and `OTHER_REGISTERS`. The compiler saves some of them where it has to, so that this is no promise:
 docs/explanation/time_model.md says how it does.
 
 >>> import catdiag as cd
@@ -58,8 +59,10 @@ _SHARED_ROWS = 1.45
 """How many more registers a thread takes where several warps work on the same 16 rows, at most, in kernels seen."""
 _SUM_BYTES = 8 * 4
 """Bytes of a row's sum that warps make together: 4 of each of 8 warps."""
-_WARP_ROWS = 16
-"""Rows of a product that a warp works on."""
+_WARP_ROWS, _WARP_COLUMNS = 16, 8
+"""Rows and columns of a product that an instruction of a single warp gives."""
+_FRAGMENT_BYTES = 32
+"""Bytes that such an instruction reads of each row and column: 16 entries of 16 bits, 8 of tf32."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,8 @@ class TritonBlock:
 
     `staged`: blocks of a loop are copied there ahead of their iteration. `element` is the width of what products read.
     `boxes`: the chip copies boxes of arrays itself, so that threads need no addresses for it. `hoisted` is what is
-    copied once, before the loop that multiplies it (bytes, rows, columns). `sums`: iterations wait for sums along rows.
+    copied once, before the loop that multiplies it (bytes, rows, columns). `streamed_loads`: what an iteration loads to
+    make something else of it, in the type that it is computed in. `sums`: iterations wait for sums along rows.
     """
 
     kernel: LoweredKernel
@@ -93,6 +97,7 @@ class TritonBlock:
     register_arrays: tuple[IntPolynomial, ...]
     copied: IntPolynomial
     hoisted: tuple[tuple[IntPolynomial, IntPolynomial, IntPolynomial], ...]
+    streamed_loads: tuple[IntPolynomial, ...]
 
     @staticmethod
     def of(
@@ -104,18 +109,21 @@ class TritonBlock:
         boxes = boxes and chip.by_warpgroups
         smem: dict[SmemPoint, None] = {}
         loaded: dict[IntPolynomial, None] = {}
+        streamed: dict[IntPolynomial, None] = {}
         copies: dict[tuple[str, IntPolynomial], None] = {}
         hoisted: dict[str, tuple[IntPolynomial, IntPolynomial, IntPolynomial]] = {}
         buffers = stages if kernel.loops else 1
         made = sum((amount.scaled(element) for amount in found.smem_factors), ZERO)
         made = sum((amount.scaled(element * buffers) for amount in found.partial_loads), made)
         for point in kernel.points[LEVEL]:
-            near, far, reused = made, ZERO, list[tuple[IntPolynomial, tuple[IntPolynomial, ...]]]()
+            near, far, inside = made, ZERO, ZERO
+            reused = list[tuple[IntPolynomial, tuple[IntPolynomial, ...]]]()
             for name, role, amount in point.live:
                 one = IntPolynomial({m: c // stages for m, c in amount.terms.items()}) if role == "streamed" else amount
                 direct = name in found.direct or role not in ("operand", "streamed")
                 if not direct:
-                    far = far + one.scaled(max(1, 4 // element))
+                    wide = one.scaled(max(1, 4 // element))
+                    far, inside = far + wide, inside + (wide if role == "streamed" else ZERO)
                 if role == "streamed" and name in found.direct | found.indirect:
                     copies[name, one] = None
                     near = near + (amount if direct else amount - one)
@@ -125,7 +133,7 @@ class TritonBlock:
                     hoisted[name] = (amount, *found.rows[name])
                 elif direct:
                     near = near + amount
-            smem[SmemPoint(near, tuple(reused))], loaded[far] = None, None
+            smem[SmemPoint(near, tuple(reused))], loaded[far], streamed[inside] = None, None, None
         if found.sides:  # what products have made goes through shared memory when it is saved
             smem.update(dict.fromkeys(SmemPoint(amount.scaled(element)) for amount in found.results))
         return TritonBlock(
@@ -140,6 +148,7 @@ class TritonBlock:
             register_arrays=_register_arrays(kernel, found, tuple(loaded)),
             copied=sum((amount for _, amount in copies), ZERO),
             hoisted=tuple(hoisted.values()),
+            streamed_loads=tuple(streamed),
         )
 
     def resources(self, values: Values, warps: int) -> Resources:
@@ -202,14 +211,20 @@ class TritonBlock:
     def registers(self, values: Values, warps: int) -> Numbers:
         """Registers of a thread, of 4 bytes each."""
         passed, beside = self._passed_registers(values, warps), self._other_registers(values, warps)
-        needed = np.ceil(self.values_per_thread(values, warps) + passed) + beside
-        return np.where(self.warps_own_rows(values, warps), needed, np.ceil(_SHARED_ROWS * needed))
+        arrays = self.values_per_thread(values, warps) + self._result_registers(values, warps)
+        needed = np.ceil(arrays + passed) + beside
+        own = needed + np.ceil(self._fragment_registers(values, warps))
+        return np.where(self.warps_own_rows(values, warps), own, np.ceil(_SHARED_ROWS * needed))
 
     def array_bytes(self, values: Values, warps: int, registers: int) -> int:
         """The bytes of arrays that a block has room for where each thread takes so many registers."""
         passed, beside = float(self._passed_registers(values, warps)), float(self._other_registers(values, warps))
-        needed = registers if bool(self.warps_own_rows(values, warps)) else math.floor(registers / _SHARED_ROWS)
-        return max(0, math.floor(4 * self.chip.warp * warps * (needed - beside - passed)))
+        if bool(self.warps_own_rows(values, warps)):
+            needed = registers - math.ceil(float(self._fragment_registers(values, warps)))
+        else:
+            needed = math.floor(registers / _SHARED_ROWS)
+        results = float(self._result_registers(values, warps))
+        return max(0, math.floor(4 * self.chip.warp * warps * (needed - beside - passed - results)))
 
     def values_per_thread(self, values: Values, warps: int) -> Numbers:
         """Values of 4 bytes that a thread holds at most, of arrays."""
@@ -244,6 +259,47 @@ class TritonBlock:
         made = sum(amount.value(values) for amount, _ in self.products.register_factors)
         return np.maximum(0, 2 * entries - made) / (self.chip.warp * warps)
 
+    def _result_registers(self, values: Values, warps: int) -> Numbers:
+        """For results of products on a chip that has them in tensor memory, which no array in registers stands for.
+
+        They are read whole, in the place of the loop's arrays: one at a time, in whose place there comes what is passed
+        on; where an iteration waits for several reductions, one more, which is rescaled. At the end of a loop they take
+        the place of addresses too. Results of few rows, by instructions of single warps, are in registers as on other
+        chips.
+        """
+        if not self.chip.tmem_per_sm:
+            return 0
+        second: Numbers = 0
+        most: Numbers = 0
+        single: Numbers = 0
+        for rows, columns, _ in self.products.sides:
+            length = rows.value(values)
+            entries = length * columns.value(values) / (self.chip.warp * warps)
+            in_tmem = np.where(length < self.chip.matrix_rows, 0, entries)
+            second, most = np.maximum(second, np.minimum(most, in_tmem)), np.maximum(most, in_tmem)
+            single = single + entries - in_tmem
+        arrays = self.values_per_thread(values, warps)
+        if not self.products.register_factors:
+            return single + np.maximum(0, most - arrays - self._other_registers(values, warps) + OTHER_REGISTERS)
+        rescaled = max(self.kernel.chains.values(), default=0) > 1
+        read = most + second if rescaled else np.maximum(0, most - self._passed_registers(values, warps))
+        return np.maximum(0, read - arrays)
+
+    def _fragment_registers(self, values: Values, warps: int) -> Numbers:
+        """For the parts of both factors that instructions of single warps multiply, 32 bytes of each row and column of
+        a warp's part of the result, which are read from shared memory: in each product once more, for the next
+        instructions (`Prefetch` of Triton's), unless the rows of one product are passed on to another."""
+        most: Numbers = 0
+        total: Numbers = 0
+        for sides in self.products.sides:
+            rows, columns = sides[0].value(values), sides[1].value(values)
+            down = warps if self.products.register_factors else _warps_down(rows, columns, warps)
+            lines = np.maximum(rows / down, _WARP_ROWS) + np.maximum(columns * down / warps, _WARP_COLUMNS)
+            single = (rows < self.chip.matrix_rows) | (not self.chip.by_warpgroups)
+            registers = np.where(single, lines * _FRAGMENT_BYTES / (4 * self.chip.warp), 0)
+            most, total = np.maximum(most, registers), total + 2 * registers
+        return most if self.products.register_factors else total
+
     def _other_registers(self, values: Values, warps: int) -> Numbers:
         """For addresses of copies and of gathered entries, 8 bytes each, and what the compiler keeps."""
         copies = self.copied.value(values) / (_COPY_BYTES * self.chip.warp * warps)
@@ -260,6 +316,19 @@ class TritonBlock:
     def passes_in_registers(self, sides: Sides) -> bool:
         """Whether the first factor of a product with these sides was made in registers, and is read from there."""
         return sides in self.products.passing
+
+
+def _warps_down(rows: Numbers, columns: Numbers, warps: int) -> Numbers:
+    """How many of the warps divide the rows of a product, others its columns: so that each has about as many
+    instructions along both (`warpsPerTileV2` in Triton's `AccelerateMatmul.cpp`)."""
+    along = [rows / _WARP_ROWS, columns / _WARP_COLUMNS]
+    down: Numbers = 1
+    for _ in range(warps.bit_length() - 1):
+        taken = along[0] >= along[1]
+        down = np.where(taken, 2 * down, down)
+        along = [np.where(taken, np.maximum(1, along[0] / 2), along[0]),
+                 np.where(taken, along[1], np.maximum(1, along[1] / 2))]  # fmt: skip
+    return down
 
 
 def _register_arrays(

@@ -45,17 +45,21 @@ def _steps(axis: int, rank: int, first: int, end: int) -> list[Step]:
     return found
 
 
-def blocked_layout(shape: Shape, contiguous: int, vector: int, warps: int) -> RegisterLayout:
-    """The layout of coalesced loads and stores.
+def blocked_layout(shape: Shape, contiguous: int, vector: int, warps: int, coalesced: bool = False) -> RegisterLayout:
+    """A blocked layout; `coalesced` is that of loads and stores by addresses.
 
     A thread has `vector` neighboring entries along the contiguous axis. Lanes, then warps, go along that axis as far as
-    it is long, and along the next axes after that.
+    it is long, and along the next axes after that: from the last one on, in a coalesced layout from the first one on
+    (`getOrderFromContiguity`, which leaves axes that are contiguous alike in their order).
 
     >>> blocked_layout((64, 64), 1, 8, warps=4).warps
     (4, 1)
+    >>> [blocked_layout((4, 2, 256), 2, 8, 4, coalesced).warps for coalesced in (False, True)]
+    [(2, 2, 1), (4, 1, 1)]
     """
     rank = len(shape)
-    order = [contiguous, *(a for a in reversed(range(rank)) if a != contiguous)]
+    others = [a for a in range(rank) if a != contiguous]
+    order = [contiguous, *(others if coalesced else reversed(others))]
     threads = 32 * warps
     vector = max(1, min(vector, math.prod(shape) // threads, shape[contiguous] if rank else 1))
     reach = [1] * rank  # the part of the tile that the threads placed so far cover

@@ -16,6 +16,7 @@ from catdiag.runtime.abstract_interpreter.register_layouts import (
     reduction_bytes,
 )
 from catdiag.runtime.abstract_interpreter.tile_values import (
+    BLACKWELL,
     HOPPER,
     UNKNOWN,
     WIDTHS,
@@ -319,7 +320,7 @@ class Calls:
         layout = None
         if shape:
             side = len(shape) - 1 if unit is None else unit
-            layout = blocked_layout(shape, side, vector, self.warps)
+            layout = blocked_layout(shape, side, vector, self.warps, coalesced=not described)
         return TileValue(
             shape, at.dtype, loads=frozenset({number}) | at.loads, direct=number, layout=layout, defined_at=time,
             from_loads=True,
@@ -333,7 +334,7 @@ class Calls:
             return
         side = len(at.shape) - 1 if at.unit is None else at.unit
         width = WIDTHS[at.dtype]
-        target = blocked_layout(value.shape, side, self.together(at, mask), self.warps)
+        target = blocked_layout(value.shape, side, self.together(at, mask), self.warps, coalesced=True)
         size = conversion_bytes(value.shape, width, value.layout, target)
         self.trace.scratch.append(Scratch(self.now(), size, f"{at.array} on its way out"))
 
@@ -374,9 +375,11 @@ class Calls:
             raise self.fail(node, f"a tile of shape {value.shape} cannot have shape {shape}: expected as many entries")
         if value.direct is not None:
             load = self.trace.loads[value.direct]
-            views = not load.described or all(n == 1 for n in load.shape[:-2])
+            front = all(n == 1 for n in load.shape[:-2])
+            views = not load.described or front or self.trace.generation >= BLACKWELL
             if [n for n in shape if n != 1] == [n for n in value.shape if n != 1] and shape and views:
-                # Axes of length 1 are added and removed without a copy, of a block that is copied at the front only.
+                # Axes of length 1 are added and removed without a copy, of a block that is copied at the front only
+                # where products may read registers: on Blackwell what is loaded is read from shared memory.
                 vector = load.vector
                 layout = blocked_layout(shape, len(shape) - 1, vector, self.warps)
                 return replace(value, shape=shape, unit=None, layout=layout, fresh=0)

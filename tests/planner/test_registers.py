@@ -1,0 +1,77 @@
+"""Registers that threads are predicted to take, against those of kernels that Triton 3.6 has compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+from catdiag.planner.configuration_candidates import Candidates
+from catdiag.planner.fit import searching
+from catdiag.planner.resources.block_resources import Resources
+from tests.forms import form
+
+AXES = {"a": 1024, "b": 1024, "c": 1024}
+LOSS = {"d": 64, "e": 64, "t": 1024, "v": 1024}
+ROWS = {"d": 64, "q": 1024, "x": 1024}
+HEADS = {**ROWS, "h": 1024}
+LATENT = {"c": 64, "h": 1024, "q": 1024, "r": 1024, "x": 64}
+EXPERTS = {"d": 64, "e": 1024, "f": 1024, "o": 64, "t": 1024}
+
+COMPILED = [
+    # chip, operator, streamed, grouped, tiles, sizes, warps, stages, compiled registers of a thread (None: they spill)
+    # What instructions of single warps read of both factors, once more for the next of them.
+    ("A100", "matmul", "b", "a c", {"g_a": 64, "g_c": 256, "s_b": 64}, AXES, 4, 3, 254),
+    ("A100", "linear_distillation", "v", "t", {"g_t": 16, "s_v": 256}, LOSS, 4, 2, 237),
+    ("A100", "normalised_contraction", "x", "q v", {"g_q": 64, "g_v": 256, "s_x": 64},
+     {"q": 1024, "v": 1024, "x": 1024}, 4, 4, None),
+    ("A100", "multi_head_attention", "x", "b h q", {"g_b": 1, "g_h": 1, "g_q": 128, "s_x": 128},
+     {**HEADS, "b": 1024}, 8, 3, 195),
+    ("A100", "gated_mlp", "f", "t", {"g_t": 128, "s_f": 128}, {"d": 64, "f": 1024, "o": 64, "t": 1024}, 8, 3, None),
+    # Results in tensor memory are read into registers whole.
+    ("B200", "matmul", "b", "a c", {"g_a": 128, "g_c": 64, "s_b": 64}, AXES, 4, 4, 80),
+    ("B200", "expert_mlps", "f", "e t", {"g_e": 1, "g_t": 128, "s_f": 128}, EXPERTS, 4, 3, 139),
+    ("B200", "gated_attention", "x", "h q", {"g_h": 1, "g_q": 128, "s_x": 64}, HEADS, 4, 2, 182),
+    ("B200", "biased_attention", "x", "q", {"g_q": 128, "s_x": 128}, ROWS, 4, 3, None),
+    ("B200", "qk_norm_attention", "x", "q", {"g_q": 128, "s_x": 128}, ROWS, 4, 3, None),
+    ("B200", "lora", "r", "t", {"g_t": 128, "s_r": 256}, {"d": 64, "o": 64, "r": 1024, "t": 1024}, 4, 3, None),
+    ("B200", "latent_attention", "r", "q h", {"g_q": 1, "g_h": 512, "s_r": 32}, LATENT, 4, 3, None),
+]  # fmt: skip
+SPECIALIZED = [
+    # operator, tiles, width of rows, warps, stages, whether it spills
+    # Blocks that no product reads are loaded by the warps that compute, in fp32.
+    ("biased_attention", {"g_q": 192, "s_x": 128}, 64, 12, 2, True),
+    ("biased_attention", {"g_q": 192, "s_x": 64}, 64, 12, 2, False),
+    ("biased_attention", {"g_q": 128, "s_x": 128}, 64, 8, 2, False),
+    ("biased_attention", {"g_q": 128, "s_x": 128}, 128, 8, 2, True),
+    ("biased_attention", {"g_q": 192, "s_x": 64}, 128, 12, 2, True),
+    ("attention", {"g_q": 192, "s_x": 128}, 64, 12, 2, False),
+    ("attention", {"g_q": 192, "s_x": 64}, 128, 12, 2, False),
+]
+
+
+def block(
+    chip: str, name: str, axis: str, axes: str, tiles: dict[str, int], sizes: dict[str, int], warps: int, stages: int,
+    specialized: bool = False,
+) -> Resources:  # fmt: skip
+    found = Candidates(searching(form(name, axis, axes), chip, sizes), dtype="bf16")
+    values = found.search.full({**found.sizes, **tiles})
+    return found.block(stages, specialized).resources(values, warps)
+
+
+@pytest.mark.parametrize(("chip", "name", "axis", "axes", "tiles", "sizes", "warps", "stages", "compiled"), COMPILED)
+def test_kernels_take_no_more_than_is_predicted(
+    chip: str, name: str, axis: str, axes: str, tiles: dict[str, int], sizes: dict[str, int], warps: int, stages: int,
+    compiled: int | None,
+) -> None:  # fmt: skip
+    taken = block(chip, name, axis, axes, tiles, sizes, warps, stages)
+    if compiled is None:
+        assert taken.registers_per_thread > taken.most_registers
+    else:
+        assert compiled <= taken.registers_per_thread <= 1.25 * compiled
+
+
+@pytest.mark.parametrize(("name", "tiles", "width", "warps", "stages", "spills"), SPECIALIZED)
+def test_warps_that_compute_hold_what_they_load(
+    name: str, tiles: dict[str, int], width: int, warps: int, stages: int, spills: bool
+) -> None:
+    taken = block("H200", name, "x", "q", tiles, {"q": 4096, "x": 4096, "d": width}, warps, stages, specialized=True)
+    assert bool(taken.registers_per_thread > taken.most_registers) is spills
