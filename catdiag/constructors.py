@@ -183,15 +183,16 @@ def compile(
     on: str | None = None,
     dtype: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
+    allow_opaque: bool = False,
     **options: Any,
 ) -> CompiledModule:
     """A PyTorch module or function, planned for a chip with the sizes of an example: it has `.program`, `.plan` and
     `.theorem`, and it is called as the module is.
 
     `on` is the chip, by default that of this machine's GPU; `dtype` the type of inputs and results, by default that of
-    the first floating-point tensor; `kwargs` are keyword arguments of the module, `options` those of `Program.plan`. A
-    call runs the plan's kernels where it can, and the module where it cannot (see
-    `catdiag.integrations.compiled_module.CompiledModule`).
+    the first floating-point tensor; `kwargs` are keyword arguments of the module, `options` those of `Program.plan`.
+    With `allow_opaque`, operations that are not known are called between kernels. A call runs the plan's kernels where
+    it can, and the module where it cannot (see `catdiag.integrations.compiled_module.CompiledModule`).
 
         block = cd.compile(model.layers[0], x, on="h200")
         print(block.plan, block.theorem)
@@ -200,7 +201,7 @@ def compile(
     Raises NotImported for operations that are not known, and ImportError without PyTorch.
     """
     made = import_module("catdiag.integrations.compiled_module")
-    return made.compile_module(module, example, kwargs or {}, on, dtype, **options)  # type: ignore[no-any-return]
+    return made.compile_module(module, example, kwargs or {}, on, dtype, allow_opaque, **options)  # type: ignore[no-any-return]
 
 
 def from_onnx(

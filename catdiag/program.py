@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -577,7 +578,9 @@ class Program(AsProgram):
         """
         from catdiag.planner.partition import plan
 
-        return plan(self.derivation, hardware, sizes, **options)
+        found = plan(self.derivation, hardware, sizes, **options)
+        known = self.example.functions if self.example is not None else {}
+        return replace(found, functions=known) if known else found
 
     # -- outputs ---------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from catdiag.cli.derive_report import Report
 from catdiag.cli.derive_report_data import DeriveTarget
 from catdiag.cli.exit_status import own_lines
-from catdiag.planner.plan import TORCH
+from catdiag.planner.plan import CALLED
 
 if TYPE_CHECKING:
     from catdiag.planner.plan import KernelPlan
@@ -25,7 +25,7 @@ def html_of(report: Report, target: DeriveTarget | None, times: bool = False) ->
     if report.misfit is not None:
         plan = report.misfit.message
     kernels = () if report.plan is None else report.plan.kernels
-    if report.kernels or any(kernel.backend == TORCH for kernel in kernels):
+    if report.kernels or any(kernel.backend in CALLED for kernel in kernels):
         plan = str(report.plan)
     sizes = {} if target is None else dict(target.sizes)
     if target is not None and report.counted is not report.chosen.derivation:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catdiag.planner.plan import TORCH
+from catdiag.planner.plan import CALLED
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def launched(report: Report, files: Files) -> list[str]:
     """The tiles, warps and stages with which a kernel was written: those of the plan."""
     if files.triton is None or report.plan is None:
         return []
-    if all(kernel.backend == TORCH for kernel in report.plan.kernels):
+    if all(kernel.backend in CALLED for kernel in report.plan.kernels):
         return [f"{files.triton}: calls of torch alone"]
     made = report.plan.written()
     tiles = ", ".join(f"{name} {size}" for name, size in made.tiles.items()) or "none"

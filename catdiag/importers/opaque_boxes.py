@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from math import prod
 from typing import Any, TypeAlias
@@ -21,7 +22,7 @@ from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall
 
 OnArrays: TypeAlias = Callable[..., Any]
-"""A function of NumPy arrays that gives one, or a sequence."""
+"""A function of NumPy arrays that gives one, or a sequence; PyTorch's take tensors too."""
 
 
 def arrays_of(value: Any) -> list[ArrayValue]:
@@ -66,7 +67,8 @@ def opaque(b: ProgramBuilder, library: str, call: AtenCall, function: OnArrays) 
         layouts = [[a for d in found for a in env.axes(d)] for found in dims]
         cod = [ArrayType(tuple(axes), element) for axes, element in zip(layouts, elements, strict=True)]
         lengths = [[f.length for d in found for f in b.factors.resolve(d)] for found in dims]
-        b.functions[name] = _flattened(function, groups[: len(values)], groups[len(values) :], lengths)
+        by_library = function if library == "aten" else partial(_on_host, function)
+        b.functions[name] = _flattened(by_library, groups[: len(values)], groups[len(values) :], lengths)
         made = running().add(Box(Generic(name), Ty(*(a.type for a in given)), Ty(*cod), running().line()), given)
         for axes in layouts:
             running().learn(axes)
@@ -97,12 +99,11 @@ def _flattened(
     of the results in the example, of which the first of a dimension may differ."""
 
     def call(*arrays: Any) -> tuple[Any, ...]:
-        numpy = import_module("numpy")
-        shaped = [_grouped(numpy, a, counts) for a, counts in zip(arrays, given, strict=True)]
+        shaped = [_grouped(a, counts) for a, counts in zip(arrays, given, strict=True)]
         found = function(*shaped)
         results = list(found) if isinstance(found, (tuple, list)) else [found]
         flat = []
-        for result, counts, axes in zip(map(numpy.asarray, results), made, lengths, strict=True):
+        for result, counts, axes in zip(map(_array, results), made, lengths, strict=True):
             shape: list[int] = []
             rest = list(axes)
             for n, count in zip(result.shape, counts, strict=True):
@@ -114,6 +115,25 @@ def _flattened(
     return call
 
 
-def _grouped(numpy: Any, array: Any, counts: Sequence[int]) -> Any:
+def _on_host(function: OnArrays, *arrays: Any) -> Any:
+    """A function of NumPy arrays on these, or on tensors, which are copied from their device and back."""
+    if not any(hasattr(a, "data_ptr") for a in arrays):
+        return function(*arrays)
+    numpy, torch = import_module("numpy"), import_module("torch")
+    given = [a.detach().cpu() for a in arrays]  # NumPy has no bfloat16
+    found = function(*((a.float() if a.dtype == torch.bfloat16 else a).numpy() for a in given))
+    results = list(found) if isinstance(found, (tuple, list)) else [found]
+    return [torch.from_numpy(numpy.array(value)).to(arrays[0].device) for value in results]
+
+
+def _array(value: Any) -> Any:
+    """A value as a NumPy array, unless it is an array or a tensor already."""
+    return value if hasattr(value, "reshape") and hasattr(value, "shape") else import_module("numpy").asarray(value)
+
+
+def _grouped(array: Any, counts: Sequence[int]) -> Any:
     lengths = iter(array.shape)
-    return numpy.ascontiguousarray(array.reshape([prod(next(lengths) for _ in range(count)) for count in counts]))
+    shaped = array.reshape([prod(next(lengths) for _ in range(count)) for count in counts])
+    if hasattr(shaped, "contiguous"):
+        return shaped.contiguous()
+    return import_module("numpy").ascontiguousarray(shaped)

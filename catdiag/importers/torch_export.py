@@ -273,7 +273,7 @@ class _ExportReader(GraphReader):
         except Unsupported as error:  # nothing is known of what follows
             self.unknown.append(f"{_module_path(node)}{name}: {error.args[0]} [{_line(node) or node.name}]")
             raise self.refused() from error
-        function = None if _random(node.target) else partial(_on_numpy, node.target, call)
+        function = None if _random(node.target) else partial(_on_arrays, node.target, call)
         self.values[node] = self.applied(RULES, "aten", call, _module_path(node), _line(node), function)
 
     def _bound(self, name: str, node: Any) -> AtenCall:
@@ -380,10 +380,11 @@ def _random(operation: Any) -> bool:
     return import_module("torch").Tag.nondeterministic_seeded in getattr(operation, "tags", ())
 
 
-def _on_numpy(operation: Any, call: AtenCall, *arrays: Any) -> Any:
-    """The results of an operation on NumPy arrays in place of those of a call."""
+def _on_arrays(operation: Any, call: AtenCall, *arrays: Any) -> Any:
+    """The results of an operation on NumPy arrays, or on tensors, in place of those of a call."""
     torch = import_module("torch")
-    given = iter([torch.from_numpy(a) for a in arrays])
+    tensors = any(isinstance(a, torch.Tensor) for a in arrays)
+    given = iter(arrays if tensors else [torch.from_numpy(a) for a in arrays])
     positional, named = [], {}
     for wanted in operation._schema.arguments:
         if wanted.name in call.arguments:
@@ -394,6 +395,8 @@ def _on_numpy(operation: Any, call: AtenCall, *arrays: Any) -> Any:
                 positional.append(value)
     with torch.no_grad():
         found = operation(*positional, **named)
+    if tensors:
+        return found
     return [v.numpy() for v in found] if isinstance(found, (tuple, list)) else found.numpy()
 
 

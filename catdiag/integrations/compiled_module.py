@@ -151,10 +151,11 @@ def compile_module(
     kwargs: Mapping[str, Any],
     on: str | None = None,
     dtype: str | None = None,
+    allow_opaque: bool = False,
     **options: Any,
 ) -> CompiledModule:
     """A module planned for a chip, with the sizes of an example; see `cd.compile`."""
-    imported = from_torch(module, example, kwargs, {})
+    imported = from_torch(module, example, kwargs, {}, allow_opaque=allow_opaque)
     call = ExampleCall.of(module, example, kwargs)
     program = Program(imported.diagram, example=imported.example)
     chip = on or local_chip()

@@ -20,7 +20,7 @@ from catdiag.planner.configuration_candidates import Candidates, Proposal, first
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES, WrittenModule, write
 from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_levels
-from catdiag.planner.plan import TORCH, TRITON, WHOLE, KernelPlan, LevelUse
+from catdiag.planner.plan import CALLED, TRITON, WHOLE, KernelPlan, LevelUse
 from catdiag.planner.tile_search import Choice, TileSearch
 from catdiag.schedule.kernel_analysis import output_names
 from catdiag.schedule.placement import MATRIX, REGISTERS
@@ -56,8 +56,8 @@ def together(
 
     It is launched at the plans' sizes, and each kernel compared with its own plan.
     """
-    library = {place for place, plan in enumerate(plans) if plan.backend == TORCH}
-    ideal = next((plan for plan in plans if plan.module is None and plan.backend != TORCH), None)
+    library = {place for place, plan in enumerate(plans) if plan.backend in CALLED}
+    ideal = next((plan for plan in plans if plan.module is None and plan.backend not in CALLED), None)
     if ideal is not None:
         return None, ideal.reason
     tiles = {name: tile for plan in plans for name, tile in plan.tiles.items()}

@@ -3,7 +3,9 @@
 A stage is a box at work, as the user wrote it: named boxes stay whole. A function at every index with one array goes
 with the box that makes that array, where it alone reads it: as many values cross before as after it, so that to cut
 there gives nothing; and one of an input, that one box reads, goes with that box. Views, positions and sizes are made
-again wherever they are read. A cut is between two stages of the stored order, and what is read across it is saved.
+again wherever they are read. An uninterpreted box is a stage of its own, and what it reads is in memory: a view of
+other kinds than a transposition is a stage too. A cut is between two stages of the stored order, and what is read
+across it is saved.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
-from catdiag.category.ops import Box, Call, GroupOp, array_name, bodies
+from catdiag.category.ops import Box, Call, Generic, GroupOp, array_name, bodies
 from catdiag.category.types import STORED, Ty
 from catdiag.codegen.triton.kernel_signature import result_type
+from catdiag.codegen.triton.opaque_call import transposes
+from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.fuse import assigned
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.full_precision import statistics
@@ -73,7 +77,9 @@ class StageSequence:
         graph, inputs = self.graph, len(self.graph.dom)
         self.free = rematerialized(graph, [False] * inputs)
         self.statistics = statistics(graph)
-        self.maker, self.first, self.root = graph.makers(), graph.first_wires(), view_roots(graph)
+        self.maker, self.first = graph.makers(), graph.first_wires()
+        self._saved_views = self._read_by_functions()
+        self.root = self._roots()
         self.stage: dict[int, int] = {}
         waiting: dict[int, list[int]] = {}
         readers: dict[int, set[int]] = {}
@@ -91,9 +97,16 @@ class StageSequence:
             same = made >= 0 and set(self.types[only].names) == set(node.box.cod[0].names if node.box.cod else ())
             before = [p for w in sorted(reads) for p in waiting.pop(w, ())]
             out = self.first[place]
-            if made in self.stage and same and pointwise(node.box) and readers[only] == {place} and only not in ends:
+            joins = made in self.stage and not isinstance(graph.nodes[made].box.op, Generic)
+            if joins and same and pointwise(node.box) and readers[only] == {place} and only not in ends:
                 self.stages[self.stage[made]].append(place)
                 self.stage[place] = self.stage[made]
+            elif isinstance(node.box.op, Generic):
+                if before:
+                    self.stage.update(dict.fromkeys(before, len(self.stages)))
+                    self.stages.append(before)
+                self.stage[place] = len(self.stages)
+                self.stages.append([place])
             elif (
                 len(reads) < 2 and made not in self.stage and pointwise(node.box)
                 and len(readers.get(out, ())) == 1 and out not in ends
@@ -116,8 +129,36 @@ class StageSequence:
                 named = known is not None and known[1] is node.box and k == 0
                 self.names[self.first[place] + k] = known[0] if named and known else array_name(node.box, k)
 
+    def _read_by_functions(self) -> set[int]:
+        """The places of views, but for transpositions, that uninterpreted boxes read: arrays are made of them."""
+        found: set[int] = set()
+        for node in self.graph.nodes:
+            for w in node.inputs if isinstance(node.box.op, Generic) else ():
+                place = self.maker[w]
+                while place >= 0 and transposes(self.graph.nodes[place].box):
+                    place = self.maker[self.graph.nodes[place].inputs[0]]
+                if place >= 0 and is_view(self.graph.nodes[place].box):
+                    found.add(place)
+        return found
+
+    def _roots(self) -> tuple[int, ...]:
+        """For each wire, the array that it is a view of; itself, if it is none."""
+        if not self._saved_views:
+            return view_roots(self.graph)
+        root = list(range(len(self.graph.dom)))
+        for place, node in enumerate(self.graph.nodes):
+            view = is_view(node.box) and place not in self._saved_views
+            root.extend(root[node.inputs[0]] if view else len(root) for _ in node.box.cod)
+        return tuple(root)
+
+    def is_function(self, start: int, end: int) -> bool:
+        """Whether one of some stages is an uninterpreted box."""
+        return any(isinstance(self.graph.nodes[p].box.op, Generic) for stage in self.stages[start:end] for p in stage)
+
     def _light(self, place: int) -> bool:
         node = self.graph.nodes[place]
+        if place in self._saved_views:
+            return False
         made = range(self.first[place], self.first[place] + len(node.box.cod))
         return is_view(node.box) or (bool(made) and all(self.free[w] for w in made))
 
@@ -285,7 +326,9 @@ class StageSequence:
 
 
 def _named_boxes_whole(diagram: Diagram) -> Diagram:
-    """The diagram with its own named boxes whole, but for one that is all there is."""
+    """The diagram with its own named boxes whole, but for one that is all there is, and those in which there are
+    uninterpreted boxes."""
+    diagram = inline(diagram, keep=lambda box: not has_generators(bodies(box.op)[0]))
     while len(diagram.boxes) == 1 and isinstance(diagram.boxes[0].op, Call):
         inner = inline(diagram, keep=lambda box, outer=diagram.boxes[0]: box is not outer)  # type: ignore[misc]
         if inner == diagram:

@@ -22,6 +22,7 @@ from catdiag.category.types import size_symbols
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import searching
 from catdiag.planner.kernel_drafts import KernelDraft, drafts
+from catdiag.planner.plan import FUNCTION, TORCH
 from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import Choice, Found
 from catdiag.schedule.kernel_analysis import measure, worked_in
@@ -67,16 +68,18 @@ class KernelTimer:
 
     draft: KernelDraft
     seconds: float
-    choice: Choice = field(repr=False)
+    choice: Choice | None = field(repr=False)
     sizes: Mapping[str, int] = field(repr=False, default_factory=dict)
     """What it was timed for: the lengths of its axes, and scalar inputs on which trip counts depend."""
     recomputed: tuple[str, ...] = ()
     """What its turns make for products, in words (see `remade`)."""
-    library: bool = False
-    """Whether torch computes it: then `choice` is of the quickest kernel instead."""
+    called: str = ""
+    """"torch" where torch computes it (then `choice` is of the quickest kernel instead), "function" where a function
+    of the user's does (then it is None); nothing for a kernel."""
 
     def __str__(self) -> str:
-        return "torch's product" if self.library else str(self.draft)
+        words = {TORCH: "torch's product", FUNCTION: "a call of the user's function"}
+        return words.get(self.called) or str(self.draft)
 
 
 def timed_schedules(piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
@@ -114,6 +117,7 @@ def _forms(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> 
     plain, timings = _timed(draft, target, sizes)
     found = [(plain, timings)]
     streams = draft.streams
+    assert plain.choice is not None, "a kernel has tiles"
     if streams and streams[0][1] == 1 and plain.choice.prediction.groups < FEW * target.chip.sms:
         with suppress(CatdiagError):
             found.append(_timed(draft.in_parts(), target, sizes))
@@ -172,6 +176,7 @@ def _preferred(option: KernelTimer, sizes: Mapping[str, int]) -> int:
     streams = option.draft.streams
     if option.draft.split or len(streams) > 1:
         return 2 + len(streams) + option.draft.split
+    assert option.choice is not None, "a kernel has tiles"
     blocks = [size for name, size in option.choice.tiles.items() if name.startswith("s_")]
     axes = [sizes.get(axis, 0) for axis, _ in streams]
     return 0 if streams and any(b < a for b, a in zip(blocks, axes, strict=False)) else 1 + len(streams)

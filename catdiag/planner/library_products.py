@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, inline
@@ -45,7 +46,7 @@ def with_library(timers: Sequence[KernelTimer], piece: Diagram, target: PlanTarg
     if box is None:
         return list(timers)
     draft = KernelDraft((), (), inline(piece))
-    found = KernelTimer(draft, _seconds(box, target), timers[0].choice, library=True)
+    found = KernelTimer(draft, _seconds(box, target), timers[0].choice, called=TORCH)
     first = target.products == "torch" or found.seconds < timers[0].seconds
     return [found, *timers] if first else [*timers, found]
 
@@ -67,28 +68,43 @@ def products_of_products(piece: Diagram) -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class CallCost:
+    """The predicted seconds of a call, the bytes of its arguments and of its results, and FLOPs of products."""
+
+    seconds: float
+    load_bytes: int
+    save_bytes: int
+    flops: int
+
+
 def library_plan(piece: Diagram, target: PlanTarget) -> KernelPlan:
     """The plan of a product that torch computes; nothing is proved of what it takes on the chip."""
     box = library_product(piece, target.dtype)
     assert box is not None, "only a product is planned as a call of torch"
-    chip, seconds = target.chip, _seconds(box, target)
     loaded, saved = (sum(_bytes(ty, target) for ty in end) for end in (box.dom, box.cod))
-    moved, flops = loaded + saved, _flops(box, target)
+    cost = CallCost(_seconds(box, target), loaded, saved, _flops(box, target))
+    return called_plan(piece, target, cost, TORCH, target.chip.tensor.get(_kind(target), math.inf))
+
+
+def called_plan(
+    piece: Diagram, target: PlanTarget, cost: CallCost, backend: str, peak_flops: float = math.inf
+) -> KernelPlan:
+    """The plan of a call that takes the place of a kernel, of which only the cost is known."""
+    chip, moved = target.chip, cost.load_bytes + cost.save_bytes
     rate = chip.hbm_bytes_per_s * chip.sustained["hbm"]
-    kind = _kind(target)
-    peak = chip.tensor.get(kind, math.inf)
+    used = cost.flops / cost.seconds / peak_flops if cost.flops else moved / cost.seconds / chip.hbm_bytes_per_s
     return KernelPlan(
         hardware=chip.name, dtype=spelled_out(target.dtype), sizes=target.sizes_of(piece), tiles={}, stages=1,
         threads=chip.warp * 4, registers_per_thread=0, shared_memory_bytes=0, register_bytes=0, matrix_bytes=0,
-        blocks_per_sm=1, groups=1, waves=1, load_bytes=loaded, save_bytes=saved, hbm_bytes=moved, flops=flops,
-        intensity=flops / moved, time_s=seconds,
-        bound=WORDS["HBM" if seconds <= moved / rate + CALL_S else "tensor"],
-        utilization=flops / seconds / peak, parts_s={}, busy={}, levels=(),
+        blocks_per_sm=1, groups=1, waves=1, load_bytes=cost.load_bytes, save_bytes=cost.save_bytes, hbm_bytes=moved,
+        flops=cost.flops, intensity=cost.flops / moved if moved else 0.0, time_s=cost.seconds,
+        bound=WORDS["HBM" if cost.seconds <= moved / rate + CALL_S else "tensor"],
+        utilization=used, parts_s={}, busy={}, levels=(),
         edges=(EdgeUse("HBM", "L2", moved, rate, moved / rate),), limits={}, divisors={}, next_best=(),
         minimum_traffic=MinimumTraffic({}, moved, 1.0, 1.0, ""),
-        proof=Proof("", 0.0), objective="time", overlap="queue", core=chip.word("core"),
-        warp=chip.warp, producers=0, schedule=None, candidates=1, diagram=piece, chip=chip, backend=TORCH,
-        types=target.dtype,
+        proof=Proof("", 0.0), objective="time", overlap="queue", core=chip.word("core"), warp=chip.warp, producers=0,
+        schedule=None, candidates=1, diagram=piece, chip=chip, backend=backend, types=target.dtype,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +12,7 @@ from catdiag.category.ops import Map
 from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, element_bytes, size_symbols, size_value
 from catdiag.planner.fits_proof import Proof
-from catdiag.planner.plan import IDEAL, TORCH, TRITON, KernelPlan, plural, shown
+from catdiag.planner.plan import CALLED, FUNCTION, IDEAL, TORCH, TRITON, KernelPlan, plural, shown
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError, NotFusable, OfOneKernel, require
 
@@ -113,6 +113,8 @@ class Plan(AsHTML):
     whole, no module is written, and `derivation` is that of the kernels from themselves."""
     written_source: Diagram | None = field(default=None, repr=False, compare=False)
     """The source, where the kernels were not proved to mean it."""
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict, repr=False, compare=False)
+    """The functions of uninterpreted boxes that are known, by name: an imported program has them."""
 
     @staticmethod
     def of(derivation: Derivation, kernel: KernelPlan) -> Plan:
@@ -269,28 +271,51 @@ class Plan(AsHTML):
 
         return pseudocode(self.diagram)
 
-    def compile(self, *, graph: bool | None = None) -> CompiledKernel:
+    def compile(
+        self, *, graph: bool | None = None, functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> CompiledKernel:
         """The kernels as one function of torch tensors, registered with torch (see `catdiag.runtime.compile`).
 
         It is that of `code("triton")`; `catdiag.measure.tune.tuned_plan` gives the plan of the quickest of a few. With
         `graph`, calls replay a CUDA graph of the launches (`catdiag.runtime.cuda_graph`); None, the default, means
-        where `launches_dominate`. The same plan gives the same function. Raises what `code` does, and CatdiagError
-        where torch or triton is not installed.
+        where `launches_dominate`. `functions` gives for uninterpreted boxes, by name, functions of tensors on the
+        kernels' device; an imported program has its own. The same plan gives the same function. Raises what `code`
+        does, and CatdiagError where a function is missing, a graph is asked for of one, and where torch or triton is
+        not installed.
 
             kernel = attention.plan("H100", sizes).compile()
             kernel(Q, K, V)
         """
+        called = self.written().functions
+        known = {**self.functions, **(functions or {})}
+        for name in called:
+            if name not in known:
+                raise CatdiagError(
+                    f"the box {name!r} has no function: expected one of tensors, as in "
+                    f"plan.compile(functions={{{name!r}: torch.sin}})"
+                )
+        if graph and called:
+            raise CatdiagError(f"a CUDA graph cannot call {called[0]!r}, a function of yours: expected graph=False")
         wanted = self.launches_dominate if graph is None else graph
-        if wanted not in self._compiled:
+        key = (wanted, *(id(known[name]) for name in called))
+        if key not in self._compiled:
             from catdiag.runtime.compile import compiled
 
-            self._compiled[wanted] = compiled(self.written(), self.diagram, self.source, graph=wanted)
-        return self._compiled[wanted]
+            given = {name: known[name] for name in called}
+            made = compiled(self.written(), self.diagram, self.source, graph=wanted, functions=given)
+            self._compiled[key] = made
+        return self._compiled[key]
 
     @property
     def launches_dominate(self) -> bool:
-        """Whether to launch its several kernels is predicted to take the host half as long as they run, or more."""
-        return len(self.kernels) > 1 and 2 * HOST_LAUNCH_S * len(self.kernels) >= self.time_s
+        """Whether to launch its several kernels is predicted to take the host half as long as they run, or more, and no
+        function of the user's is called between them, which a graph cannot do."""
+        count = 0 if self._calls_functions else len(self.kernels)
+        return count > 1 and 2 * HOST_LAUNCH_S * count >= self.time_s
+
+    @property
+    def _calls_functions(self) -> bool:
+        return any(kernel.backend == FUNCTION for kernel in self.kernels)
 
     def made_of(self, compiled: CompiledKernel) -> Plan:
         """This plan, whose `compile` gives `compiled`: one that was measured, or that a test put in its place.
@@ -300,12 +325,12 @@ class Plan(AsHTML):
             plan = plan.made_of(tuned)
             plan.compile()(Q, K, V)
         """
-        self._compiled.update({False: compiled, True: compiled})
+        self._compiled.update({(False,): compiled, (True,): compiled})
         return self
 
     @cached_property
-    def _compiled(self) -> dict[bool, CompiledKernel]:
-        """The functions, once they were asked for: without and with a CUDA graph."""
+    def _compiled(self) -> dict[tuple[int, ...], CompiledKernel]:
+        """The functions, once they were asked for: without and with a CUDA graph, and by the user's functions."""
         return {}
 
     def explanation(self) -> tuple[str, ...]:
@@ -327,10 +352,11 @@ class Plan(AsHTML):
         lines = [
             f"{plural(len(self.kernels), 'kernel')} on {self.hardware}, {self.dtype}, "
             f"{', '.join(f'{n}={s}' for n, s in self.sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
+            + (", and what functions take beside reading and writing" if self._calls_functions else "")
         ]
         for number, kernel in enumerate(self.kernels, 1):
             lines.append(f"{number}. {_arrays(kernel)}")
-            if kernel.backend == TORCH:
+            if kernel.backend in CALLED:
                 lines += [f"     {kernel.kernel}", f"     {1e6 * kernel.time_s:,.1f} µs, bound by {kernel.bound}"]
                 continue
             lines += [
@@ -369,10 +395,13 @@ class Plan(AsHTML):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What is assumed of code that the theorem is not about: of each product that torch computes, which it is."""
+        """What is assumed of code that the theorem is not about: of each product that torch computes, which it is; of
+        each uninterpreted box, that it is a function."""
+        from catdiag.planner.function_calls import function_assumption
         from catdiag.planner.library_products import assumption
 
-        return tuple(assumption(k, number) for number, k in enumerate(self.kernels, 1) if k.backend == TORCH)
+        words = {TORCH: assumption, FUNCTION: function_assumption}
+        return tuple(words[k.backend](k, n) for n, k in enumerate(self.kernels, 1) if k.backend in CALLED)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from itertools import pairwise
@@ -27,12 +27,13 @@ from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.equal_segments import DerivedKernel, EqualSegments, SegmentClass, SegmentNames
 from catdiag.planner.fit import fit
+from catdiag.planner.function_calls import called_schedules, function_plan
 from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, lower_bound_s, timed_schedules
 from catdiag.planner.kernel_drafts import REFUSED, NotProvedTogether, cut, fresh_tiles, parts_of, proved
 from catdiag.planner.library_products import library_plan, library_product, products_of_products, with_library
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
-from catdiag.planner.plan import IDEAL, KernelPlan, spelled_out
+from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions
 from catdiag.prover.api import Interrupted
 from catdiag.rewrite.contraction_order import Reassociation, ordered, reassociated
@@ -54,6 +55,7 @@ FEW_STAGES = 2
 """Kernels of so many stages are always looked at."""
 HOPELESS = 3.0
 """A kernel that takes so many times the time of its stages in several is not made longer."""
+_CALLED: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: library_plan, FUNCTION: function_plan}
 
 
 def plan(
@@ -179,7 +181,7 @@ def _check(diagram: Diagram, sizes: Mapping[str, int], scalars: Collection[str],
 
 def _has_module(schedule: KernelTimer, target: PlanTarget) -> bool:
     """Whether a kernel can be written by a schedule, or torch computes it."""
-    if schedule.library:
+    if schedule.called:
         return True
     try:
         return fit(schedule.draft.diagram, target.chip, schedule.sizes, **target.options()).backend != IDEAL
@@ -237,6 +239,8 @@ class PartitionSearch:
     def _timed(self, span: Span, piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
         """The schedules of a kernel, torch's among them, under the names of a piece that is equal to it. Raises
         CatdiagError where there is none."""
+        if self.row.is_function(*span):
+            return called_schedules(piece, target)
         if target.products == "torch" and span[1] - span[0] > 1 and not products_of_products(piece):
             for k in range(*span):
                 if library_product(self.row.segment_diagram(k, k + 1), self.target_of((k, k + 1)).dtype) is not None:
@@ -251,7 +255,7 @@ class PartitionSearch:
     def bound(self, span: Span) -> float:
         """What a kernel takes as far as is known: its time, or what no schedule of it is below."""
         found = self._class_of(span)[0]
-        if found.schedules is not None:
+        if found.schedules is not None or self.row.is_function(*span):
             return self.seconds(span)
         if found.bound is None:
             found.bound = lower_bound_s(found.diagram, found.target)
@@ -471,8 +475,8 @@ class PartitionSearch:
                 raise NotFusable(f"{piece.title} was not proved under other names of its tiles")
             made = made.then(RenameTiles.of(fresh), renamed, theorem, ungrouped=None)
             diagram = renamed
-        if chosen.library:
-            return DerivedKernel(chosen, made, diagram, library_plan(piece, target))
+        if chosen.called:
+            return DerivedKernel(chosen, made, diagram, _CALLED[chosen.called](piece, target))
         plan = fit(diagram, target.chip, chosen.sizes, **target.options())
         if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in parts_of(diagram)):
             raise NotFusable(f"{piece.title} is quickest in one part")
@@ -579,7 +583,7 @@ class PartitionSearch:
             target = known.target
             try:
                 made = (
-                    library_plan(known.diagram, target) if chosen.library
+                    _CALLED[chosen.called](known.diagram, target) if chosen.called
                     else fit(chosen.draft.diagram, target.chip, chosen.sizes, **target.options())
                 )  # fmt: skip
             except DoesNotFit as error:

@@ -30,9 +30,11 @@ WORDS = {
 
 
 WHOLE = "it is the whole axis"
-IDEAL, TRITON, TORCH = "ideal", "triton", "torch"
-"""Of what a plan is: a kernel each of whose warps does what suits it best, the one that is written for Triton, or a
-product that torch computes."""
+IDEAL, TRITON, TORCH, FUNCTION = "ideal", "triton", "torch", "function"
+"""Of what a plan is: a kernel each of whose warps does what suits it best, the one that is written for Triton, a
+product that torch computes, or a call of the user's function for an uninterpreted box."""
+CALLED = (TORCH, FUNCTION)
+"""Calls in the place of kernels: no proof is about their code."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class KernelPlan(AsHTML):
     tiles, `stages` and `warps`, is `warp_specialized` where warps of their own load, and
     `shared_memory_bytes` are what its text takes. With "ideal" it is of no module: each warp does what suits it best,
     and `reason` says why it is not Triton's. With "torch" it is a product that torch computes
-    (`catdiag.planner.library_products`), and nothing is said of tiles.
+    (`catdiag.planner.library_products`), with "function" an uninterpreted box, which a function that the user gives
+    computes (`catdiag.planner.function_calls`), and nothing is said of tiles.
 
     A group runs as a thread block: `shared_memory_bytes`, `register_bytes` (of arrays) and `matrix_bytes` (of tensor
     memory) are of one, `blocks_per_sm` share a core. `registers_per_thread` are allocated where warps are
@@ -227,6 +230,8 @@ class KernelPlan(AsHTML):
             return f"Triton, {plural(self.stages, 'stage')}, {plural(self.warps, 'warp')}{apart}: what is written"
         if self.backend == TORCH:
             return "torch's product, no kernel of catdiag's"
+        if self.backend == FUNCTION:
+            return "a call of the user's function, no kernel of catdiag's"
         return "the ideal model's, not Triton's" + (f": {self.reason}" if self.reason else "")
 
     def table(self) -> str:
@@ -266,7 +271,7 @@ class KernelPlan(AsHTML):
         model = {"queue": "", "add": "; transfers and work added", "max": "; everything overlapped"}.get(
             str(self.overlap), f"; at once: {', '.join(self.overlap)}"
         )
-        if self.backend == TORCH:  # of which nothing else is known, and nothing is proved
+        if self.backend in CALLED:  # of which nothing else is known, and nothing is proved
             return "\n".join(
                 (
                     f"{self.hardware}, {self.dtype}, {sizes}",

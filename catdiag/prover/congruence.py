@@ -21,7 +21,7 @@ from typing import Any
 
 from catdiag.category.box_types import rename_box
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
-from catdiag.category.ops import Box, Const, Generic, Map, bodies, index_box, map_box, reduce_box
+from catdiag.category.ops import Box, Call, Const, Generic, GroupOp, Map, bodies, index_box, map_box, reduce_box
 from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Ty
 from catdiag.util.errors import TypeMismatch
@@ -43,7 +43,7 @@ class NotCongruent(Exception):
 
 
 def has_generators(diagram: Diagram) -> bool:
-    """Whether a diagram has uninterpreted boxes, outside of the bodies of loops and groups.
+    """Whether a diagram has uninterpreted boxes, outside of the bodies of loops, and of groups with tiles.
 
     >>> from catdiag.category.diagram import box, call
     >>> from catdiag.category.types import Axis
@@ -61,7 +61,7 @@ def has_generators(diagram: Diagram) -> bool:
         for b in item.boxes:
             if isinstance(b.op, Generic):
                 return True
-            if type(b.op).__name__ == "Call":
+            if isinstance(b.op, Call) or (isinstance(b.op, GroupOp) and not b.op.tiles):
                 stack += bodies(b.op)
     return False
 
@@ -330,7 +330,7 @@ def interpreted(diagram: Diagram) -> Diagram | None:
     """
     if not has_generators(diagram):
         return diagram
-    graph = inline(diagram).graph
+    graph = inline(diagram, kernels=True).graph
     nodes: list[Node] = []
     types = list(graph.dom)
     names = list(range(len(types)))

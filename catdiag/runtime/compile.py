@@ -7,7 +7,7 @@ that `catdiag.testing.assert_compiled` can compare the two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from types import ModuleType
@@ -58,6 +58,7 @@ class CompiledKernel:
     - `options`: keyword arguments of the launch function that differ from the module's defaults: tiles, `num_warps`,
       `num_stages`.
     - `tuning`: the measurements of other configurations, if it was tuned.
+    - `functions`: for each uninterpreted box a function of tensors, by the name of the box.
     - `graph`: whether calls replay a CUDA graph of the launches (see `catdiag.runtime.cuda_graph`). Calls with `out`,
       calls on the CPU, and calls while a graph is being recorded launch the kernels.
     """
@@ -69,6 +70,7 @@ class CompiledKernel:
     options: Mapping[str, int] = field(default_factory=dict)
     tuning: Tuning | None = field(default=None, repr=False)
     graph: bool = False
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
     op: Any = field(init=False, repr=False)
     """The kernel as a registered custom operator of torch (see `catdiag.runtime.torch_operator`)."""
 
@@ -142,7 +144,8 @@ class CompiledKernel:
 
     @cached_property
     def _launch(self) -> Any:
-        return getattr(self.module, self.code.entry)
+        launch = getattr(self.module, self.code.entry)
+        return partial(launch, functions=self.functions) if self.functions else launch
 
     @cached_property
     def _known(self) -> dict[Any, dict[str, int]]:
@@ -258,17 +261,21 @@ def compiled(
     warps: int | None = None,
     stages: int | None = None,
     graph: bool = False,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> CompiledKernel:
     """A generated module as a function of torch tensors, registered as a custom operator of torch.
 
     `diagram` is the diagram from which the module was generated, and `source` the program from which that was derived;
     tests and errors use them. `tiles`, `warps` and `stages` default to the module's. With `graph`, calls replay a CUDA
-    graph of the launches. A text is imported once per process. Raises CatdiagError if torch or triton is not
-    installed, or the text cannot be written to the cache, and SizeError for an unknown tile.
+    graph of the launches. `functions` are those of uninterpreted boxes, by name. A text is imported once per process.
+    Raises CatdiagError if torch or triton is not installed, or the text cannot be written to the cache, and SizeError
+    for an unknown tile.
     """
     options = launch_options(code, tiles, warps, stages)
     derived, original = (None if d is None else diagram_of(d) for d in (diagram, source))
-    return CompiledKernel(code, _loaded(code.text, code.entry), derived, original, options, graph=graph)
+    return CompiledKernel(
+        code, _loaded(code.text, code.entry), derived, original, options, graph=graph, functions=functions or {}
+    )
 
 
 @lru_cache(maxsize=256)

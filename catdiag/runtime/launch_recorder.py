@@ -252,7 +252,8 @@ def _namespace(text: str, calls: list[RecordedLaunch], generation: int | None) -
     }
     namespace.update({name: _KernelStub(name, tuple(names), calls) for name, names in kernels.items()})
     exec(compile(ast.Module(body, []), "<generated>", "exec", dont_inherit=True), namespace)
-    namespace["_product"] = lambda *arrays: None  # torch's own, which launches no kernel of the module
+    for call in ("_product", "_called"):  # torch's own and the user's, which launch no kernel of the module
+        namespace[call] = lambda *arrays: None
     return namespace
 
 

@@ -7,7 +7,7 @@ results follow from the types of the diagram, without a run (fake tensors).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from catdiag.category.types import ArrayType, show_size, size_value
@@ -32,6 +32,10 @@ class Launchable(Protocol):
         """The keyword arguments of the launch function."""
 
     @property
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        """The functions of uninterpreted boxes."""
+
+    @property
     def graph(self) -> bool:
         """Whether calls replay a CUDA graph."""
 
@@ -46,6 +50,8 @@ def name_of(compiled: Launchable) -> str:
     """The name of a kernel's operator, `NAME_HASH`."""
     options = ",".join(f"{name}={value}" for name, value in sorted(compiled.options.items()))
     options += ",graph" if compiled.graph else ""
+    # Functions have no text: an operator of others is another one. It keeps them alive, so that no id comes again.
+    options += "".join(f",{name}={id(function)}" for name, function in sorted(compiled.functions.items()))
     return f"{compiled.code.entry}_{digest(compiled.text + chr(0) + options)}"
 
 

@@ -47,6 +47,8 @@ class Module:
     """For each of these, its parameters for the number of consumer warpgroups and for the pipeline stages."""
     buffers: tuple[WorkBuffer, ...] = ()
     """What passes from kernel to kernel, with the launches that use it."""
+    functions: tuple[str, ...] = ()
+    """The uninterpreted boxes, for which the launch function takes `functions`: of tensors, by name."""
 
     def buffer_bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes that the launch function allocates beside results, at some sizes of axes."""

@@ -17,6 +17,7 @@ from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
 from catdiag.codegen.triton.launch_sizes import sizes_of_launch
 from catdiag.codegen.triton.mask_ranges import Bound, bound_text
+from catdiag.codegen.triton.opaque_call import OpaqueCall
 from catdiag.codegen.triton.product_call import ProductCall
 from catdiag.schedule.statements import LoopSpan
 
@@ -60,8 +61,8 @@ class LaunchWriter:
     sizes: dict[str, str]
     specialized_kernels: Mapping[str, WarpSpecialized] = field(default_factory=dict)
     """The warp-specialized forms of kernels, by the names of the kernels."""
-    calls: Sequence[ProductCall] = ()
-    """The products that torch computes."""
+    calls: Sequence[ProductCall | OpaqueCall] = ()
+    """The products that torch computes, and uninterpreted boxes."""
 
     def __post_init__(self) -> None:
         from catdiag.codegen.gluon.gluon_source import merged
@@ -75,8 +76,14 @@ class LaunchWriter:
         self.boxed = {b.array for k in self.kernels if k.rows for b in k.boxes}
         self.strides: dict[tuple[StoredArray, str], str] = {}
         self.lengths: dict[str, str] = {}
-        self.steps: list[KernelSpec | ProductCall] = sorted([*self.kernels, *self.calls], key=lambda step: step.place)
+        steps: list[KernelSpec | ProductCall | OpaqueCall] = [*self.kernels, *self.calls]
+        self.steps = sorted(steps, key=lambda step: step.place)
         self.several = len(self.kernels) > 1 or bool(self.calls)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the functions that it calls."""
+        return tuple(dict.fromkeys(call.function for call in self.calls if isinstance(call, OpaqueCall)))
 
     def size(self, size: Size) -> str:
         """A size as an expression of the launch function."""
@@ -102,6 +109,8 @@ class LaunchWriter:
             keywords.append("in_registers=False")
         if self.specialized_kernels:
             keywords.append("specialized=True")
+        if self.functions:
+            keywords.append("functions=None")
         keywords.append("out=None")
         if not tensors:
             keywords.append('device="cuda"')
@@ -127,7 +136,7 @@ class LaunchWriter:
             self._aligned(kernel)
         self._named()
         for step in self.steps:
-            if isinstance(step, ProductCall):
+            if isinstance(step, (ProductCall, OpaqueCall)):
                 self.write(step.text())
             else:
                 self._launched(step)
@@ -178,7 +187,7 @@ class LaunchWriter:
         if not later:
             return "any"
         kernel = self.steps[first]
-        if isinstance(kernel, ProductCall):
+        if isinstance(kernel, (ProductCall, OpaqueCall)):
             return ""
         alone = later == [kernel] and sum(len(places) for places in kernel.writes.values()) == 1
         return "all" if alone and set(kernel.reads[source]) == set(kernel.writes[result]) else ""
@@ -272,13 +281,14 @@ class LaunchWriter:
         """The positions of the first and the last step that use an array."""
         users = [
             n for n, step in enumerate(self.steps)
-            if array in step.arrays or (not isinstance(step, ProductCall) and any(b.array is array for b in step.boxes))
+            if array in step.arrays or (isinstance(step, KernelSpec) and any(b.array is array for b in step.boxes))
         ]  # fmt: skip
         return min(users, default=0), max(users, default=len(self.steps))
 
     def _order(self, array: StoredArray) -> tuple[str, ...]:
         """The order in which the axes of a buffer are stored, if a product asks for another than that of its type."""
-        calls = sorted((c for c in self.calls if array in c.arrays), key=lambda c: c.result is not array)
+        products = [c for c in self.calls if isinstance(c, ProductCall) and array in c.arrays]
+        calls = sorted(products, key=lambda c: c.result is not array)
         order = calls[0].stored(array) if calls else array.ty.names
         return () if order == array.ty.names else order
 

@@ -28,6 +28,7 @@ from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleCo
 from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_text
 from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
 from catdiag.codegen.triton.launch_function import LaunchWriter, OutputBuffer, torch_type
+from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall, opaque_call
 from catdiag.codegen.triton.product_call import PRODUCT, ProductCall, product_axes
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.codegen.triton.triton_dialect import HELPERS, TRITON, helper_text
@@ -43,7 +44,7 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "barrier", "slot", "w", "in_registers", "compiled", "math", "fast", "TensorDescriptor", "functools", "_tiles",
           "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts",
           "_chip", "_copies", "_copied", "_Checked", "_long", "wide", "_writable", "_bounds", "_meets", "_meet",
-          "_repeats", "_offsets", "_layout", "_arena", "_merged", "_product"}  # fmt: skip
+          "_repeats", "_offsets", "_layout", "_arena", "_merged", "_product", "_called", "functions"}  # fmt: skip
 _GLUON_WORDS = {"barrier", "slot", "w"}
 """Names used in warp-specialized kernels only."""
 
@@ -68,8 +69,9 @@ def module(
     - `specialized`: whether to write a second, warp-specialized form too, in Gluon (Triton 3.6, Hopper), for all groups
       or for each. A kernel has this form if one matrix product in a loop feeds another. The launch function takes it
       where chip, tiles (at least 64 rows per warpgroup) and tensors allow, unless called with `specialized=False`.
-    - `library`: the numbers of the groups that are calls of torch instead of kernels. Each is a product of two arrays
-      and nothing else (`catdiag.codegen.triton.product_call`).
+    - `library`: the numbers of the groups that are calls instead of kernels. Each is a product of two arrays, which
+      torch computes, or an uninterpreted box, for which the launch function takes `functions` by name, and nothing else
+      (`catdiag.codegen.triton.product_call`, `catdiag.codegen.triton.opaque_call`).
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
@@ -80,7 +82,7 @@ def module(
     Raises SizeError for a tile that is missing or not a positive integer. Raises TypeMismatch for a diagram that cannot
     be a kernel: a function without definition, or a tile in registers that is read at other positions than its own.
     Raises CatdiagError for an unknown dtype or array name, for a number of warps that Triton does not take, and for a
-    group in `library` that is no product of arrays of one type.
+    group in `library` that is no product of arrays of one type, and no uninterpreted box.
     """
     diagram = diagram_of(diagram)
     return _ModuleBuilder(
@@ -102,7 +104,7 @@ class _ModuleBuilder:
         specialized: bool | Sequence[bool],
         library: Collection[int] = (),
     ) -> None:
-        self.library, self.calls = library, list[ProductCall]()
+        self.library, self.calls = library, list[ProductCall | OpaqueCall]()
         self.program, self.factors = program, factors
         groups = max(1, sum(isinstance(s, For) and s.kind == "tiles" for s in program.body))
         self.stages, self.warps = (_each(n, w, groups) for n, w in ((stages, "stages"), (warps, "warps")))
@@ -206,6 +208,7 @@ class _ModuleBuilder:
             | {a.name: k.place for k in self.kernels for n, a in self.specialized_kernels.items() if n == k.name},
             tuple((a.names["groups"], a.names["stages"]) for a in self.specialized_kernels.values()),
             launch.work_buffers(),
+            launch.functions,
         )
 
     def _check_warps(self) -> None:
@@ -239,7 +242,7 @@ class _ModuleBuilder:
                 self._ungrouped(ungrouped, env)
                 ungrouped = []
                 if self.place in self.library:
-                    self.calls.append(self._product(s, env))
+                    self.calls.append(opaque_call(s, env, self.shared.saved, self.place) or self._product(s, env))
                     env.update(self.shared.saved)
                 else:
                     self._group(s, env)
@@ -321,7 +324,10 @@ class _ModuleBuilder:
         axes = product_axes(lets[0].box) if len(lets) == len(saves) == 1 and not group.spans else None
         arrays = [env.get(a.origin) for a in lets[0].args] if axes is not None else []
         if axes is None or not all(isinstance(a, StoredArray) for a in arrays):
-            raise CatdiagError(f"group {self.place} is to be a call of torch: expected one product of two arrays in it")
+            raise CatdiagError(
+                f"group {self.place} is to be a call of torch: expected one product of two arrays in it, or one "
+                "uninterpreted box, of arrays in memory"
+            )
         first, second = (a for a in arrays if isinstance(a, StoredArray))
         result = self.shared.saved[saves[0].target]
         kinds = {self._stored_as(array) for array in (first, second, result)}
@@ -438,8 +444,10 @@ class _ModuleBuilder:
             lines += [*BOXED.splitlines(), "", ""]
         if arena:
             lines += [*ARENA.splitlines(), "", ""]
-        if self.calls:
+        if any(isinstance(call, ProductCall) for call in self.calls):
             lines += [*PRODUCT.splitlines(), "", ""]
+        if any(isinstance(call, OpaqueCall) for call in self.calls):
+            lines += [*CALLED.splitlines(), "", ""]
         if self.specialized_kernels:
             lines += [*GROUPS.splitlines(), "", ""]
         lines += [launched, ""]

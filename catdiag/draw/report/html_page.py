@@ -21,7 +21,7 @@ from catdiag.draw.report.report_data import report_data
 from catdiag.draw.report.state_section import WORDS, state
 from catdiag.draw.report.step_section import before_and_after, step_card
 from catdiag.draw.report.stylesheet import of_pages
-from catdiag.planner.plan import TORCH
+from catdiag.planner.plan import CALLED
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.kernel_analysis import widest
 from catdiag.util.errors import require
@@ -200,7 +200,7 @@ def _kernel(numbered: tuple[int, KernelPlan]) -> Html:
     head = (
         f"Kernel {number}: {', '.join(kernel.reads)} → {made}; {1e6 * kernel.time_s:,.1f} µs, bound by {kernel.bound}"
     )
-    tables = tag("pre", str(kernel), class_="scroll") if kernel.backend == TORCH else plan_section.of_plan(kernel)
+    tables = tag("pre", str(kernel), class_="scroll") if kernel.backend in CALLED else plan_section.of_plan(kernel)
     return folded(head, tag("p", kernel.loops), tables)
 
 
