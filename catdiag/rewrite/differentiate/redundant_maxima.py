@@ -1,10 +1,11 @@
 """Maxima on which the result does not depend, such as the one that a softmax subtracts.
 
-Let a program be `F(x, m(x))`, with m a maximum that F reads. If `F(x, c) = F(x, c')` for all c and c', then F is
-constant in its second argument, so that the derivative by it is 0, and that of the program is the derivative of
-`F(·, c)` at c = m(x): also where elements tie, and m has no derivative. This condition is not assumed but proved, for
-the part of the program around the maximum: from the maximum to the first wires that do not depend on it. The other
-wires that the part reads are inputs of the equation, so that it holds whatever is put in.
+Let a program be `F(x, m(x))`, with m a maximum that F reads. If `F(x, c) = F(x, c')` for all c and c' for which both
+have a value, then near a point x₀ the program is `F(x, m(x₀))`. So its derivative is that of `F(·, c)` at c = m(x₀),
+also where elements tie and m has no derivative. This condition is not assumed but proved, for the part of the program
+around the maximum: from the maximum to the first wires that do not depend on it. The other wires that the part reads
+are inputs of the equation, so that it holds whatever is put in. Where `F(x, c')` may have no value though `F(x, c)` has
+one, such as a quotient by c', each side gives both: `(F(x, c), F(x, c')) = (F(x, c'), F(x, c))`.
 
 Which wires do not depend on a maximum is guessed from numbers: the part is run with two different values.
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.category.diagram import Diagram, of_box
+from catdiag.category.diagram import of_box
 from catdiag.category.ops import Box, Map, Reduce
 from catdiag.category.types import ArrayType, Ty, size_symbols, size_value
 from catdiag.execute.interpreter import run
@@ -141,15 +142,21 @@ class _Part:
         """The theorem that what leaves the part is the same for two arrays in place of the maximum; None without."""
         number = ArrayType(self.graph.types[self.wire].axes)
         dom = [number, number, *(self.graph.types[w] for w in self.read)]
-        sides: list[Diagram] = []
+        builder = GraphBuilder(self.graph, dom)
+        outputs: list[list[int]] = []
         for k in (0, 1):
-            builder = GraphBuilder(self.graph, dom)
             env = {self.wire: k, **{w: 2 + j for j, w in enumerate(self.read)}}
-            outputs = [builder.emit(w, env, self.graph.types[w]) for w in self.leaving]
-            names = ("c", "c_", *(f"a{j}" for j in range(len(self.read))))
-            sides.append(builder.diagram(outputs, names))
-        try:
-            theorem = certify_equation(ask, sides[0], sides[1])
-        except (OpenGoal, KernelError, SolverInterrupted):
-            return None
-        return None if theorem.conditional or theorem.vacuous else theorem
+            outputs.append([builder.emit(w, env, self.graph.types[w]) for w in self.leaving])
+        names = ("c", "c_", *(f"a{j}" for j in range(len(self.read))))
+        one, two = outputs
+        # Mostly the one has a value where the other has; if not, both have to.
+        for left, right in ((one, two), (one + two, two + one)):
+            try:
+                theorem = certify_equation(ask, builder.diagram(left, names), builder.diagram(right, names))
+            except (OpenGoal, KernelError, SolverInterrupted):
+                return None
+            if theorem.vacuous:
+                return None
+            if not theorem.conditional:
+                return theorem
+        return None
