@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from catdiag.prover.api import Theorem
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
+    from catdiag.rewrite.differentiate.corners_of_programs import Differentiability
     from catdiag.rewrite.differentiate.gradient import Derivative, Inputs, Outputs
     from catdiag.rewrite.matching.rule import Rule
     from catdiag.rewrite.skip import Guide
@@ -438,6 +439,20 @@ class Program(AsProgram):
         from catdiag.rewrite.differentiate.gradient import forward_derivative
 
         return self._derivative(forward_derivative(self._source, self.derivation.ask, wrt))
+
+    def differentiability(self, of: Outputs = None, wrt: Inputs = None) -> Differentiability:
+        """Where `grad(of, wrt)` is the derivative: the conditions at corners, jumps and ties, which the kernel computes
+        as it computes where a program has a value, and the maxima of which is proved that they do not matter.
+
+        >>> import catdiag as cd
+        >>> print(cd.algorithm("x", name="f")(lambda a: cd.softmax(cd.maximum(a, 0), "x")).differentiability())
+        the gradient of f is its derivative wherever f has a value and
+          a[i_x] ≠ 0 for all i_x < x
+        proved: no result depends on which number max[x] is
+        """
+        from catdiag.rewrite.differentiate.corners_of_programs import differentiability
+
+        return differentiability(self._source, self.derivation.ask, of, wrt)
 
     def _derivative(self, found: Derivative) -> Program:
         return Program(found.diagram, self.derivation.ask)

@@ -37,9 +37,9 @@ def gradient(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None) 
 
     See `catdiag.program.Program.grad`.
     """
-    chosen, named = _inputs(diagram, wrt), _outputs(diagram, of)
+    chosen, named = chosen_inputs(diagram, wrt), chosen_outputs(diagram, of)
     types = [ArrayType(diagram.cod[k].axes) for k in named.values()]
-    made = Linearization(_restricted(diagram, named.values()), types)
+    made = Linearization(restricted(diagram, named.values()), types)
     found = redundant_maxima(made, chosen, ask)
     cotangents = made.reverse(range(len(diagram.dom), len(made.graph.dom)), chosen)
     names = _with_names(diagram, [f"d{name}" for name in named])
@@ -50,7 +50,7 @@ def gradient(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None) 
 
 def value_and_gradient(diagram: Diagram, ask: Z3, wrt: Inputs = None) -> Derivative:
     """The result, a single number, and its gradient. See `catdiag.program.Program.value_and_grad`."""
-    chosen = _inputs(diagram, wrt)
+    chosen = chosen_inputs(diagram, wrt)
     if len(diagram.cod) != 1 or diagram.cod[0].axes or not has_derivative(diagram.cod[0]):
         raise NotDifferentiable(
             f"{_title(diagram)} gives {diagram.cod}: expected one number [], the sum over the axes, say; "
@@ -68,8 +68,8 @@ def value_and_gradient(diagram: Diagram, ask: Z3, wrt: Inputs = None) -> Derivat
 
 def forward_derivative(diagram: Diagram, ask: Z3, wrt: Inputs = None) -> Derivative:
     """The forward derivative: inputs and their tangents to tangents of results. See `catdiag.program.Program.jvp`."""
-    chosen, named = _inputs(diagram, wrt), _outputs(diagram, None)
-    flat = _restricted(diagram, named.values())
+    chosen, named = chosen_inputs(diagram, wrt), chosen_outputs(diagram, None)
+    flat = restricted(diagram, named.values())
     made = Linearization(flat, [ArrayType(diagram.dom[k].axes) for k in chosen])
     found = redundant_maxima(made, chosen, ask)
     tangents = made.forward({k: len(diagram.dom) + place for place, k in enumerate(chosen)})
@@ -79,7 +79,7 @@ def forward_derivative(diagram: Diagram, ask: Z3, wrt: Inputs = None) -> Derivat
     return Derivative(_diagram(made, wires, names, f"{_title(diagram)}.jvp({said})"), tuple(found.values()))
 
 
-def _restricted(diagram: Diagram, outputs: Iterable[int]) -> Diagram:
+def restricted(diagram: Diagram, outputs: Iterable[int]) -> Diagram:
     """The diagram without loops, groups and named boxes, and with some of its outputs."""
     flat = unrolled(diagram)
     graph = reachable(Graph(flat.dom, flat.graph.nodes, tuple(flat.graph.outputs[k] for k in outputs)))
@@ -114,7 +114,7 @@ def _with_names(diagram: Diagram, further: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _inputs(diagram: Diagram, wrt: Inputs) -> list[int]:
+def chosen_inputs(diagram: Diagram, wrt: Inputs) -> list[int]:
     """The numbers of the inputs to differentiate by: by default all that hold real numbers."""
     names = diagram.input_names
     if wrt is None:
@@ -142,7 +142,7 @@ def _inputs(diagram: Diagram, wrt: Inputs) -> list[int]:
     return found
 
 
-def _outputs(diagram: Diagram, of: Outputs) -> dict[str, int]:
+def chosen_outputs(diagram: Diagram, of: Outputs) -> dict[str, int]:
     """The numbers of the results to differentiate, by the names of their cotangents without the `d`."""
     count = len(diagram.cod)
     default = ["out"] if count == 1 else [f"out{k}" for k in range(count)]

@@ -6,7 +6,7 @@ Where a function has no derivative, the weight is one that is stated here:
     max, min, of two equal arguments the derivative of the second, so that maximum(a, 0) has 0 at 0
     where                            that of the branch which is taken; conditions have no derivative
 
-They are derivatives where compared numbers differ and maxima have no ties.
+`catdiag.kernel.differentiability` computes where they are derivatives.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ Partials = Callable[[HashConsedGraph, Sequence[int], int], Weights]
 
 TWO_BY_SQRT_PI = Fraction("1.1283791670955125738961589031215451716881012586579977136881714434")
 """2/√π to 64 decimals: the derivative of erf has this rational number in place of the irrational one."""
+
+ROUNDED = ("erf",)
+"""The functions whose derivative has that number."""
 
 _ONE, _MINUS = Weight(), Weight(number=Fraction(-1))
 
