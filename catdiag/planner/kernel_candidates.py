@@ -16,15 +16,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from catdiag.category.diagram import Diagram, Graph, inline
 from catdiag.category.index_maps import View
-from catdiag.category.types import size_symbols
+from catdiag.category.ops import FoldOp
+from catdiag.category.types import BYTES, size_symbols, size_value
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import searching
 from catdiag.planner.kernel_drafts import KernelDraft, drafts
 from catdiag.planner.plan import FUNCTION, TORCH
 from catdiag.planner.resources.block_resources import ceil_div
-from catdiag.planner.tile_search import Choice, Found
+from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found
+from catdiag.planner.time_model.timing import Timing
 from catdiag.schedule.kernel_analysis import measure, worked_in
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.util.errors import CatdiagError, DoesNotFit
@@ -34,6 +38,8 @@ FEW = 4
 NEAR = 3.0
 """Tiles that take so many times as long as the quickest where all blocks are run are not tried where some are skipped:
 to count the blocks of small tiles takes long."""
+WHOLE = 256
+"""Entries of an axis at most that a kernel which fits has whole, and not in a loop inside of its loop."""
 NEARLY_EQUAL = 1.05
 """Of schedules that are predicted to be alike within this factor, the one with fewer loops is taken."""
 
@@ -94,9 +100,19 @@ def timed_schedules(piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
     refused: list[DoesNotFit] = []
     uncounted: list[CatdiagError] = []
     sizes = target.sizes_of(piece)
-    for draft in drafts(inline(piece), nested=True):
+    flat = inline(piece)
+    lengths: dict[str, int] = {a.name: size_value(a.size, sizes) for ty in flat.graph.wire_types() for a in ty.axes}
+    fits = False
+
+    def nested(draft: KernelDraft, axis: str) -> bool:
+        ((outer, _),) = draft.streams
+        return min(lengths[outer], lengths[axis]) > SHORTEST_BLOCK and (not fits or lengths[axis] > WHOLE)
+
+    for draft in drafts(flat, nested):
+        fits = False
         try:
             found += _forms(draft, target, sizes)
+            fits = True
         except DoesNotFit as error:
             refused.append(error)
         except CatdiagError as error:
@@ -119,8 +135,10 @@ def _forms(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> 
     streams = draft.streams
     assert plain.choice is not None, "a kernel has tiles"
     if streams and streams[0][1] == 1 and plain.choice.prediction.groups < FEW * target.chip.sms:
-        with suppress(CatdiagError):
-            found.append(_timed(draft.in_parts(), target, sizes))
+        quickest = min(_in_full_waves(timing, target.chip.sms) for *_, timing in timings)
+        if quickest + _merge_s(draft, target, sizes) < plain.seconds:
+            with suppress(CatdiagError):
+                found.append(_timed(draft.in_parts(), target, sizes))
     yield from (timer for timer, _ in found)
     for timer, timings in found:
         skipping = timer.draft.skipping()
@@ -131,6 +149,20 @@ def _forms(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> 
             with suppress(CatdiagError):
                 yield _timed(skipping, target, {**sizes, **known}, timings)[0]
                 break
+
+
+def _in_full_waves(timing: Timing, sms: int) -> float:
+    """The least seconds that candidates would take if their groups filled their waves, as small parts of the groups'
+    loops do."""
+    part_used = timing.groups / (timing.waves * timing.blocks_per_sm * sms)
+    return float(np.min(timing.seconds * np.minimum(part_used, 1)))
+
+
+def _merge_s(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> float:
+    """The least seconds that it takes to save what two parts of a loop make, and to load it again to merge it."""
+    made = (ty for box in draft.streamed.boxes if isinstance(box.op, FoldOp) for ty in box.cod)
+    elements = sum(math.prod(size_value(axis.size, sizes) for axis in ty.axes) for ty in made)
+    return 2 * 2 * BYTES["fp32"] * elements / (target.chip.hbm_bytes_per_s * target.chip.sustained["hbm"])
 
 
 def _timed(

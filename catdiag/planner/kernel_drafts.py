@@ -12,7 +12,7 @@ that it is weaved over. What a draft costs is worked out by `catdiag.planner.ker
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -138,9 +138,10 @@ class KernelDraft:
         return ", ".join([*words, *(f"skip {axis}" for axis in self.skipped)]) or "as written"
 
 
-def drafts(flat: Diagram, nested: bool = False) -> Iterator[KernelDraft]:
-    """What is tried: no stream, each axis that is on no result, then each axis of results in two passes; with
-    `nested`, after each axis that is on no result also each other one in a loop inside its loop."""
+def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = None) -> Iterator[KernelDraft]:
+    """What is tried: no stream, each axis that is on no result, then each axis of results in two passes; after each
+    axis that is on no result also each other one in a loop inside its loop for which `nested` holds, which is asked
+    once the draft without that loop was given."""
     kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
     names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes))
     inner = [n for n in names if n not in kept]
@@ -154,9 +155,9 @@ def drafts(flat: Diagram, nested: bool = False) -> Iterator[KernelDraft]:
         if draft is None:
             continue
         yield draft
-        if passes > 1 or not nested:
+        if passes > 1 or nested is None:
             continue
-        for other in (n for n in inner if n != axis):
+        for other in (n for n in inner if n != axis and nested(draft, n)):
             within = _streamed(draft.streamed, draft, other, 1, ())
             if within is not None and _has_nested_loops(within.streamed):
                 yield within

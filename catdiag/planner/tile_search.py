@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _NEAR, _NOT_POWER_OF_TWO = 1.05, 1.5
 _USED, _ALIKE = 0.9, 0.005  # the part of the cores that should have a group; and bytes moved count as alike within that
 _GRID, _LONGEST = 300_000, 8192
+SHORTEST_BLOCK = 16
+"""Entries of a streamed block at least, or the whole axis."""
 
 
 def group_candidates(size: int) -> list[int]:
@@ -42,7 +44,7 @@ def group_candidates(size: int) -> list[int]:
 
 def block_candidates(size: int) -> list[int]:
     """The same from 16 to 8,192 (beyond which fewer turns save nothing); the whole axis where it is shorter."""
-    return [c for c in group_candidates(size) if 16 <= c <= _LONGEST or c == size < 16]
+    return [c for c in group_candidates(size) if SHORTEST_BLOCK <= c <= _LONGEST or c == size < SHORTEST_BLOCK]
 
 
 @dataclass
