@@ -21,7 +21,7 @@ import numpy as np
 from catdiag.category.diagram import Diagram, Graph, inline
 from catdiag.category.index_maps import View
 from catdiag.category.ops import FoldOp
-from catdiag.category.types import BYTES, size_symbols, size_value
+from catdiag.category.types import BYTES, size_value
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import searching
 from catdiag.planner.kernel_drafts import KernelDraft, drafts
@@ -29,7 +29,7 @@ from catdiag.planner.plan import FUNCTION, TORCH
 from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found
 from catdiag.planner.time_model.timing import Timing
-from catdiag.schedule.kernel_analysis import measure, worked_in
+from catdiag.schedule.kernel_analysis import given_sizes, measure, worked_in
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
@@ -59,8 +59,8 @@ class PlanTarget:
     """Who computes products: "triton", "torch", or "quickest"."""
 
     def sizes_of(self, diagram: Diagram) -> dict[str, int]:
-        """Those of a diagram's axes."""
-        needed = {s for ty in inline(diagram).graph.wire_types() for a in ty.axes for s in size_symbols(a.size)}
+        """Those that a diagram is given."""
+        needed = given_sizes(diagram)
         return {name: self.sizes[name] for name in self.sizes if name in needed}
 
     def options(self) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Map
 from catdiag.category.scalars import Cast
-from catdiag.category.types import BYTES, element_bytes, size_symbols, size_value
+from catdiag.category.types import BYTES, element_bytes, size_value
 from catdiag.planner.fits_proof import Proof
 from catdiag.planner.plan import CALLED, FUNCTION, IDEAL, TORCH, TRITON, KernelPlan, plural, shown
+from catdiag.schedule.element_widths import stored_type
+from catdiag.schedule.kernel_analysis import given_sizes, output_names
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError, NotFusable, OfOneKernel, require
 
@@ -210,7 +212,7 @@ class Plan(AsHTML):
 
         if self.chip is None:
             return None
-        needed = {s for ty in inline(self.source).graph.wire_types() for a in ty.axes for s in size_symbols(a.size)}
+        needed = given_sizes(self.source)
         sizes = {name: size for name, size in self.sizes.items() if name in needed}
         try:
             return program_bound(self.source, self.chip, sizes, self.dtypes, (self.hbm_bytes, self.flops))
@@ -512,9 +514,6 @@ def bytes_of(
     >>> bytes_of(cd.algorithm("a")(lambda A: cd.cast(A, "fp32")), "bf16", {"a": 8}, [False])
     (32,)
     """
-    from catdiag.schedule.element_widths import stored_type
-    from catdiag.schedule.kernel_analysis import output_names
-
     made = {}
     count, names = len(diagram.dom), output_names(diagram)
     for node in diagram.graph.nodes:

@@ -20,9 +20,8 @@ from inspect import signature
 from itertools import pairwise
 from typing import Any, Literal
 
-from catdiag.category.diagram import Diagram, HasDiagram, inline
+from catdiag.category.diagram import Diagram, HasDiagram
 from catdiag.category.ops import GroupOp
-from catdiag.category.types import size_symbols
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.equal_segments import DerivedKernel, EqualSegments, SegmentClass, SegmentNames
@@ -42,7 +41,7 @@ from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.split import runs_in_kernels
 from catdiag.rewrite.steps import RenameTiles
-from catdiag.schedule.kernel_analysis import output_names
+from catdiag.schedule.kernel_analysis import given_sizes, output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, SizeError, require
 
@@ -126,7 +125,7 @@ def searching(
     if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
     inputs = zip(diagram.input_names, diagram.dom, strict=True)
-    integers = {name for name, ty in inputs if ty.element == "int" and not ty.axes} - _symbols(diagram)
+    integers = {name for name, ty in inputs if ty.element == "int" and not ty.axes} - given_sizes(diagram)
     scalars = {name: sizes[name] for name in sizes if name in integers}
     sizes = {name: sizes[name] for name in sizes if name not in integers}
     _check(diagram, {**sizes, **scalars}, scalars, cuts)
@@ -161,15 +160,10 @@ def searching(
     raise search.misfit()
 
 
-def _symbols(diagram: Diagram) -> set[str]:
-    """The size symbols of a diagram's axes."""
-    return {s for ty in inline(diagram).graph.wire_types() for a in ty.axes for s in size_symbols(a.size)}
-
-
 def _check(diagram: Diagram, sizes: Mapping[str, int], scalars: Collection[str], cuts: int | None) -> None:
     if cuts is not None and (isinstance(cuts, bool) or not isinstance(cuts, int) or cuts < 0):
         raise CatdiagError(f"cuts is {cuts!r}: expected how many cuts there may be at most, 0 or more")
-    needed = _symbols(diagram)
+    needed = given_sizes(diagram)
     if unknown := sorted(set(sizes) - needed - set(scalars)):
         raise SizeError(f"size {unknown[0]!r} is given, and the diagram has no such axis: it has {sorted(needed)}")
     if missing := sorted(needed - set(sizes)):

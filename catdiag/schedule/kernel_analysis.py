@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.ops import Box, FoldOp, GroupOp, Map, array_name
-from catdiag.category.types import STORED, ArrayType, element_bytes
+from catdiag.category.ops import Box, FoldOp, GroupOp, Map, SizeOf, array_name
+from catdiag.category.traversal import all_boxes
+from catdiag.category.types import STORED, ArrayType, element_bytes, size_symbols
 from catdiag.schedule.access_region import gathered_inputs, with_access_regions
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import Dtype, Widths, real_types, stored_type, width
@@ -149,6 +150,28 @@ def _components(diagram: Diagram) -> tuple[str, ...]:
     return tuple(found)
 
 
+def given_sizes(diagram: Diagram) -> set[str]:
+    """The symbols of the sizes that a diagram is given: those of its axes, and of the numbers that it makes of sizes;
+    not those of blocks and tiles.
+
+    >>> import catdiag as cd
+    >>> scaled = cd.algorithm("q x -> q")(lambda A: cd.sum(A, "x") / cd.size("x"))
+    >>> sorted(given_sizes(scaled.stream("x").group("q").diagram))
+    ['q', 'x']
+    """
+    found = {s for ty in inline(diagram).graph.wire_types() for axis in ty.axes for s in size_symbols(axis.size)}
+    numbers, local = set[str](), set[str | None]()
+    for box in all_boxes(diagram):
+        match box.op:
+            case SizeOf(size):
+                numbers |= size_symbols(size)
+            case FoldOp(block=block, parts=parts):
+                local |= {block, parts}
+            case GroupOp(tiles=tiles):
+                local |= {symbol for _, symbol in tiles}
+    return found | (numbers - local)
+
+
 def measure(
     diagram: Diagram,
     dtype: Dtype = None,
@@ -189,7 +212,7 @@ def measure(
         kernels[-1].transfers.append(
             Transfer(name, "save", elements, (), "rematerialized", levels.path_up("rematerialized"))
         )
-    sizes = sorted({s for ty in types for axis in ty.axes for s in IntPolynomial.of(axis.size).symbols()})
+    sizes = sorted(given_sizes(flat))
     if split_loop is not None:
         sizes = [s for s in sizes if s not in (split_loop.parts, split_loop.length)]
     return Account(tuple(kernels), tuple(sizes), diagram.input_names, output_names(diagram), flat, split_loop)

@@ -344,3 +344,13 @@ def test_a_kernel_found_for_another_way_keeps_symbols_of_its_own() -> None:
     assert both[1].plan == later.plan
     own = [sizes_in(kernel.diagram) - source for kernel in both]
     assert sum(map(len, own)) == len(set().union(*own)) > 0
+
+
+def test_a_kernel_may_need_a_size_that_none_of_its_arrays_has() -> None:
+    @cd.algorithm("a d, d b, a b -> a b")
+    def scaled(A: Any, B: Any, C: Any) -> Any:
+        return cd.softmax((cd.einsum("a d, d b -> a b", A, B) + C) / cd.sqrt(cd.size("d")), "b")
+
+    found = scaled.plan("H200", {"a": 256, "d": 128, "b": 512}, several=True)
+    assert len(found.kernels) == 2 and found.backend == "triton", found.reason
+    assert found.kernels[1].sizes == {"a": 256, "b": 512, "d": 128}
