@@ -67,19 +67,19 @@ def main_section() -> Section:
             Picture("flash-grouped", "and in groups of q", lambda: scene_of(derived, join=True), True),
             Picture("flash-levels", "in four memories", lambda: scene_of(derived, levels=CHIP, join=True), True),
             Picture(
-                "flash-grey", "told apart without colour",
+                "flash-grey", "distinguished without colour",
                 lambda: scene_of(derived, levels=CHIP, join=True), True, color=False,
             ),
             Picture("flash-program", "line by line", lambda: program_picture(flash), True),
             Picture("flash-bytes", "what a plan for an H100 holds", lambda: _held(flash, plan), True),
-            Picture("flash-turns", "two turns of its loop in that plan", lambda: pipeline_picture(plan), True),
+            Picture("flash-turns", "two iterations of its loop in that plan", lambda: pipeline_picture(plan), True),
             Picture("flash-warpgroups", "at the sizes of the paper", lambda: pipeline_picture(_paper()), True),
         ),
     )  # fmt: skip
 
 
 def _held(derivation: Derivation, plan: Plan) -> Scene:
-    """The program of a plan, with what is held in bytes."""
+    """The program of a plan, with what is allocated in bytes."""
     there = {"operand": "SMEM", "streamed": "SMEM"}
     return program_picture(
         derivation, sizes=plan.sizes, tiles=plan.tiles, dtype=plan.dtype, stages=plan.stages,

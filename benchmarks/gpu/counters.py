@@ -77,11 +77,11 @@ def declared() -> list[Declared]:
     every = (("h", ("Q", "K", "V", "R", "L")), ("b", ("Q", "K", "V", "R", "L")))
     return [
         Declared("attention, d 128", PLAIN, heads(16, 8192, 128), STREAM, {**one, "g_q": 128, "s_x": 128}, 8, 2),
-        Declared("attention, d 128, loads apart", PLAIN, heads(16, 8192, 128), STREAM,
+        Declared("attention, d 128, warp-specialized", PLAIN, heads(16, 8192, 128), STREAM,
                  {**one, "g_q": 128, "s_x": 128}, 8, 3, specialized=True),
-        Declared("attention, d 64, 192 rows, loads apart", PLAIN, heads(32, 8192, 64), STREAM,
+        Declared("attention, d 64, 192 rows, warp-specialized", PLAIN, heads(32, 8192, 64), STREAM,
                  {**one, "g_q": 192, "s_x": 128}, 12, 3, specialized=True),
-        Declared("causal attention, loads apart", CAUSAL, heads(16, 8192, 128), SKIP,
+        Declared("causal attention, warp-specialized", CAUSAL, heads(16, 8192, 128), SKIP,
                  {**one, "g_q": 128, "s_x": 128}, 8, 3, specialized=True),
         Declared("attention, d 64, 64 rows", PLAIN, heads(32, 8192, 64), STREAM, {**one, "g_q": 64, "s_x": 128}, 4, 2),
         Declared("attention, 8,100 tokens", PLAIN, heads(16, 8100, 128), STREAM, {**one, "g_q": 128, "s_x": 64}, 8, 3),

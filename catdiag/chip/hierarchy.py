@@ -198,10 +198,10 @@ class Hierarchy:
         lines = [f"levels of {self.name}"]
         for level in self.levels:
             name = level.name + (f" ({level.vendor_name})" if level.vendor_name else "")
-            held = "holds anything" if level.capacity is None else f"{level.capacity:,} bytes"
+            capacity = "holds anything" if level.capacity is None else f"{level.capacity:,} bytes"
             above = [e.upper for e in self.edges if e.lower == level.name]
             under = f", {level.count} under each {' or '.join(above)}" if above else ""
-            lines.append(f"  {name:22} {held:>22}  {level.kind}{under}")
+            lines.append(f"  {name:22} {capacity:>22}  {level.kind}{under}")
         lines.append("edges")
         for edge in self.edges:
             rate = "unknown" if edge.bytes_per_s is None else f"{edge.bytes_per_s / 1e12:,.2f} TB/s"

@@ -257,7 +257,7 @@ class _Formulas:
             yield f"    starts as {self.term(start)}"
             yield f"    after a block is {self.term(turn)}"
         for k, line in enumerate(self.loops(node["step"], inputs)):
-            yield f"  in a turn, {line}" if k == 0 else f"  {line}"
+            yield f"  in an iteration, {line}" if k == 0 else f"  {line}"
         if "extent" in node:
             lo, hi = evaluate(node["extent"], block, {}, _accepted)
             yield f"  blocks that end before {self.term(lo)}{self._for_all(lo)} may be left out"

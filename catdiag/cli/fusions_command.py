@@ -129,7 +129,7 @@ def _sharding_data(found: Sharding) -> dict[str, Any]:
         "transfers": str(found.transfers),
         "memory": str(found.memory),
         "flops": str(found.flops),
-        "turns": str(found.steps),
+        "iterations": str(found.steps),
         "intensity": str(found.intensity),
         "shares": [
             {

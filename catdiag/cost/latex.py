@@ -29,7 +29,7 @@ def latex(cost: IO | LevelsIO) -> str:
         for (upper, lower), edge in cost.edges.items():
             ends = rf"_{{{text(upper)} \to {text(lower)}}}"
             rows += [(f"H{ends}", edge.transfers), (rf"H{ends}^{{\text{{relaxed}}}}", edge.relaxed)]
-        rows += [(f"M_{{{text(name)}}}", held) for name, held in cost.memory.items()]
+        rows += [(f"M_{{{text(name)}}}", amount) for name, amount in cost.memory.items()]
         rows += [(f"N_{{{text(name)}}}", number) for name, number in cost.children.items()]
     else:
         rows = [("H", cost.transfers), (r"H^{\text{relaxed}}", cost.relaxed), ("M", cost.memory)]

@@ -264,14 +264,14 @@ class LevelsIO(AsHTML):
         if any(base not in here for base in bases):
             raise CatdiagError(f"{home} cuts axes that {lower} does not: its children are no piece of {lower}")
         inner = sympy.Mul(*(there[base] for base in bases))
-        held = [sympy.expand(branch) for branch in _branches(self.memory[home])]
-        if any((term / inner).free_symbols & inner.free_symbols for b in held for term in sympy.Add.make_args(b)):
+        amounts = [sympy.expand(branch) for branch in _branches(self.memory[home])]
+        if any((term / inner).free_symbols & inner.free_symbols for b in amounts for term in sympy.Add.make_args(b)):
             raise CatdiagError(
                 f"{home} holds {self.memory[home]}, which is no multiple of {inner}: how its pieces are arranged "
                 "matters; place operands and streamed arrays above it"
             )
         outer = sympy.Mul(*(here[base] for base in bases)) / children
-        return sympy.Max(*(sympy.expand(b / inner) * outer for b in held), evaluate=False)
+        return sympy.Max(*(sympy.expand(b / inner) * outer for b in amounts), evaluate=False)
 
     def programs(self) -> LevelProgram:
         """Posynomials to minimise: each edge's transfers, each level's memory, the children, and what tiles are of.
@@ -306,8 +306,8 @@ class LevelsIO(AsHTML):
             "edges": [edge.as_dict() for edge in self.edges.values()],
             "memory": {name: str(expr) for name, expr in self.memory.items()},
             "residents": {
-                name: [{"array": r.array, "role": r.role, "values": str(r.values)} for r in held]
-                for name, held in self.live_arrays.items()
+                name: [{"array": r.array, "role": r.role, "values": str(r.values)} for r in amounts]
+                for name, amounts in self.live_arrays.items()
             },
             "children": {name: str(expr) for name, expr in self.children.items()},
             "groups": {name: {str(t): str(a) for t, a in found.items()} for name, found in self.groups.items()},

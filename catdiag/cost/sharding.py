@@ -31,7 +31,7 @@ a over P: each device
   A    stays: holds 2*a*b/P, receives 0
   B    rotates: holds 2*b*c/P, receives 2*b*c*(P - 1)/P
   out  stays: holds 2*a*c/P, receives 0
-received   2*b*c*(P - 1)/P bytes, in P turns
+received   2*b*c*(P - 1)/P bytes, in P iterations
 memory     2*(a*b + 3*a*c + 2*b*c)/P
 intensity  a/P
 """
@@ -119,15 +119,15 @@ class Sharding:
 
     @property
     def rotating(self) -> Expr:
-        """What a device receives in one turn: a block of each array that rotates; the mean, where these have different
-        numbers of blocks."""
+        """What a device receives in one iteration: a block of each array that rotates; the mean, where these have
+        different numbers of blocks."""
         import sympy
 
         return sympy.Add(*(s.needed for s in self.shares if s.pattern == "rotates")) / self.steps
 
     @property
     def intensity(self) -> Expr:
-        """Contraction work of one turn by what is received meanwhile: FLOP a byte (or a value).
+        """Contraction work of one iteration by what is received meanwhile: FLOP a byte (or a value).
 
         Communication hides behind compute where this is at least the device's FLOP/s by its bytes/s of the edge; of
         arrays that do not rotate it says the same of the whole run. Infinite where nothing is received.
@@ -193,7 +193,7 @@ class Sharding:
         lines = [f"{over}: each device"]
         for s in self.shares:
             lines.append(f"  {s.array:{width}}  {s.pattern}: holds {s.stored}, receives {s.received}")
-        lines.append(f"received   {self.received} {self.unit}, in {self.steps} turns")
+        lines.append(f"received   {self.received} {self.unit}, in {self.steps} iterations")
         lines.append(f"memory     {self.memory}")
         lines.append(f"intensity  {self.intensity}")
         return "\n".join(lines)
@@ -202,7 +202,7 @@ class Sharding:
 @dataclass(frozen=True)
 class ShardingCost:
     """Of one device, in bytes and seconds: memory, and whether it fits; received, and how long that takes; how long
-    computing takes; and whether turn by turn the transfers hide behind it. None where a rate is unknown."""
+    computing takes; and whether in each iteration the transfers hide behind it. None where a rate is unknown."""
 
     memory: int
     fits: bool

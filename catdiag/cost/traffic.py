@@ -8,11 +8,12 @@ The rules, which `catdiag.simulate.machine` follows too, by really moving blocks
   from one kernel to another are saved by the first and loaded by the second. Named boxes are opened first.
 - **Loads.** A group loads every array that it reads once, at its tile; an array that lacks a grouped axis is
   loaded again by each group of that axis. An array that only loops read along their axis is streamed, block
-  by block: each block once for each loop, with `stages` buffers of a block held as long as the loop runs.
+  by block: each block once for each loop, with `stages` buffers of a block allocated as long as the loop runs.
   Any other array is loaded whole before its first use (for a loop: before it starts) and dropped after its last.
-- **Loops in loops.** What a loop reads only in loops inside its turns, along their axes, is left to these: they stream
-  it, block by block, anew in every turn of the loops around whose axis it lacks. A loop that leaves blocks out leaves
-  nothing to others. With several levels on chip, or a cache, what inner loops read is loaded by the outer one instead.
+- **Loops in loops.** What a loop reads only in loops inside its body, along their axes, is left to these: they stream
+  it, block by block, reloaded in every iteration of the loops around whose axis it lacks. A loop that leaves blocks out
+  leaves nothing to others. With several levels on chip, or a cache, what inner loops read is loaded by the outer one
+  instead.
 - **Parts.** A loop in `p_x` parts is two kernels: of each group one block a part, which saves its states, and one
   that loads those of all parts and merges them, with a buffer for those of one. What the first kernel keeps resident
   is loaded by each part. Formulas are exact where the parts are of one length.
@@ -41,7 +42,8 @@ The rules, which `catdiag.simulate.machine` follows too, by really moving blocks
   one reader combines it (`add` for a sum, `max` for a maximum, …) with a loop's state or another box's result, of the
   same axes and read for the last time, runs there, straight into that array, without a buffer of its own.
 - **Loops.** States are live from the start of a loop to its end (then as its results), whatever else they are
-  in a turn; each state ends a turn in a buffer of its own. What the loop reads of earlier results stays too.
+  in an iteration; each state ends an iteration in a buffer of its own. What the loop reads of earlier results stays
+  too.
 - **Work** of the whole run by pipeline: `tensor`, for contractions of two or more arrays of real numbers, as many
   operations a point of the index space as there are arrays (2 for a matrix product; as many in `alu` where one is of
   integers, which matrix units do not take); `exp`, special functions: exp, log, sqrt, tanh,
@@ -94,7 +96,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class LiveArray:
-    """An array held at the fullest moment: operand, streamed, accumulator, temporary or output."""
+    """An array allocated at the peak: operand, streamed, accumulator, temporary or output."""
 
     array: str
     role: str
@@ -106,7 +108,7 @@ class IO(AsHTML):
     """Transfers and memory as sympy expressions, in values, or in bytes where a dtype was given.
 
     `load`, `save`, `transfers` are exact for the whole run; `relaxed` is `transfers` without rounding up;
-    `memory` (and `registers`) is the peak of a level; `live_arrays` lists what is held at the peak (where two
+    `memory` (and `registers`) is the peak of a level; `live_arrays` lists what is allocated at the peak (where two
     moments can be the peak, at the first), `work` the scalar operations by pipeline, `order` the stored order.
     `groups` and `streams` give the whole axis for each tile and block. `assumptions` says, of loops that leave blocks
     out, what share of them is taken to be run where data decides, and under which conditions `relaxed` is no more
@@ -241,7 +243,7 @@ def io(
     a split loop saves and loads. Or by name: `{"Q": "bf16", …}`, where inputs, outputs and loop states that are not
     named take 4. What `cd.cast` makes takes the bytes of its type. Truth values take 1 byte. Integers take 8 in slow
     memory, PyTorch's int64, unless `dtype` names a narrower type of integers for the array, and 4 where they are
-    computed on chip. `accumulators="registers"` counts all but the operands' tiles apart, as `.registers`.
+    computed on chip. `accumulators="registers"` counts all but the operands' tiles separately, as `.registers`.
     `fused=False` runs each box outside groups alone. `density` is the share of the blocks that are run, among those
     that a loop asks what is left in them: a number from 0 to 1, or one by axis; a symbol `rho_x` where left out. That
     is an assumption about data, listed as such. Raises CatdiagError for unknown dtypes, arrays, stages, densities or
@@ -408,7 +410,7 @@ def whole_run_total(
 
 
 def peak_of(moments: list[ProgramPoint]) -> Expr:
-    """The most that is held at any of these moments."""
+    """The largest total at any of these program points."""
     import sympy
 
     if len(moments) <= 1:

@@ -17,7 +17,7 @@ they are those of `io`.
 - **States** of loops have a home, `placement["state"]`, by default Ln. Down to it the pieces of level k+1 within one of
   level k run side by side on the same blocks (`children` is how many), so that level k holds a block once for all of
   them. This is intermediate caching (Abbott and Zardini, arXiv 2412.03317, section 4.4).
-- **Below a home** above Ln the pieces run one after the other, for each block of the home anew: each loads what it
+- **Below a home** above Ln the pieces run one after the other, for each block of the home: each reloads what it
   reads and its part of the states, runs over its blocks, and saves its part of the states. A kernel is then a sequence
   of phases: a loop outside of loops, or the boxes between two of them. What one phase makes for another is saved to
   the home and loaded from there. Levels down to the home hold operands from the start of the first phase that reads

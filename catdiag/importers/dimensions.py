@@ -2,7 +2,7 @@
 
 A positional program (PyTorch, JAX, ONNX) has dimensions with lengths. A program with named axes has axes. Here each
 dimension is a product of *factors*; one of length 1 is the empty product. So view, reshape, transpose, permute,
-expand and unsqueeze only group factors anew, and make no box.
+expand and unsqueeze only regroup factors, and make no box.
 
 **Unification.** Where an operation lines up two dimensions, their factors become the same axes (union-find). A factor
 of length 60 that meets one of length 6 is split, everywhere, into 6 x 10. No array may have one axis twice: factors

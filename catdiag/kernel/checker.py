@@ -272,7 +272,7 @@ class Checker(Composites):
         return replace(theorem, witness=shown or "the inputs are numbers that are not printed", vacuous=False)
 
     def said(self, left: Program, right: Program) -> str:
-        """The equation as text; two programs that are called the same are told apart."""
+        """The equation as text; two programs of one name get different ones."""
         names = [str(p.get("title") or side) for p, side in ((left, "left"), (right, "right"))]
         if names[0] == names[1]:
             names = [f"{side} {name}" for side, name in zip(("left", "right"), names, strict=True)]

@@ -78,7 +78,7 @@ def _table(rows: Sequence[BenchRow], failures: list[str]) -> list[str]:
     several = any(sum(r.name.startswith(OURS) for r in row.results) > 1 for row in rows)
     large = any(r.peak > _LARGE for row in rows for r in row.results)
     head = ["case", f"{OURS}: ms", unit, *(["best tiles"] if several else []), "error", *peers]
-    head += ["held beside inputs, GB"] if large else []
+    head += ["allocated beside inputs, GB"] if large else []
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
     for row in rows:
         ours = row.result(OURS)

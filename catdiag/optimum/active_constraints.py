@@ -64,12 +64,12 @@ def binding(
         if not clear[row]:
             found.append(None)
             continue
-        held = [ONE if binds[row, memories + i] else FREE for i in range(count)]
+        status = [ONE if binds[row, memories + i] else FREE for i in range(count)]
         for place, i in enumerate(bounded):
             if binds[row, memories + count + place]:
-                held[i] = BOUND
+                status[i] = BOUND
         full = tuple(k for k in range(memories) if binds[row, k])
-        found.append((tuple(o[0] if len(o) == 1 else h for o, h in zip(options, held, strict=True)), full))
+        found.append((tuple(o[0] if len(o) == 1 else h for o, h in zip(options, status, strict=True)), full))
     return found
 
 

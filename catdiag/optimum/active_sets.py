@@ -18,10 +18,10 @@ from catdiag.optimum.posynomial import PosynomialTerm, Powers, combination, powe
 def choices(program: PowerProgram, monomials: Sequence[Powers], options: Sequence[Sequence[str]]) -> Iterator[Choice]:
     """All active sets that an optimum may need, those with the fewest tiles at an end of their range first."""
     touched = [[_touched(t, monomials) for t in p.terms] for p in (program.transfers, *(m for m, _ in program.memory))]
-    for held in sorted(itertools.product(*options), key=lambda choice: sum(h != FREE for h in choice)):
-        for full in _subsets(len(program.memory), sum(h == FREE for h in held)):
-            if _stopped(touched, held, full):
-                yield held, full
+    for status in sorted(itertools.product(*options), key=lambda choice: sum(h != FREE for h in choice)):
+        for full in _subsets(len(program.memory), sum(h == FREE for h in status)):
+            if _stopped(touched, status, full):
+                yield status, full
 
 
 def options_of(program: PowerProgram, monomials: Sequence[Powers], i: int, end: Expr | None) -> list[str]:
@@ -43,13 +43,13 @@ def _touched(term: PosynomialTerm, monomials: Sequence[Powers]) -> frozenset[int
     return frozenset(i for i, e in enumerate(combination(monomials, term.powers) or ()) if e)
 
 
-def _stopped(touched: Sequence[Sequence[frozenset[int]]], held: Sequence[str], full: tuple[int, ...]) -> bool:
+def _stopped(touched: Sequence[Sequence[frozenset[int]]], status: Sequence[str], full: tuple[int, ...]) -> bool:
     """Whether no memory is full only by coincidence.
 
     That is a memory without free coordinates, or more full memories than coordinates in a group of coordinates that
     terms of transfers or full memories connect.
     """
-    free = {i for i, h in enumerate(held) if h == FREE}
+    free = {i for i, h in enumerate(status) if h == FREE}
     whole = [frozenset[int]().union(*touched[1 + k]) & free for k in full]
     groups: list[tuple[frozenset[int], int]] = [(frozenset((i,)), 0) for i in sorted(free)]
     for link, count in [*((t & free, 0) for t in touched[0]), *((m, 1) for m in whole)]:
@@ -65,9 +65,9 @@ def _subsets(memories: int, free: int) -> Iterator[tuple[int, ...]]:
         yield from itertools.combinations(range(memories), count)
 
 
-def in_words(program: PowerProgram, monomials: Sequence[Powers], held: Sequence[str], full: Sequence[int]) -> str:
+def in_words(program: PowerProgram, monomials: Sequence[Powers], status: Sequence[str], full: Sequence[int]) -> str:
     """An active set in words."""
-    words = [f"{product(m)} {h}" for m, h in zip(monomials, held, strict=True)]
+    words = [f"{product(m)} {h}" for m, h in zip(monomials, status, strict=True)]
     return ", ".join([*(str(full_memory(program, k)) for k in full), *words])
 
 

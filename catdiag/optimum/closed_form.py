@@ -56,8 +56,8 @@ def by_weights(problem: Problem, groups: Sequence[Symbol]) -> Found | None:
     found = weighted(problem.transfers.varying, [(memory, problem.capacity - memory.constant)], groups)
     if found is None:
         return None
-    varying, tiles, transfers, (held,) = found
-    return problem.transfers.constant + varying, tiles, Weights(transfers, held)
+    varying, tiles, transfers, (weights_of_memory,) = found
+    return problem.transfers.constant + varying, tiles, Weights(transfers, weights_of_memory)
 
 
 def weighted(
@@ -81,12 +81,12 @@ def weighted(
     if any(w <= 0 for w in weights):
         return None
     factors = [power(t.coefficient / number(w), w) for t, w in zip(costs, weights)]
-    shares, held, start = [], [], len(costs)
+    shares, weights_of_memory, start = [], [], len(costs)
     for resident, room in memory:
         mine = tuple(weights[start : start + len(resident.varying)])
         start, whole = start + len(mine), sum(mine, Fraction(0))
         shares += [room * number(w / whole) / t.coefficient for w, t in zip(mine, resident.varying)]
-        held.append(mine)
+        weights_of_memory.append(mine)
     factors += [power(1 / share, w) for share, w in zip(shares, weights[len(costs) :])]
     varying = sympy.Mul(*factors)
     shares = [varying * number(w) / t.coefficient for w, t in zip(weights, costs)] + shares
@@ -99,7 +99,7 @@ def weighted(
             key = powers(dict(zip(groups, row)))
             parts = (power(shares[i], e) for i, e in zip(order, row[len(groups) :]) if e)
             tiles.append((key, sympy.Mul(*parts)))
-    return varying, tuple(tiles), tuple(weights[: len(costs)]), tuple(held)
+    return varying, tuple(tiles), tuple(weights[: len(costs)]), tuple(weights_of_memory)
 
 
 def by_root(problem: Problem, groups: Sequence[Symbol]) -> Found | None:

@@ -158,8 +158,8 @@ def check_bracket(bracket: DualityGap) -> bool:
         if size < 1 or (end is not None and size > _fraction(end, sizes)):
             raise CertificateError(f"{v} = {float(size)} is not between one and {end}")
     for memory, capacity in program.memory:
-        if (held := _upper_bound(memory, bracket.tiles, sizes)) > _fraction(capacity, sizes):
-            raise CertificateError(f"memory at the tiles may be {float(held)}, more than {capacity}")
+        if (used := _upper_bound(memory, bracket.tiles, sizes)) > _fraction(capacity, sizes):
+            raise CertificateError(f"memory at the tiles may be {float(used)}, more than {capacity}")
     if (moved := _upper_bound(program.transfers, bracket.tiles, sizes)) > bracket.upper:
         raise CertificateError(f"transfers at the tiles may be {float(moved)}, more than {float(bracket.upper)}")
     return True

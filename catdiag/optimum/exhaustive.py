@@ -84,18 +84,18 @@ def exhaustive_optimum(account: Account, sizes: Mapping[str, int], capacity: int
     for kernel in account.kernels:
         values.update(dict.fromkeys((s for s, _ in kernel.loops), 1))
     count = math.prod(map(len, lists.values()))
-    held, moved = (np.broadcast_to(total, (count,)) for total in _totals(account, values))
-    room = held <= capacity
+    memory, moved = (np.broadcast_to(total, (count,)) for total in _totals(account, values))
+    room = memory <= capacity
     if not room.any():
         return None
     # Floats are exact up to 2**53. Ties go to the tiles with the least memory.
     cost = np.where(room, moved, np.inf)
     best = np.flatnonzero(cost == cost.min())
-    place = int(best[np.argmin(held[best])])
+    place = int(best[np.argmin(memory[best])])
     tiles = {t: int(values[t][place]) for t in lists}
     at = {**values, **tiles}
-    held, moved = _totals(account, at)
-    return ExhaustiveOptimum(int(moved[0]), int(held[0]), tiles, exhaustive)
+    memory, moved = _totals(account, at)
+    return ExhaustiveOptimum(int(moved[0]), int(memory[0]), tiles, exhaustive)
 
 
 def tile_sizes(n: int) -> list[int]:
@@ -112,10 +112,13 @@ def _totals(account: Account, values: Mapping[str, Any]) -> tuple[Any, Any]:
     """Memory and exact transfers at numbers, or at arrays of numbers."""
     import numpy as np
 
-    held, moved = np.zeros(1), np.zeros(1, dtype=object if all(isinstance(v, int) for v in values.values()) else float)
+    memory, moved = (
+        np.zeros(1),
+        np.zeros(1, dtype=object if all(isinstance(v, int) for v in values.values()) else float),
+    )
     for kernel in account.kernels:
         for moment in kernel.points[LEVEL]:
-            held = np.maximum(held, moment.total.value(values))
+            memory = np.maximum(memory, moment.total.value(values))
         for transfer in kernel.transfers:
             if transfer.region:
                 moved = moved + window_loads(transfer, kernel, values)
@@ -124,7 +127,7 @@ def _totals(account: Account, values: Mapping[str, Any]) -> tuple[Any, Any]:
             for tile in transfer.reload_axes:
                 amount = amount * -(-kernel.tiles[tile].value(values) // values[tile])
             moved = moved + amount
-    return held, moved
+    return memory, moved
 
 
 def _overlapping_ranges(account: Account) -> Iterator[tuple[str, AccessRange]]:

@@ -91,12 +91,14 @@ def integer_optimum(
     tiles = list(bounds)
     at = {v: sympy.Integer(n) for v, n in sizes.items()}
     cost = sympy.sympify(transfers).subs(at)
-    held = [sympy.sympify(m).subs(at) - sympy.sympify(c).subs(at) for m, c in memory]
+    constraints = [sympy.sympify(m).subs(at) - sympy.sympify(c).subs(at) for m, c in memory]
     ends = {v: sympy.sympify(end).subs(at) for v, end in bounds.items()}
-    held += [v - end for v, end in ends.items() if end.free_symbols & set(tiles)]
-    if missing := sorted(map(str, set().union(*(e.free_symbols for e in (cost, *held, *ends.values()))) - set(tiles))):
+    constraints += [v - end for v, end in ends.items() if end.free_symbols & set(tiles)]
+    if missing := sorted(
+        map(str, set().union(*(e.free_symbols for e in (cost, *constraints, *ends.values()))) - set(tiles))
+    ):
         raise SizeError(f"no size was given for {', '.join(missing)}")
-    moved, rooms = _formula(cost, tiles), [_formula(e, tiles) for e in held]
+    moved, rooms = _formula(cost, tiles), [_formula(e, tiles) for e in constraints]
     lists = []
     for v in tiles:
         end = _outermost(v, ends)
@@ -105,7 +107,7 @@ def integer_optimum(
         if not allowed:
             kind = f"multiple of {step}" + (" that divides it" if divisors else "")
             raise SizeError(f"{v}: no {kind} is at most its axis, {end}: allow a smaller step, or pad the axis")
-        lists.append(_representatives(cost, held, v, end, allowed))
+        lists.append(_representatives(cost, constraints, v, end, allowed))
     found = _BranchAndBound(moved, rooms, lists).search(boxes)
     if found is None:
         return None
@@ -126,14 +128,16 @@ def _outermost(tile: Symbol, ends: Mapping[Symbol, Expr]) -> int:
     return int(end)
 
 
-def _representatives(cost: Expr, held: Sequence[Expr], tile: Symbol, end: int, allowed: list[int]) -> list[int]:
+def _representatives(cost: Expr, constraints: Sequence[Expr], tile: Symbol, end: int, allowed: list[int]) -> list[int]:
     """For each number of groups the smallest allowed tile that gives it.
 
     These suffice where transfers depend on the tile only through that number, and memory grows with the tile; otherwise
     all allowed tiles are returned.
     """
     count = sympy.ceiling(end / tile)
-    grows = all(t.as_coeff_Mul()[0] > 0 for e in held for t in sympy.Add.make_args(sympy.expand(e)) if t.has(tile))
+    grows = all(
+        t.as_coeff_Mul()[0] > 0 for e in constraints for t in sympy.Add.make_args(sympy.expand(e)) if t.has(tile)
+    )
     if not grows or cost.subs(count, sympy.Dummy(positive=True)).has(tile):
         return allowed
     least: dict[int, int] = {}

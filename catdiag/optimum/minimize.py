@@ -215,13 +215,13 @@ def minimize(
     pairs = [(memory, capacity)] if isinstance(memory, Expr | int) else list(memory)
     capacity = formula(pairs[0][1] if pairs else capacity, "the capacity")
     transfers = formula(transfers, "the transfers")
-    held = [(formula(amount, "the memory"), formula(limit, "the capacity")) for amount, limit in pairs]
+    memories = [(formula(amount, "the memory"), formula(limit, "the capacity")) for amount, limit in pairs]
     limits = {v: sympy.sympify(bound) for v, bound in bounds.items()}
-    _checked(transfers, held, groups, streams, limits)
+    _checked(transfers, memories, groups, streams, limits)
     inner = {v: bound for v, bound in limits.items() if bound.free_symbols & set(groups)}
     limits = {v: bound for v, bound in limits.items() if v not in inner}
     cost = posynomial(transfers, groups)
-    resident = [(posynomial(branch, groups), limit) for amount, limit in held for branch in branches(amount)]
+    resident = [(posynomial(branch, groups), limit) for amount, limit in memories for branch in branches(amount)]
     nested = [(posynomial(v / bound, groups), sympy.S.One) for v, bound in inner.items()]
     stated, range_of = tuple(limits.items()), tuple((v, limits.get(v)) for v in groups)
     whole = PowerProgram(cost, (*resident, *nested), range_of)
@@ -240,17 +240,17 @@ def minimize(
 
 def _checked(
     transfers: Expr,
-    held: Sequence[tuple[Expr, Expr]],
+    memories: Sequence[tuple[Expr, Expr]],
     groups: Sequence[Symbol],
     streams: Sequence[Symbol],
     limits: Mapping[Symbol, Expr],
 ) -> None:
-    given = (transfers, *(e for pair in held for e in pair), *limits.values(), *groups, *streams)
+    given = (transfers, *(e for pair in memories for e in pair), *limits.values(), *groups, *streams)
     for symbol in sorted(set().union(*(e.free_symbols for e in given)), key=str):
         if not symbol.is_positive:
             raise FormulaError(f"{symbol} must be declared positive: Symbol({symbol.name!r}, positive=True)")
-    amounts = transfers.free_symbols.union(*(amount.free_symbols for amount, _ in held))
-    for _, capacity in held:
+    amounts = transfers.free_symbols.union(*(amount.free_symbols for amount, _ in memories))
+    for _, capacity in memories:
         if taken := (capacity.free_symbols | set(streams)) & set(groups):
             raise FormulaError(
                 f"{', '.join(map(str, taken))} is a tile: expected another symbol for a stream block or the capacity"

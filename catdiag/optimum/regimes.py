@@ -277,7 +277,7 @@ class _RegimeSearch:
         `where` marks the random sizes at which it binds, if known. A point that is stationary at none of the sizes is
         derived only if `everywhere`.
         """
-        if self.derived > _DERIVED and sum(held == FREE for held in choice[0]) > 1:
+        if self.derived > _DERIVED and sum(status == FREE for status in choice[0]) > 1:
             self.postponed.append(choice)
             self._left.append(f"{in_words(*self._of[:2], *choice)} (not worked out)")
             self.reported = self.reported if where is None else self.reported | where

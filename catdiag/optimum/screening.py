@@ -53,9 +53,9 @@ class ScreeningSample:
         """The mask of the sizes at which a memory is below what tiles of one need."""
         import numpy as np
 
-        held, capacity = self._program.memory[memory]
+        holds, capacity = self._program.memory[memory]
         ones = tuple((powers({v: 1}), sympy.S.One) for v, _ in self._program.tiles)
-        return _all(self._values([value_at(held, ones), capacity], np))
+        return _all(self._values([value_at(holds, ones), capacity], np))
 
     def binding(
         self, monomials: Sequence[Powers], ends: Sequence[Expr | None], options: Sequence[Sequence[str]]
@@ -103,10 +103,10 @@ class ScreeningSample:
 
 def _all(sides: Sequence[Any]) -> Any:
     """Where each first side exceeds its second by more than rounding; false for NaN."""
-    held = True
+    holds = True
     for more, less in zip(sides[::2], sides[1::2], strict=True):
-        held = held & (more > less + _SLACK * abs(less))
-    return held
+        holds = holds & (more > less + _SLACK * abs(less))
+    return holds
 
 
 def _evaluate(e: Any, values: dict[Symbol, Any], np: Any) -> Any:

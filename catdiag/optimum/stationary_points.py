@@ -42,16 +42,16 @@ def stationary_points(
     program: PowerProgram,
     monomials: Sequence[Powers],
     ends: Sequence[Expr | None],
-    held: Sequence[str],
+    status: Sequence[str],
     full: tuple[int, ...],
 ) -> Iterator[Stationary | str]:
     """The points of an active set that may be stationary; a text in place of one where no closed form is known."""
     fixed: Tiles = tuple(
         (m, sympy.S.One if h == ONE else end)
-        for m, h, end in zip(monomials, held, ends, strict=True)
+        for m, h, end in zip(monomials, status, ends, strict=True)
         if (h != FREE and end is not None) or h == ONE
     )
-    names = [(m, sympy.Dummy(positive=True)) for m, h in zip(monomials, held, strict=True) if h == FREE]
+    names = [(m, sympy.Dummy(positive=True)) for m, h in zip(monomials, status, strict=True) if h == FREE]
     transfers = reduced_to(program.transfers, fixed, names)
     memory = {k: reduced_to(program.memory[k][0], fixed, names) for k in full}
     if any(not m.varying for m in memory.values()):
@@ -71,14 +71,14 @@ def stationary_points(
         else:
             points = _closed(cost, limits, sorted(group, key=lambda v: [name for _, name in names].index(v)))
         if points is None:
-            yield in_words(program, monomials, held, full)
+            yield in_words(program, monomials, status, full)
             return
         solved.append([(sizes, {mine[k]: factor for k, factor in factors.items()}) for sizes, factors in points])
     for chosen in itertools.product(*solved):
         sizes = {v: size for of, _ in chosen for v, size in of.items()}
         factors = {k: factor for _, of in chosen for k, factor in of.items()}
         at = {**dict(fixed), **{m: sizes[name] for m, name in names}}
-        coordinates = tuple(Coordinate(m, end, h, at[m]) for m, h, end in zip(monomials, held, ends, strict=True))
+        coordinates = tuple(Coordinate(m, end, h, at[m]) for m, h, end in zip(monomials, status, ends, strict=True))
         value = value_at(program.transfers, tuple((c.monomial, c.size) for c in coordinates))
         yield Stationary(
             program, coordinates, tuple(factors.get(k, sympy.S.Zero) for k in range(len(program.memory))), value
@@ -118,9 +118,9 @@ def _closed(
     back = {room: capacity - m.constant for room, (m, capacity) in zip(rooms, memory, strict=True)}
     by_shares = weighted(cost.terms, [(m, room) for room, (m, _) in zip(rooms, memory, strict=True)], names)
     if by_shares is not None:
-        value, tiles, _, held = by_shares
+        value, tiles, _, status = by_shares
         sizes = _each(tiles, names)
-        factors = [number(sum(ws, Fraction(0))) * value / room for ws, room in zip(held, rooms, strict=True)]
+        factors = [number(sum(ws, Fraction(0))) * value / room for ws, room in zip(status, rooms, strict=True)]
         return [] if sizes is None else [_written(sizes, factors, back)]
     if len(memory) == 2 and len(names) == 2:
         points = by_two_memories(cost, memory, names)

@@ -42,19 +42,19 @@ if TYPE_CHECKING:
 ALIKE = 1.05
 """Where nothing is multiplied, of what is predicted alike within this the longest blocks come first."""
 LONGEST = 4096
-"""The longest block of a loop: beyond it fewer turns save nothing."""
+"""The longest block of a loop: beyond it fewer iterations save nothing."""
 _WARPS, _WIDE = (4, 8), (4, 8, 16)
 _STAGES = (2, 3, 4)
 GROUPS, ROWS, WIDEST = (2, 3), 64, 256
-"""Where loads are apart: warpgroups that compute, rows of each, and the most columns of a product."""
+"""With warp specialization: warpgroups that compute, rows of each, and the most columns of a product."""
 _DEPTH = 2
 """The place of what is summed among a product's sides; matrix units take twice as much of it of 8 bits."""
 _EACH = 4
 """Values that each thread should have where there are more than four warps: others have nothing to do."""
 
 CLOSE = 1.02
-"""Of the same tiles within this, the one with fewer stages is the first, and where loads are apart that with `AHEAD`:
-with two a load begins when the turn before is over, which took up to 12% longer (H200)."""
+"""Of the same tiles within this, the one with fewer stages is the first, and with warp specialization that with
+`AHEAD`: with two a load begins when the iteration before is over, which took up to 12% longer (H200)."""
 AHEAD = 3
 
 
@@ -90,8 +90,8 @@ class Proposal:
 
     def __str__(self) -> str:
         tiles = ", ".join(f"{name}={tile}" for name, tile in self.tiles.items()) or "no tiles"
-        apart = ", loads apart" * self.specialized
-        return f"{tiles}; {self.stages} stage{'s' * (self.stages != 1)}, {self.warps} warps{apart}"
+        specialized = ", warp-specialized" * self.specialized
+        return f"{tiles}; {self.stages} stage{'s' * (self.stages != 1)}, {self.warps} warps{specialized}"
 
 
 class Candidates:
@@ -110,7 +110,7 @@ class Candidates:
             for stages in self.kernels
         }
         self.staged = next(iter(self.blocks.values())).staged
-        if not self.staged:  # loads of one turn are not begun in another, so stages are no choice
+        if not self.staged:  # loads of one iteration are not begun in another, so stages are no choice
             least = min(search.kernels)  # 1, or what is asked for
             self.kernels = {least: self._filled(search.kernels[least])}
             self.blocks = {
@@ -286,7 +286,7 @@ class Candidates:
         return found
 
     def specialized(self) -> list[tuple[Any, ...]]:
-        """Those whose loads are apart, with one block a core: warpgroups of 64 rows, of one tile."""
+        """The warp-specialized ones, with one block a core: warpgroups of 64 rows, of one tile."""
         search, chip = self.search, self.search.chip
         whole = search.split_loop is None and self.staged and self.boxes and search.dtype in chip.tensor
         written = self._written if whole and chip.matrix_warps == WARPS else None
@@ -333,7 +333,7 @@ class Candidates:
 
     @cached_property
     def _written(self) -> Module | None:
-        """The kernel with loads apart, if it can be written like that."""
+        """The warp-specialized kernel, if it can be written like that."""
         search, loops = self.search, dict(self.search.kernel.loops)
         if sum(bool(c.loops) for c in search.kernel.contractions) < 2 or not search.kernel.tiles:
             return None
@@ -378,7 +378,7 @@ class Candidates:
         return GluonBlock(self.kernels[stages], self.search.chip, block) if specialized else block
 
     def backend(self, stages: int, specialized: bool, blocks_per_sm: int | None = None) -> IdealBackend:
-        """By what a kernel is timed: Gluon where its loads are apart, else Triton, with so many blocks on a core if
+        """By what a kernel is timed: Gluon where it is warp-specialized, else Triton, with so many blocks on a core if
         that is known."""
         block = self.block(stages, specialized)
         if isinstance(block, GluonBlock):
@@ -493,7 +493,7 @@ class _Excess:
 
 def first_first(ranked: list[Proposal]) -> list[Proposal]:
     """The same with the model's choice first: of those of the quickest's tiles that are alike within `CLOSE`, the one
-    with fewer stages, or where loads are apart with `AHEAD`."""
+    with fewer stages, or with warp specialization with `AHEAD`."""
     best = ranked[0]
     alike = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
     alike = [p for p in alike if p.specialized == best.specialized]

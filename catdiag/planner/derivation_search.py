@@ -122,9 +122,9 @@ def attempts(
         except NotStreamable as error:
             refused.append(RefusedAxis(axis, error.message))
             continue
-        held = next(step.retained for step in reversed(streamed.steps) if step.retained is not None)
-        if held.itself:
-            refused.append(RefusedAxis(axis, str(held)))
+        retained = next(step.retained for step in reversed(streamed.steps) if step.retained is not None)
+        if retained.itself:
+            refused.append(RefusedAxis(axis, str(retained)))
             continue
         tried.append(_grouped(axis, streamed, measure, group, pays))
     return tried or [_grouped(None, start, measure, group, pays)], refused

@@ -142,7 +142,8 @@ def best_plan(search: TileSearch) -> KernelPlan:
 
 
 def _schedule(search: TileSearch, chosen: Choice) -> PipelineSchedule | None:
-    """How the warpgroups on a core share its pipelines in the turns of the loop, without the waits between steps."""
+    """How the warpgroups on a core share its pipelines in the iterations of the loop, without the waits between
+    steps."""
     if search.split_loop:
         return None
     warpgroups = max(1, chosen.warps // 4)
@@ -171,23 +172,25 @@ def _levels(search: TileSearch, chosen: Choice) -> tuple[LevelUse, ...]:
     places = {"SMEM": LEVEL, "TMEM": MATRIX, "registers": REGISTERS}
     found = []
     for level in chip.hierarchy.levels:
-        held, live_arrays = 0, []
+        used_bytes, live_arrays = 0, []
         if level.name == "HBM":
             whole: dict[str, tuple[str, int]] = {}
             for moved in kernel.transfers:
                 role = "input" if moved.direction == "load" else "output"
                 whole[moved.array] = (role, int(moved.size.value(values)))
             live_arrays = [(name, role, size) for name, (role, size) in whole.items()]
-            held = sum(size for _, _, size in live_arrays)
+            used_bytes = sum(size for _, _, size in live_arrays)
         elif level.kind == "cache":
-            held = round(chosen.prediction.traffic.touched_bytes[level.name])
+            used_bytes = round(chosen.prediction.traffic.touched_bytes[level.name])
         else:
             moments = kernel.points.get(places[level.name], [])
             if moments:
                 most_blocks = max(moments, key=lambda m: int(m.total.value(values)))
-                held = int(most_blocks.total.value(values))
+                used_bytes = int(most_blocks.total.value(values))
                 live_arrays = [(name, role, int(a.value(values))) for name, role, a in most_blocks.live]
-        found.append(LevelUse(level.name, level.vendor_name, level.kind, level.capacity, held, tuple(live_arrays)))
+        found.append(
+            LevelUse(level.name, level.vendor_name, level.kind, level.capacity, used_bytes, tuple(live_arrays))
+        )
     return tuple(found)
 
 
@@ -274,7 +277,7 @@ def _rejection_reason(search: TileSearch, other: Choice, chosen: Choice, ratio: 
     if other.refused:
         return other.refused
     if objective == "largest":
-        return "fewer points in a turn" if _points(other) < _points(chosen) else "as large, and moves more bytes"
+        return "fewer points in an iteration" if _points(other) < _points(chosen) else "as large, and moves more bytes"
     if objective == "stages" and other.stages < chosen.stages:
         return "fewer buffers"
     if objective == "traffic":

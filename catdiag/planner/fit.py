@@ -16,7 +16,7 @@ it. Operands are in shared memory, `stages` buffers of each stream block; everyt
 registers as a rule, 4 bytes a value.
 Kernels index in powers of two, so other tiles must be half as quick again to be taken;
 among tiles predicted within 5% the one with fewer threads a group is taken, then fewer bytes moved (in steps of 0.5%),
-then one that leaves no tenth of the cores without a group, then fewer turns of loops, then fewer buffers.
+then one that leaves no tenth of the cores without a group, then fewer iterations of loops, then fewer buffers.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _unlike_triton(search: TileSearch) -> str:
     if asked.producers:
         return f"{asked.producers} warps are asked for that only load"
     if asked.ahead:
-        return "a warp is asked to begin the products of the next turn"
+        return "a warp is asked to begin the products of the next iteration"
     if asked.passed != "registers":
         return f"contractions are asked to read what was made on chip from {asked.passed}"
     return ""
@@ -175,7 +175,7 @@ def kernels_on(
     ahead: bool = False,
 ) -> Account:
     """The kernels of a diagram, with what they make where the chip keeps it; what contractions read of it copied to
-    shared memory (`passed`), held beside the results of the turn after (`ahead`)."""
+    shared memory (`passed`), allocated beside the results of the iteration after (`ahead`)."""
     return kernels_by_stages(diagram, chip, dtype, (stages,), passed, ahead)[stages]
 
 

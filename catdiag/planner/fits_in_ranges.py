@@ -315,8 +315,8 @@ def _overflow(
             if sizes is None:
                 continue
             arrays = tuple((name, role, int(amount.value(sizes))) for name, role, amount in moment.live)
-            held = int(moment.total.value(sizes))
-            return Overflow(chip.word(_NAMES[place]), capacities[place], held, sizes, arrays)
+            used = int(moment.total.value(sizes))
+            return Overflow(chip.word(_NAMES[place]), capacities[place], used, sizes, arrays)
     return None
 
 

@@ -201,7 +201,8 @@ class Fitting:
         return int(taken.blocks_per_sm(self.search.chip))
 
     def _registers(self, p: Proposal) -> int:
-        """Registers of a thread: those that it is given where loads are apart, else an estimate of what it needs."""
+        """Registers of a thread: those that it is given where it is warp-specialized, else an estimate of what it
+        needs."""
         block = self.candidates.block(p.stages, p.specialized)
         return block.resources(self._values(p.tiles), p.warps).most_registers if p.specialized else p.registers
 

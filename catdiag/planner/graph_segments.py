@@ -175,7 +175,7 @@ class StageSequence:
         return tuple(self.names[w] for w in dict.fromkeys(w for end in ends for w in self.crossing(end)))
 
     def _by(self, w: int) -> int:
-        """The stage that makes what a wire carries; -1 for inputs and what is made on the spot."""
+        """The stage that makes what a wire carries; -1 for inputs and what is inlined."""
         made = self.maker[self.root[w]]
         return self.stage.get(made, -1)
 
@@ -312,7 +312,7 @@ class StageSequence:
         return of_graph(graph, self.diagram.cod, self.diagram.names, self.diagram.title), where
 
     def _around(self, wires: Iterable[int], own: set[int]) -> set[int]:
-        """The places of views and values made on the spot that these wires need, back to arrays."""
+        """The places of views and values inlined that these wires need, back to arrays."""
         found: set[int] = set()
         todo = list(wires)
         while todo:

@@ -78,7 +78,7 @@ class KernelTimer:
     sizes: Mapping[str, int] = field(repr=False, default_factory=dict)
     """What it was timed for: the lengths of its axes, and scalar inputs on which trip counts depend."""
     recomputed: tuple[str, ...] = ()
-    """What its turns make for products, in words (see `remade`)."""
+    """What its iterations make for products, in words (see `remade`)."""
     called: str = ""
     """"torch" where torch computes it (then `choice` is of the quickest kernel instead), "function" where a function
     of the user's does (then it is None); nothing for a kernel."""
@@ -179,8 +179,8 @@ def _timed(
 
 
 def remade(kernel: LoweredKernel, values: Mapping[Any, Any]) -> tuple[str, ...]:
-    """The factors of products that each turn of a loop makes of its blocks, and in how many tiles that is done anew:
-    those of the axes that the factor lacks.
+    """The factors of products that each iteration of a loop makes of its blocks, and in how many tiles that is
+    recomputed: those of the axes that the factor lacks.
 
     >>> import catdiag as cd
     >>> scaled = cd.algorithm("t d, d, d o -> t o")(lambda X, g, W: cd.einsum("t d, d o -> t o", cd.tanh(X * g), W))

@@ -177,7 +177,7 @@ def _streamed(
 
 
 def _has_nested_loops(diagram: Diagram) -> bool:
-    """Whether a loop of a diagram has a loop in its turns."""
+    """Whether a loop of a diagram has a loop in its body."""
     return any(
         isinstance(inner.op, FoldOp)
         for box in inline(diagram).boxes

@@ -201,13 +201,13 @@ def _no_better(first: IO, second: IO) -> bool:
     if first.relaxed != second.relaxed or set(first.groups) != set(second.groups):
         return False
     ones = {s for kernel in (*first.account.kernels, *second.account.kernels) for s, _ in kernel.loops}
-    held = [m.total.without(ones) for k in second.account.kernels for m in k.points["level"]]
+    totals = [m.total.without(ones) for k in second.account.kernels for m in k.points["level"]]
     mine = [m.total.without(ones) for k in first.account.kernels for m in k.points["level"]]
-    return all(any(other.dominates(one) for other in held) for one in mine)
+    return all(any(other.dominates(one) for other in totals) for one in mine)
 
 
 def _fewer_groups(schedule: Schedule) -> tuple[Schedule, ...]:
-    """The schedule grouped only over axes that all arrays made in it have, so that no group computes anew."""
+    """The schedule grouped only over axes that all arrays made in it have, so that no group recomputes."""
     flat = inline(schedule.kernel_diagram)
     made = [ty for node in flat.graph.nodes for ty in node.box.cod if ty.axes]
     groups = tuple(n for n in schedule.draft.groups if all(n in ty.names for ty in made))

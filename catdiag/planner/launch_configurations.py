@@ -7,7 +7,7 @@ Candidates are tiles, blocks, stages and warps that Triton can run:
   of 8 bits. What multiplies a matrix by a vector is no product, and has no such demand;
 - a grouped axis that every loaded array carries (a batch, heads) has tile 1: a larger one saves nothing;
 - 4 or 8 warps, where nothing is multiplied 16 too; two to four stages, and one where no loop's blocks are multiplied;
-- where the kernel can be written with loads apart (`catdiag.codegen.gluon.warp_specialization`), two or three
+- where the kernel can be written warp-specialized (`catdiag.codegen.gluon.warp_specialization`), two or three
   warpgroups of 64 rows that compute, blocks of 64 entries or more and one block a core, beside the others;
 - shared memory as Triton allots it, and 1 KiB, is within what a block may have; registers are few enough that the
   compiler does not spill (`catdiag.planner.resources`).

@@ -36,7 +36,7 @@ HOST_LAUNCH_S = 20e-6
 class PartitionAlternative:
     """Another way: how many kernels, which arrays it saves, and the predicted seconds; without `time_s`, why it does
     not fit. `flops` and `bytes_moved` (at the edge to shared memory) are 0 where they are not known. `recomputed` says
-    what turns of its loops make for products, and in how many tiles."""
+    what iterations of its loops make for products, and in how many tiles."""
 
     kernels: int
     saved: tuple[str, ...]
@@ -63,7 +63,7 @@ class PartitionAlternative:
         if self.bytes_moved and bytes_moved:
             words += f", {self.bytes_moved / bytes_moved:.2f} times the bytes at the edge to shared memory"
         if self.recomputed and self.time_s > time_s:
-            words += f"; products wait for {', '.join(self.recomputed)}, each through registers in every turn"
+            words += f"; products wait for {', '.join(self.recomputed)}, each through registers in every iteration"
         if self.kernels > 1 and self.time_s < time_s:
             words += "; too little quicker, as predictions go, to save arrays for"
         return words
@@ -475,7 +475,8 @@ def _arrays(kernel: KernelPlan) -> str:
 
 
 def continued(begun: Derivation, plan: Plan) -> Plan:
-    """The plan of a derivation's diagram as one of what it was derived from: its steps first, and the theorem anew.
+    """The plan of a derivation's diagram as one of what it was derived from: its steps first, and its theorem proved
+    again.
 
     >>> import catdiag as cd
     >>> plain = cd.algorithm("a b, b c -> a c", name="plain")(lambda A, B: cd.sum(A * B, "b"))

@@ -102,21 +102,21 @@ class KernelPlan(AsHTML):
     computes (`catdiag.planner.function_calls`), and nothing is said of tiles.
 
     A group runs as a thread block: `shared_memory_bytes`, `register_bytes` (of arrays) and `matrix_bytes` (of tensor
-    memory) are of one, `blocks_per_sm` share a core. `registers_per_thread` are allocated where warps are
-    specialized, and estimated elsewhere: the compiler decides. `load_bytes` and `save_bytes` cross the edge to SMEM
-    in the whole run and `hbm_bytes` that to HBM, `intensity` is FLOPs a byte at the edge to SMEM; `bound` names what
-    takes the time. `utilization` is of the chip's peak FLOP/s, or of its HBM bandwidth where nothing runs on matrix
-    units. `parts_s` are a group's seconds by pipeline, `busy` the part of the run for which each is busy. `levels`
-    and `edges` are the tables; `limits` says for each tile and block what stops a larger one, `divisors` which pieces
-    it should come in, by reason, `next_best` what the next best choices would do. `objective` and `overlap` are as
-    given, `producers` the warps that only load, `stream_blocks` the bytes of a block of each streamed array;
-    `threads` are without those, and a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave
-    blocks out, `parts_s` are of the average group, and `imbalance_s` is what the longest takes more, which `time_s` has
-    once. `schedule` is how the warpgroups on a core share its pipelines in a turn of the loop. `diagram` is what was
-    planned, `derivation` how it was derived, where the planner did that, and `source` what it was derived from, if
-    known: of a kernel among several, its part of the whole. `loops` says in words how the planner derived it,
-    "stream d, group t f"; `reads` and `makes` are arrays by name, `makes` with the bytes that are saved. `chip` is what
-    it was planned for, and `asked` are the options that were given.
+    memory) are of one, `blocks_per_sm` share a core. `registers_per_thread` are allocated where warps are specialized,
+    and estimated elsewhere: the compiler decides. `load_bytes` and `save_bytes` cross the edge to SMEM in the whole run
+    and `hbm_bytes` that to HBM, `intensity` is FLOPs a byte at the edge to SMEM; `bound` names what takes the time.
+    `utilization` is of the chip's peak FLOP/s, or of its HBM bandwidth where nothing runs on matrix units. `parts_s`
+    are a group's seconds by pipeline, `busy` the part of the run for which each is busy. `levels` and `edges` are the
+    tables; `limits` says for each tile and block what stops a larger one, `divisors` which pieces it should come in, by
+    reason, `next_best` what the next best choices would do. `objective` and `overlap` are as given, `producers` the
+    warps that only load, `stream_blocks` the bytes of a block of each streamed array; `threads` are without those, and
+    a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave blocks out, `parts_s` are of the
+    average group, and `imbalance_s` is what the longest takes more, which `time_s` has once. `schedule` is how the
+    warpgroups on a core share its pipelines in an iteration of the loop. `diagram` is what was planned, `derivation`
+    how it was derived, where the planner did that, and `source` what it was derived from, if known: of a kernel among
+    several, its part of the whole. `loops` says in words how the planner derived it, "stream d, group t f"; `reads` and
+    `makes` are arrays by name, `makes` with the bytes that are saved. `chip` is what it was planned for, and `asked`
+    are the options that were given.
     """
 
     hardware: str
@@ -226,8 +226,8 @@ class KernelPlan(AsHTML):
     def kernel(self) -> str:
         """What kernel it is of, in words."""
         if self.backend == TRITON:
-            apart = ", warp-specialized" if self.warp_specialized else ""
-            return f"Triton, {plural(self.stages, 'stage')}, {plural(self.warps, 'warp')}{apart}: what is written"
+            specialized = ", warp-specialized" if self.warp_specialized else ""
+            return f"Triton, {plural(self.stages, 'stage')}, {plural(self.warps, 'warp')}{specialized}: what is written"
         if self.backend == TORCH:
             return "torch's product, no kernel of catdiag's"
         if self.backend == FUNCTION:
@@ -242,7 +242,7 @@ class KernelPlan(AsHTML):
             room = "holds anything" if level.capacity is None else f"of {level.capacity:,}"
             note = "" if level.kind != "cache" else "  (a cache: what a wave touches)"
             lines.append(f"  {name:22} {level.allocated:>15,} bytes {room}{note}")
-            lines += [f"    {held:>31,}  {array} ({role})" for array, role, held in level.live_arrays]
+            lines += [f"    {used_bytes:>31,}  {array} ({role})" for array, role, used_bytes in level.live_arrays]
         for edge in self.edges:
             lines.append(
                 f"  {edge.upper + ' to ' + edge.lower:22} {edge.bytes_moved:>15,} bytes at "

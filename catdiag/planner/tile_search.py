@@ -43,7 +43,7 @@ def group_candidates(size: int) -> list[int]:
 
 
 def block_candidates(size: int) -> list[int]:
-    """The same from 16 to 8,192 (beyond which fewer turns save nothing); the whole axis where it is shorter."""
+    """The same from 16 to 8,192 (beyond which fewer iterations save nothing); the whole axis where it is shorter."""
     return [c for c in group_candidates(size) if SHORTEST_BLOCK <= c <= _LONGEST or c == size < SHORTEST_BLOCK]
 
 
@@ -361,9 +361,13 @@ class TileSearch:
             values = self.full({**self.sizes, **choice.tiles, name: larger})
             over = self._over(choice, values)
             found[name] = f"{name}={larger} " + (f"overflows {'; '.join(over)}" if over else "fits too")
-        more, held = self._one_more_buffer(choice), self.chip.smem_per_block
+        more, capacity = self._one_more_buffer(choice), self.chip.smem_per_block
         if more is not None:
-            said = f"overflows {self.chip.word('SMEM')} ({more:,} of {held:,} bytes)" if more > held else "fits too"
+            said = (
+                f"overflows {self.chip.word('SMEM')} ({more:,} of {capacity:,} bytes)"
+                if more > capacity
+                else "fits too"
+            )
             found["stages"] = f"stages={choice.stages + 1} {said}"
         return found
 

@@ -154,17 +154,17 @@ def _over(
     for row in rows:
         known = {**values, **fixed, **dict(zip(names, map(int, row), strict=True))}
         seen: dict[Any, Any] = dict(known)
-        held: Any = 1
+        counts: Any = 1
         for k, (tile, power) in enumerate(zip(tiles, powers, strict=True)):
             whole = int(kernel.tiles[tile].value(known))
             starts = np.arange(0, whole, known[tile]).reshape([-1 if i == k else 1 for i in range(len(tiles))])
             stops = np.minimum(starts + known[tile], whole)
             seen["first", kernel.axes[tile]], seen["last", kernel.axes[tile]] = starts, stops - 1
-            held = held * (stops - starts) ** power
+            counts = counts * (stops - starts) ** power
         for side in sides:
             low, high = number(side.start, seen), number(side.stop, seen) + 1
             size = int(IntPolynomial.of(side.size).value(known))
             low, high = np.maximum(low, 0) if side.below else low, np.minimum(high, size) if side.above else high
-            held = held * np.maximum(0, high - low)
-        found.append(int(np.sum(held)))
+            counts = counts * np.maximum(0, high - low)
+        found.append(int(np.sum(counts)))
     return np.array(found)[places.ravel()].reshape(shape)[()]

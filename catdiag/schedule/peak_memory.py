@@ -83,7 +83,7 @@ class PeakMemory:
             self.seen.add((place, total))
             if not total or any(p.total.dominates(total) for p in points):
                 continue
-            held = (*self.present, *extra)
-            live = tuple((b.name, b.role, self.at(b, place)) for b in held if place in b.places)
+            buffers = (*self.present, *extra)
+            live = tuple((b.name, b.role, self.at(b, place)) for b in buffers if place in b.places)
             points[:] = [p for p in points if not total.dominates(p.total)]
             points.append(ProgramPoint(at, total, live))

@@ -20,7 +20,7 @@ Rounding to an integer is an instruction of that unit too: measured on an H200, 
 Each function counts as one, though `log`, `erf`, `sin` and `cos` of full precision take 4 to 5 times as long, in
 products.
 
-A division is a product here. Its reciprocal is one special function for each divisor, which is counted apart.
+A division is a product here. Its reciprocal is one special function for each divisor, which is counted separately.
 """
 
 

@@ -268,8 +268,8 @@ class Chip:
         for k, w in enumerate(outline.output_wires(place)):
             if w in outline.leaving:
                 width = self.widths.of_result(outline.graph.nodes[place].box, k)
-                held = tile.memory.allocate(width * self.length(tile, outline.types[w]))
-                rooms = {tile.level: [(tile.memory, held)]}
+                allocation = tile.memory.allocate(width * self.length(tile, outline.types[w]))
+                rooms = {tile.level: [(tile.memory, allocation)]}
                 tile.wires[w] = MachineWire(Allocation(rooms=rooms, readers=outline.reads[w]), UNSEEN)
 
     def leaves_from(self, outline: Outline, w: int) -> int:

@@ -84,7 +84,7 @@ def _symbols(diagram: Diagram) -> set[str]:
 def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) -> tuple[Theorem, tuple[str, ...]]:
     """The theorem that two modules are equal, and notes on what it is about.
 
-    Raises what `prove` does: Refuted or Undecided about the programs as they were imported. Where these are told apart
+    Raises what `prove` does: Refuted or Undecided about the programs as they were imported. Where these differ
     at other sizes than the example's only, raises Undecided.
     """
     try:

@@ -39,7 +39,7 @@ class _Stop(BaseException):
 
 
 class _Hook:
-    """In the place of Python's word on exceptions that it drops: a stop is not told of, but owed again."""
+    """In the place of Python's word on exceptions that it drops: a stop is not reported, but owed again."""
 
     def __init__(self, said: Callable[[Any], Any]) -> None:
         self.previous_hook, self.users = said, 0

@@ -159,7 +159,7 @@ class Model:
         return replace(self, tiers=(*self.tiers[:place], *tiers, *self.tiers[place + 1 :]))
 
     def quantized(self, width: Number) -> Model:
-        """A model in values, told in bytes of which a value takes `width`: the tiers' memories and costs are then
+        """A model in values, given in bytes of which a value takes `width`: the tiers' memories and costs are then
         those of bytes, and each term gets the factor `width**(1 + beta)` (equation 3).
 
         It holds where *everything* has that width. Where accumulators stay wide, or scales go along, take the form

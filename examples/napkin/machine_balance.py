@@ -419,7 +419,7 @@ def min_memory_integer(
         raise SizeError(f"the size of axis {missing[0]!r} is missing: expected sizes for {', '.join(account.sizes)}")
     (kernel,) = account.kernels
     if any(transfer.loop_nest for transfer in kernel.transfers):
-        raise CatdiagError("a loop inside a loop loads anew in every turn: its best blocks are not sought here")
+        raise CatdiagError("a loop inside a loop reloads in every iteration: its best blocks are not sought here")
     budget = ratio * _number(_useful_work(io, _products(io)), sizes)
     values: dict[str, Any] = {**sizes, **{block: 1 for block, _ in kernel.loops}, **(blocks or {})}
     shared = {tile for moved in kernel.transfers for tile in moved.reload_axes}

@@ -51,7 +51,9 @@ def levels_together(
         if unknown := [name for name in given if name not in names]:
             raise CatdiagError(f"{unknown[0]!r} has no tiles here: expected one of {', '.join(names)}")
     edges = [(sympy.sympify((weights or {}).get(lower, 1)), moved) for (_, lower), moved in program.objective.items()]
-    memory = [(held, sympy.sympify((capacities or {}).get(n, io.capacity(n)))) for n, held in program.memory.items()]
+    memory = [
+        (amount, sympy.sympify((capacities or {}).get(n, io.capacity(n)))) for n, amount in program.memory.items()
+    ]
     memory += [(program.children[name], sympy.sympify(most)) for name, most in (children or {}).items()]
     bounds = {t: above for n in names for t, above in (*program.tiles[n].items(), *program.blocks.get(n, {}).items())}
     return minimize(edges, memory, list(bounds), [], bounds=bounds, minimax=slowest)

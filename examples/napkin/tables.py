@@ -97,7 +97,7 @@ def table(rows: list[Row]) -> str:
 
 @cd.algorithm("q d, x d, x d -> q d", name="hopper")
 def hopper(Q: Any, K: Any, V: Any) -> Any:
-    """Attention as the paper runs it on Hopper: scores are rounded to FP16; the types of inputs are told to io."""
+    """Attention as the paper runs it on Hopper: scores are rounded to FP16; the types of inputs are given to io."""
     S = cd.cast(cd.einsum("q d, x d -> q x", Q, K) / cd.sqrt(cd.size("d")), "fp16")
     return cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V)
 

@@ -112,7 +112,7 @@ def read_columns(
             "the arrays of one kernel in groups are asked for: derive with .stream(axis).group(axes); this diagram "
             f"runs {', '.join(n.box.name for n in groups) or 'nothing'}"
         )
-    measure(whole).runs_all("what its kernel holds is told of loops that run all")
+    measure(whole).runs_all("what its kernel allocates is known of loops that run all")
     node, op = groups[0], groups[0].box.op
     tiles = dict(op.tiles)
     axis = split if split is not None else op.tiles[0][0]

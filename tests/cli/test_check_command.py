@@ -72,7 +72,7 @@ def test_what_a_loop_leaves_out_and_holds_is_printed(run, tmp_path):
     kept.stream("x").stream("y").skip("x").theorem.save(str(path))
     out = run("check", path).out
     for said in (
-        "in a turn, a loop along y in blocks of s_y",
+        "in an iteration, a loop along y in blocks of s_y",
         "blocks that begin at index_q[i_q] + 1 for every i_q or later may be left out",
         "where it is nowhere so that (index_x[i_x] ≤ index_q[i_q])",
     ):

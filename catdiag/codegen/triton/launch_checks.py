@@ -25,7 +25,7 @@ def _tiles(n, size):
 def _runs(num_warps, num_stages, *further):
     """Refuses numbers of warps and buffers with which no kernel runs; `further` are those of another form of it."""
     if num_warps not in (1, 2, 4, 8, 16, 32, *further):
-        more = "".join(f", or {n} where warps load and compute apart" for n in further)
+        more = "".join(f", or {n} with warp specialization" for n in further)
         raise ValueError(f"num_warps is {num_warps}: expected 1, 2, 4, 8, 16 or 32{more}")
     if not isinstance(num_stages, int) or num_stages < 1:
         raise ValueError(f"num_stages is {num_stages}: expected a number of buffers, 1 or more")

@@ -55,7 +55,7 @@ class KernelTrace:
             self._part(part)
             spans.append((self.first, len(self.lines.lines)))
         for part, (first, last) in zip(self.kernel.parts, spans, strict=True):
-            around = [held for buffer in part.around for held in self._allocated(buffer)]
+            around = [allocated for buffer in part.around for allocated in self._allocated(buffer)]
             for line in self.lines.lines[first:last]:
                 line.live = (*line.live, *around)
         self._copied()
@@ -72,12 +72,13 @@ class KernelTrace:
         leaving = [self.symbols.ends.get(w) or [self.symbols.formulas[w].text] for _, w in self.kernel.leaves]
         left = [names for names in leaving if names[0] not in saved]
         for buffer, names in zip(self.kernel.copied, left, strict=False):
-            held = self._allocated(buffer)
-            variable = held[0][0]
+            allocated = self._allocated(buffer)
+            variable = allocated[0][0]
             source = self.lines.variables[variable].name
-            lines = [ListingLine("load", (f"load {source}",), (), (), (variable,), held, (source,))]
+            lines = [ListingLine("load", (f"load {source}",), (), (), (variable,), allocated, (source,))]
             lines += [
-                ListingLine("save", (f"save {name} = {source}",), (), (variable,), (), held, (name,)) for name in names
+                ListingLine("save", (f"save {name} = {source}",), (), (variable,), (), allocated, (name,))
+                for name in names
             ]
             self.lines.lines += lines
 
@@ -265,13 +266,13 @@ class KernelTrace:
         formula, reads = frame.formulas[first], frame.behind[first]
         made = [self.where[b] for b in self.fresh]
         before = self._joined(made, frame.args)
-        held = self._snapshot()
+        allocated = self._snapshot()
         if before is not None:
             own = symbol(before.names[0])
             formula = self.symbols.formula(box, [(before.formula or arg) if arg == own else arg for arg in frame.args])
             reads = (*before.reads, *(v for v in reads if v not in made))
-            if not all(_most(held, before.live, place) for place in self.part.places.names):
-                held = before.live
+            if not all(_most(allocated, before.live, place) for place in self.part.places.names):
+                allocated = before.live
             self.lines.lines.pop()
             self.symbols.release(before.names[0])
         names: list[str] = []
@@ -290,7 +291,7 @@ class KernelTrace:
         left = f"{', '.join(names)} = "
         text: LineText = (f"{left}(", formula, ")") if compares(formula) else (left, formula)
         line = self._line("let", text, reads, made, names)
-        line.formula, line.live = formula, held
+        line.formula, line.live = formula, allocated
         readers = frame.readers(first)
         line.merges = len(names) == len(readers) == 1 and elementwise(readers[0]) and not frame.outputs(first)
         self.fresh = []
@@ -304,8 +305,10 @@ class KernelTrace:
             return None
         if len(before.formula.text) + sum(len(a.text) for a in args) > LONGEST:
             return None
-        held, names = self._snapshot(), self.part.places.names
-        either = all(_most(held, before.live, p) for p in names) or all(_most(before.live, held, p) for p in names)
+        allocated, names = self._snapshot(), self.part.places.names
+        either = all(_most(allocated, before.live, p) for p in names) or all(
+            _most(before.live, allocated, p) for p in names
+        )
         return before if either else None
 
     def _called(self, frame: TraceFrame, wire: int, variable: int) -> str:
@@ -450,5 +453,5 @@ def _most(one: Sequence[LiveArrays], other: Sequence[LiveArrays], place: str) ->
     return _total(one, place).dominates(_total(other, place))
 
 
-def _total(held: Sequence[LiveArrays], place: str) -> IntPolynomial:
-    return sum((amount for _, p, amount in held if p == place), ZERO)
+def _total(allocated: Sequence[LiveArrays], place: str) -> IntPolynomial:
+    return sum((amount for _, p, amount in allocated if p == place), ZERO)

@@ -27,8 +27,8 @@ def folded(kernel_listing: KernelListing, places: Placement, most: int) -> Kerne
     ...     for _ in range(9):
     ...         a, b = b * a, a + b
     ...     return a
-    >>> told = listing_of(cd.algorithm("q, q -> q")(steps), None, two()).kernels[0]
-    >>> [line.text for line in folded(told, two(), 8).lines]
+    >>> listing = listing_of(cd.algorithm("q, q -> q")(steps), None, two()).kernels[0]
+    >>> [line.text for line in folded(listing, two(), 8).lines]
     ['load b, a', 't1 = b·a', '14 lines: t2 to t15', 'out = (t13 + t14)·t15', 'save out']
     """
     lines = kernel_listing.lines
@@ -95,19 +95,19 @@ def _short(kernel_listing: KernelListing, runs: list[tuple[int, int, int]]) -> K
         lines += kernel_listing.lines[at:start]
         at = end
         part = kernel_listing.lines[start:end]
-        held: list[LiveArrays] = [h for h in kernel_listing.lines[full].live if h[0] in seen]
+        allocated: list[LiveArrays] = [h for h in kernel_listing.lines[full].live if h[0] in seen]
         rest: dict[str, IntPolynomial] = {}
         for v, place, amount in kernel_listing.lines[full].live:
             if v not in seen:
                 rest[place] = rest.get(place, ZERO) + amount
-        held += [(len(variables) - 1, place, amount) for place, amount in rest.items()]
+        allocated += [(len(variables) - 1, place, amount) for place, amount in rest.items()]
         last = {v: name for line in part for v, name in zip(line.writes, line.names, strict=False) if v in seen}
-        alive = {v for v, _, _ in held}
+        alive = {v for v, _, _ in allocated}
         reads = tuple(dict.fromkeys(v for line in part for v in line.reads if v in alive and v not in last))
         names = [*last.values(), *([variables[-1].name] if rest else [])]
         writes = [*last, *([len(variables) - 1] if rest else [])]
         text = f"{end - start} lines: {_first(part[0])} to {_first(part[-1])}"
-        lines.append(ListingLine("let", (text,), part[0].loops, reads, tuple(writes), tuple(held), tuple(names)))
+        lines.append(ListingLine("let", (text,), part[0].loops, reads, tuple(writes), tuple(allocated), tuple(names)))
     return replace(kernel_listing, variables=variables, lines=[*lines, *kernel_listing.lines[at:]])
 
 

@@ -171,14 +171,14 @@ class Table:
         for variable in dict.fromkeys(
             v for line in self.listing.lines for v in (*line.writes, *(h[0] for h in line.live))
         ):
-            held = tuple(p for p in self.style.places if (variable, p) in most)
-            if not held:
+            present = tuple(p for p in self.style.places if (variable, p) in most)
+            if not present:
                 continue
             of = self.listing.variables[variable]
-            texts = {p: wording.allocated(of.type, most[variable, p], p, of.stages.get(p, 1), label) for p in held}
-            numbers = {p: wording.number(wording.value(most[variable, p], p)) for p in held if wording.values}
+            texts = {p: wording.allocated(of.type, most[variable, p], p, of.stages.get(p, 1), label) for p in present}
+            numbers = {p: wording.number(wording.value(most[variable, p], p)) for p in present if wording.values}
             slow = wording.untiled(of.type, self.listing.kernel, label) if of.slow else ""
-            found[variable] = _PanelColumn([variable], held, of.element, slow, texts, numbers)
+            found[variable] = _PanelColumn([variable], present, of.element, slow, texts, numbers)
         for number, line in enumerate(self.listing.lines):
             for variable in {v for v, _, _ in line.live}:
                 found[variable].alive.add(number)
@@ -375,10 +375,10 @@ class Table:
         """Dots where lines read and write, with guide lines to them."""
         by = {v: c for c in self.columns for v in c.variables}
         for n, line in enumerate(self.listing.lines):
-            held = {v for v, _, _ in line.live}
+            live = {v for v, _, _ in line.live}
             row, far = self.at[n], 0.0
             for variable in dict.fromkeys((*line.writes, *line.reads)):
-                if variable not in held:
+                if variable not in live:
                     continue
                 column = by[variable]
                 wrote = variable in line.writes
@@ -395,11 +395,11 @@ class Table:
         wording, level = self.wording, self.style.places[place]
         totals = [line.total(place) for line in self.listing.lines]
         full: list[object] = list(self.peaks[place])
-        held: list[object] = list(totals)
+        amounts: list[object] = list(totals)
         if wording.values is not None:
             full = [max((wording.value(total, place) for total in self.peaks[place]), default=0)]
-            held = [wording.value(total, place) for total in totals]
-        for first, last in _runs([n for n, total in enumerate(held) if total in full]):
+            amounts = [wording.value(total, place) for total in totals]
+        for first, last in _runs([n for n, total in enumerate(amounts) if total in full]):
             way = _straight((x, self.at[first].top + 2), (x, self._under(last) - 0.5))
             self.items.append(Curve(way, "axis", level, title=f"the peak of {place}"))
 

@@ -135,7 +135,7 @@ def _planned(plan: KernelPlan, iterations: int, given: Hardware | str | None) ->
     if chip is None:
         notes.append(f"no chip of the name {plan.hardware} is known, so that the time of loads is left out; give chip=")
     elif edge is not None and edge.bytes_per_s and streamed:
-        size = groups * sum(held for _, held in streamed)
+        size = groups * sum(allocated for _, allocated in streamed)
         clocks = size * chip.sms / edge.bytes_per_s * chip.clock_hz
         what = ", ".join(name for name, _ in streamed) + (f" of {groups} groups" if groups > 1 else "")
         loads, note = load_spans(f"{edge.upper} to SMEM", clocks, f"{what}: {bytes_text(size)}", plan.stages)

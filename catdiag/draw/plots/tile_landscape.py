@@ -211,8 +211,8 @@ def _exceeded(search: TileSearch, grid: Mapping[str, Any], full: tuple[int, ...]
 
     def over(place: str, limit: int) -> Any:
         """Whether every choice of the rest exceeds a memory."""
-        held = [[np.broadcast_to(peak_bytes(kernel, place, values), size) for kernel in some] for some in kernels]
-        least = np.minimum.reduce([np.maximum.reduce(some) for some in held])
+        allocated = [[np.broadcast_to(peak_bytes(kernel, place, values), size) for kernel in some] for some in kernels]
+        least = np.minimum.reduce([np.maximum.reduce(some) for some in allocated])
         return least.reshape(full).min(axis=rest) > limit
 
     short = np.ones(size, dtype=bool)

@@ -115,10 +115,10 @@ def of_levels(io: LevelsIO) -> Html:
             body.append(displayed(_h(upper, "→", lower, above="relaxed"), edge.relaxed))
         if lower in io.memory:
             body.append(displayed(tag("msub", tag("mi", "M"), tag("mtext", lower)), io.memory[lower]))
-        held = io.live_arrays.get(lower)
+        allocated = io.live_arrays.get(lower)
         further = [_traffic(edge.traffic, io.unit)] if edge.traffic else []
-        if held:
-            further.append(_live_arrays(held, io.unit))
+        if allocated:
+            further.append(_live_arrays(allocated, io.unit))
         if lower in io.children:
             side = tag("p", f"Tiles of {lower} in one tile of the level above: ", formula(io.children[lower]))
             further.append(side)

@@ -68,7 +68,7 @@ def levels(plan: KernelPlan) -> Html:
         room = "unbounded" if level.capacity is None else f"{level.capacity:,}"
         note = "footprint of a wave" if level.kind == "cache" else ""
         rows.append((tag("strong", called), f"{level.allocated:,}", room, note))
-        rows += [(tag("code", array), f"{held:,}", "", role) for array, role, held in level.live_arrays]
+        rows += [(tag("code", array), f"{allocated:,}", "", role) for array, role, allocated in level.live_arrays]
     return _table(["level, array", "bytes used", "capacity", ""], rows, "Memory used by one group", (1, 2))
 
 

@@ -67,13 +67,13 @@ def columns_of(sheet: Sheet, fixed: bool) -> SheetColumns:
         for w in cell.outputs:
             holders[w] = {depth[number]: slot}
     leaving = set(sheet.outputs)
-    for w, held in holders.items():
+    for w, slots in holders.items():
         readers = sheet.wires[w].readers
         end = max([last if w in leaving else 0, *(depth[c] for c, _ in readers)])
-        start = next(iter(held))
+        start = next(iter(slots))
         for column in range(start + 1, end):
-            held[column] = Slot(column, wire=w)
-            columns[column].append(held[column])
+            slots[column] = Slot(column, wire=w)
+            columns[column].append(slots[column])
     for place, w in enumerate(sheet.outputs):
         columns[last].append(Slot(last, wire=w, output=place))
     _join(sheet, columns, holders)
@@ -104,10 +104,10 @@ def _join(sheet: Sheet, columns: list[list[Slot]], holders: dict[int, dict[int, 
         for slot in column:
             wires = [slot.wire] if slot.wire >= 0 else sheet.cells[slot.cell].inputs
             for k, w in enumerate(wires):
-                held = holders.get(w)
-                if held is None or number - 1 not in held or slot.before is None:
+                slots = holders.get(w)
+                if slots is None or number - 1 not in slots or slot.before is None:
                     continue
-                maker = held[number - 1]
+                maker = slots[number - 1]
                 out = 0 if maker.wire >= 0 else port[w]
                 slot.before.append((maker, out, k))
                 if maker.after is not None:
@@ -133,11 +133,11 @@ def _order(columns: list[list[Slot]], sheet: Sheet, fixed: bool) -> None:
             joined = slot.joins() if forward else slot.follows()
             places = [s.index + (p + 0.5) / (_ports(s, sheet, forward) + 1) for s, p, _ in joined]
             keys[id(slot)] = sum(places) / len(places) if places else float(slot.index)
-        held = _fixed_order(column, sheet, fixed)
-        kept = set(map(id, held))
+        slots = _fixed_order(column, sheet, fixed)
+        kept = set(map(id, slots))
         movable = sorted((s for s in column if id(s) not in kept), key=lambda s: (keys[id(s)], s.index))
         # Fixed slots are the states of a loop, above the rest, or inputs, among which only sources move.
-        column[:] = [*held, *movable]
+        column[:] = [*slots, *movable]
         index(column)
 
     for column in columns:

@@ -148,8 +148,8 @@ class _SheetPainter:
         """A column of data: labels in gaps of the wires, and dashed rules between arrays."""
         start, width = (self.x + self.plan.data[number][0], self.plan.data[number][1])
         column = self.plan.columns.columns[number]
-        held = [(w, self.y + y) for slot in column if slot.output < 0 for w, y in self.plan.output_heights(slot)]
-        for w, y in held:
+        heights = [(w, self.y + y) for slot in column if slot.output < 0 for w, y in self.plan.output_heights(slot)]
+        for w, y in heights:
             ty = self.sheet.wires[w].ty
             for row in self.painter.drawn(ty):
                 thread = self.threads[w, row]
@@ -162,7 +162,7 @@ class _SheetPainter:
             leaving = [
                 (w, self.y + y) for slot in column if slot.output >= 0 for w, y in self.plan.output_heights(slot)
             ]
-            for (w, y), (v, z) in pairwise(held or leaving):
+            for (w, y), (v, z) in pairwise(heights or leaving):
                 low, high = (
                     y + max(rows(self.sheet.wires[w].ty).values()),
                     z + min(rows(self.sheet.wires[v].ty).values()),

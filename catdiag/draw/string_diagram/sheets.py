@@ -162,9 +162,13 @@ def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: RolePlaceme
 
 class _Maker:
     def __init__(
-        self, opened: Callable[[Box], bool], place: RolePlacement, join: bool, held: Mapping[int, Mapping[int, Reached]]
+        self,
+        opened: Callable[[Box], bool],
+        place: RolePlacement,
+        join: bool,
+        retained: Mapping[int, Mapping[int, Reached]],
     ) -> None:
-        self.opened, self.place, self.weaved, self.join, self.retained = opened, place, Weaved(), join, held
+        self.opened, self.place, self.weaved, self.join, self.retained = opened, place, Weaved(), join, retained
 
     def sheet(self, inside: _Inside) -> tuple[Sheet, list[tuple[Cell, _Inside]]]:
         graph = inside.diagram.graph
@@ -172,8 +176,8 @@ class _Maker:
             SheetWire(ty, level, -1, name, formula, formula is not None)
             for ty, level, formula, name in zip(graph.dom, inside.levels, inside.formulas, inside.names, strict=True)
         ]
-        for wire, held in zip(wires, inside.reached, strict=False):
-            wire.reached = held
+        for wire, retained in zip(wires, inside.reached, strict=False):
+            wire.reached = retained
         sheet = Sheet(wires, [], list(range(len(wires))), list(graph.outputs), _labels(inside.local), inside.states)
         if inside.group:
             self._streamed(inside.diagram.graph, wires)
@@ -285,7 +289,7 @@ class _Maker:
         known = [wires[w].formula for w in cell.inputs]
         names = tuple("" for _ in cell.inputs)
         levels = [wires[w].level for w in cell.inputs]
-        held = [wires[w].reached for w in cell.inputs]
+        retained = [wires[w].reached for w in cell.inputs]
         if isinstance(op, FoldOp):
             states = len(box.cod)
             own = [
@@ -296,22 +300,29 @@ class _Maker:
             return _Inside(
                 op.step, (*address, 1), (*[place.state] * states, *own), (*[None] * states, *known),
                 (*labels, *names), around.local | {op.block}, place.temporary, states,
-                reached=(*[Reached()] * states, *held),
+                reached=(*[Reached()] * states, *retained),
             )  # fmt: skip
         if isinstance(op, GroupOp):
             own = [place.operand] * len(levels)  # results of other kernels pass through slow memory
             local = around.local | {symbol for _, symbol in op.tiles}
             if len(address) == 1 and address[0] in self.retained:
-                held = [self.retained[address[0]].get(k, {}) for k in range(len(held))]
+                retained = [self.retained[address[0]].get(k, {}) for k in range(len(retained))]
             return _Inside(
                 op.body, (*address, 0), tuple(own), tuple(known), names, local, place.temporary, group=True,
-                reached=tuple(held),
+                reached=tuple(retained),
             )  # fmt: skip
         body = op.body if isinstance(op, Call) else None
         if body is None:
             raise TypeError(f"{box.name} has no inside")
         return _Inside(
-            body, (*address, 0), tuple(levels), tuple(known), names, around.local, around.result, reached=tuple(held)
+            body,
+            (*address, 0),
+            tuple(levels),
+            tuple(known),
+            names,
+            around.local,
+            around.result,
+            reached=tuple(retained),
         )
 
 

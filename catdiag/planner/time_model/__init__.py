@@ -8,8 +8,8 @@ name:
 - `queueing`: how well blocks on a core fill each other's gaps, and how busy loads keep memory.
 
 A backend says in what kernels differ, as the ideal one has it unless it says otherwise: who is on a core, late loads,
-matrix units that fill and drain, how far warpgroups work apart. `ideal_backend` knows no compiler, `given_overlap` is
-told what runs at once, `triton_backend` and `gluon_backend` are of kernels that are written. What a block takes of its
+matrix units that fill and drain, how far warpgroups overlap. `ideal_backend` knows no compiler, `given_overlap` is
+given what runs at once, `triton_backend` and `gluon_backend` are of kernels that are written. What a block takes of its
 core is `catdiag.planner.resources`'.
 
 Everything works on NumPy arrays, one entry for each candidate of tiles. docs/explanation/time_model.md says how near

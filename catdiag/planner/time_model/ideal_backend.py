@@ -111,7 +111,7 @@ class IdealBackend:
     # -- how long blocks take ------------------------------------------------------------------------------------
 
     def computing_seconds(self, k: KernelInstance, work: BlockWork, blocks: list[Numbers]) -> list[Numbers]:
-        """Seconds of a round of so many blocks on a core, loads apart, for each of some numbers of blocks."""
+        """Seconds of a round of so many blocks on a core, loads not counted, for each of some numbers of blocks."""
         in_flight = k.iterations_in_flight
         demands = [seconds / in_flight for seconds in work.demands]
         rounds = mean_value_analysis(demands, work.stall_seconds / in_flight, [n * in_flight for n in blocks])

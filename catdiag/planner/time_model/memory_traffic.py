@@ -1,7 +1,7 @@
 """Bytes that cross each edge in a whole run, and the seconds that memory needs for them.
 
 What crosses the edge to shared memory shares the L2's bandwidth. A cache holds what a wave of groups touches, if that
-fits: then each array crosses the edge above it once; else what each wave touches crosses anew, its groups forming a
+fits: then each array crosses the edge above it once; else what each wave touches is reloaded, its groups forming a
 block of the grid that is about square. A copy of what several dies share goes into the cache of each, once if it stays;
 a last-level cache holds what a wave of the whole chip touches. Where there is no cache, all that crosses the edge to
 shared memory comes from HBM.

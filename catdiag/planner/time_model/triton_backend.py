@@ -131,7 +131,7 @@ class TritonBackend(IdealBackend):
 
     def loading_seconds(self, k: KernelInstance, work: BlockWork, blocks: Numbers, computing: Numbers) -> Numbers:
         """One of the buffers is in use, the others are loaded. Products by single warps are over when the iteration is,
-        and its buffers are loaded anew then, so that use counts too, as in the ideal backend."""
+        and its buffers are reloaded then, so that use counts too, as in the ideal backend."""
         ring: Numbers = 0.0
         loads = work.part_seconds["L2"]
         if self.block.staged and k.stages > 1:

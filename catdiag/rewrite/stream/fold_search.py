@@ -77,7 +77,7 @@ def candidates(diagram: Diagram, axis: str, taken: Collection[str] = (), plain: 
     try:
         yield from _candidates(reduce_last(flat, axis), axis, taken, plain)
     except NotStreamable:
-        # Here the state of each row cannot be told from a sum over rows, so that rows are summed last.
+        # Here the state of each row cannot be distinguished from a sum over rows, so that rows are summed last.
         yield from _candidates(flat, axis, taken, plain)
 
 

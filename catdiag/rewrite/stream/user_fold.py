@@ -234,7 +234,7 @@ def _copies(flat: Diagram, axis: str) -> list[str]:
 
 
 def _require_distinct(flat: Diagram, copies: Sequence[str]) -> None:
-    """Raises AxisError where copies of an axis cannot be told apart by name, or are read by a view."""
+    """Raises AxisError where copies of an axis cannot be distinguished by name, or are read by a view."""
     axis, *others = copies
     inputs = next((name for name in others if any(ty.axis(name) is not None for ty in flat.dom)), None)
     reads = [n.box for n in flat.graph.nodes if isinstance(n.box.op, View) and any(map(n.box.op.touches, copies))]
