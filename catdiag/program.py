@@ -292,7 +292,7 @@ class Program(AsProgram):
         >>> total.stream("x").skip("x", bounds=lambda: (0, cd.index("q")))
         Traceback (most recent call last):
         ...
-        catdiag.prover.outcomes.Refuted: leaving out blocks of 'x' changes lambda
+        catdiag.prover.outcomes.Refuted: skipping blocks of 'x' changes lambda
         ...
         """
         from catdiag.rewrite.skip import skip

@@ -1,7 +1,7 @@
 """Three pieces of a language model that is being served, streamed: a router, a decoding step, a running variance.
 
 Prints the state that was found for the router's choice and its gate, which is no fold that anyone gave; a decoding step
-under a sliding window whose empty blocks are left out, and whose keys are cut into parts that are merged; bounds of
+under a sliding window whose empty blocks are skipped, and whose keys are cut into parts that are merged; bounds of
 that window as someone might have written them, off by one, refuted; and Welford's update, given by hand and proved.
 """
 

@@ -187,7 +187,7 @@ def test_example_of_serving():
     for said in (
         "repair   where(max1 = max1′ ∨ max2 = -∞, max2, -e)",
         "that meets the range from t2 to t1:",
-        "bounds off by one: leaving out blocks of 'x' changes decode",
+        "bounds off by one: skipping blocks of 'x' changes decode",
         "variance(a[x]) = variance.stream('x', by=…)(a[x])",
     ):
         assert said in told

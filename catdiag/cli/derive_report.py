@@ -221,7 +221,7 @@ class Report:
     def _io(self) -> Iterator[str]:
         io = self.io
         if self.derivation is not self.counted:
-            yield f"of {self.counted.diagram.title}: parts and blocks left out are not counted"
+            yield f"of {self.counted.diagram.title}: parts and skipped blocks are not counted"
         yield f"H = {io.transfers}"
         yield f"    load {io.load}, save {io.save}"
         if io.relaxed != io.transfers:

@@ -11,13 +11,13 @@ The rules, which `catdiag.simulate.machine` follows too, by really moving blocks
   by block: each block once for each loop, with `stages` buffers of a block allocated as long as the loop runs.
   Any other array is loaded whole before its first use (for a loop: before it starts) and dropped after its last.
 - **Loops in loops.** What a loop reads only in loops inside its body, along their axes, is left to these: they stream
-  it, block by block, reloaded in every iteration of the loops around whose axis it lacks. A loop that leaves blocks out
+  it, block by block, reloaded in every iteration of the loops around whose axis it lacks. A loop that skips blocks
   leaves nothing to others. With several levels on chip, or a cache, what inner loops read is loaded by the outer one
   instead.
 - **Parts.** A loop in `p_x` parts is two kernels: of each group one block a part, which saves its states, and one
   that loads those of all parts and merges them, with a buffer for those of one. What the first kernel keeps resident
   is loaded by each part. Formulas are exact where the parts are of one length.
-- **Blocks left out.** A loop that leaves blocks out loads those that it runs; arrays that it reads to ask what is left
+- **Skipped blocks.** A loop that skips blocks loads those that it runs; arrays that it reads to ask what is left
   in a block come for each that it asks about. See `catdiag.schedule.mask_counts`.
 - **Read in place.** Of an array that a group reads only at positions of its tile, by one box of index arithmetic, it
   loads the elements between the least and the largest index read along each axis, clipped to the array, and has room

@@ -33,7 +33,7 @@ they are those of `io`.
   fetches each distinct piece that a wave loads once, where they fit it together; otherwise, and below it, every load
   crosses. What it holds is counted as the most that a wave's pieces take. Saves pass. Capacities are in bytes, so a
   dtype is needed to compare them.
-- **Loops that leave blocks out** are counted at two levels only (`io`), and so are windows that reach beyond an array
+- **Loops that skip blocks** are counted at two levels only (`io`), and so are windows that reach beyond an array
   (padding); windows that do not are what each piece of a level reaches (`catdiag.schedule.footprint`), where states
   are at Ln and there is no cache.
 - **Work** is that of the pieces and blocks of the temporaries' level.

@@ -110,7 +110,7 @@ class KernelPlan(AsHTML):
     tables; `limits` says for each tile and block what stops a larger one, `divisors` which pieces it should come in, by
     reason, `next_best` what the next best choices would do. `objective` and `overlap` are as given, `producers` the
     warps that only load, `stream_blocks` the bytes of a block of each streamed array; `threads` are without those, and
-    a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave blocks out, `parts_s` are of the
+    a `warp` has so many; `core` is the vendor's word for an SM. Where loops skip blocks, `parts_s` are of the
     average group, and `imbalance_s` is what the longest takes more, which `time_s` has once. `schedule` is how the
     warpgroups on a core share its pipelines in an iteration of the loop. `diagram` is what was planned, `derivation`
     how it was derived, where the planner did that, and `source` what it was derived from, if known: of a kernel among

@@ -58,7 +58,7 @@ def skip(derivation: Derivation, axis: str, bounds: Guide | None = None, live: G
             found = false_skip(derivation.source, ungrouped, axis, MANY, derivation.assume)
             if found is not None:
                 changed = derivation.source.title or "the diagram"
-                raise Refuted(f"leaving out blocks of {axis!r} changes {changed}", found) from None
+                raise Refuted(f"skipping blocks of {axis!r} changes {changed}", found) from None
         raise NotStreamable(
             f"that the masked blocks of {axis!r} may be skipped was not proved: {error.reason}"
         ) from error

@@ -80,7 +80,7 @@ def read_columns(
     `pieces` names those wanted, "u_x u_d v_d". The shapes of matrix instructions and of loads, and how many threads a
     warpgroup has (those that work on one instruction), are those of `hardware`.
 
-    Raises CatdiagError for several kernels, parts or none, for loops that leave blocks out and groups along windows,
+    Raises CatdiagError for several kernels, parts or none, for loops that skip blocks and groups along windows,
     for names of no array and for a chip that does not hold in
     registers what is made; AxisError for an axis that is not grouped and for pieces of an unknown one.
 
@@ -373,7 +373,7 @@ class _ResourceReader:
     ) -> list[_ArrayCell | None]:
         """A loop: its states for all of the kernel, its streamed blocks, and the arrays of a turn."""
         if op.parts is not None or op.bounds is not None or op.is_live is not None:
-            raise CatdiagError(f"the loop over {op.axis!r} runs in parts or leaves out blocks: ask before that")
+            raise CatdiagError(f"the loop over {op.axis!r} runs in parts or skips blocks: ask before that")
         step, states = inline(op.step).graph, len(box.cod)
         given: list[_ArrayCell | None] = []
         for cell, ty in zip(inputs, step.dom.arrays[states:], strict=True):

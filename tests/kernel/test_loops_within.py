@@ -1,4 +1,4 @@
-"""Loops that leave out blocks and loops within loops: false ones are refused, and would not be without each premise."""
+"""Loops that skip blocks and loops within loops: false ones are refused, and would not be without each premise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def provable(ask: Z3, left: Json, right: Json, *assume: Any) -> bool:
 
 
 def first_three(**guides: Json) -> tuple[Json, Json]:
-    """The sum of what stands at positions below 3, and a loop for it that leaves out blocks."""
+    """The sum of what stands at positions below 3, and a loop for it that skips blocks."""
     block, places = array("A", "x", x="s_x"), array("i", "x", element="int", x="s_x")
     index = {"op": "index", "axis": ["x", "x"]}
     masked = [{**node, "args": [w + 1 for w in node["args"]]} if "args" in node else node for node in KEPT]

@@ -1,4 +1,4 @@
-"""Loops that leave blocks out: the formulas against the machine, against the masks counted block by block, and against
+"""Loops that skip blocks: the formulas against the machine, against the masks counted block by block, and against
 what is derived for the whole by hand."""
 
 from dataclasses import replace
