@@ -471,7 +471,7 @@ def main() -> None:
     print("Step 1: the derived loop.")
     print(derived().code("pseudocode"))
     print()
-    print("Step 2: what of a turn may run in pieces.")
+    print("Step 2: what of an iteration may run in pieces.")
     found = on_hopper()
     for name in dict.fromkeys(s.name for s in found.columns.subloops):
         mine = ", ".join(f"{s.axis} ({s.subtile_count})" for s in found.columns.subloops if s.name == name)
@@ -484,7 +484,8 @@ def main() -> None:
     made = napkin.timeline(found, iterations=5)
     print(made.draw())
     print(
-        f"  {float(made.period):g} clocks a turn; at work: " + ", ".join(f"{p} {b:.0%}" for p, b in made.busy.items())
+        f"  {float(made.period):g} clocks an iteration; at work: "
+        + ", ".join(f"{p} {b:.0%}" for p, b in made.busy.items())
     )
     print()
     print("Energy of attention's transfers on an H100.")

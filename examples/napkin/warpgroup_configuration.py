@@ -1,4 +1,4 @@
-"""How many warpgroups fit, how many clocks a turn takes them, and whether that hides the loads.
+"""How many warpgroups fit, how many clocks an iteration takes them, and whether that hides the loads.
 
 Steps 6 and 7 of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025), sections 5.6 and 5.7, for any derived
 kernel: the arrays are those of `examples.napkin.warpgroup_resources`, the rates those of the chip.
@@ -52,7 +52,7 @@ class LevelCapacity:
 
 @dataclass(frozen=True)
 class Clocks:
-    """One kind of operation in a turn: how many for a row and a block, and how many an SM does in a clock."""
+    """One kind of operation in an iteration: how many for a row and a block, and how many an SM does in a clock."""
 
     name: str
     pipeline: str
@@ -69,7 +69,7 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A derived kernel on a chip: rooms, clocks of a turn, and what follows.
+    """A derived kernel on a chip: rooms, clocks of an iteration, and what follows.
 
     `values` are the sizes asked for, `warpgroups` how many there are (the most that fit, unless fewer were asked for),
     `misfits` the sizes that are no multiples of what they have to be.
@@ -123,7 +123,7 @@ class Configuration:
 
     @property
     def compute_s(self) -> float:
-        """Seconds in which an SM does a turn for all rows of a thread block."""
+        """Seconds in which an SM does an iteration for all rows of a thread block."""
         return float(self.rows * self.iteration_clocks / Fraction(self.chip.clock_hz))
 
     @property
@@ -136,9 +136,10 @@ class Configuration:
         """Clocks for a row and a block where the pipelines overlap in one of these ways.
 
         "inter": warpgroups are at different steps, so that only the busiest pipeline counts. "intra": one warpgroup
-        makes the products of the next block that need nothing of this turn while arithmetic works; the other products
-        wait for it. "none": one after the other. Beside products, the busiest of the other pipelines counts, and takes
-        `overhead` more than its operations. Raises CatdiagError for another way (after the paper's section 6).
+        makes the products of the next block that need nothing of this iteration while arithmetic works; the other
+        products wait for it. "none": one after the other. Beside products, the busiest of the other pipelines counts,
+        and takes `overhead` more than its operations. Raises CatdiagError for another way (after the paper's section
+        6).
         """
         if how not in HOW:
             raise CatdiagError(f"overlap {how!r}: expected one of {', '.join(HOW)}")
@@ -174,8 +175,8 @@ class Configuration:
         lines += [
             f"{self.flops_per_s / 1e15:.3f} PFLOP/s if nothing waits: {float(self.iteration_clocks):.4g} clocks "
             f"for a row",
-            f"{1e6 * self.compute_s:.3f} us a turn, {1e6 * self.transfer_s:.3f} us to move a block to each SM: loads "
-            f"hide from {float(self.minimum_rows):.2f} rows on",
+            f"{1e6 * self.compute_s:.3f} us an iteration, {1e6 * self.transfer_s:.3f} us to move a block to each SM: "
+            f"loads hide from {float(self.minimum_rows):.2f} rows on",
             *(f"not a multiple: {m}" for m in self.misfits),
         ]
         return "\n".join(lines)
@@ -253,11 +254,11 @@ def configure(
 def _clocks(
     columns: WarpgroupResources, chip: Hardware, values: Mapping[str, int], rates: dict[str, int], arithmetic: str
 ) -> tuple[Clocks, ...]:
-    """The work of a turn: products one by one, other work by pipeline and axes of the result."""
+    """The work of an iteration: products one by one, other work by pipeline and axes of the result."""
     loops = {w.loop for w in columns.work if w.loop}
     if len(loops) != 1:
         raise CatdiagError(
-            f"the turns of one loop are asked for, and there are {len(loops)} loops: derive with .stream"
+            f"the iterations of one loop are asked for, and there are {len(loops)} loops: derive with .stream"
         )
     rates.setdefault("exp", round(chip.special_per_clock))
     rates.setdefault("alu", round(chip.alu_per_clock * 2 * 4 / width_of(arithmetic)))

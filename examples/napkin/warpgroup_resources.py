@@ -248,7 +248,7 @@ class _ResourceReader:
     def walk(
         self, graph: Graph, wires: Sequence[_ArrayCell | None], states: int, loop: str, streamed: set[int]
     ) -> list[_ArrayCell | None]:
-        """The boxes of a graph in order; `loop` is the axis of the loop whose turn it is. Each wire's place."""
+        """The boxes of a graph in order; `loop` is the axis of the loop whose iteration it is. Each wire's place."""
         free = rematerialized(graph, [c is None for c in wires])
         found = live_ranges(graph, free, states, bool(loop))
         readers: dict[int, list[int]] = {}
@@ -371,7 +371,7 @@ class _ResourceReader:
     def fold(
         self, box: Box, op: FoldOp, inputs: list[_ArrayCell | None], streamed: set[int]
     ) -> list[_ArrayCell | None]:
-        """A loop: its states for all of the kernel, its streamed blocks, and the arrays of a turn."""
+        """A loop: its states for all of the kernel, its streamed blocks, and the arrays of an iteration."""
         if op.parts is not None or op.bounds is not None or op.is_live is not None:
             raise CatdiagError(f"the loop over {op.axis!r} runs in parts or skips blocks: ask before that")
         step, states = inline(op.step).graph, len(box.cod)

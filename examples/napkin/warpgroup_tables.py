@@ -1,4 +1,4 @@
-"""What a kernel has room for, does in a turn, and asks of sizes: tables that `warpgroup_resources` makes.
+"""What a kernel has room for, does in an iteration, and asks of sizes: tables that `warpgroup_resources` makes.
 
 The rules are said in `examples.napkin.warpgroup_resources`. Amounts are polynomials in local sizes (`w_q`, `s_x`,
 `d`).
@@ -52,10 +52,10 @@ class OnChipArray:
 
 @dataclass(frozen=True)
 class PipelineWork:
-    """What a turn of a loop does on one pipeline, for a warpgroup and a block: `operations`.
+    """What an iteration of a loop does on one pipeline, for a warpgroup and a block: `operations`.
 
     `pipeline` is "tensor" (with the type of the operands), "exp" or "alu". `ahead` says of products that they need
-    nothing that the turn makes, so that those of the next block can be made meanwhile.
+    nothing that the iteration makes, so that those of the next block can be made meanwhile.
     """
 
     name: str
@@ -68,7 +68,7 @@ class PipelineWork:
 
 @dataclass(frozen=True)
 class Subloop:
-    """An axis along which a function of a loop's turn may run in pieces, and what becomes of the pieces.
+    """An axis along which a function of a iteration of a loop may run in pieces, and what becomes of the pieces.
 
     "beside": they are put side by side; "added": products of a summed axis add up; "carried": a reduction goes on with
     what it has, as the loop around it does.
@@ -90,7 +90,8 @@ class Multiple:
 
 @dataclass(frozen=True)
 class WarpgroupResources:
-    """A kernel's places, its work by turn of its loops, what sizes have to be multiples of, and what could be split.
+    """A kernel's places, its work by iteration of its loops, what sizes have to be multiples of, and what could be
+    split.
 
     `rows` is the symbol of a warpgroup's rows, `axis` what their axis is called.
     """

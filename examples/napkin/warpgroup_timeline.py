@@ -1,10 +1,10 @@
-"""Which warpgroup uses which pipeline when: the turns of a loop as a schedule, drawn as text or as a chart.
+"""Which warpgroup uses which pipeline when: the iterations of a loop as a schedule, drawn as text or as a chart.
 
-Step 8 of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025), section 5.8. A turn of a warpgroup is: the
+Step 8 of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025), section 5.8. An iteration of a warpgroup is: the
 products that need nothing of it, the arithmetic of what they give, the other products, and what is done with those.
 Products take the matrix units of the SM, arithmetic its special functions or its lanes, whichever takes longer. The
-products of the next turn may start once the arithmetic has read those of this one. Who is served when is worked out by
-`catdiag.planner.pipeline_simulation`.
+products of the next iteration may start once the arithmetic has read those of this one. Who is served when is worked
+out by `catdiag.planner.pipeline_simulation`.
 
 >>> import catdiag as cd
 >>> dot = cd.algorithm("q d, x d -> q")(lambda Q, K: cd.sum(cd.exp(cd.einsum("q d, x d -> q x", Q, K)), "x"))
@@ -30,8 +30,8 @@ _MARKS = {"ahead": "Q", "arithmetic": "s", "products": "P", "after": "a"}
 
 @dataclass(frozen=True)
 class Timeline:
-    """A schedule of some turns: its slots, the clocks of a turn of all warpgroups once it is steady, and what part of
-    the time each pipeline then works."""
+    """A schedule of some iterations: its slots, the clocks of an iteration of all warpgroups once it is steady, and
+    what part of the time each pipeline then works."""
 
     slots: tuple[Busy, ...]
     period: float
@@ -39,7 +39,7 @@ class Timeline:
     warpgroups: int
 
     def draw(self, width: int = 96) -> str:
-        """A line for each warpgroup and pipeline; a letter for a step, a digit for its turn at its start."""
+        """A line for each warpgroup and pipeline; a letter for a step, a digit for its iteration at its start."""
         end = max(slot.end for slot in self.slots)
         lines = []
         for pipeline in dict.fromkeys(slot.pipeline for slot in self.slots):
@@ -55,7 +55,7 @@ class Timeline:
 
 
 def timeline(found: Configuration, iterations: int = 8) -> Timeline:
-    """The schedule of a configuration's warpgroups, drawn for so many turns."""
+    """The schedule of a configuration's warpgroups, drawn for so many iterations."""
     steps = iteration_steps(found)
     made = schedule(steps, found.warpgroups)
     busy = {name: 1.0 - idle for name, idle in made.slack.items()}
@@ -63,8 +63,8 @@ def timeline(found: Configuration, iterations: int = 8) -> Timeline:
 
 
 def iteration_steps(found: Configuration) -> list[PipelineStep]:
-    """The steps of a warpgroup's turn in the order in which it issues them, in clocks of an SM for all of its rows: the
-    products ahead are those of the next turn, after the arithmetic that reads those of this one."""
+    """The steps of an iteration of a warpgroup in the order in which it issues them, in clocks of an SM for all of its
+    rows: the products ahead are those of the next iteration, after the arithmetic that reads those of this one."""
     rate = {c.pipeline: c.per_clock for c in found.clocks if c.pipeline != "tensor"}
     rows = found.values[found.columns.rows]
     iteration = [work for work in found.columns.work if work.loop]
