@@ -8,6 +8,7 @@ nothing is known, and that is safe.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from fractions import Fraction
@@ -55,7 +56,8 @@ from catdiag.testing import error_bounds, tolerance
 from catdiag.testing.float_formats import format_of
 from catdiag.util.errors import TypeMismatch
 
-SCHEMA = Path(semantics.__file__).with_name("certificate.schema.json")
+PACKAGE = Path(semantics.__file__).parents[1]
+SCHEMA = PACKAGE / "kernel" / "certificate.schema.json"
 
 
 def schema_functions() -> Collection[str]:
@@ -270,3 +272,13 @@ def test_a_function_that_a_reading_does_not_know_is_refused_by_name(
 def test_every_other_function_is_read(reading: str) -> None:
     for fn in SCALARS.keys() - REFUSED.get(reading, {}).keys():
         USES[reading](fn)
+
+
+def test_the_lines_that_contributing_shows_for_a_function_are_those_of_the_code() -> None:
+    """`…` stands for what the function shares a line with."""
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```diff\n(.*?)```", text, re.DOTALL)
+    for line in shown.splitlines():
+        file, added = re.fullmatch(r" (\S+) +\+ *(.*?)(?:  +# .*)?", line).groups()  # type: ignore[union-attr]
+        code = (PACKAGE / file).read_text(encoding="utf-8")
+        assert all(part.strip() in code for part in added.split("…")), line
