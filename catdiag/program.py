@@ -687,7 +687,7 @@ class Program(AsProgram):
         else; written to `path` too, where one is given.
 
         Of pictures, the options are `open`, which named diagrams are drawn as their insides; `levels` of memory,
-        slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts; `colour`; `theme`,
+        slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts; `color`; `theme`,
         "auto", "light" or "dark"; `legend`; of LaTeX `standalone`, a document or only a picture (see
         `catdiag.draw.render`). The page has the steps, the theorem with its certificate to download, the state, the
         loops, H and M, the optimum and the lower bound; with a chip `on` and `sizes` the plan for `dtype` too, with

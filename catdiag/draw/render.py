@@ -1,9 +1,9 @@
-"""Diagrams as pictures: the functions behind `Diagram.svg`, `Derivation.svg`, notebooks and the command line."""
+"""Diagrams as pictures: the functions behind `Program.draw`, notebooks and the command line."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.ops import Call, bodies
@@ -59,41 +59,40 @@ def scene_of(
     return layout(diagram, open=open, levels=levels, items=items, join=join, marks=marks)
 
 
+class SceneOptions(TypedDict, total=False):
+    """The options of `scene_of`."""
+
+    open: Opened
+    levels: Sequence[str]
+    items: bool
+    join: bool
+    marks: Mapping[tuple[int, ...], str] | None
+    most: int | None
+
+
 def svg_of(
     diagram: Diagram | HasDiagram,
     *,
-    open: Opened = False,
-    levels: Sequence[str] = LEVELS,
-    items: bool = False,
-    join: bool = False,
-    marks: Mapping[tuple[int, ...], str] | None = None,
-    most: int | None = SHOWN,
     color: bool = True,
     theme: Theme = "auto",
     legend: bool = False,
+    **options: Unpack[SceneOptions],
 ) -> str:
     """The picture of a diagram as SVG; see `scene_of` and `catdiag.draw.svg_writer.svg` for options and errors."""
-    scene = scene_of(diagram, open=open, levels=levels, items=items, join=join, marks=marks, most=most)
-    return svg(scene, color=color, theme=theme, legend=legend)
+    return svg(scene_of(diagram, **options), color=color, theme=theme, legend=legend)
 
 
 def tikz_of(
     diagram: Diagram | HasDiagram,
     *,
-    open: Opened = False,
-    levels: Sequence[str] = LEVELS,
-    items: bool = False,
-    join: bool = False,
-    marks: Mapping[tuple[int, ...], str] | None = None,
-    most: int | None = SHOWN,
     color: bool = True,
     standalone: bool = True,
     legend: bool = False,
     theme: Literal["light", "dark"] = "light",
+    **options: Unpack[SceneOptions],
 ) -> str:
     """The picture of a diagram as LaTeX; see `scene_of` and `catdiag.draw.tikz_writer.tikz` for options and errors."""
-    scene = scene_of(diagram, open=open, levels=levels, items=items, join=join, marks=marks, most=most)
-    return tikz(scene, color=color, standalone=standalone, legend=legend, theme=theme)
+    return tikz(scene_of(diagram, **options), color=color, standalone=standalone, legend=legend, theme=theme)
 
 
 def shown(subject: Diagram | HasDiagram) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -228,7 +228,7 @@ class KernelPlan(AsHTML):
         if self.backend == TRITON:
             specialized = ", warp-specialized" if self.warp_specialized else ""
             return f"Triton, {plural(self.stages, 'stage')}, {plural(self.warps, 'warp')}{specialized}: what is written"
-        if self.backend == TORCH:
+        if self.backend in CALLED:
             return "torch's product, no kernel of catdiag's"
         if self.backend == FUNCTION:
             return "a call of the user's function, no kernel of catdiag's"
@@ -251,7 +251,17 @@ class KernelPlan(AsHTML):
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        if self.backend in CALLED:  # of which nothing else is known, and nothing is proved
+            return "\n".join(
+                (
+                    self._target(),
+                    f"kernel     {self.kernel}",
+                    f"traffic    HBM {self.hbm_bytes:,} bytes",
+                    f"work       {self.flops:,} FLOPs of products",
+                    f"time       {1e6 * self.time_s:.1f} µs predicted, {self._rate()}",
+                    f"bound by   {self.bound}",
+                )
+            )
         parts = ", ".join(
             f"{WORDS[name]} {1e6 * s:.1f} ({100 * self.busy[name]:.0f}% of the run)"
             for name, s in self.parts_s.items()
@@ -264,26 +274,13 @@ class KernelPlan(AsHTML):
                 f"{least.bytes_ratio:.2f} times the least traffic, which is {least.bytes_moved:,} bytes at "
                 f"{shown(least.tiles)}: {least.reason}"
             )
-        full = "the peak FLOP/s" if self.flops else "the peak HBM bandwidth"
-        rate = f"{self.flops / self.time_s / 1e12:.1f} TFLOP/s, " if self.flops else ""
         shared = next((level.vendor_name or level.name for level in self.levels if level.name == "SMEM"), "SMEM")
         asked = "" if self.objective == "time" else f" (asked for: {self.objective})"
         model = {"queue": "", "add": "; transfers and work added", "max": "; everything overlapped"}.get(
             str(self.overlap), f"; at once: {', '.join(self.overlap)}"
         )
-        if self.backend in CALLED:  # of which nothing else is known, and nothing is proved
-            return "\n".join(
-                (
-                    f"{self.hardware}, {self.dtype}, {sizes}",
-                    f"kernel     {self.kernel}",
-                    f"traffic    HBM {self.hbm_bytes:,} bytes",
-                    f"work       {self.flops:,} FLOPs of products",
-                    f"time       {1e6 * self.time_s:.1f} µs predicted, {rate}{100 * self.utilization:.0f}% of {full}",
-                    f"bound by   {self.bound}",
-                )
-            )
         lines = [
-            f"{self.hardware}, {self.dtype}, {sizes}",
+            self._target(),
             f"tiles      {shown(self.tiles)} (g_: group tile, s_: stream block{', p_: parts' if split else ''}); "
             f"{plural(self.stages, 'buffer')} of each stream block; "
             f"{plural(self.threads, 'thread')} ({plural(self.threads // self.warp, 'warp')}"
@@ -301,7 +298,7 @@ class KernelPlan(AsHTML):
             "levels",
             self.table(),
             f"work       {self.flops:,} FLOPs of products, {self.intensity:.1f} a byte at the edge to {shared}",
-            f"time       {1e6 * self.time_s:.1f} µs predicted{model}, {rate}{100 * self.utilization:.0f}% of {full}",
+            f"time       {1e6 * self.time_s:.1f} µs predicted{model}, {self._rate()}",
             f"bound by   {self.bound}",
             f"           one group needs, in µs: {parts}",
             *([f"uneven     {IMBALANCE} {1e6 * self.imbalance_s:.1f} µs"] if self.imbalance_s else []),
@@ -312,16 +309,29 @@ class KernelPlan(AsHTML):
                 for name, pieces in self.divisors.items()
             ),
             f"given up   {given}",
+            *self._runners_up(),
         ]
-        for rank, other in enumerate(self.next_best, 2):
-            how = f"{shown(other.tiles)}; {plural(other.stages, 'buffer')}, {other.threads} threads"
-            lines.append(
-                f"{'next best' if rank == 2 else '':10} {rank}. {how}: {1e6 * other.time_s:.1f} µs "
-                f"({other.time_ratio:.2f} times), {other.bytes_moved:,} bytes: {other.reason}"
-            )
         if self.proof.statement:
             lines.append(f"proved     {self.proof.statement} (bytes; z3, {1e3 * self.proof.seconds:.0f} ms)")
         return "\n".join(lines)
+
+    def _target(self) -> str:
+        """The chip, the type and the sizes."""
+        return f"{self.hardware}, {self.dtype}, {', '.join(f'{name}={value}' for name, value in self.sizes.items())}"
+
+    def _rate(self) -> str:
+        """The FLOP/s of products, where there are any, and the part of the chip's peak."""
+        rate = f"{self.flops / self.time_s / 1e12:.1f} TFLOP/s, " if self.flops else ""
+        return f"{rate}{100 * self.utilization:.0f}% of the peak {'FLOP/s' if self.flops else 'HBM bandwidth'}"
+
+    def _runners_up(self) -> Iterator[str]:
+        """A line for each of the next best choices."""
+        for rank, other in enumerate(self.next_best, 2):
+            how = f"{shown(other.tiles)}; {plural(other.stages, 'buffer')}, {other.threads} threads"
+            yield (
+                f"{'next best' if rank == 2 else '':10} {rank}. {how}: {1e6 * other.time_s:.1f} µs "
+                f"({other.time_ratio:.2f} times), {other.bytes_moved:,} bytes: {other.reason}"
+            )
 
 
 def plural(number: int, noun: str) -> str:
