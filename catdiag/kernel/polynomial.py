@@ -69,11 +69,7 @@ def plus(p: Poly, q: Poly) -> Poly:
     """p + q."""
     result = dict(p)
     for m, c in q.items():
-        total = result.get(m, Fraction(0)) + c
-        if total:
-            result[m] = total
-        else:
-            result.pop(m, None)
+        _accumulate(result, m, c)
     return result
 
 

@@ -19,6 +19,7 @@ from catdiag.rewrite import group, skip
 from catdiag.rewrite.stream import fold_search
 from catdiag.simulate.machine import count
 from catdiag.testing.assert_counts import drawn_tiles
+from tests.bounds.programs import gram, mttkrp
 from tests.forms import form
 
 
@@ -28,16 +29,6 @@ def positive(name):
 
 def at(expr, values):
     return sympy.sympify(expr).subs({positive(name): value for name, value in values.items()})
-
-
-@cd.algorithm("i j k, j l, k l -> i l")
-def mttkrp(X, B, C):
-    return cd.einsum("i j k, j l, k l -> i l", X, B, C)
-
-
-@cd.algorithm("n d -> n m")
-def gram(X):
-    return cd.einsum("n d, m d -> n m", X, X.rename(n="m"))
 
 
 @cd.algorithm("i k, k j, j l -> i l")

@@ -8,21 +8,12 @@ from random import Random
 import pytest
 
 import catdiag as cd
-
-
-@cd.algorithm("n d -> n m")
-def gram(X):
-    return cd.einsum("n d, m d -> n m", X, X.rename(n="m"))
+from tests.bounds.programs import gram, mttkrp
 
 
 @cd.algorithm("q d, x d, x v -> q v")
 def chain(Q, K, V):
     return cd.einsum("q x, x v -> q v", cd.einsum("q d, x d -> q x", Q, K), V)
-
-
-@cd.algorithm("i j k, j l, k l -> i l")
-def mttkrp(X, B, C):
-    return cd.einsum("i j k, j l, k l -> i l", X, B, C)
 
 
 def points(**sizes):

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import catdiag as cd
+from tests.importers.inputs import real
 
 jax = pytest.importorskip("jax")
 jnp, jnn, lax = jax.numpy, jax.nn, jax.lax
 
 
-@pytest.fixture(autouse=True)
-def _double() -> Iterator[None]:
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
-
-
-def real(*shape: int) -> Any:
-    return np.random.default_rng(len(shape) + sum(shape)).normal(size=shape)
+pytestmark = pytest.mark.usefixtures("jax_in_double")
 
 
 def check(function: Callable[..., Any], *example: Any, error: float = 1e-9, **options: Any) -> cd.Program:

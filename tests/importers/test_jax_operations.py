@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,21 +10,13 @@ import numpy as np
 import pytest
 
 import catdiag as cd
+from tests.importers.inputs import real
 
 jax = pytest.importorskip("jax")
 jnp, jnn, lax = jax.numpy, jax.nn, jax.lax
 
 
-@pytest.fixture(autouse=True)
-def _double() -> Iterator[None]:
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
-
-
-def real(*shape: int) -> Any:
-    return np.random.default_rng(len(shape) + sum(shape)).normal(size=shape)
+pytestmark = pytest.mark.usefixtures("jax_in_double")
 
 
 def positive(*shape: int) -> Any:

@@ -226,30 +226,29 @@ def two_linear_layers_as_one() -> Refactoring:
     )  # fmt: skip
 
 
+def bias_dropped(of: str, equal: bool) -> Refactoring:
+    """Attention in which the queries or the keys lose their bias."""
+
+    def scores(m: Any, x: Any) -> Any:
+        return torch.softmax(m.q(x) @ m.k(x).mT, -1) @ x
+
+    with_biases = Module(scores, q=linear(5, 4, True), k=linear(5, 4, True))
+    without = Module(scores, q=linear(5, 4, of != "q"), k=linear(5, 4, of != "k"))
+    rest = [f"{'k' if of == 'q' else 'q'}.bias", "q.weight", "k.weight"]
+    return Refactoring(
+        without, with_biases, (real(2, 7, 5),), equal, lambda given: {name: given[name] for name in rest}
+    )
+
+
 @pair
-def keys_bias_left_out() -> Refactoring:
+def keys_bias_dropped() -> Refactoring:
     """A bias of the keys adds the same to all scores of a query."""
-
-    def scores(m: Any, x: Any) -> Any:
-        return torch.softmax(m.q(x) @ m.k(x).mT, -1) @ x
-
-    with_bias = Module(scores, q=linear(5, 4, True), k=linear(5, 4, True))
-    return Refactoring(
-        Module(scores, q=linear(5, 4, True), k=linear(5, 4)), with_bias, (real(2, 7, 5),), True,
-        lambda of: {name: of[name] for name in ("q.weight", "q.bias", "k.weight")},
-    )  # fmt: skip
+    return bias_dropped("k", True)
 
 
 @pair
-def queries_bias_left_out() -> Refactoring:
-    def scores(m: Any, x: Any) -> Any:
-        return torch.softmax(m.q(x) @ m.k(x).mT, -1) @ x
-
-    with_bias = Module(scores, q=linear(5, 4, True), k=linear(5, 4, True))
-    return Refactoring(
-        Module(scores, q=linear(5, 4), k=linear(5, 4, True)), with_bias, (real(2, 7, 5),), False,
-        lambda of: {name: of[name] for name in ("q.weight", "k.bias", "k.weight")},
-    )  # fmt: skip
+def queries_bias_dropped() -> Refactoring:
+    return bias_dropped("q", False)
 
 
 @pair

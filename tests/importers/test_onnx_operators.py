@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 
 import catdiag as cd
+from tests.importers.inputs import real
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
-
-
-def real(*shape: int) -> Any:
-    return np.random.default_rng(len(shape) + sum(shape)).normal(size=shape)
 
 
 def positive(*shape: int) -> Any:
