@@ -302,14 +302,14 @@ class Candidates:
                 continue
             if given < asked.at_least.get(row, 1):
                 continue
-            blocks = {n: [given] if n == row else v for n, v in options.items()}
             loops = dict(search.kernel.loops)
-            blocks = {n: v if n == row or n in loops else v[:1] for n, v in blocks.items()}
+            free = {*loops, *self._columns(row)}
+            blocks = {n: [given] if n == row else v if n in free else v[:1] for n, v in options.items()}
             length = search.kernel.tiles[row].value(search.full(search.sizes))
             if (
                 given != ROWS * groups
                 or given >= 2 * length
-                or any(v[0] != 1 for n, v in blocks.items() if n != row and n not in loops)
+                or any(v[0] != 1 for n, v in blocks.items() if n != row and n not in free)
             ):
                 continue
             axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in blocks.values()), indexing="ij")
@@ -318,7 +318,7 @@ class Candidates:
             for side in chain.from_iterable(self.multiplied):
                 if side.symbols() & set(grid):
                     length = side.value({**self.sizes, **grid})
-                    ok &= np.asarray((length <= WIDEST) | (row in side.symbols()))
+                    ok &= np.asarray(((length >= MIN_DOT) & (length <= WIDEST)) | (row in side.symbols()))
             for name in loops:
                 ok &= (grid[name] >= ROWS) | (name in search.request.tiles)
             grid = {name: axis[ok] for name, axis in grid.items()}
@@ -331,6 +331,12 @@ class Candidates:
                     found += self._proposals(stages, warps, kept, specialized=True)
         return found
 
+    def _columns(self, row: str | None) -> set[str]:
+        """The tiles of groups that are sides of products by themselves, and never beside those of `row`."""
+        sides = [side.symbols() for side in chain.from_iterable(self.multiplied)]
+        beside = {name for side in sides if row in side for name in side}
+        return {name for side in sides for name in side if name in self.search.kernel.tiles} - beside
+
     @cached_property
     def _written(self) -> Module | None:
         """The warp-specialized kernel, if it can be written like that."""
@@ -340,7 +346,8 @@ class Candidates:
         options = self.options()
         length = {n: r.value(search.full(search.sizes)) for n, r in search.kernel.tiles.items() if len(options[n]) > 1}
         long = max(length, key=lambda n: length[n], default=None)
-        tiles = {n: 128 if n == long or n in loops else 1 for n in options}
+        columns = self._columns(long)
+        tiles = {n: 128 if n == long or n in loops else options[n][-1] if n in columns else 1 for n in options}
         try:
             written = module(search.diagram, tiles, self.dtype, stages=2, warps=8, specialized=True)
         except CatdiagError:

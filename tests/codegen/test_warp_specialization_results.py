@@ -46,15 +46,17 @@ def rows_by_eight(values: Any, kind: Any) -> Any:
 
 
 def written(
-    diagram: cd.category.Diagram, axis: str, groups: str, dtype: str, block: int, rows: int, **options: int
-) -> Module:
+    diagram: cd.category.Diagram, axis: str, groups: str, dtype: str, block: int, rows: int, columns: str = "",
+    **options: int,
+) -> Module:  # fmt: skip
+    """The module in groups, the last of them of the rows; `columns` is an axis in tiles of a block."""
     form = diagram.stream(axis).group(groups).diagram
-    row = groups.split()[-1]
+    lengths = {groups.split()[-1]: rows, columns: block}
     tiles: dict[str, int] = {}
     for _, s in statements(lower(form).body):
         if isinstance(s, For):
             for span in s.spans:
-                tiles[span.symbol] = block if s.kind != "tiles" else rows if span.axis == row else 1
+                tiles[span.symbol] = block if s.kind != "tiles" else lengths.get(span.axis, 1)
     return module(form, tiles, dtype, specialized=True, **options)
 
 
@@ -100,6 +102,10 @@ def run(diagram: cd.category.Diagram, made: Module, seed: int, sizes: dict[str, 
 
 def weights(S: Any) -> Any:
     return cd.softmax(S * 0.3, "x")
+
+
+def attention(Q: Any, K: Any, V: Any) -> Any:
+    return cd.einsum("q x, x v -> q v", weights(cd.einsum("q d, x d -> q x", Q, K)), V)
 
 
 def two_scores(Q: Any, K: Any, P: Any, R: Any, V: Any) -> Any:
@@ -191,6 +197,8 @@ CASES: list[tuple[Any, str, str, str, dict[str, Any]]] = [
     (channels_first, "d q h, h d x, v h x -> h v q", "x", "h q", BF16),
     (by_keys, "q d, x d, x v, q x, q -> v q", "x", "q", FP16),  # rows are the second factor of both products
     (derivative, "q d, x d, q v, x v, q -> x d, x v", "q", "x", BF16),
+    (attention, "q d, x d, x v -> q v", "x", "v q", {**BF16, "columns": "v"}),  # a tile of rows and columns
+    (by_keys, "q d, x d, x v, q x, q -> v q", "x", "v q", {**FP16, "block": 16, "columns": "v"}),
 ]
 
 

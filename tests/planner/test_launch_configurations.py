@@ -217,6 +217,17 @@ def test_loads_are_apart_where_matrix_units_read_16_bits(dtype):
     assert not any(p.specialized for p in propose(HEADS, "A100", LONG))
 
 
+def test_values_of_another_width_are_columns_of_a_tile():
+    """The width of values is grouped, and that of keys is summed: no axis of the tile but rows is shared."""
+    heads = cd.algorithm("h q d, h x d, h x v -> h q v")(
+        lambda Q, K, V: cd.einsum("h q x, h x v -> h q v", cd.softmax(cd.einsum("h q d, h x d -> h q x", Q, K), "x"), V)
+    )
+    first = propose(heads.stream("x").group("h q v"), "H200", {"h": 16, "q": 8192, "x": 8192, "d": 128, "v": 128})[0]
+    one = propose(HEADS, "H200", LONG)[0]
+    assert first.specialized and first.tiles == {"g_h": 1, "g_q": 128, "g_v": 128, "s_x": one.tiles["s_x"]}
+    assert first.time_s == pytest.approx(one.time_s, rel=0.01)
+
+
 def test_the_measured_best_is_among_the_proposals_and_as_a_rule_the_first():
     near = []
     for key, rows in MEASURED.items():

@@ -7,6 +7,7 @@ starts an asynchronous copy (TMA) of the next block into the slot.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from catdiag.codegen.gluon.gluon_printer import Unfit
 from catdiag.codegen.gluon.pipelined_loop import LoopIteration, Ring, WarpSpecialized
@@ -102,23 +103,37 @@ def specialize_warps(
     """The warp-specialized form of a kernel; None if it has none.
 
     `body` are the statements of the kernel, `spans` the tiles of its grid, `env` the arrays that it reads, and `plain`
-    is its plain Triton form, whose name the new form extends.
+    is its plain Triton form, whose name the new form extends. The rows that warpgroups divide are those of the first
+    tile longer than 1 of which there is such a form; other tiles may be columns of products.
     """
-    try:
-        writing, loading = GluonWriting(shared, env, spans), Loads(shared, env, spans)
-        for w in (writing, loading):
-            w.body(body)
-            if w.iteration is None:
-                return None
-    except Unfit:
-        return None
+    for row in spans:
+        if shared.tiles.get(row.symbol, 0) != 1:
+            with suppress(Unfit):
+                return _by_rows(shared, env, spans, body, plain, row)
+    return None
+
+
+def _by_rows(
+    shared: ModuleContext,
+    env: Mapping[NestValue, Pull],
+    spans: Sequence[LoopSpan],
+    body: Sequence[Statement],
+    plain: KernelSpec,
+    row: LoopSpan,
+) -> WarpSpecialized:
+    """The form in which warpgroups divide the rows of one tile of the grid. Raises Unfit if there is none."""
+    writing, loading = GluonWriting(shared, env, spans, row), Loads(shared, env, spans, row)
+    for w in (writing, loading):
+        w.body(body)
+        if w.iteration is None:
+            raise Unfit("the kernel has no loop that carries a state")
     kernels = [w.done(f"{plain.name}_{what}", plain.note, plain.place)
                for w, what in ((writing, "rows"), (loading, "loads"))]  # fmt: skip
     rings = tuple(writing.rings.values())
     if [(r.name, r.boxes.name, r.boxes.shape) for r in rings] != [
         (r.name, r.boxes.name, r.boxes.shape) for r in loading.rings.values()
     ]:
-        return None
+        raise Unfit("consumer and producer read other blocks")
     return WarpSpecialized(
         f"{plain.name}_apart",
         kernels[0],

@@ -42,11 +42,11 @@ class GluonWriting(Writing):
 
     dialect = GLUON
 
-    def __init__(self, shared: ModuleContext, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> None:
-        own = [s for s in spans if shared.tiles.get(s.symbol, 0) != 1]
-        if len(own) != 1:
-            raise Unfit(f"{len(own)} tiles of the grid are longer than 1: expected one, whose rows warpgroups divide")
-        self.row = own[0]
+    def __init__(
+        self, shared: ModuleContext, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan], row: LoopSpan
+    ) -> None:
+        self.row = row
+        """The tile of the grid whose rows warpgroups divide."""
         super().__init__(shared, env, spans)
         fixed = ("each", "me", "rows", "groups", "stages", "iteration")
         self.names = {n: self.own.fresh(n) for n in fixed}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import head_of, spans_of
+from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.schedule.statements import LoopSpan
 
 _TOGETHER = 8
@@ -43,8 +44,8 @@ def kernel_text(kernel: KernelSpec) -> list[str]:
 def grid_text(kernel: KernelSpec, tl: str) -> list[str]:
     """The lines that compute a program's tile from its program id; the last axis of the grid varies fastest.
 
-    `tl` is the module of the language. Two tiled axes at the end are swizzled. Tiles with longer loops come first, so
-    that the last wave is short.
+    `tl` is the module of the language. Two tiled axes at the end are swizzled by Triton's function, which Gluon lacks.
+    Tiles with longer loops come first, so that the last wave is short.
     """
     spans = spans_of(kernel)
     if not spans and kernel.parts is None:
@@ -57,7 +58,7 @@ def grid_text(kernel: KernelSpec, tl: str) -> list[str]:
         where.append((count, span))
     if kernel.parts is not None:
         where.append((kernel.parts.symbol, None))
-    if _swizzled(kernel, spans):
+    if tl == TRITON.module and _swizzled(kernel, spans):
         (rows, _), (columns, _) = where[-2:]
         lines.append(f"    {', '.join(kernel.tile_names[s.symbol] for s in spans[-2:])} = {tl}.swizzle2d(")
         lines.append(f"        pid // {columns} % {rows}, pid % {columns}, {rows}, {columns}, {_TOGETHER}")
