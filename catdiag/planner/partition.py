@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from catdiag.category.diagram import Diagram, HasDiagram
+from catdiag.category.index_maps import Reindex
 from catdiag.category.ops import GroupOp
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
@@ -35,7 +36,7 @@ from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Pl
 from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions
 from catdiag.prover.api import Interrupted
-from catdiag.rewrite.contraction_order import Reassociation, ordered, reassociated
+from catdiag.rewrite.contraction_order import Reassociation, equal_forms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
@@ -52,6 +53,9 @@ MOST = 12
 """Stages of a kernel at most, but for one kernel of everything."""
 FEW_STAGES = 2
 """Kernels of so many stages are always looked at."""
+MERGED = 0.98
+"""Blocks of one axis in place of several are loaded whole, by warps of their own where a chip has them, which the model
+of ideal kernels does not know: what merges axes is taken where it is nearly as quick by that."""
 HOPELESS = 3.0
 """A kernel that takes so many times the time of its stages in several is not made longer."""
 _CALLED: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: library_plan, FUNCTION: function_plan}
@@ -144,10 +148,9 @@ def searching(
         PartitionSearch(
             StageSequence(form.diagram), target, solver, cuts, multi_kernel=several, form=form, equal=search.equal
         )
-        for form in [reassociated(diagram, sizes)]
-        if form is not None
+        for form in equal_forms(diagram, sizes)
     ]
-    found = sorted((one for one in (search, *forms) if one.chosen()), key=PartitionSearch.quickest)
+    found = sorted((one for one in (search, *forms) if one.chosen()), key=PartitionSearch.rank_seconds)
     for better, worse in pairwise(found):
         better.otherwise = worse
     if found:
@@ -324,6 +327,18 @@ class PartitionSearch:
     def quickest(self) -> float:
         """What the way that is taken takes."""
         return self.total(self.chosen())
+
+    def rank_seconds(self) -> float:
+        """What forms of a program are ranked by: what they take, where kernels that are written have merged axes
+        `MERGED` times that."""
+        kernels = (self.schedules(span)[0] for span in self.chosen() if self._merges(span))  # type: ignore[index]
+        return self.quickest() * (1.0 if all(kernel.library for kernel in kernels) else MERGED)
+
+    def _merges(self, span: Span) -> bool:
+        """Whether a kernel reads arrays with merged axes."""
+        return any(
+            isinstance(box.op, Reindex) and box.op.kind == "merge" for box in self.row.segment_diagram(*span).boxes
+        )
 
     def total(self, option: tuple[Span, ...]) -> float:
         """What a way takes."""

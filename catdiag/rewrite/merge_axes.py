@@ -3,10 +3,7 @@
 
 A loop over one long axis takes blocks of any size; of two axes one loop stands inside the other, with blocks no longer
 than the inner axis. The axes are merged only where that is a view of each array as it lies in memory: they are
-neighbors there, in one order. An array that is computed, and read once, can be laid out so.
-
-Plans do not take such forms: a kernel finds the positions along the axes that were merged by divisions, entry by entry,
-and loads each on its own, which the model of its time does not know.
+neighbors there, in one order. An array that is computed, and read once, can be stored so.
 """
 
 from __future__ import annotations
@@ -98,15 +95,14 @@ class MergingGraph(HashConsedGraph):
         return wire in self.read_once and node is not None and isinstance(node.box.op, (Einsum, Map, Reduce))
 
     def _laid_out(self, wire: int, names: Sequence[str]) -> int:
-        """The wire; computed in a layout in which these axes are neighbors, if it can have any layout."""
-        own, node = self.names(wire), self.node(wire)
+        """The wire, its axes in an order in which these are neighbors: the array is to be stored so."""
+        own = self.names(wire)
         place = own.index(names[0])
-        if node is None or not self._free(wire) or list(own[place : place + len(names)]) == list(names):
+        if not self._free(wire) or list(own[place : place + len(names)]) == list(names):
             return wire
-        order = [*(n for n in own if n not in names), *names]
         axes = {axis.name: axis for axis in self.types[wire].axes}
-        made = ArrayType(tuple(axes[n] for n in order), self.types[wire].element)
-        return super().add(Box(node.box.op, node.box.dom, Ty(made), node.box.line), node.inputs)
+        order = [*(n for n in own if n not in names), *names]
+        return self.cast(wire, ArrayType(tuple(axes[n] for n in order), self.types[wire].element))
 
     def _in_memory(self, wire: int) -> tuple[str, ...]:
         """The axes of a wire in the order in which its array lies in memory; none where that is not known."""

@@ -116,6 +116,16 @@ class Tensor:
         shape, strides = ([of[k] for k in order] for of in (self.shape, self.strides))
         return Tensor(tuple(shape), tuple(strides), self.dtype, self.device)
 
+    def unflatten(self, axis: int, sizes: Sequence[int]) -> Tensor:
+        """The same entries with one axis as several."""
+        strides = [self.strides[axis] * math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
+        shape = (*self.shape[:axis], *sizes, *self.shape[axis + 1 :])
+        return Tensor(shape, (*self.strides[:axis], *strides, *self.strides[axis + 1 :]), self.dtype, self.device)
+
+    def reshape(self, shape: Sequence[int]) -> Tensor:
+        """A contiguous tensor of another shape: what torch gives of a contiguous one."""
+        return Tensor.of(shape, self.dtype, self.device)
+
     def copy_(self, other: Tensor) -> Tensor:
         """Copies nothing, since there are no data."""
         return self

@@ -42,6 +42,9 @@ class Builder(Protocol):
     def where(self, args: Sequence[TileNode]) -> TileNode:
         """A selection by a condition. Blocks in which the condition holds for all entries need no mask."""
 
+    def merged(self, array: StoredArray, names: Sequence[str]) -> StoredArray | None:
+        """The same memory with neighboring axes as one of one stride; None where the launch has no such array."""
+
 
 @dataclass(eq=False)
 class Pull:
@@ -63,6 +66,8 @@ class StoredArray(Pull):
     """Whether the launch function allocates it for the results of one kernel that another one reads."""
     parts: bool = False
     """Whether its first axis counts the parts of a split loop (split-K)."""
+    source: StoredArray | None = None
+    """The array whose memory it is, with more axes, if it is another array with neighboring axes merged."""
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """A load, or an argument of the kernel if the array is a scalar."""
@@ -212,6 +217,10 @@ class Arranged(Pull):
             return self._read(k, 0, {**rest, op.axis.name: place}, guard)
         place = index[op.added_axes()[0].name]
         if op.kind == "merge":
+            one = with_merged_axes(k, self.sources[0], [p.name for p in parts])
+            if one is not None:
+                (new,) = set(one.ty.names) - set(self.sources[0].ty.names)
+                return k.at(one, {**{n: rest[n] for n in one.ty.names if n != new}, new: place}, guard)
             found: dict[str, TileNode] = {}
             for p in reversed(parts):
                 size = k.size(p.size)
@@ -254,6 +263,28 @@ class Arranged(Pull):
         for p in parts:
             size = k.nodes.op("mul", size, k.size(p.size))
         return size
+
+
+def with_merged_axes(k: Builder, pull: Pull, names: Sequence[str]) -> Pull | None:
+    """An array in memory, or a block of it, with some axes as one of one stride; None where it has no such form."""
+    if isinstance(pull, StoredArray):
+        return k.merged(pull, names)
+    if isinstance(pull, ArrayPart) and not set(names) & set(pull.starts):
+        source = with_merged_axes(k, pull.source, names)
+        if source is None:
+            return None
+        own = {axis.name: axis for axis in pull.ty.axes}
+        axes = tuple(own.get(axis.name, axis) for axis in source.ty.axes)
+        return ArrayPart(ArrayType(axes, pull.ty.element), source, pull.starts)
+    if isinstance(pull, Renamed) and set(pull.ty.names) == {pull.pairs.get(n, n) for n in pull.source.ty.names}:
+        before = {pull.pairs.get(n, n): n for n in pull.source.ty.names}
+        source = with_merged_axes(k, pull.source, [before[n] for n in names])
+        if source is None:
+            return None
+        new = {axis.name: axis for axis in pull.ty.axes}
+        axes = tuple(new.get(pull.pairs.get(axis.name, axis.name), axis) for axis in source.ty.axes)
+        return Renamed(ArrayType(axes, pull.ty.element), source, pull.pairs)
+    return None
 
 
 @dataclass(eq=False)

@@ -99,12 +99,18 @@ class Build:
     """The nodes of one kernel, made from the statements of a loop nest.
 
     `env` gives the arrays that the kernel reads, `size_names` the names of sizes in the kernel, and `dtypes` the
-    element types of arrays by name.
+    element types of arrays by name. `merged_array` gives an array of the launch with neighboring axes as one.
     """
 
     def __init__(
-        self, names: Names, env: Mapping[NestValue, Pull], size_names: Mapping[str, str], dtypes: Mapping[str, str]
+        self,
+        names: Names,
+        env: Mapping[NestValue, Pull],
+        size_names: Mapping[str, str],
+        dtypes: Mapping[str, str],
+        merged_array: Callable[[StoredArray, Sequence[str], Names], StoredArray | None],
     ):
+        self.merged_array = merged_array
         self.names = names
         self.size_names = size_names
         self.dtypes = dtypes
@@ -221,6 +227,13 @@ class Build:
         found = self.memo.get(key)
         if found is None:
             found = self.memo[key] = value.compute(self, index, guard)
+        return found
+
+    def merged(self, array: StoredArray, names: Sequence[str]) -> StoredArray | None:
+        """The same memory with neighboring axes as one of one stride; None where the launch has no such array."""
+        found = self.merged_array(array, names, self.names)
+        if found is not None and array.name in self.nodes.bytes:
+            self.nodes.bytes |= {found.name}
         return found
 
     def tile(self, value: NestValue) -> TileNode:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from catdiag.category.types import INTEGER_BYTES
+from catdiag.category.types import INTEGER_BYTES, ArrayType, product
 from catdiag.codegen.names import Names
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes
@@ -137,7 +137,7 @@ class ModuleContext:
 
     names: Names
     tiles: Mapping[str, int]
-    dtypes: Mapping[str, str]
+    dtypes: dict[str, str]
     dtype: str
     sizes: dict[str, str] = field(default_factory=dict)
     """The names of sizes, by symbol; a size whose symbol is also the name of an input has another name."""
@@ -145,3 +145,39 @@ class ModuleContext:
     """The arrays in global memory that kernels write."""
     factors: set[str] = field(default_factory=set)
     """The inputs that give the operand type of matrix products both of whose factors are computed."""
+    results: set[StoredArray] = field(default_factory=set)
+    """The results of the module, among those that kernels write."""
+    merged: dict[tuple[StoredArray, tuple[str, ...]], StoredArray] = field(default_factory=dict)
+    """Arrays with neighboring axes as one of one stride, by the array and the axes."""
+
+    def merged_array(self, array: StoredArray, names: Sequence[str], own: Names) -> StoredArray | None:
+        """An array of the launch with these axes as one, under a name that is new in the module and among `own`.
+
+        An input is copied by the launch if its axes, neighbors in its type, have not one stride. A buffer is allocated
+        with merged axes, so that only those that were asked for first are; those of a result are never.
+        """
+        if (found := self.merged.get((array, tuple(names)))) is not None:
+            return found
+        own_names = array.ty.names
+        place = own_names.index(names[0])
+        neighbors = own_names[place : place + len(names)] == tuple(names)
+        if not (neighbors or array.temporary) or array.parts or array in self.results or array.source is not None:
+            return None
+        if array.temporary and any(other is array for other, _ in self.merged):
+            return None
+        own_axes = {axis.name: axis for axis in array.ty.axes}
+        if any(own_axes[n].kind != "name" for n in names):
+            return None
+        others = [own_axes[n] for n in own_names if n not in names]
+        at = place if neighbors else len(others)
+        while (name := self.names.fresh(f"{array.name}_merged")) in own.taken:
+            pass
+        own.taken.add(name)
+        axes = (*others[:at], product(*(own_axes[n] for n in names)), *others[at:])
+        found = StoredArray(ArrayType(axes, array.ty.element), name, array.temporary, source=array)
+        if array.name in self.dtypes:
+            self.dtypes[name] = self.dtypes[array.name]
+        if array.name in self.factors:
+            self.factors.add(name)
+        self.merged[array, tuple(names)] = found
+        return found

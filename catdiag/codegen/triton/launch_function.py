@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from catdiag.category.types import STORED, ArrayType, Size
@@ -63,6 +63,8 @@ class LaunchWriter:
     """The warp-specialized forms of kernels, by the names of the kernels."""
     calls: Sequence[ProductCall | OpaqueCall] = ()
     """The products that torch computes, and uninterpreted boxes."""
+    merged_arrays: Sequence[StoredArray] = ()
+    """The arrays that are others with neighboring axes merged."""
 
     def __post_init__(self) -> None:
         from catdiag.codegen.gluon.gluon_source import merged
@@ -70,7 +72,9 @@ class LaunchWriter:
         self.lines: list[str] = []
         self.merged = {name: merged(specialized) for name, specialized in self.specialized_kernels.items()}
         every = [*self.kernels, *self.merged.values()]
-        arrays = [*self.inputs, *(r.array for r in self.buffers)]
+        arrays = [*self.inputs, *(r.array for r in self.buffers), *self.merged_arrays]
+        self.stored = {a.source: a for a in self.merged_arrays if a.source is not None and a.temporary}
+        """Buffers that are allocated with merged axes: the arrays that are."""
         own = {*self.sizes.values(), *self.tiles, *(a.name for a in arrays), *(k.name for k in every)}
         self.names = Names(own | {b.name for k in every for b in k.boxes} | _OWN)
         self.boxed = {b.array for k in self.kernels if k.rows for b in k.boxes}
@@ -131,6 +135,7 @@ class LaunchWriter:
         if results:
             self._results(results, ends, repeated, device)
         self._work_buffers(device)
+        self._merged_inputs()
         self._overflow_checks()
         for kernel in self.kernels:
             self._aligned(kernel)
@@ -183,9 +188,12 @@ class LaunchWriter:
         each program writes just the entries that it alone has read before. "": none.
         """
         first = next((n for n, k in enumerate(self.steps) if result in k.writes), len(self.steps))
-        later = [k for k in self.steps[first:] if source in k.reads]
+        other = {source, *(a for a in self.merged_arrays if a.source is source)}
+        later = [k for k in self.steps[first:] if not other.isdisjoint(k.reads)]
         if not later:
             return "any"
+        if not all(source in k.reads and other.isdisjoint({*k.reads} - {source}) for k in later):
+            return ""
         kernel = self.steps[first]
         if isinstance(kernel, (ProductCall, OpaqueCall)):
             return ""
@@ -273,28 +281,39 @@ class LaunchWriter:
             WorkBuffer(
                 b.array.name, b.array.ty, b.dtype, *self._live(b.array), b.array in self.boxed, self._order(b.array)
             )
-            for b in self.buffers
-            if not b.result
+            for b in self._allocated()
         )
+
+    def _allocated(self) -> list[OutputBuffer]:
+        """What passes from kernel to kernel, as it is allocated."""
+        return [replace(b, array=self.stored.get(b.array, b.array)) for b in self.buffers if not b.result]
 
     def _live(self, array: StoredArray) -> tuple[int, int]:
         """The positions of the first and the last step that use an array."""
+        own = {array, array.source}
         users = [
             n for n, step in enumerate(self.steps)
-            if array in step.arrays or (isinstance(step, KernelSpec) and any(b.array is array for b in step.boxes))
+            if not own.isdisjoint(step.arrays)
+            or (isinstance(step, KernelSpec) and not own.isdisjoint(b.array for b in step.boxes))
         ]  # fmt: skip
         return min(users, default=0), max(users, default=len(self.steps))
 
     def _order(self, array: StoredArray) -> tuple[str, ...]:
         """The order in which the axes of a buffer are stored, if a product asks for another than that of its type."""
-        products = [c for c in self.calls if isinstance(c, ProductCall) and array in c.arrays]
-        calls = sorted(products, key=lambda c: c.result is not array)
-        order = calls[0].stored(array) if calls else array.ty.names
+        users = (array, array.source) if array.source is not None else (array,)
+        calls = [(call.result is not a, n, a, call) for a in users for n, call in enumerate(self.calls)
+                 if isinstance(call, ProductCall) and a in call.arrays]  # fmt: skip
+        if not calls:
+            return ()
+        *_, used, call = min(calls, key=lambda item: item[:2])
+        order = call.stored(used)
+        if used is not array:
+            order = _merged_names(order, used, array)
         return () if order == array.ty.names else order
 
     def _work_buffers(self, device: str) -> None:
         """The lines that allocate what passes from kernel to kernel: one buffer, or one arena for several."""
-        buffers, stored = [b for b in self.buffers if not b.result], self.work_buffers()
+        buffers, stored = self._allocated(), self.work_buffers()
         if len(buffers) == 1 and not stored[0].order:
             self.write(f"{buffers[0].array.name} = {self._empty(buffers[0], device)}")
         elif buffers:
@@ -305,13 +324,29 @@ class LaunchWriter:
                 listed.append(f"({self._stored_shape(b, w.order)}, {_torch(b.dtype)}, {live})")
             self._call(f"{', '.join(b.array.name for b in buffers)}{',' * (len(buffers) == 1)} = _arena",
                        [device, *listed])  # fmt: skip
+        for array, memory in self.stored.items():
+            place, order = _unmerged(array, memory)
+            sizes = {a.name: self.size(a.size) for a in array.ty.axes}
+            parts = [sizes[n] for n in order[place : place + len(order) - len(memory.ty.axes) + 1]]
+            turned = f".permute({tuple(map(order.index, array.ty.names))})" if order != array.ty.names else ""
+            self.write(f"{array.name} = {memory.name}.unflatten({place}, {shape_of(parts)}){turned}")
+
+    def _merged_inputs(self) -> None:
+        """The lines that merge neighboring axes of inputs: views, or copies where they have not one stride."""
+        for array in self.merged_arrays:
+            if array.source is not None and not array.temporary:
+                place, order = _unmerged(array.source, array)
+                merged = len(order) - len(array.ty.axes) + 1
+                counts = tuple(merged if k == place else 1 for k in range(len(array.ty.axes)))
+                self.write(f"{array.name} = _merged({array.source.name}, {tuple(range(len(order)))}, {counts})")
 
     def _aligned(self, kernel: KernelSpec) -> None:
         """The line that copies misaligned factors of products to aligned rows, if that pays.
 
         A launch reads an input once for each tile of the axes that the input lacks.
         """
-        arrays = list(dict.fromkeys(b.array for b in kernel.boxes if b.array in self.inputs)) if kernel.rows else []
+        read = [b.array for b in kernel.boxes if (b.array.source or b.array) in self.inputs]
+        arrays = list(dict.fromkeys(read)) if kernel.rows else []
         if not arrays:
             return
         pairs = []
@@ -551,3 +586,22 @@ def _torch(dtype: str) -> str:
 
 def _factor(text: str) -> str:
     return f"({text})" if " " in text and not text.startswith(("(", "_tiles")) else text
+
+
+def _unmerged(array: StoredArray, merged: StoredArray) -> tuple[int, tuple[str, ...]]:
+    """The place of the merged axis of an array, and the order of axes with those in its place that it is made of."""
+    names = merged.ty.names
+    place = next(k for k, name in enumerate(names) if name not in array.ty.names)
+    parts = tuple(part.name for part in merged.ty.axes[place].parts)
+    return place, (*names[:place], *parts, *names[place + 1 :])
+
+
+def _merged_names(order: Sequence[str], array: StoredArray, merged: StoredArray) -> tuple[str, ...]:
+    """An order of the axes of an array with the merged ones as one; that of the merged array if they are not neighbors
+    in it."""
+    place, unmerged = _unmerged(array, merged)
+    parts = unmerged[place : place + len(unmerged) - len(merged.ty.axes) + 1]
+    at = order.index(parts[0])
+    if tuple(order[at : at + len(parts)]) != parts:
+        return merged.ty.names
+    return (*order[:at], merged.ty.names[place], *order[at + len(parts) :])

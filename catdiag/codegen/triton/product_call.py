@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram, inline
-from catdiag.category.ops import Box, Einsum, Rename
+from catdiag.category.ops import Box, Einsum, Reindex, Rename
 from catdiag.codegen.triton.array_accesses import StoredArray
 
 
@@ -43,7 +43,8 @@ def product_axes(box: Box) -> ProductAxes | None:
 
 
 def plain_product(diagram: Diagram) -> Box | None:
-    """The contraction that is all of a diagram, but for renamings of its inputs, if there is one.
+    """The contraction that is all of a diagram, but for views of its inputs that rename axes and then merge some, if
+    there is one.
 
     >>> import catdiag as cd
     >>> plain_product(cd.library.get("matmul").diagram) is not None
@@ -55,10 +56,16 @@ def plain_product(diagram: Diagram) -> Box | None:
     graph = inline(diagram).graph
     if not graph.nodes:
         return None
-    renamings, (last,) = graph.nodes[:-1], graph.nodes[-1:]
-    if any(not isinstance(n.box.op, Rename) or n.inputs[0] >= len(graph.dom) for n in renamings):
-        return None
-    source = [*range(len(graph.dom)), *(node.inputs[0] for node in renamings)]
+    views, (last,) = graph.nodes[:-1], graph.nodes[-1:]
+    source = list(range(len(graph.dom)))
+    merged = [False] * len(graph.dom)
+    for node in views:
+        op = node.box.op
+        is_merge = isinstance(op, Reindex) and op.kind == "merge"
+        if not (is_merge or isinstance(op, Rename)) or merged[node.inputs[0]]:
+            return None
+        source.append(source[node.inputs[0]])
+        merged.append(is_merge)
     # An axis of a renaming stays in its place, so that the product reads the input as it is.
     if [source[w] for w in last.inputs] != list(range(len(graph.dom))) or graph.outputs != (len(source),):
         return None
@@ -135,20 +142,18 @@ class ProductCall:
         return tuple(n for n in self.names(array) if n in names)
 
 
-PRODUCT = '''def _merged(tensor, order, counts):
+MERGED = '''def _merged(tensor, order, counts):
     """A tensor with its axes in an order, and so many at a time merged to one."""
     tensor, shape, at = tensor.permute(order), [], 0
     for count in counts:
         shape.append(math.prod(tensor.shape[at : at + count]))
         at += count
-    return tensor.reshape(shape)
-
-
-def _product(result, first, second):
+    return tensor.reshape(shape)'''
+PRODUCT = '''def _product(result, first, second):
     """A product by torch: each is a tensor, an order of its axes, and how many are batches, and of its two sides."""
     made, a, b = _merged(*result), _merged(*first), _merged(*second)
     torch.bmm(a, b, out=made) if len(a) > 1 else torch.mm(a[0], b[0], out=made[0])
     tensor, order, _ = result
     if made.data_ptr() != tensor.data_ptr():  # its axes cannot be merged where they are
         tensor.permute(order).copy_(made.reshape([tensor.shape[k] for k in order]))'''
-"""The function of the generated module; it uses `math` and `torch`."""
+"""The functions of the generated module; they use `math` and `torch`, and the second the first."""

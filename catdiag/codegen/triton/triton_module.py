@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.ops import Rename
+from catdiag.category.ops import Reindex
 from catdiag.category.types import COMPUTED, STORED, ArrayType, Axis
 from catdiag.codegen.gluon.gluon_printer import GLUON
 from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
@@ -29,11 +29,12 @@ from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_tex
 from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
 from catdiag.codegen.triton.launch_function import LaunchWriter, OutputBuffer, torch_type
 from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall, opaque_call
-from catdiag.codegen.triton.product_call import PRODUCT, ProductCall, product_axes
+from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall, product_axes
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.codegen.triton.triton_dialect import HELPERS, TRITON, helper_text
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import real_types, stored_type, width
+from catdiag.schedule.live_ranges import is_view
 from catdiag.schedule.loop_nest import LoopNest, lower
 from catdiag.schedule.statements import For, Let, LoopSpan, Make, NestValue, Save, Start, Statement, statements
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
@@ -186,6 +187,7 @@ class _ModuleBuilder:
         launch = LaunchWriter(
             self.entry, inputs, outputs, self.buffers, self.kernels, keywords, self.stages, self.warps,
             self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels, self.calls,
+            tuple(self.shared.merged.values()),
         )  # fmt: skip
         text = self._text(launch)
         return Module(
@@ -292,6 +294,8 @@ class _ModuleBuilder:
         name = self.shared.names.fresh(value.name or "t") if value.name != "out" else "out"
         array = StoredArray(value.ty, name, temporary=True)
         self.shared.saved[value] = array
+        if result:
+            self.shared.results.add(array)
         # The type of a result is looked up by its own name, also if an input has that name and the array another.
         named = self.dtypes.get(value.name if result else name)
         real = self.result_dtype if result else self.saved_types.get(value, self.result_dtype)
@@ -319,10 +323,11 @@ class _ModuleBuilder:
 
     def _product(self, group: For, env: Mapping[NestValue, Pull]) -> ProductCall:
         """The call of torch for a group that is a product."""
-        lets = [s for s in group.body if isinstance(s, Let) and not isinstance(s.box.op, Rename)]
+        lets = [s for s in group.body if isinstance(s, Let) and not is_view(s.box)]
         saves = [s for s in group.body if isinstance(s, Save)]
         axes = product_axes(lets[0].box) if len(lets) == len(saves) == 1 and not group.spans else None
-        arrays = [env.get(a.origin) for a in lets[0].args] if axes is not None else []
+        views = {s.targets[0]: s for s in group.body if isinstance(s, Let) and isinstance(s.box.op, Reindex)}
+        arrays = [self._operand(a, views, env) for a in lets[0].args] if axes is not None else []
         if axes is None or not all(isinstance(a, StoredArray) for a in arrays):
             raise CatdiagError(
                 f"group {self.place} is to be a call of torch: expected one product of two arrays in it, or one "
@@ -334,6 +339,20 @@ class _ModuleBuilder:
         if len(kinds) > 1:
             raise CatdiagError(f"torch multiplies arrays of one type: {', '.join(sorted(kinds))} are given")
         return ProductCall(first, second, result, lets[0].box, axes, self.place)
+
+    def _operand(
+        self, value: NestValue, views: Mapping[NestValue, Let], env: Mapping[NestValue, Pull]
+    ) -> StoredArray | None:
+        """The array in memory that a factor of a product is, with neighboring axes merged if a view merges them."""
+        view = views.get(value)
+        if view is None:
+            found = env.get(value.origin)
+            return found if isinstance(found, StoredArray) else None
+        source = self._operand(view.args[0], views, env)
+        op = view.box.op
+        if source is None or not isinstance(op, Reindex) or op.kind != "merge":
+            return None
+        return self.shared.merged_array(source, [p.name for p in op.axis.parts], Names(set()))
 
     def _run(self, writing: Writing, body: Sequence[Statement], note: str) -> None:
         writing.body(body)
@@ -422,9 +441,10 @@ class _ModuleBuilder:
         helpers, launched = sorted({h for k in self.kernels for h in k.helpers}), launch.text()
         boxes = any(k.boxes for k in self.kernels)
         arena = " = _arena(" in launched
+        merges = bool(self.calls) or any(not a.temporary for a in self.shared.merged.values())
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', ""]  # fmt: skip
-        lines += ["import functools", "import math", ""] if boxes or arena or self.calls else []
+        lines += ["import functools", "import math", ""] if boxes or arena or merges else []
         lines += ["import torch", "import triton", "import triton.language as tl"]
         lines += [DESCRIPTOR, "", ""] if boxes else ["", ""]
         if self.specialized_kernels:
@@ -444,6 +464,8 @@ class _ModuleBuilder:
             lines += [*BOXED.splitlines(), "", ""]
         if arena:
             lines += [*ARENA.splitlines(), "", ""]
+        if merges:
+            lines += [*MERGED.splitlines(), "", ""]
         if any(isinstance(call, ProductCall) for call in self.calls):
             lines += [*PRODUCT.splitlines(), "", ""]
         if any(isinstance(call, OpaqueCall) for call in self.calls):
