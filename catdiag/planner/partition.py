@@ -186,6 +186,10 @@ def _has_module(schedule: KernelTimer, target: PlanTarget) -> bool:
         return False
 
 
+class LeftToLibrary(NotFusable):
+    """A kernel has a product in it that torch is to compute."""
+
+
 @dataclass
 class PartitionSearch:
     """The search over the ways to cut one row of stages."""
@@ -241,7 +245,7 @@ class PartitionSearch:
         if target.products == "torch" and span[1] - span[0] > 1 and not products_of_products(piece):
             for k in range(*span):
                 if library_product(self.row.segment_diagram(k, k + 1), self.target_of((k, k + 1)).dtype) is not None:
-                    raise NotFusable("torch is to compute a product in it, and computes nothing else with it")
+                    raise LeftToLibrary("torch is to compute a product in it, and computes nothing else with it")
         return with_library(timed_schedules(piece, target), piece, target)
 
     def seconds(self, span: Span) -> float:
@@ -299,7 +303,9 @@ class PartitionSearch:
         if span not in self._worth:
             start, end = span
             self._worth[span] = False
-            if self._looked_at(span) and math.isfinite(self.seconds(span)):
+            if self._looked_at(span) and isinstance(self.schedules(span), LeftToLibrary):
+                self._worth[span] = end - start <= FEW_STAGES  # which says nothing of a kernel that makes a factor too
+            elif self._looked_at(span) and math.isfinite(self.seconds(span)):
                 inside = cheapest_cuts(
                     end - start,
                     lambda part: (
