@@ -153,15 +153,15 @@ class ModuleContext:
     def merged_array(self, array: StoredArray, names: Sequence[str], own: Names) -> StoredArray | None:
         """An array of the launch with these axes as one, under a name that is new in the module and among `own`.
 
-        An input is copied by the launch if its axes, neighbors in its type, have not one stride. A buffer is allocated
-        with merged axes, so that only those that were asked for first are; those of a result are never.
+        An input is copied by the launch if its axes have not one stride. A buffer is allocated with merged axes, so
+        that only those that were asked for first are; those of a result are never.
         """
         if (found := self.merged.get((array, tuple(names)))) is not None:
             return found
         own_names = array.ty.names
         place = own_names.index(names[0])
         neighbors = own_names[place : place + len(names)] == tuple(names)
-        if not (neighbors or array.temporary) or array.parts or array in self.results or array.source is not None:
+        if array.parts or array in self.results or array.source is not None:
             return None
         if array.temporary and any(other is array for other, _ in self.merged):
             return None

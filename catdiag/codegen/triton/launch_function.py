@@ -338,7 +338,8 @@ class LaunchWriter:
                 place, order = _unmerged(array.source, array)
                 merged = len(order) - len(array.ty.axes) + 1
                 counts = tuple(merged if k == place else 1 for k in range(len(array.ty.axes)))
-                self.write(f"{array.name} = _merged({array.source.name}, {tuple(range(len(order)))}, {counts})")
+                axes = tuple(map(array.source.ty.names.index, order))
+                self.write(f"{array.name} = _merged({array.source.name}, {axes}, {counts})")
 
     def _aligned(self, kernel: KernelSpec) -> None:
         """The line that copies misaligned factors of products to aligned rows, if that pays.
