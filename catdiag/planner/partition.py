@@ -337,8 +337,9 @@ class PartitionSearch:
     def rank_seconds(self) -> float:
         """What forms of a program are ranked by: what they take, where kernels that are written have merged axes
         `MERGED` times that."""
-        kernels = (self.schedules(span)[0] for span in self.chosen() if self._merges(span))  # type: ignore[index]
-        return self.quickest() * (1.0 if all(kernel.library for kernel in kernels) else MERGED)
+        kernels = (found[0] for span in self.chosen() if isinstance(found := self.schedules(span), list)
+                   and self._merges(span))  # fmt: skip
+        return self.quickest() * (1.0 if all(kernel.called for kernel in kernels) else MERGED)
 
     def _merges(self, span: Span) -> bool:
         """Whether a kernel reads arrays with merged axes."""

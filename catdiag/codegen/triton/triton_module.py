@@ -441,7 +441,8 @@ class _ModuleBuilder:
         helpers, launched = sorted({h for k in self.kernels for h in k.helpers}), launch.text()
         boxes = any(k.boxes for k in self.kernels)
         arena = " = _arena(" in launched
-        merges = bool(self.calls) or any(not a.temporary for a in self.shared.merged.values())
+        products = any(isinstance(call, ProductCall) for call in self.calls)
+        merges = products or any(not a.temporary for a in self.shared.merged.values())
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', ""]  # fmt: skip
         lines += ["import functools", "import math", ""] if boxes or arena or merges else []
@@ -466,7 +467,7 @@ class _ModuleBuilder:
             lines += [*ARENA.splitlines(), "", ""]
         if merges:
             lines += [*MERGED.splitlines(), "", ""]
-        if any(isinstance(call, ProductCall) for call in self.calls):
+        if products:
             lines += [*PRODUCT.splitlines(), "", ""]
         if any(isinstance(call, OpaqueCall) for call in self.calls):
             lines += [*CALLED.splitlines(), "", ""]
