@@ -447,7 +447,7 @@ class Program(AsProgram):
         >>> import catdiag as cd
         >>> print(cd.algorithm("x", name="f")(lambda a: cd.softmax(cd.maximum(a, 0), "x")).differentiability())
         the gradient of f is its derivative wherever f has a value and
-          a[i_x] ≠ 0 for all i_x < x
+          a[i] ≠ 0 for all i < x
         proved: no result depends on which number max[x] is
         """
         from catdiag.rewrite.differentiate.corners_of_programs import differentiability

@@ -57,6 +57,10 @@ class DeriveOptions:
         str | None,
         typer.Option(help="path.py:name of a tuple of arguments: OP is a PyTorch module; sizes are the example's."),
     ] = None
+    grad: Annotated[
+        str | None,
+        typer.Option(help="Derive the gradient by these inputs, such as 'K V', or by any.", metavar="INPUTS"),
+    ] = None
     dtype: Annotated[str | None, typer.Option(help="Element type of inputs and outputs [bf16].")] = None
     stages: Annotated[int | None, typer.Option(help="Buffers of each streamed block [the plan's choice].")] = None
     stream: Annotated[str | None, typer.Option(help="The axis to stream [the best].")] = None

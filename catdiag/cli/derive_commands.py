@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from catdiag.cli.command_options import DeriveOptions
     from catdiag.cli.derive_report_data import DeriveRequest, DeriveTarget
     from catdiag.prover.api import Theorem
+    from catdiag.solvers.z3 import Z3
     from catdiag.testing.module_pairs import ModulePair
 
 
@@ -48,6 +49,8 @@ def run_derive(options: DeriveOptions) -> int:
     with Z3() as ask:
         ask.start()
         diagram, example_sizes = _subject(options)
+        if options.grad is not None:
+            diagram = _gradient(diagram, ask, options.grad)
         if options.on is not None:
             sizes = {**example_sizes, **sizes}
         target = _target(options, diagram, sizes)
@@ -82,6 +85,16 @@ def _subject(options: DeriveOptions) -> tuple[Diagram, Mapping[str, int]]:
     found = imported(options.op or "", options.example)
     print("".join(f"note: {note}\n" for note in found.example.notes), end="")
     return found.diagram, found.example.sizes
+
+
+def _gradient(diagram: Diagram, ask: Z3, inputs: str) -> Diagram:
+    """The gradient by the named inputs, or by all; where it is the derivative is printed."""
+    from catdiag.rewrite.differentiate.corners_of_programs import differentiability
+    from catdiag.rewrite.differentiate.gradient import gradient
+
+    wrt = None if inputs == "any" else inputs
+    print(differentiability(diagram, ask, wrt=wrt))
+    return gradient(diagram, ask, wrt=wrt).diagram
 
 
 def _request(options: DeriveOptions) -> DeriveRequest:

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import catdiag as cd
+from benchmarks.gradients import library_arrays
 from catdiag.category.diagram import Diagram, of_box
 from catdiag.category.ops import Generic, map_box
 from catdiag.category.scalars import SCALARS
-from catdiag.category.types import ArrayType, Axis, Ty, size_value
+from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.execute.interpreter import run
 from catdiag.frontend.tracing import running
 from catdiag.rewrite.differentiate.box_derivatives import has_derivative
@@ -25,7 +26,6 @@ from catdiag.rewrite.differentiate.linear_maps import Weight
 from catdiag.rewrite.differentiate.scalar_derivatives import PARTIALS, TWO_BY_SQRT_PI
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.solvers.z3 import Z3
-from catdiag.testing.input_generators import symbols_of
 
 Array = NDArray[Any]
 ASK = Z3()
@@ -220,23 +220,6 @@ def test_random_programs_have_the_derivatives_of_their_finite_differences(data: 
 
 
 # -- the library ----------------------------------------------------------------------------------------------
-
-POSITIVE = ("random_feature_attention", "normalised_contraction", "relu_linear_attention")
-
-
-def library_arrays(name: str) -> tuple[Diagram, list[Any], dict[str, int]]:
-    """An operator with small arrays: sizes 2 to 4, and 7 for images."""
-    diagram = cd.library.get(name).diagram
-    sizes = {symbol: 2 + k % 3 for k, symbol in enumerate(symbols_of(diagram))}
-    sizes |= {n: 7 for n in ("h", "w") if n in sizes and ("pool" in name or "conv" in name)}
-    rng, arrays = np.random.default_rng(0), []
-    for ty in diagram.dom:
-        shape = [size_value(a.size, sizes) for a in ty.axes]
-        real = rng.normal(size=shape)
-        real = np.abs(real) + 0.2 if not shape or name in POSITIVE else real
-        integers = rng.integers(0, 2, shape) if shape else np.array(2)
-        arrays.append({"int": integers, "bool": rng.random(shape) < 0.7}.get(ty.element, real))
-    return diagram, arrays, sizes
 
 
 @pytest.mark.parametrize("name", cd.library.names())

@@ -12,7 +12,7 @@ from catdiag.kernel.definedness import Obligation
 from catdiag.kernel.differentiability import corners
 from catdiag.kernel.facts import Fact
 from catdiag.kernel.semantics import evaluate, inputs_of
-from catdiag.kernel.terms import ONE, Printer, fn, size
+from catdiag.kernel.terms import ONE, Data, Printer, Term, fn, idx, leaves, size, substitute
 from catdiag.prover.export import program
 from catdiag.prover.identifiers import identifier
 from catdiag.prover.refute.exact_execution import symbols_of
@@ -70,10 +70,19 @@ def differentiability(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs
     owed: dict[Obligation, None] = {}
     for wire in evaluate(core, inputs_of(core, {}), {}, lambda node, args, sizes: None):
         ctx = Context(searching(ask), dict(wire.axes), sizes, elements)
-        owed.update(dict.fromkeys(corners(ctx, wire.term, varying)))
+        owed.update(dict.fromkeys(map(_canonical, corners(ctx, wire.term, varying))))
     printer = Printer.of(*(o.condition for o in owed), *(g for o in owed for g in o.guards),
                          *(n for o in owed for _, n in o.ranges))  # fmt: skip
     title = diagram.title or "the program"
     said = tuple(dict.fromkeys(o.said(printer) for o in owed))
     rounded = tuple(fn for fn in ROUNDED if any(node.box.op == Map(fn) for node in graph.nodes[: made.count]))
     return Differentiability(title, said, tuple(found.values()), tuple(owed), rounded)
+
+
+def _canonical(owed: Obligation) -> Obligation:
+    """The obligation with its indices numbered, so that one that is owed of two places is said once."""
+    spoken = set[str]().union(*(leaves(c, "idx") for c in (owed.condition, *owed.guards)))
+    ranges = [(name, n) for name, n in owed.ranges if name in spoken]
+    put: dict[tuple[str, Data], Term] = {("idx", name): idx(f"%{k}") for k, (name, _) in enumerate(ranges)}
+    over = tuple((f"%{k}", substitute(n, put)) for k, (_, n) in enumerate(ranges))
+    return Obligation(over, tuple(substitute(g, put) for g in owed.guards), substitute(owed.condition, put))

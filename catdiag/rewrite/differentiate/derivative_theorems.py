@@ -35,7 +35,7 @@ def adjointness(diagram: Diagram, ask: Z3) -> tuple[Diagram, Diagram]:
     >>> with Z3() as ask:
     ...     left, right = adjointness(f.diagram, ask)
     >>> str(left), cd.prove(left, right).conditional
-    ('[x y] @ [y] @ [x y] @ [y] @ [x y] → []', False)
+    ('forward: [x y] @ [y] @ [x y] @ [y] @ [x y] → []', False)
 
     Raises NotDifferentiable where no input or no result holds real numbers.
     """
