@@ -8,7 +8,7 @@ def test_a_gradient_is_derived_like_an_operator(run):
     assert done.status == 0, done.err
     lines = done.out.splitlines()
     assert lines[0] == "the gradient of sum_of_squares is its derivative wherever sum_of_squares has a value"
-    assert lines[1] == "sum_of_squares.grad(): X[q x], dout[q] → [q x]"
+    assert lines[1] == "sum_of_squares.grad(): a[q x], dout[q] → [q x]"
     assert "1. group q x, proved in" in done.out
 
 
