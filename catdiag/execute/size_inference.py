@@ -215,7 +215,7 @@ def _views(diagram: Diagram) -> Iterator[Box]:
             count += len(box.cod)
             if isinstance(op, View):
                 put: dict[Any, Expr] = {("w", k): ("i", known[w]) for k, w in enumerate(node.inputs) if w in known}
-                made = tuple(Axis(a.name, wholes.get(str(a.size), a.size)) for a in op.index_axes)
+                made = tuple(Axis(a.name, wholes.get(str(a.size), a.size), a.kind, a.parts) for a in op.index_axes)
                 yield Box(op if not (put and wholes) else _substituted_view(op, made, put), box.dom, box.cod, box.line)
             given = {k: known[w] for k, w in enumerate(node.inputs) if w in known}
             if isinstance(op, GroupOp):

@@ -145,6 +145,11 @@ PROGRAMS: dict[str, tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = {
     "diagonal": ("x y", lambda a: cd.reindex(a * a, "t=3", x=lambda t: t, y=lambda t: t), [(3, 3)]),
     "transposed Toeplitz": ("r", lambda a: cd.reindex(a * a, "i=3 j=4", r=lambda i, j: i + 2 * j), [(9,)]),
     "repeated": ("x", lambda a: cd.concat([cd.tile(a * a, "x", 2), cd.repeat(a, "x", 2)], "(2 x)+(x 2)"), [(3,)]),
+    "a product axis read at positions": (
+        "(b g) d",
+        lambda a: cd.reindex(a * a, "i=2 j=3", **{"(b g)": lambda i, j: 3 * i + j}),
+        [(6, 2)],
+    ),
     "cumulative sum": ("x", lambda a: cd.sum(cd.where(cd.index("x") <= cd.index("y=4"), a * a, 0), "x"), [(4,)]),
     "cast": ("x", lambda a: cd.cast(a * a, "bf16") * a, [(3,)]),
     "clip": ("x", lambda a: cd.clip(a, -0.5, 0.5) * a, [(8,)]),
