@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import Diagram
 from catdiag.cli.derive_report import PlanOutcome, Report
 from catdiag.cli.option_values import Products
-from catdiag.util.errors import CatdiagError, DoesNotFit
+from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable
 
 if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
@@ -223,7 +223,7 @@ def _plan(search: PartitionSearch, begun: Derivation) -> Plan | None:
 
     try:
         return continued(begun, search.plan())
-    except CatdiagError:
+    except (NotFusable, DoesNotFit):
         return None
 
 

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+import catdiag as cd
+from catdiag.cli import derive_report_data
 from catdiag.planner import kernel_drafts
 from catdiag.prover.composites import OpenPart
 from catdiag.solvers.z3 import Z3
+from catdiag.util.errors import CatdiagError, NotFusable
 
 HEADLINE = ["derive", "attention", "--on", "h100", "--size", "q=8192,x=8192,d=128", "--dtype", "bf16"]
 
@@ -372,3 +375,17 @@ def test_the_folder_one_stands_in_does_not_matter(apart, op, tmp_path):
     done = apart("derive", op("variance"), cwd=tmp_path, prefix="import sys; sys.path.remove('')")
     assert done.status == 0, done.err
     assert done.err == ""
+
+
+@pytest.mark.parametrize(("error", "ends"), [(NotFusable("not proved"), True), (CatdiagError("a mistake"), False)])
+def test_only_a_plan_that_is_not_proved_or_does_not_fit_is_left_out(error: CatdiagError, ends: bool) -> None:
+    class Search:
+        def plan(self) -> Any:
+            raise error
+
+    begun = cd.library.get("matmul").derivation
+    if ends:
+        assert derive_report_data._plan(Search(), begun) is None  # type: ignore[arg-type]
+    else:
+        with pytest.raises(CatdiagError, match="a mistake"):
+            derive_report_data._plan(Search(), begun)  # type: ignore[arg-type]

@@ -216,6 +216,15 @@ def test_a_cache_that_is_too_small_is_a_cause_for_each_further_wave(product: Any
     assert [cause.high for cause in far.read_causes] == [2 * far.read]
 
 
+def test_shared_memory_is_that_of_the_generation_of_the_chip() -> None:
+    """The laws differ in whether Q stays in shared memory while the loop runs."""
+    flash = cd.library.get("attention").stream("x").group("q")
+    tiles, sizes = {"g_q": 128, "s_x": 64}, {"q": 512, "x": 512, "d": 64}
+    for chip, blocks in (("A100", 2 * 2), ("H100", 2 * 2 + 2)):  # 8 KiB each: two buffers of K and V, and Q
+        (kernel,) = point_of(flash, tiles, sizes, chip=chip).kernels
+        assert kernel.shared is not None and kernel.shared // 8192 == blocks, chip
+
+
 def test_launches_without_torch_are_those_that_the_text_makes(product: Any) -> None:
     from catdiag.codegen.triton.triton_module import module
 

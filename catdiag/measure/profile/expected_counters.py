@@ -30,6 +30,7 @@ from catdiag.category.types import element_bytes
 from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import ArraySpec, Number, case_of, evaluated
 from catdiag.measure.profile.ncu import SECTOR
+from catdiag.planner.emitted_module import generation
 from catdiag.rewrite.derivation import source_of
 from catdiag.runtime.abstract_interpreter.shared_memory import shared_of_launch, trace_of_launch
 from catdiag.runtime.launch_recorder import record_launches
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
     from catdiag.codegen.triton.triton_module import Module
     from catdiag.cost.traffic import IO
-    from catdiag.runtime.abstract_interpreter.tile_values import TracedLoad
+    from catdiag.runtime.abstract_interpreter.tile_values import TileTrace, TracedLoad
     from catdiag.runtime.machine_code import RecordedLaunch
 
 _SHORT = {
@@ -158,8 +159,10 @@ def point_of(
     values = {**known, **tiles}
     by_kernel = _by_kernel(counted, values)
     options = {**{t: tiles[t] for t in code.tiles}, "num_warps": warps, "num_stages": stages}
-    kernels, launched = _kernels(code, by_kernel, inputs, known, options, case.scalars, compile_too)
     machine = hardware.get(chip)
+    kernels, launched = _kernels(
+        code, by_kernel, inputs, known, options, case.scalars, compile_too, generation(machine)
+    )
     read = float(sum(a.bytes for a in inputs if a.shape))
     written = float(sum(_result_bytes(code, case.outputs)))
     return ProfilePoint(
@@ -259,6 +262,7 @@ def _kernels(
     options: Mapping[str, int],
     scalars: Mapping[str, Number],
     compile_too: bool,
+    chip_generation: int,
 ) -> tuple[tuple[ExpectedCounters, ...], tuple[RecordedLaunch, ...]]:
     """The predicted counters of kernels, in the order of their first launch; and the launches."""
     names = list(code.kernels)
@@ -286,12 +290,13 @@ def _kernels(
         shared, why_not, causes, save_causes = None, why, list[Cause](), list[Cause]()
         if launch is not None:
             try:
-                shared = shared_of_launch(code.text, launch).bytes
+                shared = shared_of_launch(code.text, launch, chip_generation).bytes
                 if name in code.specialized:  # the copy engine loads each block once
                     save_causes = _of_fragments(saves, code)
                 else:
-                    causes = _causes(code, launch, loads, inputs)
-                    save_causes = _save_causes(code, launch, saves)
+                    trace = trace_of_launch(code.text, launch, chip_generation)
+                    causes = _causes(trace, loads, inputs)
+                    save_causes = _save_causes(trace, launch, saves)
             except CatdiagError as error:
                 why_not = error.message
         found.append(
@@ -318,12 +323,9 @@ def _compiled(
     return found
 
 
-def _causes(
-    code: Module, launch: RecordedLaunch, loads: Mapping[str, float], inputs: Sequence[ArraySpec]
-) -> list[Cause]:
+def _causes(trace: TileTrace, loads: Mapping[str, float], inputs: Sequence[ArraySpec]) -> list[Cause]:
     """The causes for each array that follow from the source of a kernel."""
     found: list[Cause] = []
-    trace = trace_of_launch(code.text, launch)
     shapes = {a.name: a for a in inputs}
     for array, bytes_ in loads.items():
         of = [load for load in trace.loads if load.array == array]
@@ -342,10 +344,10 @@ def _causes(
     return found
 
 
-def _save_causes(code: Module, launch: RecordedLaunch, saves: Mapping[str, float]) -> list[Cause]:
+def _save_causes(trace: TileTrace, launch: RecordedLaunch, saves: Mapping[str, float]) -> list[Cause]:
     """The causes of stores: if what a warp stores at once ends within a sector, two stores move that sector."""
     found: list[Cause] = []
-    for store in trace_of_launch(code.text, launch).stores:
+    for store in trace.stores:
         tensor, bytes_ = launch.arguments.get(store.array), saves.get(store.array, 0.0)
         if not isinstance(tensor, Tensor) or not tensor.shape or not bytes_ or store.unit is None:
             continue
