@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from catdiag.bounds import coordinates
+from catdiag.bounds.dataflow import flow_of
 from catdiag.category import box_types
 from catdiag.category.diagram import of_box
 from catdiag.category.formula import symbol
@@ -47,7 +49,7 @@ from catdiag.kernel import semantics
 from catdiag.kernel.terms import ONE, KernelError
 from catdiag.prover import export
 from catdiag.prover.refute import exact_execution, float_screening
-from catdiag.rewrite import box_formulas
+from catdiag.rewrite import box_formulas, group
 from catdiag.rewrite.differentiate import box_derivatives, scalar_derivatives
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.matching import unify
@@ -133,12 +135,17 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "Triton text": kernel_builder.BOXES,
     "substitution in a rule": unify.SUBSTITUTED,
     "axes that it names": unify.NAMED_AXES,
+    "obstacles to grouping": group.OBSTACLES,
+    "coordinates in bounds": coordinates.RULES,
     "picture": sheets.LOOKS,
 }
 """The classes of operations of each reading."""
 
 REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
-    **{name: dict.fromkeys(NESTING, OPENED) for name in ("NumPy and PyTorch text", "Triton text", "derivatives")},
+    **{
+        name: dict.fromkeys(NESTING, OPENED)
+        for name in ("NumPy and PyTorch text", "Triton text", "derivatives", "coordinates in bounds")
+    },
     "picture": {
         FoldOp: "a frame around its body",
         GroupOp: "a frame around its body",
@@ -184,6 +191,8 @@ OPERATION_USES: dict[str, Callable[[Box], object]] = {
     "error bounds": lambda box: tolerance.error_bounds(of_box(box), [np.ones(1)], single()),
     "formulas": lambda box: box_formulas.formula_of(box, [symbol("a")]),
     "derivatives": lambda box: box_derivatives.derivative(HashConsedGraph(Ty(X, X)), box, [0], [1]),
+    "obstacles to grouping": lambda box: group.find(of_box(box), ["x"]),
+    "coordinates in bounds": lambda box: flow_of(of_box(box)),
     "NumPy and PyTorch text": lambda box: array_text(numpy_expressions.NUMPY, box, "wide"),
 }
 """How each reading is asked for one box."""

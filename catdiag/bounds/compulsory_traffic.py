@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catdiag.bounds.dataflow import Flow, FlowOperation, affine
+from catdiag.bounds.coordinates import affine
+from catdiag.bounds.dataflow import Flow, FlowOperation
 from catdiag.category.index_maps import Expr, leaves
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.ops import Einsum, Generic, Map, Reduce, Reindex, Rename, View

@@ -14,16 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from catdiag.bounds.coordinates import NOWHERE, Atom, Indices, added, back, dependence, on, passage
 from catdiag.category.diagram import Diagram, Graph, inline
-from catdiag.category.index_maps import Expr, read_off
-from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, Reindex, Rename, View, einsum_box
+from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Rename, einsum_box
 from catdiag.category.types import Axis, Size, Ty
 from catdiag.schedule.live_ranges import is_view
-
-Atom = tuple[str, int]
-"""An axis, or a factor of a product axis: the name of the axis and the position of the factor."""
-Index = tuple[str, ...]
-"""The indices that determine a coordinate. The coordinate determines the first of them, given the others."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ class Flow:
 class Seen:
     """An array met on a walk: the indices that determine its coordinates, and the array before it on the path."""
 
-    coordinates: Mapping[Atom, Index]
+    coordinates: Mapping[Atom, Indices]
     before: int
 
 
@@ -291,22 +286,19 @@ def _loop_bounds(axes: Collection[Axis], scope: Mapping[str, FlowAxis]) -> dict[
 def _produced(flow: Flow, box: Box, reads: tuple[int, ...], frame: _FlowFrame) -> list[dict[Atom, FlowAxis]]:
     """The axes of a box's results: those of its operands where they are preserved, else those of its type."""
     result: list[dict[Atom, FlowAxis]] = []
+    passed = passage(box)
+    given = added(box)
+    known: dict[str, dict[Atom, FlowAxis]] = {}
+    for w in reads:
+        for atom, extent in flow.arrays[w].axes.items():
+            name, k = atom if passed is None else passed(atom)
+            known.setdefault(name, {})[name, k] = extent
     for ty in box.cod:
         axes = _loop_bounds(ty.axes, frame.scope)
-        known: dict[str, dict[Atom, FlowAxis]] = {}
-        pairs = dict(box.op.pairs) if isinstance(box.op, Rename) else {}
-        for w in reads:
-            for (name, k), extent in flow.arrays[w].axes.items():
-                known.setdefault(pairs.get(name, name), {})[pairs.get(name, name), k] = extent
-        given = {a.name for a in box.op.added_axes()} if isinstance(box.op, (Reindex, View)) else set()
         inherited: dict[Atom, FlowAxis] = {}
         for axis in ty.axes:
             own = {atom: e for atom, e in axes.items() if atom[0] == axis.name}
-            inherited |= own if axis.name in given else known.get(axis.name, own)
-        if isinstance(box.op, Reindex) and box.op.kind in ("split", "merge"):
-            across = dict(_across(box.op))
-            whole = flow.arrays[reads[0]].axes
-            inherited |= {new: whole[old] for old, new in across.items() if old in whole and new in inherited}
+            inherited |= own if axis.name in given else own | known.get(axis.name, {})
         result.append(inherited)
     return result
 
@@ -316,136 +308,22 @@ def _varies(
 ) -> tuple[frozenset[Atom], frozenset[frozenset[Atom]]]:
     """The axes along which elements of a box's result may differ, and sets of axes along which they may coincide."""
     arrays = [flow.arrays[w] for w in reads]
-    varies = {a for array in arrays for a in array.varies}
-    tangled = {group for array in arrays for group in array.aliased}
-    op = box.op
-    new: dict[Atom, set[Atom]] = {}
-    if isinstance(op, Rename):
-        pairs = dict(op.pairs)
-        new = {a: {(pairs.get(a[0], a[0]), a[1])} for a in varies}
-    elif isinstance(op, Reindex) and op.kind in ("split", "merge"):
-        new = {a: {b} for a, b in _across(op)}
-    elif isinstance(op, Reindex):
-        given = {a for a in axes if a[0] in {axis.name for axis in op.added_axes()}}
-        new = {(axis.name, 0): given for taken in op.removed_axes() for axis in taken}
-    elif isinstance(op, View):
-        made = {a for a in axes if a[0] in {axis.name for axis in op.index_axes}}
-        for read in op.reads:
-            for name, e in read.at:
-                known = affine(e)
-                named = {a for a in made if known is not None and a[0] in known}
-                new.setdefault((name, 0), set()).update(named if known is not None else {NOWHERE, *made})
-        tangled |= {frozenset((a,)) for a in new}
-        varies |= made
-    elif not isinstance(op, (Map, Einsum, Reduce)):
-        varies = set(axes)
-    varies = {b for a in varies for b in new.get(a, {a})}
-    groups = {frozenset(b for a in group for b in new.get(a, {a}) if b in axes or b == NOWHERE) for group in tangled}
+    found = dependence(box, axes, {a for array in arrays for a in array.axes})
+    varies = {a for array in arrays for a in array.varies} | found.made
+    tangled = {group for array in arrays for group in array.aliased} | found.aliased
+    varies = {b for a in varies for b in found.on.get(a, (a,))}
+    left = {*axes, NOWHERE}
+    groups = {frozenset(b for a in group for b in found.on.get(a, (a,)) if b in left) for group in tangled}
     return frozenset(varies & set(axes)), frozenset(group for group in groups if len(group) > 1)
-
-
-NOWHERE: Atom = ("", 0)
-"""An atom in `FlowArray.aliased` that stands for an index array, or for index arithmetic that is not affine."""
-
-
-def _across(op: Reindex) -> list[tuple[Atom, Atom]]:
-    """The factors of the product axis before and after, in pairs."""
-    pairs: list[tuple[Atom, Atom]] = [((op.axis.name, k), (p.name, 0)) for k, p in enumerate(op.axis.parts)]
-    return pairs if op.kind == "split" else [(new, old) for old, new in pairs]
 
 
 # -- paths ---------------------------------------------------------------------------------------------------------
 
 
-def back(
-    act: FlowOperation, shown: Mapping[Atom, Index], k: int, axes: Collection[Atom], disjoint: Collection[str]
-) -> dict[Atom, Index] | None:
-    """The coordinates of read `k` of a box, given those of its result.
-
-    None where an element of the result need not read an element of that operand at all. Indices in `disjoint` are
-    preferred as the fixed ones.
-    """
-    op = act.box.op
-    if isinstance(op, (Map, Einsum, Reduce)):
-        return {a: shown[a] for a in axes if a in shown}
-    if isinstance(op, Rename):
-        pairs = dict(op.pairs)
-        return {a: shown[pairs.get(a[0], a[0]), a[1]] for a in axes if (pairs.get(a[0], a[0]), a[1]) in shown}
-    if isinstance(op, Reindex) and op.kind in ("split", "merge"):
-        across = dict(_across(op))
-        return {a: shown[across.get(a, a)] for a in axes if across.get(a, a) in shown}
-    if isinstance(op, View) and len(op.reads) == 1 and k == 0:
-        at = dict(op.reads[0].at)
-        found: dict[Atom, Index] = {}
-        for atom in axes:
-            if atom[0] not in at:
-                if atom in shown:
-                    found[atom] = shown[atom]
-                continue
-            signs = affine(at[atom[0]])
-            # A single factor does not determine the index of a product axis.
-            products = {name for name, place in (*axes, *shown) if place}
-            if not signs or atom[0] in products or products & set(signs):
-                continue
-            if any((name, 0) not in shown or len(shown[name, 0]) != 1 for name in signs):
-                continue
-            order = sorted(signs, key=lambda name: (shown[name, 0][0] in disjoint, name))
-            found[atom] = tuple(shown[name, 0][0] for name in order)
-        return found
-    return None
-
-
-def on(act: FlowOperation, shown: Mapping[Atom, Index], axes: Collection[Atom]) -> dict[Atom, Index] | None:
-    """The coordinates of a box's result, given those of an operand every element of which contributes to the result."""
-    op = act.box.op
-    if isinstance(op, (Map, Einsum, Reduce)):
-        return {a: shown[a] for a in axes if a in shown}
-    if isinstance(op, Rename):
-        renamed = {(dict(op.pairs).get(n, n), k): index for (n, k), index in shown.items()}
-        return {a: renamed[a] for a in axes if a in renamed}
-    if isinstance(op, Reindex) and op.kind in ("split", "merge"):
-        across = dict(_across(op))
-        passed = {across.get(a, a): index for a, index in shown.items()}
-        return {a: passed[a] for a in axes if a in passed}
-    return None
-
-
-def affine(e: Expr) -> dict[str, int] | None:
-    """The axes in whose indices an expression is affine, with the signs of their factors; None where it is not.
-
-    >>> affine(("+", ("*", 2, ("i", "y")), ("+", ("i", "k"), -1))), affine(("//", ("i", "y"), 2))
-    ({'y': 1, 'k': 1}, None)
-    """
-    Read = tuple[dict[str, int], int] | None  # signs, and the sign of a constant (0: unknown)
-
-    def leaf(v: object) -> Read:
-        if isinstance(v, tuple):
-            return ({str(v[1]): 1}, 0) if v[0] == "i" else None
-        return {}, (v > 0) - (v < 0) if isinstance(v, int) else 1
-
-    def join(op: str, a: Read, b: Read) -> Read:
-        if a is None or b is None or op == "//":
-            return None
-        if op == "+":
-            both = {**a[0], **b[0]}
-            if any(a[0].get(n, s) != s or b[0].get(n, s) != s for n, s in both.items()):
-                return None
-            return both, a[1] if a[1] == b[1] else 0
-        if a[0] and b[0]:
-            return None
-        signs, by = (a[0], b[1]) if a[0] else (b[0], a[1])
-        if signs and not by:
-            return None
-        return {n: s * by for n, s in signs.items()}, a[1] * b[1]
-
-    found = read_off(e, leaf, join)
-    return None if found is None else found[0]
-
-
 def trace(
     flow: Flow,
     wire: int,
-    shown: Mapping[Atom, Index],
+    shown: Mapping[Atom, Indices],
     *,
     whole: bool = False,
     disjoint: Collection[str] = (),
@@ -463,7 +341,7 @@ def trace(
             continue
         act = flow.acts[place]
         for k, v in enumerate(act.reads):
-            kept = back(act, found[w].coordinates, k, flow.arrays[v].axes, disjoint)
+            kept = back(act.box, found[w].coordinates, k, flow.arrays[v].axes, disjoint)
             if kept is None or not _passes(flow, act, v):
                 continue
             count = len({index[0] for index in kept.values()})
@@ -481,7 +359,7 @@ def _passes(flow: Flow, reader: FlowOperation, wire: int) -> bool:
     return all(m for flow_loop in left for end, m in zip(flow_loop.ends, flow_loop.merged, strict=True) if end == wire)
 
 
-def downstream(flow: Flow, wire: int, shown: Mapping[Atom, Index]) -> tuple[Mapping[Atom, Index], frozenset[int]]:
+def downstream(flow: Flow, wire: int, shown: Mapping[Atom, Indices]) -> tuple[Mapping[Atom, Indices], frozenset[int]]:
     """A path forward to an output that keeps the most coordinates: the coordinates, and the arrays of the path.
 
     No coordinates where no path leads to an output. A value that leaves a loop passes through the remaining iterations:
@@ -499,11 +377,11 @@ def downstream(flow: Flow, wire: int, shown: Mapping[Atom, Index]) -> tuple[Mapp
             left = _leaving(flow, v, act.loops, found[v].coordinates)
             for w in act.results if left is not None else ():
                 assert left is not None
-                kept = on(act, left[0], flow.arrays[w].axes)
+                kept = on(act.box, left[0], flow.arrays[w].axes)
                 if kept and (w not in found or len(kept) > len(found[w].coordinates)):
                     found[w] = Seen(kept, v)
                     passed[w] = passed[v] | left[1] | {w}
-    best: tuple[Mapping[Atom, Index], frozenset[int]] = ({}, frozenset())
+    best: tuple[Mapping[Atom, Indices], frozenset[int]] = ({}, frozenset())
     for w in flow.outputs:
         if w in found:
             left = _leaving(flow, w, (), found[w].coordinates)
@@ -513,8 +391,8 @@ def downstream(flow: Flow, wire: int, shown: Mapping[Atom, Index]) -> tuple[Mapp
 
 
 def _leaving(
-    flow: Flow, wire: int, loops: tuple[int, ...], shown: Mapping[Atom, Index]
-) -> tuple[Mapping[Atom, Index], frozenset[int]] | None:
+    flow: Flow, wire: int, loops: tuple[int, ...], shown: Mapping[Atom, Indices]
+) -> tuple[Mapping[Atom, Indices], frozenset[int]] | None:
     """The coordinates of a state that are kept where it leaves its loop, and the arrays passed in later iterations."""
     arrays: frozenset[int] = frozenset()
     for f in flow.arrays[wire].loops:

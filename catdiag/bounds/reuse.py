@@ -16,7 +16,8 @@ from itertools import combinations, permutations
 from math import factorial, prod
 
 from catdiag.bounds.bound_certificate import BoundSource, Exponents
-from catdiag.bounds.dataflow import Atom, Flow, FlowOperation, Index, Seen, downstream, path, trace
+from catdiag.bounds.coordinates import Atom, Indices
+from catdiag.bounds.dataflow import Flow, FlowOperation, Seen, downstream, path, trace
 from catdiag.category.ops import Einsum, Map, Reduce
 from catdiag.category.types import Size
 from catdiag.schedule.element_widths import Widths
@@ -122,7 +123,7 @@ class SourceReader:
     def source(
         self,
         wire: int,
-        shown: Mapping[Atom, Index],
+        shown: Mapping[Atom, Indices],
         loops: tuple[int, ...],
         depth: int = 0,
         disjoint: Sequence[str] = (),
@@ -207,10 +208,10 @@ class SourceReader:
         return None
 
     def _part(
-        self, v: int, at: Mapping[Atom, Index], made: int, loops: tuple[int, ...], ended: frozenset[int], depth: int
+        self, v: int, at: Mapping[Atom, Indices], made: int, loops: tuple[int, ...], ended: frozenset[int], depth: int
     ) -> FoundSource | None:
         """An operand of an array that is made: its indices that the result has, and those summed over to the end."""
-        names: dict[Atom, Index] = {}
+        names: dict[Atom, Indices] = {}
         whole: dict[str, Size] = {}
         for atom, extent in self.flow.arrays[v].axes.items():
             name = f"{label(atom)}@{made}"
@@ -276,7 +277,7 @@ class SourceReader:
         summed = [label(a) for a in atoms if a not in result.axes]
         operands: list[FoundSource | None] = []
         for w in act.reads:
-            shown: dict[Atom, Index] = {a: (label(a),) for a in flow.arrays[w].axes}
+            shown: dict[Atom, Indices] = {a: (label(a),) for a in flow.arrays[w].axes}
             operands.append(self.source(w, shown, act.loops, 0, summed))
         known = [f for f in operands if f is not None]
         if not known or (isinstance(act.box.op, Reduce) and not any(f.source.parts for f in known)):
@@ -313,7 +314,7 @@ class SourceReader:
                 )  # fmt: skip
 
     def _finished(
-        self, act: FlowOperation, known: Sequence[FoundSource], shown: Mapping[Atom, Index], symmetric: int
+        self, act: FlowOperation, known: Sequence[FoundSource], shown: Mapping[Atom, Indices], symmetric: int
     ) -> BoundSource | None:
         """The result as a source: finished within the segment from whole rows, or in fast memory at an end of it."""
         rows = {i[0] for i in shown.values()}
@@ -419,7 +420,7 @@ class SourceReader:
                 if act.unconditional and (_outer(self.flow, act) or isinstance(act.box.op, Reduce)):
                     bases = []
                     for w in act.reads:
-                        shown: dict[Atom, Index] = {a: (label(a),) for a in self.flow.arrays[w].axes}
+                        shown: dict[Atom, Indices] = {a: (label(a),) for a in self.flow.arrays[w].axes}
                         found = self._from(w, shown)
                         bases.append(found or ("unknown", *sorted(self._origins(w))))
                     op = act.box.op
@@ -428,7 +429,7 @@ class SourceReader:
             self.twins = {p: tuple(places) for places in by_key.values() for p in places}
         return self.twins.get(place, (place,))
 
-    def _from(self, wire: int, shown: Mapping[Atom, Index]) -> tuple[object, ...] | None:
+    def _from(self, wire: int, shown: Mapping[Atom, Indices]) -> tuple[object, ...] | None:
         """The origin of an array's values: an input to which a path leads, or the operands of a box; else None."""
         met = trace(self.flow, wire, shown, whole=True)
         starts = [w for w in self.flow.inputs if w in met]

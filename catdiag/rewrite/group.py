@@ -6,18 +6,22 @@ the group partition of Abbott and Zardini 2025). The equation is proved by the k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.category.index_maps import leaves
 from catdiag.category.ops import (
     Box,
+    Call,
+    Const,
     Einsum,
     FoldOp,
     Generic,
     GroupOp,
     Index,
+    Map,
     Op,
     Reduce,
     Reindex,
@@ -25,6 +29,7 @@ from catdiag.category.ops import (
     SizeOf,
     View,
     bodies,
+    op_row,
     with_bodies,
 )
 from catdiag.category.traversal import all_diagrams
@@ -216,29 +221,37 @@ def _check_box(box: Box, axis: str) -> None:
 
 def _obstacle(box: Box, axis: str) -> str | None:
     """Why a box does not map over the axis, in words; None where it does."""
-    op = box.op
-    takes = any(t.axis(axis) is not None for t in box.dom)
-    gives = all(t.axis(axis) is not None for t in box.cod)
     compound = next((a.name for t in (*box.dom, *box.cod) for a in t.axes if _is_part(axis, a)), None)
     if compound is not None:
         return f"has {axis!r} as a part of its axis {compound}"
-    if isinstance(op, Reduce) and op.axis == axis:
-        return "reduces over it"
-    if isinstance(op, Einsum) and takes and not gives:
-        return "sums over it"
-    if isinstance(op, Rename) and any(axis in pair for pair in op.pairs):
-        return "gives it another name"
-    if isinstance(op, Reindex) and op.touches(axis):
-        return "takes it apart or makes it"
-    if isinstance(op, View) and _reads_at(op, axis):
-        return "reads or makes it at positions that are computed"
-    if isinstance(op, FoldOp) and op.axis == axis:
-        return "streams it"
-    if isinstance(op, (Index, SizeOf)) and _is_about(op, axis, axis):
-        return "reads its position or size inside a loop"
-    if isinstance(op, Generic) and (takes or any(t.axis(axis) is not None for t in box.cod)):
-        return "is uninterpreted and may mix positions along it"
-    return None
+    row = op_row(OBSTACLES, box, "grouped")
+    return None if row is None or not row[1](box, box.op, axis) else row[0]
+
+
+def _has(types: Iterable[ArrayType], axis: str) -> bool:
+    return any(ty.axis(axis) is not None for ty in types)
+
+
+OBSTACLES: Mapping[type[Op], tuple[str, Callable[[Box, Any, str], bool]] | None] = {
+    Map: None,
+    Const: None,
+    Reduce: ("reduces over it", lambda box, op, axis: op.axis == axis),
+    Einsum: ("sums over it", lambda box, op, axis: _has(box.dom, axis) and not _has(box.cod, axis)),
+    Rename: ("gives it another name", lambda box, op, axis: any(axis in pair for pair in op.pairs)),
+    Reindex: ("takes it apart or makes it", lambda box, op, axis: op.touches(axis)),
+    View: ("reads or makes it at positions that are computed", lambda box, op, axis: _reads_at(op, axis)),
+    Index: ("reads its position inside a loop", lambda box, op, axis: op.axis == axis),
+    SizeOf: ("reads its size inside a loop", lambda box, op, axis: axis in size_symbols(op.size)),
+    Generic: (
+        "is uninterpreted and may mix positions along it",
+        lambda box, op, axis: _has((*box.dom, *box.cod), axis),
+    ),
+    FoldOp: ("streams it", lambda box, op, axis: op.axis == axis),
+    Call: None,
+    GroupOp: None,
+}
+"""When a box does not map over an axis, and the words for it; None for those that map over every axis. Boxes inside
+others are asked by themselves."""
 
 
 def _remedy(box: Box) -> str:
