@@ -172,7 +172,7 @@ def test_what_was_measured_takes_the_shared_memory_that_is_said_and_about_the_re
         }
         for *tile, stages, warps, registers, spilled, smem, _ in rows:
             values = {**sizes, **alone, **dict(zip(names, tile, strict=True))}
-            assert int(blocks[stages].smem_bytes(values)) == smem
+            assert int(blocks[stages].smem_bytes(values, warps)) == smem
             said = float(blocks[stages].registers(values, warps))
             if said <= SPILLING:
                 ratios.append(said / registers)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
-from catdiag.category.ops import Box, Reindex, View
+from catdiag.category.ops import Box, Reduce, Reindex, View
 from catdiag.category.types import ArrayType, union
 from catdiag.schedule.access_region import TileWindow
 from catdiag.schedule.live_ranges import is_view, multiplies
@@ -34,7 +34,7 @@ class DotProducts:
     `register_factors` are first factors that do not, with the rows of their product; `partial_loads` are parts of
     arrays, each loaded by itself into buffers of its own. Of each product `sides`, and `batches`: the axes that both
     factors and the result have. Of products in `passing` the first factor comes from registers. `results` is what a
-    group saves.
+    group saves. Inputs that are `reduced` as they are, if products read them too, are loaded once more for that.
     """
 
     direct: frozenset[str]
@@ -48,6 +48,7 @@ class DotProducts:
     results: tuple[IntPolynomial, ...]
     passing: frozenset[Sides]
     partial_loads: tuple[IntPolynomial, ...] = ()
+    reduced: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class _Walk:
     results: dict[IntPolynomial, None] = field(default_factory=dict)
     passing: dict[Sides, None] = field(default_factory=dict)
     partial_loads: dict[IntPolynomial, None] = field(default_factory=dict)
+    reduced: dict[str, None] = field(default_factory=dict)
 
     def read(self, body: Sequence[Statement], loop: For | None = None) -> None:
         """Notes the products of an iteration of a loop, or of what is in none; then those of its loops, the last
@@ -142,6 +144,8 @@ class _Walk:
             made = OperandSource(False, tuple(dict.fromkeys(name for s in given for name in s.names)), part=part)
             if len(let.args) == 2 and multiplies(let.box):
                 self._product(let.box, given)
+            elif isinstance(op, Reduce) and given[0].is_input:
+                self.reduced.update(dict.fromkeys(given[0].names))
         for target in let.targets:
             self._keep(target, made, loop)
 
@@ -185,6 +189,7 @@ class _Walk:
             tuple(self.results),
             frozenset(self.passing),
             tuple(self.partial_loads),
+            frozenset(self.reduced),
         )
 
 

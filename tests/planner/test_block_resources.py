@@ -1,12 +1,15 @@
-"""Registers that threads are predicted to take, against those of kernels that Triton 3.6 has compiled."""
+"""What blocks are predicted to take, against kernels that are written, and those that Triton 3.6 has compiled."""
 
 from __future__ import annotations
 
 import pytest
 
+from catdiag.chip import hardware
 from catdiag.planner.configuration_candidates import Candidates
+from catdiag.planner.emitted_module import write
 from catdiag.planner.fit import searching
 from catdiag.planner.resources.block_resources import Resources
+from catdiag.planner.resources.triton_resources import SCRATCH_BYTES
 from tests.forms import form
 
 AXES = {"a": 1024, "b": 1024, "c": 1024}
@@ -75,3 +78,22 @@ def test_warps_that_compute_hold_what_they_load(
 ) -> None:
     taken = block("H200", name, "x", "q", tiles, {"q": 4096, "x": 4096, "d": width}, warps, stages, specialized=True)
     assert bool(taken.registers_per_thread > taken.most_registers) is spills
+
+
+@pytest.mark.parametrize("chip", ["A100", "H200"])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("name", "axis", "axes", "tiles", "sizes", "warps"),
+    [
+        ("matmul", "b", "a c", {"g_a": 64, "g_c": 128, "s_b": 64}, AXES, 4),
+        ("attention", "x", "q", {"g_q": 64, "s_x": 64}, ROWS, 4),
+        ("attention", "x", "q", {"g_q": 16, "s_x": 64}, ROWS, 4),
+    ],
+)
+def test_the_shared_memory_by_which_blocks_are_ranked_is_that_of_what_is_written(
+    chip: str, stages: int, name: str, axis: str, axes: str, tiles: dict[str, int], sizes: dict[str, int], warps: int
+) -> None:
+    """Products by single warps have one buffer less than stages, on an A100 all and else those of few rows."""
+    ranked = int(block(chip, name, axis, axes, tiles, sizes, warps, stages).smem_bytes)
+    written = write(form(name, axis, axes), tiles, "bf16", stages, warps, False, hardware.get(chip), sizes)
+    assert abs(ranked - written.largest.shared.bytes) <= 2 * SCRATCH_BYTES
