@@ -103,6 +103,9 @@ OF_CHIPS = [
     # Lanes and warps go along the first axis next to the contiguous one, where loads are by addresses.
     ("A100", "average_pool", "j", "n y x c", {"g_n": 1, "g_y": 1, "g_x": 2, "g_c": 512, "s_j": 2}, POOL, 4, 1,
      16384),
+    # A factor that is computed of a load outside loops passes through shared memory beside the other one.
+    ("A100", "linear_attention_by_state", "x", "q v", {"g_q": 128, "g_v": 128, "s_x": 32}, {**MOMENTS, "d": 64}, 8, 3,
+     32768),
     # Where several products of a loop divide rows alike, what one makes is read from registers by the next.
     ("A100", "attention", "x", "q", {"g_q": 128, "s_x": 128}, ROWS, 8, 3, 81920),
     ("A100", "attention", "x", "q", {"g_q": 16, "s_x": 128}, ROWS, 4, 3, 71680),

@@ -47,8 +47,8 @@ MIN_DOT = 16
 OTHER_REGISTERS = 28
 """Registers of a thread beside arrays and addresses, found by compiling kernels."""
 SPILLING = 250
-"""Registers above which a kernel may spill, by this estimate: of 30 kernels with products that spill, which were
-compiled for three chips, 24 are said to take 264 or more."""
+"""Registers above which a kernel may spill, by this estimate: of 32 kernels with products that spill, which were
+compiled for three chips, 26 are said to take 264 or more."""
 SCRATCH_BYTES = 1024
 """Bytes of shared memory beside the operands, for reductions and barriers, at most: in kernels seen, 32 to 56."""
 
@@ -216,14 +216,14 @@ class TritonBlock:
         passed, beside = self._passed_registers(values, warps), self._other_registers(values, warps)
         arrays = self.values_per_thread(values, warps) + self._result_registers(values, warps)
         needed = np.ceil(arrays + passed) + beside
-        own = needed + np.ceil(self._fragment_registers(values, warps))
+        own = needed + np.ceil(self._factor_registers(values, warps))
         return np.where(self.warps_own_rows(values, warps), own, np.ceil(_SHARED_ROWS * needed))
 
     def array_bytes(self, values: Values, warps: int, registers: int) -> int:
         """The bytes of arrays that a block has room for where each thread takes so many registers."""
         passed, beside = float(self._passed_registers(values, warps)), float(self._other_registers(values, warps))
         if bool(self.warps_own_rows(values, warps)):
-            needed = registers - math.ceil(float(self._fragment_registers(values, warps)))
+            needed = registers - math.ceil(float(self._factor_registers(values, warps)))
         else:
             needed = math.floor(registers / _SHARED_ROWS)
         results = float(self._result_registers(values, warps))
@@ -288,10 +288,13 @@ class TritonBlock:
         read = most + second if rescaled else np.maximum(0, most - self._passed_registers(values, warps))
         return np.maximum(0, read - arrays)
 
-    def _fragment_registers(self, values: Values, warps: int) -> Numbers:
-        """For the parts of both factors that instructions of single warps multiply, 32 bytes of each row and column of
-        a warp's part of the result, which are read from shared memory: in each product once more, for the next
-        instructions (`Prefetch` of Triton's), unless the rows of one product are passed on to another."""
+    def _factor_registers(self, values: Values, warps: int) -> Numbers:
+        """For factors on their way between registers and shared memory.
+
+        Instructions of single warps multiply parts of both, 32 bytes of each row and column of a warp's part of the
+        result: in each product once more, for the next instructions (`Prefetch` of Triton's), unless the rows of one
+        product are passed on to another. Second factors that an iteration makes are narrowed before they are stored.
+        """
         most: Numbers = 0
         total: Numbers = 0
         for sides in self.products.sides:
@@ -301,7 +304,10 @@ class TritonBlock:
             single = (rows < self.chip.matrix_rows) | (not self.chip.by_warpgroups)
             registers = np.where(single, lines * _FRAGMENT_BYTES / (4 * self.chip.warp), 0)
             most, total = np.maximum(most, registers), total + 2 * registers
-        return most if self.products.register_factors else total
+        if self.products.register_factors:
+            return most
+        stored: Numbers = sum(factor.size.value(values) for factor in self.kernel.factors if factor.second)
+        return total + stored * self.element / (4 * self.chip.warp * warps)
 
     def _other_registers(self, values: Values, warps: int) -> Numbers:
         """For addresses of copies and of gathered entries, 8 bytes each, these entries, and what the compiler keeps."""

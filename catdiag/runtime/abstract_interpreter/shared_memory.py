@@ -326,9 +326,10 @@ class _Buffers:
         if (first and self.same_rows(dot, value)) or (loaded and (first or dot.version != 3)):
             return
         if value.from_loads and not value.matrix and (first or dot.version != 3) and self.beside(dot, value):
-            for number in value.loads - set(copies):  # from registers to registers, as soon as it is loaded
+            for number in value.loads - set(copies):  # from registers to registers, in a loop as soon as it is loaded
                 load = self.trace.loads[number]
-                self.put(("load", number), load.array, _bytes(load), load.time, load.time)
+                until = dot.time if dot.loop is None else load.time
+                self.put(("load", number), load.array, _bytes(load), load.time, until)
             return
         if first and value.held and inside is not None:
             self.put(
