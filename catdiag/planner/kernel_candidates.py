@@ -77,6 +77,8 @@ class KernelTimer:
     choice: Choice | None = field(repr=False)
     sizes: Mapping[str, int] = field(repr=False, default_factory=dict)
     """What it was timed for: the lengths of its axes, and scalar inputs on which trip counts depend."""
+    as_written: bool = False
+    """Whether its seconds are those of the kernel as it is written, and not of the ideal model."""
     recomputed: tuple[str, ...] = ()
     """What its iterations make for products, in words (see `remade`)."""
     called: str = ""
@@ -175,7 +177,7 @@ def _timed(
     timings = search.choices()[0] if all_blocks is None else search.near(all_blocks, NEAR)
     choice = search.quickest_of(timings)
     again = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
-    return KernelTimer(draft, choice.seconds, choice, sizes, again), timings
+    return KernelTimer(draft, choice.seconds, choice, sizes, recomputed=again), timings
 
 
 def remade(kernel: LoweredKernel, values: Mapping[Any, Any]) -> tuple[str, ...]:

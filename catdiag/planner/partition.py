@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from itertools import pairwise
@@ -384,7 +384,7 @@ class PartitionSearch:
         quickest: tuple[tuple[Span, ...], list[DerivedKernel]] | None = None
         while option := self.chosen():
             kernels = self._derived(option)
-            if kernels is None:
+            if kernels is None or self._retimed(option, kernels):
                 continue
             unwritten = [span for span, made in zip(option, kernels, strict=True) if made.plan.backend == IDEAL]
             if not unwritten:
@@ -397,6 +397,22 @@ class PartitionSearch:
         if quickest is None:
             raise self.misfit()
         return self._planned(*quickest)
+
+    def _retimed(self, option: tuple[Span, ...], kernels: Sequence[DerivedKernel]) -> bool:
+        """Where torch's products are compared with kernels, gives those of a way the seconds that they take as they are
+        written, in place of the ideal model's; whether one has others than before."""
+        changed = False
+        for span, made in zip(option, kernels, strict=True):
+            known = self._class_of(span)[0]
+            if self.target.products != "quickest" or made.schedule.called or not isinstance(known.schedules, list):
+                continue
+            first, *others = known.schedules
+            if not first.as_written:
+                changed = changed or made.plan.time_s != first.seconds
+                timer = replace(first, seconds=made.plan.time_s, as_written=True)
+                known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
+                known.made = known.made if known.schedules[0] is timer else None
+        return changed
 
     def _has_written_stages(self, span: Span) -> bool:
         """Whether a kernel has several stages, and of each a kernel can be written."""

@@ -66,6 +66,9 @@ def test_the_quicker_is_taken() -> None:
     times = {way: cd.library.get("matmul").plan("H200", sizes, products=way) for way in ("triton", "torch", "quickest")}
     assert times["torch"].kernels[0].backend == "torch" and times["triton"].assumptions == ()
     assert times["quickest"].kernels[0].backend == "torch"
+    few = cd.library.get("matmul").plan("H200", {**sizes, "a": 16}, products="quickest")
+    assert few.kernels[0].backend == "triton"  # parts of the sum at once, no longer than the weights take to load
+    assert times["torch"].time_s == times["quickest"].time_s < times["triton"].time_s
     # In fp32 what torch multiplies with depends on its settings, so that nothing is left to it.
     wide = cd.library.get("matmul").plan("H200", sizes, dtype="fp32", products="torch")
     assert wide.assumptions == () and wide.kernels[0].backend == "triton"
