@@ -27,7 +27,7 @@ from catdiag.planner.fit import searching
 from catdiag.planner.kernel_drafts import KernelDraft, drafts
 from catdiag.planner.plan import FUNCTION, TORCH
 from catdiag.planner.resources.block_resources import ceil_div
-from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found
+from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found, some
 from catdiag.planner.time_model.timing import Timing
 from catdiag.schedule.kernel_analysis import given_sizes, measure, worked_in
 from catdiag.schedule.lowered_kernel import LoweredKernel
@@ -37,7 +37,8 @@ FEW = 4
 """Groups for each core under which loops that run in parts at once are tried."""
 NEAR = 3.0
 """Tiles that take so many times as long as the quickest where all blocks are run are not tried where some are skipped:
-to count the blocks of small tiles takes long."""
+to count the blocks of small tiles takes long. Those are not tried in parts of a loop that would take so many times as
+long if all cores had a part."""
 WHOLE = 256
 """Entries of an axis at most that a kernel which fits has whole, and not in a loop inside of its loop."""
 NEARLY_EQUAL = 1.05
@@ -137,27 +138,31 @@ def _forms(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> 
     streams = draft.streams
     assert plain.choice is not None, "a kernel has tiles"
     if streams and streams[0][1] == 1 and plain.choice.prediction.groups < FEW * target.chip.sms:
-        quickest = min(_in_full_waves(timing, target.chip.sms) for *_, timing in timings)
-        if quickest + _merge_s(draft, target, sizes) < plain.seconds:
+        merged = _merge_s(draft, target, sizes)
+        least = [_in_full_waves(timing, target.chip.sms) + merged for *_, timing in timings]
+        most = min(plain.seconds, NEAR * min(float(np.min(seconds)) for seconds in least))
+        if any(np.any(seconds < most) for seconds in least):
             with suppress(CatdiagError):
-                found.append(_timed(draft.in_parts(), target, sizes))
+                found.append(_timed(draft.in_parts(), target, sizes, some(timings, [s < most for s in least])))
     yield from (timer for timer, _ in found)
     for timer, timings in found:
         skipping = timer.draft.skipping()
         if skipping is None:
             return
+        most = NEAR * min(float(np.min(timing.seconds)) for *_, timing in timings)
+        near = some(timings, [np.atleast_1d(timing.seconds) <= most for *_, timing in timings])
         given = {name: n for name, n in target.scalars.items() if name in skipping.streamed.input_names}
         for known in (given, {}) if given else ({},):
             with suppress(CatdiagError):
-                yield _timed(skipping, target, {**sizes, **known}, timings)[0]
+                yield _timed(skipping, target, {**sizes, **known}, near)[0]
                 break
 
 
-def _in_full_waves(timing: Timing, sms: int) -> float:
-    """The least seconds that candidates would take if their groups filled their waves, as small parts of the groups'
+def _in_full_waves(timing: Timing, sms: int) -> Any:
+    """The seconds that candidates would take at least if their groups filled their waves, as small parts of the groups'
     loops do."""
     part_used = timing.groups / (timing.waves * timing.blocks_per_sm * sms)
-    return float(np.min(timing.seconds * np.minimum(part_used, 1)))
+    return np.atleast_1d(timing.seconds * np.minimum(part_used, 1))
 
 
 def _merge_s(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> float:
@@ -168,13 +173,12 @@ def _merge_s(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -
 
 
 def _timed(
-    draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int], all_blocks: Found | None = None
+    draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int], tiles: Found | None = None
 ) -> tuple[KernelTimer, Found]:
-    """A draft with its quickest tiles, and all timings. Of a draft that skips blocks only the tiles are tried that are
-    within `NEAR` of the quickest where all blocks are run. Raises CatdiagError where it does not fit or cannot be
-    counted."""
+    """A draft with its quickest tiles, and all timings. With `tiles`, only those are tried, of whichever form of the
+    draft they were timed. Raises CatdiagError where it does not fit or cannot be counted."""
     search = searching(draft.diagram, target.chip, sizes, **target.options())
-    timings = search.choices()[0] if all_blocks is None else search.near(all_blocks, NEAR)
+    timings = search.choices()[0] if tiles is None else search.of_tiles(tiles)
     choice = search.quickest_of(timings)
     again = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
     return KernelTimer(draft, choice.seconds, choice, sizes, recomputed=again), timings

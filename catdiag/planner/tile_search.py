@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -286,18 +286,23 @@ class TileSearch:
                 return found, sum(int(np.size(np.atleast_1d(t.seconds))) for _, _, _, t in found)
         raise self.refusal(smallest)
 
-    def near(self, found: Found, factor: float) -> Found:
-        """Timings of those candidates of another kernel with the same tiles and blocks that are within a factor of its
-        quickest. Raises DoesNotFit where none of them fits."""
-        least = min(float(np.min(timing.seconds)) for *_, timing in found)
+    def of_tiles(self, found: Found) -> Found:
+        """Timings of candidates of another kernel with the same tiles and blocks; those of parts of a loop are this
+        one's own. Raises DoesNotFit where none of them fits."""
         timed: Found = []
-        for stages, warps, tiles, timing in found:
-            close = np.atleast_1d(timing.seconds) <= factor * least
-            some = {name: axis[close] for name, axis in tiles.items()}
-            fits = np.broadcast_to(self.fitting(stages, {**self.sizes, **some}, warps), (int(close.sum()),))
+        parts = {} if self.split_loop is None else {self.split_loop.parts: self.options()[self.split_loop.parts]}
+        unknown = set() if self.split_loop is None else set(self.split_loop.single)
+        for stages, warps, tiles, _ in found:
+            known = {name: axis for name, axis in tiles.items() if name not in unknown}
+            for name, numbers in parts.items():
+                count = len(next(iter(known.values()), [0]))
+                known = {n: np.tile(axis, len(numbers)) for n, axis in known.items()}
+                known = {name: np.repeat(np.array(numbers, dtype=np.int64), count), **known}
+            shape = next((axis.shape for axis in known.values()), (1,))
+            fits = np.broadcast_to(self.fitting(stages, {**self.sizes, **known}, warps), shape)
             if fits.any():
-                some = {name: axis[fits] for name, axis in some.items()}
-                timed.append((stages, warps, some, self.predicted(stages, {**self.sizes, **some}, warps)))
+                known = {name: axis[fits] for name, axis in known.items()}
+                timed.append((stages, warps, known, self.predicted(stages, {**self.sizes, **known}, warps)))
         if not timed:
             raise self.refusal({name: values[0] for name, values in self.options().items()})
         return timed
@@ -384,6 +389,15 @@ class TileSearch:
     def _over(self, choice: Choice, values: Mapping[str, Any]) -> list[str]:
         blocks = self.blocks(choice.stages)
         return [word for block in blocks for word in block.resources(values, choice.warps).overflows(self.chip)]
+
+
+def some(found: Found, which: Sequence[Any]) -> Found:
+    """Those timed candidates for which an array of truth values holds, one array for each entry."""
+    chosen: Found = []
+    for (stages, warps, tiles, timing), ok in zip(found, which, strict=True):
+        if np.any(ok):
+            chosen.append((stages, warps, {name: axis[ok] for name, axis in tiles.items()}, timing))
+    return chosen
 
 
 def choice_at(stages: int, warps: int, kept: Mapping[str, Any], timing: Timing, place: int) -> Choice:
