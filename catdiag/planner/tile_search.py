@@ -295,6 +295,8 @@ class TileSearch:
         for stages, warps, tiles, _ in found:
             known = {name: axis for name, axis in tiles.items() if name not in unknown}
             for name, numbers in parts.items():
+                if name in known:
+                    continue
                 count = len(next(iter(known.values()), [0]))
                 known = {n: np.tile(axis, len(numbers)) for n, axis in known.items()}
                 known = {name: np.repeat(np.array(numbers, dtype=np.int64), count), **known}
