@@ -5,24 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from catdiag.category import ops
 from catdiag.category.index_maps import Reindex, View
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    Einsum,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Rename,
-    SizeOf,
-    op_row,
-    replace_name,
-)
+from catdiag.category.ops import op_row, replace_name
 from catdiag.category.scalars import Apply, signature
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, union
 from catdiag.util.errors import AxisError, TypeMismatch
@@ -31,12 +16,12 @@ if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
 
 
-def check_box(b: Box) -> None:
+def check_box(b: ops.Box) -> None:
     """Raises TypeMismatch or AxisError unless the operation of a box can have its types, weaved or not.
 
     >>> X = Ty(ArrayType((Axis("x"),)))
-    >>> check_box(Box(Reduce("sum", "x"), X, Ty(ArrayType())))
-    >>> check_box(Box(Reduce("sum", "x"), X, X))
+    >>> check_box(ops.Box(ops.Reduce("sum", "x"), X, Ty(ArrayType())))
+    >>> check_box(ops.Box(ops.Reduce("sum", "x"), X, X))
     Traceback (most recent call last):
     ...
     catdiag.util.errors.TypeMismatch: sum[x] from [x] cannot give [x]: expected the axes none, in any order
@@ -52,7 +37,7 @@ def _sizes(axes: Iterable[Axis]) -> dict[str, Size]:
     return {a.name: a.size for a in axes}
 
 
-def _require_inputs(b: Box, count: int | None) -> None:
+def _require_inputs(b: ops.Box, count: int | None) -> None:
     """Raises TypeMismatch unless a box has one output, and so many inputs; None is any number."""
     if len(b.cod) != 1:
         raise TypeMismatch(f"{b.name} has {len(b.cod)} outputs: expected one", b.line)
@@ -60,7 +45,7 @@ def _require_inputs(b: Box, count: int | None) -> None:
         raise TypeMismatch(f"{b.name} has {len(b.dom)} inputs: expected {count}", b.line)
 
 
-def _require_axes(b: Box, have: Mapping[str, Size], broadcast: bool = False) -> None:
+def _require_axes(b: ops.Box, have: Mapping[str, Size], broadcast: bool = False) -> None:
     """Raises TypeMismatch unless the output has these axes, in any order; where it is a broadcast, others too."""
     out = _sizes(b.cod[0].axes)
     shared_fit = all(out[name] == size for name, size in have.items() if name in out)
@@ -73,12 +58,12 @@ def _require_axes(b: Box, have: Mapping[str, Size], broadcast: bool = False) -> 
         )
 
 
-def _check_map(b: Box, op: Map) -> None:
+def _check_map(b: ops.Box, op: ops.Map) -> None:
     _require_inputs(b, None if isinstance(op.fn, Apply) else signature(op.fn, b.line)[0])
     _require_axes(b, _sizes(union(list(b.dom), b.line)))
 
 
-def _check_reduce(b: Box, op: Reduce) -> None:
+def _check_reduce(b: ops.Box, op: ops.Reduce) -> None:
     _require_inputs(b, 1)
     have = _sizes(union(list(b.dom), b.line))
     if op.axis not in have:
@@ -87,29 +72,29 @@ def _check_reduce(b: Box, op: Reduce) -> None:
     _require_axes(b, have)
 
 
-def _check_einsum(b: Box, op: Einsum) -> None:
+def _check_einsum(b: ops.Box, op: ops.Einsum) -> None:
     _require_inputs(b, None)
     out = set(b.cod[0].names)
     _require_axes(b, {n: size for n, size in _sizes(union(list(b.dom), b.line)).items() if n in out})
 
 
-def _check_rename(b: Box, op: Rename) -> None:
+def _check_rename(b: ops.Box, op: ops.Rename) -> None:
     _require_inputs(b, 1)
     pairs = dict(op.pairs)
     _require_axes(b, {pairs.get(n, n): size for n, size in _sizes(union(list(b.dom), b.line)).items()}, broadcast=True)
 
 
-def _check_reindexed(b: Box, op: Reindex | View) -> None:
+def _check_reindexed(b: ops.Box, op: Reindex | View) -> None:
     _require_inputs(b, None)
     _require_axes(b, _sizes((*op.rest(list(b.dom), b.line), *op.added_axes())))
 
 
-def _check_constant(b: Box, op: SizeOf | Const) -> None:
+def _check_constant(b: ops.Box, op: ops.SizeOf | ops.Const) -> None:
     _require_inputs(b, 0)
     _require_axes(b, {}, broadcast=True)
 
 
-def _check_index(b: Box, op: Index) -> None:
+def _check_index(b: ops.Box, op: ops.Index) -> None:
     _require_inputs(b, 0)
     if op.axis not in b.cod[0].names:
         raise AxisError(f"{b.name} gives {b.cod}, which lacks axis {op.axis!r}", b.line)
@@ -121,12 +106,12 @@ def _local(ty: Ty, sizes: Mapping[str, str]) -> Ty:
                 for t in ty))  # fmt: skip
 
 
-def _expect(b: Box, dom: Ty, cod: Ty, local: Callable[[Ty], Ty] = lambda ty: ty) -> None:
+def _expect(b: ops.Box, dom: Ty, cod: Ty, local: Callable[[Ty], Ty] = lambda ty: ty) -> None:
     if local(b.dom) != dom or local(b.cod) != cod:
         raise TypeMismatch(f"{b.name}: {local(b.dom)} → {local(b.cod)} has a body {dom} → {cod}", b.line)
 
 
-def _check_fold(b: Box, op: FoldOp) -> None:
+def _check_fold(b: ops.Box, op: ops.FoldOp) -> None:
     """Raises TypeMismatch unless the bodies of a loop have the types that its box requires."""
     states, block = b.cod, _local(b.dom, {op.axis: op.block})
     expected = {"unit": Ty(), "step": states @ block, "merge": states @ states, "state": block}
@@ -148,25 +133,25 @@ def _check_fold(b: Box, op: FoldOp) -> None:
             )
 
 
-BOXES: Mapping[type[Op], Callable[[Box, Any], None]] = {
-    Map: _check_map,
-    Reduce: _check_reduce,
-    Einsum: _check_einsum,
-    Rename: _check_rename,
+BOXES: Mapping[type[ops.Op], Callable[[ops.Box, Any], None]] = {
+    ops.Map: _check_map,
+    ops.Reduce: _check_reduce,
+    ops.Einsum: _check_einsum,
+    ops.Rename: _check_rename,
     Reindex: _check_reindexed,
     View: _check_reindexed,
-    Index: _check_index,
-    SizeOf: _check_constant,
-    Const: _check_constant,
-    Call: lambda b, op: _expect(b, op.body.dom, op.body.cod),
-    Generic: lambda b, op: None,
-    FoldOp: _check_fold,
-    GroupOp: lambda b, op: _expect(b, op.body.dom, op.body.cod, lambda ty: _local(ty, dict(op.tiles))),
+    ops.Index: _check_index,
+    ops.SizeOf: _check_constant,
+    ops.Const: _check_constant,
+    ops.Call: lambda b, op: _expect(b, op.body.dom, op.body.cod),
+    ops.Generic: lambda b, op: None,
+    ops.FoldOp: _check_fold,
+    ops.GroupOp: lambda b, op: _expect(b, op.body.dom, op.body.cod, lambda ty: _local(ty, dict(op.tiles))),
 }
 """Checks of types, by the class of the operation."""
 
 
-def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Box:
+def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> ops.Box:
     """Axes of an array renamed (sizes stay), in a layout; the array is broadcast along axes that are new in the layout.
 
     >>> q, x = Axis("q"), Axis("x")
@@ -181,6 +166,6 @@ def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] |
             raise AxisError(f"cannot rename axis {old!r}: the array has {' '.join(array.names) or 'no axes'}")
     renamed = ArrayType(tuple(replace_name(a, pairs) for a in array.axes), array.element)
     out = renamed if layout is None else ArrayType(tuple(layout), array.element)
-    box = Box(Rename(tuple(sorted(pairs.items()))), Ty(array), Ty(out))
+    box = ops.Box(ops.Rename(tuple(sorted(pairs.items()))), Ty(array), Ty(out))
     check_box(box)
     return box

@@ -28,24 +28,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Node
 from catdiag.category.index_maps import Cond, Expr, Reindex, View, leaves
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    Einsum,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Rename,
-    SizeOf,
-    op_row,
-)
+from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast
 from catdiag.category.types import ArrayType, Axis, Size
 from catdiag.codegen.notation import (
@@ -115,7 +101,7 @@ class _SourceWriter:
         for node in graph.nodes:
             for wire in node.inputs:
                 beside = [ty.element for w, ty in zip(node.inputs, node.box.dom, strict=True) if w != wire]
-                if isinstance(node.box.op, Map) and "real" in beside:
+                if isinstance(node.box.op, ops.Map) and "real" in beside:
                     self.beside_reals.add(wire)
         for ty in graph.dom:
             self._learn(ty)
@@ -145,7 +131,7 @@ class _SourceWriter:
     def _node(self, node: Node, wires: range) -> None:
         operands = [self.texts[w] for w in node.inputs]
         text = op_row(BOXES, node.box, "written as source")(self, node.box, operands)
-        if isinstance(node.box.op, Const) and wires[0] in self.beside_reals:
+        if isinstance(node.box.op, ops.Const) and wires[0] in self.beside_reals:
             text = text[0].removesuffix(".0"), text[1]
         for ty in node.box.cod:
             self._learn(ty)
@@ -179,7 +165,7 @@ class _SourceWriter:
             f'cd.broadcast({operand[0]}, "")' if not ty.axes and operand[0][0].isdigit() else bracketed(operand, ATOM)
         )
 
-    def map(self, box: Box, operands: Sequence[Text]) -> Text:
+    def map(self, box: ops.Box, operands: Sequence[Text]) -> Text:
         """A scalar function."""
         fn = box.op.fn  # type: ignore[union-attr]
         if isinstance(fn, Cast):
@@ -190,12 +176,12 @@ class _SourceWriter:
             operands = [(f'cd.broadcast({operands[0][0]}, "")', ATOM), *operands[1:]]
         return written(FUNCTIONS[fn], operands)
 
-    def index(self, box: Box, operands: Sequence[Text]) -> Text:
+    def index(self, box: ops.Box, operands: Sequence[Text]) -> Text:
         """The positions along an axis."""
         (axis,) = box.cod[0].axes
         return f'cd.index("{_axis(axis, self.sizes)}")', ATOM
 
-    def rename(self, box: Box, operands: Sequence[Text]) -> Text:
+    def rename(self, box: ops.Box, operands: Sequence[Text]) -> Text:
         """Axes renamed, transposed, or new."""
         (given,), (made,) = box.dom, box.cod
         pairs = dict(box.op.pairs)  # type: ignore[union-attr]
@@ -211,7 +197,7 @@ class _SourceWriter:
             return f'cd.rearrange({text[0]}, "{" ".join(names)} -> {" ".join(made.names)}")', ATOM
         return f'cd.broadcast({text[0]}, "{" ".join(_axis(a, self.sizes) for a in made.axes)}")', ATOM
 
-    def reindex(self, box: Box, operands: Sequence[Text]) -> Text:
+    def reindex(self, box: ops.Box, operands: Sequence[Text]) -> Text:
         """A product or coproduct of axes, taken apart or put together."""
         op = box.op
         assert isinstance(op, Reindex)
@@ -222,7 +208,7 @@ class _SourceWriter:
         left, right = (" ".join(ty.names) for ty in (box.dom[0], box.cod[0]))
         return f'cd.rearrange({operands[0][0]}, "{left} -> {right}")', ATOM
 
-    def view(self, box: Box, operands: Sequence[Text]) -> Text:
+    def view(self, box: ops.Box, operands: Sequence[Text]) -> Text:
         """Reads at index arithmetic."""
         op = box.op
         assert isinstance(op, View)
@@ -245,7 +231,7 @@ class _SourceWriter:
             arguments.append("**{" + ", ".join(f'"{n}": {text}' for n, text in shown) + "}")
         return f"cd.reindex({', '.join(arguments)})", ATOM
 
-    def _check_fill(self, box: Box, at: Sequence[tuple[str, Expr]], where: Sequence[Cond]) -> None:
+    def _check_fill(self, box: ops.Box, at: Sequence[tuple[str, Expr]], where: Sequence[Cond]) -> None:
         """Raises TypeMismatch where the conditions are not those of `fill`: that positions are inside."""
         inside = {e: box.dom[0].axis(n) for n, e in at}
         for kind, left, right in where:
@@ -287,10 +273,10 @@ class _SourceWriter:
             raise TypeMismatch(f"size {size} of {self.name} is of no axis here: a function writes sizes of axes")
         return written(FUNCTIONS["add" if size[0] == "+" else "mul"], [self.size(part) for part in size[1:]])
 
-    def call(self, box: Box, operands: Sequence[Text]) -> Text:
+    def call(self, box: ops.Box, operands: Sequence[Text]) -> Text:
         """A named diagram: a function of catdiag, or one that is written before."""
         op = box.op
-        assert isinstance(op, Call)
+        assert isinstance(op, ops.Call)
         arguments = ", ".join(o[0] for o in operands)
         known = _function(op)
         if known is not None:
@@ -307,9 +293,9 @@ class _SourceWriter:
         return f"{self.functions[op.body]}({arguments})", ATOM
 
 
-def _function(op: Call) -> tuple[str, list[str]] | None:
+def _function(op: ops.Call) -> tuple[str, list[str]] | None:
     """The function of catdiag that makes this very box of an array, and the axes that it takes, if there is one."""
-    over = [n.box.op.axis for n in op.body.graph.nodes if isinstance(n.box.op, Reduce)]
+    over = [n.box.op.axis for n in op.body.graph.nodes if isinstance(n.box.op, ops.Reduce)]
     axes = [" ".join(dict.fromkeys(over))] if over else []
     for room, prefix in ((builder, "cd"), (nn, "cd.nn")):
         function = getattr(room, op.name, None)
@@ -326,18 +312,18 @@ def _is_number(text: Text) -> bool:
     return not text[0].strip("-0123456789.e") or text[0] == "-cd.inf"
 
 
-def _is_long(box: Box) -> bool:
+def _is_long(box: ops.Box) -> bool:
     """Whether the result of a box gets a name of its own: what is no scalar function of arrays."""
-    return not isinstance(box.op, (Map, Const, SizeOf, Index))
+    return not isinstance(box.op, (ops.Map, ops.Const, ops.SizeOf, ops.Index))
 
 
-def _refused(writer: _SourceWriter, box: Box, operands: Sequence[Text]) -> Text:
+def _refused(writer: _SourceWriter, box: ops.Box, operands: Sequence[Text]) -> Text:
     raise TypeMismatch(
         f"{box.name} is no function that one writes: print the source of the program that it was derived from", box.line
     )
 
 
-def _constant(writer: _SourceWriter, box: Box, operands: Sequence[Text]) -> Text:
+def _constant(writer: _SourceWriter, box: ops.Box, operands: Sequence[Text]) -> Text:
     value: Fraction | None = box.op.value  # type: ignore[union-attr]
     if value is None:
         return "-cd.inf", SIGN
@@ -349,24 +335,24 @@ def _constant(writer: _SourceWriter, box: Box, operands: Sequence[Text]) -> Text
     return f"Fraction({value.numerator}, {value.denominator})", ATOM
 
 
-BOXES: Mapping[type[Op], Callable[[_SourceWriter, Box, Sequence[Text]], Text]] = {
-    Map: _SourceWriter.map,
-    Reduce: lambda _, box, operands: (f'cd.{box.op.monoid}({operands[0][0]}, "{box.op.axis}")', ATOM),  # type: ignore[union-attr]
-    Einsum: lambda _, box, operands: (
+BOXES: Mapping[type[ops.Op], Callable[[_SourceWriter, ops.Box, Sequence[Text]], Text]] = {
+    ops.Map: _SourceWriter.map,
+    ops.Reduce: lambda _, box, operands: (f'cd.{box.op.monoid}({operands[0][0]}, "{box.op.axis}")', ATOM),  # type: ignore[union-attr]
+    ops.Einsum: lambda _, box, operands: (
         f'cd.einsum("{", ".join(" ".join(ty.names) for ty in box.dom)} -> {" ".join(box.cod[0].names)}", '
         f"{', '.join(o[0] for o in operands)})",
         ATOM,
     ),
-    Rename: _SourceWriter.rename,
+    ops.Rename: _SourceWriter.rename,
     Reindex: _SourceWriter.reindex,
     View: _SourceWriter.view,
-    Index: _SourceWriter.index,
-    SizeOf: lambda writer, box, operands: writer.size(box.op.size),  # type: ignore[union-attr]
-    Const: _constant,
-    Call: _SourceWriter.call,
-    Generic: _refused,
-    FoldOp: _refused,
-    GroupOp: _refused,
+    ops.Index: _SourceWriter.index,
+    ops.SizeOf: lambda writer, box, operands: writer.size(box.op.size),  # type: ignore[union-attr]
+    ops.Const: _constant,
+    ops.Call: _SourceWriter.call,
+    ops.Generic: _refused,
+    ops.FoldOp: _refused,
+    ops.GroupOp: _refused,
 }
 """How each operation is written."""
 

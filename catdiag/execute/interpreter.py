@@ -17,27 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, inline
 from catdiag.category.functor import interpret
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    Einsum,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    clamped,
-    op_row,
-)
+from catdiag.category.ops import clamped, op_row
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.traversal import nested_beyond
 from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
@@ -164,7 +147,7 @@ def conform(value: NamedArray, ty: ArrayType, sizes: Mapping[str, int]) -> Array
     return np.broadcast_to(data, [known[n] if n in known else length(lengths[n], sizes) for n in order])
 
 
-def filled(values: Sequence[NamedArray], box: Box, sizes: Mapping[str, int]) -> list[NamedArray]:
+def filled(values: Sequence[NamedArray], box: ops.Box, sizes: Mapping[str, int]) -> list[NamedArray]:
     """The outputs of a body with all the axes of the box's types: an output that lacks one is broadcast."""
     outputs = []
     for value, ty in zip(values, box.cod, strict=True):
@@ -260,7 +243,7 @@ class Runner:
         """The outputs of a diagram at the given sizes of symbols."""
         return interpret(diagram, values, lambda box, args: self.box(box, args, sizes))
 
-    def box(self, box: Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]) -> Sequence[NamedArray]:
+    def box(self, box: ops.Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]) -> Sequence[NamedArray]:
         """The outputs of one box."""
         return op_row(BOXES, box, "run on NumPy arrays")(self, box.op, box, args, sizes)
 
@@ -271,7 +254,7 @@ class Runner:
         kind = data.dtype
         return data.astype(self.kind) if kind != self.kind and kind.kind == "f" else data
 
-    def map(self, fn: ScalarFunction, args: tuple[NamedArray, ...], box: Box) -> NamedArray:
+    def map(self, fn: ScalarFunction, args: tuple[NamedArray, ...], box: ops.Box) -> NamedArray:
         """A scalar function at every index."""
         order = _order(args, box.cod[0].names)
         if isinstance(fn, Apply):
@@ -288,7 +271,7 @@ class Runner:
             return args[0]
         return NamedArray(self.real(row(FUNCTIONS, fn, "run on NumPy arrays")(*(a.over(order) for a in args))), order)
 
-    def reduce(self, op: Reduce, array: NamedArray) -> NamedArray:
+    def reduce(self, op: ops.Reduce, array: NamedArray) -> NamedArray:
         """A monoid folded over one axis."""
         where = array.names.index(op.axis)
         kept = array.names[:where] + array.names[where + 1 :]
@@ -297,7 +280,7 @@ class Runner:
             data = data.astype(self.kind)  # integers would wrap around
         return NamedArray(REDUCTIONS[op.monoid](data, where), kept)
 
-    def einsum(self, box: Box, args: tuple[NamedArray, ...]) -> NamedArray:
+    def einsum(self, box: ops.Box, args: tuple[NamedArray, ...]) -> NamedArray:
         """The sum of products."""
         kept = set(box.cod[0].names)
         typed = {n for ty in box.dom for n in ty.names}
@@ -311,7 +294,7 @@ class Runner:
     # -- loops -----------------------------------------------------------------------------------------
 
     def fold(
-        self, op: FoldOp, box: Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
+        self, op: ops.FoldOp, box: ops.Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
     ) -> Sequence[NamedArray]:
         """Runs a loop over blocks of the streamed axis; the last block may be shorter.
 
@@ -344,14 +327,14 @@ class Runner:
                 states[-1] = iteration(states[-1], bounds)
         return (self.tree or Tree()).merged(states, merge) if states else unit
 
-    def parts_and_blocks(self, op: FoldOp, total: int) -> tuple[int, int]:
+    def parts_and_blocks(self, op: ops.FoldOp, total: int) -> tuple[int, int]:
         """The number of parts of a loop over an axis of that length, and the length of its blocks."""
         count = min(self.tiles.get(op.parts, 1), total) if op.parts else 1
         longest = -(-total // count)
         return count, min(self.tiles.get(op.block, longest), longest)
 
     def blocks(
-        self, op: FoldOp, args: Sequence[NamedArray], total: int, block: int, sizes: Mapping[str, int]
+        self, op: ops.FoldOp, args: Sequence[NamedArray], total: int, block: int, sizes: Mapping[str, int]
     ) -> Iterator[tuple[int, int]]:
         """The bounds of the blocks that a loop runs: all, or those that its loop bounds and its mask test leave."""
         first, last = 0, total
@@ -369,7 +352,7 @@ class Runner:
             yield start, stop
 
     def group(
-        self, op: GroupOp, box: Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
+        self, op: ops.GroupOp, box: ops.Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
     ) -> Sequence[NamedArray]:
         """Runs the body on each tile, and writes the tiles into results allocated beforehand."""
         totals = {axis: _axis_length(axis, box, args, sizes) for axis, _ in op.tiles}
@@ -407,7 +390,7 @@ class Runner:
 
     # -- the user's functions -----------------------------------------------------------------------------
 
-    def function(self, name: str, box: Box) -> Callable[..., Any]:
+    def function(self, name: str, box: ops.Box) -> Callable[..., Any]:
         """The user's function of that name. Raises TypeMismatch if it was not given."""
         if name not in self.functions:
             raise TypeMismatch(
@@ -418,7 +401,7 @@ class Runner:
         return self.functions[name]
 
     def generic(
-        self, op: Generic, box: Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
+        self, op: ops.Generic, box: ops.Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
     ) -> Sequence[NamedArray]:
         """A user's box: its function on arrays in the layout of the box's types, with weaved axes in front."""
         arrays = [conform(a, ty, sizes) for a, ty in zip(args, box.dom, strict=True)]
@@ -445,28 +428,28 @@ def _lengths(sizes: Mapping[str, int]) -> Callable[[Size], int]:
     return lambda size: length(size, sizes)
 
 
-def _viewed(run: Runner, op: View, box: Box, args: Arrays, sizes: Mapping[str, int]) -> Sequence[NamedArray]:
+def _viewed(run: Runner, op: ops.View, box: ops.Box, args: Arrays, sizes: Mapping[str, int]) -> Sequence[NamedArray]:
     made = view(op, box, args, _lengths(sizes))
     return [NamedArray(run.real(made.data), made.names)]
 
 
 Arrays: TypeAlias = tuple[NamedArray, ...]
-BOXES: Mapping[type[Op], Callable[[Runner, Any, Box, Arrays, Mapping[str, int]], Sequence[NamedArray]]] = {
-    Map: lambda run, op, box, args, sizes: [run.map(op.fn, args, box)],
-    Reduce: lambda run, op, box, args, sizes: [run.reduce(op, args[0])],
-    Einsum: lambda run, op, box, args, sizes: [run.einsum(box, args)],
-    Const: lambda run, op, box, args, sizes: [NamedArray(_constant(op.value, run.kind), ())],
-    SizeOf: lambda run, op, box, args, sizes: [NamedArray(length(op.size, sizes), ())],
-    Index: lambda run, op, box, args, sizes: [
+BOXES: Mapping[type[ops.Op], Callable[[Runner, Any, ops.Box, Arrays, Mapping[str, int]], Sequence[NamedArray]]] = {
+    ops.Map: lambda run, op, box, args, sizes: [run.map(op.fn, args, box)],
+    ops.Reduce: lambda run, op, box, args, sizes: [run.reduce(op, args[0])],
+    ops.Einsum: lambda run, op, box, args, sizes: [run.einsum(box, args)],
+    ops.Const: lambda run, op, box, args, sizes: [NamedArray(_constant(op.value, run.kind), ())],
+    ops.SizeOf: lambda run, op, box, args, sizes: [NamedArray(length(op.size, sizes), ())],
+    ops.Index: lambda run, op, box, args, sizes: [
         NamedArray(np.arange(_axis_length(op.axis, box, args, sizes)), (op.axis,))
     ],
-    Rename: lambda run, op, box, args, sizes: [_rename(op, box, args[0], sizes)],
-    Reindex: lambda run, op, box, args, sizes: [_reindex(op, args, sizes)],
-    View: _viewed,
-    Call: lambda run, op, box, args, sizes: filled(run.diagram(op.body, args, sizes), box, sizes),
-    FoldOp: lambda run, op, box, args, sizes: filled(run.fold(op, box, args, sizes), box, sizes),
-    GroupOp: lambda run, op, box, args, sizes: run.group(op, box, args, sizes),
-    Generic: lambda run, op, box, args, sizes: run.generic(op, box, args, sizes),
+    ops.Rename: lambda run, op, box, args, sizes: [_rename(op, box, args[0], sizes)],
+    ops.Reindex: lambda run, op, box, args, sizes: [_reindex(op, args, sizes)],
+    ops.View: _viewed,
+    ops.Call: lambda run, op, box, args, sizes: filled(run.diagram(op.body, args, sizes), box, sizes),
+    ops.FoldOp: lambda run, op, box, args, sizes: filled(run.fold(op, box, args, sizes), box, sizes),
+    ops.GroupOp: lambda run, op, box, args, sizes: run.group(op, box, args, sizes),
+    ops.Generic: lambda run, op, box, args, sizes: run.generic(op, box, args, sizes),
 }
 """How each operation is run: the runner, the operation, its box, its inputs and the sizes, to the outputs."""
 
@@ -484,7 +467,7 @@ def _constant(value: Fraction | None, kind: np.dtype[Any]) -> float | int:
     return clamped(value, largest)
 
 
-def _rename(op: Rename, box: Box, array: NamedArray, sizes: Mapping[str, int]) -> NamedArray:
+def _rename(op: ops.Rename, box: ops.Box, array: NamedArray, sizes: Mapping[str, int]) -> NamedArray:
     pairs = dict(op.pairs)
     renamed = tuple(pairs.get(n, n) for n in array.names)
     kept = {pairs.get(n, n) for n in box.dom[0].names}
@@ -495,7 +478,7 @@ def _rename(op: Rename, box: Box, array: NamedArray, sizes: Mapping[str, int]) -
     return NamedArray(np.broadcast_to(array.data, shape), (*(a.name for a in new), *renamed))
 
 
-def _reindex(op: Reindex, args: Sequence[NamedArray], sizes: Mapping[str, int]) -> NamedArray:
+def _reindex(op: ops.Reindex, args: Sequence[NamedArray], sizes: Mapping[str, int]) -> NamedArray:
     """A structural map: a reshape, a slice as a view, or a concatenation."""
     first, parts = args[0], op.axis.parts
     if op.kind == "merge":
@@ -532,7 +515,7 @@ def _order(
     return (*(n for n in found if n not in last and n not in without), *(n for n in last if n in found))
 
 
-def _axis_length(axis: str, box: Box, args: Sequence[NamedArray], sizes: Mapping[str, int]) -> int:
+def _axis_length(axis: str, box: ops.Box, args: Sequence[NamedArray], sizes: Mapping[str, int]) -> int:
     for array in args:
         if axis in array.names:
             return array.lengths()[axis]

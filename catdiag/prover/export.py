@@ -8,26 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.index_maps import Cond, Expr
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    Einsum,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    op_row,
-)
+from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast
 from catdiag.category.types import Axis, Size
 from catdiag.prover.identifiers import identifier, title
@@ -92,9 +76,9 @@ def program(diagram: Diagram) -> dict[str, Any]:
     return {"title": title(diagram.title or ""), "inputs": inputs, "nodes": nodes, "outputs": outputs}
 
 
-def _layouts(box: Box, given: Sequence[Names]) -> list[Names]:
+def _layouts(box: ops.Box, given: Sequence[Names]) -> list[Names]:
     """The order of the axes of a box's results in the core program, which derives it from the inputs."""
-    if isinstance(box.op, Reduce) or (isinstance(box.op, Map) and not isinstance(box.op.fn, Cast)):
+    if isinstance(box.op, ops.Reduce) or (isinstance(box.op, ops.Map) and not isinstance(box.op.fn, Cast)):
         names = box.cod[0].names
         return [tuple(n for n in _together(given) if n in names)]
     return [ty.names for ty in box.cod]
@@ -104,14 +88,14 @@ def _together(given: Sequence[Names]) -> Names:
     return tuple(dict.fromkeys(n for names in given for n in names))
 
 
-def _nodes(box: Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
+def _nodes(box: ops.Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
     """The nodes of a box; their wires are numbered from `first`. `given` are the layouts of the inputs."""
-    if isinstance(box.op, Einsum):
+    if isinstance(box.op, ops.Einsum):
         return _einsum(box, args, first, given)
     return [op_row(BOXES, box, "exported as a term")(box.op, box, args)]
 
 
-def _einsum(box: Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
+def _einsum(box: ops.Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
     """A contraction: a product, summed over one axis after another, then transposed."""
     kept = box.cod[0].names
     names = _together(given)
@@ -173,18 +157,18 @@ def _reads(kind: str, whole: Axis, place: int) -> list[tuple[dict[str, Any], lis
             ]
 
 
-def _map(op: Map, box: Box, args: list[int]) -> Node:
+def _map(op: ops.Map, box: ops.Box, args: list[int]) -> Node:
     fn = op.fn
     if isinstance(fn, Cast):
         return _view(args, box.cod[0].axes, [({}, [])])
     return {"op": "map", "fn": f"apply:{identifier(fn.name)}" if isinstance(fn, Apply) else fn, "args": args}
 
 
-def _reads_of(op: View) -> list[Any]:
+def _reads_of(op: ops.View) -> list[Any]:
     return [({n: size_data(e) for n, e in r.at}, [size_data(c) for c in r.where]) for r in op.reads]
 
 
-def _fold(op: FoldOp, box: Box, args: list[int]) -> Node:
+def _fold(op: ops.FoldOp, box: ops.Box, args: list[int]) -> Node:
     bodies = {
         "unit": op.unit, "step": op.step, "merge": op.merge, "state": op.state, "extent": op.bounds, "live": op.is_live,
     }  # fmt: skip
@@ -193,29 +177,29 @@ def _fold(op: FoldOp, box: Box, args: list[int]) -> Node:
     }
 
 
-def _group(op: GroupOp, box: Box, args: list[int]) -> Node:
+def _group(op: ops.GroupOp, box: ops.Box, args: list[int]) -> Node:
     tiles = [[identifier(name) for name in t] for t in op.tiles]
     return {"op": "group", "tiles": tiles, "args": args, "body": program(op.body)}
 
 
-def _refused(op: Call | Generic, box: Box, args: list[int]) -> Node:
+def _refused(op: ops.Call | ops.Generic, box: ops.Box, args: list[int]) -> Node:
     raise NotExportable(
         f"box {op.name!r} has no meaning as a term: use cd.apply for an uninterpreted scalar function", box.line
     )
 
 
-BOXES: Mapping[type[Op], Callable[[Any, Box, list[int]], Node]] = {
-    Map: _map,
-    Reduce: lambda op, box, args: {"op": "reduce", "monoid": op.monoid, "axis": identifier(op.axis), "args": args},
-    Rename: lambda op, box, args: _view(args, box.cod[0].axes, [({old: _index(new) for old, new in op.pairs}, [])]),
-    Reindex: lambda op, box, args: _view(args, box.cod[0].axes, _reads(op.kind, op.axis, op.place)),
-    View: lambda op, box, args: _view(args, box.cod[0].axes, _reads_of(op)),
-    Index: lambda op, box, args: {"op": "index", "axis": _axis(box.cod[0].axes[0])},
-    SizeOf: lambda op, box, args: {"op": "size", "size": size_data(op.size)},
-    Const: lambda op, box, args: {"op": "const", "value": "-inf" if op.value is None else str(op.value)},
-    FoldOp: _fold,
-    GroupOp: _group,
-    Call: _refused,
-    Generic: _refused,
+BOXES: Mapping[type[ops.Op], Callable[[Any, ops.Box, list[int]], Node]] = {
+    ops.Map: _map,
+    ops.Reduce: lambda op, box, args: {"op": "reduce", "monoid": op.monoid, "axis": identifier(op.axis), "args": args},
+    ops.Rename: lambda op, box, args: _view(args, box.cod[0].axes, [({old: _index(new) for old, new in op.pairs}, [])]),
+    ops.Reindex: lambda op, box, args: _view(args, box.cod[0].axes, _reads(op.kind, op.axis, op.place)),
+    ops.View: lambda op, box, args: _view(args, box.cod[0].axes, _reads_of(op)),
+    ops.Index: lambda op, box, args: {"op": "index", "axis": _axis(box.cod[0].axes[0])},
+    ops.SizeOf: lambda op, box, args: {"op": "size", "size": size_data(op.size)},
+    ops.Const: lambda op, box, args: {"op": "const", "value": "-inf" if op.value is None else str(op.value)},
+    ops.FoldOp: _fold,
+    ops.GroupOp: _group,
+    ops.Call: _refused,
+    ops.Generic: _refused,
 }
 """The node of each operation; a contraction has several (`_einsum`)."""

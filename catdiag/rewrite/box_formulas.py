@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram, inline
 from catdiag.category.formula import (
     FALSE,
@@ -25,24 +26,7 @@ from catdiag.category.formula import (
     symbol,
     where,
 )
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    Einsum,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    op_row,
-)
+from catdiag.category.ops import op_row
 from catdiag.category.scalars import ScalarFunction
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
@@ -189,12 +173,12 @@ def wires_of(diagram: Diagram, known: Mapping[int, Formula]) -> Callable[[int], 
 # -- boxes ---------------------------------------------------------------------------------------------
 
 
-def formula_of(box: Box, args: Sequence[Formula]) -> Formula:
+def formula_of(box: ops.Box, args: Sequence[Formula]) -> Formula:
     """The formula of a box, from those of its inputs."""
     return op_row(BOXES, box, "written as a formula")(box.op, box, args)
 
 
-def _reduce(op: Reduce, box: Box, args: Sequence[Formula]) -> Formula:
+def _reduce(op: ops.Reduce, box: ops.Box, args: Sequence[Formula]) -> Formula:
     axes = [op.axis]
     inside = negated(args[0]) if op.monoid in ("max", "min") else None
     if inside is not None:  # a minimum is stored as the maximum of the negated array
@@ -202,19 +186,19 @@ def _reduce(op: Reduce, box: Box, args: Sequence[Formula]) -> Formula:
     return big(op.monoid, axes, args[0])
 
 
-def _einsum(op: Einsum, box: Box, args: Sequence[Formula]) -> Formula:
+def _einsum(op: ops.Einsum, box: ops.Box, args: Sequence[Formula]) -> Formula:
     body = infix("·", *args) if args else number(1)
     left = box.cod[0].names
     gone = dict.fromkeys(n for t in box.dom for n in t.names if n not in left)
     return big("sum", gone, body) if gone else body
 
 
-def _rename(op: Rename, box: Box, args: Sequence[Formula]) -> Formula:
+def _rename(op: ops.Rename, box: ops.Box, args: Sequence[Formula]) -> Formula:
     pairs = (infix("→", of_axis(a), of_axis(b)) for a, b in op.pairs)
     return Formula("indexed", (args[0], *pairs)) if op.pairs else args[0]
 
 
-def _name(op: Call | Generic | FoldOp | GroupOp, box: Box, args: Sequence[Formula]) -> Formula:
+def _name(op: ops.Call | ops.Generic | ops.FoldOp | ops.GroupOp, box: ops.Box, args: Sequence[Formula]) -> Formula:
     return call(box.name, *args)
 
 
@@ -232,7 +216,7 @@ def _map(fn: ScalarFunction, args: Sequence[Formula]) -> Formula:
     return call(str(fn), *args) if sign is None else Formula(sign, tuple(args))
 
 
-def _reindex(op: Reindex, box: Box, args: Sequence[Formula]) -> Formula:
+def _reindex(op: ops.Reindex, box: ops.Box, args: Sequence[Formula]) -> Formula:
     """Elements read at other indices: `A[b g→(b g)]`, `A[y of x+y]`, `concat(A, B)`."""
     if op.kind == "concat":
         return call("concat", *args)
@@ -244,7 +228,7 @@ def _reindex(op: Reindex, box: Box, args: Sequence[Formula]) -> Formula:
 _RELATIONS = {"lt": "<", "le": "≤", "eq": "="}
 
 
-def _view(op: View, box: Box, args: Sequence[Formula]) -> Formula:
+def _view(op: ops.View, box: ops.Box, args: Sequence[Formula]) -> Formula:
     """Arrays read at computed indices: `A[x = y + k]`; for several arrays the condition under which each is read."""
 
     def leaf(item: Any) -> Formula:
@@ -263,20 +247,20 @@ def _view(op: View, box: Box, args: Sequence[Formula]) -> Formula:
     return args[0] if found is None else found
 
 
-BOXES: Mapping[type[Op], Callable[[Any, Box, Sequence[Formula]], Formula]] = {
-    Map: lambda op, box, args: _map(op.fn, args),
-    Reduce: _reduce,
-    Einsum: _einsum,
-    Rename: _rename,
-    View: _view,
-    Reindex: _reindex,
-    Index: lambda op, box, args: position(op.axis),
-    SizeOf: lambda op, box, args: of_size(op.size),
-    Const: lambda op, box, args: MINUS_INFINITY if op.value is None else number(op.value),
-    Call: _name,
-    Generic: _name,
-    FoldOp: _name,
-    GroupOp: _name,
+BOXES: Mapping[type[ops.Op], Callable[[Any, ops.Box, Sequence[Formula]], Formula]] = {
+    ops.Map: lambda op, box, args: _map(op.fn, args),
+    ops.Reduce: _reduce,
+    ops.Einsum: _einsum,
+    ops.Rename: _rename,
+    ops.View: _view,
+    ops.Reindex: _reindex,
+    ops.Index: lambda op, box, args: position(op.axis),
+    ops.SizeOf: lambda op, box, args: of_size(op.size),
+    ops.Const: lambda op, box, args: MINUS_INFINITY if op.value is None else number(op.value),
+    ops.Call: _name,
+    ops.Generic: _name,
+    ops.FoldOp: _name,
+    ops.GroupOp: _name,
 }
 """The formula of each operation."""
 

@@ -12,26 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram
 from catdiag.category.functor import interpret
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    Einsum,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    op_row,
-)
+from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast, ScalarFunction
 from catdiag.category.types import Ty
 from catdiag.execute.indexed_reads import view
@@ -93,7 +77,7 @@ class _ErrorAnalysis:
         """The outputs of a diagram at the given sizes of symbols."""
         return interpret(diagram, values, lambda box, args: self.box(box, args, sizes))
 
-    def box(self, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> Sequence[BoundedArray]:
+    def box(self, box: ops.Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> Sequence[BoundedArray]:
         """The outputs of one box.
 
         Sums of an output may be rescaled (as in an online softmax) if those of an operand may, or after some boxes.
@@ -104,11 +88,13 @@ class _ErrorAnalysis:
                 near.rescaled = True
         return outputs
 
-    def computed(self, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> Sequence[BoundedArray]:
+    def computed(
+        self, box: ops.Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
+    ) -> Sequence[BoundedArray]:
         """The values and bounds of the outputs of one box."""
         return op_row(BOXES, box, "given error bounds")(self, box.op, box, args, sizes)
 
-    def einsum(self, box: Box, args: tuple[BoundedArray, ...]) -> BoundedArray:
+    def einsum(self, box: ops.Box, args: tuple[BoundedArray, ...]) -> BoundedArray:
         """A contraction."""
         typed = {n for ty in box.dom for n in ty.names}
         further = tuple(dict.fromkeys(n for a in args for n in a.names if n not in typed))
@@ -116,13 +102,13 @@ class _ErrorAnalysis:
         return self.rounding.contracted(args, order, order)
 
     def group(
-        self, op: GroupOp, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
+        self, op: ops.GroupOp, box: ops.Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
     ) -> Sequence[BoundedArray]:
         """The body once, on whole axes."""
         local = {symbol: self.extent(axis, box, args, sizes) for axis, symbol in op.tiles}
         return self.diagram(op.body, args, {**sizes, **local})
 
-    def map(self, fn: ScalarFunction, args: tuple[BoundedArray, ...], box: Box) -> BoundedArray:
+    def map(self, fn: ScalarFunction, args: tuple[BoundedArray, ...], box: ops.Box) -> BoundedArray:
         """A scalar function at every index."""
         last = box.cod[0].names
         found = dict.fromkeys(n for a in args for n in a.names)
@@ -135,24 +121,28 @@ class _ErrorAnalysis:
             return args[0] if kind == "fp8" else self.rounding.stored_in(args[0], format_of(kind))
         return self.rounding.scalar(fn, args, order)
 
-    def constant(self, op: Const | SizeOf | Index, box: Box, sizes: Mapping[str, int]) -> list[BoundedArray]:
+    def constant(
+        self, op: ops.Const | ops.SizeOf | ops.Index, box: ops.Box, sizes: Mapping[str, int]
+    ) -> list[BoundedArray]:
         """A constant, rounded unless it is a floating-point number; sizes and positions are exact."""
         (made,) = self.runner.box(box, (), sizes)
         data = np.asarray(made.data, self.rounding.reference)
-        exact = not isinstance(op, Const) or op.value is None or float(op.value) == op.value
+        exact = not isinstance(op, ops.Const) or op.value is None or float(op.value) == op.value
         off = 0.0 if exact else self.rounding.u * abs(data)
         return [BoundedArray(data, np.zeros(data.shape) + off, made.names, given=True)]
 
-    def structural(self, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> list[BoundedArray]:
+    def structural(self, box: ops.Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> list[BoundedArray]:
         """A box without arithmetic: the same map of values and of bounds."""
-        if len(args) == 1 and isinstance(box.op, Rename):
+        if len(args) == 1 and isinstance(box.op, ops.Rename):
             return [args[0].mapped(lambda part: self.runner.box(box, (part,), sizes)[0])]
         values = self.runner.box(box, tuple(NamedArray(a.values, a.names) for a in args), sizes)
         bounds = self.runner.box(box, tuple(NamedArray(a.errors, a.names) for a in args), sizes)
         given = all(a.is_input for a in args)
         return [BoundedArray(v.data, e.data, v.names, given) for v, e in zip(values, bounds, strict=True)]
 
-    def view(self, op: View, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]) -> BoundedArray:
+    def view(
+        self, op: ops.View, box: ops.Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
+    ) -> BoundedArray:
         """Reads at index arithmetic; the bound is infinite where an index is not certain."""
         count = len(op.reads)
         indices = [NamedArray(np.asarray(a.values).astype(np.int64), a.names) for a in args[count:]]
@@ -167,7 +157,7 @@ class _ErrorAnalysis:
         return BoundedArray(np.asarray(v.data), bound, v.names, all(a.is_input for a in args[:count]))
 
     def fold(
-        self, op: FoldOp, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
+        self, op: ops.FoldOp, box: ops.Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
     ) -> Sequence[BoundedArray]:
         """The loop as one iteration over the whole axis."""
         whole = {**sizes, op.block: self.extent(op.axis, box, args, sizes)}
@@ -175,7 +165,7 @@ class _ErrorAnalysis:
         return self.diagram(op.step, (*unit, *args), whole)
 
     def generic(
-        self, op: Generic, box: Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
+        self, op: ops.Generic, box: ops.Box, args: tuple[BoundedArray, ...], sizes: Mapping[str, int]
     ) -> list[BoundedArray]:
         """A user's box; its error bound is infinite unless its operands are exact."""
         made = self.runner.generic(op, box, tuple(NamedArray(a.values, a.names) for a in args), sizes)
@@ -184,7 +174,7 @@ class _ErrorAnalysis:
         return [BoundedArray(m.data, 4 * u * np.abs(m.data) if exact else np.full(np.shape(m.data), np.inf), m.names)
                 for m in made]  # fmt: skip
 
-    def extent(self, axis: str, box: Box, args: Sequence[BoundedArray], sizes: Mapping[str, int]) -> int:
+    def extent(self, axis: str, box: ops.Box, args: Sequence[BoundedArray], sizes: Mapping[str, int]) -> int:
         """The length of an axis."""
         for a in args:
             if axis in a.names:
@@ -203,29 +193,31 @@ class _ErrorAnalysis:
 
 
 Arrays: TypeAlias = tuple[BoundedArray, ...]
-BOXES: Mapping[type[Op], Callable[[_ErrorAnalysis, Any, Box, Arrays, Mapping[str, int]], Sequence[BoundedArray]]] = {
-    Map: lambda run, op, box, args, sizes: [run.map(op.fn, args, box)],
-    Reduce: lambda run, op, box, args, sizes: [run.rounding.reduction(op.monoid, args[0], op.axis)],
-    Einsum: lambda run, op, box, args, sizes: [run.einsum(box, args)],
-    View: lambda run, op, box, args, sizes: [run.view(op, box, args, sizes)],
-    Call: lambda run, op, box, args, sizes: run.filled(run.diagram(op.body, args, sizes), box.cod, sizes),
-    FoldOp: lambda run, op, box, args, sizes: run.filled(run.fold(op, box, args, sizes), box.cod, sizes),
-    GroupOp: lambda run, op, box, args, sizes: run.filled(run.group(op, box, args, sizes), box.cod, sizes),
-    Generic: lambda run, op, box, args, sizes: run.generic(op, box, args, sizes),
-    Const: lambda run, op, box, args, sizes: run.constant(op, box, sizes),
-    SizeOf: lambda run, op, box, args, sizes: run.constant(op, box, sizes),
-    Index: lambda run, op, box, args, sizes: run.constant(op, box, sizes),
-    Rename: lambda run, op, box, args, sizes: run.structural(box, args, sizes),
-    Reindex: lambda run, op, box, args, sizes: run.structural(box, args, sizes),
+BOXES: Mapping[
+    type[ops.Op], Callable[[_ErrorAnalysis, Any, ops.Box, Arrays, Mapping[str, int]], Sequence[BoundedArray]]
+] = {
+    ops.Map: lambda run, op, box, args, sizes: [run.map(op.fn, args, box)],
+    ops.Reduce: lambda run, op, box, args, sizes: [run.rounding.reduction(op.monoid, args[0], op.axis)],
+    ops.Einsum: lambda run, op, box, args, sizes: [run.einsum(box, args)],
+    ops.View: lambda run, op, box, args, sizes: [run.view(op, box, args, sizes)],
+    ops.Call: lambda run, op, box, args, sizes: run.filled(run.diagram(op.body, args, sizes), box.cod, sizes),
+    ops.FoldOp: lambda run, op, box, args, sizes: run.filled(run.fold(op, box, args, sizes), box.cod, sizes),
+    ops.GroupOp: lambda run, op, box, args, sizes: run.filled(run.group(op, box, args, sizes), box.cod, sizes),
+    ops.Generic: lambda run, op, box, args, sizes: run.generic(op, box, args, sizes),
+    ops.Const: lambda run, op, box, args, sizes: run.constant(op, box, sizes),
+    ops.SizeOf: lambda run, op, box, args, sizes: run.constant(op, box, sizes),
+    ops.Index: lambda run, op, box, args, sizes: run.constant(op, box, sizes),
+    ops.Rename: lambda run, op, box, args, sizes: run.structural(box, args, sizes),
+    ops.Reindex: lambda run, op, box, args, sizes: run.structural(box, args, sizes),
 }
 """The values and bounds of each operation."""
 
 
-def _begins_rescaling(box: Box) -> bool:
+def _begins_rescaling(box: ops.Box) -> bool:
     """Whether a kernel may rescale sums of a box's output: the box reduces, takes exponentials, or is the user's."""
     op = box.op
-    if isinstance(op, Map):
+    if isinstance(op, ops.Map):
         return op.fn in ("exp", "sigmoid", "tanh") or isinstance(op.fn, Apply)
-    if isinstance(op, Einsum):
+    if isinstance(op, ops.Einsum):
         return not {n for ty in box.dom for n in ty.names} <= set(box.cod[0].names)
-    return isinstance(op, Reduce | Generic)
+    return isinstance(op, ops.Reduce | ops.Generic)

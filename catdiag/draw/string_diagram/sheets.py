@@ -10,26 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph
 from catdiag.category.formula import BIG, Formula, infix, symbol
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    Einsum,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    op_row,
-)
+from catdiag.category.ops import op_row
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Ty, show_size, size_symbols
 from catdiag.draw.label_formulas import label
@@ -82,7 +66,7 @@ class Cell:
 
     kind: ShapeKind | None
     text: str
-    box: Box
+    box: ops.Box
     address: Address
     level: int
     inputs: list[int]
@@ -136,14 +120,14 @@ class _Inside:
     reached: tuple[Reached, ...] = ()
 
 
-def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: RolePlacement, join: bool = False) -> Sheet:
+def sheet_of(diagram: Diagram, opened: Callable[[ops.Box], bool], place: RolePlacement, join: bool = False) -> Sheet:
     """The sheet of a whole diagram, with the sheets of its groups, loops and opened named diagrams inside.
 
     With `join`, consecutive scalar functions are one cell.
     """
     maker = _Maker(opened, place, join, reached(diagram))
     # Boxes between groups with a loop among them are a kernel too, as `io` counts.
-    kernel = any(isinstance(node.box.op, FoldOp) for node in diagram.graph.nodes)
+    kernel = any(isinstance(node.box.op, ops.FoldOp) for node in diagram.graph.nodes)
     names = diagram.names if len(diagram.names) == len(diagram.dom) else ("",) * len(diagram.dom)
     start = _Inside(
         diagram, (), (place.slow,) * len(diagram.dom), (None,) * len(diagram.dom), names, frozenset(),
@@ -163,7 +147,7 @@ def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: RolePlaceme
 class _Maker:
     def __init__(
         self,
-        opened: Callable[[Box], bool],
+        opened: Callable[[ops.Box], bool],
         place: RolePlacement,
         join: bool,
         retained: Mapping[int, Mapping[int, Reached]],
@@ -181,14 +165,14 @@ class _Maker:
         sheet = Sheet(wires, [], list(range(len(wires))), list(graph.outputs), _labels(inside.local), inside.states)
         if inside.group:
             self._streamed(inside.diagram.graph, wires)
-        hidden: dict[int, tuple[Box, Address]] = {}
+        hidden: dict[int, tuple[ops.Box, Address]] = {}
         waiting: list[tuple[Cell, _Inside]] = []
         for place, node in enumerate(graph.nodes):
             box, op = node.box, node.box.op
             address = (*inside.address, place)
             at = len(wires)
             known = [formula for w in node.inputs if (formula := wires[w].formula) is not None]
-            simple = isinstance(op, (Const, SizeOf, Index, Map, Rename))
+            simple = isinstance(op, (ops.Const, ops.SizeOf, ops.Index, ops.Map, ops.Rename))
             inlined = simple and len(known) == len(node.inputs) and len(box.cod) == 1
             if inlined and len(label(made := formula_of(box, known))) <= _LONG:
                 wires.append(SheetWire(box.cod[0], inside.result, -1, "", made, True))
@@ -218,15 +202,15 @@ class _Maker:
             if only:
                 wire.level = self.place.slow
 
-    def _made_at(self, box: Box, inside: _Inside, levels: Sequence[int]) -> int:
+    def _made_at(self, box: ops.Box, inside: _Inside, levels: Sequence[int]) -> int:
         """The level of a box's results, given the levels of its operands."""
-        if inside.result == self.place.slow or isinstance(box.op, GroupOp):
+        if inside.result == self.place.slow or isinstance(box.op, ops.GroupOp):
             return self.place.slow
         if is_view(box):
             return levels[0]
         return self.place.matrix if _contracts(box) else self.place.temporary
 
-    def _show(self, sheet: Sheet, w: int, hidden: Mapping[int, tuple[Box, Address]], inside: _Inside) -> None:
+    def _show(self, sheet: Sheet, w: int, hidden: Mapping[int, tuple[ops.Box, Address]], inside: _Inside) -> None:
         """Draws an array of constants as a source."""
         wire = sheet.wires[w]
         if not wire.ghost or wire.formula is None:
@@ -234,23 +218,23 @@ class _Maker:
         wire.ghost = False
         wire.level = inside.result
         # The formula of an input of a loop or group is shown inside it.
-        box, address = hidden.get(w, (Box(Rename(), Ty(), Ty(wire.ty)), inside.address))
+        box, address = hidden.get(w, (ops.Box(ops.Rename(), Ty(), Ty(wire.ty)), inside.address))
         wire.maker = len(sheet.cells)
         sheet.cells.append(Cell("source", label(wire.formula), box, address, inside.result, [], [w]))
 
     def _cell(
-        self, sheet: Sheet, box: Box, inputs: Iterable[int], address: Address, inside: _Inside,
-        hidden: Mapping[int, tuple[Box, Address]],
+        self, sheet: Sheet, box: ops.Box, inputs: Iterable[int], address: Address, inside: _Inside,
+        hidden: Mapping[int, tuple[ops.Box, Address]],
     ) -> Cell:  # fmt: skip
         op, wires, given = box.op, sheet.wires, list(inputs)
         level = self._made_at(box, inside, [wires[w].level for w in given])
         weaved = self.weaved.axes(box)
-        framed = isinstance(op, (FoldOp, GroupOp)) or (isinstance(op, Call) and self.opened(box))
-        if not framed and not isinstance(op, Map):
+        framed = isinstance(op, (ops.FoldOp, ops.GroupOp)) or (isinstance(op, ops.Call) and self.opened(box))
+        if not framed and not isinstance(op, ops.Map):
             for w in given:
                 self._show(sheet, w, hidden, inside)
         drawn = [w for w in given if not wires[w].ghost]
-        if isinstance(op, Map):
+        if isinstance(op, ops.Map):
             # An array that is read twice enters once.
             distinct = list(dict.fromkeys(drawn))
 
@@ -265,14 +249,14 @@ class _Maker:
             cell.plain = len(cell.inputs) == len(given)
             cell.text = worded(cell)
             return cell
-        if isinstance(op, Rename):
+        if isinstance(op, ops.Rename):
             old = {new: before for before, new in op.pairs}
             return Cell(None, "", box, address, level, drawn, [], weaved, names=old)
-        if isinstance(op, GroupOp):
+        if isinstance(op, ops.GroupOp):
             sizes = " and ".join(f"{axis}, {symbol} at a time" for axis, symbol in op.tiles)
             text = f"for each tile of {sizes}, in parallel" if op.tiles else "one kernel"
             return Cell(None, text, box, address, level, given, [], frame="group" if op.tiles else "call")
-        if isinstance(op, FoldOp):
+        if isinstance(op, ops.FoldOp):
             text = f"for each block of {op.axis}, {op.block} at a time"
             text += f", in {op.parts} parts whose states are merged" if op.parts else ""
             text += (
@@ -284,13 +268,13 @@ class _Maker:
         kind, text, sorts = op_row(LOOKS, box, "drawn")(box, op)
         return Cell(kind, text, box, address, level, drawn, [], weaved, sorts=sorts)
 
-    def _inside(self, cell: Cell, box: Box, address: Address, around: _Inside, wires: list[SheetWire]) -> _Inside:
+    def _inside(self, cell: Cell, box: ops.Box, address: Address, around: _Inside, wires: list[SheetWire]) -> _Inside:
         op, place = box.op, self.place
         known = [wires[w].formula for w in cell.inputs]
         names = tuple("" for _ in cell.inputs)
         levels = [wires[w].level for w in cell.inputs]
         retained = [wires[w].reached for w in cell.inputs]
-        if isinstance(op, FoldOp):
+        if isinstance(op, ops.FoldOp):
             states = len(box.cod)
             own = [
                 level if level != place.slow else place.operand if ty.axis(op.axis) is None else place.streamed
@@ -302,7 +286,7 @@ class _Maker:
                 (*labels, *names), around.local | {op.block}, place.temporary, states,
                 reached=(*[Reached()] * states, *retained),
             )  # fmt: skip
-        if isinstance(op, GroupOp):
+        if isinstance(op, ops.GroupOp):
             own = [place.operand] * len(levels)  # results of other kernels pass through slow memory
             local = around.local | {symbol for _, symbol in op.tiles}
             if len(address) == 1 and address[0] in self.retained:
@@ -311,7 +295,7 @@ class _Maker:
                 op.body, (*address, 0), tuple(own), tuple(known), names, local, place.temporary, group=True,
                 reached=tuple(retained),
             )  # fmt: skip
-        body = op.body if isinstance(op, Call) else None
+        body = op.body if isinstance(op, ops.Call) else None
         if body is None:
             raise TypeError(f"{box.name} has no inside")
         return _Inside(
@@ -329,7 +313,7 @@ class _Maker:
 def worded(cell: Cell) -> str:
     """The text of a scalar function: its sign, or a formula in a, b, … for its inputs, from the top."""
     op = cell.box.op
-    if cell.formula is None or not isinstance(op, Map):
+    if cell.formula is None or not isinstance(op, ops.Map):
         return cell.text
     few = len(cell.inputs) == 1
     if cell.plain and (few or op.fn in SYMMETRIC):
@@ -388,39 +372,39 @@ def _after(
     return lambda names: then({**names, wire: first(names)})
 
 
-def _contracts(box: Box) -> bool:
+def _contracts(box: ops.Box) -> bool:
     """Whether a box is a contraction of several arrays."""
-    return isinstance(box.op, Einsum) and len(box.dom) > 1
+    return isinstance(box.op, ops.Einsum) and len(box.dom) > 1
 
 
 BoxLook = tuple[ShapeKind, str, bool]
 """The shape and text of a box, and whether the order of its inputs is free."""
 
 
-def _look_of_einsum(box: Box, op: Op) -> BoxLook:
+def _look_of_einsum(box: ops.Box, op: ops.Op) -> BoxLook:
     summed = not {n for ty in box.dom for n in ty.names} <= set(box.cod[0].names)
     return ("contract", "•" if len(box.dom) > 1 else "Σ", True) if summed else ("map", "×", True)
 
 
-def _look_of_source(box: Box, op: Op) -> BoxLook:
+def _look_of_source(box: ops.Box, op: ops.Op) -> BoxLook:
     return "source", label(formula_of(box, ())), False
 
 
-LOOKS: Mapping[type[Op], Callable[[Box, Any], BoxLook]] = {
-    Reduce: lambda box, op: ("reduce", BIG[op.monoid], False),
-    Einsum: _look_of_einsum,
-    Reindex: lambda box, op: ("reindex", op.kind, False),
-    View: lambda box, op: ("reindex", "gather" if op.trusts_inputs() else "view", False),
-    Index: _look_of_source,
-    SizeOf: _look_of_source,
-    Const: _look_of_source,
-    Call: lambda box, op: ("call", plain(op.name), False),
-    Generic: lambda box, op: ("generic", plain(op.name), False),
+LOOKS: Mapping[type[ops.Op], Callable[[ops.Box, Any], BoxLook]] = {
+    ops.Reduce: lambda box, op: ("reduce", BIG[op.monoid], False),
+    ops.Einsum: _look_of_einsum,
+    ops.Reindex: lambda box, op: ("reindex", op.kind, False),
+    ops.View: lambda box, op: ("reindex", "gather" if op.trusts_inputs() else "view", False),
+    ops.Index: _look_of_source,
+    ops.SizeOf: _look_of_source,
+    ops.Const: _look_of_source,
+    ops.Call: lambda box, op: ("call", plain(op.name), False),
+    ops.Generic: lambda box, op: ("generic", plain(op.name), False),
 }
 """The looks of boxes without a frame; scalar functions and renamings have their own in `_cell`."""
 
 
-def _starts(op: FoldOp) -> tuple[str, ...]:
+def _starts(op: ops.FoldOp) -> tuple[str, ...]:
     """The initial value of each state of a loop, as a formula."""
     graph = op.unit.graph
     formulas: list[Formula] = []
