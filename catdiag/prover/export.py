@@ -25,9 +25,6 @@ class NotExportable(CatdiagError):
     """A diagram with a box that has no meaning as a term."""
 
 
-_EXPRESSIONS = frozenset(("+", "*", "//", "i", "w", "lt", "le", "eq"))
-
-
 def size_data(size: Size | Expr | Cond) -> Any:
     """A size, an index expression or a condition as plain data."""
     if isinstance(size, tuple):

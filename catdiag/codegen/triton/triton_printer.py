@@ -19,7 +19,6 @@ from catdiag.util.errors import TypeMismatch
 
 _HEAVY = ("load", "dot", "guard")
 _LONGEST = 80
-_COMMENT = 96
 
 
 class TritonPrinter:

@@ -33,8 +33,6 @@ from catdiag.draw.string_diagram.wire_threads import Pen, Thread
 from catdiag.draw.text_width import text_width
 
 MARGIN = 12.0
-FAR = 48.0
-"""The distance from which arrays need no rule between them."""
 
 
 def layout(

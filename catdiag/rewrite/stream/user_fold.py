@@ -106,8 +106,8 @@ class UserFold:
     """The parts of a fold as diagrams, for one diagram and one of its axes.
 
     `inputs` are the types of the diagram's inputs, and of the positions as a last one. `element` takes them without the
-    axis. `states` are the types of the components, `nonempty_states` those for lists that are not empty. `state[k]` is
-    the specification of component k on a list whose axis has the size `block`, or None.
+    axis. `states` are the types of the components. `state[k]` is the specification of component k on a list whose axis
+    has the size `block`, or None.
     """
 
     source: Diagram
@@ -116,7 +116,6 @@ class UserFold:
     block: str
     names: tuple[str, ...]
     states: tuple[ArrayType, ...]
-    nonempty_states: tuple[ArrayType, ...]
     unit: Diagram
     element: Diagram
     merge: Diagram

@@ -66,7 +66,6 @@ def typed(fold: Fold, source: Diagram, axis: Axis) -> UserFold:
         block,
         names,
         tuple(states),
-        tuple(whole),
         _cast(unit, states),
         element,
         _named(merge, (*names, *(f"{n}′" for n in names))),
