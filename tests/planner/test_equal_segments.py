@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from catdiag.planner.equal_segments import EqualSegments
 from catdiag.planner.graph_segments import StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget, timed_schedules
 from catdiag.planner.kernel_drafts import KernelDraft
+from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.prover.composites import OpenPart
 
 
@@ -31,6 +33,11 @@ def two(X: Any, A: Any, B: Any, C: Any, D: Any) -> Any:
 SIZES = {"t": 4096, "d": 2048, "f": 8192, "e": 2048, "g": 8192, "o": 2048}
 
 
+@functools.cache
+def planned() -> Plan:
+    return two.plan("H200", SIZES)
+
+
 def test_equal_blocks_under_other_names_are_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     timed: list[Any] = []
 
@@ -47,7 +54,7 @@ def test_equal_blocks_under_other_names_are_timed_once(monkeypatch: pytest.Monke
 
 
 def test_their_plan_is_proved_as_a_whole_and_means_the_program() -> None:
-    found = two.plan("H200", SIZES)
+    found = planned()
     assert not found.theorem.conditional and found.backend == "triton", found.reason
     first, second, third, fourth = found.kernels
     assert (first.tiles, first.time_s) == (third.tiles, third.time_s)
@@ -76,7 +83,7 @@ def test_other_sizes_types_or_boxes_are_other_classes() -> None:
 
 
 def test_a_kernel_that_is_not_proved_is_named_and_the_rest_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = two.plan("H200", SIZES)
+    whole = planned()
 
     def refused(*_: Any) -> Any:
         raise OpenPart(2, "f(x) = g(x)")

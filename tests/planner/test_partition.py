@@ -37,13 +37,14 @@ def chain(X: Any, A: Any, B: Any, C: Any) -> Any:
     return E, cd.einsum("t e, e o -> t o", E, C)
 
 
+NARROW = {"t": 65536, "d": 64, "f": 4096, "o": 64}
 WIDE = {"t": 8192, "d": 4096, "f": 14336, "o": 4096}
 LONG = {"t": 4096, "d": 2048, "f": 8192, "e": 1024, "o": 2048}
 
 
 @functools.cache
 def planned(name: str) -> Plan:
-    diagram, sizes = {"layer": (layer, WIDE), "chain": (chain, LONG)}[name]
+    diagram, sizes = {"layer": (layer, WIDE), "narrow layer": (layer, NARROW), "chain": (chain, LONG)}[name]
     return diagram.plan("H200", sizes)
 
 
@@ -126,7 +127,7 @@ def test_what_does_not_fit_one_kernel_says_what_is_too_much() -> None:
 
 
 def test_a_narrow_layer_stays_in_one() -> None:
-    found = layer.plan("H200", {"t": 65536, "d": 64, "f": 4096, "o": 64})
+    found = planned("narrow layer")
     assert len(found.kernels) == 1
     assert found.saved == ()
     (several,) = found.alternatives
@@ -290,7 +291,7 @@ def test_what_is_made_element_by_element_takes_no_registers_of_its_own() -> None
 
 
 def test_what_a_kernel_has_for_itself_is_asked_of_a_plan_of_one() -> None:
-    one = layer.plan("H200", {"t": 65536, "d": 64, "f": 4096, "o": 64})
+    one = planned("narrow layer")
     assert (one.stages, one.warps, one.limits) == (one.kernels[0].stages, one.kernels[0].warps, one.kernels[0].limits)
     assert one_kernel(one) is one.kernels[0] and "stages" in dir(one)
     two = planned("layer")
@@ -310,7 +311,7 @@ def test_what_a_kernel_has_for_itself_is_asked_of_a_plan_of_one() -> None:
 
 
 def test_the_text_of_a_plan() -> None:
-    plan = layer.plan("H200", {"t": 65536, "d": 64, "f": 4096, "o": 64})
+    plan = planned("narrow layer")
     assert plan.code() == plan.code("triton") == plan.written().text
     assert "def layer(" in plan.code("numpy")
     assert plan.code("pseudocode") == cd.Program(plan.derivation).code("pseudocode")
