@@ -221,6 +221,14 @@ def test_the_scale_of_a_quantized_array_has_no_cotangent() -> None:
     np.testing.assert_allclose(f.grad().run([[1.0, 2.0]], [[3.0, 4.0]]), [[3.0, 4.0]])
 
 
+def test_equal_parts_of_a_program_are_proved_once() -> None:
+    def twice(a: Any) -> Any:
+        return cd.softmax(cd.softmax(a, "x") * a, "x")
+
+    one, two = gradient(cd.algorithm("q x", name="twice")(twice).diagram, ASK).redundant
+    assert one.theorem is two.theorem
+
+
 def test_a_maximum_that_matters_keeps_its_cotangent() -> None:
     top = cd.algorithm("q x -> q", name="top")(lambda a: cd.max(a, "x"))
     assert redundant(top) == [] and extrema(top) == 1

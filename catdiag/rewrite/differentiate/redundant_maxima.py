@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.category.diagram import of_box
+from catdiag.category.diagram import Diagram, of_box
 from catdiag.category.ops import Box, Map, Reduce
 from catdiag.category.types import ArrayType, Ty, size_symbols, size_value
 from catdiag.execute.interpreter import run
@@ -49,12 +49,14 @@ def redundant_maxima(made: Linearization, inputs: Collection[int], ask: Z3) -> d
     """
     graph = made.graph
     found: dict[int, RedundantMaximum] = {}
+    # The layers of a model have equal parts.
+    known: dict[tuple[Diagram, Diagram], Theorem | None] = {}
     for place in reversed(range(made.count)):
         box, wire = graph.nodes[place].box, graph.first[place]
         if not _is_extremal(box) or wire not in made.active(inputs):
             continue
         part = _Part(made, wire)
-        theorem = part.theorem(ask) if part.closed else None
+        theorem = part.theorem(ask, known) if part.closed else None
         if theorem is not None:
             found[wire] = RedundantMaximum(box, theorem)
             made.constant.add(wire)
@@ -138,8 +140,11 @@ class _Part:
         symbols = {s for ty in (*box.dom, *box.cod) for a in ty.axes for s in size_symbols(a.size)}
         return run(of_box(Box(box.op, Ty(*dom), box.cod)), arrays, sizes=dict.fromkeys(symbols, _SIZE))
 
-    def theorem(self, ask: Z3) -> Theorem | None:
-        """The theorem that what leaves the part is the same for two arrays in place of the maximum; None without."""
+    def theorem(self, ask: Z3, known: dict[tuple[Diagram, Diagram], Theorem | None]) -> Theorem | None:
+        """The theorem that what leaves the part is the same for two arrays in place of the maximum; None without.
+
+        Those that were proved are `known`, by their two sides.
+        """
         number = ArrayType(self.graph.types[self.wire].axes)
         dom = [number, number, *(self.graph.types[w] for w in self.read)]
         builder = GraphBuilder(self.graph, dom)
@@ -151,12 +156,19 @@ class _Part:
         one, two = outputs
         # Mostly the one has a value where the other has; if not, both have to.
         for left, right in ((one, two), (one + two, two + one)):
-            try:
-                theorem = certify_equation(ask, builder.diagram(left, names), builder.diagram(right, names))
-            except (OpenGoal, KernelError, SolverInterrupted):
-                return None
-            if theorem.vacuous:
-                return None
-            if not theorem.conditional:
+            sides = builder.diagram(left, names), builder.diagram(right, names)
+            if sides not in known:
+                known[sides] = _proved(ask, *sides)
+            theorem = known[sides]
+            if theorem is None or not theorem.conditional:
                 return theorem
         return None
+
+
+def _proved(ask: Z3, left: Diagram, right: Diagram) -> Theorem | None:
+    """The theorem that two diagrams mean the same, perhaps on conditions; None where none is found."""
+    try:
+        theorem = certify_equation(ask, left, right)
+    except (OpenGoal, KernelError, SolverInterrupted):
+        return None
+    return None if theorem.vacuous else theorem
