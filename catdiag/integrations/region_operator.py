@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -33,6 +34,8 @@ class RegionRunner:
     reference: bool
     check: bool
     _run: Callable[..., Any] = field(init=False)
+    """Gives new contiguous tensors; a number for a result without axes."""
+    _wanted: list[tuple[Any, Any]] = field(init=False)
 
     def __post_init__(self) -> None:
         program = self.region.program
@@ -43,25 +46,21 @@ class RegionRunner:
             written = torch_reference(program.diagram)
             sizes = {name: program.example.sizes[size] for size, name in written.sizes.items()}
             function = written.function()
-            self._run = lambda *arrays: function(*arrays, **sizes)
+            self._run = lambda *arrays: _apart(arrays, function(*arrays, **sizes))
         elif self.region.plan is not None:
             self._run = self.region.plan.compile()
         else:
             raise CatdiagError(f"{self.region.name} has no plan")
+        self._wanted = [(t.shape, t.dtype) for t in results_of(self.region)]
 
     def __call__(self, *arrays: Any) -> Any:
-        """The results on tensors, of the types that PyTorch gives."""
-        torch = import_module("torch")
-        with torch.no_grad():
-            found = self._run(*(_number(arrays[k]) for k in self._order))
+        """The results on tensors, of the shapes and types that PyTorch gives."""
+        found = self._run(*[_number(arrays[k]) for k in self._order])
         results = found if isinstance(found, tuple) else (found,)
-        wanted = results_of(self.region)
-        used = {a.untyped_storage().data_ptr() for a in arrays}
-        made = []
-        for value, fake in zip(results, wanted, strict=True):
-            tensor = torch.as_tensor(value, device=fake.device).to(fake.dtype).reshape(fake.shape).contiguous()
-            made.append(tensor.clone() if tensor.untyped_storage().data_ptr() in used else tensor)
-            used.add(made[-1].untyped_storage().data_ptr())
+        made = [
+            value if value.shape == shape and value.dtype == dtype else value.to(dtype).reshape(shape)
+            for value, (shape, dtype) in zip(results, self._wanted, strict=True)
+        ]
         if self.check:
             self._checked(arrays, made)
             self.check = False
@@ -84,7 +83,20 @@ class RegionRunner:
 
 
 def _number(array: Any) -> Any:
-    return array.item() if not array.shape else array
+    return array if array.shape else array.item()
+
+
+def _apart(arrays: Sequence[Any], found: Any) -> tuple[Any, ...]:
+    """Results as contiguous tensors that share no memory with arrays, or with each other."""
+    torch = import_module("torch")
+    device = next((a.device for a in arrays if isinstance(a, torch.Tensor)), None)
+    used = {a.untyped_storage().data_ptr() for a in arrays if isinstance(a, torch.Tensor)}
+    made = []
+    for value in found if isinstance(found, tuple) else (found,):
+        tensor = torch.as_tensor(value, device=device).contiguous()
+        made.append(tensor.clone() if tensor.untyped_storage().data_ptr() in used else tensor)
+        used.add(made[-1].untyped_storage().data_ptr())
+    return tuple(made)
 
 
 def results_of(region: Region) -> tuple[Any, ...]:
@@ -94,26 +106,73 @@ def results_of(region: Region) -> tuple[Any, ...]:
     return tuple(node.meta["val"] for node in nodes)
 
 
-def operator_of(region: Region, *, reference: bool, check: bool) -> Any:
-    """The operator of a region; equal regions have one."""
+def operator_of(region: Region, *, reference: bool, check: bool, training: bool = False) -> Any:
+    """The operator of a region; equal regions have one. It has a backward pass if it is for `training`.
+
+    It is defined without the checks of `torch.library.custom_op`, which take longer than a small kernel.
+    """
     torch = import_module("torch")
     results = results_of(region)
     shapes = [(tuple(t.shape), str(t.dtype), str(t.device)) for t in (*region.example, *results)]
     plan = "" if region.plan is None or reference else region.plan.code("triton")
-    name = f"region_{digest(chr(0).join((region.module.code, str(shapes), plan, str((reference, check)))))}"
+    options = str((reference, check, training))
+    name = f"region_{digest(chr(0).join((region.module.code, str(shapes), plan, options)))}"
     known = getattr(getattr(torch.ops, NAMESPACE), name, None)
     if known is not None:
         return known.default
     arguments = ", ".join(f"Tensor a{k}" for k in range(len(region.example)))
     outputs = "Tensor" if len(results) == 1 else f"({', '.join(['Tensor'] * len(results))})"
-    runner = RegionRunner(region, reference, check)
+    runner, library = RegionRunner(region, reference, check), _library()
 
     def fake(*arrays: Any) -> Any:
         made = tuple(torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in results)
         return made[0] if len(made) == 1 else made
 
-    made = torch.library.custom_op(
-        f"{NAMESPACE}::{name}", runner.__call__, mutates_args=(), schema=f"({arguments}) -> {outputs}"
-    )
-    made.register_fake(fake)
+    library.define(f"{name}({arguments}) -> {outputs}", tags=(torch.Tag.pt2_compliant_tag,))
+    library.impl(name, runner.__call__, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=library)
+    if training:
+        torch.library.register_autograd(
+            f"{NAMESPACE}::{name}",
+            lambda context, *given: gradients(region.module, context.saved_tensors, given),
+            setup_context=_save_inputs,
+            lib=library,
+        )
     return getattr(getattr(torch.ops, NAMESPACE), name).default
+
+
+@cache
+def _library() -> Any:
+    """What holds the definitions of operators: without it they are gone."""
+    return import_module("torch").library.Library(NAMESPACE, "FRAGMENT")
+
+
+def _save_inputs(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def gradients(module: Any, inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+    """The cotangents of a region's inputs, from those of its results: the region is computed again, by PyTorch, and
+    differentiated. None for inputs that are no real numbers.
+
+    Nothing but the inputs is saved for it. `torch.compile` traces it, so that Inductor compiles it with what is around.
+    """
+    torch = import_module("torch")
+    places = [k for k, a in enumerate(inputs) if a.is_floating_point()]
+
+    def real(values: Any) -> tuple[Any, ...]:
+        return tuple(v for v in (values if isinstance(values, (tuple, list)) else (values,)) if v.is_floating_point())
+
+    def function(*reals: Any) -> tuple[Any, ...]:
+        given = list(inputs)
+        for k, value in zip(places, reals, strict=True):
+            given[k] = value
+        return real(module(*given))
+
+    results, pull = torch.func.vjp(function, *(inputs[k] for k in places))
+    given = [c for c in cotangents if c is None or c.is_floating_point()]
+    seeds = [torch.zeros_like(r) if c is None else c for r, c in zip(results, given, strict=True)]
+    found: list[Any] = [None] * len(inputs)
+    for k, value in zip(places, pull(tuple(seeds)), strict=True):
+        found[k] = value
+    return tuple(found)

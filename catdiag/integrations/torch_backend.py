@@ -1,6 +1,6 @@
 """The backend of `torch.compile(model, backend="catdiag")`.
 
-Regions of a graph that catdiag imports and plans, and predicts to be quicker than Inductor
+Regions of a graph that catdiag imports and plans, and predicts to be quicker by enough than Inductor
 (`catdiag.integrations.inductor_model`), become operators in the graph, and Inductor compiles the rest. Where nothing is
 taken, Inductor gets the graph as Dynamo made it. The logger of this module says region by region what was taken, what
 was not, and why: `logging.getLogger("catdiag.integrations.torch_backend").setLevel("INFO")`.
@@ -15,14 +15,21 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from catdiag.category.types import BYTES
 from catdiag.chip import hardware
 from catdiag.integrations.compiled_module import SHORT, local_chip
 from catdiag.integrations.graph_regions import Region, exported, replaced
 from catdiag.integrations.inductor_model import predicted_s
-from catdiag.integrations.region_operator import operator_of
+from catdiag.integrations.region_operator import operator_of, results_of
+from catdiag.planner.partition import CLOSE
+from catdiag.schedule.kernel_analysis import output_names
 from catdiag.util.errors import CatdiagError
 from catdiag.util.time_limit import OutOfTime, within
 
+PLANNED = {name: kind for name, kind in SHORT.items() if name != "torch.float64"}
+"""The types of tensors of which there are kernels."""
+HOST_CALL_S = 100e-6
+"""Seconds of the host for a call of a region, where Inductor launches its own kernels in a few: an assumption."""
 LOGGER = logging.getLogger("catdiag.integrations.torch_backend")
 
 
@@ -33,6 +40,8 @@ class BackendOptions:
     - `chip`: the chip that is planned for, by default that of this machine's GPU. Without a GPU nothing is taken.
     - `reference`: every region that is imported is taken, and run by PyTorch functions that its program is written as:
       to try on the CPU that programs mean what the model does. It is no quicker.
+    - `training`: regions are taken where gradients are required too. What is saved for the backward pass of a region is
+      its inputs; PyTorch computes it again there, and differentiates it. That takes less memory, and more time.
     - `check`: the first call of each region is compared with PyTorch (`RegionMismatch`).
     - `limit`: the seconds that planning one region may take.
     - `rest`: the backend that compiles the graph with the regions.
@@ -41,6 +50,7 @@ class BackendOptions:
     chip: str | None = None
     reference: bool = False
     check: bool = False
+    training: bool = False
     limit: float = 60.0
     rest: str = "inductor"
 
@@ -81,8 +91,11 @@ def with_regions(graph_module: Any, inputs: Sequence[Any], options: BackendOptio
     tensors = [a for a in inputs if isinstance(a, torch.Tensor)]
     if len(tensors) != len(inputs):
         raise CatdiagError("its lengths are dynamic: torch.compile(…, dynamic=False) compiles each length by itself")
-    if torch.is_grad_enabled() and any(a.requires_grad for a in tensors):
-        raise CatdiagError("a gradient is required: call the model under torch.no_grad()")
+    if not options.training and torch.is_grad_enabled() and any(a.requires_grad for a in tensors):
+        raise CatdiagError(
+            "a gradient is required, for which regions are computed again: options={'training': True} takes them, "
+            "torch.no_grad() needs none"
+        )
     chip = options.chip or local_chip()
     decide: Callable[[Region], bool] = take_all
     if not options.reference:
@@ -90,7 +103,7 @@ def with_regions(graph_module: Any, inputs: Sequence[Any], options: BackendOptio
             raise CatdiagError("there is no GPU that is known; options={'reference': True} tries regions on the CPU")
         decide = partial(take_quicker, chip=chip, limit=options.limit)
     graph = export_quietly(graph_module, inputs)
-    operator = partial(operator_of, reference=options.reference, check=options.check)
+    operator = partial(operator_of, reference=options.reference, check=options.check, training=options.training)
     return replaced(graph, decide, operator)
 
 
@@ -112,29 +125,40 @@ def take_all(region: Region) -> bool:
 
 
 def take_quicker(region: Region, chip: str, limit: float | None) -> bool:
-    """Takes a region whose plan is predicted to be quicker than Inductor."""
+    """Takes a region whose plan is predicted to be quicker than Inductor by more than predictions are worth (`CLOSE`),
+    also where the host's time of a call counts."""
     plan_region(region, chip, limit)
     if region.plan is None or region.others_s is None:
         return False
-    region.taken = region.plan.time_s < region.others_s and region.plan.module is not None
+    quicker = CLOSE * max(region.plan.time_s, HOST_CALL_S) < region.others_s
+    region.taken = quicker and region.plan.module is not None
     if region.plan.module is None:
         region.reason = region.plan.reason
+    elif not quicker and CLOSE * region.plan.time_s < region.others_s:
+        region.reason = f"a call takes the host {1e6 * HOST_CALL_S:.0f} µs"
     else:
-        region.reason = "predicted to be quicker" if region.taken else "not predicted to be quicker"
+        close = region.plan.time_s < region.others_s
+        words = "predicted to be quicker"
+        region.reason = f"{'' if quicker else 'not '}{words}{' by enough' if close and not quicker else ''}"
     return region.taken
 
 
 def plan_region(region: Region, chip: str, limit: float | None) -> None:
-    """Sets a region's plan, and what PyTorch is predicted to take; or the reason why there is no plan."""
+    """Sets a region's plan, and what PyTorch is predicted to take; or the reason why there is no plan. Inputs and
+    results have the types that they have in PyTorch."""
     if region.program is None or region.program.example is None:
         return
-    kinds = {SHORT[str(a.dtype)] for a in region.example if str(a.dtype) in SHORT}
-    if len(kinds) != 1 or any(str(a.dtype) == "torch.float64" for a in region.example):
-        region.reason = f"it computes in {', '.join(sorted(str(a.dtype) for a in region.example))}: expected one type"
+    program, example = region.program, region.program.example
+    names = (*program.diagram.input_names, *output_names(program.diagram))
+    tensors = (*(region.example[int(source)] for source in example.sources), *results_of(region))
+    reals = {n: str(t.dtype) for n, t in zip(names, tensors, strict=True) if t.is_floating_point() and t.dim()}
+    unknown = sorted({kind for kind in reals.values() if kind not in PLANNED})
+    if unknown or not reals:
+        region.reason = f"it computes in {', '.join(unknown) or 'integers'}: expected {', '.join(PLANNED)}"
         return
-    (dtype,) = kinds
-    program, sizes = region.program, region.program.example.sizes
-    planning: Callable[[], Any] = lambda: program.plan(chip, sizes, dtype=dtype)  # noqa: E731
+    types = {name: PLANNED[kind] for name, kind in reals.items()}
+    dtype: str | dict[str, str] = types if len(set(types.values())) > 1 else next(iter(types.values()))
+    planning: Callable[[], Any] = lambda: program.plan(chip, example.sizes, dtype=dtype)  # noqa: E731
     try:
         region.plan = within(limit, planning)
     except OutOfTime:
@@ -142,4 +166,5 @@ def plan_region(region: Region, chip: str, limit: float | None) -> None:
     except CatdiagError as error:
         region.reason = f"it is not planned: {str(error.message).splitlines()[0]}"
     else:
-        region.others_s = predicted_s(region.module, hardware.get(chip), dtype)
+        narrow = min(types.values(), key=BYTES.__getitem__)
+        region.others_s = predicted_s(region.module, hardware.get(chip), narrow)

@@ -12,7 +12,7 @@ from catdiag.chip import hardware
 from catdiag.errors import CatdiagError
 from catdiag.integrations.graph_regions import Region, bytes_of, exported, imported, partitioned
 from catdiag.integrations.inductor_model import flops_of, predicted_s
-from catdiag.integrations.region_operator import RegionMismatch, RegionRunner
+from catdiag.integrations.region_operator import RegionMismatch, RegionRunner, results_of
 from catdiag.integrations.torch_backend import backend, plan_region, take_quicker
 
 torch = pytest.importorskip("torch")
@@ -133,7 +133,7 @@ def test_a_region_that_is_off_is_refused_when_it_is_checked() -> None:
     _, (region,) = partitioned(exported(Block().eval(), (torch.randn(2, 5, 12),)))
     runner = RegionRunner(imported(region), reference=True, check=True)
     right = runner._run
-    runner._run = lambda *arrays: 1.01 * right(*arrays)
+    runner._run = lambda *arrays: tuple(1.01 * result for result in right(*arrays))
     arrays = [torch.randn(a.shape) for a in region.example]
     with pytest.raises(RegionMismatch, match="is off by"):
         runner(*arrays)
@@ -158,6 +158,50 @@ def test_an_unknown_option_is_named() -> None:
 def region_of(function: Any, *example: Any) -> Region:
     _, (region,) = partitioned(exported(function, example))
     return imported(region)
+
+
+@pytest.mark.parametrize("rest", ["eager", "aot_eager"])
+def test_gradients_of_regions_are_those_of_the_model(rest: str, said: Callable[[], list[str]]) -> None:
+    class Gated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.out = nn.LayerNorm(12), nn.Linear(12, 12)
+
+        def forward(self, x: Any, mask: Any) -> Any:
+            h = torch.lgamma(self.norm(x).abs() + 1)  # in no region
+            return x + torch.where(mask, self.out(h), 0.0), h.sum(-1)
+
+    model, mask = Gated().double(), torch.arange(12) < 7
+    x = torch.randn(3, 12, dtype=torch.float64, requires_grad=True)
+    compiled = torch.compile(model, backend=backend, options={**REFERENCE, "rest": rest, "training": True})
+    found, wanted = (
+        torch.autograd.grad(sum(a.square().sum() for a in f(x, mask)), [x, *model.parameters()])
+        for f in (compiled, model)
+    )
+    assert len([line for line in said() if "; taken" in line]) >= 2
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_each_array_is_planned_in_its_own_type() -> None:
+    def both(a: Any) -> Any:
+        wide = a.float()
+        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1)).to(a.dtype), wide.sum(-1)
+
+    region = region_of(Function(both), torch.randn(4096, 1024).bfloat16())
+    plan_region(region, "h200", 60)
+    assert region.plan is not None and region.plan.module is not None, region.reason
+    assert [out.dtype for out in region.plan.module.outputs] == ["bfloat16", "float32"]
+    double = region_of(Function(lambda a: torch.softmax(a, -1)), torch.randn(64, 64).double())
+    assert not take_quicker(double, "h200", 60) and "computes in torch.float64: expected torch.bf" in double.reason
+
+
+def test_what_export_asserts_is_no_result_of_a_region() -> None:
+    def cast(a: Any) -> Any:
+        return torch.lgamma((a.float() * 2).to(torch.bfloat16))
+
+    _, regions = partitioned(exported(Function(cast), (torch.randn(4, 8).bfloat16(),)))
+    assert [str(t.dtype) for region in regions for t in results_of(region)] == ["torch.bfloat16"]
 
 
 class Function(nn.Module):
