@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from catdiag.category.index_maps import Read, Reindex, View
 from catdiag.category.ops import reindex_box
 from catdiag.category.types import ArrayType, Axis, coproduct, product
+from catdiag.frontend.array_methods import averaged, reduced
 from catdiag.frontend.signature import parse, parse_axes
 from catdiag.frontend.tracing import Operand, Trace, Traced, running
 from catdiag.util.errors import AxisError, SignatureError, TypeMismatch
@@ -31,10 +32,7 @@ def rearrange(array: Operand, pattern: str) -> Traced:
     """
     trace = running()
     made = trace.lift(array)
-    parsed = parse(pattern)
-    if parsed.outputs is None or len(parsed.outputs) != 1 or len(parsed.inputs) != 1:
-        raise SignatureError(f'cd.rearrange takes a pattern with one array on each side, "q d -> d q", not {pattern!r}')
-    left, right = parsed.inputs[0], parsed.outputs[0]
+    left, right = _sides(pattern, "rearrange", "q d -> d q")
     if set(made.axes) != set(left.names):
         raise AxisError(
             f"the array has axes [{' '.join(made.axes)}], pattern {pattern!r} says [{' '.join(left.names)}]"
@@ -52,6 +50,45 @@ def rearrange(array: Operand, pattern: str) -> Traced:
         if wanted.kind == "product" and wanted.name not in made.axes:
             made = merged(trace, made, [axis_of(made, p.name) for p in wanted.parts])
     return trace.rename(made, {}, [axis_of(made, n) for n in right.names])
+
+
+def reduce(array: Operand, pattern: str, reduction: str) -> Traced:
+    """The array reduced over the axes that only the left side of a pattern has, and rearranged (as in einops).
+
+    `reduction` is "sum", "mean", "max", "min", "prod", "any" or "all".
+
+    >>> import catdiag as cd
+    >>> pooled = cd.algorithm("b (h p)")(lambda a: cd.reduce(a, "b (h p) -> h b", "max"))
+    >>> str(pooled.cod), pooled.run([[1, 5, 2, 3], [4, 0, 7, 6]], sizes={"p": 2}).tolist()
+    ('[h b]', [[5.0, 4.0], [3.0, 7.0]])
+
+    Raises what `rearrange` does, and SignatureError for another reduction.
+    """
+    trace = running()
+    if reduction not in (*_REDUCTIONS, "mean"):
+        raise SignatureError(f"cd.reduce by {reduction!r}: expected one of {', '.join((*_REDUCTIONS, 'mean'))}")
+    left, right = _sides(pattern, "reduce", "q (x k) -> q x")
+    kept = _factors(right)
+    flat: list[str] = []
+    for axis in left.axes:
+        whole = axis.kind != "product" or axis.name in right.names
+        flat += [axis.name] if whole else [part.name for part in axis.parts]
+    made = rearrange(array, f"{' '.join(left.names)} -> {' '.join(flat)}")
+    lost = " ".join(name for name in flat if name not in kept)
+    if lost:
+        made = averaged(trace, made, lost) if reduction == "mean" else reduced(trace, reduction, made, lost)
+    return rearrange(made, f"{' '.join(made.axes)} -> {' '.join(right.names)}")
+
+
+_REDUCTIONS = ("sum", "max", "min", "prod", "any", "all")
+
+
+def _sides(pattern: str, what: str, example: str) -> tuple[ArrayType, ArrayType]:
+    """The two sides of a pattern. Raises SignatureError where there are not two."""
+    parsed = parse(pattern)
+    if parsed.outputs is None or len(parsed.outputs) != 1 or len(parsed.inputs) != 1:
+        raise SignatureError(f'cd.{what} takes a pattern with one array on each side, "{example}", not {pattern!r}')
+    return parsed.inputs[0], parsed.outputs[0]
 
 
 def _factors(ty: ArrayType) -> set[str]:
@@ -74,7 +111,7 @@ def _same_parts(left: ArrayType, right: ArrayType, pattern: str) -> None:
     if lost or more:
         raise AxisError(
             f"the sides of {pattern!r} have different axes ({', '.join([*lost, *more])} on one only): cd.rearrange "
-            "transposes, splits and merges; reduce over an axis to lose it"
+            "transposes, splits and merges; cd.reduce takes the maximum, say, over an axis to lose it"
         )
 
 
