@@ -130,7 +130,8 @@ def assert_implements(
     The function also fails if it raises an error, returns other shapes or types, changes its inputs or the memory
     beside them, returns memory of its inputs, or gives different values when it is called again (every other time after
     a call on other arrays; not with `repeats=False`). Buffers from `np.empty` and `torch.empty` are filled with NaN.
-    `convert` makes the function's argument from an array: a function, or "torch", "torch:cuda". bfloat16 is passed as
+    `convert` makes the function's argument from an array: a function, or "torch", "torch:cuda"; modules of PyTorch get
+    tensors on their device without it. bfloat16 is passed as
     arrays of ml_dtypes if that is installed, else as float32 with values of bfloat16.
 
     Raises Mismatch, an AssertionError, with the smallest sizes and simplest arrays found to fail, as text to paste, and

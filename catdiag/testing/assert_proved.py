@@ -13,7 +13,7 @@ from catdiag.prover.api import how_false
 from catdiag.rewrite.derivation import derivation_of
 from catdiag.testing.concise_failures import concise
 from catdiag.testing.module_pairs import ModulePair, prove_modules
-from catdiag.util.errors import NotStreamable
+from catdiag.util.errors import NotStreamable, TypeMismatch
 
 if TYPE_CHECKING:
     from catdiag.prover.api import Theorem
@@ -61,6 +61,12 @@ def assert_equivalent(
     title = ""
     try:
         if example is None:
+            for side in (f, g):
+                if hasattr(side, "named_parameters"):
+                    raise TypeMismatch(
+                        f"{type(side).__name__} is a PyTorch module: expected the arguments of a call beside it, as in "
+                        "assert_equivalent(f, g, example=(x,))"
+                    )
             f, g = diagram_of(f), diagram_of(g)
             title = f"{f.title or 'left'} = {g.title or 'right'}"
             theorem = prove(f, g, assume, limit)

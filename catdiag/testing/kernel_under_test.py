@@ -142,7 +142,8 @@ class KernelUnderTest:
     def handed(self, array: Any) -> Any:
         """An array as the function takes it."""
         if self.convert is None:
-            return array
+            device = module_device(self.function)
+            return array if device is None else _tensor(array, self.result_format, device)
         if callable(self.convert):
             return self.convert(array)
         kind, _, device = self.convert.partition(":")
@@ -280,6 +281,17 @@ def _same(a: Any, b: Any) -> bool:
     """Whether two arrays have the same contents, in whatever types."""
     one, two = (x if x.dtype.kind in "iub" else x.astype(np.float64) for x in (np.asarray(a), np.asarray(b)))
     return _bits(one) == _bits(two)
+
+
+def module_device(function: Any) -> str | None:
+    """The device of a PyTorch module's parameters, "cpu" without any; None for what is no module.
+
+    >>> print(module_device(abs))
+    None
+    """
+    if not hasattr(function, "named_parameters"):
+        return None
+    return str(next((a.device for _, a in function.named_parameters()), "cpu"))
 
 
 def _bits(a: Any) -> bytes:

@@ -136,3 +136,23 @@ def test_memory_that_is_not_written() -> None:
     with pytest.raises(Mismatch) as caught:
         assert_implements(first_block, get("softmax"), convert=DEVICE)
     assert caught.value.sizes == {"q": 1, "x": 9}
+
+
+class _Mean(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """A weighted mean of rows, by a softmax whose scale is wrong where it is given."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(scale))
+
+    def forward(self, scores: Any, values: Any) -> Any:
+        return torch.softmax(self.scale * scores, -1) @ values
+
+
+def test_a_module_gets_tensors() -> None:
+    mean = cd.algorithm("q x, x d", name="mean")(lambda S, V: cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V))
+    assert cd.testing.assert_implements(_Mean(), mean, trials=8).compared > 0
+    with pytest.raises(cd.testing.Mismatch, match="_Mean does not implement mean"):
+        cd.testing.assert_implements(_Mean(1.1), mean, trials=20)
+    with pytest.raises(cd.errors.TypeMismatch, match=r"_Mean is a PyTorch module: .*example=\(x,\)"):
+        cd.testing.assert_equivalent(_Mean(), _Mean())
