@@ -369,9 +369,11 @@ class TritonPrinter:
 
 
 def _factors(node: TileNode) -> tuple[TileNode, TileNode] | None:
-    """The tiles x and y if a node is the sum over k of x[i, k] * y[k, j]; else None."""
+    """The tiles x and y if a node is the sum over k of x[i, k] * y[k, j], and neither of integers; else None."""
     (monoid, depth), arg = node.data if node.kind == "reduce" else ("", None), node.args[0] if node.args else node
     if monoid != "sum" or arg.kind != "mul" or arg.element != "real" or len(node.dims) != 2:
+        return None
+    if any(x.kind == "float" and x.args[0].element == "int" for x in arg.args):
         return None
     rows, columns = node.dims
     pairs = (arg.args, arg.args[::-1])
