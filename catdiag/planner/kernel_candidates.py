@@ -78,6 +78,8 @@ class KernelTimer:
     choice: Choice | None = field(repr=False)
     sizes: Mapping[str, int] = field(repr=False, default_factory=dict)
     """What it was timed for: the lengths of its axes, and scalar inputs on which trip counts depend."""
+    has_module: bool | None = field(default=None, repr=False, compare=False)
+    """Whether a module of it can be written; None where nobody asked."""
     as_written: bool = False
     """Whether its seconds are those of the kernel as it is written, and not of the ideal model."""
     recomputed: tuple[str, ...] = ()

@@ -180,10 +180,13 @@ def _has_module(schedule: KernelTimer, target: PlanTarget) -> bool:
     """Whether a kernel can be written by a schedule, or torch computes it."""
     if schedule.called:
         return True
-    try:
-        return fit(schedule.draft.diagram, target.chip, schedule.sizes, **target.options()).backend != IDEAL
-    except CatdiagError:
-        return False
+    if schedule.has_module is None:
+        try:
+            plan = fit(schedule.draft.diagram, target.chip, schedule.sizes, **target.options())
+            schedule.has_module = plan.backend != IDEAL
+        except CatdiagError:
+            schedule.has_module = False
+    return schedule.has_module
 
 
 class LeftToLibrary(NotFusable):
