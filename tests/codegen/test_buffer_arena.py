@@ -40,6 +40,29 @@ def test_a_chain_needs_two_buffers() -> None:
     assert _offsets(tuple((1024, k, k + 1) for k in range(9)))[1] == 2048
 
 
+def test_what_is_read_for_the_last_time_where_it_is_written_is_overwritten() -> None:
+    """Gate and up are products by torch; their product is one kernel, which each entry of both goes into once."""
+
+    @cd.algorithm("t e, f e, f e, e f -> t e")
+    def gated(X: Any, G: Any, U: Any, D: Any) -> Any:
+        gate, up = (cd.einsum("t e, f e -> t f", X, W) for W in (G, U))
+        return cd.einsum("t f, e f -> t e", cd.nn.relu(gate) * up, D)
+
+    @cd.algorithm("t e, f e, e f, t f -> t e, t f")
+    def twice(X: Any, G: Any, D: Any, B: Any) -> Any:
+        gate = cd.einsum("t e, f e -> t f", X, G)
+        return cd.einsum("t f, e f -> t e", cd.nn.relu(gate) * B, D), gate
+
+    sizes = {"t": 8192, "e": 4096, "f": 14336}
+    plan = gated.plan("H200", sizes, products="torch")
+    made = plan.written()
+    assert [len(plan.kernels), len(made.buffers)] == [4, 2]
+    assert plan.buffer_bytes == 2 * 2 * 8192 * 14336
+    (line,) = (line for line in made.text.splitlines() if line.endswith("# overwritten in place"))
+    assert line.split(" = ")[1].split()[0] in {b.name for b in made.buffers}
+    assert "# overwritten" not in twice.plan("H200", sizes, products="torch").code("triton"), "a result is read later"
+
+
 @pytest.fixture(scope="module")
 def plan() -> cd.planner.Plan:
     return DEEP.plan("H200", dict.fromkeys(SMALL, 4096), dtype="fp16")

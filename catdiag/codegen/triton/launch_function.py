@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from catdiag.category.types import STORED, ArrayType, Size
@@ -11,9 +11,9 @@ from catdiag.codegen.dialect import shape_of
 from catdiag.codegen.names import Names
 from catdiag.codegen.notation import TIMES, bracketed
 from catdiag.codegen.triton.array_accesses import StoredArray
-from catdiag.codegen.triton.buffer_arena import WorkBuffer
 from catdiag.codegen.triton.kernel_builder import Boxes, sized
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
+from catdiag.codegen.triton.launch_memory import LaunchMemory, OutputBuffer, torch_name
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
 from catdiag.codegen.triton.launch_sizes import sizes_of_launch
 from catdiag.codegen.triton.mask_ranges import Bound, bound_text
@@ -28,19 +28,6 @@ _OWN = {"num_warps", "num_stages", "in_registers", "compiled", "specialized", "d
         "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
 LONGEST = 2**31 - 2**24
 """The limit of sizes: positions are 32-bit integers, also in a block that reaches past the end of an axis."""
-
-
-@dataclass(frozen=True, eq=False)
-class OutputBuffer:
-    """An array that the launch allocates: a result, or a buffer that one kernel writes and another reads.
-
-    `parts` is the length of its first axis, if it has a row for each part of a split loop.
-    """
-
-    array: StoredArray
-    dtype: str
-    parts: str = ""
-    result: bool = False
 
 
 @dataclass
@@ -73,8 +60,6 @@ class LaunchWriter:
         self.merged = {name: merged(specialized) for name, specialized in self.specialized_kernels.items()}
         every = [*self.kernels, *self.merged.values()]
         arrays = [*self.inputs, *(r.array for r in self.buffers), *self.merged_arrays]
-        self.stored = {a.source: a for a in self.merged_arrays if a.source is not None and a.temporary}
-        """Buffers that are allocated with merged axes: the arrays that are."""
         own = {*self.sizes.values(), *self.tiles, *(a.name for a in arrays), *(k.name for k in every)}
         self.names = Names(own | {b.name for k in every for b in k.boxes} | _OWN)
         self.boxed = {b.array for k in self.kernels if k.rows for b in k.boxes}
@@ -83,6 +68,7 @@ class LaunchWriter:
         steps: list[KernelSpec | ProductCall | OpaqueCall] = [*self.kernels, *self.calls]
         self.steps = sorted(steps, key=lambda step: step.place)
         self.several = len(self.kernels) > 1 or bool(self.calls)
+        self.memory = LaunchMemory(self.steps, self.buffers, self.merged_arrays, self.boxed, self.size)
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -134,8 +120,8 @@ class LaunchWriter:
         ends = [f"out[{k}]" if k in repeated else name for k, name in enumerate(ends)]
         if results:
             self._results(results, ends, repeated, device)
-        self._work_buffers(device)
-        self._merged_inputs()
+        for line in (*self.memory.allocations(device), *self.memory.merged_inputs()):
+            self.write(line)
         self._overflow_checks()
         for kernel in self.kernels:
             self._aligned(kernel)
@@ -159,7 +145,7 @@ class LaunchWriter:
         `ends` are the names of the results; `repeated` are the positions of those that are results a second time.
         """
         several = len(results) > 1
-        made = ", ".join(self._empty(r, device) for r in results)
+        made = ", ".join(self.memory.allocation(r, device) for r in results)
         names = ", ".join("_" if k in repeated else name for k, name in enumerate(ends))
         named = [] if names == "out" else [f"    {names} = out"]
         for line in ("if out is None:", f"    out = {f'({made})' if several else made}", *named, "else:", *named):
@@ -167,38 +153,19 @@ class LaunchWriter:
         for name, buffer in zip(ends, results, strict=True):
             axes = " ".join(buffer.array.ty.names)
             self.write(f'    _expect("{name}", {name}, {self.shape(buffer.array.ty)}, "{axes}")')
-        written = [f'("{name}", {name}, {_torch(r.dtype)})' for name, r in zip(ends, results, strict=True)]
+        written = [f'("{name}", {name}, {torch_name(r.dtype)})' for name, r in zip(ends, results, strict=True)]
         tensors = [a for a in self.inputs if a.ty.axes]
         safe = {
             (name, a.name): kind
             for name, r in zip(ends, results, strict=True)
             for a in tensors
-            if (kind := self._safe(r.array, a))
+            if (kind := self.memory.shared_by(r.array, a))
         }
         listed = [f"({name!r}, {other!r}): {kind!r}" for (name, other), kind in safe.items()]
         read = [f'("{a.name}", {a.name})' for a in tensors]
         where = device if tensors else f"{ends[0]}.device"
         groups = (f"[{', '.join(written)}]", f"[{', '.join(read)}]", f"{{{', '.join(listed)}}}".replace("'", '"'))
         self._call("    _writable", [where, *groups])
-
-    def _safe(self, result: StoredArray, source: StoredArray) -> str:
-        """What memory a result may share with an input `source`.
-
-        "any": all, since no kernel reads the input once the result is written. "all": it may be the same tensor, since
-        each program writes just the entries that it alone has read before. "": none.
-        """
-        first = next((n for n, k in enumerate(self.steps) if result in k.writes), len(self.steps))
-        other = {source, *(a for a in self.merged_arrays if a.source is source)}
-        later = [k for k in self.steps[first:] if not other.isdisjoint(k.reads)]
-        if not later:
-            return "any"
-        if not all(source in k.reads and other.isdisjoint({*k.reads} - {source}) for k in later):
-            return ""
-        kernel = self.steps[first]
-        if isinstance(kernel, (ProductCall, OpaqueCall)):
-            return ""
-        alone = later == [kernel] and sum(len(places) for places in kernel.writes.values()) == 1
-        return "all" if alone and set(kernel.reads[source]) == set(kernel.writes[result]) else ""
 
     def _tile_checks(self) -> None:
         """The checks of tiles, warps and pipeline stages."""
@@ -260,86 +227,6 @@ class LaunchWriter:
         grid = [self._count(kernel, span) for span in spans_of(kernel)]
         grid += [kernel.parts.symbol] if kernel.parts is not None else []
         return " * ".join(_factor(g) for g in grid) or "1"
-
-    def _empty(self, buffer: OutputBuffer, device: str) -> str:
-        """The expression that allocates a buffer; rows are aligned if the copy engine reads it."""
-        shape, dtype = self._stored_shape(buffer), _torch(buffer.dtype)
-        if buffer.array in self.boxed and not buffer.result:
-            return f"_room({shape}, {dtype}, {device})"
-        return f"torch.empty({shape}, dtype={dtype}, device={device})"
-
-    def _stored_shape(self, buffer: OutputBuffer, order: Sequence[str] = ()) -> str:
-        """The shape of a buffer as an expression, its axes in an order."""
-        sizes = {a.name: self.size(a.size) for a in buffer.array.ty.axes}
-        if buffer.parts:
-            sizes[buffer.array.ty.names[0]] = buffer.parts
-        return shape_of([sizes[name] for name in order or sizes])
-
-    def work_buffers(self) -> tuple[WorkBuffer, ...]:
-        """What passes from kernel to kernel, with the launches that use it."""
-        return tuple(
-            WorkBuffer(
-                b.array.name, b.array.ty, b.dtype, *self._live(b.array), b.array in self.boxed, self._order(b.array)
-            )
-            for b in self._allocated()
-        )
-
-    def _allocated(self) -> list[OutputBuffer]:
-        """What passes from kernel to kernel, as it is allocated."""
-        return [replace(b, array=self.stored.get(b.array, b.array)) for b in self.buffers if not b.result]
-
-    def _live(self, array: StoredArray) -> tuple[int, int]:
-        """The positions of the first and the last step that use an array."""
-        own = {array, array.source}
-        users = [
-            n for n, step in enumerate(self.steps)
-            if not own.isdisjoint(step.arrays)
-            or (isinstance(step, KernelSpec) and not own.isdisjoint(b.array for b in step.boxes))
-        ]  # fmt: skip
-        return min(users, default=0), max(users, default=len(self.steps))
-
-    def _order(self, array: StoredArray) -> tuple[str, ...]:
-        """The order in which the axes of a buffer are stored, if a product asks for another than that of its type."""
-        users = (array, array.source) if array.source is not None else (array,)
-        calls = [(call.result is not a, n, a, call) for a in users for n, call in enumerate(self.calls)
-                 if isinstance(call, ProductCall) and a in call.arrays]  # fmt: skip
-        if not calls:
-            return ()
-        *_, used, call = min(calls, key=lambda item: item[:2])
-        order = call.stored(used)
-        if used is not array:
-            order = _merged_names(order, used, array)
-        return () if order == array.ty.names else order
-
-    def _work_buffers(self, device: str) -> None:
-        """The lines that allocate what passes from kernel to kernel: one buffer, or one arena for several."""
-        buffers, stored = self._allocated(), self.work_buffers()
-        if len(buffers) == 1 and not stored[0].order:
-            self.write(f"{buffers[0].array.name} = {self._empty(buffers[0], device)}")
-        elif buffers:
-            listed = []
-            for b, w in zip(buffers, stored, strict=True):
-                axes = tuple(w.order.index(n) for n in b.array.ty.names if w.order)
-                live = f"{w.first}, {w.last}, {w.rows}, {axes or None}"
-                listed.append(f"({self._stored_shape(b, w.order)}, {_torch(b.dtype)}, {live})")
-            self._call(f"{', '.join(b.array.name for b in buffers)}{',' * (len(buffers) == 1)} = _arena",
-                       [device, *listed])  # fmt: skip
-        for array, memory in self.stored.items():
-            place, order = _unmerged(array, memory)
-            sizes = {a.name: self.size(a.size) for a in array.ty.axes}
-            parts = [sizes[n] for n in order[place : place + len(order) - len(memory.ty.axes) + 1]]
-            turned = f".permute({tuple(map(order.index, array.ty.names))})" if order != array.ty.names else ""
-            self.write(f"{array.name} = {memory.name}.unflatten({place}, {shape_of(parts)}){turned}")
-
-    def _merged_inputs(self) -> None:
-        """The lines that merge neighboring axes of inputs: views, or copies where they have not one stride."""
-        for array in self.merged_arrays:
-            if array.source is not None and not array.temporary:
-                place, order = _unmerged(array.source, array)
-                merged = len(order) - len(array.ty.axes) + 1
-                counts = tuple(merged if k == place else 1 for k in range(len(array.ty.axes)))
-                axes = tuple(map(array.source.ty.names.index, order))
-                self.write(f"{array.name} = _merged({array.source.name}, {axes}, {counts})")
 
     def _aligned(self, kernel: KernelSpec) -> None:
         """The line that copies misaligned factors of products to aligned rows, if that pays.
@@ -580,29 +467,5 @@ def torch_type(array: StoredArray, dtypes: Mapping[str, str], dtype: str) -> str
     return WIDTHS[dtypes.get(array.name) or STORED.get(array.ty.element, dtype)]
 
 
-def _torch(dtype: str) -> str:
-    """An element type as an expression, from its torch name or from an expression."""
-    return dtype if "." in dtype else f"torch.{dtype}"
-
-
 def _factor(text: str) -> str:
     return f"({text})" if " " in text and not text.startswith(("(", "_tiles")) else text
-
-
-def _unmerged(array: StoredArray, merged: StoredArray) -> tuple[int, tuple[str, ...]]:
-    """The place of the merged axis of an array, and the order of axes with those in its place that it is made of."""
-    names = merged.ty.names
-    place = next(k for k, name in enumerate(names) if name not in array.ty.names)
-    parts = tuple(part.name for part in merged.ty.axes[place].parts)
-    return place, (*names[:place], *parts, *names[place + 1 :])
-
-
-def _merged_names(order: Sequence[str], array: StoredArray, merged: StoredArray) -> tuple[str, ...]:
-    """An order of the axes of an array with the merged ones as one; that of the merged array if they are not neighbors
-    in it."""
-    place, unmerged = _unmerged(array, merged)
-    parts = unmerged[place : place + len(unmerged) - len(merged.ty.axes) + 1]
-    at = order.index(parts[0])
-    if tuple(order[at : at + len(parts)]) != parts:
-        return merged.ty.names
-    return (*order[:at], merged.ty.names[place], *order[at + len(parts) :])

@@ -27,7 +27,8 @@ from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, result_type, saved_types
 from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_text
 from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
-from catdiag.codegen.triton.launch_function import LaunchWriter, OutputBuffer, torch_type
+from catdiag.codegen.triton.launch_function import LaunchWriter, torch_type
+from catdiag.codegen.triton.launch_memory import OutputBuffer
 from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall, opaque_call
 from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall, product_axes
 from catdiag.codegen.triton.tile_expressions import TileNode
@@ -209,7 +210,7 @@ class _ModuleBuilder:
             {k.name: k.place for k in self.kernels}
             | {a.name: k.place for k in self.kernels for n, a in self.specialized_kernels.items() if n == k.name},
             tuple((a.names["groups"], a.names["stages"]) for a in self.specialized_kernels.values()),
-            launch.work_buffers(),
+            launch.memory.work_buffers(),
             launch.functions,
         )
 
