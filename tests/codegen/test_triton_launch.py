@@ -134,7 +134,7 @@ def test_what_no_kernel_runs_with_is_refused(options: dict[str, int], said: str)
 
 def test_twelve_warps_are_taken_where_there_is_another_form() -> None:
     made = specialised("multi_head_attention", 192, 12)
-    with pytest.raises(SizeError, match="num_warps is 20: expected 1, 2, 4, 8, 16 or 32, or 12 where warps load"):
+    with pytest.raises(SizeError, match="num_warps is 20: expected 1, 2, 4, 8, 16 or 32, or 12 with warp spec"):
         launched(made, turned, num_warps=20)
     with pytest.raises(SizeError, match="g_q is 0: expected a number of entries, 1 or more"):
         launched(made, turned, g_q=0)
