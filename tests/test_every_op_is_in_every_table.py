@@ -28,12 +28,8 @@ from catdiag.category.ops import (
     OP_CLASSES,
     Box,
     Einsum,
-    FoldOp,
-    GroupOp,
-    Map,
     Op,
     Read,
-    Rename,
     View,
     map_box,
 )
@@ -137,7 +133,7 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "axes that it names": unify.NAMED_AXES,
     "obstacles to grouping": group.OBSTACLES,
     "coordinates in bounds": coordinates.RULES,
-    "picture": sheets.LOOKS,
+    "picture": sheets.CELLS,
 }
 """The classes of operations of each reading."""
 
@@ -145,12 +141,6 @@ REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
     **{
         name: dict.fromkeys(NESTING, OPENED)
         for name in ("NumPy and PyTorch text", "Triton text", "derivatives", "coordinates in bounds")
-    },
-    "picture": {
-        FoldOp: "a frame around its body",
-        GroupOp: "a frame around its body",
-        Map: "a formula, of all scalar functions that join",
-        Rename: "wires that change their names",
     },
 }
 
@@ -163,6 +153,7 @@ def operations_lacking(classes: Collection[type[Op]]) -> dict[str, list[type[Op]
 
 def test_every_operation_is_in_every_table_or_refused() -> None:
     assert operations_lacking(OP_CLASSES) == {}
+    assert set(sheets.INSIDES) == set(NESTING)
     for name, refused in REFUSED_OPERATIONS.items():
         assert not set(refused) & set(OPERATIONS[name])
 

@@ -48,7 +48,11 @@ _INDEXED = Template("{0}[{1}]", ATOM, CALL)
 
 @dataclass(frozen=True)
 class Value:
-    """An expression: its text with its precedence, its axes in order, its kind, and the names that it reads."""
+    """An expression: its text with its precedence, its axes in order, its kind, and the names that it reads.
+
+    It is no tree: in a language of whole arrays a box is written once its operands are, from their axes and kinds.
+    Kernels of tiles are written from trees instead (`catdiag.codegen.triton.tile_expressions.TileNode`).
+    """
 
     text: Text
     axes: tuple[str, ...]

@@ -76,6 +76,9 @@ class TileNode:
 
     `element` is "real" (float32), "int", "bool", or "raw" for a loaded tile that still has the type of its array.
     `heavy` says that it contains a load, reduction or product. `note` is a comment, `wanted` a preferred name.
+
+    It is a tree, unlike `catdiag.codegen.array_expressions.Value`: what is written of an expression of tiles depends on
+    what reads it (masks, fills, the layout of a product's operand), and nodes that are shared get names.
     """
 
     kind: str

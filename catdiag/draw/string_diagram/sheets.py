@@ -7,7 +7,7 @@ box that uses them. Named diagrams are one cell or, where asked, a sheet of thei
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catdiag.category import ops
@@ -144,6 +144,32 @@ def sheet_of(diagram: Diagram, opened: Callable[[ops.Box], bool], place: RolePla
     return top
 
 
+@dataclass(frozen=True)
+class _Drawing:
+    """A box that becomes a cell. `given` are its inputs, and `show` draws an input that is made of constants."""
+
+    wires: Sequence[SheetWire]
+    box: ops.Box
+    given: list[int]
+    address: Address
+    level: int
+    show: Callable[[int], None]
+
+    def drawn(self) -> list[int]:
+        """The inputs that are drawn."""
+        return [w for w in self.given if not self.wires[w].ghost]
+
+    def frame(self, kind: FrameKind, text: str, starts: tuple[str, ...] = ()) -> Cell:
+        """A cell with a sheet of its own, in a frame."""
+        return Cell(None, text, self.box, self.address, self.level, self.given, [], frame=kind, starts=starts)
+
+    def shape(self, kind: ShapeKind | None, text: str, sorts: bool = False, **more: Any) -> Cell:
+        """A cell that shows all its inputs."""
+        for w in self.given:
+            self.show(w)
+        return Cell(kind, text, self.box, self.address, self.level, self.drawn(), [], sorts=sorts, **more)
+
+
 class _Maker:
     def __init__(
         self,
@@ -226,88 +252,63 @@ class _Maker:
         self, sheet: Sheet, box: ops.Box, inputs: Iterable[int], address: Address, inside: _Inside,
         hidden: Mapping[int, tuple[ops.Box, Address]],
     ) -> Cell:  # fmt: skip
-        op, wires, given = box.op, sheet.wires, list(inputs)
-        level = self._made_at(box, inside, [wires[w].level for w in given])
-        weaved = self.weaved.axes(box)
-        framed = isinstance(op, (ops.FoldOp, ops.GroupOp)) or (isinstance(op, ops.Call) and self.opened(box))
-        if not framed and not isinstance(op, ops.Map):
-            for w in given:
-                self._show(sheet, w, hidden, inside)
-        drawn = [w for w in given if not wires[w].ghost]
-        if isinstance(op, ops.Map):
-            # An array that is read twice enters once.
-            distinct = list(dict.fromkeys(drawn))
-
-            def formula(names: Mapping[int, Formula]) -> Formula:
-                return formula_of(box, [names.get(w) or wires[w].formula or symbol("") for w in given])
-
-            cell = Cell("map", "", box, address, level, distinct, [], weaved, formula=formula)
-            if len(worded(cell)) > _LONG:
-                for w in given:
-                    self._show(sheet, w, hidden, inside)
-                cell.inputs = list(dict.fromkeys(given))
-            cell.plain = len(cell.inputs) == len(given)
-            cell.text = worded(cell)
-            return cell
-        if isinstance(op, ops.Rename):
-            old = {new: before for before, new in op.pairs}
-            return Cell(None, "", box, address, level, drawn, [], weaved, names=old)
-        if isinstance(op, ops.GroupOp):
-            sizes = " and ".join(f"{axis}, {symbol} at a time" for axis, symbol in op.tiles)
-            text = f"for each tile of {sizes}, in parallel" if op.tiles else "one kernel"
-            return Cell(None, text, box, address, level, given, [], frame="group" if op.tiles else "call")
-        if isinstance(op, ops.FoldOp):
-            text = f"for each block of {op.axis}, {op.block} at a time"
-            text += f", in {op.parts} parts whose states are merged" if op.parts else ""
-            text += (
-                "; blocks that are masked out are skipped" if op.is_live is not None or op.bounds is not None else ""
-            )
-            return Cell(None, text, box, address, level, given, [], frame="fold", starts=_starts(op))
-        if framed:
-            return Cell(None, plain(box.name), box, address, level, given, [], frame="call")
-        kind, text, sorts = op_row(LOOKS, box, "drawn")(box, op)
-        return Cell(kind, text, box, address, level, drawn, [], weaved, sorts=sorts)
+        given = list(inputs)
+        level = self._made_at(box, inside, [sheet.wires[w].level for w in given])
+        drawing = _Drawing(sheet.wires, box, given, address, level, lambda w: self._show(sheet, w, hidden, inside))
+        if isinstance(box.op, ops.Call) and self.opened(box):
+            return drawing.frame("call", plain(box.name))
+        cell = op_row(CELLS, box, "drawn")(drawing, box.op)
+        return cell if cell.frame is not None else replace(cell, weaved=self.weaved.axes(box))
 
     def _inside(self, cell: Cell, box: ops.Box, address: Address, around: _Inside, wires: list[SheetWire]) -> _Inside:
-        op, place = box.op, self.place
-        known = [wires[w].formula for w in cell.inputs]
-        names = tuple("" for _ in cell.inputs)
-        levels = [wires[w].level for w in cell.inputs]
-        retained = [wires[w].reached for w in cell.inputs]
-        if isinstance(op, ops.FoldOp):
-            states = len(box.cod)
-            own = [
-                level if level != place.slow else place.operand if ty.axis(op.axis) is None else place.streamed
-                for ty, level in zip(box.dom, levels, strict=True)
-            ]
-            labels = op.components if len(op.components) == states else ("",) * states
-            return _Inside(
-                op.step, (*address, 1), (*[place.state] * states, *own), (*[None] * states, *known),
-                (*labels, *names), around.local | {op.block}, place.temporary, states,
-                reached=(*[Reached()] * states, *retained),
-            )  # fmt: skip
-        if isinstance(op, ops.GroupOp):
-            own = [place.operand] * len(levels)  # results of other kernels pass through slow memory
-            local = around.local | {symbol for _, symbol in op.tiles}
-            if len(address) == 1 and address[0] in self.retained:
-                retained = [self.retained[address[0]].get(k, {}) for k in range(len(retained))]
-            return _Inside(
-                op.body, (*address, 0), tuple(own), tuple(known), names, local, place.temporary, group=True,
-                reached=tuple(retained),
-            )  # fmt: skip
-        body = op.body if isinstance(op, ops.Call) else None
-        if body is None:
-            raise TypeError(f"{box.name} has no inside")
+        arrays = tuple(wires[w] for w in cell.inputs)
+        return op_row(INSIDES, box, "opened")(self, box, box.op, address, around, arrays)
+
+    def inside_loop(
+        self, box: ops.Box, op: ops.FoldOp, address: Address, around: _Inside, arrays: Sequence[SheetWire]
+    ) -> _Inside:
+        """The step of a loop: its states, then its inputs, of which those along its axis are streamed."""
+        states, place = len(box.cod), self.place
+        own = [
+            w.level if w.level != place.slow else place.operand if ty.axis(op.axis) is None else place.streamed
+            for ty, w in zip(box.dom, arrays, strict=True)
+        ]
+        labels = op.components if len(op.components) == states else ("",) * states
         return _Inside(
-            body,
-            (*address, 0),
-            tuple(levels),
-            tuple(known),
-            names,
-            around.local,
-            around.result,
-            reached=tuple(retained),
-        )
+            op.step, (*address, 1), (*[place.state] * states, *own),
+            (*[None] * states, *(w.formula for w in arrays)), (*labels, *("" for _ in arrays)),
+            around.local | {op.block}, place.temporary, states,
+            reached=(*[Reached()] * states, *(w.reached for w in arrays)),
+        )  # fmt: skip
+
+    def inside_group(
+        self, box: ops.Box, op: ops.GroupOp, address: Address, around: _Inside, arrays: Sequence[SheetWire]
+    ) -> _Inside:
+        """The body of a group; results of other kernels pass through slow memory."""
+        retained = self.retained.get(address[0]) if len(address) == 1 else None
+        footprints = [w.reached if retained is None else retained.get(k, {}) for k, w in enumerate(arrays)]
+        return _Inside(
+            op.body, (*address, 0), (self.place.operand,) * len(arrays), tuple(w.formula for w in arrays),
+            ("",) * len(arrays), around.local | {symbol for _, symbol in op.tiles}, self.place.temporary, group=True,
+            reached=tuple(footprints),
+        )  # fmt: skip
+
+    def inside_call(
+        self, box: ops.Box, op: ops.Call, address: Address, around: _Inside, arrays: Sequence[SheetWire]
+    ) -> _Inside:
+        """The body of a named diagram."""
+        return _Inside(
+            op.body, (*address, 0), tuple(w.level for w in arrays), tuple(w.formula for w in arrays),
+            ("",) * len(arrays), around.local, around.result, reached=tuple(w.reached for w in arrays),
+        )  # fmt: skip
+
+
+INSIDES: Mapping[type[ops.Op], Callable[[_Maker, ops.Box, Any, Address, _Inside, Sequence[SheetWire]], _Inside]] = {
+    ops.FoldOp: _Maker.inside_loop,
+    ops.GroupOp: _Maker.inside_group,
+    ops.Call: _Maker.inside_call,
+}
+"""The sheet inside the frame of each operation that has diagrams as bodies."""
 
 
 def worded(cell: Cell) -> str:
@@ -377,31 +378,61 @@ def _contracts(box: ops.Box) -> bool:
     return isinstance(box.op, ops.Einsum) and len(box.dom) > 1
 
 
-BoxLook = tuple[ShapeKind, str, bool]
-"""The shape and text of a box, and whether the order of its inputs is free."""
+def _map_cell(d: _Drawing, op: ops.Map) -> Cell:
+    """A scalar function: its formula, with constants inlined as long as it is short. An array that is read twice enters
+    once."""
+
+    def formula(names: Mapping[int, Formula]) -> Formula:
+        return formula_of(d.box, [names.get(w) or d.wires[w].formula or symbol("") for w in d.given])
+
+    distinct = list(dict.fromkeys(d.drawn()))
+    cell = Cell("map", "", d.box, d.address, d.level, distinct, [], formula=formula)
+    if len(worded(cell)) > _LONG:
+        for w in d.given:
+            d.show(w)
+        cell.inputs = list(dict.fromkeys(d.given))
+    cell.plain = len(cell.inputs) == len(d.given)
+    cell.text = worded(cell)
+    return cell
 
 
-def _look_of_einsum(box: ops.Box, op: ops.Op) -> BoxLook:
-    summed = not {n for ty in box.dom for n in ty.names} <= set(box.cod[0].names)
-    return ("contract", "•" if len(box.dom) > 1 else "Σ", True) if summed else ("map", "×", True)
+def _einsum_cell(d: _Drawing, op: ops.Einsum) -> Cell:
+    summed = not {n for ty in d.box.dom for n in ty.names} <= set(d.box.cod[0].names)
+    return d.shape("contract", "•" if len(d.box.dom) > 1 else "Σ", True) if summed else d.shape("map", "×", True)
 
 
-def _look_of_source(box: ops.Box, op: ops.Op) -> BoxLook:
-    return "source", label(formula_of(box, ())), False
+def _source_cell(d: _Drawing, op: ops.Op) -> Cell:
+    return d.shape("source", label(formula_of(d.box, ())))
 
 
-LOOKS: Mapping[type[ops.Op], Callable[[ops.Box, Any], BoxLook]] = {
-    ops.Reduce: lambda box, op: ("reduce", BIG[op.monoid], False),
-    ops.Einsum: _look_of_einsum,
-    ops.Reindex: lambda box, op: ("reindex", op.kind, False),
-    ops.View: lambda box, op: ("reindex", "gather" if op.trusts_inputs() else "view", False),
-    ops.Index: _look_of_source,
-    ops.SizeOf: _look_of_source,
-    ops.Const: _look_of_source,
-    ops.Call: lambda box, op: ("call", plain(op.name), False),
-    ops.Generic: lambda box, op: ("generic", plain(op.name), False),
+def _group_cell(d: _Drawing, op: ops.GroupOp) -> Cell:
+    sizes = " and ".join(f"{axis}, {symbol} at a time" for axis, symbol in op.tiles)
+    return d.frame("group", f"for each tile of {sizes}, in parallel") if op.tiles else d.frame("call", "one kernel")
+
+
+def _loop_cell(d: _Drawing, op: ops.FoldOp) -> Cell:
+    text = f"for each block of {op.axis}, {op.block} at a time"
+    text += f", in {op.parts} parts whose states are merged" if op.parts else ""
+    text += "; blocks that are masked out are skipped" if op.is_live is not None or op.bounds is not None else ""
+    return d.frame("fold", text, _starts(op))
+
+
+CELLS: Mapping[type[ops.Op], Callable[[_Drawing, Any], Cell]] = {
+    ops.Map: _map_cell,
+    ops.Reduce: lambda d, op: d.shape("reduce", BIG[op.monoid]),
+    ops.Einsum: _einsum_cell,
+    ops.Rename: lambda d, op: d.shape(None, "", names={new: old for old, new in op.pairs}),
+    ops.Reindex: lambda d, op: d.shape("reindex", op.kind),
+    ops.View: lambda d, op: d.shape("reindex", "gather" if op.trusts_inputs() else "view"),
+    ops.Index: _source_cell,
+    ops.SizeOf: _source_cell,
+    ops.Const: _source_cell,
+    ops.Call: lambda d, op: d.shape("call", plain(op.name)),
+    ops.Generic: lambda d, op: d.shape("generic", plain(op.name)),
+    ops.FoldOp: _loop_cell,
+    ops.GroupOp: _group_cell,
 }
-"""The looks of boxes without a frame; scalar functions and renamings have their own in `_cell`."""
+"""The cell of each operation; a named diagram that is opened has a frame."""
 
 
 def _starts(op: ops.FoldOp) -> tuple[str, ...]:
