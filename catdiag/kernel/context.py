@@ -44,12 +44,17 @@ POS = REAL | NONNEG | NONZERO
 
 
 def integer(ctx: Context, t: Term) -> bool:
-    """Whether a term is an integer by its form: made of sizes, indices, floors and arrays of integers."""
+    """Whether a term is an integer by its form: made of sizes, indices, floors and arrays of integers,
+    and sums and maxima of such."""
     if t.op == "read":
         return ctx.elements.get(str(t.data)) == "int"
     if t.op in ("add", "mul", "ite"):
         return all(integer(ctx, a) for a in t.args[t.op == "ite" :])
-    return t.op == "div" or (t.op == "max" and all(integer(ctx, a) for a in t.args)) or arithmetic(t)
+    if t.op == "big":
+        # A maximum over nothing is −∞.
+        some = t.data == "sum" or (t.data == "max" and not t.args[0].loose and ctx.positive_size(t.args[0]))
+        return some and integer(ctx, t.args[1])
+    return t.op in ("div", "b") or (t.op == "max" and all(integer(ctx, a) for a in t.args)) or arithmetic(t)
 
 
 class Context:

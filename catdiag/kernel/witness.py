@@ -29,7 +29,7 @@ from catdiag.kernel.semantics import Wire
 from catdiag.kernel.terms import LOGICAL, KernelError, Term, is_name, size_term
 
 Number = tuple[Fraction, Fraction] | None
-_ZERO = (Fraction(0), Fraction(0))
+_ZERO = (Fraction(0),) * 2
 _WORK, _LONG, _LONGEST = 100_000, 500, 20_000
 _DOWN, _UP = Context(50, ROUND_FLOOR, -2000, 2000), Context(50, ROUND_CEILING, -2000, 2000)
 
@@ -227,6 +227,14 @@ class _At:
             x = self.element(t, bound) if t.args or t.op == "read" else None
             if isinstance(x, tuple):
                 return x
+        elif t.op == "mul":
+            # A factor of 0 decides: terms have values everywhere.
+            args = []
+            for a in t.args:
+                args.append(self.number(a, bound))
+                if args[-1] == _ZERO:
+                    return _ZERO
+            return _times(args)
         elif t.args:
             args = [self.number(a, bound) for a in t.args]
             if t.op == "apply":
@@ -247,19 +255,21 @@ class _At:
 
 
 def _point(x: int | Fraction) -> Number:
-    return Fraction(x), Fraction(x)
+    exact = Fraction(x)
+    return exact, exact
 
 
 def _rounded(x: Number) -> Number:
     """The same enclosure, or a little more, in numbers that are not too long. Raises Unknown for long rationals."""
-    long = 0 if x is None else max(b.numerator.bit_length() + b.denominator.bit_length() for b in x)
+    if x is None:
+        return x
+    exact = x[0] is x[1]
+    long = max(b.numerator.bit_length() + b.denominator.bit_length() for b in (x[:1] if exact else x))
     if long > _LONGEST:
         raise Unknown
-    return (
-        x
-        if x is None or x[0] == x[1] or long <= _LONG
-        else (Fraction(_decimal(x[0], _DOWN)), Fraction(_decimal(x[1], _UP)))
-    )
+    if exact or long <= _LONG or x[0] == x[1]:
+        return x
+    return Fraction(_decimal(x[0], _DOWN)), Fraction(_decimal(x[1], _UP))
 
 
 def _decimal(x: Fraction, rounding: Context) -> Decimal:
@@ -286,7 +296,8 @@ def _plus(args: Sequence[Number]) -> Number:
     reals = [x for x in args if x is not None]
     if len(reals) < len(args):
         return None
-    return sum((x[0] for x in reals), Fraction(0)), sum((x[1] for x in reals), Fraction(0))
+    low = sum((x[0] for x in reals), Fraction(0))
+    return low, low if all(x[0] is x[1] for x in reals) else sum((x[1] for x in reals), Fraction(0))
 
 
 def _times(args: Sequence[Number]) -> Number:
@@ -295,6 +306,9 @@ def _times(args: Sequence[Number]) -> Number:
         return _ZERO
     low = high = Fraction(1)
     for x in reals:
+        if low is high and x[0] is x[1]:
+            low = high = (_rounded(_point(low * x[0])) or _ZERO)[0]
+            continue
         ends = (low * x[0], low * x[1], high * x[0], high * x[1])
         # Rounded on the way: what gets too long is given up before it has taken its time.
         low, high = _rounded((min(ends), max(ends))) or _ZERO
@@ -310,6 +324,8 @@ def _floor(args: Sequence[Number]) -> Number:
     a, n = args
     if a is None or n is None or n[1] <= 0:
         return _ZERO
+    if a[0] is a[1] and n[0] is n[1]:
+        return _point(a[0] // n[0])
     below, above = _times([a, _of_one("inv", n)]) or _ZERO
     if below // 1 != above // 1:
         raise Unknown

@@ -28,6 +28,7 @@ from catdiag.kernel.terms import (
     Term,
     add,
     big,
+    bound,
     close_body,
     fn,
     idx,
@@ -92,6 +93,10 @@ def test_what_is_said_of_one_term_is_not_said_of_another() -> None:
     assert integer(knows(), fn("max", N, M)) and not integer(knows(), fn("max", N, A))
     assert integer(knows(), fn("ite", POSITIVE, N, M)) and not integer(knows(), fn("ite", POSITIVE, N, A))
     assert integer(knows(), fn("div", A, B)) and not integer(knows(), fn("inv", N))
+    for kind, some, others in (("sum", True, True), ("max", True, False), ("prod", False, False)):
+        assert integer(knows(fn("le", ONE, N)), big(kind, N, add(bound(0), M))) == some, kind
+        assert integer(knows(), big(kind, N, add(bound(0), M))) == others, "a maximum over nothing is −∞"
+        assert not integer(knows(fn("le", ONE, N)), big(kind, N, A))
     fact = every(N, fn("le", ZERO, read("X", V)))
     assert fact.at({("size", "n"): ZERO}).variables == (("v", ZERO),)
     with pytest.raises(KernelError, match="two ranges"):
