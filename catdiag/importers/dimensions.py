@@ -187,6 +187,8 @@ class Factors:
             raise NotAligned(f"lengths {[f.length for f in one]} and {[f.length for f in other]} meet")
         two_axes = []
         while one and other:
+            # What was split or unified for the factors before may be among the others.
+            one, other = list(self.resolve(one)), list(self.resolve(other))
             a, b = one.pop(0), other.pop(0)
             if a.length != b.length:
                 (longer, rest), shorter = ((a, one), b) if a.length > b.length else ((b, other), a)

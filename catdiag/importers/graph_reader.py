@@ -15,6 +15,7 @@ from catdiag.importers.imported_values import ArrayValue
 from catdiag.importers.opaque_boxes import OnArrays, opaque
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported
+from catdiag.importers.torch_complex import is_complex
 
 
 class GraphReader:
@@ -68,15 +69,15 @@ class GraphReader:
         """The result of a call: by its rule, as that of an opaque box with its `function`, or noted as not known.
         `library` is what names of operations begin with, `module` the path of the module that calls it."""
         self.builder.line = line
-        rule = rules.get(call.name)
+        complex_ones = is_complex(call)
+        rule = rules.get(f"complex {call.name}" if complex_ones else call.name)
         try:
             if rule is None:
-                raise Unsupported(f"{library}.{call.name} has no rule")
-            if call.element == "complex":
-                raise Unsupported(f"{library}.{call.name} of complex numbers")
+                known = "of complex numbers has no rule" if complex_ones else "has no rule"
+                raise Unsupported(f"{library}.{call.name} {known}")
             return rule(self.builder, call)
         except (Unsupported, NotAligned) as error:
-            if self.allow_opaque and function is not None and "complex" not in (call.element, *call.elements):
+            if self.allow_opaque and function is not None and not complex_ones and "complex" not in call.elements:
                 return opaque(self.builder, library, call, function)
             said = error.args[0] if error.args else str(error)
             self.unknown.append(f"{module}{said} [{line or call.name}]")

@@ -88,6 +88,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "bitwise_or": lambda a, b: a | b,
     "__or__": lambda a, b: a | b,
     "logical_xor": lambda a, b: (a & ~b) | (b & ~a),
+    "logaddexp": lambda a, b: elementwise.log(elementwise.exp(a) + elementwise.exp(b)),
     "remainder": lambda a, b: a % b,
     "floor_divide": lambda a, b: a // b,
 }

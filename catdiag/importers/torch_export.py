@@ -23,6 +23,7 @@ from catdiag.importers.imported_values import ArrayValue, Environment, Operand, 
 from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Unsupported
+from catdiag.importers.torch_complex import of_pairs
 from catdiag.util.errors import PACKAGE
 
 ELEMENTS = {"bool": "bool", "int8": "int", "int16": "int", "int32": "int", "int64": "int", "uint8": "int"}
@@ -105,8 +106,7 @@ def _parametrized(
             return torch.func.functional_call(first, {**shared, **parameters(tensors)}, arrays, named)
 
     Parametrized.__name__ = type(first).__name__
-    made = Parametrized()
-    return made.train(first.training)
+    return Parametrized()
 
 
 def _torch() -> Any:
@@ -220,8 +220,6 @@ class _ExportReader(GraphReader):
         if not isinstance(value, torch.Tensor):
             self.values[node] = value if isinstance(value, (int, float, bool, str)) or value is None else _hint(value)
             return
-        if _element(value.dtype) == "complex":
-            self.unknown.append(f"the input {spec.target or node.name!r} is complex")
         state = {**self.program.state_dict, **self.program.constants}.get(spec.target)
         key = None if state is None else _identity(state)
         if key is not None and key in self._tied:
@@ -239,6 +237,11 @@ class _ExportReader(GraphReader):
         lengths = [_hint(n) for n in value.shape]
         array = state if state is not None else self._example(node.name)
         hints = [_symbol(n) for n in value.shape]
+        if value.is_complex():  # pairs of real numbers
+            pairs = torch.view_as_real(array.detach().resolve_conj())
+            made = self.argument(source, target, [*lengths, 2], "real", pairs, [*hints, ""])
+            self.values[node] = of_pairs(self.builder, made)
+            return
         made = self.argument(source, target, lengths, _element(value.dtype), array, hints)
         self.values[node] = made
         if key is not None:

@@ -159,7 +159,7 @@ def _causal(b: ProgramBuilder, scores: ArrayValue) -> ArrayValue:
     return b.emit(scores.dims, (*scores.axes, *rows, *columns), make, "extended")
 
 
-@rule("cross_entropy_loss")
+@rule("cross_entropy_loss", "nll_loss_nd", "nll_loss")
 def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     logits, target = call["self"], call["target"]
     if (
@@ -168,15 +168,16 @@ def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         or target.element != "int"
         or len(logits.dims) != 2
     ):
-        raise Unsupported("cross_entropy with weights, label smoothing, probabilities or more than two dimensions")
+        raise Unsupported(f"{call.name} with weights, label smoothing, probabilities or more than two dimensions")
     target = b.aligned(target, 0, logits.dims[0])
     logits = b.materialized(logits, logits.dims)
     classes, rows = b.factors.resolve(logits.dims[1]), b.factors.resolve(logits.dims[0])
-    b.notes.append(f"cross_entropy: targets equal to ignore_index are not left out ({b.line or 'no line'})")
+    b.notes.append(f"{call.name}: targets equal to ignore_index are not left out ({b.line or 'no line'})")
 
     def make(env: Environment) -> Any:
         array, name = env.merged(env[logits], classes)
-        loss = nn.logsumexp(array, name) - gather(array, name, env[target])
+        chosen = gather(array, name, env[target])
+        loss = nn.logsumexp(array, name) - chosen if call.name == "cross_entropy_loss" else -chosen
         mode = call.get("reduction", 1)
         if mode == 0 or not rows:
             return loss
@@ -293,6 +294,21 @@ def _pads(
     if all(isinstance(n, tuple) for n in ends):  # before and after
         return [(int(low), int(high)) for low, high in ends]
     return [(n, n) for n in _list(padding, rank)]
+
+
+@rule("im2col")
+def _unfold(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value = call["self"]
+    batched = len(value.dims) == 4
+    if not batched:
+        value = b.view(value, [(), *value.dims])
+    width, stride, pads, dilation = (_list(call[n], 2) for n in ("kernel_size", "stride", "padding", "dilation"))
+    for k in range(2):
+        taps: Dimension = (b.factors.new(width[k], fixed=True),) if width[k] > 1 else ()
+        value = _windows(b, value, 2 + 2 * k, _Window(taps, stride[k], (pads[k], pads[k]), dilation[k], 0.0))
+    batch, channels, rows, high, columns, wide = value.dims
+    made = b.view(value, [batch, (*channels, *high, *wide), (*rows, *columns)])
+    return made if batched else b.view(made, made.dims[1:])
 
 
 @rule("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")

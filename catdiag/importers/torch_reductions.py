@@ -15,7 +15,7 @@ from catdiag.importers.imported_values import ArrayValue, Environment
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
 from catdiag.importers.torch_elementwise import converted
-from catdiag.importers.torch_shapes import picked
+from catdiag.importers.torch_gathers import picked
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from catdiag.frontend import elementwise
-from catdiag.frontend.indexing import gather, indexed, reverse
+from catdiag.frontend.indexing import indexed, reverse
 from catdiag.frontend.tracing import running
-from catdiag.importers.dimensions import AxisFactor, Dimension, NotAligned
+from catdiag.importers.dimensions import AxisFactor, NotAligned
 from catdiag.importers.imported_values import ArrayValue, Environment, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
@@ -142,12 +142,13 @@ def _split(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, ...]:
     found, start = [], 0
     even = len({shape[k] for shape in call.shapes}) == 1
     for shape in call.shapes:
-        found.append(b.part(value, k, start, shape[k], even) if shape[k] > 1 else _slice_one(b, value, k, start))
+        found.append(b.part(value, k, start, shape[k], even) if shape[k] > 1 else slice_one(b, value, k, start))
         start += shape[k]
     return tuple(found)
 
 
-def _slice_one(b: ProgramBuilder, value: ArrayValue, k: int, at: int) -> ArrayValue:
+def slice_one(b: ProgramBuilder, value: ArrayValue, k: int, at: int) -> ArrayValue:
+    """The element at a position of dimension k, which stays, of length 1."""
     if b.length(value.dims[k]) == 1:
         return value
     one = b.selected(value, k, at)
@@ -392,107 +393,3 @@ def _triangle(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         return array & inside if value.element == "bool" else elementwise.where(inside, array, 0)
 
     return b.emit(value.dims, (*value.axes, *rows, *columns), make, value.element)
-
-
-# -- gathers ------------------------------------------------------------------------------------------------
-
-
-@rule("embedding")
-def _embedding(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    return _gathered(b, call["weight"], 0, call["indices"])
-
-
-@rule("index_select")
-def _index_select(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    return _gathered(b, call["self"], place(call["self"], call["dim"]), call["index"])
-
-
-@rule("index")
-def _index(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    given = [(k, v) for k, v in enumerate(call["indices"]) if v is not None]
-    if any(v.element != "int" for _, v in given):
-        raise Unsupported("indexing by an array of truth values, whose result has a length that depends on it")
-    if len(given) == 1:
-        k, at = given[0]
-        if at.number is not None and at.number < 0 and not b.factors.resolve(f for d in at.dims for f in d):
-            one = b.selected(call["self"], k, int(at.number))
-            return b.view(one, [*one.dims[:k], *at.dims, *one.dims[k:]])
-        return _gathered(b, call["self"], *given[0])
-    return _gathered_together(b, call["self"], given)
-
-
-def _gathered_together(b: ProgramBuilder, table: ArrayValue, given: Sequence[tuple[int, ArrayValue]]) -> ArrayValue:
-    """The elements of a table at several arrays of integers that are broadcast against each other. Their dimensions
-    come in place of those that are read if these stand together, else first."""
-    taken = [k for k, _ in given]
-    lined, dims = b.broadcast([v for _, v in given])
-    table = b.materialized(table, [table.dims[k] for k in taken])
-    rest = [d for k, d in enumerate(table.dims) if k not in taken]
-    # What the indices have and the table keeps is renamed on the table: it is read at all of its positions.
-    shared = set(b.factors.resolve(f for d in dims for f in d))
-    for dim in table.dims:
-        if shared & set(b.factors.resolve(dim)):
-            table = b.fresh(table, tuple(f for f in b.factors.resolve(dim) if f in shared))
-    rest = [d for k, d in enumerate(table.dims) if k not in taken]
-    together = taken == list(range(taken[0], taken[0] + len(taken)))
-    first = taken[0] if together else 0
-    old = [b.factors.resolve(table.dims[k]) for k in taken]
-    gone = {f for d in old for f in d}
-    axes = [*(f for f in b.factors.resolve(table.axes) if f not in gone), *(f for v in lined for f in v.axes)]
-
-    def make(env: Environment) -> Any:
-        array, positions = env[table], {}
-        for dim, at in zip(old, lined, strict=True):
-            if dim:
-                array, name = env.merged(array, dim)
-                positions[name] = env[at]
-        return indexed(running(), array, (), positions) if positions else array
-
-    return b.emit([*rest[:first], *dims, *rest[first:]], axes, make, table.element)
-
-
-def _gathered(b: ProgramBuilder, table: ArrayValue, k: int, at: ArrayValue) -> ArrayValue:
-    """The rows of a table along dimension k at integers, whose dimensions come in its place."""
-    if len(b.factors.resolve(table.dims[k])) > 1:
-        table = b.joined_dimension(table, k)
-    full = b.materialized(table, [table.dims[k]])
-    rest = {f for j, d in enumerate(full.dims) if j != k for f in b.factors.resolve(d)}
-    old = b.factors.resolve(full.dims[k])
-    for dim in at.dims:
-        if (rest | set(old)) & set(b.factors.resolve(dim)):
-            at = b.fresh(at, dim)
-    dims = [*full.dims[:k], *at.dims, *full.dims[k + 1 :]]
-    axes = [*(f for f in b.factors.resolve(full.axes) if f not in old), *(at.axes if old else ())]
-    return b.emit(dims, axes, lambda env: _rows(env, full, old, at), table.element)
-
-
-@rule("gather")
-def _gather(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    value, k, at = call["self"], place(call["self"], call["dim"]), call["index"]
-    for j in range(len(value.dims)):
-        if j != k:
-            length = b.length(at.dims[j])
-            if length != b.length(value.dims[j]):  # the first of them are read
-                value = b.part(value, j, 0, length) if length > 1 else _slice_one(b, value, j, 0)
-            at = b.aligned(at, j, value.dims[j])
-    if len(b.factors.resolve(value.dims[k])) > 1:
-        value = b.joined_dimension(value, k)
-    old = b.factors.resolve(value.dims[k])
-    if set(old) & set(b.factors.resolve(at.dims[k])):
-        at = b.fresh(at, at.dims[k])
-    axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *(at.axes if old else ())]
-    dims = [at.dims[k] if j == k else d for j, d in enumerate(value.dims)]
-    return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
-
-
-def picked(b: ProgramBuilder, value: ArrayValue, k: int, at: ArrayValue) -> ArrayValue:
-    """The element along dimension k at an integer for each index of the others."""
-    old = b.factors.resolve(value.dims[k])
-    axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *(at.axes if old else ())]
-    dims = [d for j, d in enumerate(value.dims) if j != k]
-    return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
-
-
-def _rows(env: Environment, table: ArrayValue, old: Dimension, at: ArrayValue) -> Any:
-    array, name = env.merged(env[table], old)
-    return gather(array, name, env[at]) if old else array

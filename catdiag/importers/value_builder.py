@@ -151,10 +151,10 @@ class ValueBuilder:
             value = self.joined_dimension(value, place, fixed=True)
         pairs = self.factors.unify(dim, value.dims[place], self.coexist)
         if pairs:
-            # Axes of `dim` that the value has elsewhere give way.
-            taken = {a for a, _ in pairs} & self._all(value)
-            value = self.renamed(value, [(a, self.factors.copy(a)) for a in taken])
-            value = self.renamed(value, [(b, a) for a, b in pairs])
+            # Axes of `dim` that the value has elsewhere give way, all at once: an axis may take the place of the next.
+            own = self._all(value) - {b for _, b in pairs}
+            away = [(a, self.factors.copy(a)) for a, _ in pairs if a in own]
+            value = self.renamed(value, [*away, *((b, a) for a, b in pairs)])
         return value
 
     def joined_dimension(self, value: ArrayValue, place: int, fixed: bool = False) -> ArrayValue:

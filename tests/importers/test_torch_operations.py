@@ -277,7 +277,18 @@ SEVERAL: Sequence[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
         (real(2, 6, 5, 4), real(2, 3, 7, 4), real(2, 3, 7, 4)),
     ),
-]
+    ("logaddexp", torch.logaddexp, (real(3, 5), real(5))),
+    ("nll", lambda a, t: F.nll_loss(a, t), (real(3, 5), torch.tensor([4, 0, 2]))),
+    ("scatter", lambda a, i, s: a.scatter(1, i, s), (real(2, 5), torch.tensor([[4, 0, 2], [1, 2, 3]]), real(2, 3))),
+    ("scatter number", lambda a, i: a.scatter(0, i, 2.0), (real(5, 2), torch.tensor([[4, 0], [1, 2]]))),
+    ("scatter add", lambda a, i, s: a.scatter_add(1, i, s), (real(2, 5), torch.tensor([[4, 4], [1, 4]]), real(2, 2))),
+    ("unfold", lambda a, b: F.unfold(a, (2, 3), 2, 1, (2, 1)) + b, (real(2, 3, 9, 8), real(1))),
+    ("complex", lambda a, c: torch.view_as_real(torch.view_as_complex(a) * c.conj()[:3]),
+     (real(4, 3, 2), torch.complex(real(5), real(5)))),
+    ("polar", lambda r, t: torch.view_as_real(torch.polar(r, t)[None] * 2), (positive(3, 5), real(3, 5))),
+    ("halves and pairs", lambda a, c: torch.cat((-a[..., 4:], a[..., :4]), -1) * torch.cat((c, c), -1)
+     + torch.stack((a[..., ::2] * c, a[..., 1::2]), -1).flatten(-2), (real(3, 8), real(4))),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

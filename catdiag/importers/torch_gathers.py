@@ -1,0 +1,157 @@
+"""What PyTorch's operations that read or write at arrays of indices mean in named axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from catdiag.frontend import builder as frontend
+from catdiag.frontend import elementwise
+from catdiag.frontend.indexing import gather, indexed
+from catdiag.frontend.tracing import running
+from catdiag.importers.dimensions import Dimension
+from catdiag.importers.imported_values import ArrayValue, Environment
+from catdiag.importers.program_builder import ProgramBuilder
+from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
+from catdiag.importers.torch_elementwise import integer
+from catdiag.importers.torch_shapes import slice_one
+
+RULES: dict[str, Rule] = {}
+rule = adding(RULES)
+
+
+@rule("embedding")
+def _embedding(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    return _gathered(b, call["weight"], 0, call["indices"])
+
+
+@rule("index_select")
+def _index_select(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    return _gathered(b, call["self"], place(call["self"], call["dim"]), call["index"])
+
+
+@rule("index")
+def _index(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    given = [(k, v) for k, v in enumerate(call["indices"]) if v is not None]
+    if any(v.element != "int" for _, v in given):
+        raise Unsupported("indexing by an array of truth values, whose result has a length that depends on it")
+    if len(given) == 1:
+        k, at = given[0]
+        if at.number is not None and at.number < 0 and not b.factors.resolve(f for d in at.dims for f in d):
+            one = b.selected(call["self"], k, int(at.number))
+            return b.view(one, [*one.dims[:k], *at.dims, *one.dims[k:]])
+        return _gathered(b, call["self"], *given[0])
+    return _gathered_together(b, call["self"], given)
+
+
+def _gathered_together(b: ProgramBuilder, table: ArrayValue, given: Sequence[tuple[int, ArrayValue]]) -> ArrayValue:
+    """The elements of a table at several arrays of integers that are broadcast against each other. Their dimensions
+    come in place of those that are read if these stand together, else first."""
+    taken = [k for k, _ in given]
+    lined, dims = b.broadcast([v for _, v in given])
+    table = b.materialized(table, [table.dims[k] for k in taken])
+    rest = [d for k, d in enumerate(table.dims) if k not in taken]
+    # What the indices have and the table keeps is renamed on the table: it is read at all of its positions.
+    shared = set(b.factors.resolve(f for d in dims for f in d))
+    for dim in table.dims:
+        if shared & set(b.factors.resolve(dim)):
+            table = b.fresh(table, tuple(f for f in b.factors.resolve(dim) if f in shared))
+    rest = [d for k, d in enumerate(table.dims) if k not in taken]
+    together = taken == list(range(taken[0], taken[0] + len(taken)))
+    first = taken[0] if together else 0
+    old = [b.factors.resolve(table.dims[k]) for k in taken]
+    gone = {f for d in old for f in d}
+    axes = [*(f for f in b.factors.resolve(table.axes) if f not in gone), *(f for v in lined for f in v.axes)]
+
+    def make(env: Environment) -> Any:
+        array, positions = env[table], {}
+        for dim, at in zip(old, lined, strict=True):
+            if dim:
+                array, name = env.merged(array, dim)
+                positions[name] = env[at]
+        return indexed(running(), array, (), positions) if positions else array
+
+    return b.emit([*rest[:first], *dims, *rest[first:]], axes, make, table.element)
+
+
+def _gathered(b: ProgramBuilder, table: ArrayValue, k: int, at: ArrayValue) -> ArrayValue:
+    """The rows of a table along dimension k at integers, whose dimensions come in its place."""
+    if len(b.factors.resolve(table.dims[k])) > 1:
+        table = b.joined_dimension(table, k)
+    full = b.materialized(table, [table.dims[k]])
+    rest = {f for j, d in enumerate(full.dims) if j != k for f in b.factors.resolve(d)}
+    old = b.factors.resolve(full.dims[k])
+    for dim in at.dims:
+        if (rest | set(old)) & set(b.factors.resolve(dim)):
+            at = b.fresh(at, dim)
+    dims = [*full.dims[:k], *at.dims, *full.dims[k + 1 :]]
+    axes = [*(f for f in b.factors.resolve(full.axes) if f not in old), *(at.axes if old else ())]
+    return b.emit(dims, axes, lambda env: _rows(env, full, old, at), table.element)
+
+
+@rule("gather")
+def _gather(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, k, at = call["self"], place(call["self"], call["dim"]), call["index"]
+    for j in range(len(value.dims)):
+        if j != k:
+            length = b.length(at.dims[j])
+            if length != b.length(value.dims[j]):  # the first of them are read
+                value = b.part(value, j, 0, length) if length > 1 else slice_one(b, value, j, 0)
+            at = b.aligned(at, j, value.dims[j])
+    if len(b.factors.resolve(value.dims[k])) > 1:
+        value = b.joined_dimension(value, k)
+    old = b.factors.resolve(value.dims[k])
+    if set(old) & set(b.factors.resolve(at.dims[k])):
+        at = b.fresh(at, at.dims[k])
+    axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *(at.axes if old else ())]
+    dims = [at.dims[k] if j == k else d for j, d in enumerate(value.dims)]
+    return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
+
+
+@rule("scatter", "scatter_add")
+def _scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, k, at, source = call["self"], place(call["self"], call["dim"]), call["index"], call.get("src")
+    if call.get("reduce") is not None or any(
+        b.length(d) != b.length(e) for j, (d, e) in enumerate(zip(value.dims, at.dims, strict=True)) if j != k
+    ):
+        raise Unsupported(f"{call.name} with a reduction, or at fewer indices than there are")
+    for j in range(len(value.dims)):
+        at = at if j == k else b.aligned(at, j, value.dims[j])
+    if set(b.factors.resolve(value.dims[k])) & set(b.factors.resolve(at.dims[k])):
+        at = b.fresh(at, at.dims[k])
+    if isinstance(source, ArrayValue):
+        for j in range(len(value.dims)):
+            source = b.aligned(source, j, at.dims[j])
+    elif source is None:
+        source = call["value"]
+    last, dim = at.dims[k], value.dims[k]
+
+    def turned(given: Any) -> Any:  # what is written, last
+        return (
+            b.view(given, [*given.dims[:k], (), *given.dims[k + 1 :], last]) if isinstance(given, ArrayValue) else given
+        )
+
+    here = b.emit([*[()] * k, dim, *[()] * (len(value.dims) - k)], dim, lambda env: env.index(dim), "int")
+    hit = b.pointwise([here, turned(at)], lambda p, q: p == q, "bool")
+    zero = integer(0) if value.element == "int" else 0
+    over = [len(value.dims)]
+    put = b.pointwise([hit, turned(source), zero], elementwise.where, value.element)
+    total = b.reduced(put, over, False, frontend.sum)
+    if call.name == "scatter_add":
+        return b.pointwise([value, total], lambda a, c: a + c, value.element)
+    b.notes.append(f"scatter: no element is written twice ({b.line or 'no line'})")
+    written = b.reduced(hit, over, False, frontend.any, "bool")
+    return b.pointwise([written, total, value], elementwise.where, value.element)
+
+
+def picked(b: ProgramBuilder, value: ArrayValue, k: int, at: ArrayValue) -> ArrayValue:
+    """The element along dimension k at an integer for each index of the others."""
+    old = b.factors.resolve(value.dims[k])
+    axes = [*(f for f in b.factors.resolve(value.axes) if f not in old), *(at.axes if old else ())]
+    dims = [d for j, d in enumerate(value.dims) if j != k]
+    return b.emit(dims, axes, lambda env: _rows(env, value, old, at), value.element)
+
+
+def _rows(env: Environment, table: ArrayValue, old: Dimension, at: ArrayValue) -> Any:
+    array, name = env.merged(env[table], old)
+    return gather(array, name, env[at]) if old else array
