@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from catdiag.kernel.checker import Checker
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import (
-    Subject,
     decide,
     given_sides,
     how_false,
@@ -25,6 +24,7 @@ from catdiag.prover.api import (
     title_of,
 )
 from catdiag.prover.assumptions import AssumptionError
+from catdiag.prover.certification import Subject
 from catdiag.prover.congruence import has_generators
 from catdiag.prover.outcomes import Interrupted, NotAProof, Refuted, Theorem, Undecided, plain
 from catdiag.solvers.child_process import checking

@@ -20,7 +20,7 @@ from catdiag.kernel.checker import Checker
 from catdiag.kernel.composition import Renaming, flattened
 from catdiag.kernel.size_scope import symbols
 from catdiag.kernel.terms import KernelError
-from catdiag.prover.api import certify, statement_of
+from catdiag.prover.certification import certify, statement_of
 from catdiag.prover.export import size_data
 from catdiag.prover.identifiers import identifier, title
 from catdiag.prover.outcomes import Theorem
@@ -132,11 +132,11 @@ def certify_through(
         if not fresh:
             continue
         known = [{pair[k]: pair for pair in reversed(number)} for k in (0, 1)]
-        made = [_made_of(graph, [pair[k] for pair in fresh], known[k]) for k, graph in enumerate(graphs)]
+        made = [made_of(graph, [pair[k] for pair in fresh], known[k]) for k, graph in enumerate(graphs)]
         reads = {pair: n for n, pair in enumerate(dict.fromkeys(known[k][w] for k in (0, 1) for w in made[k][1]))}
         dom = Ty(*(types[pair[0]] for pair in reads))
         one, two = (
-            _piece(graph, dom, made[k][0], {w: reads[known[k][w]] for w in made[k][1]}, [pair[k] for pair in fresh])
+            piece(graph, dom, made[k][0], {w: reads[known[k][w]] for w in made[k][1]}, [pair[k] for pair in fresh])
             for k, graph in enumerate(graphs)
         )
         statement = statement_of(one, two)
@@ -147,7 +147,7 @@ def certify_through(
     return certify_composite(ask, inputs, parts, [number[pair] for pair in last], (left, right))
 
 
-def _made_of(graph: Graph, made: Sequence[int], known: Collection[int]) -> tuple[list[int], list[int]]:
+def made_of(graph: Graph, made: Sequence[int], known: Collection[int]) -> tuple[list[int], list[int]]:
     """The places of the boxes that make wires of known ones, in order, and the known wires that they read."""
     makers = graph.makers()
     places: set[int] = set()
@@ -163,8 +163,16 @@ def _made_of(graph: Graph, made: Sequence[int], known: Collection[int]) -> tuple
     return sorted(places), list(read)
 
 
-def _piece(graph: Graph, dom: Ty, places: Sequence[int], local: Mapping[int, int], made: Sequence[int]) -> Diagram:
-    """The boxes at some places as a diagram that gives the wires `made`; `local` are those of its inputs."""
+def piece(
+    graph: Graph,
+    dom: Ty,
+    places: Sequence[int],
+    local: Mapping[int, int],
+    made: Sequence[int],
+    cod: Ty | None = None,
+) -> Diagram:
+    """The boxes at some places as a diagram that gives the wires `made`; `local` are those of its inputs, `cod` the
+    types of what it gives, if they are laid out in another way."""
     wires, first, nodes = dict(local), graph.first_wires(), list[Node]()
     count = len(dom)
     for place in places:
@@ -172,7 +180,7 @@ def _piece(graph: Graph, dom: Ty, places: Sequence[int], local: Mapping[int, int
         nodes.append(Node(node.box, tuple(wires[w] for w in node.inputs)))
         wires.update({first[place] + k: count + k for k in range(len(node.box.cod))})
         count += len(node.box.cod)
-    return of_graph(Graph(dom, tuple(nodes), tuple(wires[w] for w in made)))
+    return of_graph(Graph(dom, tuple(nodes), tuple(wires[w] for w in made)), cod)
 
 
 class _Assembly:
@@ -293,4 +301,4 @@ def _fresh(name: str, taken: set[str]) -> str:
     return found
 
 
-__all__ = ["OpenPart", "PartEquation", "certify_composite", "certify_through"]
+__all__ = ["OpenPart", "PartEquation", "certify_composite", "certify_through", "made_of", "piece"]

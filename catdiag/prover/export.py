@@ -64,10 +64,10 @@ def program(diagram: Diagram) -> dict[str, Any]:
         wires += range(count - len(node.box.cod), count)
         layouts += _layouts(node.box, given)
     outputs: list[list[Any]] = []
-    for w in graph.outputs:
+    for w, ty in zip(graph.outputs, diagram.cod, strict=True):
         wire = wires[w]
-        if layouts[w] != types[w].names:
-            nodes.append(_view([wire], types[w].axes, [({}, [])]))
+        if layouts[w] != ty.names:
+            nodes.append(_view([wire], ty.axes, [({}, [])]))
             wire, count = count, count + 1
         outputs.append([wire, types[w].element])
     return {"title": title(diagram.title or ""), "inputs": inputs, "nodes": nodes, "outputs": outputs}

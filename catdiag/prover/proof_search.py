@@ -41,6 +41,7 @@ from catdiag.prover.lemmas.linear_arithmetic import combination
 from catdiag.prover.lemmas.max_attained import prove_attained
 from catdiag.prover.normal_form.normalize import Normalizer, WorkBudget
 from catdiag.prover.normal_form.opaque_ite import DecidedIteNormalizer, OpaqueIteNormalizer, shapes
+from catdiag.prover.proof_trace import WORK
 from catdiag.prover.subterms import subterms, undecided_conditions
 from catdiag.prover.term_equality import Meeting
 
@@ -70,7 +71,12 @@ class Finder(Checker):
     """A checker that searches for the proofs that it is asked to check."""
 
     def __init__(
-        self, ask: Ask, further: bool = False, brief: bool = False, earlier: Mapping[str, Json] | None = None
+        self,
+        ask: Ask,
+        further: bool = False,
+        brief: bool = False,
+        earlier: Mapping[str, Json] | None = None,
+        work: int = WORK,
     ) -> None:
         super().__init__(ask)
         self.folds: list[dict[str, Any]] = []
@@ -80,7 +86,7 @@ class Finder(Checker):
         self._splits = 0
         # `brief`: only the opaque-ite normal form is tried on goals with cases. `met_cases`: there were such goals.
         self.brief, self.met_cases = brief, False
-        self.work = WorkBudget()
+        self.work = WorkBudget(work)
         self.further = WorkBudget(_FURTHER) if further else None
 
     def fold_proof(self) -> Json:
@@ -485,16 +491,22 @@ def found_composite(ask: Ask, statement: Mapping[str, Any], proof: Json, cited: 
     return {**certificate, "proof": _pruned(record)}
 
 
-def find(ask: Ask, statement: Mapping[str, Any], further: bool = False, earlier: Json | None = None) -> dict[str, Any]:
+def find(
+    ask: Ask,
+    statement: Mapping[str, Any],
+    further: bool = False,
+    earlier: Json | None = None,
+    work: int = WORK,
+) -> dict[str, Any]:
     """A certificate for a statement. Raises OpenGoal with the goal at which the search stopped.
 
     With `further`, a search follows where normal forms do not suffice; it takes long for false statements. With
-    `earlier`, a certificate, the proofs of its loops are tried on those of this statement. The certificate is plain
-    data, and proves nothing until a `Checker` accepts it.
+    `earlier`, a certificate, the proofs of its loops are tried on those of this statement. `work` bounds normal forms.
+    The certificate is plain data, and proves nothing until a `Checker` accepts it.
     """
     # A cheap search comes first; it fails at the first goal that needs more.
     for brief in (True, False):
-        finder = Finder(ask, further, brief, proof_cache.of_earlier(statement, earlier))
+        finder = Finder(ask, further, brief, proof_cache.of_earlier(statement, earlier), work)
         proof: dict[str, Any] = {}
         certificate = {"format": FORMAT, "version": VERSION, "statement": statement, "proof": proof}
         try:

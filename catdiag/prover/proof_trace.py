@@ -12,6 +12,8 @@ from catdiag.kernel.terms import KernelError, Term, close_body, rebuild
 
 Path = tuple[int, ...]
 Change = Callable[[Context, Term, Path], Term]
+WORK = 150_000
+"""The bound on the work for all normal forms of a proof."""
 
 
 class WorkBudget:
@@ -20,7 +22,7 @@ class WorkBudget:
     `known` is the cache of normal forms: by term, context and mode, with the steps to each.
     """
 
-    def __init__(self, parts: int = 150_000) -> None:
+    def __init__(self, parts: int = WORK) -> None:
         self.left = parts
         self.known: dict[tuple[Hashable, Context, Term], tuple[Term, list[list[Any]]]] = {}
 

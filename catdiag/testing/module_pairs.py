@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram
+from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.types import size_symbols
 from catdiag.importers.torch_export import FromParameters, from_torch_pair
 from catdiag.prover import Refuted, Undecided
+from catdiag.prover.internal_equivalences import Screened, axis_names
+from catdiag.rewrite.matching.unify import Unifier
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -53,8 +55,9 @@ class ModulePair:
         one, other = from_torch_pair(first, second, example, parameters=parameters, read_roots=read_roots)
         notes = tuple(dict.fromkeys((*one.example.notes, *other.example.notes)))
         sizes = {**one.example.sizes, **other.example.sizes}
+        programs = one.diagram, _with_axes_of(one.diagram, other.diagram)
         plainly = partial(ModulePair.imported, first, second, example, parameters, read_roots=False)
-        return ModulePair(one.diagram, other.diagram, one.example.arrays, sizes, notes, plainly if read_roots else None)
+        return ModulePair(*programs, one.example.arrays, sizes, notes, plainly if read_roots else None)
 
     @property
     def at_the_example(self) -> tuple[str, ...]:
@@ -75,6 +78,18 @@ class ModulePair:
             return False
         one, other = (v if isinstance(v, tuple) else (v,) for v in found)
         return all(np.allclose(a, b, rtol=1e-9, atol=1e-11, equal_nan=True) for a, b in zip(one, other, strict=True))
+
+
+def _with_axes_of(one: Diagram, other: Diagram) -> Diagram:
+    """The other program with the names of the first for axes that it makes itself, where arrays come out equal: an
+    import has no names for these, and makes some up."""
+    screened = Screened.of(one, other)
+    names = {} if screened is None else axis_names(screened)
+    if screened is None or not names:
+        return other
+    axes = {axis.name: axis for ty in screened.left.graph.wire_types() for axis in ty.axes}
+    made = Unifier(axes={name: axes[own] for name, own in names.items()}).diagram(other)
+    return of_graph(made.graph, other.cod, other.names, other.title)
 
 
 def _symbols(diagram: Diagram) -> set[str]:

@@ -260,7 +260,9 @@ def _numbers(programs: Sequence[Mapping[str, Any]], goal: Sequence[Term]) -> tup
             constants[t.data] = None
     whole |= {abs(int(c)) for c in constants if c.denominator == 1}
     plain: list[exact_reals.Value] = [c for c in constants if abs(c) < 10**6 and c.denominator < 10**6]
-    return plain[:24], whole
+    # Numbers that stand for infinity are told from it by numbers as large.
+    large: list[exact_reals.Value] = [c for c in constants if abs(c) >= 10**6 and c.denominator == 1]
+    return [*plain[:24], *large[:2]], whole
 
 
 def _integers(data: Any) -> set[int]:
