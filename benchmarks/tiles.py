@@ -168,7 +168,7 @@ def compare(path: str, name: str) -> None:
         kernel = kernels_on(diagram, chip, "bf16", row["stages"]).kernels[0]
         values = {**row["sizes"], **tiles}
         row["fits"] = bool(IdealBlock(kernel, chip).resources(values, row["warps"]).fits(chip))
-        timing = predict(kernel, chip, values, "bf16", row["stages"], row["warps"])
+        timing = predict(kernel, chip, values, row["stages"], row["warps"])
         row["predicted"], row["held"] = float(timing.seconds), int(timing.resources.smem_bytes)
         shapes.setdefault((row["kind"], *row["sizes"].items()), []).append(row)
     for (kind, *sizes), of in shapes.items():

@@ -240,14 +240,15 @@ def io(
     Without `dtype` in values. With one (`fp64`, `fp32`, `tf32`, `bf16`, `fp16`, `fp8`) in bytes: inputs, outputs and
     arrays between kernels at that width; at 4 bytes or more statistics between kernels
     (`catdiag.schedule.full_precision`: results of reductions) and arrays made on chip, and so the states of parts that
-    a split loop saves and loads. Or by name: `{"Q": "bf16", …}`, where inputs, outputs and loop states that are not
-    named take 4. What `cd.cast` makes takes the bytes of its type. Truth values take 1 byte. Integers take 8 in slow
-    memory, PyTorch's int64, unless `dtype` names a narrower type of integers for the array, and 4 where they are
-    computed on chip. `accumulators="registers"` counts all but the operands' tiles separately, as `.registers`.
-    `fused=False` runs each box outside groups alone. `density` is the share of the blocks that are run, among those
-    that a loop asks what is left in them: a number from 0 to 1, or one by axis; a symbol `rho_x` where left out. That
-    is an assumption about data, listed as such. Raises CatdiagError for unknown dtypes, arrays, stages, densities or
-    places of accumulators.
+    a split loop saves and loads. What is computed is saved in 16 bits where inputs have 8, and an output that is a
+    statistic, beside others that are none, takes 4 or more. Or by name: `{"Q": "bf16", "*": "fp8"}`, where `"*"` is the
+    type of all that is not named, fp32 if it is not there either; loop states that are not named take 4. What `cd.cast`
+    makes takes the bytes of its type. Truth values take 1 byte. Integers take 8 in slow memory, PyTorch's int64, unless
+    `dtype` names a narrower type of integers for the array, and 4 where they are computed on chip.
+    `accumulators="registers"` counts all but the operands' tiles separately, as `.registers`. `fused=False` runs each
+    box outside groups alone. `density` is the share of the blocks that are run, among those that a loop asks what is
+    left in them: a number from 0 to 1, or one by axis; a symbol `rho_x` where left out. That is an assumption about
+    data, listed as such. Raises CatdiagError for unknown dtypes, arrays, stages, densities or places of accumulators.
 
     >>> from catdiag.category.ops import einsum_box
     >>> from catdiag.category.diagram import of_box

@@ -180,7 +180,6 @@ def _of_partition(
 
 def _variations(plan: Plan, most: int) -> list[Chosen]:
     """At most `most` configurations of several kernels: the plan's own, and those that differ in one kernel."""
-    from catdiag.planner.fitted_configuration import each_dtype
     from catdiag.planner.launch_configurations import propose
 
     plan.written()
@@ -189,7 +188,7 @@ def _variations(plan: Plan, most: int) -> list[Chosen]:
     others: list[list[Proposal]] = [[] for _ in mine]
     for p, found in zip(mine, others, strict=True):
         if most > 1 and p.diagram is not None and p.chip is not None:
-            dtypes = each_dtype(p.diagram, p.types)
+            dtypes = p.types
             proposals = propose(p.diagram, p.chip, p.sizes, dtypes, most=most, **p.asked)
             found += [q for q in proposals if (q.tiles, q.stages, q.warps, q.specialized) not in own]
     variations = [own]

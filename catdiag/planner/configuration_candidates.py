@@ -29,7 +29,6 @@ from catdiag.planner.time_model.ideal_backend import IdealBackend
 from catdiag.planner.time_model.prediction import predict
 from catdiag.planner.time_model.timing import Timing
 from catdiag.planner.time_model.triton_backend import TritonBackend
-from catdiag.schedule.element_widths import real_types
 from catdiag.schedule.load_imbalance import window_loads
 from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint
 from catdiag.schedule.placement import LEVEL, REGISTERS
@@ -106,7 +105,7 @@ class Candidates:
             if stages in _STAGES or len(search.kernels) == 1
         }
         self.blocks = {
-            stages: TritonBlock.of(search.diagram, search.kernels[stages], search.dtype, search.chip, stages, boxes)
+            stages: TritonBlock.of(search.diagram, search.kernels[stages], search.dtypes, search.chip, stages, boxes)
             for stages in self.kernels
         }
         self.staged = next(iter(self.blocks.values())).staged
@@ -114,11 +113,11 @@ class Candidates:
             least = min(search.kernels)  # 1, or what is asked for
             self.kernels = {least: self._filled(search.kernels[least])}
             self.blocks = {
-                least: TritonBlock.of(search.diagram, search.kernels[least], search.dtype, search.chip, least, boxes)
+                least: TritonBlock.of(search.diagram, search.kernels[least], search.dtypes, search.chip, least, boxes)
             }
         found = next(iter(self.blocks.values())).products
         self.batched = {name for batch in found.batches for name in batch.symbols()}
-        self.minimum_tile = MIN_DOT * (2 if "fp8" in real_types(search.dtype) else 1)
+        self.minimum_tile = MIN_DOT * (2 if any(c.dtype == "fp8" for c in search.kernel.contractions) else 1)
         self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
         sides = {name for rows, columns, depth in found.sides for name in _single_axes(rows, columns) | depth.symbols()}
         self.sizes = {**search.sizes}
@@ -288,7 +287,8 @@ class Candidates:
     def specialized(self) -> list[tuple[Any, ...]]:
         """The warp-specialized ones, with one block a core: warpgroups of 64 rows, of one tile."""
         search, chip = self.search, self.search.chip
-        whole = search.split_loop is None and self.staged and self.boxes and search.dtype in chip.tensor
+        on_units = all(c.dtype in chip.tensor for c in search.kernel.contractions)
+        whole = search.split_loop is None and self.staged and self.boxes and on_units
         written = self._written if whole and chip.matrix_warps == WARPS else None
         if written is None:
             return []
@@ -397,11 +397,11 @@ class Candidates:
         search, kernel = self.search, self.kernels[stages]
         values = search.full({**self.sizes, **grid})
         values = {**values, **self._moved(kernel, values)} if self.region_loads else values
-        found = predict(kernel, search.chip, values, search.dtype, stages, warps, backend)
+        found = predict(kernel, search.chip, values, stages, warps, backend)
         if not search.merging:
             return found
         merging = search.merging.get(stages) or next(iter(search.merging.values()))
-        return found.then(predict(merging, search.chip, values, search.dtype, stages, warps))
+        return found.then(predict(merging, search.chip, values, stages, warps))
 
     def _refusal(self, least: _Excess | None) -> DoesNotFit:
         """Why nothing fits: what the candidate that comes nearest to it needs, and which arrays."""

@@ -11,9 +11,20 @@ import numpy as np
 
 from catdiag.planner.fits_proof import Proof, prove_levels
 from catdiag.planner.pipeline_simulation import PipelineSchedule, iteration_steps, schedule
-from catdiag.planner.plan import IDEAL, WORDS, Alternative, EdgeUse, KernelPlan, LevelUse, MinimumTraffic, plural
+from catdiag.planner.plan import (
+    IDEAL,
+    WORDS,
+    Alternative,
+    EdgeUse,
+    KernelPlan,
+    LevelUse,
+    MinimumTraffic,
+    plural,
+    spelled_out,
+)
 from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import Choice, TileSearch, choice_at
+from catdiag.planner.time_model.matrix_units import peak_rate
 from catdiag.planner.time_model.prediction import flops
 from catdiag.planner.time_model.timing import STATIONS
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
@@ -66,13 +77,13 @@ def planned(
     work = flops(search.whole, search.full(values))
     moved = round(chosen.bytes_moved)
     parts = chosen.prediction.part_seconds
-    limit = chip.tensor.get(search.dtype, 2 * chip.alu_per_clock * chip.clock_hz * chip.sms)
+    limit = peak_rate(search.kernel.contractions, chip) or 2 * chip.alu_per_clock * chip.clock_hz * chip.sms
     edges = _edges(search, chosen)
     busy = {name: s * chosen.prediction.groups / chip.sms / seconds for name, s in parts.items()}
     busy.update({e.upper: e.seconds / seconds for e in edges if e.upper in ("HBM", "LLC")})
     return KernelPlan(
         hardware=chip.name,
-        dtype=search.dtype,
+        dtype=spelled_out(search.dtypes),
         sizes=dict(search.sizes),
         tiles=dict(chosen.tiles),
         stages=chosen.stages,
@@ -149,7 +160,7 @@ def _schedule(search: TileSearch, chosen: Choice) -> PipelineSchedule | None:
     warpgroups = max(1, chosen.warps // 4)
     values = search.full({**search.sizes, **chosen.tiles})
     kernel = search.kernels[chosen.stages]
-    steps = iteration_steps(kernel, search.chip, values, search.dtype, warpgroups)
+    steps = iteration_steps(kernel, search.chip, values, warpgroups)
     found = chosen.prediction
     actors = warpgroups * min(int(found.blocks_per_sm), ceil_div(int(found.groups), search.chip.sms))
     return schedule(steps, min(actors, 16)) if any(step.clocks for step in steps) else None

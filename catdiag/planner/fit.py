@@ -34,8 +34,7 @@ from catdiag.planner.instruction_shapes import read_by_products
 from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, checked_names, checked_request
 from catdiag.planner.tile_search import TileSearch, block_candidates, group_candidates
-from catdiag.schedule.element_widths import width
-from catdiag.schedule.kernel_analysis import Account, measure, worked_in
+from catdiag.schedule.kernel_analysis import Account, measure
 from catdiag.schedule.lowered_kernel import ProgramPoint
 from catdiag.schedule.peak_memory import with_stages
 from catdiag.schedule.placement import LEVEL, REGISTERS, check_stages, two
@@ -145,7 +144,7 @@ def searching(
     whole = diagram_of(diagram)
     given.dtypes(dtype)
     passed, ahead = options.get("passed", "registers"), options.get("ahead", False)
-    chip, worked = chips.get(hardware), worked_in(whole, dtype)
+    chip = chips.get(hardware)
     if stages is not None:
         check_stages(stages)
     if passed not in ("registers", "SMEM"):
@@ -163,7 +162,7 @@ def searching(
     if stages is None and not any(role == "streamed" for m in kernel.points[LEVEL] for _, role, _ in m.live):
         accounts = {1: account}
     request = checked_request(account, chip, options)
-    return TileSearch(chip, worked, known, accounts, dtype, whole, request)
+    return TileSearch(chip, known, accounts, dtype, whole, request)
 
 
 def kernels_on(
@@ -197,8 +196,7 @@ def kernels_by_stages(
     also = [place for place, asked in ((LEVEL, passed), (REGISTERS, ahead)) if asked]
     if also and chip.accumulators != "SMEM":
         whole = account if account.split_loop is None else measure(joined(diagram), dtype, places=places)
-        size = width(worked_in(diagram, dtype))
-        kept = [(name, amount.scaled(size)) for name, amount in read_by_products(whole.kernels)]
+        kept = read_by_products(whole.kernels)
         for kernel in (kernel for each in found.values() for kernel in each.kernels):
             for place in also:
                 kernel.points[place] = [

@@ -22,7 +22,6 @@ from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_levels
 from catdiag.planner.plan import CALLED, TRITON, WHOLE, KernelPlan, LevelUse
 from catdiag.planner.tile_search import Choice, TileSearch
-from catdiag.schedule.kernel_analysis import output_names
 from catdiag.schedule.placement import MATRIX, REGISTERS
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
@@ -39,14 +38,6 @@ def fitted(search: TileSearch, dtype: str | Mapping[str, str]) -> KernelPlan:
     no form in a kernel of Triton's, or what is asked for has none.
     """
     return Fitting(search, dtype).plan()
-
-
-def each_dtype(diagram: Diagram, dtype: str | Mapping[str, str]) -> str | dict[str, str]:
-    """The element types of a module: where they are by name, arrays that are not named are counted as fp32, as
-    `catdiag.cost.traffic.io` has it."""
-    if isinstance(dtype, str):
-        return dtype
-    return {**dict.fromkeys((*diagram.input_names, *output_names(diagram)), "fp32"), **dtype}
 
 
 def together(
@@ -67,7 +58,7 @@ def together(
         return None, "the plans do not know their chip"
     try:
         written = write(
-            diagram, tiles, each_dtype(diagram, dtype), [p.stages for p in plans], [p.warps for p in plans],
+            diagram, tiles, dtype, [p.stages for p in plans], [p.warps for p in plans],
             [p.warp_specialized for p in plans], chip, sizes, library,
         )  # fmt: skip
     except CatdiagError as error:
@@ -96,7 +87,6 @@ class Fitting:
     """By the place among those that were tried, why one was not taken."""
 
     def __post_init__(self) -> None:
-        self.dtype = each_dtype(self.search.diagram, self.dtype)
         self.candidates = Candidates(self.search, dtype=self.dtype)
 
     def plan(self, proposal: Proposal | None = None) -> KernelPlan:

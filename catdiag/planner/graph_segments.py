@@ -17,14 +17,14 @@ from itertools import pairwise
 from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
 from catdiag.category.ops import Box, Call, Generic, GroupOp, array_name, bodies
 from catdiag.category.types import STORED, Ty
-from catdiag.codegen.triton.kernel_signature import result_type
 from catdiag.codegen.triton.opaque_call import transposes
 from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.fuse import assigned
-from catdiag.schedule.element_widths import width
+from catdiag.schedule.element_widths import cast_type, width
 from catdiag.schedule.full_precision import statistics
-from catdiag.schedule.kernel_analysis import output_names
+from catdiag.schedule.kernel_analysis import element_types, output_names, rest_type
 from catdiag.schedule.live_ranges import elementwise, is_view, rematerialized, view_roots
+from catdiag.schedule.operand_types import result_type, widest_of
 
 Span = tuple[int, int]
 """The stages of a segment: the first, and that after the last."""
@@ -243,8 +243,9 @@ class StageSequence:
         return Segment(of_graph(piece, title=f"{self.diagram.title or 'it'}, results"), tuple(dom), tuple(outputs))
 
     def types_of(self, start: int, end: int, dtype: str | Mapping[str, str]) -> str | dict[str, str]:
-        """The types of what a segment reads and makes: `dtype`, or by the whole's names (fp32 where not named);
-        but of statistics between kernels fp32, or wider, and of what else is saved between kernels fp16 for fp8.
+        """The types of what a segment reads and makes: of the whole's inputs and results theirs
+        (`catdiag.schedule.kernel_analysis.element_types`), of statistics between kernels fp32, or wider, and of what
+        else is saved between kernels the type of results.
 
         >>> import catdiag as cd
         >>> row = StageSequence(cd.algorithm("q x, q -> q x")(lambda A, b: A * b / cd.sum(A, "x")))
@@ -258,12 +259,15 @@ class StageSequence:
         for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
             ends.setdefault(self.root[w], name)
 
+        types, rest = element_types(self.diagram, dtype), rest_type(dtype)
+
         def kind(w: int) -> str:
             w = self.root[w]
-            between = w >= inputs and w not in ends
-            if isinstance(dtype, str):
-                return dtype if not between else "fp32" if w in self.statistics else result_type(dtype)
-            return "fp32" if between else dtype.get(self.names[w] if w < inputs else ends[w], "fp32")
+            if w >= inputs and w not in ends:
+                place = self.maker[w]
+                cast = cast_type(self.graph.nodes[place].box, w - self.first[place])
+                return cast or (widest_of(("fp32", rest)) if w in self.statistics else result_type(rest))
+            return types[self.names[w] if w < inputs else ends[w]]
 
         segment = self.segment(start, end)
         own = (*segment.diagram.input_names, *output_names(segment.diagram))

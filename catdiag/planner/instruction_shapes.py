@@ -5,7 +5,7 @@
 >>> from catdiag.schedule.kernel_analysis import measure
 >>> product = cd.library.get("matmul").stream("b").group("a c")
 >>> kernel = measure(product.diagram, "bf16", registers=True).kernels[0]
->>> {name: dict(why) for name, why in by_symbol(alignments(kernel, hardware.H100, "bf16")).items()}
+>>> {name: dict(why) for name, why in by_symbol(alignments(kernel, hardware.H100)).items()}
 {'g_a': {'matrix rows': 64}, 'g_c': {'matrix columns': 8, 'row of a load': 64}, 's_b': {'matrix depth': 16, \
 'row of a load': 64}}
 """
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, array_name
-from catdiag.category.types import STORED, element_bytes
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.access_region import TileWindow
 from catdiag.schedule.contractions import Contraction
 from catdiag.schedule.element_widths import width
-from catdiag.schedule.live_ranges import is_view, multiplies
+from catdiag.schedule.kernel_work import product_types
+from catdiag.schedule.live_ranges import is_view
 from catdiag.schedule.lowered_kernel import LoweredKernel
 
 
@@ -43,7 +43,7 @@ def rows_and_columns(c: Contraction) -> tuple[IntPolynomial, IntPolynomial]:
     return (c.columns, c.rows) if c.sides == (False, True) else (c.rows, c.columns)
 
 
-def alignments(kernel: LoweredKernel, chip: Hardware, dtype: str) -> tuple[Alignment, ...]:
+def alignments(kernel: LoweredKernel, chip: Hardware) -> tuple[Alignment, ...]:
     """What the chip's matrix units and loads want of the tiles and blocks of a kernel.
 
     Of a contraction, `rows_and_columns` says which side is which; what is summed is the depth. Where iterations of a
@@ -59,34 +59,34 @@ def alignments(kernel: LoweredKernel, chip: Hardware, dtype: str) -> tuple[Align
             found[Alignment(amount, piece, why, each)] = None
 
     along = any(length for nest, length in kernel.chains.items() if nest)
-    element = width(dtype)
-    if dtype in chip.tensor:
-        for c in kernel.contractions:
+    for c in kernel.contractions:
+        if c.dtype in chip.tensor:
             rows, columns = rows_and_columns(c)
             want(rows, chip.matrix_rows, "matrix rows", along)
             want(columns, chip.matrix_columns, "matrix columns")
-            want(c.depth, chip.depth_piece(element), "matrix depth")
+            want(c.depth, chip.depth_piece(width(c.dtype)), "matrix depth")
     for body in kernel.bodies():
         for ty, buffer in zip(body.graph.dom, body.inputs, strict=True):
             if ty.axes and buffer is not None and buffer.role != "accumulator":
-                each = element_bytes(STORED[ty.element]) if ty.element in STORED else element
-                want(IntPolynomial.of(ty.axes[-1].size), max(1, chip.row_bytes // each), "row of a load")
+                want(IntPolynomial.of(ty.axes[-1].size), max(1, chip.row_bytes // buffer.width), "row of a load")
     return tuple(found)
 
 
 def read_by_products(kernels: Iterable[LoweredKernel]) -> tuple[tuple[str, IntPolynomial], ...]:
-    """The arrays that contractions read and that boxes beside them make: what passes from one unit to the other.
+    """The arrays that contractions read and that boxes beside them make, in bytes: what passes from one unit to the
+    other.
 
     All of them, whether live at once or not: an upper bound where there are several.
     """
     found: dict[tuple[str, IntPolynomial], None] = {}
-    for body in (body for kernel in kernels for body in kernel.bodies()):
+    for body, computed in [(body, kernel.computed_type) for kernel in kernels for body in kernel.bodies()]:
         made: list[Box | None] = [None] * len(body.graph.dom)
-        for node in body.graph.nodes:
-            for w, ty in zip(node.inputs, node.box.dom, strict=True) if multiplies(node.box) else ():
+        for place, node in enumerate(body.graph.nodes):
+            dtype = product_types(body, place, computed)[1]
+            for w, ty in zip(node.inputs, node.box.dom, strict=True) if dtype else ():
                 maker = made[w]
                 if maker is not None and not isinstance(maker.op, FoldOp):
-                    found[(array_name(maker), IntPolynomial.elements(ty.axes))] = None
+                    found[(array_name(maker), IntPolynomial.elements(ty.axes).scaled(width(dtype)))] = None
             # What is read in place is not the same elements for a matrix unit.
             same = is_view(node.box) and not isinstance(node.box.op, TileWindow)
             made += [made[node.inputs[0]] if same else node.box] * len(node.box.cod)

@@ -28,8 +28,9 @@ from catdiag.planner.kernel_drafts import KernelDraft, drafts
 from catdiag.planner.plan import FUNCTION, TORCH
 from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found, some
+from catdiag.planner.time_model.matrix_units import peak_rate
 from catdiag.planner.time_model.timing import Timing
-from catdiag.schedule.kernel_analysis import given_sizes, measure, worked_in
+from catdiag.schedule.kernel_analysis import given_sizes, measure
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
@@ -233,8 +234,8 @@ def lower_bound_s(piece: Diagram, target: PlanTarget) -> float:
     only = _only_viewed(inline(piece).graph)
     for kernel in measure(piece, target.dtype).kernels:
         bytes_moved += sum(float(t.size.value(sizes)) for t in kernel.transfers if not t.region and t.wire not in only)
-        rate = chip.tensor.get(worked_in(piece, target.dtype))
-        if rate is not None:
+        rate = peak_rate(kernel.contractions, chip)
+        if rate:
             products = sum(float(a.value(sizes)) for (name, _), a in kernel.work.items() if name == "tensor")
             seconds += products / (rate * chip.sustained["tensor"])
     return max(seconds, bytes_moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"]))

@@ -20,7 +20,7 @@ from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
 from catdiag.planner.kernel_drafts import KernelDraft
 from catdiag.planner.plan import TORCH, WORDS, EdgeUse, KernelPlan, MinimumTraffic, spelled_out
 from catdiag.schedule.element_widths import real_types, width
-from catdiag.schedule.kernel_analysis import output_names
+from catdiag.schedule.kernel_analysis import element_types
 from catdiag.schedule.live_ranges import multiplies
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ TYPES = ("bf16", "fp16")
 
 def library_product(piece: Diagram, dtype: str | Mapping[str, str]) -> Box | None:
     """The product that is all of a piece, if its arrays have one type that torch multiplies; else None."""
-    names = (*piece.input_names, *output_names(piece))
-    kinds = {dtype} if isinstance(dtype, str) else {dtype.get(name, "fp32") for name in names}
+    kinds = set(element_types(piece, dtype).values())
     return plain_product(piece) if len(kinds) == 1 and kinds <= set(TYPES) else None
 
 

@@ -13,8 +13,7 @@ from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, element_bytes, size_value
 from catdiag.planner.fits_proof import Proof
 from catdiag.planner.plan import CALLED, FUNCTION, IDEAL, TORCH, TRITON, KernelPlan, plural, shown
-from catdiag.schedule.element_widths import stored_type
-from catdiag.schedule.kernel_analysis import given_sizes, output_names
+from catdiag.schedule.kernel_analysis import element_types, given_sizes, output_names
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError, NotFusable, OfOneKernel, require
 
@@ -515,14 +514,14 @@ def bytes_of(
     >>> bytes_of(cd.algorithm("a")(lambda A: cd.cast(A, "fp32")), "bf16", {"a": 8}, [False])
     (32,)
     """
-    made = {}
+    made, types = {}, element_types(diagram, dtype)
     count, names = len(diagram.dom), output_names(diagram)
     for node in diagram.graph.nodes:
         made.update(dict.fromkeys(range(count, count + len(node.box.cod)), node.box.op))
         count += len(node.box.cod)
     found: list[int] = []
     for place, ty in enumerate(diagram.cod):
-        number = element_bytes(stored_type(names[place], ty, dtype))
+        number = element_bytes(types[names[place]])
         op = made.get(diagram.graph.outputs[place])
         if place < len(results) and not results[place] and isinstance(op, Map) and isinstance(op.fn, Cast):
             number = BYTES[op.fn.dtype]

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.kernel_work import operations as operations_of
+from catdiag.schedule.kernel_work import product_types
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.statements import For
 from catdiag.util.errors import CatdiagError, require
@@ -303,7 +304,7 @@ def _in_use(window: Sequence[Busy], start: float, period: float) -> int:
 
 
 def iteration_steps(
-    kernel: LoweredKernel, chip: Hardware, values: Mapping[str, int], dtype: str, actors: int
+    kernel: LoweredKernel, chip: Hardware, values: Mapping[str, int], actors: int
 ) -> list[PipelineStep]:
     """The steps of one actor in one iteration of a kernel's only loop, of which each of so many does its share.
 
@@ -313,7 +314,7 @@ def iteration_steps(
     loops = [s.live for part in kernel.parts for s in part.body.statements if isinstance(s, For) and s.live is not None]
     if len(loops) != 1 or len(kernel.loops) != 1:
         return []
-    body, rate = loops[0].body, chip.tensor.get(dtype)
+    body = loops[0].body
     found: list[PipelineStep] = []
     between: dict[str, float] = {}
 
@@ -322,6 +323,7 @@ def iteration_steps(
         between.clear()
 
     for place, box in enumerate(body.graph.boxes()):
+        rate = chip.tensor.get(product_types(body, place, kernel.computed_type)[1])
         for pipeline, operations in operations_of(body, place):
             clocks = float(operations.value(values)) / actors
             if pipeline == "tensor" and rate is not None:

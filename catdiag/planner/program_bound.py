@@ -20,8 +20,9 @@ from typing import Any
 from catdiag.bounds.lower_bound import lower_bound
 from catdiag.category.diagram import Diagram
 from catdiag.chip.hardware import Hardware
+from catdiag.planner.time_model.matrix_units import peak_rate
 from catdiag.rewrite.contraction_order import equal_forms
-from catdiag.schedule.kernel_analysis import measure, worked_in
+from catdiag.schedule.kernel_analysis import measure
 
 AS_WRITTEN, AS_PLANNED = "as written", "as planned"
 
@@ -77,25 +78,29 @@ def program_bound(
     known = [(diagram, AS_WRITTEN), *((form.diagram, f"after {form.action}") for form in equal_forms(diagram, sizes))]
     found: list[ProgramBound] = []
     for form, name in known:
-        flops = _flops(form, sizes, dtype)
+        flops, rate = _products(form, chip, sizes, dtype)
         least = int(lower_bound(form, on_chip_bytes(chip), sizes=sizes, dtype=dtype).at())
-        found.append(_bound(least, flops, chip, worked_in(form, dtype), name))
+        found.append(_bound(least, flops, chip, rate, name))
     written = found[0].hbm_bytes, found[0].flops
     if planned is not None and (planned[0] < written[0] or planned[1] < written[1]):
         least, flops = (min(pair) for pair in zip(planned, written, strict=True))
-        found.append(_bound(least, flops, chip, worked_in(diagram, dtype), AS_PLANNED))
+        found.append(_bound(least, flops, chip, _products(diagram, chip, sizes, dtype)[1], AS_PLANNED))
     return min(found, key=lambda bound: bound.seconds)
 
 
-def _bound(hbm_bytes: int, flops: int, chip: Hardware, dtype: str, name: str) -> ProgramBound:
-    rate = chip.tensor.get(dtype)
-    products = 0.0 if rate is None else flops / (rate * chip.sustained["tensor"])
+def _bound(hbm_bytes: int, flops: int, chip: Hardware, rate: float, name: str) -> ProgramBound:
+    products = 0.0 if not rate else flops / (rate * chip.sustained["tensor"])
     return ProgramBound(
         hbm_bytes, flops, max(products, hbm_bytes / (chip.hbm_bytes_per_s * chip.sustained["hbm"])), name
     )
 
 
-def _flops(diagram: Diagram, sizes: Mapping[str, int], dtype: str | Mapping[str, str]) -> int:
-    """The FLOPs of the products of a diagram, each done once."""
+def _products(
+    diagram: Diagram, chip: Hardware, sizes: Mapping[str, int], dtype: str | Mapping[str, str]
+) -> tuple[int, float]:
+    """The FLOPs of the products of a diagram, each done once, and the rate of the quickest of their types; 0 if matrix
+    units multiply none of these, so that nothing is known."""
     kernels = measure(diagram, dtype).kernels
-    return sum(int(a.value(sizes)) for kernel in kernels for (name, _), a in kernel.work.items() if name == "tensor")
+    rate = peak_rate([c for kernel in kernels for c in kernel.contractions], chip)
+    flops = sum(int(a.value(sizes)) for kernel in kernels for (name, _), a in kernel.work.items() if name == "tensor")
+    return flops, rate

@@ -90,14 +90,13 @@ class TileSearch:
     def __init__(
         self,
         chip: Hardware,
-        dtype: str,
         sizes: dict[str, int],
         accounts: Mapping[int, Account],
         dtypes: str | Mapping[str, str],
         diagram: Diagram,
         request: Request,
     ) -> None:
-        self.chip, self.dtype, self.sizes, self.dtypes, self.diagram = chip, dtype, sizes, dtypes, diagram
+        self.chip, self.sizes, self.dtypes, self.diagram = chip, sizes, dtypes, diagram
         self.request = request
         self.split_loop = next(iter(accounts.values())).split_loop
         # Of a split loop: the kernel that merges the states of the parts.
@@ -111,7 +110,7 @@ class TileSearch:
                 )
         self.kernel = next(iter(self.kernels.values()))
         self.minimum = min(self.kernels)
-        self.alignments = () if self.split_loop else alignments(self.kernel, chip, dtype)
+        self.alignments = () if self.split_loop else alignments(self.kernel, chip)
         self.divisors = by_symbol(self.alignments)
 
     @cached_property
@@ -188,10 +187,10 @@ class TileSearch:
     def predicted(self, stages: int, values: Mapping[str, Any], warps: int) -> Timing:
         """What a run takes; of a split loop, both kernels after one another, on chip the larger one."""
         whole, ideal = self.full(values), self.request.ideal
-        first = predict(self.kernels[stages], self.chip, whole, self.dtype, stages, warps, ideal)
+        first = predict(self.kernels[stages], self.chip, whole, stages, warps, ideal)
         if not self.merging:
             return first
-        return first.then(predict(self.merging[stages], self.chip, whole, self.dtype, stages, warps, ideal))
+        return first.then(predict(self.merging[stages], self.chip, whole, stages, warps, ideal))
 
     def grid(self) -> tuple[dict[str, Any], dict[str, int]]:
         """The candidates as arrays, and the smallest. What does not fit beside the smallest others is left out."""

@@ -19,6 +19,7 @@ from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Reduce, Reindex, View, array_name
 from catdiag.category.types import union
 from catdiag.schedule.live_ranges import contracts, elementwise, is_view, multiplies
+from catdiag.schedule.operand_types import written_type
 
 Loop = tuple[str, IntPolynomial]
 """A loop over blocks: the symbol of the block, and the size of the whole axis."""
@@ -29,7 +30,9 @@ class Contraction:
     """A matrix product of two arrays: `rows` × `columns` results, each a sum of `depth` products, `batch` times, in
     `loops`.
 
-    `sides` says whether the rows and the columns have a grouped axis.
+    `sides` says whether the rows and the columns have a grouped axis. `dtype` is the type in which the product is made,
+    and `read` the types of its factors, "" for one that is computed (`catdiag.schedule.operand_types`); they are empty
+    where elements are counted instead of bytes.
     """
 
     rows: IntPolynomial
@@ -38,6 +41,13 @@ class Contraction:
     batch: IntPolynomial
     sides: tuple[bool, bool]
     loops: tuple[Loop, ...]
+    dtype: str = ""
+    read: tuple[str, ...] = ()
+
+    @property
+    def written(self) -> str:
+        """The type in which kernels that are written make it (`catdiag.schedule.operand_types.written_type`)."""
+        return written_type(self.dtype, self.read)
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class Factor:
 
     `size` is its number of elements, `read` the bytes of the blocks, `widened` the elements of blocks that are narrower
     than the type of the computation. `second` says that it is the factor without the rows, which matrix units read from
-    shared memory only.
+    shared memory only. `dtype` is the type of the product, in which the factor is multiplied.
     """
 
     name: str
@@ -55,6 +65,7 @@ class Factor:
     widened: IntPolynomial
     second: bool
     loops: tuple[Loop, ...]
+    dtype: str = ""
 
 
 def products(graph: Graph) -> set[frozenset[str]]:
@@ -88,13 +99,19 @@ def contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contracti
 
 
 def factors(
-    graph: Graph, place: int, loaded: Sequence[int], tiles: set[str], loops: tuple[Loop, ...], inner: int
+    graph: Graph,
+    place: int,
+    loaded: Sequence[int],
+    tiles: set[str],
+    loops: tuple[Loop, ...],
+    inner: int,
+    dtype: str = "",
 ) -> list[Factor]:
     """The factors of the product at index `place` of a loop step's graph that are computed from loaded blocks.
 
     `loaded` gives the width in bytes of each input of the graph that is a loaded block, 0 for other inputs. `inner` is
-    the width of the type of the computation. A factor that contains a sum is not among them: other threads compute it,
-    and waiting for it is counted in `LoweredKernel.chains`.
+    the width of the type of the computation, `dtype` the type of the product. A factor that contains a sum is not among
+    them: other threads compute it, and waiting for it is counted in `LoweredKernel.chains`.
     """
     box = graph.nodes[place].box
     if len(box.dom) != 2:
@@ -130,7 +147,7 @@ def factors(
         narrow = [IntPolynomial.elements(types[b].axes) for b in blocks if loaded[b] < inner]
         elements, widened = IntPolynomial.elements(box.dom[k].axes), sum(narrow, IntPolynomial())
         name = array_name(graph.nodes[makers[w]].box)
-        found.append(Factor(name, elements, read, widened, k == last, loops))
+        found.append(Factor(name, elements, read, widened, k == last, loops, dtype))
     return found
 
 

@@ -10,9 +10,12 @@ from catdiag.category.ops import Box, GroupOp, Map
 from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, COMPUTED, INTEGER_BYTES, STORED, ArrayType, element_bytes
 from catdiag.schedule.live_ranges import view_roots
+from catdiag.schedule.operand_types import widest_of
 from catdiag.util.errors import CatdiagError
 
 Dtype = str | Mapping[str, str] | None
+REST = "*"
+"""The name in a mapping of types by array that stands for all arrays of real numbers which are not named."""
 _TYPES = {"int": ("integers", INTEGER_BYTES), "bool": ("truth values", {"bool": 1})}
 
 
@@ -23,10 +26,11 @@ def width(dtype: str) -> int:
     return BYTES[dtype]
 
 
-def stored_type(name: str, ty: ArrayType, dtype: str | Mapping[str, str], default: str = "fp32") -> str:
+def stored_type(name: str, ty: ArrayType, dtype: str | Mapping[str, str], default: str = "") -> str:
     """The hardware type of an array's elements in slow memory.
 
-    `dtype` is the type of arrays of real numbers, or types by array; `default` is that of real arrays it does not name.
+    `dtype` is the type of arrays of real numbers, or types by array. `default` is the type of a real array that it does
+    not name; without it that of `"*"` in `dtype`, or fp32.
     Arrays of integers and of truth values have `catdiag.category.types.STORED` where they are not named. Raises
     CatdiagError for an unknown type, and for one that does not represent the array's elements.
 
@@ -40,7 +44,7 @@ def stored_type(name: str, ty: ArrayType, dtype: str | Mapping[str, str], defaul
         if given is not None and given not in known:
             raise CatdiagError(f"dtype gives {given!r} for {name!r}, an array of {what}: expected {' or '.join(known)}")
         return given or STORED[ty.element]
-    found = dtype if isinstance(dtype, str) else given or default
+    found = dtype if isinstance(dtype, str) else given or default or dtype.get(REST, "fp32")
     width(found)
     return found
 
@@ -60,7 +64,8 @@ class Widths:
     """Bytes of an element, by array; all 1 when elements are counted instead of bytes (`bytes` is False).
 
     `inputs` and `outputs` are by name, `between` is for arrays between kernels, `inner` for results on chip, `named`
-    for states of loops.
+    for states of loops. `types` are the types of inputs of real numbers, by name; `rest` is that of arrays between
+    kernels.
     """
 
     inputs: dict[str, int] = field(default_factory=dict)
@@ -69,6 +74,8 @@ class Widths:
     inner: int = 1
     named: dict[str, int] = field(default_factory=dict)
     bytes: bool = False
+    types: dict[str, str] = field(default_factory=dict)
+    rest: str = ""
 
     def on_chip(self, ty: ArrayType, name: str = "") -> int:
         """The bytes of an element of an array that is computed on chip."""
@@ -81,6 +88,13 @@ class Widths:
         if self.bytes and isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
             return BYTES[box.op.fn.dtype]
         return self.on_chip(ty)
+
+    def saved_type(self, box: Box, k: int, statistic: bool) -> str:
+        """The type of output `k` of a box, of real numbers, that a kernel saves for another; empty where elements are
+        counted."""
+        if not self.bytes or box.cod[k].element in ("int", "bool"):
+            return ""
+        return cast_type(box, k) or (widest_of(("fp32", self.rest)) if statistic else self.rest)
 
     def saved(self, box: Box, k: int, statistic: bool) -> int:
         """The bytes of an element of output `k` of a box (or of a box in a group) that a kernel saves for another. A

@@ -41,10 +41,11 @@ def input_origin(ty: ArrayType) -> Origin:
 
 def _maybe_statistic(ty: ArrayType, origin: Origin) -> bool:
     """Whether an elementwise function of a statistic and this array may be a statistic."""
-    return origin.statistic or not origin.of or not ty.axes or not _real(ty)
+    return origin.statistic or not origin.of or not ty.axes or not is_real(ty)
 
 
-def _real(ty: ArrayType) -> bool:
+def is_real(ty: ArrayType) -> bool:
+    """Whether an array has real numbers, minus infinity perhaps among them."""
     return ty.element in ("real", "extended")
 
 
@@ -60,8 +61,8 @@ def output_origins(box: Box, reads: Sequence[Origin]) -> tuple[Origin, ...]:
         lost = {n for t in box.dom for n in t.names} - own
         reduced = [axes for origin in reads for axes in origin.of]
         row = not reduced or any(own <= axes and axes & lost for axes in reduced)
-        return (Origin(plain.of, row and _real(ty)),)
-    all_allowed = _real(ty) and all(_maybe_statistic(t, o) for o, t in zip(reads, box.dom, strict=True))
+        return (Origin(plain.of, row and is_real(ty)),)
+    all_allowed = is_real(ty) and all(_maybe_statistic(t, o) for o, t in zip(reads, box.dom, strict=True))
     full_statistic = any(o.statistic and own <= set(t.names) for o, t in zip(reads, box.dom, strict=True))
     if isinstance(op, (Map, Einsum)):
         return (Origin(frozenset().union(*(o.of for o in reads)), all_allowed and full_statistic),)
@@ -96,7 +97,7 @@ def _ends(diagram: Diagram, reads: Sequence[Origin]) -> list[Origin]:
 def _states(op: FoldOp, box: Box, reads: Sequence[Origin]) -> list[Origin]:
     """The origins of a loop's states: statistics, except those that an iteration does not make as one even if all
     states were. Computed as a greatest fixed point."""
-    states = [Origin(input_origin(ty).of, _real(ty)) for ty in box.cod]
+    states = [Origin(input_origin(ty).of, is_real(ty)) for ty in box.cod]
     while True:
         ends = _ends(op.step, [*states, *reads])
         fewer = [Origin(s.of, s.statistic and (e.statistic or not e.of)) for s, e in zip(states, ends, strict=True)]

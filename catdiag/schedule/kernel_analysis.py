@@ -20,19 +20,20 @@ from catdiag.category.diagram import Diagram, Graph, Node, inline
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map, SizeOf, array_name
 from catdiag.category.traversal import all_boxes
-from catdiag.category.types import STORED, ArrayType, element_bytes, size_symbols
+from catdiag.category.types import ArrayType, element_bytes, size_symbols
 from catdiag.schedule.access_region import gathered_inputs, with_access_regions
 from catdiag.schedule.contractions import deciding
-from catdiag.schedule.element_widths import Dtype, Widths, real_types, stored_type, width
+from catdiag.schedule.element_widths import REST, Dtype, Widths, real_types, stored_type, width
 from catdiag.schedule.footprint import clipped, input_regions
 from catdiag.schedule.footprint import interior_size as around
 from catdiag.schedule.footprint import region_size as box_of
-from catdiag.schedule.full_precision import statistics
+from catdiag.schedule.full_precision import is_real, statistics
 from catdiag.schedule.kernel_cut import KernelCut, kernel_cut
 from catdiag.schedule.live_ranges import is_view, view_roots
 from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.loop_bounds import Bound, known
 from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
+from catdiag.schedule.operand_types import result_type, widest_of
 from catdiag.schedule.phases import Phases
 from catdiag.schedule.placement import Placement, two
 from catdiag.schedule.split_k import SplitLoop, is_split, two_kernels
@@ -100,9 +101,9 @@ def worked_in(diagram: Diagram, dtype: str | Mapping[str, str]) -> str:
     >>> worked_in(scaled, {"A": "bf16", "B": "bf16", "s": "fp32"})
     'bf16'
     """
-    default = widest(dtype)
-    kinds = [default] if isinstance(dtype, str) else [dtype.get(name, "fp32") for name in deciding(diagram)]
-    return max(kinds, key=width, default=default)
+    widest(dtype)
+    types = element_types(diagram, dtype)
+    return widest_of([types[name] for name in deciding(diagram)]) or rest_type(dtype)
 
 
 def output_names(diagram: Diagram) -> tuple[str, ...]:
@@ -115,25 +116,69 @@ def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
     and arrays."""
     if dtype is None:
         return Widths()
+    widest(dtype)
     names, ends = diagram.input_names, output_names(diagram)
     given = {} if isinstance(dtype, str) else dict(dtype)
     states = _components(diagram)
-    unknown = sorted(set(given) - {*names, *ends, *states})
+    unknown = sorted(set(given) - {REST, *names, *ends, *states})
     if unknown:
         known = ", ".join((*names, *ends, *states))
         raise CatdiagError(
             f"dtype names an array {unknown[0]!r} that the diagram does not have: expected one of {known}"
         )
-    whole = width(dtype) if isinstance(dtype, str) else 4
+    types, rest = element_types(diagram, dtype), rest_type(dtype)
 
     def outer(name: str, ty: ArrayType) -> int:
-        return element_bytes(stored_type(name, ty, dtype))
+        return element_bytes(types[name])
 
     inputs = {name: outer(name, ty) for name, ty in zip(names, diagram.dom, strict=True)}
     outputs = {name: outer(name, ty) for name, ty in zip(ends, diagram.cod, strict=True)}
+    between = result_type(rest)
     both = (*zip(names, diagram.dom, strict=True), *zip(ends, diagram.cod, strict=True))
-    inner = max(4, whole, *(outer(name, ty) for name, ty in both if ty.element not in STORED))
-    return Widths(inputs, outputs, whole, inner, {n: width(given[n]) for n in states if n in given}, True)
+    inner = max(4, width(rest), *(outer(name, ty) for name, ty in both if is_real(ty)))
+    named = {n: width(given[n]) for n in states if n in given}
+    reals = {name: types[name] for name, ty in both if is_real(ty)}
+    return Widths(inputs, outputs, width(between), inner, named, True, reals, between)
+
+
+def rest_type(dtype: str | Mapping[str, str]) -> str:
+    """The type of arrays that `dtype` does not name: itself, or what it gives for `"*"`, or fp32.
+
+    >>> rest_type("bf16"), rest_type({"L": "fp32", "*": "bf16"}), rest_type({"Q": "bf16"})
+    ('bf16', 'bf16', 'fp32')
+    """
+    return dtype if isinstance(dtype, str) else dtype.get(REST, "fp32")
+
+
+def element_types(diagram: Diagram, dtype: str | Mapping[str, str]) -> dict[str, str]:
+    """The hardware type of each input and result, by name; `dtype` is as in `catdiag.cost.traffic.io`.
+
+    Integers and truth values are as `catdiag.schedule.element_widths.stored_type` has them. An array of real numbers
+    that is not named has the type of the rest (`rest_type`), but:
+
+    - a result has fp16 where the rest has fp8;
+    - a statistic (`catdiag.schedule.full_precision`) that is given beside other results, such as the log-sum-exp of
+      rows beside their softmax, has fp32 or a wider type: its error would be that of all that is computed from it.
+
+    >>> import catdiag as cd
+    >>> shifted = cd.algorithm("q x -> q x, q")(lambda S: (S - cd.max(S, "x"), cd.max(S, "x")))
+    >>> element_types(shifted.diagram, "bf16")
+    {'S': 'bf16', 'out0': 'bf16', 'out1': 'fp32'}
+    >>> element_types(shifted.diagram, {"out1": "bf16", "*": "fp8"})
+    {'S': 'fp8', 'out0': 'fp16', 'out1': 'bf16'}
+    """
+    named: Mapping[str, str] = {} if isinstance(dtype, str) else dtype
+    rest = rest_type(dtype)
+    inputs = zip(diagram.input_names, diagram.dom, strict=True)
+    found = {name: stored_type(name, ty, named, rest) for name, ty in inputs}
+    graph = inline(diagram).graph
+    root = view_roots(graph)
+    real = {root[w] for w, ty in zip(graph.outputs, diagram.cod, strict=True) if is_real(ty)}
+    known = statistics(graph) if len(real) > 1 else frozenset[int]()
+    for name, w, ty in zip(output_names(diagram), graph.outputs, diagram.cod, strict=True):
+        wide = root[w] in known and not known >= real
+        found[name] = stored_type(name, ty, named, widest_of(("fp32", rest)) if wide else result_type(rest))
+    return found
 
 
 def _components(diagram: Diagram) -> tuple[str, ...]:
@@ -245,12 +290,15 @@ class _SlowMemory:
         self.graph, self.types = self.diagram.graph, self.cut.types
         self.root, self.first = view_roots(self.graph), self.graph.first_wires()
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
+        self.deciding = deciding(self.diagram) if self.widths.bytes else ()
         self.between: dict[int, int] = {}
+        self.saved_types: dict[int, str] = {}
         statistic_wires = statistics(self.graph)
         for node, first in zip(self.graph.nodes, self.first, strict=True):
             for k in range(len(node.box.cod)):
                 self.names[first + k] = array_name(node.box, k)
                 self.between[first + k] = self.widths.saved(node.box, k, first + k in statistic_wires)
+                self.saved_types[first + k] = self.widths.saved_type(node.box, k, first + k in statistic_wires)
         self.ends: dict[int, list[str]] = {}
         for place in sorted(self.cut.gathered):
             # A view has the elements of its source, and their width.
@@ -258,6 +306,7 @@ class _SlowMemory:
                 continue
             w, source = self.first[place], self.root[self.graph.nodes[place].inputs[0]]
             self.names[w], self.between[w] = self.names[source], self.width(source)
+            self.saved_types[w] = self.dtype(source)
         for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
             if self.root[w] >= len(self.graph.dom):
                 self.ends.setdefault(self.root[w], []).append(name)
@@ -279,6 +328,7 @@ class _SlowMemory:
         body = self.group(boxes[0], node) if isinstance(node.box.op, GroupOp) else self.run(boxes)
         made, levels = body.kernel, self.places
         made.points = {name: [] for name in levels.names}
+        made.computed_type = self.computed_type(body.inputs)
         if levels.phased:
             loads, saved = Phases(made, body.graph, body.inputs, body.incoming, self.widths, levels).run()
         else:
@@ -306,12 +356,25 @@ class _SlowMemory:
             return self.widths.inputs.get(name, 1)
         return self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
 
+    def dtype(self, w: int) -> str:
+        """The type of an array of real numbers in slow memory; empty where elements are counted."""
+        return self.widths.types.get(self.names[w], "" if w < len(self.graph.dom) else self.saved_types[w])
+
+    def computed_type(self, inputs: Sequence[Buffer | None]) -> str:
+        """The type of a kernel's products whose factors are both computed: that of the inputs that decide, or of the
+        first."""
+        types = {b.name: b.dtype for b in inputs if b is not None and b.dtype}
+        return widest_of([types[n] for n in self.deciding if n in types] or [*types.values()][:1]) or self.widths.rest
+
     def _operand(self, w: int, local: ArrayType) -> Buffer | None:
         """The buffer of an input of a kernel; None if it is rematerialized."""
         if self.cut.free[w]:
             return None
         size, held = IntPolynomial.elements(local.axes), self.places.operand
-        return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w, axes=local.axes)
+        return Buffer(
+            self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w, axes=local.axes,
+            dtype=self.dtype(w),
+        )  # fmt: skip
 
     def group(self, place: int, node: Node) -> _KernelBody:
         """A Group box as a kernel."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
+
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.category.ops import Einsum, Map, Reduce
 from catdiag.category.types import union
 from catdiag.schedule.contractions import Loop, contraction, factors
 from catdiag.schedule.live_ranges import chain, contracts, is_view, multiplies, pointwise
 from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.operand_types import factor_types, operand_type
 from catdiag.schedule.pipelines import pipeline
 from catdiag.schedule.statements import Body, For, Let
 
@@ -24,14 +28,25 @@ def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, .
             add_work(kernel, statement.live.body, inner, (*loops, statement.live.loop))
         elif isinstance(statement, Let) and statement.place >= 0:
             place, box = statement.place, graph.nodes[statement.place].box
+            read, dtype = product_types(body, place, kernel.computed_type)
             if loops and multiplies(box):
-                kernel.factors += factors(graph, place, blocks, set(kernel.tiles), loops, inner)
+                kernel.factors += factors(graph, place, blocks, set(kernel.tiles), loops, inner, dtype)
             for unit, amount in operations(body, place):
                 kernel.work[unit, loops] = kernel.work.get((unit, loops), ZERO) + amount
                 if unit == "tensor":
-                    of = contraction(box, set(kernel.tiles), loops)
+                    of = replace(contraction(box, set(kernel.tiles), loops), dtype=dtype, read=read)
                     vector = ONE in (of.rows, of.columns, of.depth)
                     (kernel.by_vectors if vector else kernel.contractions).append(of)
+
+
+def product_types(body: Body, place: int, computed: str) -> tuple[tuple[str, ...], str]:
+    """The types of the factors of a product of a body ("" where computed), and that in which it is made; empty for what
+    is no product of two arrays, and where elements are counted."""
+    if not computed or not multiplies(body.graph.nodes[place].box):
+        return (), ""
+    loaded = ["" if b is None or b.role == "accumulator" else b.dtype for b in body.inputs]
+    read = factor_types(body.graph, place, loaded)
+    return read, functools.reduce(lambda one, other: operand_type(one, other, computed), read)
 
 
 def operations(body: Body, place: int) -> list[tuple[str, IntPolynomial]]:

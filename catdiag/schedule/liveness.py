@@ -337,7 +337,9 @@ class KernelLowering:
             elif access == STREAMED:
                 load = self._block_load(b, ty, loops, bounds, b in tested)
                 block, buffers = box_of(ty, b.region), self.places.stages
-                inner[b] = Buffer(b.name, "streamed", block, b.width, self.places.streamed, pinned=True, stages=buffers)
+                inner[b] = Buffer(
+                    b.name, "streamed", block, b.width, self.places.streamed, pinned=True, stages=buffers, dtype=b.dtype
+                )
                 self.statements.append(Alloc(inner[b], load))
             else:
                 self._load(b)

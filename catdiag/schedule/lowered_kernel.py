@@ -108,6 +108,8 @@ class LoweredKernel:
     """For each loop nest, how many reductions one iteration waits for in sequence (see `chain`)."""
     clipped: dict[str, AccessRange] = field(default_factory=dict)
     """Symbols for how many elements of a footprint lie in the array, if `measure` is asked to clip."""
+    computed_type: str = ""
+    """The type of products whose factors are both computed; empty where elements are counted instead of bytes."""
     order: list[str] = field(default_factory=list)
     reads: tuple[int, ...] = ()
     """The wires of the flat diagram that are the inputs of the kernel's body."""

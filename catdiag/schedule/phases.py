@@ -275,7 +275,8 @@ class Phases:
         ty = node.box.op.step.dom[len(node.box.cod) + k]
         there = tuple(p for p in self.places.streamed if p in places)
         stages: Mapping[str, int] = self.places.stages
-        return Buffer(given.name, "streamed", IntPolynomial.elements(ty.axes), given.width, there, stages=stages)
+        size = IntPolynomial.elements(ty.axes)
+        return Buffer(given.name, "streamed", size, given.width, there, stages=stages, dtype=given.dtype)
 
     def _loaded(self, phase: PhaseBoxes, places: Sequence[str]) -> list[Buffer]:
         """The buffers that a phase loads."""

@@ -164,7 +164,8 @@ class Buffer:
 
     `stages` is the number of pipeline buffers at a level, 1 if it is not there. A `pinned` buffer is live beyond the
     loop iteration that reads it, so no result may be written over it. `loaded` says that it has been loaded,
-    `streamed_only` that only loops read it, block by block.
+    `streamed_only` that only loops read it, block by block. `dtype` is the element type of what was loaded as it is; ""
+    for what is computed, and where elements are counted instead of bytes.
     """
 
     name: str
@@ -182,6 +183,7 @@ class Buffer:
     stages: Mapping[str, int] = field(default_factory=dict)
     wire: int = -1
     """For an operand, the wire of the flat diagram that it is loaded from."""
+    dtype: str = ""
     axes: tuple[Axis, ...] = ()
     """The axes of an operand, a state or a result, with their sizes on chip (tiles and blocks)."""
     source: Buffer | None = None

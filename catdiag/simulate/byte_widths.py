@@ -11,6 +11,7 @@ from catdiag.category.diagram import Diagram, inline
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map
 from catdiag.category.scalars import Cast
 from catdiag.category.types import BYTES, COMPUTED, INTEGER_BYTES, STORED, ArrayType, element_bytes
+from catdiag.schedule.full_precision import statistics
 from catdiag.simulate.graph_readers import Outline
 from catdiag.util.errors import CatdiagError
 
@@ -33,23 +34,27 @@ class MachineWidths:
     def __init__(self, diagram: Diagram, dtype: str | Mapping[str, str] | None) -> None:
         ends = ["out"] if len(diagram.cod) == 1 else [f"out{k}" for k in range(len(diagram.cod))]
         self.in_bytes = dtype is not None
-        self.all = _bytes(dtype) if isinstance(dtype, str) else 4
-        given = dtype if isinstance(dtype, Mapping) else {}
+        rest = dtype if isinstance(dtype, str) else (dtype or {}).get("*", "fp32")
+        read = _bytes(rest)
+        self.all = max(2, read)  # what is computed is not saved in 8 bits
+        given = {n: kind for n, kind in dtype.items() if n != "*"} if isinstance(dtype, Mapping) else {}
         self.named = {name: INTEGER_BYTES.get(kind) or _bytes(kind) for name, kind in given.items()}
         known = {*diagram.input_names, *ends, *_states(diagram)}
         for name in self.named:
             if name not in known:
                 raise CatdiagError(f"dtype names an array {name!r}: expected one of {', '.join(sorted(known))}")
-        self.inputs = tuple(map(self._outer, diagram.input_names, diagram.dom))
-        self.outputs = tuple(map(self._outer, ends, diagram.cod))
+        beside = _statistics_beside_others(diagram)
+        made = [max(_ACCUMULATED, self.all) if k in beside else self.all for k in range(len(ends))]
+        self.inputs = tuple(self._outer(n, ty, read) for n, ty in zip(diagram.input_names, diagram.dom, strict=True))
+        self.outputs = tuple(self._outer(*end) for end in zip(ends, diagram.cod, made, strict=True))
         outer = zip((*self.inputs, *self.outputs), (*diagram.dom, *diagram.cod), strict=True)
         real = [number for number, ty in outer if ty.element not in _STORED]
-        self.inner = max(_ACCUMULATED, self.all, *real) if self.in_bytes else 1
+        self.inner = max(_ACCUMULATED, read, *real) if self.in_bytes else 1
 
-    def _outer(self, name: str, ty: ArrayType) -> int:
+    def _outer(self, name: str, ty: ArrayType, plain: int) -> int:
         if not self.in_bytes:
             return 1
-        return self.named.get(name) or _STORED.get(ty.element, self.all)
+        return self.named.get(name) or _STORED.get(ty.element, plain)
 
     def of_result(self, box: Box, k: int) -> int:
         """The width of a box's result on chip."""
@@ -79,6 +84,16 @@ class MachineWidths:
             return 1
         least = _ACCUMULATED if statistic else 0
         return self.of_result(box, k) if cast else _STORED.get(box.cod[k].element, max(least, self.all))
+
+
+def _statistics_beside_others(diagram: Diagram) -> set[int]:
+    """The outputs that are statistics, where one of the others is an array of real numbers and none."""
+    graph = inline(diagram).graph
+    wires = dict(enumerate(Outline(graph, range(len(graph.nodes)), {}, 0, False).base[w] for w in graph.outputs))
+    real = {k: w for k, w in wires.items() if diagram.cod[k].element not in _STORED}
+    known = statistics(graph) if len(real) > 1 else frozenset[int]()
+    found = {k for k, w in real.items() if w in known}
+    return found if len(found) < len(real) else set()
 
 
 def _maker(box: Box, k: int) -> tuple[Box, int]:

@@ -108,7 +108,7 @@ def test_no_other_tile_that_fits_is_larger_or_moves_less(d, stages, name):
         ok = IdealBlock(kernel, chip).resources({**sizes, "g_q": g, "s_x": s}, warps).fits(chip)
         ok &= g % (chip.matrix_rows * max(1, warps // chip.matrix_warps)) == 0  # rows are not shared between warps
         if ok.any():
-            timing = predict(kernel, chip, {**sizes, "g_q": g[ok], "s_x": s[ok]}, "bf16", stages, warps)
+            timing = predict(kernel, chip, {**sizes, "g_q": g[ok], "s_x": s[ok]}, stages, warps)
             points, moved = max(points, (g * s)[ok].max()), min(moved, timing.bytes_moved.min())
             assert plans["time"].time_s <= timing.seconds.min() * 1.5 * 1.05
     assert plans["largest"].tiles["g_q"] * plans["largest"].tiles["s_x"] == points
@@ -151,7 +151,7 @@ def test_pieces_are_named_and_kept():
     whole = PRODUCT.diagram
     for dtype, step in (("fp8", 128), ("bf16", 64), ("tf32", 32), ("fp32", 32)):
         kernel = measure(diagram_of(whole), dtype, registers=True).kernels[0]
-        assert by_symbol(alignments(kernel, hardware.H100, dtype))["s_b"]["row of a load"] == step
+        assert by_symbol(alignments(kernel, hardware.H100))["s_b"]["row of a load"] == step
     mine = fit(PRODUCT, "H100", SQUARE, multiples={"s_b": 48}, at_least={"g_a": 200})
     assert mine.tiles["s_b"] % 48 == 0 and mine.tiles["g_a"] >= 200
     short = fit(PRODUCT, "H100", {"a": 100, "b": 40, "c": 7})

@@ -105,7 +105,7 @@ def test_predictions_are_near_measurements(case):
     h, d, rows, keys, stages, warps, measured = case
     values = {**LONG, "b": 1, "h": h, "d": d, "g_b": 1, "g_h": 1, "g_q": rows, "s_x": keys}
     kernel = measure(HEADS, "bf16", stages, registers=True).kernels[0]
-    seconds = float(predict(kernel, hardware.H200, values, "bf16", stages, warps).seconds)
+    seconds = float(predict(kernel, hardware.H200, values, stages, warps).seconds)
     assert 4 * h * d * 8192**2 / seconds / 1e12 == pytest.approx(measured, rel=0.15)
 
 
@@ -164,17 +164,17 @@ def test_more_of_anything_never_takes_longer():
     chip = hardware.H100
     kernel = measure(FLASH, "bf16", 2, registers=True).kernels[0]
     values = {**LONG, "g_q": 64, "s_x": 64}
-    base = predict(kernel, chip, values, "bf16", 2, 4).seconds
+    base = predict(kernel, chip, values, 2, 4).seconds
     for name in ("hbm_bytes_per_s", "l2_bytes_per_s", "clock_hz", "alu_per_clock", "special_per_clock"):
         better = dataclasses.replace(chip, **{name: 2 * getattr(chip, name)})
-        assert predict(kernel, better, values, "bf16", 2, 4).seconds <= base
-    assert predict(kernel, chip, {**values, "q": 2 * 8192}, "bf16", 2, 4).seconds > base
+        assert predict(kernel, better, values, 2, 4).seconds <= base
+    assert predict(kernel, chip, {**values, "q": 2 * 8192}, 2, 4).seconds > base
 
 
 def test_one_stage_waits_for_its_loads():
     kernels = {n: measure(FLASH, "bf16", n, registers=True).kernels[0] for n in (1, 2)}
     values = {**LONG, "g_q": 64, "s_x": 64}
-    one, two = (predict(kernels[n], hardware.H100, values, "bf16", n, 4).single_block_seconds for n in (1, 2))
+    one, two = (predict(kernels[n], hardware.H100, values, n, 4).single_block_seconds for n in (1, 2))
     assert one > two
     assert fit(FLASH, "H100", LONG, stages=1).stages == 1
 
@@ -182,7 +182,7 @@ def test_one_stage_waits_for_its_loads():
 def test_small_tiles_pay_for_whole_pieces_of_rows():
     kernel = measure(FLASH, "bf16", 2, registers=True).kernels[0]
     cost = {
-        g: predict(kernel, hardware.H100, {**LONG, "g_q": g, "s_x": 64}, "bf16", 2, 4).part_seconds["tensor"]
+        g: predict(kernel, hardware.H100, {**LONG, "g_q": g, "s_x": 64}, 2, 4).part_seconds["tensor"]
         for g in (16, 64, 65)
     }
     assert cost[16] == cost[64] == cost[65] / 2

@@ -111,8 +111,8 @@ def test_a_product_of_what_was_computed_from_8_bits_takes_the_time_of_16() -> No
             searching(form("attention", "x", "q"), "H200", {"q": 4096, "x": 4096, "d": 128}, dtype), dtype=dtype
         )
         values = found.search.full({**found.sizes, "g_q": 128, "s_x": 128})
-        k = KernelInstance(found.kernels[2], found.search.chip, values, dtype, stages=2, warps=8)
-        seconds[dtype] = warpgroup_products(k, found.blocks[2])[0], widened_factor_seconds(k, found.blocks[2])
+        k = KernelInstance(found.kernels[2], found.search.chip, values, stages=2, warps=8)
+        seconds[dtype] = warpgroup_products(k, found.blocks[2])[0], widened_factor_seconds(k)
     text = module(form("attention", "x", "q"), {"g_q": 128, "s_x": 128}, "fp8").text
     assert "to(tl.float16), V_tile.to(tl.float16)" in text
     assert seconds["fp8"][0] == pytest.approx(0.75 * seconds["bf16"][0], rel=1e-3), (

@@ -23,11 +23,6 @@ WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "floa
 """PyTorch's name of each hardware data type."""
 
 
-def result_type(dtype: str) -> str:
-    """The type of results, and of what one kernel saves for another, of inputs of a type: of 8-bit ones fp16."""
-    return "fp16" if dtype == "fp8" else dtype
-
-
 def saved_types(program: LoopNest, dtype: str = "bf16") -> dict[NestValue, str]:
     """The element types of saved arrays that differ from the default.
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from catdiag.category.scalars import Cast
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_signature import WIDTHS, ModuleContext
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.codegen.triton.value_bounds import overflows
+from catdiag.schedule.operand_types import BY_WIDTH, cast_of_factor, operand_type, written_type
 
 
 @dataclass
@@ -30,18 +32,18 @@ class ProductTypes:
         return ("tf32", kinds, None) if kind == "fp16" and any(map(overflows, computed)) else (kind, kinds, known)
 
     def _common_type(self, a: TileNode, b: TileNode) -> tuple[str, list[str | None], StoredArray | None]:
-        """The type that both factors of a matrix product have or are rounded to; see `product_type`."""
+        """The type that both factors of a matrix product have or are rounded to
+        (`catdiag.schedule.operand_types`); see `product_type`."""
         arrays = [_array(x) for x in (a, b)]
-        first, second = kinds = [None if x is None else self._kind(x) for x in arrays]
-        wider = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64").index
-        if first is not None and second is not None:
-            return "fp16" if "fp8" in kinds and first != second else max(first, second, key=wider), kinds, None
+        kinds = [None if x is None else self._kind(x) for x in arrays]
+        first, second = (kind or _cast(x) for kind, x in zip(kinds, (a, b), strict=True))
         real = [x for x in self.arrays if x.ty.element in ("real", "extended")]
         read = [x for x in arrays if x is not None] or [x for x in real if x.name in self.shared.factors] or real[:1]
-        known = max(read, key=lambda x: wider(self._kind(x)), default=None)
-        if known is None or self._kind(known) == "fp8":
-            return "fp16", kinds, None
-        return self._kind(known), kinds, known
+        known = max(read, key=lambda x: BY_WIDTH.index(self._kind(x)), default=None)
+        otherwise = "fp16" if known is None else self._kind(known)
+        found = written_type(operand_type(first, second, otherwise), (first, second))
+        of_array = None not in kinds or known is None or self._kind(known) != found
+        return found, kinds, None if of_array else known
 
     def _kind(self, array: StoredArray) -> str:
         """The element type of an array."""
@@ -58,6 +60,13 @@ class ProductTypes:
     def precision(self, a: TileNode, b: TileNode) -> str:
         """The precision argument of a matrix product: tf32x3 for float32 factors; tf32 factors are truncated."""
         return ', input_precision="tf32x3"' if self.product_type(a, b)[0] == "fp32" else ""
+
+
+def _cast(node: TileNode) -> str:
+    """The type of the cast that made a tile, if one did: the tile is written in fp32, but its values have that type."""
+    while node.kind in ("relabel", "spread"):
+        (node,) = node.args
+    return cast_of_factor(Cast(node.data)) if node.kind == "cast" else ""
 
 
 def _array(node: TileNode) -> StoredArray | None:

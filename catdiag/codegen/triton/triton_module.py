@@ -24,7 +24,7 @@ from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.buffer_arena import ARENA
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
-from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, result_type, saved_types
+from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, saved_types
 from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_text
 from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
 from catdiag.codegen.triton.launch_function import LaunchWriter, torch_type
@@ -34,9 +34,11 @@ from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall, pr
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.codegen.triton.triton_dialect import HELPERS, TRITON, helper_text
 from catdiag.schedule.contractions import deciding
-from catdiag.schedule.element_widths import real_types, stored_type, width
+from catdiag.schedule.element_widths import REST, real_types, width
+from catdiag.schedule.kernel_analysis import element_types, rest_type
 from catdiag.schedule.live_ranges import is_view
 from catdiag.schedule.loop_nest import LoopNest, lower
+from catdiag.schedule.operand_types import result_type, widest_of
 from catdiag.schedule.statements import For, Let, LoopSpan, Make, NestValue, Save, Start, Statement, statements
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
 
@@ -65,8 +67,8 @@ def module(
 
     - `tiles`: the length of each tile and block in entries, by its symbol; powers of two. A tile of 1 is compiled in.
       Other tiles are keyword arguments of the launch function, with these lengths as defaults.
-    - `dtype`: the element type of inputs and results, or a type for each by name. Inputs that are not named have the
-      widest named type, and so have results (`out`, or `out0`, `out1`, …). Sums are accumulated in float32.
+    - `dtype`: the element type of inputs and results, or a type for each by name (results are `out`, or `out0`, `out1`,
+      …), as `catdiag.cost.traffic.io` has it. Sums are accumulated in float32.
     - `stages` and `warps`: pipeline stages (buffers per loaded block) and warps, one number or one for each group.
     - `specialized`: whether to write a second, warp-specialized form too, in Gluon (Triton 3.6, Hopper), for all groups
       or for each. A kernel has this form if one matrix product in a loop feeds another. The launch function takes it
@@ -87,9 +89,22 @@ def module(
     group in `library` that is no product of arrays of one type, and no uninterpreted box.
     """
     diagram = diagram_of(diagram)
+    program = lower(diagram)
+    _check_types(program, dtype)
+    types = element_types(diagram, dtype)
     return _ModuleBuilder(
-        lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized, library
+        program, deciding(diagram), dict(tiles), types, rest_type(dtype), stages, warps, specialized, library
     ).build()
+
+
+def _check_types(program: LoopNest, dtype: str | Mapping[str, str]) -> None:
+    """Raises CatdiagError for an unknown type, and for an array that a program lacks."""
+    for kind in real_types(dtype):
+        width(kind)
+    known = dict.fromkeys([v.name for v in (*program.inputs, *program.outputs)] + _states(program))
+    for name in () if isinstance(dtype, str) else dtype:
+        if name not in known and name != REST:
+            raise CatdiagError(f"dtype names an array {name!r} that the diagram lacks: it has {', '.join(known)}")
 
 
 class _ModuleBuilder:
@@ -100,7 +115,8 @@ class _ModuleBuilder:
         program: LoopNest,
         factors: Sequence[str],
         tiles: dict[str, int],
-        dtype: str | Mapping[str, str],
+        types: Mapping[str, str],
+        rest: str,
         stages: int | Sequence[int],
         warps: int | Sequence[int],
         specialized: bool | Sequence[bool],
@@ -111,22 +127,9 @@ class _ModuleBuilder:
         groups = max(1, sum(isinstance(s, For) and s.kind == "tiles" for s in program.body))
         self.stages, self.warps = (_each(n, w, groups) for n, w in ((stages, "stages"), (warps, "warps")))
         self.place = 0
-        names = {v.name for v in program.inputs}
-        dtypes = dict.fromkeys(names, dtype) if isinstance(dtype, str) else dict(dtype)
-        known = dict.fromkeys([v.name for v in (*program.inputs, *program.outputs)] + _states(program))
-        for name in dtypes:
-            if name not in known:
-                raise CatdiagError(f"dtype names an array {name!r} that the diagram lacks: it has {', '.join(known)}")
-        wide = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64")
-        for kind in real_types(dtype):
-            width(kind)
-        read = {n: kind for n, kind in sorted(dtypes.items()) if n in names}
-        self.dtype = dtype if isinstance(dtype, str) else max(real_types(read), key=wide.index, default="bf16")
-        self.result_dtype = result_type(self.dtype)
-        ends = {v.name: v.ty for v in (*program.outputs, *program.inputs)}
-        self.dtypes = {
-            n: stored_type(n, ends[n], dtype, self.dtype) if n in ends else dtypes[n] for n in {*names, *dtypes}
-        }
+        self.dtype = widest_of([types[v.name] for v in program.inputs if v.name in types]) or rest
+        self.rest = rest
+        self.dtypes = dict(types)
         self.symbols = spans_of_loops(program)
         for symbol, span in self.symbols.items():
             size = tiles.get(symbol)
@@ -146,7 +149,7 @@ class _ModuleBuilder:
         self.specialized = [specialized] * groups if isinstance(specialized, bool) else list(specialized)
         self.specialized_kernels: dict[str, WarpSpecialized] = {}
         self.buffers: list[OutputBuffer] = []
-        self.saved_types = saved_types(program, self.dtype)
+        self.saved_types = saved_types(program, rest)
 
     # -- the module ------------------------------------------------------------------------------------------
 
@@ -299,7 +302,7 @@ class _ModuleBuilder:
             self.shared.results.add(array)
         # The type of a result is looked up by its own name, also if an input has that name and the array another.
         named = self.dtypes.get(value.name if result else name)
-        real = self.result_dtype if result else self.saved_types.get(value, self.result_dtype)
+        real = self.saved_types.get(value, result_type(self.rest))
         kind = named or STORED.get(value.ty.element, real)
         self.dtypes[name] = kind
         self.buffers.append(OutputBuffer(array, WIDTHS[kind], result=result))

@@ -142,7 +142,7 @@ def _planned(plan: KernelPlan, iterations: int, given: Hardware | str | None) ->
         notes += note
     elif edge is not None:
         notes.append("loads of an iteration are left out: they are not allocated at the peak of shared memory")
-    if chip is not None and plan.dtype not in chip.tensor:
+    if chip is not None and plan.flops and not plan.parts_s.get("tensor"):
         notes.append(f"{chip.name} has no rate of matrix units for {plan.dtype}: contractions run on the ALUs")
     others = [f"{name} {100 * plan.busy[name]:.0f}%" for name in ("HBM", "LLC", "SMEM") if plan.busy.get(name)]
     if others:

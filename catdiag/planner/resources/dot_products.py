@@ -13,82 +13,103 @@ from types import MappingProxyType
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
-from catdiag.category.ops import Box, Reduce, Reindex, View
+from catdiag.category.ops import Box, Map, Reduce, Reindex, View
 from catdiag.category.types import ArrayType, union
 from catdiag.schedule.access_region import TileWindow
+from catdiag.schedule.contractions import deciding
+from catdiag.schedule.element_widths import width
+from catdiag.schedule.kernel_analysis import element_types, rest_type
 from catdiag.schedule.live_ranges import is_view, multiplies
 from catdiag.schedule.loop_nest import lower
+from catdiag.schedule.operand_types import cast_of_factor, operand_type, result_type, widest_of, written_type
 from catdiag.schedule.statements import Carry, For, Let, LoopStep, NestValue, Save, Slice, Statement
 
+WIDE = 4
+"""Bytes of an element of which products take three passes of tf32."""
 Sides = tuple[IntPolynomial, IntPolynomial, IntPolynomial]
 """Rows, columns and depth of a product."""
 
 
 @dataclass(frozen=True)
 class DotProducts:
-    """What the products of a diagram read, in elements.
+    """What the products of a diagram read.
 
     Of inputs, by name: `direct` are read as they are, `indirect` made into something else; `readers` are the rows of
     all products that read an input as it is, `rows` the rows and columns of one that has it as its first factor. Of
-    what is made on chip: `smem_factors` lie in shared memory, being second factors or made before the loop;
-    `register_factors` are first factors that do not, with the rows of their product; `partial_loads` are parts of
-    arrays, each loaded by itself into buffers of its own. Of each product `sides`, and `batches`: the axes that both
-    factors and the result have. Of products in `passing` the first factor comes from registers. `results` is what a
-    group saves. Inputs that are `reduced` as they are, if products read them too, are loaded once more for that.
+    what is made on chip: `smem_factors` lie in shared memory, being second factors or made before the loop (bytes);
+    `register_factors` are first factors that do not: elements, the rows of their product, bytes of an element;
+    `partial_loads` are parts of arrays, each loaded by itself into buffers of its own: elements, bytes of an element.
+    Of each product `sides`, and `batches`: the axes that both factors and the result have; `wide` are the sides of
+    those made of elements of 4 bytes. Of products in `passing` the first factor comes from registers. `results` is what
+    a group saves, in bytes. Inputs that are `reduced` as they are, if products read them too, are loaded once more for
+    that.
     """
 
     direct: frozenset[str]
     indirect: frozenset[str]
     readers: Mapping[str, tuple[IntPolynomial, ...]]
     smem_factors: tuple[IntPolynomial, ...]
-    register_factors: tuple[tuple[IntPolynomial, IntPolynomial], ...]
+    register_factors: tuple[tuple[IntPolynomial, IntPolynomial, int], ...]
     rows: Mapping[str, tuple[IntPolynomial, IntPolynomial]]
     sides: tuple[Sides, ...]
     batches: tuple[IntPolynomial, ...]
     results: tuple[IntPolynomial, ...]
     passing: frozenset[Sides]
-    partial_loads: tuple[IntPolynomial, ...] = ()
+    partial_loads: tuple[tuple[IntPolynomial, int], ...] = ()
     reduced: frozenset[str] = frozenset()
+    wide: tuple[Sides, ...] = ()
 
 
 @dataclass(frozen=True)
 class OperandSource:
     """The inputs that a wire is made of; `is_input`: it is one of them, or another form of it; `before`: it was made
-    before the loop that reads it; `part`: it is a part of one, or a form of it that is read at computed positions."""
+    before the loop that reads it; `part`: it is a part of one, or a form of it that is read at computed positions.
+    `dtype` is the type of an input, a part of one, or a cast, "" of what is computed."""
 
     is_input: bool
     names: tuple[str, ...]
     before: bool = False
     part: bool = False
+    dtype: str = ""
 
 
-def dot_products(diagram: Diagram, tiles: frozenset[str]) -> DotProducts:
-    """The products of a diagram whose groups have these tiles."""
-    program = lower(diagram)
-    walk = _Walk(tiles, {value: OperandSource(True, (value.name,)) for value in program.inputs})
+def dot_products(diagram: Diagram, tiles: frozenset[str], dtype: str | Mapping[str, str]) -> DotProducts:
+    """The products of a diagram whose groups have these tiles; `dtype` gives the types of its arrays."""
+    program, types = lower(diagram), element_types(diagram, dtype)
+    saved = {v: types[v.name] for v in program.outputs if v.name in types}
+    inputs = {v: OperandSource(True, (v.name,), dtype=types.get(v.name, "")) for v in program.inputs}
+    reals = [types[v.name] for v in program.inputs if v.name in types]
+    otherwise = widest_of([types[n] for n in deciding(diagram)] or reals[:1]) or rest_type(dtype)
+    walk = _Walk(tiles, inputs, otherwise, saved, result_type(rest_type(dtype)))
     walk.read(program.body)
     return walk.found()
 
 
 @dataclass
 class _Walk:
-    """Reads the statements of a program, with the sources of their values; `made` are the loops that make them."""
+    """Reads the statements of a program, with the sources of their values; `made` are the loops that make them.
+    `otherwise` is the type of products whose factors are both computed, `saved` the types of results, `rest` that of
+    what else is saved."""
 
     tiles: frozenset[str]
     sources: dict[NestValue, OperandSource]
+    otherwise: str
+    saved: Mapping[NestValue, str]
+    rest: str
     made: dict[NestValue, For] = field(default_factory=dict)
     direct: dict[str, None] = field(default_factory=dict)
     indirect: dict[str, None] = field(default_factory=dict)
     readers: dict[str, dict[IntPolynomial, None]] = field(default_factory=dict)
     smem_factors: dict[IntPolynomial, None] = field(default_factory=dict)
-    register_factors: dict[tuple[IntPolynomial, IntPolynomial], None] = field(default_factory=dict)
+    register_factors: dict[tuple[IntPolynomial, IntPolynomial, int], None] = field(default_factory=dict)
     rows: dict[str, tuple[IntPolynomial, IntPolynomial]] = field(default_factory=dict)
     sides: dict[Sides, None] = field(default_factory=dict)
     batches: dict[IntPolynomial, None] = field(default_factory=dict)
     results: dict[IntPolynomial, None] = field(default_factory=dict)
     passing: dict[Sides, None] = field(default_factory=dict)
-    partial_loads: dict[IntPolynomial, None] = field(default_factory=dict)
+    partial_loads: dict[tuple[IntPolynomial, int], None] = field(default_factory=dict)
     reduced: dict[str, None] = field(default_factory=dict)
+    wide: dict[Sides, None] = field(default_factory=dict)
 
     def read(self, body: Sequence[Statement], loop: For | None = None) -> None:
         """Notes the products of an iteration of a loop, or of what is in none; then those of its loops, the last
@@ -114,9 +135,11 @@ class _Walk:
                     inside.append(statement)
                     for saved in statement.body:
                         if isinstance(saved, Save):
-                            self._keep(saved.target, OperandSource(True, ()), loop)
-                case Save(_, value) if loop is not None and loop.kind == "tiles":
-                    self.results[IntPolynomial.elements(value.ty.axes)] = None
+                            kind = self.saved.get(saved.target, self.rest)
+                            self._keep(saved.target, OperandSource(True, (), dtype=kind), loop)
+                case Save(target, value) if loop is not None and loop.kind == "tiles":
+                    size = width(self.saved.get(target, self.rest))
+                    self.results[IntPolynomial.elements(value.ty.axes).scaled(size)] = None
         for within in reversed(inside):
             self.read(within.body, within)
 
@@ -141,7 +164,9 @@ class _Walk:
             made = given[0]
         else:
             part = isinstance(op, (Reindex, View)) and (given[0].is_input or given[0].part)
-            made = OperandSource(False, tuple(dict.fromkeys(name for s in given for name in s.names)), part=part)
+            names = tuple(dict.fromkeys(name for s in given for name in s.names))
+            kind = given[0].dtype if part else cast_of_factor(op.fn) if isinstance(op, Map) else ""
+            made = OperandSource(False, names, part=part, dtype=kind)
             if len(let.args) == 2 and multiplies(let.box):
                 self._product(let.box, given)
             elif isinstance(op, Reduce) and given[0].is_input:
@@ -156,6 +181,10 @@ class _Walk:
         if ONE in sides:
             return
         self.sides[sides] = None
+        read = given[0].dtype, given[1].dtype
+        size = width(written_type(operand_type(*read, self.otherwise), read))
+        if size == WIDE:
+            self.wide[sides] = None
         second = 0 if not sides[0].symbols() & self.tiles and sides[1].symbols() & self.tiles else 1
         if not given[1 - second].is_input and not given[1 - second].before:
             self.passing[sides] = None
@@ -165,11 +194,11 @@ class _Walk:
                 self.readers.setdefault(name, {})[sides[1 - second]] = None
             elements = IntPolynomial.elements(box.dom.arrays[k].axes)
             if factor.part and not factor.before:
-                self.partial_loads[elements] = None
+                self.partial_loads[elements, width(factor.dtype) if factor.dtype else size] = None
             elif factor.before or (k == second and not factor.is_input):
-                self.smem_factors[elements] = None
+                self.smem_factors[elements.scaled(size)] = None
             elif not factor.is_input:
-                self.register_factors[elements, sides[k]] = None
+                self.register_factors[elements, sides[k], size] = None
             elif k != second:
                 self.rows.update((name, (sides[k], sides[1 - k])) for name in factor.names)
         both = [a for a in left.axes if a.name in right.names and a.name in box.cod[0].names]
@@ -190,6 +219,7 @@ class _Walk:
             frozenset(self.passing),
             tuple(self.partial_loads),
             frozenset(self.reduced),
+            tuple(self.wide),
         )
 
 

@@ -17,6 +17,7 @@ from catdiag.codegen.gluon.gluon_source import REGISTERS as WARPGROUP_REGISTERS
 from catdiag.planner.instruction_shapes import rows_and_columns
 from catdiag.planner.resources.block_resources import Resources, Values
 from catdiag.planner.resources.triton_resources import TritonBlock
+from catdiag.schedule.element_widths import width
 from catdiag.schedule.lowered_kernel import LoweredKernel
 
 WARPS = 4
@@ -54,7 +55,7 @@ class GluonBlock:
                 rows, columns = rows_and_columns(c)
                 total = total + (c.batch * rows * columns).scaled(4)
                 if self.triton.passes_in_registers((c.rows, c.columns, c.depth)):
-                    total = total + (c.batch * rows * c.depth).scaled(self.triton.element)
+                    total = total + (c.batch * rows * c.depth).scaled(width(c.written))
         return tuple(dict.fromkeys(total + loads for loads in self.triton.streamed_loads or (ZERO,)))
 
     def array_bytes(self, values: Values, warps: int, registers: int) -> int:

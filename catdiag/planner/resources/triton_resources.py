@@ -29,6 +29,7 @@ docs/explanation/time_model.md says how it does.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +39,6 @@ from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
 from catdiag.planner.resources.dot_products import DotProducts, Sides, dot_products
-from catdiag.schedule.element_widths import width
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 
@@ -81,16 +81,15 @@ class TritonBlock:
     threads hold (`register_arrays`), and the bytes that all its threads copy to shared memory in an iteration
     (`copied`).
 
-    `staged`: blocks of a loop are copied there ahead of their iteration. `element` is the width of what products read.
-    `boxes`: the chip copies boxes of arrays itself, so that threads need no addresses for it. `hoisted` is what is
-    copied once, before the loop that multiplies it (bytes, rows, columns). `streamed_loads`: what an iteration loads to
-    make something else of it, in the type that it is computed in. `sums`: iterations wait for sums along rows.
+    `staged`: blocks of a loop are copied there ahead of their iteration. `boxes`: the chip copies boxes of arrays
+    itself, so that threads need no addresses for it. `hoisted` is what is copied once, before the loop that multiplies
+    it (bytes, rows, columns). `streamed_loads`: what an iteration loads to make something else of it, in the type that
+    it is computed in. `sums`: iterations wait for sums along rows.
     """
 
     kernel: LoweredKernel
     chip: Hardware
     products: DotProducts
-    element: int
     boxes: bool
     staged: bool
     sums: bool
@@ -102,11 +101,17 @@ class TritonBlock:
 
     @staticmethod
     def of(
-        diagram: Diagram, kernel: LoweredKernel, dtype: str, chip: Hardware, stages: int, boxes: bool = True
+        diagram: Diagram,
+        kernel: LoweredKernel,
+        dtype: str | Mapping[str, str],
+        chip: Hardware,
+        stages: int,
+        boxes: bool = True,
     ) -> TritonBlock:
         """The blocks of a kernel of a diagram that was lowered for a chip with so many buffers of each streamed block;
-        products are of elements of that type. Without `boxes`, arrays are copied by addresses on any chip."""
-        found, element = dot_products(diagram, frozenset(kernel.tiles)), width(dtype)
+        `dtype` gives the types of its arrays. Without `boxes`, arrays are copied by addresses on any chip."""
+        found = dot_products(diagram, frozenset(kernel.tiles), dtype)
+        widths = {b.name: b.width for b in kernel.allocated()}
         boxes = boxes and chip.by_warpgroups
         smem: dict[SmemPoint, None] = {}
         loaded: dict[IntPolynomial, None] = {}
@@ -114,8 +119,8 @@ class TritonBlock:
         copies: dict[tuple[str, IntPolynomial], None] = {}
         hoisted: dict[str, tuple[IntPolynomial, IntPolynomial, IntPolynomial]] = {}
         buffers = stages if kernel.loops else 1
-        made = sum((amount.scaled(element) for amount in found.smem_factors), ZERO)
-        made = sum((amount.scaled(element * buffers) for amount in found.partial_loads), made)
+        made = sum(found.smem_factors, ZERO)
+        made = sum((amount.scaled(size * buffers) for amount, size in found.partial_loads), made)
         for point in kernel.points[LEVEL]:
             near, far, inside = made, ZERO, ZERO
             reused = list[tuple[IntPolynomial, tuple[IntPolynomial, ...]]]()
@@ -123,7 +128,7 @@ class TritonBlock:
                 one = IntPolynomial({m: c // stages for m, c in amount.terms.items()}) if role == "streamed" else amount
                 direct = name in found.direct or role not in ("operand", "streamed")
                 if not direct or (name in found.reduced and role == "streamed"):
-                    wide = one.scaled(max(1, 4 // element))
+                    wide = one.scaled(max(1, 4 // widths[name]))
                     far, inside = far + wide, inside + (wide if role == "streamed" else ZERO)
                 if role == "streamed" and name in found.direct | found.indirect:
                     copies[name, one] = None
@@ -137,12 +142,11 @@ class TritonBlock:
                     near = near + amount
             smem[SmemPoint(near, tuple(reused))], loaded[far], streamed[inside] = None, None, None
         if found.sides:  # what products have made goes through shared memory when it is saved
-            smem.update(dict.fromkeys(SmemPoint(amount.scaled(element)) for amount in found.results))
+            smem.update(dict.fromkeys(map(SmemPoint, found.results)))
         return TritonBlock(
             kernel=kernel,
             chip=chip,
             products=found,
-            element=element,
             boxes=boxes,
             staged=bool(copies),
             sums=any(kernel.chains.values()),
@@ -189,9 +193,9 @@ class TritonBlock:
         """What one product of few rows has made passes through shared memory to another, whose rows several warps work
         on."""
         total: Numbers = 0
-        for amount, rows in self.products.register_factors:
+        for amount, rows, size in self.products.register_factors:
             few = rows.value(values) < (self.chip.matrix_rows if self.chip.by_warpgroups else _WARP_ROWS * warps)
-            total = total + np.where(few, amount.value(values) * self.element, 0)
+            total = total + np.where(few, amount.value(values) * size, 0)
         return total
 
     def _sum_bytes(self, values: Values) -> Numbers:
@@ -239,7 +243,7 @@ class TritonBlock:
     def warps_own_rows(self, values: Values, warps: int) -> Numbers:
         """Whether warps have rows of their own, 16 at least, where one product takes what another has made."""
         found: Numbers = True
-        for _, rows in self.products.register_factors:
+        for _, rows, _ in self.products.register_factors:
             found = found & (rows.value(values) >= _WARP_ROWS * warps)
         return found
 
@@ -247,19 +251,19 @@ class TritonBlock:
         """For what is passed from one product to another, in parts of a register. Where there are more warps than 16
         rows each make, several hold the same rows, in two layouts."""
         most: Numbers = 0
-        for amount, rows in self.products.register_factors:
+        for amount, rows, size in self.products.register_factors:
             shared = _WARP_ROWS * warps / rows.value(values)
             times = np.where(shared > 1, 2 * shared, 1)
-            most = np.maximum(most, amount.value(values) * self.element * times / (4 * self.chip.warp * warps))
+            most = np.maximum(most, amount.value(values) * size * times / (4 * self.chip.warp * warps))
         return most + self._part_registers(values, warps)
 
     def _part_registers(self, values: Values, warps: int) -> Numbers:
         """For first factors of 4 bytes, which products in three passes of tf32 read in two parts from registers: both
         parts of all of them, but for the entries that are counted already."""
-        if self.element < 4:
+        if not self.products.wide:
             return 0
-        entries: Numbers = sum(rows.value(values) * depth.value(values) for rows, _, depth in self.products.sides)
-        made = sum(amount.value(values) for amount, _ in self.products.register_factors)
+        entries: Numbers = sum(rows.value(values) * depth.value(values) for rows, _, depth in self.products.wide)
+        made = sum(amount.value(values) for amount, _, size in self.products.register_factors if size >= 4)
         return np.maximum(0, 2 * entries - made) / (self.chip.warp * warps)
 
     def _result_registers(self, values: Values, warps: int) -> Numbers:
@@ -312,7 +316,7 @@ class TritonBlock:
     def _other_registers(self, values: Values, warps: int) -> Numbers:
         """For addresses of copies and of gathered entries, 8 bytes each, these entries, and what the compiler keeps."""
         copies = self.copied.value(values) / (_COPY_BYTES * self.chip.warp * warps)
-        entries = sum(amount.value(values) for amount in self.products.partial_loads)
+        entries = sum(amount.value(values) for amount, _ in self.products.partial_loads)
         gathered = 3 * np.ceil(entries / (self.chip.warp * warps))
         return (0 if self.boxes else 2 * np.ceil(copies)) + gathered + OTHER_REGISTERS
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from catdiag.planner.resources.block_resources import Numbers
 from catdiag.planner.time_model.kernel_instance import KernelInstance
+from catdiag.schedule.element_widths import width
 
 _COMPUTED_BYTES = 4
 """The width of a value that is computed with."""
@@ -24,8 +25,9 @@ def special_function_seconds(k: KernelInstance, padding: Numbers) -> Numbers:
 def alu_seconds(k: KernelInstance, padding: Numbers) -> Numbers:
     """Elementwise work, products by vectors, products of a type that matrix units lack, and the overhead of loops."""
     operations = k.scalar_operations("alu") + sum((k.multiply_adds(c) for c in k.kernel.by_vectors), 0.0)
-    for contraction in () if k.has_matrix_units else k.kernel.contractions:
-        operations = operations + k.multiply_adds(contraction)
+    for contraction in k.kernel.contractions:
+        if contraction.dtype not in k.chip.tensor:
+            operations = operations + k.multiply_adds(contraction)
     clocks = operations * padding / k.chip.alu_per_clock + k.iterations * k.chip.iteration_clocks * k.warps / 4
     return clocks / k.chip.clock_hz
 
@@ -43,9 +45,9 @@ def register_pass_seconds(k: KernelInstance) -> Numbers:
     all of its bandwidth."""
     total: Numbers = 0.0
     for factor in k.kernel.factors:
-        elements = factor.size.value(k.values)
-        moved_bytes = factor.read.value(k.values) + (elements * k.element_bytes if factor.second else 0)
-        converted = factor.widened.value(k.values) + (elements if k.element_bytes < _COMPUTED_BYTES else 0)
+        elements, own = factor.size.value(k.values), width(factor.dtype)
+        moved_bytes = factor.read.value(k.values) + (elements * own if factor.second else 0)
+        converted = factor.widened.value(k.values) + (elements if own < _COMPUTED_BYTES else 0)
         clocks = moved_bytes / k.chip.smem_bytes_per_clock + converted / k.chip.alu_per_clock
         total = total + clocks * k.trip_count(factor.loops) / k.chip.clock_hz
     return total

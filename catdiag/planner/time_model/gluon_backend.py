@@ -56,7 +56,7 @@ class GluonBackend(IdealBackend):
         copying = work.load_bytes / (k.chip.smem_bytes_per_clock * k.chip.clock_hz)
         filling = FILL_CLOCKS * block_row_instructions(k) / k.chip.clock_hz
         tensor = np.maximum(matrix, reading + copying) + filling
-        passing = work.part_seconds["registers"] + widened_factor_seconds(k, self.block.triton)
+        passing = work.part_seconds["registers"] + widened_factor_seconds(k)
         return replace(
             work,
             part_seconds={**work.part_seconds, "tensor": tensor, "registers": passing},

@@ -13,7 +13,6 @@ from functools import cached_property
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.resources.block_resources import Numbers, Values, ceil_div
 from catdiag.schedule.contractions import Contraction, Loop
-from catdiag.schedule.element_widths import width
 from catdiag.schedule.lowered_kernel import LoweredKernel
 
 
@@ -26,19 +25,13 @@ class KernelInstance:
     kernel: LoweredKernel
     chip: Hardware
     values: Values
-    dtype: str
     stages: int
     warps: int
 
-    @property
-    def element_bytes(self) -> int:
-        """The width of what products read."""
-        return width(self.dtype)
-
-    @property
-    def has_matrix_units(self) -> bool:
-        """Whether matrix units multiply elements of the type; if not, the ALUs do."""
-        return self.dtype in self.chip.tensor
+    @cached_property
+    def matrix_products(self) -> list[Contraction]:
+        """The products that matrix units make: those of a type that they multiply. The ALUs make the others."""
+        return [c for c in self.kernel.contractions if c.dtype in self.chip.tensor]
 
     @cached_property
     def tile_counts(self) -> Mapping[str, Numbers]:

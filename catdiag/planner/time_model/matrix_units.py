@@ -8,11 +8,13 @@ for a warpgroup's instruction.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.chip.hardware import Hardware
 from catdiag.planner.instruction_shapes import rows_and_columns
 from catdiag.planner.resources.block_resources import Numbers, ceil_div
 from catdiag.planner.resources.triton_resources import TritonBlock
@@ -39,12 +41,17 @@ class MatrixSeconds:
     row_padding: Numbers = 1.0
 
 
+def peak_rate(contractions: Iterable[Contraction], chip: Hardware) -> float:
+    """FLOP/s of a chip's matrix units at most in the types of some products; 0 if they multiply none of these."""
+    return max((chip.tensor.get(c.dtype, 0.0) for c in contractions), default=0.0)
+
+
 def grid_products(k: KernelInstance) -> MatrixSeconds:
     """All products of a block, each the quicker of both ways to call one side of it the rows, a grouped one if there
     is: the matrix units' time, or that of reading both factors from shared memory if it is longer (small tiles)."""
     total, inner, reading = 0.0, 0.0, 0.0
     padding: Numbers = 1.0
-    for contraction in k.kernel.contractions if k.has_matrix_units else ():
+    for contraction in k.matrix_products:
         seconds, spent, more = _grid_product(k, contraction)
         total, reading, padding = total + seconds, reading + spent, np.maximum(padding, more)
         inner = inner + (seconds if contraction.loops in k.independent_inner_loops else 0.0)
@@ -76,14 +83,14 @@ def _grid_of_workers(
     (warps, or warpgroups) form a grid over the result: each row is read once for each column of workers, and so on."""
     chip, workers = k.chip, max(1, k.warps // k.chip.matrix_warps)
     batch, height_wanted = c.batch.value(k.values), rows.value(k.values)
-    depth = _whole(c.depth.value(k.values), chip.depth_piece(k.element_bytes))
+    depth = _whole(c.depth.value(k.values), chip.depth_piece(width(c.dtype)))
     pieces = ceil_div(batch * ceil_div(height_wanted, chip.matrix_rows), workers) * workers
     height, breadth = pieces * chip.matrix_rows, _whole(columns.value(k.values), chip.matrix_columns)
-    work = 2.0 * height * breadth * depth * chip.sms / (chip.tensor[k.dtype] * chip.sustained["tensor"])
+    work = 2.0 * height * breadth * depth * chip.sms / (chip.tensor[c.dtype] * chip.sustained["tensor"])
     read: Numbers = height * workers + breadth * batch
     for down in [1 << n for n in range(1, workers.bit_length())]:
         read = np.minimum(read, height * (workers // down) + breadth * batch * down)
-    reading = read * depth * float(k.element_bytes) / (chip.smem_bytes_per_clock * chip.clock_hz)
+    reading = read * depth * float(width(c.dtype)) / (chip.smem_bytes_per_clock * chip.clock_hz)
     return work, reading, height / (batch * height_wanted)
 
 
@@ -96,25 +103,18 @@ def row_instructions(k: KernelInstance, c: Contraction) -> Numbers:
 
 def block_row_instructions(k: KernelInstance) -> Numbers:
     """The same of all products and iterations of a block."""
-    return sum(_iterations(k, c) * row_instructions(k, c) for c in k.kernel.contractions)
+    return sum(_iterations(k, c) * row_instructions(k, c) for c in k.matrix_products)
 
 
-def operand_type(k: KernelInstance, block: TritonBlock, c: Contraction) -> str:
-    """The type of a product's factors in a kernel that is written: where one is computed, no 8 bits
-    (`catdiag.codegen.triton.product_types`)."""
-    computed = block.passes_in_registers((c.rows, c.columns, c.depth))
-    return "fp16" if k.dtype == "fp8" and computed and "fp16" in k.chip.tensor else k.dtype
-
-
-def widened_factor_seconds(k: KernelInstance, block: TritonBlock) -> Numbers:
-    """Second factors that are loaded in 8 bits and multiplied in 16 pass through registers: read out of shared memory,
-    widened, written back."""
+def widened_factor_seconds(k: KernelInstance) -> Numbers:
+    """Second factors that are loaded in another type than that of their product pass through registers: read out of
+    shared memory, converted, written back."""
     clocks: Numbers = 0.0
-    for c in k.kernel.contractions:
-        wide = width(operand_type(k, block, c))
-        if wide != k.element_bytes:
+    for c in k.matrix_products:
+        loaded = c.read[0 if c.sides == (False, True) else 1] if len(c.read) == 2 else ""
+        if loaded and loaded != c.written:
             elements = (c.batch * rows_and_columns(c)[1] * c.depth).value(k.values) * _iterations(k, c)
-            moved_bytes = elements * (k.element_bytes + wide)
+            moved_bytes = elements * (width(loaded) + width(c.written))
             clocks = clocks + moved_bytes / k.chip.smem_bytes_per_clock + elements / k.chip.alu_per_clock
     return clocks / k.chip.clock_hz
 
@@ -123,50 +123,45 @@ def warpgroup_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, 
     """Seconds of all products of a block on matrix units, and those of reading shared memory: each piece of rows reads
     all columns from there, and its own rows, unless these are in registers."""
     chip = k.chip
-    work: Numbers = 0.0
+    seconds: Numbers = 0.0
     read: Numbers = 0.0
-    for c in k.kernel.contractions:
+    for c in k.matrix_products:
         instructions, iterations = row_instructions(k, c), _iterations(k, c)
         breadth = _whole(rows_and_columns(c)[1].value(k.values), chip.matrix_columns)
-        kind = operand_type(k, block, c)
-        depth = _whole(c.depth.value(k.values), chip.depth_piece(width(kind)))
-        slower = chip.tensor[k.dtype] / chip.tensor[kind]
-        work = work + 2.0 * instructions * chip.matrix_rows * breadth * depth * iterations * slower
+        depth = _whole(c.depth.value(k.values), chip.depth_piece(width(c.written)))
+        work = 2.0 * instructions * chip.matrix_rows * breadth * depth * iterations
+        seconds = seconds + work * chip.sms / (chip.tensor[c.written] * chip.sustained["tensor"])
         own_rows = 0 if block.passes_in_registers((c.rows, c.columns, c.depth)) else chip.matrix_rows
-        read = read + instructions * (breadth + own_rows) * depth * width(kind) * iterations
-    return (
-        work * chip.sms / (chip.tensor[k.dtype] * chip.sustained["tensor"]),
-        read / (chip.smem_bytes_per_clock * chip.clock_hz),
-    )
+        read = read + instructions * (breadth + own_rows) * depth * width(c.written) * iterations
+    return seconds, read / (chip.smem_bytes_per_clock * chip.clock_hz)
 
 
 def warp_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, Numbers, Numbers]:
     """The same of products by instructions of single warps, and how many of these follow one another along the depths.
     Warps that have no rows of their own share the columns; rows that stay the same in a loop are in registers."""
     chip = k.chip
-    work: Numbers = 0.0
+    seconds: Numbers = 0.0
     read: Numbers = 0.0
     steps: Numbers = 0
-    for c in k.kernel.contractions:
+    for c in k.matrix_products:
         rows, columns = (side.value(k.values) for side in rows_and_columns(c))
-        kind = operand_type(k, block, c)
-        step, slower = WARP_DEPTH_BYTES // width(kind), chip.tensor[k.dtype] / chip.tensor[kind]
+        step = WARP_DEPTH_BYTES // width(c.written)
         batch, deep, iterations = c.batch.value(k.values), ceil_div(c.depth.value(k.values), step), _iterations(k, c)
         tall = ceil_div(rows, WARP_ROWS)
         beside = np.maximum(1, k.warps // tall)
         breadth = _whole(columns, WARP_COLUMNS * beside)
-        work = work + 2.0 * batch * tall * WARP_ROWS * breadth * deep * step * iterations * slower
+        work = 2.0 * batch * tall * WARP_ROWS * breadth * deep * step * iterations
+        seconds = seconds + work * chip.sms / (chip.tensor[c.written] * WARP_RATE)
         own_rows = 0 if block.is_hoisted(c.rows, c.columns) else WARP_ROWS * beside
-        read = read + batch * tall * (own_rows + breadth) * deep * step * width(kind) * iterations
+        read = read + batch * tall * (own_rows + breadth) * deep * step * width(c.written) * iterations
         steps = steps + batch * deep * iterations
-    rate = chip.tensor[k.dtype] * WARP_RATE / chip.sms
-    return work / rate, read / (chip.smem_bytes_per_clock * chip.clock_hz), steps
+    return seconds, read / (chip.smem_bytes_per_clock * chip.clock_hz), steps
 
 
 def uses_warp_products(k: KernelInstance) -> Numbers:
     """Whether all products of loops have too few rows for a warpgroup's instruction."""
     found: Numbers = k.chip.matrix_rows > WARP_ROWS
-    for c in k.kernel.contractions:
+    for c in k.matrix_products:
         found = found & (rows_and_columns(c)[0].value(k.values) < k.chip.matrix_rows) if c.loops else found
     return found
 
@@ -176,7 +171,7 @@ def warp_padding_ratio(k: KernelInstance) -> Numbers:
     products."""
     by_warps: Numbers = 1.0
     by_groups: Numbers = 1.0
-    for c in k.kernel.contractions:
+    for c in k.matrix_products:
         rows, batch = rows_and_columns(c)[0].value(k.values), c.batch.value(k.values)
         by_warps = np.maximum(by_warps, _whole(rows, WARP_ROWS) / rows)
         by_groups = np.maximum(by_groups, row_instructions(k, c) * k.chip.matrix_rows / (batch * rows))

@@ -23,7 +23,6 @@ def predict(
     kernel: LoweredKernel,
     hardware: Hardware,
     values: Values,
-    dtype: str,
     stages: int,
     warps: int,
     backend: IdealBackend = IDEAL_BACKEND,
@@ -32,7 +31,7 @@ def predict(
     which it depends how often loops iterate."""
 
     def of(known: Values) -> Timing:
-        return _composed(KernelInstance(kernel, hardware, known, dtype, stages, warps), backend)
+        return _composed(KernelInstance(kernel, hardware, known, stages, warps), backend)
 
     if not kernel.loop_bounds:
         has_regions = any(moved.region for moved in kernel.transfers)

@@ -67,13 +67,13 @@ class TritonBackend(IdealBackend):
         by_warps = uses_warp_products(k) if self.block.staged else False
         stalls = work.stall_seconds + self.late_load_seconds(k, work.part_seconds["L2"], by_warps)
         parts = dict(work.part_seconds)
-        if k.has_matrix_units:
+        if k.matrix_products:
             matrix, reading = warpgroup_products(k, self.block)
             filling = FILL_CLOCKS[self.block.boxes] * block_row_instructions(k) / k.chip.clock_hz
             parts["tensor"] = np.maximum(matrix, reading + self.copying_seconds(k, work)) + filling
-            parts["registers"] = parts["registers"] + widened_factor_seconds(k, self.block)
+            parts["registers"] = parts["registers"] + widened_factor_seconds(k)
         work = replace(work, part_seconds=parts, stall_seconds=stalls, by_warps=by_warps)
-        return self._with_warp_products(k, work) if k.has_matrix_units and np.any(by_warps) else work
+        return self._with_warp_products(k, work) if k.matrix_products and np.any(by_warps) else work
 
     def late_load_seconds(self, k: KernelInstance, l2_seconds: Numbers, by_warps: Numbers) -> Numbers:
         """Loads that are waited for: of loops without products all, since they are not begun ahead. With two buffers
