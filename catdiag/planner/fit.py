@@ -34,7 +34,7 @@ from catdiag.planner.instruction_shapes import read_by_products
 from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, checked_names, checked_request
 from catdiag.planner.tile_search import TileSearch, block_candidates, group_candidates
-from catdiag.schedule.kernel_analysis import Account, measure
+from catdiag.schedule.kernel_analysis import Account, measure, widest
 from catdiag.schedule.lowered_kernel import ProgramPoint
 from catdiag.schedule.peak_memory import with_stages
 from catdiag.schedule.placement import LEVEL, REGISTERS, check_stages, two
@@ -143,6 +143,7 @@ def searching(
     checked_names("searching", options)
     whole = diagram_of(diagram)
     given.dtypes(dtype)
+    widest(dtype)
     passed, ahead = options.get("passed", "registers"), options.get("ahead", False)
     chip = chips.get(hardware)
     if stages is not None:

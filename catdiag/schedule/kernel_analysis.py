@@ -116,7 +116,8 @@ def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
     and arrays."""
     if dtype is None:
         return Widths()
-    widest(dtype)
+    for kind in real_types(dtype):
+        width(kind)
     names, ends = diagram.input_names, output_names(diagram)
     given = {} if isinstance(dtype, str) else dict(dtype)
     states = _components(diagram)

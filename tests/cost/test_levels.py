@@ -214,7 +214,7 @@ def cached(capacity):
 
 @pytest.mark.parametrize("capacity", [None, 60, 200])
 def test_a_cache_fetches_what_a_wave_touches_once_if_it_fits(derived, capacity):
-    found = derived["product"].io(levels=cached(capacity), dtype="fp8")
+    found = derived["product"].io(levels=cached(capacity), dtype={"A": "fp8", "B": "fp8", "out": "fp8"})
     edge, most = found.edges["HBM", "L2"], found.memory["L2"]
     for a, b, c, tall, wide, wave in ((7, 3, 9, 2, 4, 3), (5, 8, 6, 2, 5, 2), (9, 4, 9, 1, 2, 7), (3, 2, 2, 9, 9, 5)):
         values = {"a": a, "b": b, "c": c, "g_a": tall, "g_c": wide, "wave": wave}
@@ -231,7 +231,7 @@ def test_a_cache_fetches_what_a_wave_touches_once_if_it_fits(derived, capacity):
         assert at(most, values) == fullest
         assert at(edge.save, values) == a * c
     below = found.edges["L2", "SMEM"]
-    assert below.transfers == derived["product"].io(dtype="fp8").transfers
+    assert below.transfers == derived["product"].io(dtype={"A": "fp8", "B": "fp8", "out": "fp8"}).transfers
 
 
 def test_about_what_a_cache_fetches_where_waves_are_blocks_of_the_grid(derived):
