@@ -39,6 +39,7 @@ from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
 from catdiag.planner.resources.dot_products import DotProducts, Sides, dot_products
+from catdiag.schedule.element_widths import width
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 
@@ -310,8 +311,9 @@ class TritonBlock:
             most, total = np.maximum(most, registers), total + 2 * registers
         if self.products.register_factors:
             return most
-        stored: Numbers = sum(factor.size.value(values) for factor in self.kernel.factors if factor.second)
-        return total + stored * self.element / (4 * self.chip.warp * warps)
+        seconds = [factor for factor in self.kernel.factors if factor.second]
+        stored: Numbers = sum(factor.size.value(values) * width(factor.dtype) for factor in seconds)
+        return total + stored / (4 * self.chip.warp * warps)
 
     def _other_registers(self, values: Values, warps: int) -> Numbers:
         """For addresses of copies and of gathered entries, 8 bytes each, these entries, and what the compiler keeps."""
