@@ -228,6 +228,14 @@ def test_values_of_another_width_are_columns_of_a_tile():
     assert first.time_s == pytest.approx(one.time_s, rel=0.01)
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_threads_load_16_bytes_of_an_array_at_once(dtype):
+    """What was measured of bf16 beside `LOAD_BYTES`; the model has tiles of half of that for as quick."""
+    gated = cd.algorithm("q f, q f -> q f")(lambda G, U: G * cd.nn.sigmoid(G) * U).group("q f")
+    first = propose(gated, "H200", {"q": 8192, "f": 14336}, dtype)[0]
+    assert math.prod(first.tiles.values()) * {"bf16": 2, "fp32": 4}[dtype] >= 16 * 32 * first.warps
+
+
 def test_the_measured_best_is_among_the_proposals_and_as_a_rule_the_first():
     near = []
     for key, rows in MEASURED.items():
