@@ -68,7 +68,7 @@ class PipelineWork:
 
 @dataclass(frozen=True)
 class Subloop:
-    """An axis along which a function of a iteration of a loop may run in pieces, and what becomes of the pieces.
+    """An axis along which a function of an iteration of a loop may run in pieces, and what becomes of the pieces.
 
     "beside": they are put side by side; "added": products of a summed axis add up; "carried": a reduction goes on with
     what it has, as the loop around it does.

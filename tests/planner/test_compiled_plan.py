@@ -200,7 +200,7 @@ def test_what_is_given_is_honoured(flash: cd.Program, options: dict[str, Any]) -
         ({"objective": "largest"}, "objective 'largest'"),
         ({"overlap": "max"}, "overlap='max'"),
         ({"producers": 4}, "4 warps are asked for that only load"),
-        ({"ahead": True}, "begin the products of the next turn"),
+        ({"ahead": True}, "begin the products of the next iteration"),
         ({"passed": "SMEM"}, "from SMEM"),
     ],
     ids=str,
