@@ -73,7 +73,7 @@ class GraphReader:
         rule = rules.get(f"complex {call.name}" if complex_ones else call.name)
         try:
             if rule is None:
-                known = "of complex numbers has no rule" if complex_ones else "has no rule"
+                known = "of complex numbers has no rule" if call.name in rules else "has no rule"
                 raise Unsupported(f"{library}.{call.name} {known}")
             return rule(self.builder, call)
         except (Unsupported, NotAligned) as error:

@@ -296,7 +296,11 @@ class _Cuts:
 
     def _part(self, pair: Pair, removed: frozenset[Pair]) -> tuple[PartEquation, list[Pair]]:
         """The boxes between a pair and the cuts before it, but for some; and the cuts that they read."""
-        usable = [p for p in self.number if p not in removed and p[0] != pair[0] and p[1] != pair[1]]
+        usable = [
+            p
+            for p, n in self.number.items()
+            if n < self.inputs or (p not in removed and p[0] != pair[0] and p[1] != pair[1])
+        ]
         made = [made_of(graph, [pair[k]], {p[k] for p in usable}) for k, graph in enumerate(self.graphs)]
         theirs = set(made[1][1])
         local: list[dict[int, Pair]] = [{}, {}]

@@ -69,6 +69,13 @@ def test_arrays_that_come_out_equal_need_a_proof() -> None:
         certify_through_equal_arrays(ask, screened)
 
 
+def test_a_result_may_be_an_input() -> None:
+    f = cd.algorithm("n m -> n m")(lambda A: A)
+    assert not through(f, cd.algorithm("n m -> n m")(lambda A: A / 2 + A / 2)).conditional
+    with pytest.raises(OpenGoal):
+        through(f, cd.algorithm("n m -> n m")(lambda A: A + 1))
+
+
 def test_assumptions_on_sizes_are_used() -> None:
     f = cd.algorithm("n m -> n")(lambda A: cd.exp(cd.sum(A, "m") / cd.size("m")))
     g = cd.algorithm("n m -> n")(lambda A: cd.exp(cd.sum(A, "m") / 4))

@@ -8,10 +8,11 @@ import pytest
 
 import catdiag as cd
 from catdiag.prover import AssumptionError, assumptions
-from catdiag.prover.api import parse_assumption, statement_of
+from catdiag.prover.certification import certify, parse_assumption, statement_of
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.prover.refute.counterexample_search import refute
 from catdiag.prover.witness_search import SoundnessError
+from catdiag.solvers.z3 import Z3
 
 F = cd.algorithm("n, m")(lambda A, B: cd.sum(2 * A, "n") + cd.sum(B, "m"))
 G = cd.algorithm("n, m")(lambda A, B: 2 * cd.sum(A, "n") + cd.sum(B, "m"))
@@ -120,8 +121,8 @@ def test_the_alarm_stops_a_wrong_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Finder, "holds", lambda *_: None)
     f = cd.algorithm("x ->")(lambda A: cd.sum(A * A, "x"))
     g = cd.algorithm("x ->")(lambda A: cd.sum(A, "x") * cd.sum(A, "x"))
-    with pytest.raises(SoundnessError, match="error of catdiag") as error:
-        cd.prove(f, g)
+    with pytest.raises(SoundnessError, match="error of catdiag") as error, Z3() as ask:
+        certify(ask, statement_of(f, g))
     assert error.value.counterexample.lhs != error.value.counterexample.rhs
 
 
