@@ -29,6 +29,8 @@ if str(ROOT) not in sys.path:
 
 FILE, RESULTS = "layers.json", "results.json"
 TOLERANCE = 2e-2
+WINDOW_S = 0.1
+"""Seconds of calls in a row that are timed as one: in fewer, what the host takes before the first launch is seen."""
 TINY = {"e": 64, "k": 2, "r": 2, "d": 8, "v": 16, "f": 96}
 """The widths of small arrays."""
 Function = Callable[..., Any]
@@ -306,7 +308,7 @@ def run_case(folder: Path, row: Mapping[str, Any], device: str, rounds: int) -> 
             said["failure"] = f"{type(error).__name__}: {str(error)[:300]}"
     if device == "cuda":
         times: dict[str, list[float]] = {name: [] for name in ready}
-        calls = {name: max(1, round(0.02 / measured(f, 2))) for name, f in ready.items()}
+        calls = {name: max(1, round(WINDOW_S / measured(f, 2))) for name, f in ready.items()}
         order = list(ready)
         for turn in range(rounds):
             shift = turn % max(1, len(order))
