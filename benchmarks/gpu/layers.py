@@ -4,7 +4,7 @@
     python -m benchmarks.gpu.layers run FOLDER         where the GPU is; needs PyTorch and Triton
 
 Every contestant is checked against the layer in float64 first: the error is ‖out − ref‖ / ‖ref‖, and one above 2e-2 is
-not timed. Then they are timed in rounds, each round in another order, and medians are compared. Steps of decoding are
+not timed. Then they are timed in rounds, each in an order drawn by lot, and medians are compared. Steps of decoding are
 recorded as CUDA graphs, all alike. Memory is what a call allocates at its peak, beside what was there before it.
 `results.json` has a row for each case as soon as it is measured. `run --tiny` takes the same modules on small arrays:
 on a CPU too, under TRITON_INTERPRET=1, where they must be prepared with `--dtype fp16`.
@@ -16,6 +16,7 @@ import argparse
 import importlib.util
 import json
 import math
+import random
 import statistics
 import sys
 import time
@@ -309,10 +310,10 @@ def run_case(folder: Path, row: Mapping[str, Any], device: str, rounds: int) -> 
     if device == "cuda":
         times: dict[str, list[float]] = {name: [] for name in ready}
         calls = {name: max(1, round(WINDOW_S / measured(f, 2))) for name, f in ready.items()}
-        order = list(ready)
-        for turn in range(rounds):
-            shift = turn % max(1, len(order))
-            for name in [*order[shift:], *order[:shift]]:
+        order, shuffled = list(ready), random.Random(0)
+        for _ in range(rounds):
+            shuffled.shuffle(order)  # each follows on each: one that draws much power slows down the next
+            for name in order:
                 times[name].append(measured(ready[name], calls[name]))
         for name, values in times.items():
             found[name]["time_s"] = statistics.median(values)
