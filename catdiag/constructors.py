@@ -104,9 +104,9 @@ def value_and_grad(program: Program | diagram.Diagram, wrt: Inputs = None) -> Pr
     real numbers): `program.value_and_grad(wrt)`.
 
     >>> loss = algorithm("x, x ->", name="loss")(lambda A, B: builder.sum((A - B) ** 2, "x"))
-    >>> value, by_A = value_and_grad(loss, "A").run([1, 2], [1, 4])
+    >>> value, by_A = value_and_grad(loss, "A").run([1, 2], [2, 4])
     >>> float(value), by_A.tolist()
-    (4.0, [-0.0, -4.0])
+    (5.0, [-2.0, -4.0])
 
     Raises NotDifferentiable for a result that is an array, and for inputs of integers or truth values; SignatureError
     for names that no input has.

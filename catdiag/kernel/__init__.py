@@ -5,8 +5,9 @@ its files in reading order:
 
 - *statement*, what a theorem says: `terms`, the term language and its total semantics; `well_formed`, whether data has
   the form of a core program; `size_scope`, names of sizes; `semantics`, core programs and their meaning as terms;
-  `definedness`, the side conditions under which a program's total value is the value that it means; `checker`, the
-  theorem and the replay of its certificate; `composition`, the theorem about a program from those about its parts.
+  `definedness`, the side conditions under which a program's total value is the value that it means;
+  `differentiability`, those under which it has a derivative; `checker`, the theorem and the replay of its certificate;
+  `composition`, the theorem about a program from those about its parts.
 - *rules*, the axioms as functions, each with its argument: `rewrite_rules`, the table of rules and where in a term they
   apply; `rule_arguments`, parsing of their arguments; `scalar_rules` and `reduction_rules`; `loop_rules`, loops and
   groups by induction; `judgments`, conditions by proofs that are replayed.
@@ -23,6 +24,7 @@ READING_ORDER = {
         "size_scope",
         "semantics",
         "definedness",
+        "differentiability",
         "checker",
         "composition",
     ),

@@ -192,12 +192,14 @@ def axis_names(screened: Screened) -> dict[str, str]:
     """Names of axes that the right program makes, each with the name of the left program's axis that it stands for.
 
     >>> import catdiag as cd
-    >>> f = cd.algorithm("q d, x d -> q")(lambda A, B: cd.sum(cd.exp(cd.einsum("q d, x d -> q x", A, B)), "x"))
+    >>> f = cd.algorithm("q d, x d -> q")(
+    ...     lambda A, B: cd.sum(cd.exp(cd.einsum("q d, y d -> q y", A, B.rename(x="y"))), "y")
+    ... )
     >>> g = cd.algorithm("q d, x d -> q")(
     ...     lambda A, B: cd.sum(cd.exp(cd.einsum("q d, k d -> q k", A, B.rename(x="k"))), "k")
     ... )
     >>> axis_names(Screened.of(f.diagram, g.diagram))
-    {'k': 'x'}
+    {'k': 'y'}
     """
     left, right = screened.left.graph, screened.right.graph
     types = left.wire_types(), right.wire_types()

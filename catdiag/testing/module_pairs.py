@@ -17,7 +17,6 @@ from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.types import size_symbols
 from catdiag.importers.torch_export import FromParameters, from_torch_pair
 from catdiag.prover import Refuted, Undecided
-from catdiag.prover.internal_equivalences import Screened, axis_names
 from catdiag.rewrite.matching.unify import Unifier
 from catdiag.util.errors import CatdiagError
 
@@ -83,6 +82,8 @@ class ModulePair:
 def _with_axes_of(one: Diagram, other: Diagram) -> Diagram:
     """The other program with the names of the first for axes that it makes itself, where arrays come out equal: an
     import has no names for these, and makes some up."""
+    from catdiag.prover.internal_equivalences import Screened, axis_names
+
     screened = Screened.of(one, other)
     names = {} if screened is None else axis_names(screened)
     if screened is None or not names:

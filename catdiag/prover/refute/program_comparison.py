@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MOST_CELLS, _MOST_AXES = 100_000, 31
 """The most numbers in the arrays of one input, and the most axes of an array, for which programs are run."""
 _HINT = 24
+_EXPONENT = 1000
+"""Constants up to this are also tried as exponents."""
 
 
 def guarded(statement: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -84,7 +86,8 @@ class Comparison:
         constants, whole = _numbers((self.left, self.right), goal)
         self.hints = sorted({n + k for n in whole if 2 <= n <= _HINT for k in (0, 1, 2)})
         if _mentions(self.left, "log") or _mentions(self.right, "log"):
-            constants += [exact_reals.exp(c) for c in (Fraction(1), Fraction(-1), *constants[:4])]
+            near = [c for c in constants if isinstance(c, Fraction) and abs(c) <= _EXPONENT][:4]
+            constants += [exact_reals.exp(c) for c in (Fraction(1), Fraction(-1), *near)]
         self.pool = Pool(constants)
         self.drawer = Drawer(self.declared, _positions(self.left, self.right), self.names, self.pool, seed)
         self.meter = float_screening.Meter(operations)
