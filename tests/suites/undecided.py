@@ -4,10 +4,7 @@ UNDECIDED: dict[str, tuple[str, ...]] = {
     "a divisor that is not zero makes its own divisors and the arguments of its root not zero": (
         "normalisers: product and squares in one pass",
     ),
-    "a term and its reciprocal cancel where it is not zero": (
-        "elementwise: quotient of logarithms",
-        "optimisers: residual stream interpolated on the sphere",
-    ),
+    "a term and its reciprocal cancel where it is not zero": ("elementwise: quotient of logarithms",),
     "a root times itself is its argument, under a reciprocal too": ("normalisers: mean of squares of a norm",),
     "the order of exponentials and of products by their factors' signs": (
         "reductions: minimum of exponentials",
