@@ -212,6 +212,7 @@ def decide(
     from catdiag.prover import assumptions
     from catdiag.prover.proof_search import OpenGoal
     from catdiag.prover.refute.counterexample_search import refute
+    from catdiag.prover.witness_search import is_examined
 
     if statement:
         assume = statement["assume"]
@@ -221,6 +222,7 @@ def decide(
         _require_unrefuted(refute(statement, tries=_MANY), title)
     # False statements are mostly refuted at once, so that a long proof search is only made for likely ones.
     goal, attempts = "", [(prover, _MANY)] if prover is not None else []
+    without_witness: Theorem | None = None
     if prover is None and statement is not None:
         attempts = [(partial(certify, ask, statement, False), _FEW), (partial(certify, ask, statement), _MANY)]
         if through is not None:
@@ -228,13 +230,19 @@ def decide(
     for number, (attempt, tries) in enumerate(attempts):
         too_large, where = False, tuple[Term, ...]()
         try:
-            return attempt()
+            made = attempt()
+            if attempt is not through or made.checked.witness or statement is None or not is_examined(statement):
+                return made
+            without_witness = made  # inputs that meet the conditions of a proof without cuts may be easier to find
+            continue
         except OpenGoal as error:
             goal, too_large, where = (error.goal if attempt is not through else goal), error.large, (error.condition,)
         except KernelError as error:
             goal = str(error)
         if attempt is through:
             continue
+        if without_witness is not None:
+            return without_witness
         last = too_large or tries == _MANY
         found = refute(statement, tries=_MANY if too_large else tries, goal=where, partial=last) if statement else None
         _require_unrefuted(found, title)

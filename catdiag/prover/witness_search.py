@@ -40,6 +40,11 @@ class SoundnessError(RuntimeError):
         self.counterexample = counterexample
 
 
+def is_examined(statement: Mapping[str, Any]) -> bool:
+    """Whether a witness of a statement is looked for: its programs are small enough."""
+    return sum(len(statement[side]["nodes"]) for side in ("left", "right")) <= _NODES
+
+
 def examined(
     statement: Mapping[str, Any], hypotheses: Sequence[Obligation], made: Sequence[tuple[str, Wire]] = ()
 ) -> dict[str, Any] | None:
@@ -48,7 +53,7 @@ def examined(
 
     Raises SoundnessError where the two programs differ on one of a few inputs.
     """
-    if sum(len(statement[side]["nodes"]) for side in ("left", "right")) > _NODES:
+    if not is_examined(statement):
         return None
     search = CounterexampleSearch(statement, _TRIES, _OPERATIONS, 1, ())
     found = search.examine(_shapes(search, hypotheses), _COUNT)
