@@ -2,7 +2,7 @@
 
 The gradient by the queries needs no pass before it: the statistics of the softmax are found with it, in one loop over
 keys. The gradients by keys and values take the log-sum-exp L of each row of scores, and D, which a first kernel saves;
-they are those of `O = Σ e^(S - L)·V` and `s = Σ e^(S - L)` with L held, since the cotangent of s is -D. Prints the
+they are those of `O = Σ e^(S - L)·V` and `s = Σ e^(S - L)` with L constant, since the cotangent of s is -D. Prints the
 derived programs, where they are the derivative, what is proved, and the transfers of the loops.
 """
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu.layers import entry_of, measured  # noqa: E402
+from benchmarks.gpu.layers import entry_of, timed_in_rounds  # noqa: E402
 
 FILE, RESULTS = "backward.json", "results.json"
 TOLERANCE = 2e-2
@@ -193,16 +192,8 @@ def run_case(folder: Path, row: Mapping[str, Any], device: str, rounds: int) -> 
         enter(f"catdiag, {name}", lambda name=name: single(folder, row, name, case),
               lambda out, references=references: largest_error(out, references))  # fmt: skip
     if device == "cuda":
-        times: dict[str, list[float]] = {name: [] for name in ready}
-        calls = {name: max(1, round(0.02 / measured(f, 2))) for name, f in ready.items()}
-        order = list(ready)
-        for turn in range(rounds):
-            shift = turn % max(1, len(order))
-            for name in [*order[shift:], *order[:shift]]:
-                times[name].append(measured(ready[name], calls[name]))
-        for name, values in times.items():
-            found[name]["time_s"] = statistics.median(values)
-            found[name]["quartiles_s"] = [sorted(values)[k * (len(values) - 1) // 4] for k in (1, 3)]
+        for name, time_s in timed_in_rounds(ready, rounds).items():
+            found[name].update(time_s)
     return {**row, "contestants": found}
 
 

@@ -271,6 +271,25 @@ def measured(function: Function, calls: int) -> float:
     return float(start.elapsed_time(end)) / 1e3 / calls
 
 
+def timed_in_rounds(functions: Mapping[str, Function], rounds: int) -> dict[str, dict[str, Any]]:
+    """The median and the quartiles of the seconds of a call of each function, timed in rounds, each in an order drawn
+    by lot: a function that draws much power slows down the next one."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    calls = {name: max(1, round(WINDOW_S / measured(f, 2))) for name, f in functions.items()}
+    order, random_order = list(functions), random.Random(0)
+    for _ in range(rounds):
+        random_order.shuffle(order)
+        for name in order:
+            times[name].append(measured(functions[name], calls[name]))
+    return {
+        name: {
+            "time_s": statistics.median(values),
+            "quartiles_s": [sorted(values)[k * (len(values) - 1) // 4] for k in (1, 3)],
+        }
+        for name, values in times.items()
+    }
+
+
 def run_case(folder: Path, row: Mapping[str, Any], device: str, rounds: int) -> dict[str, Any]:
     """The errors, times and memory of the contestants of a case."""
     import torch
@@ -308,16 +327,8 @@ def run_case(folder: Path, row: Mapping[str, Any], device: str, rounds: int) -> 
         except Exception as error:  # a contestant that fails is a row of the table
             said["failure"] = f"{type(error).__name__}: {str(error)[:300]}"
     if device == "cuda":
-        times: dict[str, list[float]] = {name: [] for name in ready}
-        calls = {name: max(1, round(WINDOW_S / measured(f, 2))) for name, f in ready.items()}
-        order, shuffled = list(ready), random.Random(0)
-        for _ in range(rounds):
-            shuffled.shuffle(order)  # each follows on each: one that draws much power slows down the next
-            for name in order:
-                times[name].append(measured(ready[name], calls[name]))
-        for name, values in times.items():
-            found[name]["time_s"] = statistics.median(values)
-            found[name]["quartiles_s"] = [sorted(values)[k * (len(values) - 1) // 4] for k in (1, 3)]
+        for name, time_s in timed_in_rounds(ready, rounds).items():
+            found[name].update(time_s)
     return {"name": row["name"], "sizes": row["sizes"], "contestants": found}
 
 

@@ -54,8 +54,8 @@ def _cost(piece: Diagram, target: PlanTarget) -> CallCost:
     """What a call costs at least: its arguments and results cross the edge to HBM once. What it computes is not
     known."""
     names = (*piece.input_names, *output_names(piece))
-    held = [_bytes(name, ty, target) for name, ty in zip(names, (*piece.dom, *piece.cod), strict=True)]
-    loaded, saved = sum(held[: len(piece.dom)]), sum(held[len(piece.dom) :])
+    sizes_bytes = [_bytes(name, ty, target) for name, ty in zip(names, (*piece.dom, *piece.cod), strict=True)]
+    loaded, saved = sum(sizes_bytes[: len(piece.dom)]), sum(sizes_bytes[len(piece.dom) :])
     rate = target.chip.hbm_bytes_per_s * target.chip.sustained["hbm"]
     return CallCost((loaded + saved) / rate + CALL_S, loaded, saved, 0)
 

@@ -78,14 +78,14 @@ def test_halves_are_one_axis_of_a_warp_specialized_kernel() -> None:
 @pytest.mark.triton
 @pytest.mark.usefixtures("interpreting")
 class TestRun:
-    @pytest.mark.parametrize("apart", [False, True])
-    def test_what_cannot_be_viewed_is_copied(self, apart: bool) -> None:
+    @pytest.mark.parametrize("strided", [False, True])
+    def test_what_cannot_be_viewed_is_copied(self, strided: bool) -> None:
         import torch
 
         made = project.plan("H200", HEADS, dtype="fp16").compile()
         random = torch.Generator().manual_seed(0)
         A, W, X = (torch.randn(s, generator=random).half() for s in ((70, 6, 24), (6, 24, 40), (70, 40)))
-        if apart:
+        if strided:
             room = torch.full((70, 6, 32), float("nan")).half()
             room[..., :24] = A
             A, W = room[..., :24], W.permute(1, 0, 2).contiguous().permute(1, 0, 2)
