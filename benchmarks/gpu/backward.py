@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu.layers import entry_of, timed_in_rounds  # noqa: E402
+from benchmarks.gpu.layers import entry_of  # noqa: E402
+from benchmarks.gpu.rounds import timed_in_rounds  # noqa: E402
 
 FILE, RESULTS = "backward.json", "results.json"
 TOLERANCE = 2e-2

@@ -12,12 +12,12 @@ errors, which regions were taken and why not, and how often kernels of catdiag w
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import logging
 import math
 import os
 import queue
-import statistics
 import subprocess
 import sys
 import threading
@@ -29,6 +29,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
+
+from benchmarks.gpu.rounds import timed_in_rounds  # noqa: E402
 
 RESULTS = "integrations.json"
 ROUNDS = 15
@@ -171,24 +173,6 @@ def contestants(name: str, model: Any, given: tuple[Any, ...], tiny: bool, limit
     return found
 
 
-def measured(function: Function, given: tuple[Any, ...], calls: int) -> float:
-    """Seconds of a call, of several in a row."""
-    import torch
-
-    if not torch.cuda.is_available():
-        start = time.perf_counter()
-        for _ in range(calls):
-            function(*given)
-        return (time.perf_counter() - start) / calls
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(calls):
-        function(*given)
-    end.record()
-    torch.cuda.synchronize()
-    return float(begin.elapsed_time(end)) / 1e3 / calls
-
-
 def prepared(name: str, tiny: bool, limit: float) -> tuple[dict[str, Any], dict[str, Function], tuple[Any, ...]]:
     """A model's row with errors and regions, its functions that run, and the arguments of a call."""
     import copy
@@ -242,16 +226,9 @@ def work(name: str, tiny: bool, limit: float) -> None:
     row, ready, given = prepared(name, tiny, limit)
     print(json.dumps(row), flush=True)
     sys.stdin.readline()
-    calls = {who: max(1, min(50, round(0.02 / measured(f, given, 2)))) for who, f in ready.items()}
-    times: dict[str, list[float]] = {who: [] for who in ready}
-    order = list(ready)
-    for turn in range(2 if tiny else ROUNDS):
-        shift = turn % len(order)
-        for who in [*order[shift:], *order[:shift]]:
-            times[who].append(measured(ready[who], given, calls[who]))
-    for who, values in times.items():
-        row["contestants"][who]["time_s"] = statistics.median(values)
-        row["contestants"][who]["quartiles_s"] = [sorted(values)[k * (len(values) - 1) // 4] for k in (1, 3)]
+    functions = {who: functools.partial(function, *given) for who, function in ready.items()}
+    for who, times in timed_in_rounds(functions, 2 if tiny else ROUNDS).items():
+        row["contestants"][who].update(times)
     if not tiny:
         row["kernels"] = kernels_of(ready, given)
     print(json.dumps(row), flush=True)

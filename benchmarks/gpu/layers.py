@@ -16,8 +16,6 @@ import argparse
 import importlib.util
 import json
 import math
-import random
-import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -28,10 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+from benchmarks.gpu.rounds import timed_in_rounds  # noqa: E402
+
 FILE, RESULTS = "layers.json", "results.json"
 TOLERANCE = 2e-2
-WINDOW_S = 0.1
-"""Seconds of calls in a row that are timed as one: in fewer, what the host takes before the first launch is seen."""
 TINY = {"e": 64, "k": 2, "r": 2, "d": 8, "v": 16, "f": 96}
 """The widths of small arrays."""
 Function = Callable[..., Any]
@@ -256,38 +254,6 @@ def graphed(function: Function) -> Function:
         return out
 
     return replay
-
-
-def measured(function: Function, calls: int) -> float:
-    """Seconds of a call, of several in a row on the GPU."""
-    import torch
-
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(calls):
-        function()
-    end.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(end)) / 1e3 / calls
-
-
-def timed_in_rounds(functions: Mapping[str, Function], rounds: int) -> dict[str, dict[str, Any]]:
-    """The median and the quartiles of the seconds of a call of each function, timed in rounds, each in an order drawn
-    by lot: a function that draws much power slows down the next one."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    calls = {name: max(1, round(WINDOW_S / measured(f, 2))) for name, f in functions.items()}
-    order, random_order = list(functions), random.Random(0)
-    for _ in range(rounds):
-        random_order.shuffle(order)
-        for name in order:
-            times[name].append(measured(functions[name], calls[name]))
-    return {
-        name: {
-            "time_s": statistics.median(values),
-            "quartiles_s": [sorted(values)[k * (len(values) - 1) // 4] for k in (1, 3)],
-        }
-        for name, values in times.items()
-    }
 
 
 def run_case(folder: Path, row: Mapping[str, Any], device: str, rounds: int) -> dict[str, Any]:
