@@ -193,7 +193,8 @@ class Sharding:
         lines = [f"{over}: each device"]
         for s in self.shares:
             lines.append(f"  {s.array:{width}}  {s.pattern}: holds {s.stored}, receives {s.received}")
-        lines.append(f"received   {self.received} {self.unit}, in {self.steps} iterations")
+        iterations = f"{self.steps} iteration{'s' * (self.steps != 1)}"
+        lines.append(f"received   {self.received} {self.unit}, in {iterations}")
         lines.append(f"memory     {self.memory}")
         lines.append(f"intensity  {self.intensity}")
         return "\n".join(lines)
