@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
+from catdiag.category.substitution import inline
 from catdiag.category.types import size_value
 from catdiag.execute.interpreter import run
 from catdiag.rewrite.differentiate.box_derivatives import has_derivative

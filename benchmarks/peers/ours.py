@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.category.diagram import Diagram, Graph, Node, box, call, id, inline, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, box, id, of_graph
 from catdiag.category.evaluation import evaluate
 from catdiag.category.functor import interpret
 from catdiag.category.ops import Box
-from catdiag.category.substitution import substitute
+from catdiag.category.substitution import call, inline, substitute
 from catdiag.category.types import ArrayType, Axis, Ty
 
 from . import KINDS, WIDTH, chained, halved, rows

@@ -15,8 +15,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from catdiag.bounds.coordinates import NOWHERE, Atom, Indices, added, back, dependence, on, passage
-from catdiag.category.diagram import Diagram, Graph, inline
+from catdiag.category.diagram import Diagram, Graph
 from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Rename, einsum_box
+from catdiag.category.substitution import inline
 from catdiag.category.types import Axis, Size, Ty
 from catdiag.schedule.live_ranges import is_view
 

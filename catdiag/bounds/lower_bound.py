@@ -34,9 +34,10 @@ from catdiag.bounds.joint_bound import check_joint, joint_at, joint_value
 from catdiag.bounds.joint_search import JointBound, JointSearch
 from catdiag.bounds.reuse import Candidate, SourceReader, exponents_of
 from catdiag.bounds.segments import Lifetime, check_lifetime, lifetime_bound, lifetimes
-from catdiag.category.diagram import diagram_of, inline
+from catdiag.category.diagram import diagram_of
 from catdiag.category.integer_polynomial import IntPolynomial, symbol
 from catdiag.category.ops import Map
+from catdiag.category.substitution import inline
 from catdiag.category.types import Size, size_symbols, size_value
 from catdiag.schedule.element_widths import Dtype
 from catdiag.schedule.kernel_analysis import output_names, widths_of

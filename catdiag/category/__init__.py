@@ -1,8 +1,11 @@
 """The category: axes, array types, operations, and diagrams composed of them.
 
-- `types`: axes, array types, objects; `ops`: the operations of boxes; `index_maps`: those that only move elements
-  (reshapes, gathers, windows).
-- `diagram`: morphisms, composed by `>>` and `@`; `graph`: their flat form (a dataflow graph), made by `flatten`.
+In the order in which they are built on each other:
+
+- `types`: axes, array types, objects; `graph`: boxes, and dataflow graphs of them, which are the flat form of diagrams.
+- `diagram`: morphisms, composed by `>>` and `@`, made flat by `flatten`.
+- `ops`: the operations of boxes, some of which have diagrams as bodies; `index_maps`: those that only move elements
+  (reshapes, gathers, windows); `box_types`: which types a box can have.
 - `equality`: equality of diagrams up to the laws of the category; `functor`: interpretations of diagrams, and weaving
   (mapping over an axis).
 - `substitution`: boxes replaced by diagrams; `evaluation`: diagrams of Python functions, run.

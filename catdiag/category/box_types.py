@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catdiag.category import ops
+from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import Reindex, View
-from catdiag.category.ops import op_row, replace_name
+from catdiag.category.ops import bodies, op_row, replace_name
 from catdiag.category.scalars import Apply, signature
-from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, union
+from catdiag.category.types import ArrayType, Axis, Size, Ty, short, show_size, union
 from catdiag.util.errors import AxisError, TypeMismatch
-
-if TYPE_CHECKING:
-    from catdiag.category.diagram import Diagram
 
 
 def check_box(b: ops.Box) -> None:
@@ -28,7 +26,7 @@ def check_box(b: ops.Box) -> None:
     ...
 
     The types of bodies are compared with those of the box; the bodies themselves are checked by
-    `catdiag.category.diagram.check`.
+    `check`.
     """
     op_row(BOXES, b, "typed")(b, b.op)
 
@@ -169,3 +167,47 @@ def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] |
     box = ops.Box(ops.Rename(tuple(sorted(pairs.items()))), Ty(array), Ty(out))
     check_box(box)
     return box
+
+
+def check(diagram: Diagram) -> None:
+    """Raises TypeMismatch unless the diagram is well formed, bodies included: this is what `of_graph` trusts.
+
+    Each node reads wires that exist before it and have the types of its box, each box has types that its operation
+    accepts, and the outputs have the types of the codomain.
+
+    >>> from catdiag.category.diagram import box, copy, of_graph
+    >>> from catdiag.category.graph import Graph, Node
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> check(box("f", X, X) >> copy(X))
+    >>> check(of_graph(Graph(X, (Node(ops.Box(ops.Generic("f"), X, X), (7,)),), (1,))))
+    Traceback (most recent call last):
+    ...
+    catdiag.util.errors.TypeMismatch: node 0, f, reads wire 7: only 1 are there by then
+    ...
+    """
+    seen: set[int] = set()
+    stack = [diagram]
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        types = list(item.dom)
+        for place, node in enumerate(item.graph.nodes):
+            b = node.box
+            wrong = next((w for w in node.inputs if not 0 <= w < len(types)), None)
+            if wrong is not None:
+                raise TypeMismatch(f"node {place}, {b.name}, reads wire {wrong}: only {len(types)} are there by then")
+            found = Ty(*(types[w] for w in node.inputs))
+            if found != b.dom:
+                raise TypeMismatch(f"node {place}, {b.name}, takes {short(b.dom)} and reads {short(found)}")
+            if id(b) not in seen:
+                seen.add(id(b))
+                check_box(b)
+                stack += bodies(b.op)
+            types.extend(b.cod)
+        if not all(0 <= w < len(types) for w in item.graph.outputs):
+            raise TypeMismatch(f"the outputs read wires {item.graph.outputs}: there are {len(types)}")
+        leaving = Ty(*(types[w] for w in item.graph.outputs))
+        if leaving != item.cod:
+            raise TypeMismatch(f"the outputs carry {short(leaving)} where the diagram gives {short(item.cod)}")

@@ -22,21 +22,18 @@ equality does not see it, the live range of arrays does.
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from catdiag.category.box_types import check_box
 from catdiag.category.equality import fingerprint, isomorphic
-from catdiag.category.flat_substitution import replaced
 from catdiag.category.flatten import BOX, GRAPH, PAR, SEQ, WIRING, flatten
+from catdiag.category.graph import Box, Generic, Morphism, NestingOp
 from catdiag.category.graph import Graph as Graph
 from catdiag.category.graph import Node as Node
-from catdiag.category.graph import of_arrays
-from catdiag.category.ops import Box, Call, Generic, GroupOp, bodies
-from catdiag.category.types import ArrayType, Axis, Ty, mismatch, short
+from catdiag.category.graph_columns import of_arrays
+from catdiag.category.types import ArrayType, Ty, mismatch, short
 from catdiag.util.display import AsProgram
-from catdiag.util.errors import AxisError, TypeMismatch, require
+from catdiag.util.errors import TypeMismatch, require
 
 # The size up to which the `repr` of a diagram is an expression that rebuilds it.
 _REPR_BOXES, _REPR_WIRES, _REPR_NESTING = 500, 500, 20
@@ -85,6 +82,7 @@ class Diagram(AsProgram):
         TypeMismatch, naming the first node that reads a wire that does not exist yet, or one of another type than its
         box takes.
 
+        >>> from catdiag.category.types import Axis
         >>> X = Ty(ArrayType((Axis("x"),)))
         >>> f, add = box("f", X, X), box("add", X @ X, X)
         >>> Diagram.of_arrays(X, [f, add], [0, 1], [0, 0, 1], [2]) == copy(X) >> id(X) @ f >> add
@@ -195,18 +193,6 @@ class Diagram(AsProgram):
     def __str__(self) -> str:
         return f"{self.title + ': ' if self.title else ''}{short(self.dom)} → {short(self.cod)}"
 
-    # -- mapping over an axis ----------------------------------------------------------------------
-
-    def weave(self, axis: Axis | str, inputs: Iterable[int | str] | str | None = None) -> Diagram:
-        """The diagram mapped over one more axis, which comes first in all outputs and in the given inputs (None: all
-        inputs).
-
-        Raises AxisError if a wire has an axis of that name already, or no input of that name or position exists.
-        """
-        from catdiag.category.functor import weave
-
-        return weave(self, Axis(axis) if isinstance(axis, str) else axis, inputs)
-
 
 def _boundaries(diagram: Diagram) -> tuple[Ty, Ty]:
     """Domain and codomain of a parallel composition from those of its parts; shared objects where they are equal."""
@@ -251,16 +237,17 @@ def _size_and_depth(diagram: Diagram) -> tuple[int, int, int]:
     limits of `repr`.
     """
     boxes, wires, nesting = 0, 0, 0
-    stack = [(diagram, 0)]
+    stack: list[tuple[Morphism, int]] = [(diagram, 0)]
     while stack and boxes <= _REPR_BOXES and nesting <= _REPR_NESTING:
         item, depth = stack.pop()
-        boxes += len(item)
+        boxes += len(item.graph)
         wires += len(item.dom) + len(item.cod)
         nesting = max(nesting, depth)
         if boxes <= _REPR_BOXES:
-            for b in item.boxes:
+            for b in item.graph.boxes():
                 wires += len(b.dom) + len(b.cod)
-                stack += [(body, depth + 1) for body in bodies(b.op)]
+                if isinstance(b.op, NestingOp):
+                    stack += [(body, depth + 1) for body in b.op.bodies()]
     return boxes, wires, nesting
 
 
@@ -275,6 +262,7 @@ def diagram_of(subject: Diagram | HasDiagram, what: str = "the diagram") -> Diag
     """The diagram of `subject`: itself, or its attribute `.diagram`. Raises TypeMismatch for anything else, calling it
     `what`.
 
+    >>> from catdiag.category.types import Axis
     >>> X = ArrayType((Axis("x"),))
     >>> diagram_of(id(X)) == id(X)
     True
@@ -315,6 +303,7 @@ def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), t
 
     The graph is trusted to be well formed: boxes fit their wires (`check` looks).
 
+    >>> from catdiag.category.types import Axis
     >>> X = ArrayType((Axis("x"),))
     >>> f = box("f", X, X) >> copy(X)
     >>> of_graph(f.graph) == f
@@ -329,16 +318,12 @@ def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), t
 def box(name: str, dom: Ty | ArrayType, cod: Ty | ArrayType) -> Diagram:
     """The uninterpreted generator `name`: `dom → cod`.
 
+    >>> from catdiag.category.types import Axis
     >>> X, Y = ArrayType((Axis("x"),)), ArrayType((Axis("y"),))
     >>> print(box("f", X, Y))
     [x] → [y]
     """
     return of_box(Box(Generic(name), _ty(dom), _ty(cod)))
-
-
-def call(name: str, body: Diagram) -> Diagram:
-    """A diagram as one named box, which `inline` opens again."""
-    return of_box(Box(Call(name, body), body.dom, body.cod))
 
 
 def wiring(dom: Ty | ArrayType, sources: Sequence[int]) -> Diagram:
@@ -353,6 +338,7 @@ def wiring(dom: Ty | ArrayType, sources: Sequence[int]) -> Diagram:
 def id(ty: Ty | ArrayType) -> Diagram:
     """The identity on the object `ty`.
 
+    >>> from catdiag.category.types import Axis
     >>> X = ArrayType((Axis("x"),))
     >>> id(X) >> box("f", X, X) == box("f", X, X)
     True
@@ -364,6 +350,7 @@ def id(ty: Ty | ArrayType) -> Diagram:
 def swap(left: Ty | ArrayType, right: Ty | ArrayType) -> Diagram:
     """The symmetry: `left @ right → right @ left`.
 
+    >>> from catdiag.category.types import Axis
     >>> X, Y = ArrayType((Axis("x"),)), ArrayType((Axis("y"),))
     >>> print(swap(X, Y))
     [x] @ [y] → [y] @ [x]
@@ -381,6 +368,7 @@ def copy(ty: Ty | ArrayType, times: int = 2) -> Diagram:
 
     Raises TypeMismatch for `times` that is no number of copies.
 
+    >>> from catdiag.category.types import Axis
     >>> X = ArrayType((Axis("x"),))
     >>> copy(X, 3) == copy(X) >> copy(X) @ id(X)
     True
@@ -394,6 +382,7 @@ def copy(ty: Ty | ArrayType, times: int = 2) -> Diagram:
 def discard(ty: Ty | ArrayType) -> Diagram:
     """`ty → 1`, the counit.
 
+    >>> from catdiag.category.types import Axis
     >>> X = ArrayType((Axis("x"),))
     >>> copy(X) >> id(X) @ discard(X) == id(X)
     True
@@ -401,43 +390,10 @@ def discard(ty: Ty | ArrayType) -> Diagram:
     return wiring(_ty(ty), [])
 
 
-def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False, kernels: bool = False) -> Diagram:
-    """The diagram with named boxes inlined at all depths, except those that `keep` accepts.
-
-    Bodies of loops and groups are left as they are; with `kernels`, groups without tiles are inlined too.
-
-    >>> X = ArrayType((Axis("x"),))
-    >>> f, g = box("f", X, X), box("g", X, X)
-    >>> inline(call("outer", call("inner", f) >> g)) == f >> g
-    True
-    """
-    done: dict[int, Graph] = {}
-    todo = [diagram]
-    while todo:
-        item = todo[-1]
-        if builtins.id(item) in done:
-            todo.pop()
-            continue
-        opened = [_opened(b, kernels) for b in item.graph.table]
-        opened = [None if body is None or keep(b) else body for b, body in zip(item.graph.table, opened, strict=True)]
-        missing = [body for body in opened if body is not None and builtins.id(body) not in done]
-        if missing:
-            todo += missing
-        else:
-            images = [None if body is None else done[builtins.id(body)] for body in opened]
-            done[builtins.id(item)] = replaced(item.graph, images)
-    return of_graph(done[builtins.id(diagram)], diagram.cod, diagram.names, diagram.title)
-
-
-def _opened(b: Box, kernels: bool) -> Diagram | None:
-    """The diagram that a box is only a name for; None for other boxes."""
-    named = isinstance(b.op, Call) or (kernels and isinstance(b.op, GroupOp) and not b.op.tiles)
-    return bodies(b.op)[0] if named else None
-
-
 def reachable(graph: Graph) -> Graph:
     """The graph without boxes that reach no output; the others stay in order.
 
+    >>> from catdiag.category.types import Axis
     >>> X = Ty(ArrayType((Axis("x"),)))
     >>> f, g = (Box(Generic(name), X, X) for name in "fg")
     >>> graph = reachable(Graph(X, (Node(f, (0,)), Node(g, (0,))), (2,)))
@@ -467,56 +423,3 @@ def reachable(graph: Graph) -> Graph:
                 names[wire] = count
                 count += 1
     return Graph(graph.dom, tuple(nodes), tuple([names[w] for w in graph.outputs]))
-
-
-def check_axis_free(diagram: Diagram, axis: Axis) -> None:
-    """Raises AxisError if a wire of the diagram has an axis of that name, TypeMismatch unless `axis` is an Axis."""
-    require(isinstance(axis, Axis), "the axis", axis, "an Axis, such as Axis('b')")
-    seen: set[int] = set()
-    for ty in diagram.graph.wire_types():
-        if builtins.id(ty) not in seen:
-            seen.add(builtins.id(ty))
-            if ty.axis(axis.name) is not None:
-                raise AxisError(f"axis {axis.name!r} is on a wire {ty} of the diagram already: rename one of the two")
-
-
-def check(diagram: Diagram) -> None:
-    """Raises TypeMismatch unless the diagram is well formed, bodies included: this is what `of_graph` trusts.
-
-    Each node reads wires that exist before it and have the types of its box, each box has types that its operation
-    accepts, and the outputs have the types of the codomain.
-
-    >>> X = Ty(ArrayType((Axis("x"),)))
-    >>> check(box("f", X, X) >> copy(X))
-    >>> check(of_graph(Graph(X, (Node(Box(Generic("f"), X, X), (7,)),), (1,))))
-    Traceback (most recent call last):
-    ...
-    catdiag.util.errors.TypeMismatch: node 0, f, reads wire 7: only 1 are there by then
-    ...
-    """
-    seen: set[int] = set()
-    stack = [diagram]
-    while stack:
-        item = stack.pop()
-        if builtins.id(item) in seen:
-            continue
-        seen.add(builtins.id(item))
-        types = list(item.dom)
-        for place, node in enumerate(item.graph.nodes):
-            b = node.box
-            wrong = next((w for w in node.inputs if not 0 <= w < len(types)), None)
-            if wrong is not None:
-                raise TypeMismatch(f"node {place}, {b.name}, reads wire {wrong}: only {len(types)} are there by then")
-            found = Ty(*(types[w] for w in node.inputs))
-            if found != b.dom:
-                raise TypeMismatch(f"node {place}, {b.name}, takes {short(b.dom)} and reads {short(found)}")
-            if builtins.id(b) not in seen:
-                seen.add(builtins.id(b))
-                check_box(b)
-                stack += bodies(b.op)
-            types.extend(b.cod)
-        if not all(0 <= w < len(types) for w in item.graph.outputs):
-            raise TypeMismatch(f"the outputs read wires {item.graph.outputs}: there are {len(types)}")
-        leaving = Ty(*(types[w] for w in item.graph.outputs))
-        if leaving != item.cod:
-            raise TypeMismatch(f"the outputs carry {short(leaving)} where the diagram gives {short(item.cod)}")

@@ -20,28 +20,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Generator, Hashable, Iterable
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
-from catdiag.category.graph import Column, Graph
-from catdiag.category.ops import NESTING, Box, bodies, without_bodies
-from catdiag.category.types import Ty
+from catdiag.category.graph import Box, Column, Graph, Morphism, NestingOp
 from catdiag.util.errors import EqualityUndecided
 
 WORK = 10_000_000
 """The most boxes and edges that a search examines before `EqualityUndecided`: some seconds."""
-
-
-class Comparable(Protocol):
-    """What is compared: a flat form with types, and what was found of it before."""
-
-    _canon: Any
-
-    @property
-    def graph(self) -> Graph: ...
-    @property
-    def dom(self) -> Ty: ...
-    @property
-    def cod(self) -> Ty: ...
 
 
 class _Canon:
@@ -55,7 +40,7 @@ class _Canon:
 
     __slots__ = ("dead", "fingerprint", "nested", "reads", "table", "which")
 
-    def __init__(self, diagram: Comparable) -> None:
+    def __init__(self, diagram: Morphism) -> None:
         graph = diagram.graph
         table, which, read = graph.lists()
         arity, ports = [b.dom._length for b in table], [b.cod._length for b in table]
@@ -104,26 +89,25 @@ class _Canon:
                         else:
                             sources.append((-1 - at[producer[w]], w - first[producer[w]]))
                     self.dead.append((table[k], tuple(sources)))
-        inner = {
-            id(b): b for k in dict.fromkeys(which) if isinstance(table[k].op, NESTING) for b in bodies(table[k].op)
-        }
-        self.nested: tuple[Comparable, ...] = tuple(inner.values())
+        ops = [table[k].op for k in dict.fromkeys(which)]
+        inner = {id(body): body for op in ops if isinstance(op, NestingOp) for body in op.bodies()}
+        self.nested: tuple[Morphism, ...] = tuple(inner.values())
         self.fingerprint: int | None = None
 
 
-def _canon(diagram: Comparable) -> _Canon:
+def _canon(diagram: Morphism) -> _Canon:
     found: _Canon | None = diagram._canon
     if found is None:
         found = diagram._canon = _Canon(diagram)
     return found
 
 
-def _inside_out(diagrams: Iterable[Comparable], known: bool = True) -> list[Comparable]:
+def _inside_out(diagrams: Iterable[Morphism], known: bool = True) -> list[Morphism]:
     """The diagrams and all bodies of boxes in them, each once, inner bodies first.
 
     Without `known`, those with a cached fingerprint are left out, with everything inside of them.
     """
-    found: list[Comparable] = []
+    found: list[Morphism] = []
     seen: set[int] = set()
     stack = [(d, False) for d in diagrams]
     while stack:
@@ -137,7 +121,7 @@ def _inside_out(diagrams: Iterable[Comparable], known: bool = True) -> list[Comp
     return found
 
 
-def fingerprint(diagram: Comparable) -> int:
+def fingerprint(diagram: Morphism) -> int:
     """A hash that equal diagrams share within one run of Python; cached, and computed without recursion.
 
     >>> from catdiag.category.diagram import box, swap
@@ -166,7 +150,7 @@ def fingerprint(diagram: Comparable) -> int:
     return value  # of the last one, the diagram itself
 
 
-def isomorphic(left: Comparable, right: Comparable) -> bool:
+def isomorphic(left: Morphism, right: Morphism) -> bool:
     """Whether two diagrams are equal in the category. Raises EqualityUndecided instead of guessing.
 
     Bodies of boxes are compared from the innermost out, without recursion.
@@ -180,7 +164,7 @@ def isomorphic(left: Comparable, right: Comparable) -> bool:
     if not _canon(left).nested and not _canon(right).nested:
         return _same(left, right, {})
     classes: dict[int, int] = {}
-    known: dict[Hashable, list[tuple[Comparable, int]]] = {}
+    known: dict[Hashable, list[tuple[Morphism, int]]] = {}
     for item in _inside_out([*_canon(left).nested, *_canon(right).nested]):
         alike = known.setdefault(fingerprint(item), [])
         found = next((k for other, k in alike if _same(other, item, classes)), None)
@@ -202,7 +186,7 @@ def _at_sight(left: Graph, right: Graph) -> bool | None:
     if len(left) != len(right):
         return False
     (mine, which, reads), (theirs, other, others) = left.common_columns(right)
-    if any(isinstance(b.op, NESTING) for table in (mine, theirs) for b in table):
+    if any(isinstance(b.op, NestingOp) for table in (mine, theirs) for b in table):
         return None
     # Mostly the boxes are in the same places of both tables, except for a few: then no hash is needed.
     apart = next((k for k, (b, c) in enumerate(zip(mine, theirs, strict=False)) if b != c), None)
@@ -249,7 +233,7 @@ def _counts(places: Column, most: int) -> list[int]:
     return found
 
 
-def _same(left: Comparable, right: Comparable, classes: dict[int, int]) -> bool:
+def _same(left: Morphism, right: Morphism, classes: dict[int, int]) -> bool:
     """Equality, given the equivalence classes of all bodies in the two diagrams."""
     if left.dom != right.dom or left.cod != right.cod:
         return False
@@ -267,10 +251,9 @@ def _same(left: Comparable, right: Comparable, classes: dict[int, int]) -> bool:
 
 
 def _key(b: Box, classes: dict[int, int]) -> Hashable:
-    inner = bodies(b.op)
-    if not inner:
+    if not isinstance(b.op, NestingOp):
         return b
-    return (without_bodies(b.op), b.dom, b.cod, tuple([classes[id(body)] for body in inner]))
+    return (b.op.without_bodies(), b.dom, b.cod, tuple([classes[id(body)] for body in b.op.bodies()]))
 
 
 # -- dead boxes -------------------------------------------------------------------------------------

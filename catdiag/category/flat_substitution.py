@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from catdiag.category.graph import Column, Graph, gathered
-from catdiag.category.ops import Box
+from catdiag.category.graph import Box, Column, Graph
+from catdiag.category.graph_columns import gathered
 
 if TYPE_CHECKING:
     from catdiag.category.graph import Ints

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from catdiag.category.graph import Graph
-from catdiag.category.ops import Box
+from catdiag.category.graph import Box, Graph
 from catdiag.category.types import Ty
 
 Wires = tuple[int, ...]

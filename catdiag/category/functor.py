@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from catdiag.category.diagram import Diagram, Graph, Node, check_axis_free, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, bodies, with_bodies
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols
 from catdiag.util.errors import AxisError, TypeMismatch, require
@@ -83,7 +83,7 @@ def last_uses(graph: Graph) -> list[int]:
     return last
 
 
-def weave(diagram: Diagram, axis: Axis, inputs: Iterable[int | str] | str | None = None) -> Diagram:
+def weave(diagram: Diagram, axis: Axis | str, inputs: Iterable[int | str] | str | None = None) -> Diagram:
     """The functor that adds an axis in front of all outputs and of the given inputs (None: all inputs), like `vmap`.
 
     A box is mapped over the axis if one of its inputs has it, and so are its bodies. A box that depends on no weaved
@@ -101,6 +101,7 @@ def weave(diagram: Diagram, axis: Axis, inputs: Iterable[int | str] | str | None
     Raises AxisError if a wire has an axis of that name already, if no input of that name or position exists, and if a
     loop or group uses the size of the axis for its own blocks.
     """
+    axis = Axis(axis) if isinstance(axis, str) else axis
     return _pad(*broadcast(diagram, axis, _positions(diagram, inputs)), axis)
 
 
@@ -226,3 +227,14 @@ def _pad(diagram: Diagram, has: tuple[bool, ...], axis: Axis) -> Diagram:
             nodes.append(Node(Box(Rename(), Ty(ty), Ty(_add(axis, ty))), (outputs[k],)))
             outputs[k], count = count, count + 1
     return of_graph(Graph(graph.dom, tuple(nodes), tuple(outputs)), None, diagram.names, diagram.title)
+
+
+def check_axis_free(diagram: Diagram, axis: Axis) -> None:
+    """Raises AxisError if a wire of the diagram has an axis of that name, TypeMismatch unless `axis` is an Axis."""
+    require(isinstance(axis, Axis), "the axis", axis, "an Axis, such as Axis('b')")
+    seen: set[int] = set()
+    for ty in diagram.graph.wire_types():
+        if id(ty) not in seen:
+            seen.add(id(ty))
+            if ty.axis(axis.name) is not None:
+                raise AxisError(f"axis {axis.name!r} is on a wire {ty} of the diagram already: rename one of the two")

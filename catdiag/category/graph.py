@@ -1,4 +1,4 @@
-"""The flat form of a diagram: a dataflow graph of nodes in stored order, and the wires between them.
+"""Boxes, and the flat form of a diagram: a dataflow graph of nodes in stored order, and the wires between them.
 
     dom wires 0 … n-1        node 0: box, inputs (wire, …)     its outputs are wires n, n+1, …
                              node 1: …                         outputs: (wire, …)
@@ -7,19 +7,21 @@ It is stored as nodes, or as columns: the distinct boxes, the number of the box 
 nodes read, one node after another. Each form is computed from the other at its first use; columns are lists or NumPy
 arrays, on which many nodes are processed at once. So a diagram of a million boxes has no million objects until one of
 its nodes is read.
+
+A box is an operation with its types, and an operation may hold diagrams as bodies, whose flat forms have boxes again.
+These types refer to each other, so they are here together, with only the outline of operations and diagrams: all else
+about both is built on this file (`catdiag.category.ops`, `catdiag.category.diagram`).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from catdiag.category.ops import Box
-from catdiag.category.types import ArrayType, Ty
-from catdiag.util.errors import TypeMismatch, require
+from catdiag.category.types import ArrayType, Size, Ty
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +31,102 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FEW, MANY = 300, 10_000
 """The number of nodes from which columns are processed by NumPy: if it is imported already, and if it is not."""
+
+
+class Operation(Protocol):
+    """What a box does; the classes of operations are in `catdiag.category.ops`."""
+
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+
+    def __hash__(self) -> int: ...
+
+
+class Morphism(Protocol):
+    """What a diagram is to the boxes that hold it as a body, and to comparisons: a flat form, and its types."""
+
+    _canon: Any
+
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def dom(self) -> Ty: ...
+    @property
+    def cod(self) -> Ty: ...
+
+
+class NestingOp:
+    """An operation with diagrams as bodies."""
+
+    def bodies(self) -> tuple[Morphism, ...]:
+        """The bodies."""
+        raise NotImplementedError
+
+    def without_bodies(self) -> tuple[Hashable, ...]:
+        """The data except the bodies."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Generic:
+    """An uninterpreted box, identified by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """An operation with its types. Two boxes are equal when operation, domain and codomain are.
+
+    >>> from catdiag.category.types import Axis
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> eval(repr(Box(Generic("exp"), X, X))) == Box(Generic("exp"), X, X, line="somewhere:1")
+    True
+    """
+
+    op: Operation
+    dom: Ty
+    cod: Ty
+    line: str | None = field(default=None, repr=False)
+    _hash: int | None = field(default=None, init=False, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Box):
+            return NotImplemented
+        if self.op != other.op:
+            return False
+        # Mostly both are the same object, and comparing takes a call.
+        dom, cod = self.dom, self.cod
+        return (dom is other.dom or dom == other.dom) and (cod is other.cod or cod == other.cod)
+
+    def __hash__(self) -> int:
+        known = self._hash
+        if known is None:
+            known = hash((self.op, self.dom, self.cod))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+    def __reduce__(self) -> tuple[type[Box], tuple[Operation, Ty, Ty, str | None]]:
+        # A hash of strings differs between processes, so that it must not travel with a pickle.
+        return Box, (self.op, self.dom, self.cod, self.line)
+
+    def size_of(self, axis: str) -> Size:
+        """The size of an axis of its inputs and results; the axis' own name, if none has it.
+
+        >>> from catdiag.category.types import Axis
+        >>> total = Box(Generic("total"), Ty(ArrayType((Axis("q", 4), Axis("x")))), Ty(ArrayType((Axis("q", 4),))))
+        >>> total.size_of("q"), total.size_of("x"), total.size_of("y")
+        (4, 'x', 'y')
+        """
+        return next((a.size for ty in (*self.dom, *self.cod) for a in ty.axes if a.name == axis), axis)
+
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+        return self.op.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +147,6 @@ class Graph:
     """The flat form of a diagram: nodes in stored order, and its output wires.
 
     >>> X = Ty(ArrayType())
-    >>> from catdiag.category.ops import Generic
     >>> f = Box(Generic("f"), X, X)
     >>> chain = Graph.of_columns(X, [f], [0, 0, 0], [0, 1, 2], [3])
     >>> chain == Graph(X, (Node(f, (0,)), Node(f, (1,)), Node(f, (2,))), (3,)), len(chain)
@@ -214,9 +311,6 @@ class Graph:
         return Graph.of_columns, (self.dom, *self.lists(), self.outputs)
 
 
-# -- from arrays ----------------------------------------------------------------------------------
-
-
 def _makers(graph: Graph) -> tuple[int, ...]:
     found = [-1] * len(graph.dom)
     for place, box in enumerate(graph.boxes()):
@@ -226,124 +320,3 @@ def _makers(graph: Graph) -> tuple[int, ...]:
 
 def _first_wires(graph: Graph) -> tuple[int, ...]:
     return tuple(accumulate((len(box.cod) for box in graph.boxes()), initial=len(graph.dom)))[:-1]
-
-
-def of_arrays(dom: Ty, table: Sequence[Box], which: object, reads: object, outputs: object) -> tuple[Graph, Ty]:
-    """A flat form from arrays or lists of integers, and its codomain, after a check of every wire by NumPy.
-
-    The arrays are copied. Raises TypeMismatch, naming the first node that is wrong.
-    """
-    import numpy as np
-
-    kinds, wires, leaving = _integers(which, "which"), _integers(reads, "reads"), _integers(outputs, "outputs")
-    wrong = (kinds < 0) | (kinds >= len(table))
-    if wrong.any():
-        place = int(wrong.argmax())
-        raise TypeMismatch(f"node {place} is box {kinds[place]}: expected the number of one of {len(table)}, from 0")
-    numbers: dict[ArrayType, int] = {}
-    # Types that many boxes share are checked once.
-    known: dict[int, list[int]] = {}
-    for ty in (dom, *(ty for b in table for ty in (b.dom, b.cod))):
-        if id(ty) not in known:
-            known[id(ty)] = [numbers.setdefault(t, len(numbers)) for t in ty.arrays]
-    own, takes, gives = known[id(dom)], [known[id(b.dom)] for b in table], [known[id(b.cod)] for b in table]
-    arity, ports = _each([len(t) for t in takes], kinds), _each([len(t) for t in gives], kinds)
-    count = int(arity.sum()) if isinstance(arity, np.ndarray) else arity * len(kinds)
-    if count != len(wires):
-        raise TypeMismatch(f"reads has {len(wires)} wires: expected {count}, what the nodes read one after another")
-    # The number of wires that exist before a node: those of the domain and of the earlier nodes.
-    there = _before(ports, len(kinds)) + len(own)
-    total = len(own) + (int(ports.sum()) if isinstance(ports, np.ndarray) else ports * len(kinds))
-    limit = np.repeat(there, arity) if isinstance(arity, np.ndarray) or arity != 1 else there
-    late = (wires < 0) | (wires >= limit)
-    if late.any():
-        place, wire = _reader(arity, int(late.argmax())), wires[late.argmax()]
-        name = table[kinds[place]].name
-        raise TypeMismatch(f"node {place}, {name}, reads wire {wire}: only {there[place]} are there by then")
-    wrong = (leaving < 0) | (leaving >= total)
-    if wrong.any():
-        place = int(wrong.argmax())
-        raise TypeMismatch(f"output {place} reads wire {leaving[place]}: there are {total}")
-    types = list(numbers)
-    if len(types) > 1:
-        carried = np.concatenate([np.array(own, dtype=np.int64), gathered(gives, kinds)])
-        wrong = carried[wires] != gathered(takes, kinds)
-        if wrong.any():
-            at = int(wrong.argmax())
-            place = _reader(arity, at)
-            b = table[kinds[place]]
-            expected = types[gathered(takes, kinds)[at]]
-            raise TypeMismatch(
-                f"node {place}, {b.name}, reads wire {wires[at]}, which carries {types[carried[wires[at]]]}: "
-                f"expected {expected}"
-            )
-        cod = Ty(*(types[k] for k in carried[leaving].tolist()))
-    else:
-        cod = Ty(*types * len(leaving)) if len(leaving) != len(own) else dom
-    return Graph.of_columns(dom, table, kinds, wires, leaving.tolist()), cod
-
-
-def _integers(values: object, name: str) -> Ints:
-    """A column of integers, copied."""
-    import numpy as np
-
-    expected = "a list or an array, of one axis, of integers"
-    try:
-        found = np.array(values) if not isinstance(values, range) else np.arange(values.start, values.stop, values.step)
-    except (ValueError, TypeError):
-        found = np.array(None)
-    require(found.ndim == 1 and (found.dtype.kind in "iu" or not found.size), name, values, expected)
-    made: Ints = found.astype(np.int64, copy=False)
-    made.flags.writeable = False
-    return made
-
-
-def _each(lengths: list[int], which: Ints) -> int | Ints:
-    """The length of each node's list: one number if all are equal."""
-    import numpy as np
-
-    if len(set(lengths)) == 1:
-        return lengths[0]
-    found: Ints = np.array(lengths, dtype=np.int64)[which]
-    return found
-
-
-def _before(lengths: int | Ints, n: int) -> Ints:
-    """The sum of the lengths before each node."""
-    import numpy as np
-
-    if isinstance(lengths, int):
-        return np.arange(n, dtype=np.int64) * lengths
-    found: Ints = np.cumsum(lengths) - lengths
-    return found
-
-
-def _reader(arity: int | Ints, at: int) -> int:
-    """The node that a position in `reads` belongs to."""
-    import numpy as np
-
-    if isinstance(arity, int):
-        return at // arity
-    return int(np.searchsorted(np.cumsum(arity), at, side="right"))
-
-
-def gathered(lists: Sequence[Sequence[int]], which: Ints) -> Ints:
-    """The lists of numbers at the given places, concatenated.
-
-    >>> import numpy as np
-    >>> gathered([[1, 2], [], [3]], np.array([2, 0, 1, 0])).tolist()
-    [3, 1, 2, 1, 2]
-    """
-    import numpy as np
-
-    lengths = [len(found) for found in lists]
-    if len(set(lengths)) == 1:
-        made: Ints = np.array(lists, dtype=np.int64)[which].ravel()
-        return made
-    flat = np.array([k for found in lists for k in found], dtype=np.int64)
-    each = np.array(lengths, dtype=np.int64)
-    first = np.cumsum(each) - each
-    mine = each[which]
-    found_at = np.repeat(first[which] - (np.cumsum(mine) - mine), mine)
-    picked: Ints = flat[found_at + np.arange(len(found_at))]
-    return picked

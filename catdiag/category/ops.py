@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, TypeVar, get_args
+from typing import ClassVar, TypeVar, get_args
 
+from catdiag.category.diagram import Diagram
+from catdiag.category.graph import Box as Box
+from catdiag.category.graph import Generic as Generic
+from catdiag.category.graph import NestingOp
+from catdiag.category.graph import Operation as Operation
 from catdiag.category.index_maps import Read as Read
 from catdiag.category.index_maps import Reindex as Reindex
 from catdiag.category.index_maps import View as View
 from catdiag.category.scalars import MONOIDS, OF_INTEGERS, Apply, ScalarFunction, signature
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, union
 from catdiag.util.errors import AxisError, TypeMismatch
-
-if TYPE_CHECKING:
-    from catdiag.category.diagram import Diagram
-
 
 V = TypeVar("V")
 
@@ -114,7 +115,7 @@ def clamped(value: Fraction, largest: float = sys.float_info.max) -> float:
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(NestingOp):
     """A named diagram, drawn as one box; it means the same as its body."""
 
     name: str
@@ -134,14 +135,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Generic:
-    """An uninterpreted box, identified by its name."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class FoldOp:
+class FoldOp(NestingOp):
     """A loop over consecutive nonempty blocks of one axis, with a state on chip.
 
     The inputs of the box that have the axis are streamed, the others are resident. In the bodies the axis has the local
@@ -205,7 +199,7 @@ class FoldOp:
 
 
 @dataclass(frozen=True)
-class GroupOp:
+class GroupOp(NestingOp):
     """A body run on tiles of some axes, each tile independent; the results are concatenated.
 
     `tiles` pairs each grouped axis with its tile size, a symbol, in the body. Without tiles the body runs once, as a
@@ -242,7 +236,7 @@ OP_CLASSES: tuple[type[Op], ...] = get_args(Op)
 """The classes of operations; what reads boxes has one table with a line for each (see `catdiag.category.scalars`)."""
 
 
-def bodies(op: Op) -> tuple[Diagram, ...]:
+def bodies(op: Operation) -> tuple[Diagram, ...]:
     """The bodies of an operation: of a named diagram, a loop or a group; empty for any other.
 
     >>> bodies(Map("exp"))
@@ -251,66 +245,14 @@ def bodies(op: Op) -> tuple[Diagram, ...]:
     return op.bodies() if isinstance(op, NESTING) else ()
 
 
-def with_bodies(op: Op, new: tuple[Diagram, ...]) -> Op:
+def with_bodies(op: Operation, new: tuple[Diagram, ...]) -> Operation:
     """The operation with other bodies, in the order of `bodies`."""
     return op.with_bodies(new) if isinstance(op, NESTING) else op
 
 
-def without_bodies(op: Op) -> tuple[Hashable, ...]:
+def without_bodies(op: Operation) -> tuple[Hashable, ...]:
     """The data of an operation except its bodies; operations are equal if this data and their bodies are."""
     return op.without_bodies() if isinstance(op, NESTING) else (op,)
-
-
-@dataclass(frozen=True, eq=False)
-class Box:
-    """An operation with its types. Two boxes are equal when operation, domain and codomain are.
-
-    >>> X = Ty(ArrayType((Axis("x"),)))
-    >>> eval(repr(Box(Map("exp"), X, X))) == Box(Map("exp"), X, X, line="somewhere:1")
-    True
-    """
-
-    op: Op
-    dom: Ty
-    cod: Ty
-    line: str | None = field(default=None, repr=False)
-    _hash: int | None = field(default=None, init=False, repr=False)
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, Box):
-            return NotImplemented
-        if self.op != other.op:
-            return False
-        # Mostly both are the same object, and comparing takes a call.
-        dom, cod = self.dom, self.cod
-        return (dom is other.dom or dom == other.dom) and (cod is other.cod or cod == other.cod)
-
-    def __hash__(self) -> int:
-        known = self._hash
-        if known is None:
-            known = hash((self.op, self.dom, self.cod))
-            object.__setattr__(self, "_hash", known)
-        return known
-
-    def __reduce__(self) -> tuple[type[Box], tuple[Op, Ty, Ty, str | None]]:
-        # A hash of strings differs between processes, so that it must not travel with a pickle.
-        return Box, (self.op, self.dom, self.cod, self.line)
-
-    def size_of(self, axis: str) -> Size:
-        """The size of an axis of its inputs and results; the axis' own name, if none has it.
-
-        >>> total = reduce_box("sum", "x", ArrayType((Axis("q", 4), Axis("x"))))
-        >>> total.size_of("q"), total.size_of("x"), total.size_of("y")
-        (4, 'x', 'y')
-        """
-        return next((a.size for ty in (*self.dom, *self.cod) for a in ty.axes if a.name == axis), axis)
-
-    @property
-    def name(self) -> str:
-        """A short name for pictures and messages."""
-        return self.op.name
 
 
 def op_row(table: Mapping[type[Op], V], box: Box, reading: str) -> V:

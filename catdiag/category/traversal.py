@@ -11,7 +11,8 @@ from catdiag.category.ops import Box, bodies
 def all_diagrams(diagram: Diagram) -> Iterator[Diagram]:
     """A diagram and the bodies in it, each once; a diagram comes before its bodies.
 
-    >>> from catdiag.category.diagram import call, id
+    >>> from catdiag.category.diagram import id
+    >>> from catdiag.category.substitution import call
     >>> from catdiag.category.types import Ty
     >>> len(list(all_diagrams(call("f", id(Ty())) >> call("g", id(Ty())))))
     3
@@ -28,7 +29,8 @@ def all_diagrams(diagram: Diagram) -> Iterator[Diagram]:
 def all_boxes(diagram: Diagram) -> Iterator[Box]:
     """The boxes of a diagram and of the bodies in it, each body once.
 
-    >>> from catdiag.category.diagram import call, id
+    >>> from catdiag.category.diagram import id
+    >>> from catdiag.category.substitution import call
     >>> from catdiag.category.types import Ty
     >>> [box.name for box in all_boxes(call("f", call("g", id(Ty()))))]
     ['f', 'g']

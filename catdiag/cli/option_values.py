@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Index, SizeOf
+from catdiag.category.substitution import inline
 from catdiag.category.types import Size, size_symbols
 from catdiag.cli.exit_status import UsageError
 from catdiag.util.files import require_writable

@@ -167,7 +167,7 @@ class _SourceWriter:
 
     def map(self, box: ops.Box, operands: Sequence[Text]) -> Text:
         """A scalar function."""
-        fn = box.op.fn  # type: ignore[union-attr]
+        fn = box.op.fn  # type: ignore[attr-defined]
         if isinstance(fn, Cast):
             return f'cd.cast({operands[0][0]}, "{fn.dtype}")', ATOM
         if isinstance(fn, Apply):
@@ -184,7 +184,7 @@ class _SourceWriter:
     def rename(self, box: ops.Box, operands: Sequence[Text]) -> Text:
         """Axes renamed, transposed, or new."""
         (given,), (made,) = box.dom, box.cod
-        pairs = dict(box.op.pairs)  # type: ignore[union-attr]
+        pairs = dict(box.op.pairs)  # type: ignore[attr-defined]
         text = operands[0]
         if pairs:
             plain = all(old.isidentifier() and not keyword.iskeyword(old) for old in pairs)
@@ -324,7 +324,7 @@ def _refused(writer: _SourceWriter, box: ops.Box, operands: Sequence[Text]) -> T
 
 
 def _constant(writer: _SourceWriter, box: ops.Box, operands: Sequence[Text]) -> Text:
-    value: Fraction | None = box.op.value  # type: ignore[union-attr]
+    value: Fraction | None = box.op.value  # type: ignore[attr-defined]
     if value is None:
         return "-cd.inf", SIGN
     if value.denominator == 1:
@@ -337,7 +337,7 @@ def _constant(writer: _SourceWriter, box: ops.Box, operands: Sequence[Text]) -> 
 
 BOXES: Mapping[type[ops.Op], Callable[[_SourceWriter, ops.Box, Sequence[Text]], Text]] = {
     ops.Map: _SourceWriter.map,
-    ops.Reduce: lambda _, box, operands: (f'cd.{box.op.monoid}({operands[0][0]}, "{box.op.axis}")', ATOM),  # type: ignore[union-attr]
+    ops.Reduce: lambda _, box, operands: (f'cd.{box.op.monoid}({operands[0][0]}, "{box.op.axis}")', ATOM),  # type: ignore[attr-defined]
     ops.Einsum: lambda _, box, operands: (
         f'cd.einsum("{", ".join(" ".join(ty.names) for ty in box.dom)} -> {" ".join(box.cod[0].names)}", '
         f"{', '.join(o[0] for o in operands)})",
@@ -347,7 +347,7 @@ BOXES: Mapping[type[ops.Op], Callable[[_SourceWriter, ops.Box, Sequence[Text]], 
     Reindex: _SourceWriter.reindex,
     View: _SourceWriter.view,
     ops.Index: _SourceWriter.index,
-    ops.SizeOf: lambda writer, box, operands: writer.size(box.op.size),  # type: ignore[union-attr]
+    ops.SizeOf: lambda writer, box, operands: writer.size(box.op.size),  # type: ignore[attr-defined]
     ops.Const: _constant,
     ops.Call: _SourceWriter.call,
     ops.Generic: _refused,

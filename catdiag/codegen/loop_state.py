@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from catdiag.category.diagram import Diagram, Graph, HasDiagram, Node, diagram_of, inline
+from catdiag.category.diagram import Diagram, Graph, HasDiagram, Node, diagram_of
 from catdiag.category.formula import Formula, symbol, truth
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map, Rename
+from catdiag.category.substitution import inline
 from catdiag.rewrite.box_formulas import formula_of
 
 _LONG, _LONGER = 12, 60

@@ -42,9 +42,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from catdiag.category.diagram import Diagram, Graph, HasDiagram, diagram_of, inline
+from catdiag.category.diagram import Diagram, Graph, HasDiagram, diagram_of
 from catdiag.category.integer_polynomial import IntPolynomial, symbol
 from catdiag.category.ops import FoldOp, GroupOp
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
 from catdiag.chip.hierarchy import Hierarchy
 from catdiag.cost.traffic import io

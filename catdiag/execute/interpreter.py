@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from catdiag.category import ops
-from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, inline
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.functor import interpret
 from catdiag.category.ops import clamped, op_row
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
+from catdiag.category.substitution import inline
 from catdiag.category.traversal import nested_beyond
 from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
 from catdiag.execute.indexed_reads import view

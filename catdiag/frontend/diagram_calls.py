@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from catdiag.category.diagram import Diagram
+from catdiag.category.functor import weave
 from catdiag.category.types import Axis
 from catdiag.frontend.signature import merge_axes
 from catdiag.frontend.tracing import Traced, running
@@ -35,7 +36,7 @@ def call_diagram(diagram: Diagram, arrays: Sequence[object]) -> Traced | tuple[T
             if ty.axis(axis.name) is None:
                 extra.setdefault(axis.name, (axis, []))[1].append(k)
     for axis, inputs in extra.values():
-        diagram = diagram.weave(axis, inputs)
+        diagram = weave(diagram, axis, inputs)
     arranged = [trace.rename(a, {}, ty.axes) for a, ty in zip(given, diagram.dom, strict=True)]
     for array, ty in zip(arranged, diagram.dom, strict=True):
         merge_axes((array.type, ty))

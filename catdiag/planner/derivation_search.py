@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, SupportsFloat, TypeVar
 
-from catdiag.category.diagram import Diagram, HasDiagram, inline
+from catdiag.category.diagram import Diagram, HasDiagram
 from catdiag.category.ops import Einsum, Reduce
+from catdiag.category.substitution import inline
 from catdiag.cost.traffic import io
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.group import find, groupable

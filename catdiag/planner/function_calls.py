@@ -7,7 +7,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, element_bytes, size_value
 from catdiag.codegen.triton.opaque_call import opaque_box
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget

@@ -14,8 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.ops import Box, Call, Generic, GroupOp, array_name, bodies
+from catdiag.category.substitution import inline
 from catdiag.category.types import STORED, Ty
 from catdiag.codegen.triton.opaque_call import transposes
 from catdiag.prover.congruence import has_generators

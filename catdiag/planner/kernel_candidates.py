@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.category.diagram import Diagram, Graph, inline
+from catdiag.category.diagram import Diagram, Graph
 from catdiag.category.index_maps import View
 from catdiag.category.ops import FoldOp
+from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, size_value
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import searching

@@ -5,7 +5,7 @@ that it is weaved over. What a draft costs is worked out by `catdiag.planner.ker
 `catdiag.planner.kernel_candidates`, in time. Nothing is proved until a draft is taken.
 
 >>> import catdiag as cd
->>> from catdiag.category.diagram import inline
+>>> from catdiag.category.substitution import inline
 >>> [str(draft) for draft in drafts(inline(cd.library.get("matmul").diagram))]
 ['group a c', 'stream b, group a c']
 """
@@ -19,8 +19,9 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
 
-from catdiag.category.diagram import Diagram, inline, of_graph
+from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.ops import FoldOp, GroupOp
+from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
 from catdiag.kernel.terms import KernelError
 from catdiag.planner.graph_segments import Segment, Span, StageSequence

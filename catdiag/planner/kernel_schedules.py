@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
+from catdiag.category.substitution import inline
 from catdiag.cost.traffic import IO, io
 from catdiag.optimum.exhaustive import ExhaustiveOptimum, exhaustive_optimum
 from catdiag.optimum.power_form import power_form

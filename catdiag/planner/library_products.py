@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, size_value
 from catdiag.codegen.triton.product_call import plain_product, product_axes
 from catdiag.planner.fits_proof import Proof

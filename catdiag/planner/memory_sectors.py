@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import GroupOp
+from catdiag.category.substitution import inline
 from catdiag.schedule.element_widths import real_types, width
 
 SECTOR = 32

@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from catdiag.category.diagram import Diagram, diagram_of, inline
+from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.category.substitution import inline
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.kernel.checker import condition
 from catdiag.kernel.definedness import show_condition

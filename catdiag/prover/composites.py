@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty
 from catdiag.kernel.checker import Checker
 from catdiag.kernel.composition import Renaming, flattened

@@ -20,9 +20,10 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.category.box_types import rename_box
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.ops import Box, Call, Const, Generic, GroupOp, Map, bodies, index_box, map_box, reduce_box
 from catdiag.category.scalars import Apply
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty
 from catdiag.util.errors import TypeMismatch
 
@@ -45,7 +46,8 @@ class NotCongruent(Exception):
 def has_generators(diagram: Diagram) -> bool:
     """Whether a diagram has uninterpreted boxes, outside of the bodies of loops, and of groups with tiles.
 
-    >>> from catdiag.category.diagram import box, call
+    >>> from catdiag.category.diagram import box
+    >>> from catdiag.category.substitution import call
     >>> from catdiag.category.types import Axis
     >>> X = ArrayType((Axis("x"),))
     >>> has_generators(call("named", box("f", X, X)))

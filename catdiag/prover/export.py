@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from catdiag.category import ops
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import Cond, Expr
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast
+from catdiag.category.substitution import inline
 from catdiag.category.types import Axis, Size
 from catdiag.prover.identifiers import identifier, title
 from catdiag.util.errors import CatdiagError

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from catdiag.category.diagram import Diagram, inline, of_graph
+from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.graph import Graph
 from catdiag.category.ops import Const, Einsum, Index, Map, Reduce, SizeOf
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty, size_symbols
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.assumptions import meeting, symbols_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category import ops
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.formula import (
     FALSE,
     MINUS_INFINITY,
@@ -28,6 +28,7 @@ from catdiag.category.formula import (
 )
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import ScalarFunction
+from catdiag.category.substitution import inline
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 if TYPE_CHECKING:

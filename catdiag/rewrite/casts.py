@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from catdiag.category.diagram import Diagram, inline, reachable
+from catdiag.category.diagram import Diagram, reachable
 from catdiag.category.ops import Box, FoldOp, Map, bodies
 from catdiag.category.scalars import Cast
+from catdiag.category.substitution import inline
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 

@@ -25,9 +25,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from catdiag.category.diagram import Diagram, Graph, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, bodies
 from catdiag.category.scalars import Cast
+from catdiag.category.substitution import inline
 from catdiag.category.types import Axis, Size, size_value
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import Interrupted

@@ -24,8 +24,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from catdiag.category.diagram import Diagram, Graph, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
 from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, Rename
+from catdiag.category.substitution import inline
 from catdiag.frontend.signature import axis_names
 from catdiag.rewrite.deferred_scaling import DeferredScaling
 from catdiag.rewrite.derivation import Derivation, NotProved, Step, titled

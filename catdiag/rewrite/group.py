@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.index_maps import leaves
 from catdiag.category.ops import (
     Box,
@@ -23,6 +23,7 @@ from catdiag.category.ops import (
     Index,
     Map,
     Op,
+    Operation,
     Reduce,
     Reindex,
     Rename,
@@ -32,6 +33,7 @@ from catdiag.category.ops import (
     op_row,
     with_bodies,
 )
+from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.frontend.signature import axis_names
@@ -175,7 +177,7 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
     return made[id(diagram)]
 
 
-def _local_axes(op: Op) -> tuple[str, ...]:
+def _local_axes(op: Operation) -> tuple[str, ...]:
     if isinstance(op, FoldOp):
         return (op.axis,)
     return tuple(name for name, _ in op.tiles) if isinstance(op, GroupOp) else ()
@@ -277,7 +279,7 @@ def _is_part(name: str, axis: Axis) -> bool:
     return False
 
 
-def _is_about(op: Op, axis: str, size: Size) -> bool:
+def _is_about(op: Operation, axis: str, size: Size) -> bool:
     if isinstance(op, Index):
         return op.axis == axis
     return isinstance(op, SizeOf) and bool(size_symbols(op.size) & size_symbols(size))

@@ -12,8 +12,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.ops import Box, FoldOp, Rename, bodies, with_bodies
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty
 
 
@@ -163,7 +164,7 @@ def _with_input(body: Diagram, wire: int, rename: Box, ty: ArrayType) -> Diagram
         nodes.append(Node(node.box, tuple(moved[w] for w in node.inputs)))
         moved.extend(range(count, count + len(node.box.cod)))
         count += len(node.box.cod)
-    name = "_".join([body.input_names[wire], *(new for _, new in rename.op.pairs)])  # type: ignore[union-attr]
+    name = "_".join([body.input_names[wire], *(new for _, new in rename.op.pairs)])  # type: ignore[attr-defined]
     while name in body.input_names:
         name += "_"
     made = Graph(Ty(*body.dom, ty), tuple(nodes), tuple(moved[w] for w in graph.outputs))

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.index_maps import Cond, Expr, Read, leaves, natural, plus, replaced, times
 from catdiag.category.ops import Box, Const, FoldOp, Reindex, Rename, View, const_box, index_box
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Size, Ty
 from catdiag.schedule.gathers import in_blocks
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.index_maps import Read, View, plus
 from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, const_box, map_box, reindex_box
 from catdiag.category.scalars import ScalarFunction
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.matching.unify import Unifier

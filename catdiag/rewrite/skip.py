@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from catdiag.category.box_types import check_box
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Rename, const_box
+from catdiag.category.substitution import inline
 from catdiag.frontend.builder import program
 from catdiag.prover.api import Refuted
 from catdiag.rewrite.derivation import Derivation, NotProved, titled

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.ops import FoldOp, const_box, reduce_box
+from catdiag.category.substitution import inline
 from catdiag.category.types import Axis
 from catdiag.rewrite.graph_builder import GraphBuilder
 from catdiag.rewrite.stream.user_fold import of_length, use, writer

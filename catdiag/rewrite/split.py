@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.ops import Box, FoldOp, GroupOp, bodies, with_bodies
+from catdiag.category.substitution import inline
 from catdiag.rewrite.local_sizes import local_size, sizes_in
 from catdiag.util.errors import AxisError, NotStreamable, SignatureError
 

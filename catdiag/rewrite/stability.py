@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline
+from catdiag.category.diagram import Diagram, Graph, Node
 from catdiag.category.formula import MINUS_INFINITY, Formula, infix, symbol
 from catdiag.category.ops import Box, Const, FoldOp, Map, const_box, reduce_box
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
 from catdiag.prover.condition_formulas import Condition
 from catdiag.rewrite.box_formulas import wires_of

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.index_maps import Expr, View, leaves, natural
 from catdiag.category.ops import Box, FoldOp, GroupOp, Index
+from catdiag.category.substitution import inline
 from catdiag.category.types import Ty
 
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from catdiag.category.diagram import Diagram, Graph, inline
+from catdiag.category.diagram import Diagram, Graph
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Reduce, Reindex, View, array_name
+from catdiag.category.substitution import inline
 from catdiag.category.types import union
 from catdiag.schedule.live_ranges import contracts, elementwise, is_view, multiplies
 from catdiag.schedule.operand_types import written_type

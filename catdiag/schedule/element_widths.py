@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from catdiag.category.diagram import inline
 from catdiag.category.ops import Box, GroupOp, Map
 from catdiag.category.scalars import Cast
+from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, COMPUTED, INTEGER_BYTES, STORED, ArrayType, element_bytes
 from catdiag.schedule.live_ranges import view_roots
 from catdiag.schedule.operand_types import widest_of

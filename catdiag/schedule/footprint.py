@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from catdiag.category.diagram import Graph, inline
+from catdiag.category.diagram import Graph
 from catdiag.category.index_maps import leaves, natural, read_off
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.category.ops import Box, FoldOp
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Size
 from catdiag.schedule.access_region import PickedElements, TileWindow
 from catdiag.schedule.loop_bounds import Bound, ends, put

@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from catdiag.category.diagram import Diagram, Graph, inline
+from catdiag.category.diagram import Diagram, Graph
 from catdiag.category.ops import Box, Call, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
 
 
@@ -111,7 +112,7 @@ def statistics(graph: Graph, known: Collection[int] = ()) -> frozenset[int]:
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x, x v -> q v")(lambda S, V: cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V))
-    >>> from catdiag.category.diagram import inline
+    >>> from catdiag.category.substitution import inline
     >>> flat = inline(f)
     >>> [flat.boxes[w - 2].name for w in sorted(statistics(flat.graph))]
     ['max[x]', 'sum[x]']

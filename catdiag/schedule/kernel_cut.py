@@ -73,7 +73,8 @@ def kernel_cut(graph: Graph, fused: bool = True) -> KernelCut:
     """Cuts a graph into kernels. Without `fused`, each box between groups is a kernel.
 
     >>> from catdiag.library import get
-    >>> from catdiag.category.diagram import diagram_of, inline
+    >>> from catdiag.category.diagram import diagram_of
+    >>> from catdiag.category.substitution import inline
     >>> cut = kernel_cut(inline(diagram_of(get("softmax"))).graph, fused=False)
     >>> cut.kernels, sorted(cut.crossing)
     ([[0], [1], [2], [3], [4]], [1, 2, 3, 4])

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from catdiag.category.diagram import Graph, inline
+from catdiag.category.diagram import Graph
 from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
 
 # The binary function that combines two results of each reduction.

@@ -23,11 +23,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catdiag.category.diagram import Graph, inline
+from catdiag.category.diagram import Graph
 from catdiag.category.index_maps import read_off
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, Const, FoldOp, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.category.scalars import Cast, ScalarFunction
+from catdiag.category.substitution import inline
 from catdiag.category.types import Size
 
 Bound = Any

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from catdiag.category.diagram import Diagram, Graph, inline
+from catdiag.category.diagram import Diagram, Graph
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
 from catdiag.schedule.access_region import (
     PickedElements,

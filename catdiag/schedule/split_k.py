@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.functor import weave
 from catdiag.category.index_maps import Reindex
 from catdiag.category.ops import (
@@ -29,6 +29,7 @@ from catdiag.category.ops import (
     reduce_box,
     reindex_box,
 )
+from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, Size, Ty, product
 from catdiag.util.errors import CatdiagError

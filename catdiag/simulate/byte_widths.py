@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map
 from catdiag.category.scalars import Cast
+from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, COMPUTED, INTEGER_BYTES, STORED, ArrayType, element_bytes
 from catdiag.schedule.full_precision import statistics
 from catdiag.simulate.graph_readers import Outline

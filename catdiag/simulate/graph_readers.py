@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from catdiag.category.diagram import Graph, inline
+from catdiag.category.diagram import Graph
 from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
 
 _INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from catdiag.category.diagram import inline
 from catdiag.category.ops import Box, FoldOp
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, size_value
 from catdiag.execute.interpreter import Runner, filled
 from catdiag.execute.named_arrays import NamedArray

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.category.diagram import Diagram, Graph, HasDiagram, Node, diagram_of, inline
+from catdiag.category.diagram import Diagram, Graph, HasDiagram, Node, diagram_of
 from catdiag.category.ops import Box, GroupOp, Map, array_name
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, size_symbols, size_value
 from catdiag.execute.interpreter import Functions, Runner, conform, run
 from catdiag.execute.named_arrays import NamedArray

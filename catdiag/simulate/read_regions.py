@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.category.diagram import inline
 from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Box, FoldOp
+from catdiag.category.substitution import inline
 from catdiag.category.types import size_value
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.schedule.access_region import PickedElements, TileWindow

@@ -31,10 +31,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from catdiag.category.diagram import Diagram, Graph, Node, diagram_of, inline
+from catdiag.category.diagram import Diagram, Graph, Node, diagram_of
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, array_name
 from catdiag.category.scalars import Cast
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, union
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware

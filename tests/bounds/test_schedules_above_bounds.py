@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, Graph, Node, diagram_of, inline, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, diagram_of, of_graph
 from catdiag.category.ops import Box, GroupOp, Rename, map_box
 from catdiag.category.scalars import Cast
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty
 from catdiag.cost.traffic import io
 from catdiag.rewrite import group

@@ -6,25 +6,13 @@ from fractions import Fraction
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from catdiag.category.box_types import check
 from catdiag.category.diagram import *  # noqa: F403
-from catdiag.category.diagram import (
-    Diagram,
-    Graph,
-    Node,
-    box,
-    call,
-    check,
-    copy,
-    discard,
-    id,
-    inline,
-    of_graph,
-    swap,
-    wiring,
-)
+from catdiag.category.diagram import Diagram, Graph, Node, box, copy, discard, id, of_graph, swap, wiring
 from catdiag.category.functor import broadcast, interpret, weave
 from catdiag.category.ops import *  # noqa: F403
 from catdiag.category.ops import Box, Const, Generic, Map, Reduce, SizeOf
+from catdiag.category.substitution import call, inline
 from catdiag.category.types import *  # noqa: F403
 from catdiag.category.types import ArrayType, Axis, Ty
 

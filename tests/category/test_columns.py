@@ -8,7 +8,8 @@ import random
 import numpy as np
 import pytest
 
-from catdiag.category.diagram import Diagram, Graph, Node, box, check, id, of_graph
+from catdiag.category.box_types import check
+from catdiag.category.diagram import Diagram, Graph, Node, box, id, of_graph
 from catdiag.category.equality import _at_sight
 from catdiag.category.ops import Box, Generic
 from catdiag.category.types import ArrayType, Axis, Ty

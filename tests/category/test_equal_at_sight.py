@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from catdiag.category.diagram import Diagram, Graph, Node, box, call, id, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, box, id, of_graph
 from catdiag.category.equality import _at_sight, _canon, _same
 from catdiag.category.ops import Box, Generic
+from catdiag.category.substitution import call
 from catdiag.category.types import ArrayType, Axis, Ty
 
 X = Ty(ArrayType((Axis("x"),)))

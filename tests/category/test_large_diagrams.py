@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from catdiag.category.diagram import Diagram, Graph, Node, box, call, check, id, inline, of_graph, swap
+from catdiag.category.box_types import check
+from catdiag.category.diagram import Diagram, Graph, Node, box, id, of_graph, swap
 from catdiag.category.functor import interpret, weave
 from catdiag.category.ops import Box, Generic
+from catdiag.category.substitution import call, inline
 from catdiag.category.types import ArrayType, Axis, Ty
 
 X = ArrayType((Axis("x"),))

@@ -9,25 +9,11 @@ from typing import Any
 
 import pytest
 
-from catdiag.category.diagram import (
-    Diagram,
-    Graph,
-    Node,
-    box,
-    call,
-    copy,
-    discard,
-    id,
-    inline,
-    of_box,
-    of_graph,
-    swap,
-    wiring,
-)
+from catdiag.category.diagram import Diagram, Graph, Node, box, copy, discard, id, of_box, of_graph, swap, wiring
 from catdiag.category.evaluation import Course, course_of, evaluate
 from catdiag.category.functor import interpret
 from catdiag.category.ops import Box, Generic
-from catdiag.category.substitution import substitute
+from catdiag.category.substitution import call, inline, substitute
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.util.errors import TypeMismatch
 

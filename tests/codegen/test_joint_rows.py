@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.category.diagram import diagram_of, inline
+from catdiag.category.diagram import diagram_of
+from catdiag.category.substitution import inline
 from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.compiled_plan import compiled_of
 from catdiag.rewrite.group import find

@@ -14,8 +14,9 @@ import pytest
 
 import catdiag as cd
 from catdiag import library
-from catdiag.category.diagram import Graph, Node, diagram_of, inline, of_box, of_graph
+from catdiag.category.diagram import Graph, Node, diagram_of, of_box, of_graph
 from catdiag.category.ops import Box, Call, Const, Einsum, FoldOp, GroupOp, map_box
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, size_value
 from catdiag.cli.option_values import sizes_of
 from catdiag.codegen.loop_state import formulas

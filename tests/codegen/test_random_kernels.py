@@ -7,7 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import diagram_of, inline
+from catdiag.category.diagram import diagram_of
+from catdiag.category.substitution import inline
 from catdiag.codegen.triton.triton_module import module
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.planner.compiled_plan import compiled_of

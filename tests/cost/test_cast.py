@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.category.diagram import inline
 from catdiag.category.ops import FoldOp, bodies
+from catdiag.category.substitution import inline
 from catdiag.cost.traffic import io
 from catdiag.rewrite.casts import dropped
 from catdiag.simulate.machine import count

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, diagram_of, inline
+from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.category.ops import Call, bodies
+from catdiag.category.substitution import inline
 from catdiag.draw.render import scene_of
 from catdiag.draw.scene import Label
 from catdiag.draw.string_diagram.subdiagrams import MOST, folded

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag import testing
 from catdiag.category.diagram import of_box
+from catdiag.category.functor import weave
 from catdiag.category.ops import Box, FoldOp, Generic, GroupOp, Map
 from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Ty
@@ -147,11 +148,11 @@ def test_several_axes_in_one_group() -> None:
 
 
 def test_weaved_loops_run() -> None:
-    f = online((q,)).weave("h")
+    f = weave(online((q,)), "h")
     Q, K, V = (rng.normal(size=(2, n, 3)) for n in (4, 6, 6))
     expected = np.stack([textbook(*parts) for parts in zip(Q, K, V, strict=True)])
     np.testing.assert_allclose(run(f, [Q, K, V], tiles={"s_x": 4}), expected)
-    g = grouped().weave("r", ["Q"])
+    g = weave(grouped(), "r", ["Q"])
     expected = np.stack([textbook(part, K[0], V[0]) for part in Q])
     np.testing.assert_allclose(run(g, [Q, K[0], V[0]], tiles={"s_x": 4, "g_q": 3}), expected)
 
@@ -181,7 +182,7 @@ def test_weaving_runs_the_diagram_at_each_index(data: st.DataObject) -> None:
     sizes = data.draw(testing.sizes_for(f))
     several = [data.draw(testing.arrays_for(f, sizes)) for _ in range(3)]
     expected = np.stack([cd.Program(f)(*arrays) for arrays in several])
-    woven = cd.Program(f.weave("w"))(*(np.stack(parts) for parts in zip(*several, strict=True)))
+    woven = cd.Program(weave(f, "w"))(*(np.stack(parts) for parts in zip(*several, strict=True)))
     np.testing.assert_allclose(woven, expected, rtol=1e-9, atol=1e-9)
 
 

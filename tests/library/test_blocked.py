@@ -19,8 +19,9 @@ from textbook import FORMS, ONE_PASS
 
 import catdiag as cd
 from catdiag import library
-from catdiag.category.diagram import diagram_of, inline
+from catdiag.category.diagram import diagram_of
 from catdiag.category.ops import Call
+from catdiag.category.substitution import inline
 from catdiag.category.types import size_symbols, size_value
 from catdiag.execute.interpreter import run
 from catdiag.execute.size_inference import tile_bounds

@@ -93,7 +93,7 @@ def test_a_box_with_several_results_and_types_of_its_own() -> None:
 
 
 def test_boxes_in_named_boxes_are_seen() -> None:
-    from catdiag.category.diagram import call
+    from catdiag.category.substitution import call
 
     inner = call("inner", (DOUBLE >> F).diagram)
     assert has_generators(inner)

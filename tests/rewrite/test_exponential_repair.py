@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.category.diagram import inline
 from catdiag.category.ops import Box, FoldOp, Map
 from catdiag.category.scalars import Cast
+from catdiag.category.substitution import inline
 from catdiag.draw.report.proof_section import exponential_rows
 from catdiag.execute import interpreter as run_numpy
 from catdiag.rewrite.derivation import Derivation

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import check, inline
+from catdiag.category.box_types import check
 from catdiag.category.ops import GroupOp
+from catdiag.category.substitution import inline
 from catdiag.execute.interpreter import run
 from catdiag.rewrite.fuse import Opened, arrange
 from catdiag.simulate.machine import count

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, check, diagram_of
+from catdiag.category.box_types import check
+from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.execute.interpreter import run
 from catdiag.execute.size_inference import tile_bounds

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.category.diagram import call, check, diagram_of, inline
+from catdiag.category.box_types import check
+from catdiag.category.diagram import diagram_of
 from catdiag.category.ops import Call
+from catdiag.category.substitution import call, inline
 from catdiag.kernel.checker import Checker
 from catdiag.solvers.z3 import Z3
 

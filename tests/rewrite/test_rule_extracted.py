@@ -6,8 +6,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
+from catdiag.category.functor import weave
 from catdiag.category.ops import SizeOf
+from catdiag.category.substitution import inline
 from catdiag.category.types import size_symbols
 from catdiag.rewrite.matching.subgraph_search import only_layout
 from catdiag.rewrite.matching.unify import Unifier, put_sizes
@@ -81,7 +83,7 @@ def test_a_part_of_a_program_is_found_in_it(data: st.DataObject) -> None:
     assert done.diagram.cod == whole.cod
     assert not done.theorem.conditional
     # And in the program weaved over one more axis, by some of its inputs.
-    woven = flat.weave("extra", data.draw(st.sets(st.integers(0, len(whole.dom) - 1))))
+    woven = weave(flat, "extra", data.draw(st.sets(st.integers(0, len(whole.dom) - 1))))
     assert rule.matches(woven), rule.explain(woven)
     assert not rule.apply(woven).theorem.conditional
     # With the axes of the rule under other names.

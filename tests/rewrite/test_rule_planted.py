@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import check, diagram_of, inline
+from catdiag.category.box_types import check
+from catdiag.category.diagram import diagram_of
+from catdiag.category.substitution import inline
 from catdiag.execute.interpreter import run
 from catdiag.frontend.builder import program
 from catdiag.kernel.checker import Checker

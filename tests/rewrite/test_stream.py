@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, check, diagram_of
+from catdiag.category.box_types import check
+from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.category.functor import weave
 from catdiag.execute.interpreter import run
 from catdiag.rewrite.stream.fold_search import Streamed, candidates, find
@@ -471,7 +472,7 @@ def test_leading_zeros_and_cancelling_prefixes_are_no_trouble() -> None:
 def test_woven(shape: tuple[str, ...]) -> None:
     diagram = build("with_log_sum_exp")
     for axis in shape:
-        diagram = diagram.weave(axis)
+        diagram = weave(diagram, axis)
     agree(diagram, find(diagram_of(diagram), "x").diagram, arrays(diagram))
 
 

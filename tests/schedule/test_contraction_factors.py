@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.category.diagram import diagram_of, inline
+from catdiag.category.diagram import diagram_of
+from catdiag.category.substitution import inline
 from catdiag.planner.fit import searching
 from catdiag.rewrite.group import find
 from catdiag.rewrite.stream.multi_pass import forms

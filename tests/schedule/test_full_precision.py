@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, diagram_of, inline
+from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.category.ops import array_name
+from catdiag.category.substitution import inline
 from catdiag.cost.traffic import io
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.category.diagram import Diagram, diagram_of, inline
+from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.category.substitution import inline
 from catdiag.codegen.triton.triton_module import module
 from catdiag.cost.traffic import io
 from catdiag.schedule.kernel_analysis import measure

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag import testing
+from catdiag.category.box_types import check
 from catdiag.category.diagram import *  # noqa: F403
-from catdiag.category.diagram import check, copy
+from catdiag.category.diagram import copy
+from catdiag.category.functor import weave
 from catdiag.category.ops import *  # noqa: F403
 from catdiag.category.scalars import *  # noqa: F403
 from catdiag.category.types import *  # noqa: F403
@@ -72,7 +74,7 @@ def weaving_is_mapping(data: st.DataObject) -> None:
     f = data.draw(testing.diagrams(max_boxes=5, names=("q", "x", "d")))
     stacks = [data.draw(testing.arrays_for(f, SIZES)) for _ in range(2)]
     woven = several(
-        cd.Program(f.weave(Axis("n"))).run(*map(np.stack, zip(*stacks, strict=True)), sizes={**SIZES, "n": 2})
+        cd.Program(weave(f, Axis("n"))).run(*map(np.stack, zip(*stacks, strict=True)), sizes={**SIZES, "n": 2})
     )
     assert same(woven, tuple(map(np.stack, zip(*(on(f, arrays) for arrays in stacks), strict=True))))
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag import testing
-from catdiag.category.diagram import check, diagram_of
+from catdiag.category.box_types import check
+from catdiag.category.diagram import diagram_of
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, size_symbols, size_value
 from catdiag.rewrite.stream import fold_search

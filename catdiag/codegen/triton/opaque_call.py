@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Box, Generic, Rename
+from catdiag.category.substitution import inline
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray
 from catdiag.schedule.statements import For, Let, NestValue, Save
 

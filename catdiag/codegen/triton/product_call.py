@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Box, Einsum, Reindex, Rename
+from catdiag.category.substitution import inline
 from catdiag.codegen.triton.array_accesses import StoredArray
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Sequence
 
-from catdiag.category.diagram import inline
 from catdiag.category.formula import ATOM, Formula, compares, infix, of_size, symbol, truth
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.ops import Box, FoldOp
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
 from catdiag.codegen.pseudocode import extreme
 from catdiag.draw.listing.program_lines import KernelListing, LineText, ListingLine, LiveArrays, LoopHead, Variable

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.formula import Formula, symbol, word
 from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Box, Map, Reduce, SizeOf
 from catdiag.category.scalars import Cast
+from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, COMPUTED, STORED, ArrayType, Size, element_bytes
 from catdiag.rewrite.box_formulas import formula_of
 from catdiag.schedule.element_widths import Dtype, stored_type

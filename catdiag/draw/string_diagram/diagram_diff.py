@@ -172,7 +172,7 @@ def _read(diagram: Diagram, keys: dict[Hashable, int]) -> _DiffSide:
 def _kind(box: Box) -> tuple[Hashable, ...]:
     """The operation of a box without the lengths of axes, because tiles and blocks are shorter."""
     op = box.op
-    does: tuple[Hashable, ...] = (op,)
+    does: tuple[Hashable, ...] = (box.op,)
     if isinstance(op, Reindex):
         does = (op.kind, op.axis.name, op.place, tuple(a.name for a in op.added_axes()))
     elif isinstance(op, View):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import View
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import FoldOp, GroupOp, bodies
+from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import with_access_regions
 from catdiag.schedule.footprint import input_regions
 from catdiag.schedule.loop_bounds import known

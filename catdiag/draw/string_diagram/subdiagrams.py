@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from catdiag.category.diagram import Diagram, Graph, Node, call, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.ops import Box, bodies, with_bodies
+from catdiag.category.substitution import call
 from catdiag.category.types import Ty
 
 MOST = 60
@@ -24,7 +25,8 @@ def folded(diagram: Diagram, most: int = MOST) -> Diagram:
     The bodies of loops, groups and named diagrams are folded too. Names are `part 3`, the third of the diagram's parts
     or an equal one, and `parts 1 to 40`. Raises ValueError for fewer than 4.
 
-    >>> from catdiag.category.diagram import box, inline
+    >>> from catdiag.category.diagram import box
+    >>> from catdiag.category.substitution import inline
     >>> from catdiag.category.types import ArrayType, Axis
     >>> x = ArrayType((Axis("x"),))
     >>> chain = f = box("f", x, x) >> box("g", x, x)

@@ -7,6 +7,7 @@ grouped_query_attention: [b k r q d] @ [b k x d] @ [b k x d] → [b k r q d]
 from __future__ import annotations
 
 from catdiag.category.diagram import Diagram
+from catdiag.category.functor import weave
 from catdiag.frontend import builder
 from catdiag.frontend.elementwise import sqrt
 from catdiag.frontend.nn import logsumexp
@@ -44,7 +45,7 @@ def titled(diagram: Diagram, title: str) -> Diagram:
 
 
 multi_head_attention = _entries.add(
-    titled(attention.weave("h").weave("b"), "multi_head_attention"),
+    titled(weave(weave(attention, "h"), "b"), "multi_head_attention"),
     """Attention in each head h of each sequence b: `attention` weaved over h and b.
 
     S[b,h,q,x] = (Σ_d Q[b,h,q,d] · K[b,h,x,d]) / √d
@@ -53,7 +54,7 @@ multi_head_attention = _entries.add(
 )
 
 multi_query_attention = _entries.add(
-    titled(attention.weave("h", ["Q"]).weave("b"), "multi_query_attention"),
+    titled(weave(weave(attention, "h", ["Q"]), "b"), "multi_query_attention"),
     """Attention in which all heads h share one head of keys and values (Shazeer 2019, "Fast Transformer Decoding").
 
     `attention` weaved over h for the queries only, then over b for all.
@@ -64,7 +65,7 @@ multi_query_attention = _entries.add(
 )
 
 grouped_query_attention = _entries.add(
-    titled(attention.weave("r", ["Q"]).weave("k").weave("b"), "grouped_query_attention"),
+    titled(weave(weave(weave(attention, "r", ["Q"]), "k"), "b"), "grouped_query_attention"),
     """Attention in which r query heads share each of the k key-value heads (Ainslie et al. 2023, section 2.2).
 
     `attention` weaved over r for the queries only, then over k and b for all.

@@ -9,6 +9,7 @@ sliding_window_attention: [q d] @ [x d] @ [x d] @ int[] → [q d]
 
 from __future__ import annotations
 
+from catdiag.category.functor import weave
 from catdiag.frontend import builder
 from catdiag.frontend.elementwise import clip, tanh, where
 from catdiag.frontend.indexing import gather
@@ -62,7 +63,7 @@ def causal_attention(Q: Traced, K: Traced, V: Traced) -> Traced:
 
 
 causal_grouped_query_attention = _entries.add(
-    titled(causal_attention.weave("r", ["Q"]).weave("k").weave("b"), "causal_grouped_query_attention"),
+    titled(weave(weave(weave(causal_attention, "r", ["Q"]), "k"), "b"), "causal_grouped_query_attention"),
     """`causal_attention` in which r query heads share each of the k key-value heads, for each sequence b.
 
     S[b,k,r,q,x] = (Σ_d Q[b,k,r,q,d] · K[b,k,x,d]) / √d where x ≤ q, else −∞
@@ -168,7 +169,7 @@ def alibi_attention(Q: Traced, K: Traced, V: Traced, slope: Traced) -> Traced:
 
 
 multi_head_alibi_attention = _entries.add(
-    titled(alibi_attention.weave("h"), "multi_head_alibi_attention"),
+    titled(weave(alibi_attention, "h"), "multi_head_alibi_attention"),
     """`alibi_attention` in heads, each with a slope of its own.
 
     S[h,q,x] = (Σ_d Q[h,q,d] · K[h,x,d]) / √d − slope[h] · (q − x) where x ≤ q, else −∞

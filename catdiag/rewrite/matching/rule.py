@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from catdiag.category.diagram import Diagram, HasDiagram, check, diagram_of, inline
+from catdiag.category.box_types import check
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.ops import Generic, Map
+from catdiag.category.substitution import inline
 from catdiag.prover.api import Undecided, in_time, prove
 from catdiag.prover.assumptions import OfSizes
 from catdiag.rewrite.derivation import Derivation, derivation_of, titled

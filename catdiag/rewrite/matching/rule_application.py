@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, Call, Generic, Map, bodies
 from catdiag.category.scalars import Apply
+from catdiag.category.substitution import inline
 from catdiag.category.types import Size, show_size, size_symbols
 from catdiag.kernel.checker import condition
 from catdiag.prover.api import Theorem, parse_assumption

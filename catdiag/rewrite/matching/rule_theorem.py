@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Generic
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
 from catdiag.kernel.checker import condition
 from catdiag.kernel.terms import FALSE, KernelError

@@ -37,7 +37,8 @@ def opened(diagram: Diagram, keep: Callable[[Trail], bool] = lambda _: False) ->
 
     A named box is not inlined if `keep` accepts its trail.
 
-    >>> from catdiag.category.diagram import box, call
+    >>> from catdiag.category.diagram import box
+    >>> from catdiag.category.substitution import call
     >>> X = ArrayType((Axis("x"),))
     >>> f, g = box("f", X, X), box("g", X, X)
     >>> opened(f >> call("inner", f >> g))[1]

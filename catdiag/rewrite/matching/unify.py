@@ -27,6 +27,7 @@ from catdiag.category.ops import (
     Index,
     Map,
     Op,
+    Operation,
     Reduce,
     Reindex,
     Rename,
@@ -79,7 +80,7 @@ class Unifier:
 
     axes: dict[str, Axis] = field(default_factory=dict)
     sizes: dict[str, Size] = field(default_factory=dict)
-    ops: dict[str | Apply, Op] = field(default_factory=dict)
+    ops: dict[str | Apply, Operation] = field(default_factory=dict)
 
     def copy(self) -> Unifier:
         """An independent copy."""
@@ -135,7 +136,7 @@ class Unifier:
         known = self.axes.get(name)
         return name if known is None else known.name
 
-    def op(self, box: Box) -> Op:
+    def op(self, box: Box) -> Operation:
         """The operation of a box of the pattern after substitution."""
         made = op_row(SUBSTITUTED, box, "rewritten by a rule")(self, box.op)
         inside = tuple(self.diagram(body) for body in bodies(box.op))
@@ -392,7 +393,7 @@ def _axis_of(ty: ArrayType, name: str) -> Axis:
     return Axis(name) if axis is None else axis
 
 
-def _same_op(op: Op, own: Op, weaved: set[str]) -> bool:
+def _same_op(op: Operation, own: Operation, weaved: set[str]) -> bool:
     if isinstance(op, Rename) and isinstance(own, Rename):
         mine = {a: b for a, b in own.pairs if a != b}
         return dict(op.pairs) == mine
@@ -436,11 +437,11 @@ def _substituted_rename(unifier: Unifier, op: Rename) -> Rename:
     return Rename(tuple(sorted((a, b) for a, b in pairs.items() if a != b)))
 
 
-def _unchanged(unifier: Unifier, op: Op) -> Op:
+def _unchanged(unifier: Unifier, op: Operation) -> Operation:
     return op
 
 
-SUBSTITUTED: Mapping[type[Op], Callable[[Unifier, Any], Op]] = {
+SUBSTITUTED: Mapping[type[Op], Callable[[Unifier, Any], Operation]] = {
     Map: lambda u, op: u.ops.get(op.fn, op) if isinstance(op.fn, Apply) else op,
     Reduce: lambda u, op: Reduce(op.monoid, u.name(op.axis)),
     Einsum: _unchanged,
@@ -460,7 +461,7 @@ SUBSTITUTED: Mapping[type[Op], Callable[[Unifier, Any], Op]] = {
 """Operations of a pattern after substitution, but for their bodies, by class."""
 
 
-def _no_axes(op: Op) -> set[str]:
+def _no_axes(op: Operation) -> set[str]:
     return set()
 
 

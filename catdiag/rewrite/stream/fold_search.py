@@ -18,8 +18,9 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.ops import Box, Const, FoldOp, GroupOp, View, const_box, map_box, reduce_box
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.box_formulas import describe
 from catdiag.rewrite.canonicalize import reads_before_maps, reduce_last, with_masked_exponents

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, product
 
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.formula import symbol
 from catdiag.category.ops import FoldOp, GroupOp
+from catdiag.category.substitution import inline
 from catdiag.category.types import Ty
 from catdiag.rewrite.box_formulas import FoldFormula, formulas_of
 from catdiag.rewrite.group import find, groupable

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.category import ops
-from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.ops import (
     Box,
     Const,
@@ -29,6 +29,7 @@ from catdiag.category.ops import (
     index_box,
     size_box,
 )
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.rewrite.graph_builder import GraphBuilder, localized
 from catdiag.rewrite.group import resize

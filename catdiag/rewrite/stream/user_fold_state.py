@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram, Graph, inline, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
+from catdiag.category.functor import weave
 from catdiag.category.ops import Const, FoldOp, Map, Rename, SizeOf, const_box, reduce_box, size_box
 from catdiag.category.scalars import Apply
+from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, size_value
 from catdiag.rewrite.stream.fold_search import candidates
 from catdiag.rewrite.stream.user_fold import UserFold, of_length, use, with_positions, writer
@@ -91,7 +93,7 @@ def _of_elements(given: UserFold, k: int, monoid: str) -> Diagram:
     names = [w for w, ty in enumerate(given.inputs) if ty.axis(local.name) is not None]
     graph = given.element.graph
     one = of_graph(reachable(Graph(graph.dom, graph.nodes, (graph.outputs[k],))), Ty(given.element.cod[k]))
-    mapped = inline(one).weave(local, names)
+    mapped = weave(inline(one), local, names)
     builder = writer([_fitted(ty, local) for ty in given.inputs])
     if monoid == "sum" and not _reads(one) and all(isinstance(b.op, (Const, Rename)) for b in inline(one).boxes):
         # The sum of a constant is a multiple of the length.

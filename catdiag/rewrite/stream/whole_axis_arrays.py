@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catdiag.category.diagram import Diagram, inline
+from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.substitution import inline
 from catdiag.category.types import Axis, size_symbols
 from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.steps import WholeArrays

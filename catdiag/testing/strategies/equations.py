@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram
+from catdiag.category.functor import weave
 from catdiag.frontend import builder, elementwise, indexing, reshape
 from catdiag.testing.strategies.type_strategies import strategies_of
 
@@ -165,7 +166,7 @@ def rewrites(equal: bool | None = None) -> SearchStrategy[Pair]:
         for axis in draw(st.lists(st.sampled_from(["h", "n"]), unique=True, max_size=2)):
             every = draw(st.booleans())
             chosen = None if every else draw(st.lists(st.integers(0, len(sides[0].dom) - 1), min_size=1, unique=True))
-            sides = [side.weave(axis, chosen) for side in sides]
+            sides = [weave(side, axis, chosen) for side in sides]
         return Pair(sides[0], sides[1], same, name + (f": {slip}" if slip else ""))
 
     return st.composite(pair)()  # type: ignore[no-any-return]

@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.box_types import rename_box
-from catdiag.category.diagram import Diagram, box, call, of_box
+from catdiag.category.diagram import Diagram, box, of_box
 from catdiag.category.ops import Box, Reindex, const_box, index_box, map_box, reindex_box, size_box
 from catdiag.category.scalars import MONOIDS, SCALARS, Apply, Cast
+from catdiag.category.substitution import call
 from catdiag.category.types import BYTES, ArrayType, Axis, Ty
 from catdiag.frontend import builder, elementwise, indexing
 from catdiag.rewrite import group
