@@ -7,7 +7,10 @@ where a path through what is known of the others, and through a bound for it, wo
 everything is looked at first and always, and taken where it is within 15% of the least. Nothing is proved until a way
 has won: then each of its kernels, and that they mean the diagram together.
 
-Not among the ways: kernels of stages that do not follow each other, and what is computed twice to be saved less.
+Where such a way spends much of its time to save arrays and to load them, ways that recompute them in each kernel that
+reads them are compared with it (`catdiag.planner.recomputed_stages`), by the times of what is written.
+
+Not among the ways: kernels of stages that do not follow each other.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from catdiag.planner.library_products import library_plan, library_product, prod
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
 from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions
+from catdiag.planner.recomputed_stages import recomputed_rows
 from catdiag.prover.api import Interrupted
 from catdiag.rewrite.contraction_order import Reassociation, equal_forms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
@@ -211,6 +215,8 @@ class PartitionSearch:
     _known: dict[Span, SegmentClass] = field(default_factory=dict)
     _segments: dict[Span, tuple[SegmentClass, SegmentNames]] = field(default_factory=dict)
     _worth: dict[Span, bool] = field(default_factory=dict)
+    _taken: tuple[Span, ...] = ()
+    """The way that was planned."""
     _take_refused: bool = False
     """Whether schedules that were not proved are taken where no other is left, since no way is proved."""
 
@@ -371,7 +377,7 @@ class PartitionSearch:
                 problem = problem or error
                 continue
             if not made.unproved:
-                return made
+                return form.recomputed(made)
             found = found or made
         if found is not None:
             return found
@@ -380,6 +386,61 @@ class PartitionSearch:
                 return form._plan()
         assert problem is not None
         raise problem
+
+    def recomputed(self, found: Plan) -> Plan:
+        """A plan in which arrays are recomputed that `found`, the plan of this search, saves; or that plan, where it is
+        as quick. Both are compared as they are written."""
+        if self.target.products != "triton":
+            return found
+        saved = {w for _, end in self._taken[:-1] for w in self.row.crossing(end)}
+        rows = recomputed_rows(self.row, saved, found.time_s, self.target)
+        others = [replace(self, row=r, otherwise=None, _known={}, _segments={}, _worth={}) for r in rows]
+        timed = [(other.settled(found.time_s), k) for k, other in enumerate(others)]
+        for seconds, k in sorted(timed):
+            if math.isinf(seconds):
+                break
+            try:
+                made = others[k]._plan()
+            except Interrupted:
+                raise
+            except CatdiagError:
+                continue
+            if not made.unproved and made.time_s < found.time_s and (made.module or not found.module):
+                names = tuple(name for name, _ in found.saved)
+                instead = PartitionAlternative(
+                    len(found.kernels), names, found.time_s, "", found.flops, found.bytes_moved
+                )
+                return replace(made, alternatives=(*made.alternatives, instead))
+        return found
+
+    def settled(self, limit: float) -> float:
+        """Gives kernels the seconds that they take as they are written, in place of the ideal model's, until those of
+        the quickest way have them; what it takes, infinite where that is not below `limit`, or nothing is written."""
+        while (option := self.chosen()) and self.total(option) < limit:
+            written = True
+            for known in (self._class_of(span)[0] for span in option):
+                if isinstance(known.schedules, list) and not known.schedules[0].as_written:
+                    self._time_as_written(known)
+                    written = False
+            if written:
+                return self.total(option)
+            self._worth.clear()
+        return math.inf
+
+    def _time_as_written(self, known: SegmentClass) -> None:
+        """Gives the quickest schedule of a segment the seconds that it takes as it is written, or leaves it out."""
+        assert isinstance(known.schedules, list)
+        first, *others = known.schedules
+        try:
+            plan = fit(first.draft.diagram, known.target.chip, first.sizes, **known.target.options())
+            if plan.backend == IDEAL:
+                raise NotFusable(plan.reason)
+        except CatdiagError as error:
+            self._drop(known, error)
+            return
+        timer = replace(first, seconds=plan.time_s, as_written=True)
+        known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
+        known.made = None
 
     def _plan(self) -> Plan:
         """The quickest way whose kernels are proved; that they mean the program together may not be. It is of those
@@ -529,7 +590,7 @@ class PartitionSearch:
     def _planned(self, option: tuple[Span, ...], kernels: list[DerivedKernel]) -> Plan:
         from catdiag.planner.fitted_configuration import together
 
-        row = self.row
+        row, self._taken = self.row, option
         source = row.diagram if self.form is None else self.form.source
         unproved: tuple[str, ...] = ()
         single = kernels[0].derivation if len(option) == 1 else None

@@ -1,0 +1,156 @@
+"""Rows of stages in which arrays are recomputed where they are read, and not saved between kernels.
+
+A stage of such a row is one array that is worth saving, a *checkpoint*: a statistic (one number for a row), a result,
+or a product that takes longer to make than to save and load. A kernel of some stages makes them from inputs and from
+earlier checkpoints; everything between is computed in it, also where another kernel computes it too. So the backward
+pass of attention makes its weights in two kernels, from the maxima and sums of rows that a first one saves, and nothing
+of the size of the scores is in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
+
+from catdiag.category.diagram import of_graph
+from catdiag.category.ops import Box, Reduce
+from catdiag.category.types import BYTES, ArrayType, Ty, size_value
+from catdiag.planner.graph_segments import Segment, StageSequence
+from catdiag.planner.kernel_candidates import PlanTarget
+from catdiag.prover.composites import made_of, piece
+from catdiag.prover.congruence import has_generators
+from catdiag.schedule.live_ranges import elementwise, multiplies
+
+WORTH = 0.15
+"""The part of a plan's time that saving and loading arrays takes from which on recomputing them is looked at."""
+
+
+@dataclass
+class RecomputedStages(StageSequence):
+    """The checkpoints of a diagram as a row of stages, with named boxes opened.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("q x")(lambda A: cd.exp(A - cd.max(A, "x")) / cd.sum(cd.exp(A - cd.max(A, "x")), "x"))
+    >>> row = RecomputedStages(f.diagram)
+    >>> [row.segment_diagram(k, k + 1).boxes[-1].name for k in range(len(row.stages))]
+    ['max[x]', 'sum[x]', 'div']
+    >>> [box.name for box in row.segment_diagram(2, 3).boxes]
+    ['sub', 'exp', 'div']
+    """
+
+    saves: Callable[[Box], bool] = lambda box: False
+    """Which products are checkpoints."""
+    checkpoints: list[int] = field(default_factory=list)
+    """The wire that each stage makes."""
+
+    def __post_init__(self) -> None:
+        self.opened = True
+        super().__post_init__()
+        self._crossing: dict[int, tuple[int, ...]] = {}
+        self.checkpoints = self._ordered(self._checkpoints())
+        self.stages = [[self.maker[w]] for w in self.checkpoints]
+        self.stage = {self.maker[w]: k for k, w in enumerate(self.checkpoints)}
+
+    def _checkpoints(self) -> list[int]:
+        graph, inputs = self.graph, len(self.graph.dom)
+        found = {self.root[w] for w in graph.outputs}
+        for place, node in enumerate(graph.nodes):
+            wire = self.first[place]
+            if isinstance(node.box.op, Reduce) or (wire in self.statistics and not elementwise(node.box)):
+                found.add(self.root[wire])
+            if multiplies(node.box) and self.saves(node.box):
+                found.add(wire)
+        return sorted(w for w in found if w >= inputs and not self.free[w])
+
+    def _ordered(self, checkpoints: Collection[int]) -> list[int]:
+        """What others need first, in stored order; then the rest, in which arrays with the axes of those needed come
+        first and arrays with the same axes follow each other, for kernels to make them together."""
+        needed = {w for end in checkpoints for w in self._reads(end, checkpoints)}
+        before = {name for w in needed for name in self.types[w].names}
+        last = [w for w in checkpoints if w not in needed]
+        first: dict[frozenset[str], int] = {}
+        for w in last:
+            first.setdefault(frozenset(self.types[w].names), w)
+
+        def rank(w: int) -> tuple[bool, int, int]:
+            axes = frozenset(self.types[w].names)
+            return not before <= axes, first[axes], w
+
+        return [*sorted(needed), *sorted(last, key=rank)]
+
+    def _reads(self, wire: int, known: Collection[int]) -> list[int]:
+        """The checkpoints that one is made of."""
+        inputs = range(len(self.graph.dom))
+        return [w for w in made_of(self.graph, [wire], {*inputs, *known} - {wire})[1] if w not in inputs]
+
+    def crossing(self, end: int) -> tuple[int, ...]:
+        """The checkpoints of the first `end` stages that later ones are made of."""
+        if end not in self._crossing:
+            graph, known = self.graph, {*range(len(self.graph.dom)), *self.checkpoints[:end]}
+            read = made_of(graph, self.checkpoints[end:], known)[1]
+            self._crossing[end] = tuple(sorted(w for w in read if w >= len(graph.dom)))
+        return self._crossing[end]
+
+    def _segment(self, start: int, end: int) -> Segment:
+        own = self.checkpoints[start:end]
+        whole = start == 0 and end == len(self.stages)
+        ends = {self.root[w] for w in self.graph.outputs}
+        later = set(self.crossing(end)) | ends
+        makes = list(self.graph.outputs) if whole else [w for w in own if w in later]
+        inputs = range(len(self.graph.dom))
+        places, read = made_of(self.graph, makes, {*inputs, *self.checkpoints[:start]})
+        reads = list(inputs) if whole else sorted(read)
+        dom = Ty(*(self.types[w] for w in reads))
+        names = tuple(self.names[w] for w in reads)
+        made = piece(self.graph, dom, places, {w: k for k, w in enumerate(reads)}, makes)
+        title = self.diagram.title or "it"
+        title = title if whole else f"{title}, boxes {start + 1} to {end}"
+        names = names if len(set(names)) == len(names) else ()
+        return Segment(of_graph(made.graph, names=names, title=title), tuple(reads), tuple(makes))
+
+
+def costs_more(box: Box, target: PlanTarget) -> bool:
+    """Whether a product takes longer than to save its result and to load it."""
+    flops = 2 * math.prod(_lengths(box, target).values())
+    rate = max(target.chip.tensor.values(), default=0.0) * target.chip.sustained["tensor"]
+    return bool(rate) and flops / rate > round_trip_s(box.cod[0], target)
+
+
+def round_trip_s(ty: ArrayType, target: PlanTarget) -> float:
+    """The seconds to save an array, and to load it once, in two bytes a number."""
+    elements = math.prod(size_value(axis.size, target.sizes) for axis in ty.axes)
+    return 2 * BYTES["bf16"] * elements / (target.chip.hbm_bytes_per_s * target.chip.sustained["hbm"])
+
+
+def _lengths(box: Box, target: PlanTarget) -> dict[str, int]:
+    return {axis.name: size_value(axis.size, target.sizes) for ty in box.dom for axis in ty.axes}
+
+
+def recomputed_rows(
+    row: StageSequence, saved: Collection[int], seconds: float, target: PlanTarget
+) -> list[RecomputedStages]:
+    """The rows of the same diagram that recompute arrays which a plan of `row` saves, where to save and load these
+    takes more than `WORTH` of its time: with all products as checkpoints, and with those only that cost more than that.
+
+    There are none of a diagram with uninterpreted boxes.
+    """
+    if has_generators(row.diagram):
+        return []
+    graph, ends = row.graph, {row.root[w] for w in row.graph.outputs}
+    spared = {}
+    for w in saved:
+        box = graph.nodes[row.maker[w]].box
+        if w not in ends and w not in row.statistics and not isinstance(box.op, Reduce):
+            spared[w] = box
+    found: list[RecomputedStages] = []
+    for saves in (multiplies, partial(costs_more, target=target)):
+        gain = sum(
+            round_trip_s(row.types[w], target) for w, box in spared.items() if not (multiplies(box) and saves(box))
+        )
+        if gain > WORTH * seconds:
+            made = RecomputedStages(row.diagram, saves=saves)
+            if len(made.stages) > 1 and all(made.checkpoints != other.checkpoints for other in found):
+                found.append(made)
+    return found

@@ -1,0 +1,64 @@
+"""Rows in which arrays are recomputed where they are read: what they mean, what they save, and when they are taken."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import catdiag as cd
+from catdiag.category.diagram import Diagram
+from catdiag.planner.recomputed_stages import RecomputedStages
+from catdiag.schedule.live_ranges import multiplies
+
+GRADIENTS: dict[str, Diagram] = {
+    name: cd.library.get(name).grad().diagram for name in ("attention", "cross_entropy", "rms_norm", "layer_norm")
+}
+ROWS = {
+    (name, saves): RecomputedStages(diagram, saves=multiplies if saves else lambda box: False)
+    for name, diagram in GRADIENTS.items()
+    for saves in (False, True)
+}
+
+
+@given(st.sampled_from(sorted(ROWS)), st.data())
+@settings(deadline=None, max_examples=30)
+def test_kernels_of_any_cut_mean_the_diagram(case: tuple[str, bool], data: st.DataObject) -> None:
+    row, diagram = ROWS[case], GRADIENTS[case[0]]
+    count = len(row.stages)
+    ends = sorted(data.draw(st.sets(st.integers(1, count - 1)))) if count > 1 else []
+    spans = list(pairwise([0, *ends, count]))
+    made, _ = row.composed((span, row.segment_diagram(*span)) for span in spans)
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.integers(0, 3, [3] * len(ty.axes)) if ty.element == "int" else rng.uniform(0.5, 1, [3] * len(ty.axes))
+        for ty in diagram.dom
+    ]
+    found, expected = cd.Program(made).run(*arrays), cd.Program(diagram).run(*arrays)
+    if len(diagram.cod) == 1:
+        found, expected = (found,), (expected,)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_weights_of_attention_are_made_in_both_kernels_from_statistics() -> None:
+    row = ROWS["attention", False]
+    assert row.saved([4]) == ("max[x] [q]", "sum[x] [q]", "einsum [q]")
+    made = [{box.name for box in row.segment_diagram(*span).boxes} for span in ((3, 4), (4, 6))]
+    assert "exp" in made[0] & made[1] and "max[x]" not in made[0] | made[1]
+
+
+def test_products_may_be_checkpoints() -> None:
+    row = ROWS["attention", True]
+    assert [str(row.types[w]) for w in row.checkpoints].count("[q x]") == 2
+    assert "[q x]" not in [str(row.types[w]) for w in ROWS["attention", False].checkpoints]
+
+
+def test_a_plan_saves_statistics_and_recomputes_the_rest() -> None:
+    plan = cd.library.cross_entropy.grad().plan("H200", {"t": 8192, "v": 32000})
+    assert {name for name, _ in plan.saved} == {"max[v] [t]", "sum[v] [t]"} and len(plan.kernels) == 2
+    assert not plan.unproved and not plan.derivation.theorem.conditional
+    assert plan.alternatives[-1].time_s is not None and plan.alternatives[-1].time_s > plan.time_s
+    assert plan.module is not None and "@triton.jit" in plan.code("triton")
