@@ -14,13 +14,14 @@ from catdiag.frontend.indexing import indexed
 from catdiag.frontend.reshape import merged
 from catdiag.frontend.tracing import Traced, running
 from catdiag.importers.dimensions import AxisFactor, AxisNames, Dimension
+from catdiag.importers.positions import Positions
 
 
 @dataclass(eq=False)
 class ArrayValue:
     """An array of the imported program: its dimensions, and of their factors those that it really has; it is broadcast
-    along the others. `contracted` is what the product that made it summed over; `number` what all elements are, if
-    that is known; `pending` what it was multiplied by."""
+    along the others. `contracted` is what the product that made it summed over; `number` what all elements are, and
+    `positions` what they are of integers that are known from where they stand; `pending` what it was multiplied by."""
 
     dims: tuple[Dimension, ...]
     axes: Dimension
@@ -28,6 +29,7 @@ class ArrayValue:
     contracted: Dimension = ()
     number: float | None = None
     pending: tuple[PendingNumber, ...] = ()
+    positions: Positions | None = None
 
 
 @dataclass(eq=False)

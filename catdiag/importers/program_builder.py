@@ -100,13 +100,16 @@ class ProgramBuilder(ValueBuilder):
             rest //= factor.length
         reads = [(f, k) for f, k in at if self.has(value, f)]
         axes = [f for f in self.factors.resolve(value.axes) if f not in dim]
+        known = value.positions.mapped(self.factors.resolve) if value.positions is not None and position >= 0 else None
+        if known is not None and (one := known.without(dim, position)) is not None:
+            return self.positional(dims, one)
 
         def make(env: Environment) -> Traced:
             array = env[value]
             positions = [(f, k if k >= 0 else env.size([f]) + k) for f, k in reads]
             return env.read(array, positions, ()) if positions else array
 
-        return self.emit(dims, axes, make, value.element)
+        return self.emit(dims, axes, make, value.element, number=value.number)
 
     def part(self, value: ArrayValue, place: int, start: int, length: int, even: bool = True) -> ArrayValue:
         """The positions from `start` on along a dimension. A part at a term of a sum is that term; one of `even` parts

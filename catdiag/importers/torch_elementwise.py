@@ -108,6 +108,8 @@ def converted(b: ProgramBuilder, value: Any, element: str) -> Any:
     """An array with elements of another type: real numbers are cut to integers, truth values are 0 and 1."""
     if not isinstance(value, ArrayValue) or value.element == element:
         return value
+    if value.element == "bool" and value.number is not None:
+        return b.view(b.constant(value.number, (), element), value.dims)
     if value.element == "bool":
         one, zero = (integer(n) for n in (1, 0)) if element == "int" else (1, 0)
         return b.pointwise([value, one, zero], elementwise.where, element)
@@ -132,6 +134,11 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         left, right = (converted(b, v, "bool") for v in (left, right))
     if call.name == "mul" and call.element == "bool":
         function = BINARY["logical_and"]
+    neutral = _NEUTRAL.get("logical_and" if call.name == "mul" else call.name)
+    if call.element == "bool" and neutral is not None:
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, ArrayValue) and isinstance(other, ArrayValue) and one.number is not None:
+                return _with_constant(b, bool(one.number) == neutral, one, other)
     elif call.name in ("mul", "div"):
         right = recognized_number(b, left, right)
         left = recognized_number(b, right, left) if call.name == "mul" else left
@@ -140,6 +147,18 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         made.pending = (pending,) if pending is not None else ()
         return made
     return b.pointwise([left, right], function, call.element)
+
+
+_NEUTRAL = {
+    name: "and" in name for word in ("and", "or") for name in (f"logical_{word}", f"bitwise_{word}", f"__{word}__")
+}
+"""The truth value that changes nothing."""
+
+
+def _with_constant(b: ProgramBuilder, neutral: bool, constant: ArrayValue, other: ArrayValue) -> ArrayValue:
+    """An array of one truth value, and another array beside it: the other one if it changes nothing, else itself."""
+    (constant, other), dims = b.broadcast([constant, other])
+    return b.view(other if neutral else constant, dims)
 
 
 for _name in UNARY:

@@ -49,6 +49,14 @@ def _gathered_together(b: ProgramBuilder, table: ArrayValue, given: Sequence[tup
     come in place of those that are read if these stand together, else first."""
     taken = [k for k, _ in given]
     lined, dims = b.broadcast([v for _, v in given])
+    whole = [_all_positions(b, at, table.dims[k]) for k, at in zip(taken, lined, strict=True)]
+    if None not in whole and len({d for d in whole if d}) == sum(map(bool, whole)):
+        b.values.append(ArrayValue(tuple(dims), ()))  # what has all of these dimensions: they stay apart
+        for k, dim in zip(taken, whole, strict=True):
+            table = b.aligned(table, k, dim or ())
+        rest = [d for k, d in enumerate(table.dims) if k not in taken]
+        first = taken[0] if taken == list(range(taken[0], taken[0] + len(taken))) else 0
+        return b.view(table, [*rest[:first], *dims, *rest[first:]])
     table = b.materialized(table, [table.dims[k] for k in taken])
     rest = [d for k, d in enumerate(table.dims) if k not in taken]
     # What the indices have and the table keeps is renamed on the table: it is read at all of its positions.
@@ -72,6 +80,18 @@ def _gathered_together(b: ProgramBuilder, table: ArrayValue, given: Sequence[tup
         return indexed(running(), array, (), positions) if positions else array
 
     return b.emit([*rest[:first], *dims, *rest[first:]], axes, make, table.element)
+
+
+def _all_positions(b: ProgramBuilder, at: ArrayValue, dim: Dimension) -> Dimension | None:
+    """The dimension along which integers are 0, 1, … up to the length of `dim`, which they read whole; none of length
+    1. None for other integers."""
+    known = at.positions.mapped(b.factors.resolve) if at.positions is not None else None
+    if at.number == 0 and b.length(dim) == 1:
+        return ()
+    if known is None or known.offset or list(known.terms.values()) != [1]:
+        return None
+    (along,) = known.terms
+    return along if b.length(along) == b.length(dim) else None
 
 
 def _gathered(b: ProgramBuilder, table: ArrayValue, k: int, at: ArrayValue) -> ArrayValue:

@@ -12,6 +12,7 @@ from catdiag.frontend import elementwise, nn
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import Dimension
 from catdiag.importers.imported_values import ArrayValue, Environment
+from catdiag.importers.positions import Positions
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
 from catdiag.importers.torch_elementwise import converted
@@ -191,6 +192,9 @@ def _cumsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k = _source(b, call), place(call["self"], call["dim"])
     if not value.dims or not b.factors.resolve(value.dims[k]):
         return value
+    if value.number is not None and call.element == "int":
+        each = int(value.number)
+        return b.positional(value.dims, Positions.along(b.factors.resolve(value.dims[k]), each, each))
     full = b.materialized(value, [value.dims[k]])
     source = b.fresh(full, full.dims[k])
 

@@ -10,6 +10,7 @@ from catdiag.frontend.indexing import indexed, reverse
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import AxisFactor, NotAligned
 from catdiag.importers.imported_values import ArrayValue, Environment, SizeNumber
+from catdiag.importers.positions import NotPositional, Positions
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
 from catdiag.importers.torch_elementwise import converted, integer
@@ -205,8 +206,11 @@ def _copy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("diff")
 def _diff(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, before, k = call["self"], call.get("prepend"), place(call["self"], call.get("dim", -1))
+    step = _step(b, value, before, k)
     if call.get("n", 1) != 1 or call.get("append") is not None or value.element == "bool":
         raise Unsupported("differences of higher order, of truth values, or with what is appended")
+    if step is not None:
+        return b.positional(value.dims, Positions({}, step))
     if before is None or b.length(before.dims[k]) != 1:
         length = b.length(value.dims[k])
         parts = [b.part(value, k, 1, length - 1), b.part(value, k, 0, length - 1)]
@@ -223,6 +227,20 @@ def _diff(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     first = b.emit([*[()] * k, dim, *[()] * (len(value.dims) - k - 1)], dim, lambda env: env.index(dim) < 1, "bool")
     earlier = b.pointwise([first, before, shifted], elementwise.where, value.element)
     return b.pointwise([value, earlier], lambda a, c: a - c, value.element)
+
+
+def _step(b: ProgramBuilder, value: ArrayValue, before: ArrayValue | None, k: int) -> int | None:
+    """How far two neighbors of a sum of positions are from each other, the one before the first included; None where
+    that is not one number."""
+    try:
+        at, first = b.positions(value), None if before is None else b.positions(before)
+        if not isinstance(at, Positions) or not isinstance(first, Positions):
+            return None
+        dim = b.factors.resolve(value.dims[k])
+        step, start = at.terms.get(dim, 0), at.without(dim)
+        return step if start is not None and start - first == step else None
+    except NotPositional:
+        return None
 
 
 @rule("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d")
@@ -322,6 +340,8 @@ def _arange(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         at = at if step == 1 else at * step
         return at if start == 0 else at + env[start]
 
+    if call.element == "int" and isinstance(start, int) and isinstance(step, int):
+        return b.positional([dim], Positions.along(dim, step, start))
     return b.emit([dim], dim, make, call.element)
 
 

@@ -14,6 +14,8 @@ from catdiag.frontend.reshape import axis_of
 from catdiag.frontend.tracing import Traced, running
 from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, Factors
 from catdiag.importers.imported_values import ArrayValue, Environment, Make, Operand
+from catdiag.importers.positions import NotPositional, Positions
+from catdiag.util.errors import CatdiagError
 
 
 @dataclass
@@ -54,7 +56,9 @@ class ValueBuilder:
 
     def view(self, value: ArrayValue, dims: Sequence[Dimension]) -> ArrayValue:
         """The same array under other dimensions: no step."""
-        seen = ArrayValue(tuple(dims), value.axes, value.element, value.contracted, pending=value.pending)
+        seen = ArrayValue(
+            tuple(dims), value.axes, value.element, value.contracted, value.number, value.pending, value.positions
+        )
         self.values.append(seen)
         self.steps.append((seen, lambda env: env[value], self.line))
         return seen
@@ -75,6 +79,33 @@ class ValueBuilder:
             return running().lift(number, infinite=True, element=element)
 
         return self.emit(dims, (), make, element, number=number)
+
+    def positional(self, dims: Sequence[Dimension], positions: Positions) -> ArrayValue:
+        """An array of integers that are sums of positions."""
+        if not positions.terms:
+            made = self.constant(positions.offset, (), "int")
+            return self.view(made, dims)
+
+        def make(env: Environment) -> Traced:
+            total: Any = None
+            for dim, step in positions.terms.items():
+                at = env.index(dim) if step == 1 else env.index(dim) * step
+                total = at if total is None else total + at
+            return total if positions.offset == 0 else total + positions.offset  # type: ignore[no-any-return]
+
+        return self.emit(dims, positions.factors, make, "int", positions=positions)
+
+    def positions(self, operand: Operand) -> Positions | bool | int:
+        """What is known of an operand from positions alone. Raises NotPositional where nothing is."""
+        if not isinstance(operand, ArrayValue):
+            if isinstance(operand, (bool, int)):
+                return operand
+            raise NotPositional
+        if operand.positions is not None:
+            return operand.positions.mapped(self.factors.resolve)
+        if operand.number is None or operand.element not in ("int", "bool"):
+            raise NotPositional
+        return bool(operand.number) if operand.element == "bool" else Positions({}, int(operand.number))
 
     def length(self, dim: Dimension) -> int:
         """The length of a dimension in the example."""
@@ -100,7 +131,7 @@ class ValueBuilder:
             return value
         axes = [*value.axes, *lacking]
         make: Make = lambda env: running().rename(env[value], {}, (*env[value].type.axes, *env.axes(lacking)))  # noqa: E731
-        return self.emit(value.dims, axes, make, value.element)
+        return self.emit(value.dims, axes, make, value.element, number=value.number, positions=value.positions)
 
     # -- lining up -------------------------------------------------------------------------------
 
@@ -134,8 +165,9 @@ class ValueBuilder:
             return running().rename(array, names)
 
         return self.emit(
-            [swap(d) for d in value.dims], swap(value.axes), make, value.element, contracted=swap(value.contracted)
-        )
+            [swap(d) for d in value.dims], swap(value.axes), make, value.element, contracted=swap(value.contracted),
+            number=value.number, positions=value.positions and value.positions.mapped(swap),
+        )  # fmt: skip
 
     def fresh(self, value: ArrayValue, dim: Dimension) -> ArrayValue:
         """A value with other axes of the same sizes along a dimension."""
@@ -200,13 +232,24 @@ class ValueBuilder:
         return found, dims
 
     def pointwise(self, operands: Sequence[Operand], make: Callable[..., Any], element: str = "real") -> ArrayValue:
-        """A function of several operands at each index."""
+        """A function of several operands at each index. One of positions alone is computed where it can be: it is a sum
+        of positions, or one truth value."""
         values = [v for v in operands if isinstance(v, ArrayValue)]
         lined, dims = self.broadcast(values)
         rest = iter(lined)
         given: list[Operand] = [next(rest) if isinstance(v, ArrayValue) else v for v in operands]
         contracted = next((v.contracted for v in lined if v.contracted), ())
         axes = [f for v in lined for f in v.axes]
+        if element in ("int", "bool") and lined:
+            try:
+                found = make(*map(self.positions, given))
+            except (NotPositional, TypeError, AttributeError, CatdiagError):
+                pass  # a function of other things, or of arrays only
+            else:
+                if isinstance(found, bool) and element == "bool":
+                    return self.view(self.constant(found, (), "bool"), dims)
+                if isinstance(found, Positions) and element == "int":
+                    return self.positional(dims, found)
 
         def step(env: Environment) -> Traced:
             return running().lift(make(*(env[v] for v in given)), infinite=True, element=element)

@@ -49,8 +49,11 @@ def exported(module: Any, example: Sequence[Any], kwargs: Mapping[str, Any] | No
     placeholders = [n for n in graph_module.graph.nodes if n.op == "placeholder"]
     for node, spec in zip(placeholders, program.graph_signature.input_specs, strict=True):
         if spec.kind.name == "USER_INPUT":
-            if not isinstance(node.meta.get("val"), torch.Tensor):
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                continue
+            if node.users:
                 raise CatdiagError(f"the input {node.name!r} is no tensor")
+            graph_module.graph.erase_node(node)  # a constant, which the graph has in its calls
             continue
         name = f"state_{node.name}"
         value = state[spec.target]
