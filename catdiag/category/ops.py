@@ -200,19 +200,26 @@ class FoldOp(NestingOp):
 
 @dataclass(frozen=True)
 class GroupOp(NestingOp):
-    """A body run on tiles of some axes, each tile independent; the results are concatenated.
+    """A body run on tiles of some axes, each tile independent.
 
     `tiles` pairs each grouped axis with its tile size, a symbol, in the body. Without tiles the body runs once, as a
-    kernel of its own.
+    kernel of its own. Results of tiles are concatenated along the grouped axes that they have. `added` are grouped axes
+    that some results lack, and that these are sums over: such a result is an *accumulating output*, which starts at 0,
+    and to which each tile along the axis adds its part, in any order.
     """
 
     tiles: tuple[tuple[str, str], ...]
     body: Diagram
+    added: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """A short name for pictures and messages."""
         return f"group[{' '.join(a for a, _ in self.tiles)}]" if self.tiles else "kernel"
+
+    def accumulated(self) -> tuple[tuple[str, ...], ...]:
+        """For each result, the axes along which tiles are added up in it."""
+        return tuple(tuple(axis for axis in self.added if axis not in ty.names) for ty in self.body.cod)
 
     def bodies(self) -> tuple[Diagram, ...]:
         """The body."""
@@ -224,7 +231,7 @@ class GroupOp(NestingOp):
 
     def without_bodies(self) -> tuple[Hashable, ...]:
         """The data except the body."""
-        return GroupOp, self.tiles
+        return GroupOp, self.tiles, self.added
 
 
 NESTING = (Call, FoldOp, GroupOp)

@@ -198,14 +198,15 @@ class _NumPy(Writer):
             case Unless(live):
                 self.write(f"if not np.any({self.text[live][0]}):")
                 self.write(f"{self.indent}continue")
-            case Make(values):
+            case Make(values, cleared):
                 for value in values:
                     self.name(value)
                     self.allocated[value] = True
                     kind = _KINDS.get(value.ty.element, "")
-                    self.write(f"{self.text[value][0]} = np.empty({self.code.shape(value.ty.axes).text[0]}{kind})")
-            case Save(target, value, spans):
-                self._save(target, value, spans)
+                    made = "np.zeros" if value in cleared else "np.empty"
+                    self.write(f"{self.text[value][0]} = {made}({self.code.shape(value.ty.axes).text[0]}{kind})")
+            case Save(target, value, spans, adds):
+                self._save(target, value, spans, "+=" if adds else "=")
             case For():
                 self._loop(statement)
             case Load():
@@ -231,7 +232,7 @@ class _NumPy(Writer):
         self.name(target, self._unused(name))
         self.write(f"{self.text[target][0]} = {text}[{places}]")
 
-    def _save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan]) -> None:
+    def _save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan], sign: str) -> None:
         text = self.text[value]
         if target is value:
             return
@@ -243,7 +244,7 @@ class _NumPy(Writer):
             return
         ends = {s.axis: (a, b) for s, a, b in self.bounds if s in spans}
         places = ", ".join(":".join(ends[n]) if n in ends else ":" for n in target.ty.names) or "..."
-        self.write(f"{self.text[target][0]}[{places}] = {text[0]}")
+        self.write(f"{self.text[target][0]}[{places}] {sign} {text[0]}")
 
     def _loop(self, loop: For) -> None:
         before, depth, sizes = len(self.bounds), self.depth, dict(self.code.sizes)

@@ -147,10 +147,14 @@ class _Pseudocode(Writer):
                     self.write(f"{', '.join(n for n, _ in left)} = {', '.join(t for _, t in left)}")
             case Unless(live):
                 self.write(f"next block, unless somewhere {self.text[live][0]}")
-            case Make(values):
+            case Make(values, cleared):
                 for value in values:
                     if value not in self.text:
                         self.name(value)
+                if cleared:
+                    self.write(f"clear {', '.join(map(self._typed, cleared))}")
+            case Save(target, value, adds=True):
+                self.write(f"add to {self._typed(target)}: {self.text[value][0]}")
             case Save(target, value):
                 if target is value:
                     self.write(f"save {self._typed(value)}")

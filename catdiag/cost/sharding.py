@@ -309,6 +309,7 @@ class _ShardLayout:
         names = {t: name for name, (t, _) in self.tiles.items()}
         found: dict[str, Expr] = {}
         reaching: dict[str, set[str]] = {}
+        account.adds_nothing("what devices then receive is not counted")
         for kernel in account.kernels:
             if kernel.loop_bounds:
                 account.runs_all("what devices then receive is not counted")

@@ -30,6 +30,10 @@ The rules, which `catdiag.simulate.machine` follows too, by really moving blocks
 - **Saves.** Each result is an array of its own in slow memory, as wide as it is said to be: it is saved once, as soon
   as it is made, also where it is equal to another result, or another form of it. A result that is an input is there
   already and is not moved; what a group gives is saved, be it an input or not.
+- **Added.** A result that lacks a grouped axis is added to by each tile along that axis (an accumulating output):
+  it is cleared once, then each group reads and writes its tile of it, as an addition in memory does; in bytes, at 4
+  bytes or more (fp32). Where it is stored in fewer, it is read once more and saved as such. The tile that is added
+  is on chip anyway, so that this takes no memory there. Atomic additions are done by the L2, where the same bytes pass.
 - **Inlined.** Positions, sizes, constants and what is computed from these alone, element by element or as a scalar (a
   difference of positions, a mask), take no transfer and no memory: they are computed where they are read. Their work
   counts once for each kernel that reads them, but for that of scalars.

@@ -119,6 +119,7 @@ def levels_io(
     account = measure(diagram, dtype, fused=fused, places=places)
     regions = [side for kernel in account.kernels for moved in kernel.transfers for side in moved.region]
     partly = any(kernel.loop_bounds for kernel in account.kernels) or not all(side.is_interior for side in regions)
+    account.adds_nothing("what tiles of several levels add is not counted")
     if partly or places.phased or caches:
         account.runs_all("which are run at each level is not counted")
     return _Count(chain, places, account, within or {}, wave).report("values" if dtype is None else "bytes")

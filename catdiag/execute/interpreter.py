@@ -355,7 +355,7 @@ class Runner:
     def group(
         self, op: ops.GroupOp, box: ops.Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
     ) -> Sequence[NamedArray]:
-        """Runs the body on each tile, and writes the tiles into results allocated beforehand."""
+        """Runs the body on each tile, and writes the tiles into results allocated beforehand, or adds them to these."""
         totals = {axis: _axis_length(axis, box, args, sizes) for axis, _ in op.tiles}
         outputs: list[NamedArray] = []
         steps = [min(self.tiles.get(symbol, totals[axis]), totals[axis]) for axis, symbol in op.tiles]
@@ -378,11 +378,12 @@ class Runner:
             if not outputs:
                 for tile, ty in zip(tiles, op.body.cod, strict=True):
                     shape = [totals.get(n, k) for n, k in zip(tile.names, tile.data.shape, strict=True)]
-                    outputs.append(NamedArray(np.empty(shape, self.tile_dtype(ty, tile.data)), tile.names))
-            for output, tile in zip(outputs, tiles, strict=True):
+                    outputs.append(NamedArray(np.zeros(shape, self.tile_dtype(ty, tile.data)), tile.names))
+            for output, tile, lacking in zip(outputs, tiles, op.accumulated(), strict=True):
                 if output.data.dtype.kind != "f" and np.asarray(tile.data).dtype.kind == "f":
                     output.data = output.data.astype(self.kind)  # NaN in this tile marks entries without a value
-                output.data[tuple(bounds.get(n, slice(None)) for n in tile.names)] = tile.data
+                place_of = tuple(bounds.get(n, slice(None)) for n in tile.names)
+                output.data[place_of] = output.data[place_of] + tile.data if lacking else tile.data
         return outputs
 
     def tile_dtype(self, ty: ArrayType, data: Any) -> np.dtype[Any]:

@@ -1,6 +1,7 @@
 """Export: diagrams as core programs, the plain data that the kernel reads.
 
-Named boxes, and kernels without tiles, are inlined. Everything else is written node by node, in stored order.
+Named boxes, and kernels without tiles, are inlined. Groups that add to results are written as the loops that they mean
+(`catdiag.schedule.accumulation`). Everything else is written node by node, in stored order.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from catdiag.category.scalars import Apply, Cast
 from catdiag.category.substitution import inline
 from catdiag.category.types import Axis, Size
 from catdiag.prover.identifiers import identifier, title
+from catdiag.schedule.accumulation import without_accumulation
 from catdiag.util.errors import CatdiagError
 
 Names = tuple[str, ...]
@@ -46,7 +48,7 @@ def program(diagram: Diagram) -> dict[str, Any]:
     >>> program(of_box(reduce_box("sum", "x", ArrayType((Axis("x"),)))))["nodes"]
     [{'op': 'reduce', 'monoid': 'sum', 'axis': 'x', 'args': [0]}]
     """
-    graph = inline(diagram, kernels=True).graph
+    graph = without_accumulation(inline(diagram, kernels=True).graph)
     types = graph.wire_types()
     inputs = [
         {"name": identifier(name), "axes": [_axis(a) for a in ty.axes], "element": ty.element}

@@ -7,7 +7,6 @@ the group partition of Abbott and Zardini 2025). The equation is proved by the k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
@@ -31,14 +30,15 @@ from catdiag.category.ops import (
     View,
     bodies,
     op_row,
-    with_bodies,
 )
+from catdiag.category.resizing import resize
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.frontend.signature import axis_names
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.group_renaming import renamed
+from catdiag.rewrite.group_sums import NoPart, Share, shares
 from catdiag.rewrite.group_views import with_positions
 from catdiag.rewrite.local_sizes import local_size, sizes_in
 from catdiag.rewrite.steps import Group as GroupStep
@@ -59,7 +59,7 @@ def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
     if not isinstance(axes, Iterable):
         raise AxisError(f"the axes to group are {axes!r}: expected their names, such as 'q'")
     names = axis_names(axes) if isinstance(axes, str) else list(axes)
-    found = find(derivation.diagram, names)
+    found = find(derivation.diagram, names, accumulate=True)
     said = " ".join(names)
     grouped = titled(found, f"{derivation.diagram.title or 'it'}.group({said!r})")
     try:
@@ -69,7 +69,7 @@ def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
     return derivation.then(GroupStep(tuple(names)), grouped, theorem, groups=(*derivation.groups, *names))
 
 
-def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
+def find(diagram: Diagram, axes: Sequence[str], accumulate: bool = False) -> Diagram:
     """The diagram as one `GroupOp` box over tiles of the named axes; an existing group is tiled along the further axes.
 
     >>> from catdiag.category.ops import map_box
@@ -79,8 +79,9 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
     (['group[q]'], (('q', 'g_q'),))
 
     Positions along a grouped axis, and its size, are computed outside of the group and passed in. So are renamings and
-    index maps of a grouped axis that are applied to inputs. Raises NotGroupable, naming the box, its line and the
-    reason; AxisError for an axis that is unknown or named twice.
+    index maps of a grouped axis that are applied to inputs. With `accumulate`, a result that lacks a grouped axis and
+    is a sum over it is an accumulating output, which each group adds its part to. Raises NotGroupable, naming the box,
+    its line and the reason; AxisError for an axis that is unknown or named twice.
     """
     require(all(isinstance(name, str) for name in axes), "axes", axes, "names, such as 'q' or 'r q'")
     flat = inline(diagram)
@@ -98,17 +99,21 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
     for name in axes:
         if name in dict(tiles):
             raise NotGroupable(f"cannot group axis {name!r}: the diagram runs in groups of it already")
-        _check_outputs(flat, name)
+        if not accumulate:
+            _check_outputs(flat, name)
     outside = _outside(inner, [known[name] for name in axes])
+    added = list(_added(outer))
     for name in axes:
+        adds = accumulate and _adds(flat, inner, name)
+        added += [name] if adds else []
         for place, node in enumerate(inner.nodes):
             if place not in outside:
-                _check_box(node.box, name)
+                _check_box(node.box, name, adds)
     taken, more = sizes_in(flat), []
     for name in axes:
         more.append((name, local_size("g", name, taken)))
         taken.add(more[-1][1])
-    return _grouped(flat, outer, inner, outside, tiles, tuple(more))
+    return _grouped(flat, outer, inner, outside, tiles, tuple(more), tuple(added))
 
 
 def groupable(diagram: Diagram) -> list[str]:
@@ -129,60 +134,6 @@ def groupable(diagram: Diagram) -> list[str]:
     return found
 
 
-def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
-    """The diagram with another size for the axis of that name, inside loops and groups too.
-
-    Where a loop or a group cuts the axis, its bodies keep their local size.
-
-    >>> from catdiag.category.ops import map_box
-    >>> from catdiag.category.diagram import of_box
-    >>> resize(of_box(map_box("exp", [ArrayType((Axis("q"),))])), "q", "g_q").dom
-    Ty(ArrayType(axes=(Axis('q', 'g_q'),), element='real'))
-    """
-    known: dict[ArrayType, ArrayType] = {}
-
-    def array(ty: ArrayType) -> ArrayType:
-        if ty not in known:
-            fitted = tuple(Axis(a.name, size) if a.name == axis else a for a in ty.axes)
-            known[ty] = ArrayType(fitted, ty.element)
-        return known[ty]
-
-    def ty(types: Ty) -> Ty:
-        return Ty(*map(array, types))
-
-    # Bodies are built before the diagrams that contain them: `order` lists each diagram after those it is part of.
-    order: list[Diagram] = []
-    todo = [diagram]
-    while todo:
-        item = todo.pop()
-        order.append(item)
-        for node in item.graph.nodes:
-            if axis not in _local_axes(node.box.op):
-                todo.extend(bodies(node.box.op))
-    made: dict[int, Diagram] = {}
-    for item in reversed(order):
-        nodes = []
-        for node in item.graph.nodes:
-            box = node.box
-            op = (
-                box.op
-                if axis in _local_axes(box.op)
-                else with_bodies(box.op, tuple(made[id(body)] for body in bodies(box.op)))
-            )
-            if isinstance(op, View):
-                op = replace(op, index_axes=tuple(Axis(a.name, size) if a.name == axis else a for a in op.index_axes))
-            nodes.append(Node(Box(op, ty(box.dom), ty(box.cod), box.line), node.inputs))
-        graph = Graph(ty(item.dom), tuple(nodes), item.graph.outputs)
-        made[id(item)] = of_graph(graph, ty(item.cod), item.names, item.title)
-    return made[id(diagram)]
-
-
-def _local_axes(op: Operation) -> tuple[str, ...]:
-    if isinstance(op, FoldOp):
-        return (op.axis,)
-    return tuple(name for name, _ in op.tiles) if isinstance(op, GroupOp) else ()
-
-
 # -- obstacles to grouping ----------------------------------------------------------------------
 
 
@@ -199,19 +150,42 @@ def _check_outputs(diagram: Diagram, axis: str) -> None:
     """Raises NotGroupable for a result that does not have the axis."""
     for k, ty in enumerate(diagram.cod):
         if ty.axis(axis) is None:
-            which = f"result {k + 1}" if len(diagram.cod) > 1 else "the result"
-            raise NotGroupable(
-                f"cannot group axis {axis!r}: {which} {ty} lacks it, and each group writes its own part of every "
-                f"result; expected one of {', '.join(ty.names) or 'no axes, since it is a scalar'}"
-            )
+            expected = ", ".join(ty.names) or "no axes, since it is a scalar"
+            raise NotGroupable(f"{_lacks(diagram, k, axis)}; expected one of {expected}")
 
 
-def _check_box(box: Box, axis: str) -> None:
-    """Raises NotGroupable unless a box, and every box inside it, maps over the axis."""
+def _lacks(diagram: Diagram, k: int, axis: str) -> str:
+    """That a result lacks an axis, as the beginning of a message."""
+    which = f"result {k + 1}" if len(diagram.cod) > 1 else "the result"
+    return f"cannot group axis {axis!r}: {which} {diagram.cod[k]} lacks it, and each group writes its own part of it"
+
+
+def _adds(diagram: Diagram, inner: Graph, axis: str) -> bool:
+    """Whether some result is a sum over the axis, which groups add their parts to. Raises NotGroupable for a result
+    that lacks the axis and is none, and where more than results depend on such a sum."""
+    found = shares(inner, axis)
+    for k, (w, ty) in enumerate(zip(inner.outputs, diagram.cod, strict=True)):
+        share = found[w]
+        if ty.axis(axis) is not None and not isinstance(share, NoPart):
+            continue
+        if share is Share.PART:
+            continue
+        if ty.axis(axis) is not None:
+            return False  # the box that stands in the way is found box by box
+        why = share.why if isinstance(share, NoPart) else "does not depend on it"
+        line = share.line if isinstance(share, NoPart) else None
+        raise NotGroupable(f"{_lacks(diagram, k, axis)}, or adds to a sum over it, which this is not: {why}", line)
+    return any(found[w] is Share.PART for w in inner.outputs)
+
+
+def _check_box(box: Box, axis: str, adds: bool = False) -> None:
+    """Raises NotGroupable unless a box, and every box inside it, maps over the axis, or makes parts of a sum over it if
+    groups add to results."""
     todo = [box]
     while todo:
         item = todo.pop()
-        why = _obstacle(item, axis)
+        summed = adds and (isinstance(item.op, Einsum) or (isinstance(item.op, Reduce) and item.op.monoid == "sum"))
+        why = None if summed else _obstacle(item, axis)
         if why is not None:
             raise NotGroupable(
                 f"cannot group axis {axis!r}: {item.name} {why}, so that a group would need more than its own part "
@@ -309,6 +283,11 @@ def _opened(diagram: Diagram) -> tuple[Graph, Node | None, tuple[tuple[str, str]
     return op.body.graph, groups[0], op.tiles
 
 
+def _added(node: Node | None) -> tuple[str, ...]:
+    """The axes that results of a group are sums over."""
+    return () if node is None or not isinstance(node.box.op, GroupOp) else node.box.op.added
+
+
 def _first_wire(graph: Graph, node: Node) -> int:
     count = len(graph.dom)
     for n in graph.nodes:
@@ -367,11 +346,12 @@ def _grouped(
     outside: set[int],
     tiles: tuple[tuple[str, str], ...],
     more: tuple[tuple[str, str], ...],
+    added: tuple[str, ...],
 ) -> Diagram:
     """The diagram with the boxes of `inner` in one group box, except those in `outside`, which are computed before it.
 
     `outer` is the group box that is replaced, if there was one, with `tiles`; `more` are the new tiles, pairs of an
-    axis and its tile size.
+    axis and its tile size; `added` are the axes that results are sums over.
     """
     whole = diagram.graph
     made = _AroundGroup(whole)
@@ -386,7 +366,7 @@ def _grouped(
     for name, size in more:
         body = resize(body, name, size)
     cod = diagram.cod if outer is None else outer.box.cod
-    first = made.put(Box(GroupOp((*tiles, *more), body), Ty(*(made.types[w] for w in inputs)), cod), inputs)
+    first = made.put(Box(GroupOp((*tiles, *more), body, added), Ty(*(made.types[w] for w in inputs)), cod), inputs)
     outputs = tuple(first + _output(whole, outer, k) for k in range(len(diagram.cod)))
     return of_graph(Graph(whole.dom, tuple(made.nodes), outputs), diagram.cod, diagram.names, diagram.title)
 

@@ -130,6 +130,10 @@ class Tensor:
         """Copies nothing, since there are no data."""
         return self
 
+    def zero_(self) -> Tensor:
+        """The same tensor, cleared."""
+        return self
+
     def data_ptr(self) -> int:
         """The address 0: as well aligned as the addresses of torch."""
         return 0

@@ -23,6 +23,7 @@ from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, element_bytes, size_symbols
 from catdiag.schedule.access_region import gathered_inputs, with_access_regions
+from catdiag.schedule.accumulation import added_results
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import REST, Dtype, Widths, real_types, stored_type, width
 from catdiag.schedule.footprint import clipped, input_regions
@@ -40,6 +41,9 @@ from catdiag.schedule.placement import Placement, two
 from catdiag.schedule.split_k import SplitLoop, is_split, two_kernels
 from catdiag.schedule.statements import Buffer
 from catdiag.util.errors import CatdiagError
+
+ADDED = 4
+"""The bytes of an element of an accumulating output while tiles are added to it: at least those of fp32."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,18 @@ class Account:
         left = next((e.axis for k in self.kernels for e in k.loop_bounds.values()), None)
         if left is not None:
             raise CatdiagError(f"the loop over {left!r} skips blocks: {what}; ask before .skip({left!r})")
+        self.adds_nothing(what)
         regions = next((t.array for k in self.kernels for t in k.transfers if t.region), None)
         if regions is not None:
             raise CatdiagError(
                 f"{regions} is read in place: the footprints of neighboring groups overlap, which is not counted here"
             )
+
+    def adds_nothing(self, what: str) -> None:
+        """Raises CatdiagError if groups add to a result (an accumulating output), of which `what` is not known."""
+        added = next((name for k in self.kernels for name in k.added), None)
+        if added is not None:
+            raise CatdiagError(f"groups add to {added}: {what}; expected groups that each write their own part")
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -301,6 +312,9 @@ class _SlowMemory:
                 self.names[first + k] = array_name(node.box, k)
                 self.between[first + k] = self.widths.saved(node.box, k, first + k in statistic_wires)
                 self.saved_types[first + k] = self.widths.saved_type(node.box, k, first + k in statistic_wires)
+            for k in added_results(node.box) if self.widths.bytes else ():
+                if self.between[first + k] < ADDED:
+                    self.between[first + k], self.saved_types[first + k] = ADDED, "fp32"
         self.ends: dict[int, list[str]] = {}
         for place in sorted(self.cut.gathered):
             # A view has the elements of its source, and their width.
@@ -348,8 +362,23 @@ class _SlowMemory:
             reload_axes, path = _lacking(body.kernel.tiles, types[body.graph.outputs[k]]), self.places.path_up(roles[k])
             for name in self.ends.get(w, [self.names[w]]):
                 width = self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
-                elements = IntPolynomial.elements(self.types[w].axes).scaled(width)
-                yield Transfer(name, "save", elements, reload_axes, roles[k], path)
+                elements = IntPolynomial.elements(self.types[w].axes)
+                saved = Transfer(name, "save", elements.scaled(width), reload_axes, roles[k], path)
+                if w in body.kernel.sums:
+                    yield from self._added(replace(saved, size=elements), width)
+                else:
+                    yield saved
+
+    def _added(self, saved: Transfer, width: int) -> Iterator[Transfer]:
+        """What an accumulating output moves; `saved` counts its elements, which are stored at a width."""
+        sums = max(width, ADDED) if self.widths.bytes else width
+        once = replace(saved, size=saved.size.scaled(sums), reload_axes=())
+        yield once
+        yield replace(once, direction="load", reload_axes=saved.reload_axes)
+        yield replace(once, reload_axes=saved.reload_axes)
+        if sums > width:
+            yield replace(once, direction="load")
+            yield replace(once, size=saved.size.scaled(width))
 
     def width(self, w: int) -> int:
         """Bytes of an element of an array in slow memory."""
@@ -393,8 +422,9 @@ class _SlowMemory:
         body = _merge_reads(body, representative)
         made = range(self.first[place], self.first[place] + len(op.body.cod))
         leaves = tuple((k, w) for k, w in enumerate(made) if w in self.cut.leaving)
+        added = frozenset(w for k, w in enumerate(made) if op.accumulated()[k])
         axes = {symbol: name for name, symbol in op.tiles}
-        kernel = LoweredKernel(tiles, axes, reads=node.inputs, leaves=leaves)
+        kernel = LoweredKernel(tiles, axes, reads=node.inputs, leaves=leaves, sums=added)
         wires: list[Buffer | None] = []
         incoming: list[tuple[IntPolynomial, tuple[str, ...]]] = []
         for w, local in zip(node.inputs, body.dom, strict=True):

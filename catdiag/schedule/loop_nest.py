@@ -183,7 +183,9 @@ class _Lowering:
         """Lowers a group: its body runs for each tile, and saves its tile of the results."""
         spans = tuple(LoopSpan(axis, symbol, box.size_of(axis)) for axis, symbol in op.tiles)
         results = [NestValue(ty, name, slow=True) for ty, name in zip(box.cod, names, strict=True)]
-        self.body.append(Make(tuple(results)))
+        lacking = op.accumulated()
+        cleared = tuple(result for result, axes in zip(results, lacking, strict=True) if axes)
+        self.body.append(Make(tuple(results), cleared))
         outside, self.body = self.body, []
         flat = inline(op.body)
         inputs: list[NestValue] = []
@@ -198,7 +200,7 @@ class _Lowering:
         for result, value, ty in zip(results, self.inside(flat.graph, inputs), flat.cod, strict=True):
             self.ensure_loaded([value])
             spans_here = tuple(s for s in spans if s.axis in ty.names)
-            self.body.append(Save(result, value, spans_here))
+            self.body.append(Save(result, value, spans_here, result in cleared))
         outside.append(For("tiles", spans, self.body, place=place))
         self.body = outside
         return results

@@ -115,10 +115,19 @@ class LoweredKernel:
     """The wires of the flat diagram that are the inputs of the kernel's body."""
     leaves: tuple[tuple[int, int], ...] = ()
     """The outputs of the body that are saved, in the order of the transfers, each with its wire of the flat diagram."""
+    sums: frozenset[int] = frozenset()
+    """The wires of the flat diagram that are its accumulating outputs."""
     parts: list[KernelPart] = field(default_factory=list)
     """The kernel's statements; one part for each phase, if it runs in phases."""
     copied: list[Buffer] = field(default_factory=list)
     """If it runs in phases, the inputs that are outputs unchanged: they are loaded and saved at the end."""
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The names of its accumulating outputs, to which groups add."""
+        return tuple(
+            dict.fromkeys(t.array for t in self.transfers if self.sums and t.direction == "save" and t.reload_axes)
+        )
 
     def bodies(self) -> Iterator[Body]:
         """The bodies of its parts, each followed by those of its loops."""

@@ -140,18 +140,21 @@ class Unless:
 
 @dataclass(frozen=True, eq=False)
 class Make:
-    """Allocates arrays in slow memory that tiles are saved to."""
+    """Allocates arrays in slow memory that tiles are saved to. Those in `cleared` start at 0, for tiles to be added."""
 
     values: tuple[NestValue, ...]
+    cleared: tuple[NestValue, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Save:
-    """Saves a value to slow memory, to the part of `target` that the surrounding loops select."""
+    """Saves a value to slow memory, to the part of `target` that the surrounding loops select. With `adds`, it is added
+    to what is there (an accumulating output): several tiles have a part of each element."""
 
     target: NestValue
     value: NestValue
     spans: tuple[LoopSpan, ...] = ()
+    adds: bool = False
 
 
 # -- what is on chip ------------------------------------------------------------------------------------------------

@@ -192,9 +192,12 @@ class Machine:
                 needed = Outline(graph, [place], {}, 0, False).leaving
                 made = whole.output_wires(place)
                 results = self.group(node.box, node.box.op, [wires[w] for w in node.inputs], sizes)
-                for w, (value, amount, level) in zip(made, results, strict=True):
+                lacking = node.box.op.accumulated()
+                for w, (value, amount, level), axes in zip(made, results, lacking, strict=True):
                     wires[w] = MachineWire(slow(names[w], self.between_widths[w]), value)
-                    if w in needed:
+                    if w in needed and axes:
+                        self.add(w, names[w], amount, value.data.size, level)
+                    elif w in needed:
                         self.save(w, names[w], amount, level)
                 continue
             run_now.append(place)
@@ -219,6 +222,8 @@ class Machine:
             self.between_widths[w] = (
                 widths.of_a_part(box, k) if p == self.parts else widths.between(box, k, w in statistic_wires)
             )
+            if widths.in_bytes and isinstance(box.op, GroupOp) and box.op.accumulated()[k]:
+                self.between_widths[w] = max(4, self.between_widths[w])
         names.update(self.names)
         several = len(graph.outputs) > 1
         self.results: dict[int, list[tuple[str, int]]] = {}
@@ -233,6 +238,17 @@ class Machine:
         """Counts a store of so many values of array `w`: once for each output that it is, or once between kernels."""
         for end, width in self.results.get(w, [(name, self.between_widths[w])]):
             self.chip.save(end, amount * width, level)
+
+    def add(self, w: int, name: str, amount: int, whole: int, level: int) -> None:
+        """Counts additions of so many values to array `w`, which is cleared before: each is a load and a store, at 4
+        bytes or more. An array of fewer bytes is loaded once more, and stored as such."""
+        for end, width in self.results.get(w, [(name, self.between_widths[w])]):
+            wide = max(4, width) if self.chip.widths.in_bytes else width
+            self.chip.save(end, (whole + amount) * wide, level)
+            self.chip.load_again(end, amount * wide, level)
+            if wide > width:
+                self.chip.load_again(end, whole * wide, level)
+                self.chip.save(end, whole * width, level)
 
     def view_gathered(self, node: Node, made: int, wires: dict[int, MachineWire], sizes: dict[str, int]) -> None:
         """A view through which groups gather from an array: it has no memory, and its reads count as the array's."""
@@ -286,8 +302,8 @@ class Machine:
     ) -> list[tuple[NamedArray, int, int]]:
         """Runs the body on each tile, and puts the results together in slow memory.
 
-        Returns for each result the array, the number of values written, and the level that it was stored from. An
-        output that lacks a grouped axis is written again by each tile along that axis.
+        Returns for each result the array, the number of values written, and the level that it was stored from. Tiles
+        along a grouped axis that an output lacks are added to it.
         """
         chip = self.chip
         bounds: dict[str, tuple[int, int]] = {}
@@ -311,6 +327,7 @@ class Machine:
             graph, range(len(graph.nodes)), {w: wire.cell.rematerialized for w, wire in wires.items()}, 0, False
         )
         outputs: list[NamedArray] = []
+        lacking = op.accumulated()
         levels = [chip.leaves_from(outline, w) for w in graph.outputs]
         written = [0] * len(body.cod)
         tiles = chip.tiled(1, bounds, op.tiles)
@@ -336,7 +353,7 @@ class Machine:
                         shape = [lengths.get(n, m) for n, m in zip(order, data.shape, strict=True)]
                         outputs.append(NamedArray(np.zeros(shape, chip.runner.tile_dtype(ty, data)), order))
                     place = tuple(slice(*lane.bounds[n]) if n in bounds else slice(None) for n in order)
-                    outputs[k].data[place] = data
+                    outputs[k].data[place] = outputs[k].data[place] + data if lacking[k] else data
         chip.waves.flush()
         return list(zip(outputs, written, levels, strict=True))
 

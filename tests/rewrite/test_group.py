@@ -11,6 +11,7 @@ import catdiag as cd
 from catdiag.category.box_types import check
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.category.ops import FoldOp, GroupOp
+from catdiag.category.resizing import resize
 from catdiag.execute.interpreter import run
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.measure.bench_case import evaluated
@@ -139,12 +140,12 @@ def test_the_line_is_the_users() -> None:
 
 def test_resize_reaches_into_loops_but_not_the_loops_own_axis() -> None:
     flash = fold_search.find(attention().diagram, "x").diagram
-    small = group.resize(group.resize(flash, "q", 3), "x", "n")
+    small = resize(resize(flash, "q", 3), "x", "n")
     fold = next(b.op for b in small.boxes if isinstance(b.op, FoldOp))
     sizes = {str(a.size) for ty in fold.step.graph.wire_types() for a in ty.axes}
     assert sizes == {"3", "s_x", "d"}
     assert {a.size for ty in small.dom for a in ty.axes} == {3, "n", "d"}
-    assert group.resize(small, "z", 2) == small
+    assert resize(small, "z", 2) == small
 
 
 class TestArraysUnderTwoNames:

@@ -86,10 +86,10 @@ class Loads(GluonWriting):
             p.ref(node, scope)
         return [p.plain(a)[0] for a in starts]
 
-    def save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan]) -> None:
+    def save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan], adds: bool = False) -> None:
         """The producer warp stores nothing."""
 
-    def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode]) -> None:
+    def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode], adds: bool = False) -> None:
         """The producer warp stores nothing."""
 
 

@@ -438,14 +438,14 @@ class GluonWriting(Writing):
 
     # -- stores ------------------------------------------------------------------------------------------------
 
-    def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode]) -> None:
+    def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode], adds: bool = False) -> None:
         """Stores a tile at an index of an array. Raises Unfit for a broadcast, and for a tile without rows."""
         _, _, dims = self.k.offsets(array, places)
         if set(node.dims) != set(dims):
             raise Unfit("a store broadcasts its tile")
         if dims and not any(self.is_row(d) for d in dims):
             raise Unfit("a stored tile has no row dimension: all warpgroups would store the same entries")
-        super().store(array, node, places)
+        super().store(array, node, places, adds)
 
 
 def reached(roots: Sequence[TileNode]) -> dict[TileNode, None]:

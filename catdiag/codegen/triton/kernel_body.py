@@ -119,8 +119,8 @@ class Writing:
                     self._unless(live)
                 case Carry(states, values):
                     self._carry(states, values)
-                case Save(target, value, spans):
-                    self.save(target, value, spans)
+                case Save(target, value, spans, adds):
+                    self.save(target, value, spans, adds)
                 case Load() | Make():
                     pass
                 case For():
@@ -395,8 +395,8 @@ class Writing:
 
     # -- stores ------------------------------------------------------------------------------------------------
 
-    def save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan]) -> None:
-        """Stores a tile at its position in an array in global memory."""
+    def save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan], adds: bool = False) -> None:
+        """Stores a tile at its position in an array in global memory, or adds it to what is there."""
         k = self.k
         array = self.shared.saved[target]
         k.arrays[array] = None
@@ -407,10 +407,11 @@ class Writing:
             start = next((k.tiles[s.symbol].start for s in spans if s.axis == axis.name), None)
             at = index[axis.name]
             places[axis.name] = at if start is None else k.nodes.op("add", start, at)
-        self.store(array, node, places)
+        self.store(array, node, places, adds)
 
-    def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode]) -> None:
-        """Stores a tile at an index of an array: `places` has an integer node for each axis."""
+    def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode], adds: bool = False) -> None:
+        """Stores a tile at an index of an array: `places` has an integer node for each axis. With `adds`, by atomic
+        additions, whose order nothing depends on."""
         k, p = self.k, self.printer
         k.arrays[array] = None
         k.writes.setdefault(array, {})[tuple(places[a.name] for a in array.ty.axes)] = None
@@ -429,7 +430,9 @@ class Writing:
                 parts.append(p.aligned(part, order if part.dims else ())[0])
         inside = p.inside(order, k.scope)
         mask = f", mask={inside}" if inside else ""
-        p.write(k.scope, f"{self.tl}.store({' + '.join(parts)}, {text[0]}{mask})", f"save {array.name}")
+        function, order_of, verb = ("atomic_add", ', sem="relaxed"', "add to") if adds else ("store", "", "save")
+        place = " + ".join(parts)
+        p.write(k.scope, f"{self.tl}.{function}({place}, {text[0]}{mask}{order_of})", f"{verb} {array.name}")
 
     # -- the kernel --------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from catdiag.codegen.notation import TIMES, bracketed
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes, sized
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
-from catdiag.codegen.triton.launch_memory import LaunchMemory, OutputBuffer, torch_name
+from catdiag.codegen.triton.launch_memory import AddedArray, LaunchMemory, OutputBuffer, torch_name
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
 from catdiag.codegen.triton.launch_sizes import sizes_of_launch
 from catdiag.codegen.triton.mask_ranges import Bound, bound_text
@@ -52,6 +52,8 @@ class LaunchWriter:
     """The products that torch computes, and uninterpreted boxes."""
     merged_arrays: Sequence[StoredArray] = ()
     """The arrays that are others with neighboring axes merged."""
+    added: Sequence[AddedArray] = ()
+    """The arrays that are cleared before a kernel adds to them."""
 
     def __post_init__(self) -> None:
         from catdiag.codegen.gluon.gluon_source import merged
@@ -68,7 +70,7 @@ class LaunchWriter:
         steps: list[KernelSpec | ProductCall | OpaqueCall] = [*self.kernels, *self.calls]
         self.steps = sorted(steps, key=lambda step: step.place)
         self.several = len(self.kernels) > 1 or bool(self.calls)
-        self.memory = LaunchMemory(self.steps, self.buffers, self.merged_arrays, self.boxed, self.size)
+        self.memory = LaunchMemory(self.steps, self.buffers, self.merged_arrays, self.boxed, self.size, self.added)
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -130,7 +132,12 @@ class LaunchWriter:
             if isinstance(step, (ProductCall, OpaqueCall)):
                 self.write(step.text())
             else:
+                for array in (a.sums for a in self.added if a.place == step.place):
+                    self.write(f"{array.name}.zero_()  # what groups add to")
                 self._launched(step)
+        for added in self.added:
+            if added.result is not None:
+                self.write(f"{added.result.name}.copy_({added.sums.name})")
         for k in repeated:
             self.write(f"out[{k}].copy_({self.outputs[k].name})")
         self.write(f"return {', '.join(ends) if ends else 'None'}")

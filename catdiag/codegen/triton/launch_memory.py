@@ -32,17 +32,28 @@ class OutputBuffer:
     result: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class AddedArray:
+    """An array `sums` that is cleared before the kernel at `place` adds to it, and the `result` of a narrower type that
+    is made of it at the end, if there is one."""
+
+    place: int
+    sums: StoredArray
+    result: StoredArray | None = None
+
+
 @dataclass
 class LaunchMemory:
     """Where the arrays of a launch lie. `steps` are its kernels and calls in order, `buffers` what it allocates,
     `merged_arrays` others with neighboring axes merged, `boxed` what the copy engine reads; `size` gives the expression
-    of a size."""
+    of a size; `added` are the arrays that are cleared and added to."""
 
     steps: Sequence[KernelSpec | ProductCall | OpaqueCall]
     buffers: Sequence[OutputBuffer]
     merged_arrays: Sequence[StoredArray]
     boxed: Collection[StoredArray]
     size: Callable[[Size], str]
+    added: Sequence[AddedArray] = ()
     merged_buffers: dict[StoredArray, StoredArray] = field(init=False)
     """Buffers that are allocated with merged axes: the arrays that are."""
     overwritten: dict[StoredArray, StoredArray] = field(init=False)
@@ -68,6 +79,8 @@ class LaunchMemory:
         if not all(source in k.reads and other.isdisjoint({*k.reads} - {source}) for k in later):
             return ""
         kernel = self.steps[first]
+        if any(result is a.sums for a in self.added):
+            return ""  # it is cleared before the kernel reads
         if isinstance(kernel, (ProductCall, OpaqueCall)):
             return ""
         alone = later == [kernel] and sum(len(places) for places in kernel.writes.values()) == 1
@@ -122,6 +135,8 @@ class LaunchMemory:
             if not own.isdisjoint(step.arrays)
             or (isinstance(step, KernelSpec) and not own.isdisjoint(b.array for b in step.boxes))
         ]  # fmt: skip
+        if any(a.sums in own and a.result is not None for a in self.added):
+            users.append(len(self.steps))
         return min(users, default=0), max(users, default=len(self.steps))
 
     def _order(self, array: StoredArray) -> tuple[str, ...]:

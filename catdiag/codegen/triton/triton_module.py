@@ -28,7 +28,7 @@ from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleCo
 from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_text
 from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
 from catdiag.codegen.triton.launch_function import LaunchWriter, torch_type
-from catdiag.codegen.triton.launch_memory import OutputBuffer
+from catdiag.codegen.triton.launch_memory import AddedArray, OutputBuffer
 from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall, opaque_call
 from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall, product_axes
 from catdiag.codegen.triton.tile_expressions import TileNode
@@ -150,6 +150,7 @@ class _ModuleBuilder:
         self.specialized_kernels: dict[str, WarpSpecialized] = {}
         self.buffers: list[OutputBuffer] = []
         self.saved_types = saved_types(program, rest)
+        self.added: list[AddedArray] = []
 
     # -- the module ------------------------------------------------------------------------------------------
 
@@ -181,6 +182,7 @@ class _ModuleBuilder:
         outputs = []
         for value in program.outputs:
             pull = self.shared.saved.get(value) or env[value]
+            pull = next((a.result for a in self.added if a.sums is pull and a.result is not None), pull)
             if not isinstance(pull, StoredArray):
                 name = value.name or "a result"
                 raise TypeMismatch(f"{name} is not saved by any kernel: expected a result that a kernel computes")
@@ -191,7 +193,7 @@ class _ModuleBuilder:
         launch = LaunchWriter(
             self.entry, inputs, outputs, self.buffers, self.kernels, keywords, self.stages, self.warps,
             self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels, self.calls,
-            tuple(self.shared.merged.values()),
+            tuple(self.shared.merged.values()), tuple(self.added),
         )  # fmt: skip
         text = self._text(launch)
         return Module(
@@ -256,6 +258,8 @@ class _ModuleBuilder:
             elif isinstance(s, Make):
                 for value in s.values:
                     self._allocate(value)
+                for value in s.cleared:
+                    self._clear(value)
             else:
                 ungrouped.append(s)
         self.place = max(0, self.place - 1)
@@ -307,6 +311,19 @@ class _ModuleBuilder:
         self.dtypes[name] = kind
         self.buffers.append(OutputBuffer(array, WIDTHS[kind], result=result))
 
+    def _clear(self, value: NestValue) -> None:
+        """Enters an array that the next kernel adds to. Additions are in fp32 at least: a narrower result is made of
+        the sums at the end."""
+        array = self.shared.saved[value]
+        if WIDTHS[self.dtypes[array.name]] in ("float32", "float64"):
+            self.added.append(AddedArray(self.place, array))
+            return
+        sums = StoredArray(value.ty, self.shared.names.fresh(f"{array.name}_sums"), temporary=True)
+        self.dtypes[sums.name] = "fp32"
+        self.shared.saved[value] = sums
+        self.buffers.append(OutputBuffer(sums, WIDTHS["fp32"]))
+        self.added.append(AddedArray(self.place, sums, array))
+
     def _writing(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> Writing:
         return Writing(self.shared, {**env, **self.shared.saved}, spans)
 
@@ -318,7 +335,8 @@ class _ModuleBuilder:
         spans = group.spans
         if split is None:
             self._run(self._writing(env, spans), group.body, _tiled(spans))
-            if self.specialized[self.place] and self.kernels and self.kernels[-1].place == self.place:
+            adds = any(isinstance(s, Save) and s.adds for _, s in statements(group.body))
+            if self.specialized[self.place] and not adds and self.kernels and self.kernels[-1].place == self.place:
                 self._specialize(env, spans, group.body)
         else:
             self._parts(group, split, env)

@@ -437,6 +437,8 @@ class KernelTrace:
         due, self.due = self.due, []
         for k, (name, variable, formula, _) in enumerate(due):
             said: LineText = (f"save {name}",) if formula == symbol(name) else (f"save {name} = ", formula)
+            if name in self.kernel.added:
+                said = (f"add to {name}: ", formula)
             line = self._line("save", said, [variable] if variable >= 0 else [])
             line.names = (name,)
             waiting = dict.fromkeys((b, v) for _, v, _, b in due[k:] if b is not None and b not in self.present)

@@ -456,7 +456,9 @@ SUBSTITUTED: Mapping[type[Op], Callable[[Unifier, Any], Operation]] = {
     FoldOp: lambda u, op: replace(
         op, axis=u.name(op.axis), block=u.local(op.block), parts=None if op.parts is None else u.local(op.parts)
     ),
-    GroupOp: lambda u, op: replace(op, tiles=tuple((u.name(a), u.local(local)) for a, local in op.tiles)),
+    GroupOp: lambda u, op: replace(
+        op, tiles=tuple((u.name(a), u.local(local)) for a, local in op.tiles), added=tuple(map(u.name, op.added))
+    ),
 }
 """Operations of a pattern after substitution, but for their bodies, by class."""
 

@@ -29,10 +29,10 @@ from catdiag.category.ops import (
     index_box,
     size_box,
 )
+from catdiag.category.resizing import resize
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.rewrite.graph_builder import GraphBuilder, localized
-from catdiag.rewrite.group import resize
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.list_states import resized
 from catdiag.util.errors import AxisError, TypeMismatch, user_line

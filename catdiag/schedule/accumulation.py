@@ -1,0 +1,138 @@
+"""Accumulating outputs: what a group that adds to results means, as groups and loops that the kernel knows.
+
+A result that lacks a grouped axis is the sum of what the tiles along that axis make. As a sum over consecutive tiles it
+is a loop: its state starts at 0, and each iteration adds the part of one tile. By list induction this is the result of
+the whole axis for all tiles, and for every tree of merges; since the merge is `+`, which is commutative, the additions
+may run in any order (over the real numbers), each tile's part once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph, reachable
+from catdiag.category.flat_substitution import replaced
+from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, const_box, map_box
+from catdiag.category.resizing import resize
+from catdiag.category.substitution import inline
+from catdiag.category.types import ArrayType, Axis, Ty, size_symbols
+from catdiag.util.errors import CatdiagError
+
+
+def accumulates(box: Box) -> bool:
+    """Whether a box is a group with an accumulating output.
+
+    >>> from catdiag.category.ops import reduce_box
+    >>> body = of_box(reduce_box("sum", "x", ArrayType((Axis("x", "g_x"),))))
+    >>> accumulates(Box(GroupOp((("x", "g_x"),), body, ("x",)), Ty(ArrayType((Axis("x"),))), body.cod))
+    True
+    """
+    return bool(added_results(box))
+
+
+def added_results(box: Box) -> tuple[int, ...]:
+    """The numbers of the accumulating outputs of a box; none unless it is a group."""
+    if not isinstance(box.op, GroupOp):
+        return ()
+    return tuple(k for k, lacking in enumerate(box.op.accumulated()) if lacking)
+
+
+def as_loops(box: Box) -> Diagram:
+    """A group as one box for the results that have all grouped axes, and one for those that lack the same axes.
+
+    The latter is a loop over each of these axes that adds up parts, in a group of the other axes.
+
+    >>> from catdiag.category.ops import reduce_box
+    >>> x = ArrayType((Axis("x"),))
+    >>> body = of_box(reduce_box("sum", "x", ArrayType((Axis("x", "g_x"),))))
+    >>> [b.name for b in as_loops(Box(GroupOp((("x", "g_x"),), body, ("x",)), Ty(x), body.cod)).boxes]
+    ['fold[x]']
+    """
+    op = box.op
+    assert isinstance(op, GroupOp)
+    graph = inline(op.body).graph
+    lacking = op.accumulated()
+    nodes: list[Node] = []
+    outputs: dict[int, int] = {}
+    count = len(box.dom)
+    for axes in dict.fromkeys(lacking):
+        places = [k for k, here in enumerate(lacking) if here == axes]
+        cod = Ty(*(op.body.cod[k] for k in places))
+        body = of_graph(reachable(Graph(graph.dom, graph.nodes, tuple(graph.outputs[k] for k in places))), cod)
+        made = _class_box(box, op, body, axes, Ty(*(box.cod[k] for k in places)))
+        nodes.append(Node(made, tuple(range(len(box.dom)))))
+        outputs.update(zip(places, range(count, count + len(places)), strict=True))
+        count += len(places)
+    whole = Graph(box.dom, tuple(nodes), tuple(outputs[k] for k in range(len(box.cod))))
+    return of_graph(whole, box.cod)
+
+
+def _class_box(box: Box, op: GroupOp, body: Diagram, axes: Sequence[str], cod: Ty) -> Box:
+    """The box of the results that lack some of the grouped axes. Blocks of the loops have symbols of their own."""
+    symbols = dict(op.tiles)
+    sizes = {axis: box.size_of(axis) for axis in axes}
+    for axis in axes:
+        body = resize(body, axis, symbols[axis] + "__part")
+    for axis in reversed(axes):
+        body = of_box(_sum_of_parts(body, axis, symbols[axis] + "__part", Axis(axis, sizes[axis]), box.line))
+    tiles = tuple(tile for tile in op.tiles if tile[0] not in axes)
+    if not tiles:
+        return Box(body.boxes[0].op, box.dom, cod, box.line)
+    return Box(GroupOp(tiles, body), box.dom, cod, box.line)
+
+
+def _sum_of_parts(part: Diagram, axis: str, block: str, whole: Axis, line: str | None) -> Box:
+    """The loop over an axis whose state is the sum of what `part` makes of each block."""
+    cod, count = part.cod, len(part.cod)
+    if any(ty.element != "real" for ty in cod):
+        raise CatdiagError(f"tiles of {axis!r} are added up in an array of {cod}: expected real numbers")
+    zeros: list[Node] = []
+    for k, ty in enumerate(cod):
+        zeros.append(Node(const_box(Fraction(0)), ()))
+        zeros.append(Node(Box(Rename(), Ty(ArrayType((), "real")), Ty(ty)), (2 * k,)))
+    unit = of_graph(Graph(Ty(), tuple(zeros), tuple(range(1, 2 * count, 2))), cod)
+    sums = [map_box("add", [ty, ty]) for ty in cod]
+    merge = of_graph(
+        Graph(cod @ cod, tuple(Node(add, (k, count + k)) for k, add in enumerate(sums)),
+              tuple(range(2 * count, 3 * count))), cod,
+    )  # fmt: skip
+    graph = inline(part).graph
+    moved = [count + w for w in range(len(graph.wire_types()))]
+    nodes = [Node(n.box, tuple(moved[w] for w in n.inputs)) for n in graph.nodes]
+    nodes += [Node(add, (k, moved[w])) for k, (add, w) in enumerate(zip(sums, graph.outputs, strict=True))]
+    first = len(moved) + count
+    step = of_graph(Graph(cod @ graph.dom, tuple(nodes), tuple(range(first, first + count))), cod)
+    dom = Ty(*(ArrayType(tuple(whole if a.name == axis else a for a in ty.axes), ty.element) for ty in part.dom))
+    return Box(FoldOp(axis, block, unit, step, merge, specification(part)), dom, cod, line)
+
+
+def specification(diagram: Diagram) -> Diagram:
+    """The diagram with each of its loops replaced by what it means: the state of the whole list."""
+    graph = inline(diagram).graph
+    nodes: list[Node] = []
+    place = list(range(len(graph.dom)))
+    count = len(place)
+    for node in graph.nodes:
+        op, inputs = node.box.op, [place[w] for w in node.inputs]
+        if not isinstance(op, FoldOp):
+            nodes.append(Node(node.box, tuple(inputs)))
+            place += range(count, count + len(node.box.cod))
+            count += len(node.box.cod)
+            continue
+        body = resize(op.state, op.axis, node.box.size_of(op.axis))
+        if any(op.block in size_symbols(a.size) for ty in body.graph.wire_types() for a in ty.axes):
+            raise CatdiagError(f"the state of the loop over {op.axis!r} uses the size of its block: that is not read")
+        inner = inline(body).graph
+        own = inputs
+        for n in inner.nodes:
+            nodes.append(Node(n.box, tuple(own[w] for w in n.inputs)))
+            own = [*own, *range(count, count + len(n.box.cod))]
+            count += len(n.box.cod)
+        place += [own[w] for w in inner.outputs]
+    return of_graph(Graph(graph.dom, tuple(nodes), tuple(place[w] for w in graph.outputs)), diagram.cod)
+
+
+def without_accumulation(graph: Graph) -> Graph:
+    """A flat graph with each group that has an accumulating output as groups and loops (`as_loops`)."""
+    return replaced(graph, [as_loops(box).graph if accumulates(box) else None for box in graph.table])
