@@ -124,13 +124,7 @@ class Checker(Composites):
         return proof
 
     def _check(self, certificate: Json) -> CheckedTheorem:
-        bounded(certificate)
-        if certificate.get("format") != FORMAT or certificate.get("version") != VERSION:
-            raise KernelError(f"not a {FORMAT} of version {VERSION}")
-        only(certificate, "format", "version", "statement", "proof", "about", "witness", "cited")
-        about = certificate.get("about", [])
-        if not isinstance(about, list) or not all(isinstance(line, str) for line in about):
-            raise KernelError("what a certificate says about itself is a list of lines")
+        _require_form(certificate)
         statement, proof = certificate["statement"], self.proof_of(certificate)
         only(statement, "left", "right", "assume", "given")
         left, right = statement["left"], statement["right"]
@@ -291,6 +285,17 @@ def condition(c: Any) -> Term:
     if not isinstance(c, (list, tuple)) or len(c) != 3 or c[0] not in ("lt", "le", "eq"):
         raise KernelError(f"not an assumption: {c!r}")
     return fn(c[0], size_term(c[1]), size_term(c[2]))
+
+
+def _require_form(certificate: Json) -> None:
+    """Raises KernelError unless it is a certificate of this format and version, not too large."""
+    bounded(certificate)
+    if certificate.get("format") != FORMAT or certificate.get("version") != VERSION:
+        raise KernelError(f"not a {FORMAT} of version {VERSION}")
+    only(certificate, "format", "version", "statement", "proof", "about", "witness", "cited")
+    about = certificate.get("about", [])
+    if not isinstance(about, list) or not all(isinstance(line, str) for line in about):
+        raise KernelError("what a certificate says about itself is a list of lines")
 
 
 def _declared(program: Program) -> dict[str, str]:

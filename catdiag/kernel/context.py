@@ -201,22 +201,7 @@ class Context:
                 return REAL | NONNEG | (NONZERO if any(self.positive(a) for a in args) else 0)
             return all_of & REAL
         if op == "mul":
-            # A product is real whatever its factors; its sign is that of real factors. Pairs are squares.
-            if not self._all(args) & REAL:
-                return REAL
-            first = args[0].data
-            if args[0].op == "num" and isinstance(first, Fraction) and first < 0 and first != -1:
-                return self.signs(mul(MINUS, *args[1:]))
-            odd: list[Term] = []
-            for a in args:
-                if a in odd:
-                    odd.remove(a)
-                else:
-                    odd.append(a)
-            turned = [a for a in odd if not self.nonnegative(a)]
-            several = sum(a.op != "num" for a in odd) > 1
-            nonneg = not turned or (several and len(turned) % 2 == 0 and all(self._nonpositive(a) for a in turned))
-            return REAL | (NONNEG if nonneg else 0) | (self._all(args) & NONZERO)
+            return self._signs_of_product(t)
         if op == "div":
             return REAL | (NONNEG if natural(t) else 0)
         if op == "inv":
@@ -234,24 +219,48 @@ class Context:
                 | (NONZERO if any(self.positive(a) for a in args) else 0)
             )
         if op == "big":
-            name = fresh(self.ranges)
-            inner = self.with_index(name, args[0])
-            body = inner.signs(open_body(args[1], idx(name)))
-            some = self.positive_size(args[0])
-            if t.data == "sum":
-                if not body & REAL:
-                    return 0
-                return body & (REAL | NONNEG) | (NONZERO if body & POS == POS and some else 0)
-            if t.data == "prod":
-                return REAL | (body & (NONNEG | NONZERO) if body & REAL else 0)
-            if not some or not body & REAL:
-                return 0
-            return body & (REAL | NONNEG) | (NONZERO if body & POS == POS else 0)
+            return self._signs_of_big(t)
         if op == "ite":
             return self.with_condition(args[0]).signs(args[1]) & self.with_condition(negate(args[0])).signs(args[2])
         if op == "apply":
             return REAL
         return 0
+
+    def _signs_of_product(self, t: Term) -> int:
+        """A product is real whatever its factors; its sign is that of real factors. Pairs are squares."""
+        args = t.args
+        if not self._all(args) & REAL:
+            return REAL
+        first = args[0].data
+        if args[0].op == "num" and isinstance(first, Fraction) and first < 0 and first != -1:
+            return self.signs(mul(MINUS, *args[1:]))
+        odd: list[Term] = []
+        for a in args:
+            if a in odd:
+                odd.remove(a)
+            else:
+                odd.append(a)
+        turned = [a for a in odd if not self.nonnegative(a)]
+        several = sum(a.op != "num" for a in odd) > 1
+        nonneg = not turned or (several and len(turned) % 2 == 0 and all(self._nonpositive(a) for a in turned))
+        return REAL | (NONNEG if nonneg else 0) | (self._all(args) & NONZERO)
+
+    def _signs_of_big(self, t: Term) -> int:
+        """The signs of a sum, product or maximum over an index: those that its body has at every index."""
+        args = t.args
+        name = fresh(self.ranges)
+        inner = self.with_index(name, args[0])
+        body = inner.signs(open_body(args[1], idx(name)))
+        some = self.positive_size(args[0])
+        if t.data == "sum":
+            if not body & REAL:
+                return 0
+            return body & (REAL | NONNEG) | (NONZERO if body & POS == POS and some else 0)
+        if t.data == "prod":
+            return REAL | (body & (NONNEG | NONZERO) if body & REAL else 0)
+        if not some or not body & REAL:
+            return 0
+        return body & (REAL | NONNEG) | (NONZERO if body & POS == POS else 0)
 
     def _nonpositive(self, a: Term) -> bool:
         if a.op == "num":

@@ -185,9 +185,7 @@ class Loops(Judge):
         block, axis = local_name(node["block"], scope | self._tiles), node["axis"]
         proof = self.fold_proof()
         only(proof, "unit", "step", "merge", "idle", "defined")
-        for body in {"unit", "step", "merge", "state", *GUIDES} & set(node):
-            if any(inner["op"] in ("fold", "group")[body == "step" :] for inner in node[body]["nodes"]):
-                raise KernelError(f"the {body} of a fold contains no groups, and folds in its step only")
+        _require_bodies(node)
         cut_only(node["state"], {axis: block})
         a, b = size("%a"), size("%b")
         arrays = _fresh_arrays(node["state"])
@@ -457,6 +455,13 @@ def _signs_of_input(name: str, wire: Wire, ctx: Context, element: str = "real") 
     # The fresh array may be thought to go on outside the input's range as it is somewhere inside.
     everywhere = tuple((axis, None) for axis, _ in wire.axes)
     return [Fact(everywhere, (), c) for c in found]
+
+
+def _require_bodies(node: Json) -> None:
+    """Raises KernelError where a body of a fold contains a loop that it may not contain."""
+    for body in {"unit", "step", "merge", "state", *GUIDES} & set(node):
+        if any(inner["op"] in ("fold", "group")[body == "step" :] for inner in node[body]["nodes"]):
+            raise KernelError(f"the {body} of a fold contains no groups, and folds in its step only")
 
 
 def _positions(node: Json, args: Sequence[Wire]) -> frozenset[int]:
