@@ -93,6 +93,27 @@ class Claims:
         except Interrupted as error:
             return Verdict("interrupted", goal=error.message)
 
+    def proved(
+        self, assembly: Assembly, names: tuple[str, ...], forms: Sequence[Form], title: str, assume: Sequence[str]
+    ) -> Verdict | None:
+        """The verdict on the first of the sufficient forms of a claim that normal forms prove without conditions; None
+        where there is none. Nothing is searched for.
+        """
+        from catdiag.prover.api import Interrupted, in_time
+
+        def first() -> Verdict | None:
+            for form in forms:
+                true = assembly.diagram([truth(assembly, form.wire)], names, "true")
+                found = self._attempt(true, assembly.diagram([form.wire], names, title), tuple(assume), False)
+                if found.proved and (made := self._with_lemma(found, form)) is not None and made.proved:
+                    return made
+            return None
+
+        try:
+            return in_time(self.limit, title, first)
+        except Interrupted:
+            return None
+
     def equation(
         self, left: Diagram, right: Diagram, assume: Sequence[str] | None = None, refuted: bool = True
     ) -> Verdict:

@@ -63,6 +63,35 @@ def on_whole_axes(box: Box) -> Diagram:
     return resized(op.body, sizes, [known[name] for name, _ in op.tiles])
 
 
+def on_arbitrary_inputs(around: Diagram, place: int) -> Diagram | None:
+    """The loop at a place as the last box of a diagram whose inputs stand for the arrays that the loop reads. What
+    depends on no input, positions and constants, is computed as before. None where the loop reads inputs only.
+    """
+    graph, node = around.graph, around.graph.nodes[place]
+    count = len(around.dom)
+    constant = [False] * count
+    for other in graph.nodes[:place]:
+        constant.extend([all(constant[w] for w in other.inputs)] * len(other.box.cod))
+    read = [w for w in dict.fromkeys(node.inputs) if not constant[w]]
+    if all(w < count for w in read):
+        return None
+    now = {w: k for k, w in enumerate(read)}
+    nodes, made = list[Node](), len(read)
+    for other in graph.nodes[:place]:
+        wires = range(count, count + len(other.box.cod))
+        count += len(other.box.cod)
+        if all(constant[w] for w in other.inputs):
+            now.update(zip(wires, range(made, made + len(wires)), strict=True))
+            made += len(wires)
+            nodes.append(Node(other.box, tuple(now[w] for w in other.inputs)))
+    nodes.append(Node(node.box, tuple(now[w] for w in node.inputs)))
+    dom = Ty(*(node.box.dom[node.inputs.index(w)] for w in read))
+    outputs = tuple(range(made, made + len(node.box.cod)))
+    assert isinstance(node.box.op, FoldOp)
+    names = tuple(node.box.op.state.input_names[node.inputs.index(w)] for w in read)
+    return of_graph(Graph(dom, tuple(nodes), outputs), node.box.cod, names, node.box.op.state.title)
+
+
 def is_splittable(box: Box) -> bool:
     """Whether the size of a loop's axis is a symbol, so that a sum of part sizes can be substituted for it."""
     assert isinstance(box.op, FoldOp)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from catdiag.category.diagram import Diagram, Graph, Node
 from catdiag.category.formula import MINUS_INFINITY, Formula, infix, symbol
@@ -24,12 +24,14 @@ from catdiag.category.types import ArrayType
 from catdiag.prover.condition_formulas import Condition
 from catdiag.rewrite.box_formulas import wires_of
 from catdiag.rewrite.claims import Claims, Form, Verdict, truth
-from catdiag.rewrite.list_states import Assembly, ListParts, on_whole_axes, opened, part_sizes
+from catdiag.rewrite.list_states import Assembly, ListParts, on_arbitrary_inputs, on_whole_axes, opened, part_sizes
 from catdiag.util.display import AsHTML
 
 if TYPE_CHECKING:
     from catdiag.prover.api import Theorem
 
+Said: TypeAlias = Callable[[int], Formula]
+"""The formula of each wire."""
 LARGEST = 709
 """The largest integer whose exponential is finite in double precision."""
 
@@ -177,21 +179,46 @@ def _of_loop(
             given |= dict(enumerate(_inputs(around, place), len(op.step.cod)))
         said = wires_of(body, {**made, **given})
         for wire, node in _exponentials(body):
-            parts = ListParts(box, part_sizes(around or op.state, op.axis, 2), around, place)
-            assume = parts.assumed(claims.assume)
-            if name == "step":
-                now, _ = parts.step(parts.state(0), 1)
-                assume = (*assume, f"{parts.sizes[0]} >= 0")
-            else:
-                now, _ = parts.merge(parts.state(0), parts.state(1))
-            reading = _StabilityAnalysis(parts.assembly, graph, now, said, op.axis if name == "step" else None)
-            verdict = reading.verdict(wire, claims, parts.names, assume, parts.whole_state())
-            if verdict.verdict == "refuted" and around is None:
-                verdict = Verdict("undecided", goal="it may be above 0 for arrays that never reach this loop")
-            yield Exponential(name + inside, said(node.inputs[0]), node.box.line, verdict, reading.chosen(wire))
+            verdict, chosen = _in_loop(box, claims, name == "step", wire, said, around, place)
+            yield Exponential(name + inside, said(node.inputs[0]), node.box.line, verdict, chosen)
     for inner in inline(op.step).boxes:
         if isinstance(inner.op, FoldOp):
             yield from _of_loop(inner, claims, inside=f" of the loop over {inner.op.axis}")
+
+
+def _in_loop(
+    box: Box, claims: Claims, stepping: bool, wire: int, said: Said, around: Diagram | None, place: int
+) -> tuple[Verdict, bool]:
+    """The verdict on the exponential that makes a wire of a loop's step, or else of its merge, and whether a `where`
+    chooses.
+
+    What holds of arbitrary inputs holds of those that the diagram around the loop computes. It is tried first, since
+    its statement does not grow with that diagram.
+    """
+
+    def analysis(around: Diagram | None, place: int) -> tuple[_StabilityAnalysis, ListParts, tuple[str, ...]]:
+        op = box.op
+        assert isinstance(op, FoldOp)
+        parts = ListParts(box, part_sizes(around or op.state, op.axis, 2), around, place)
+        assume = parts.assumed(claims.assume)
+        if stepping:
+            now, _ = parts.step(parts.state(0), 1)
+            assume = (*assume, f"{parts.sizes[0]} >= 0")
+        else:
+            now, _ = parts.merge(parts.state(0), parts.state(1))
+        graph = inline(op.step if stepping else op.merge).graph
+        return _StabilityAnalysis(parts.assembly, graph, now, said, op.axis if stepping else None), parts, assume
+
+    if around is not None and (alone := on_arbitrary_inputs(around, place)) is not None:
+        reading, parts, assume = analysis(alone, len(alone.graph.nodes) - 1)
+        found = reading.proved(wire, claims, parts.names, assume)
+        if found is not None:
+            return found, reading.chosen(wire)
+    reading, parts, assume = analysis(around, place)
+    verdict = reading.verdict(wire, claims, parts.names, assume, parts.whole_state())
+    if verdict.verdict == "refuted" and around is None:
+        verdict = Verdict("undecided", goal="it may be above 0 for arrays that never reach this loop")
+    return verdict, reading.chosen(wire)
 
 
 def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
@@ -257,9 +284,7 @@ class _StabilityAnalysis:
     `axis` is that of the block, over which the maximum of the arguments is taken.
     """
 
-    def __init__(
-        self, assembly: Assembly, graph: Graph, now: Sequence[int], said: Callable[[int], Formula], axis: str | None
-    ) -> None:
+    def __init__(self, assembly: Assembly, graph: Graph, now: Sequence[int], said: Said, axis: str | None) -> None:
         self.assembly, self.graph, self.now, self.said, self.axis = assembly, graph, now, said, axis
         self.maker: dict[int, Node] = {}
         count = len(graph.dom)
@@ -275,6 +300,25 @@ class _StabilityAnalysis:
 
         A refuted claim gets a counterexample with an argument above `LARGEST`, if one is found.
         """
+        forms, title = self._forms(wire)
+        literal = forms[-1].wire
+        found = claims.decide(self.assembly, names, forms, literal, title, assume, beside)
+        if found.counterexample is None:
+            return found
+        made = self.now[self.maker[wire].inputs[0]]
+        large = self._or(self._unused(wire), self._at_most(made, self.assembly.number(LARGEST)))
+        beyond = claims.refuted(self.assembly, names, large, title, assume)
+        return found if beyond is None else replace(found, counterexample=beyond, goal=f"above {LARGEST}")
+
+    def proved(self, wire: int, claims: Claims, names: tuple[str, ...], assume: Sequence[str]) -> Verdict | None:
+        """The verdict where normal forms prove the claim without conditions; None where they do not."""
+        forms, title = self._forms(wire)
+        return claims.proved(self.assembly, names, forms, title, assume)
+
+    def _forms(self, wire: int) -> tuple[list[Form], str]:
+        """The sufficient forms of the claim for the exponential that makes a wire, the claim itself last, and the
+        claim's title.
+        """
         argument = self.maker[wire].inputs[0]
         unused_at = self._unused(wire)
         made = self.now[argument]
@@ -282,14 +326,7 @@ class _StabilityAnalysis:
         forms = [*self._moved(argument, unused_at)]
         if unused_at is None and (over := self._over(made)):
             forms.append(Form(self._at_most(greatest(self.assembly, made, over), self.assembly.number(0))))
-        forms.append(Form(literal))
-        title = f"exp({self.said(argument)})"
-        found = claims.decide(self.assembly, names, forms, literal, title, assume, beside)
-        if found.counterexample is None:
-            return found
-        large = self._or(unused_at, self._at_most(made, self.assembly.number(LARGEST)))
-        beyond = claims.refuted(self.assembly, names, large, title, assume)
-        return found if beyond is None else replace(found, counterexample=beyond, goal=f"above {LARGEST}")
+        return [*forms, Form(literal)], f"exp({self.said(argument)})"
 
     def chosen(self, wire: int) -> bool:
         """Whether every use of the exponential is a branch of a `where`."""

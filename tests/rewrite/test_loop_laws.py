@@ -279,3 +279,41 @@ def test_an_exponential_that_is_not_always_used_is_said_to_be_so():
     assert found.proved and [e.chosen for e in found.exponentials] == [True]
     assert "where it is used, ≤ 1: proved" in str(found)
     assert str(found).endswith("no exponential that is used overflows: every argument is at most 0")
+
+
+@cd.algorithm("x e, f e -> x")
+def deep(X, W):  # type: ignore[no-untyped-def]
+    """A score of each token, by two norms and networks: its normal form is large."""
+    for _ in range(2):
+        X = X / cd.sqrt(cd.mean(X * X, "e") + 1)
+        X = X + cd.einsum("x f, f e -> x e", cd.nn.sigmoid(cd.einsum("x e, f e -> x f", X, W)), W)
+    return cd.sum(X, "e")
+
+
+@cd.algorithm("x -> x")
+def negative(A):  # type: ignore[no-untyped-def]
+    return -(A * A)
+
+
+def test_claims_do_not_grow_with_what_computes_the_inputs_of_a_loop(ask: Z3) -> None:
+    """Positions and the square root of a size are no arbitrary inputs: without them the claim would be conditional."""
+
+    @cd.algorithm("x -> ")
+    def total(S):  # type: ignore[no-untyped-def]
+        seen = (S + cd.index("x")) / cd.sqrt(cd.size("x"))
+        return cd.sum(cd.exp(seen - cd.max(seen, "x")), "x")
+
+    derived = (deep >> total.stream("x")).derivation
+    found = stability(derived.diagram, Claims(ask))
+    assert found.exponentials and found.proved
+    for verdict in (*(e.verdict for e in found.exponentials), *laws(derived.diagram, Claims(ask)).values()):
+        checked(ask, verdict)
+        assert "sigmoid" not in str(verdict.theorem)
+
+
+def test_what_computes_the_inputs_of_a_loop_may_be_what_bounds_it(ask: Z3) -> None:
+    """Of arbitrary inputs nothing is known: the claim is about the whole."""
+    unbounded = cd.algorithm("x ->")(lambda A: cd.sum(cd.exp(A), "x")).stream("x")
+    assert not stability(unbounded.diagram, Claims(ask)).proved
+    found = stability((negative >> unbounded).diagram, Claims(ask))
+    assert shown(found) and found.proved
