@@ -40,13 +40,16 @@ def sizes_of_launch(
             else:
                 composite.append((axis.size, text))
             wanted.update(dict.fromkeys(sorted(size_symbols(axis.size))))
-    for size, text in composite:
-        unknown = size_symbols(size) - set(shown)
-        if len(unknown) == 1:
-            (symbol,) = unknown
-            solved = _solved(size, symbol, text, names)
-            if solved:
-                shown[symbol] = solved
+    count = -1
+    while count < len(shown):  # what one shape determines may be what another one lacks
+        count = len(shown)
+        for size, text in composite:
+            unknown = size_symbols(size) - set(shown)
+            if len(unknown) == 1:
+                (symbol,) = unknown
+                solved = _solved(size, symbol, text, names)
+                if solved:
+                    shown[symbol] = solved
     for kernel in kernels:
         wanted.update(dict.fromkeys((*kernel.sizes, *kernel.constants)))
     for array in results:
@@ -56,14 +59,21 @@ def sizes_of_launch(
 
 
 def _solved(size: Size, symbol: str, text: str, names: Mapping[str, str]) -> str:
-    """The expression of a symbol, solved from the expression `text` of a size that contains it; "" if not solved."""
+    """The expression of a symbol, solved from the expression `text` of a size that contains it; "" if not solved.
+
+    >>> _solved(("*", ("*", "h", 2), "d"), "h", "x.shape[1]", {"h": "h", "d": "d"})
+    'x.shape[1] // d // 2'
+    """
+    if size == symbol:
+        return text
     if not isinstance(size, tuple):
         return ""
     op, a, b = size
     if op == "+" and a == b == symbol:
         return f"{text} // 2"
     for one, other in ((a, b), (b, a)):
-        if one == symbol and symbol not in size_symbols(other):
+        if symbol in size_symbols(one) and symbol not in size_symbols(other):
             known = sized(other, names)
-            return f"{text} - {known}" if op == "+" else f"{text} // {known}"
+            rest = f"{text} - {known}" if op == "+" else f"{text} // {known}"
+            return _solved(one, symbol, f"({rest})" if op == "+" and one != symbol else rest, names)
     return ""
