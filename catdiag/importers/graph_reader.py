@@ -110,9 +110,9 @@ class GraphReader:
                     factor.hint = factor.hint or _hinted(name, k)
         return found
 
-    def built(self, names: AxisNames) -> Imported:
-        """The program that was read."""
-        diagram = self.builder.build(self.outputs, names)
+    def built(self, names: AxisNames, merged_results: bool = True) -> Imported:
+        """The program that was read; without `merged_results` a result has an axis for each factor of a dimension."""
+        diagram = self.builder.build(self.outputs, names, merged_results)
         notes, arrays, sources = dict.fromkeys(self.builder.notes), self.arrays, self.sources
         example = Example(tuple(arrays), names.example(), tuple(notes), tuple(sources), dict(self.builder.functions))
         return Imported(diagram, example)

@@ -21,7 +21,8 @@ from catdiag.importers.positions import Positions
 class ArrayValue:
     """An array of the imported program: its dimensions, and of their factors those that it really has; it is broadcast
     along the others. `contracted` is what the product that made it summed over; `number` what all elements are, and
-    `positions` what they are of integers that are known from where they stand; `pending` what it was multiplied by."""
+    `positions` what they are of integers that are known from where they stand; `pending` what it was multiplied by.
+    `along` makes it along other axes, of what is made of positions only: then no array is renamed."""
 
     dims: tuple[Dimension, ...]
     axes: Dimension
@@ -30,6 +31,7 @@ class ArrayValue:
     number: float | None = None
     pending: tuple[PendingNumber, ...] = ()
     positions: Positions | None = None
+    along: Callable[[Swap], Make] | None = None
 
 
 @dataclass(eq=False)
@@ -113,3 +115,5 @@ class Environment:
 
 
 Make = Callable[[Environment], Traced]
+Swap = Callable[[Iterable[AxisFactor]], Dimension]
+"""Factors with others in place of some of them."""

@@ -229,8 +229,8 @@ class ProgramBuilder(ValueBuilder):
 
     # -- the second pass -----------------------------------------------------------------------------
 
-    def build(self, outputs: Sequence[ArrayValue], names: AxisNames) -> Diagram:
-        """The diagram with these results."""
+    def build(self, outputs: Sequence[ArrayValue], names: AxisNames, merged_results: bool = True) -> Diagram:
+        """The diagram with these results; without `merged_results` their dimensions are an axis for each factor."""
         self._fix_unknown(names)
         outputs = [self.materialized(v, v.dims) for v in outputs]
         types = [ArrayType(tuple(_input_axes(names, v)), v.element) for _, v in self.inputs]
@@ -246,7 +246,7 @@ class ProgramBuilder(ValueBuilder):
                 except CatdiagError as error:
                     said = str(error).split("\n")[0]
                     raise NotImported(f"{self.title} has an operation without meaning here: {said} [{line}]") from error
-            results = [_shaped(env, v) for v in outputs]
+            results = [_shaped(env, v, merged_results) for v in outputs]
         return trace.diagram(results, tuple(name for name, _ in self.inputs), self.title)
 
     def _fix_unknown(self, names: AxisNames) -> None:
@@ -286,16 +286,17 @@ def _flat(trace: Trace, array: Traced) -> Traced:
     return array
 
 
-def _shaped(env: Environment, value: ArrayValue) -> Traced:
-    """A result with its dimensions: factors merged, and axes of length 1 added."""
+def _shaped(env: Environment, value: ArrayValue, merge: bool) -> Traced:
+    """A result with its dimensions: factors merged if asked for, and axes of length 1 added."""
     trace, array = running(), env[value]
     layout: list[str] = []
     for dim in value.dims:
         axes = env.axes(dim)
-        if len(axes) > 1:
-            array = merged(trace, array, axes)
-        elif not axes:
+        if not axes:
             axes = [Axis("1", 1) if "1" not in layout else Axis(f"one_{len(layout)}", 1)]
             array = trace.rename(array, {}, (*array.type.axes, *axes))
-        layout.append(product(*axes).name)
+        if len(axes) > 1 and merge:
+            array = merged(trace, array, axes)
+            axes = [product(*axes)]
+        layout.extend(axis.name for axis in axes)
     return trace.rename(array, {}, [axis_of(array, n) for n in layout])

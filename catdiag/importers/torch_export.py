@@ -45,15 +45,18 @@ def from_torch(
     names: Mapping[str, str],
     dynamic: Any = None,
     allow_opaque: bool = False,
+    *,
+    merged_results: bool = True,
 ) -> Imported:
-    """The program of a module, a function, or an exported program. Raises NotImported, listing all that has no meaning
+    """The program of a module, a function, or an exported program. Without `merged_results` a dimension of a result
+    that is a product of axes is these: the same array in memory. Raises NotImported, listing all that has no meaning
     here, and ImportError without PyTorch."""
     torch = _torch()
     exported = _exported(module, torch, example, kwargs, dynamic)
     reader = _ExportReader(ProgramBuilder(_title(module, torch)), exported, allow_opaque=allow_opaque)
     reader.spelled = _parameter_names(module)
     reader.read()
-    return reader.built(reader.named(names))
+    return reader.built(reader.named(names), merged_results)
 
 
 def from_torch_pair(

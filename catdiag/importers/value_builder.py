@@ -13,7 +13,7 @@ from catdiag.frontend.indexing import indexed
 from catdiag.frontend.reshape import axis_of
 from catdiag.frontend.tracing import Traced, running
 from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, Factors
-from catdiag.importers.imported_values import ArrayValue, Environment, Make, Operand
+from catdiag.importers.imported_values import ArrayValue, Environment, Make, Operand, Swap
 from catdiag.importers.positions import NotPositional, Positions
 from catdiag.util.errors import CatdiagError
 
@@ -57,8 +57,9 @@ class ValueBuilder:
     def view(self, value: ArrayValue, dims: Sequence[Dimension]) -> ArrayValue:
         """The same array under other dimensions: no step."""
         seen = ArrayValue(
-            tuple(dims), value.axes, value.element, value.contracted, value.number, value.pending, value.positions
-        )
+            tuple(dims), value.axes, value.element, value.contracted, value.number, value.pending, value.positions,
+            value.along,
+        )  # fmt: skip
         self.values.append(seen)
         self.steps.append((seen, lambda env: env[value], self.line))
         return seen
@@ -78,7 +79,7 @@ class ValueBuilder:
                 return running().lift(int(bool(number))) > 0
             return running().lift(number, infinite=True, element=element)
 
-        return self.emit(dims, (), make, element, number=number)
+        return self.emit(dims, (), make, element, number=number, along=lambda swap: make)
 
     def positional(self, dims: Sequence[Dimension], positions: Positions) -> ArrayValue:
         """An array of integers that are sums of positions."""
@@ -86,14 +87,19 @@ class ValueBuilder:
             made = self.constant(positions.offset, (), "int")
             return self.view(made, dims)
 
-        def make(env: Environment) -> Traced:
-            total: Any = None
-            for dim, step in positions.terms.items():
-                at = env.index(dim) if step == 1 else env.index(dim) * step
-                total = at if total is None else total + at
-            return total if positions.offset == 0 else total + positions.offset  # type: ignore[no-any-return]
+        def along(swap: Swap) -> Make:
+            terms = positions.mapped(swap).terms
 
-        return self.emit(dims, positions.factors, make, "int", positions=positions)
+            def make(env: Environment) -> Traced:
+                total: Any = None
+                for dim, step in terms.items():
+                    at = env.index(dim) if step == 1 else env.index(dim) * step
+                    total = at if total is None else total + at
+                return total if positions.offset == 0 else total + positions.offset  # type: ignore[no-any-return]
+
+            return make
+
+        return self.emit(dims, positions.factors, along(tuple), "int", positions=positions, along=along)
 
     def positions(self, operand: Operand) -> Positions | bool | int:
         """What is known of an operand from positions alone. Raises NotPositional where nothing is."""
@@ -152,6 +158,14 @@ class ValueBuilder:
         def swap(factors: Iterable[AxisFactor]) -> Dimension:
             return tuple(into.get(f, f) for f in self.factors.resolve(factors))
 
+        more: dict[str, Any] = {"contracted": swap(value.contracted), "number": value.number}
+        if value.along is not None:
+            made = value.along
+            more.update(along=lambda next_swap: made(lambda factors: next_swap(swap(factors))))
+            if value.positions is not None:
+                more.update(positions=value.positions.mapped(swap))
+            return self.emit([swap(d) for d in value.dims], swap(value.axes), made(swap), value.element, **more)
+
         def make(env: Environment) -> Traced:
             array, names = env[value], {}
             for a, b in pairs:
@@ -164,10 +178,7 @@ class ValueBuilder:
                     array = env.read(array, [(a, env.index([b]))], [b])
             return running().rename(array, names)
 
-        return self.emit(
-            [swap(d) for d in value.dims], swap(value.axes), make, value.element, contracted=swap(value.contracted),
-            number=value.number, positions=value.positions and value.positions.mapped(swap),
-        )  # fmt: skip
+        return self.emit([swap(d) for d in value.dims], swap(value.axes), make, value.element, **more)
 
     def fresh(self, value: ArrayValue, dim: Dimension) -> ArrayValue:
         """A value with other axes of the same sizes along a dimension."""
@@ -254,4 +265,16 @@ class ValueBuilder:
         def step(env: Environment) -> Traced:
             return running().lift(make(*(env[v] for v in given)), infinite=True, element=element)
 
-        return self.emit(dims, axes, step, element, contracted=contracted)
+        if not all(v.along for v in lined):
+            return self.emit(dims, axes, step, element, contracted=contracted)
+
+        def along(swap: Swap) -> Make:
+            others = [v.along(swap) if isinstance(v, ArrayValue) and v.along else v for v in given]
+
+            def remade(env: Environment) -> Traced:
+                values = (v(env) if callable(v) else env[v] for v in others)
+                return running().lift(make(*values), infinite=True, element=element)
+
+            return remade
+
+        return self.emit(dims, axes, step, element, along=along)
