@@ -131,6 +131,45 @@ def partitioned(graph_module: Any, without: frozenset[str] = frozenset()) -> tup
     return fused, regions
 
 
+def rematerialize_masks(graph_module: Any) -> None:
+    """Gives every call that computes with real numbers its own copy of the integers and truth values that it reads, as
+    far as they are made of other such, so that they are in its region: masks, positions, indices.
+
+    A kernel makes a mask of the positions of its tile, and of what the mask is made of: it reads no array of a truth
+    value for each score, and knows which blocks are masked.
+    """
+    graph = graph_module.graph
+    made = [n for n in graph.nodes if n.op == "call_function" and _is_known(n) and _is_discrete(n)]
+    own = set(made)
+    for node in [n for n in graph.nodes if n.op == "call_function" and n not in own]:
+        copies: dict[Any, Any] = {}
+        needed = _chain(node.all_input_nodes, own)
+        with graph.inserting_before(node):
+            for source in (n for n in made if n in needed):
+                copies[source] = graph.node_copy(source, lambda n, copies=copies: copies.get(n, n))
+        for source, copy in copies.items():
+            node.replace_input_with(source, copy)
+    graph.eliminate_dead_code()
+    graph_module.recompile()
+
+
+def _chain(nodes: Sequence[Any], own: set[Any]) -> set[Any]:
+    """Those of some nodes that are in a set, and what they are made of in it."""
+    found: set[Any] = set()
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if node in own and node not in found:
+            found.add(node)
+            todo.extend(node.all_input_nodes)
+    return found
+
+
+def _is_discrete(node: Any) -> bool:
+    tensors = [*_tensors(node), *_arguments(node)]
+    return bool(tensors) and not any(t.is_floating_point() or t.is_complex() for t in tensors)
+
+
 def _region(name: str, module: Any, call: Any) -> Region:
     inner = [n for n in module.graph.nodes if n.op == "call_function" and _computes(n)]
     example = tuple(argument.meta["val"] for argument in call.args)
@@ -175,9 +214,10 @@ def bytes_of(node: Any) -> int:
 
 
 def imported(region: Region) -> Region:
-    """The region with its program, or with the reason why it has none."""
+    """The region with its program, or with the reason why it has none. Where a result merges axes, the program gives it
+    before that, and a kernel writes tiles of each: it is the same in memory."""
     try:
-        found = from_torch(region.module, region.example, {}, {})
+        found = from_torch(region.module, region.example, {}, {}, merged_results=False)
     except Exception as error:  # torch.export raises errors of many kinds
         region.reason = f"it is not imported: {' '.join(str(error).split())[:200]}"
         return region
@@ -196,6 +236,7 @@ def replaced(
 
     Regions are looked for as large as can be; inside of one that is not taken, between products with weights.
     """
+    rematerialize_masks(graph_module)
     fused, regions = partitioned(graph_module)
     looked_at: list[Region] = []
     for region in regions:
