@@ -251,35 +251,32 @@ class KernelPlan(AsHTML):
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        if self.backend in CALLED:  # of which nothing else is known, and nothing is proved
-            return "\n".join(
-                (
-                    self._target(),
-                    f"kernel     {self.kernel}",
-                    f"traffic    HBM {self.hbm_bytes:,} bytes",
-                    f"work       {self.flops:,} FLOPs of products",
-                    f"time       {1e6 * self.time_s:.1f} µs predicted, {self._rate()}",
-                    f"bound by   {self.bound}",
-                )
-            )
+        return "\n".join(self._called_lines() if self.backend in CALLED else self._lines())
+
+    def _called_lines(self) -> tuple[str, ...]:
+        """What is known of a call of another library: nothing else is, and nothing is proved."""
+        return (
+            self._target(),
+            f"kernel     {self.kernel}",
+            f"traffic    HBM {self.hbm_bytes:,} bytes",
+            f"work       {self.flops:,} FLOPs of products",
+            f"time       {1e6 * self.time_s:.1f} µs predicted, {self._rate()}",
+            f"bound by   {self.bound}",
+        )
+
+    def _lines(self) -> Iterator[str]:
         parts = ", ".join(
             f"{WORDS[name]} {1e6 * s:.1f} ({100 * self.busy[name]:.0f}% of the run)"
             for name, s in self.parts_s.items()
             if s
         )
-        least, split = self.minimum_traffic, any(name.startswith("p_") for name in self.tiles)
-        given = "nothing: no tile that fits moves fewer bytes"
-        if least.bytes_moved < self.bytes_moved:
-            given = (
-                f"{least.bytes_ratio:.2f} times the least traffic, which is {least.bytes_moved:,} bytes at "
-                f"{shown(least.tiles)}: {least.reason}"
-            )
+        split = any(name.startswith("p_") for name in self.tiles)
         shared = next((level.vendor_name or level.name for level in self.levels if level.name == "SMEM"), "SMEM")
         asked = "" if self.objective == "time" else f" (asked for: {self.objective})"
         model = {"queue": "", "add": "; transfers and work added", "max": "; everything overlapped"}.get(
             str(self.overlap), f"; at once: {', '.join(self.overlap)}"
         )
-        lines = [
+        yield from (
             self._target(),
             f"tiles      {shown(self.tiles)} (g_: group tile, s_: stream block{', p_: parts' if split else ''}); "
             f"{plural(self.stages, 'buffer')} of each stream block; "
@@ -308,12 +305,21 @@ class KernelPlan(AsHTML):
                 f"pieces     {name} in {math.lcm(*pieces.values())}: {', '.join(f'{w} {n}' for w, n in pieces.items())}"
                 for name, pieces in self.divisors.items()
             ),
-            f"given up   {given}",
+            f"given up   {self._extra_traffic()}",
             *self._runners_up(),
-        ]
+        )
         if self.proof.statement:
-            lines.append(f"proved     {self.proof.statement} (bytes; z3, {1e3 * self.proof.seconds:.0f} ms)")
-        return "\n".join(lines)
+            yield f"proved     {self.proof.statement} (bytes; z3, {1e3 * self.proof.seconds:.0f} ms)"
+
+    def _extra_traffic(self) -> str:
+        """How many more bytes it moves than the tiles that move the fewest, and why these were not taken."""
+        least = self.minimum_traffic
+        if least.bytes_moved >= self.bytes_moved:
+            return "nothing: no tile that fits moves fewer bytes"
+        return (
+            f"{least.bytes_ratio:.2f} times the least traffic, which is {least.bytes_moved:,} bytes at "
+            f"{shown(least.tiles)}: {least.reason}"
+        )
 
     def _target(self) -> str:
         """The chip, the type and the sizes."""
