@@ -146,8 +146,8 @@ class _Candidates:
 
 def _candidates(begun: Derivation, ask: Z3, target: DeriveTarget | None, request: DeriveRequest) -> _Candidates:
     """The ways to derive a diagram, as several kernels and as one."""
+    from catdiag.planner.cut_search import CLOSE
     from catdiag.planner.derivation_search import PAYS, RefusedAxis, StrategyCandidate, attempts, best, memory
-    from catdiag.planner.partition import CLOSE
 
     def planned(derivation: Derivation) -> PlanOutcome:
         return PlanOutcome(measure=memory(derivation)) if target is None else planned_for(derivation, target)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from catdiag.category.diagram import Diagram
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.time_model.given_overlap import Overlap, ideal_backend
 from catdiag.planner.time_model.ideal_backend import IdealBackend
 from catdiag.planner.time_model.timing import PIPELINES
-from catdiag.schedule.kernel_analysis import Account
-from catdiag.util.errors import CatdiagError
+from catdiag.schedule.kernel_analysis import Account, given_sizes
+from catdiag.util.errors import CatdiagError, SizeError
 
 OBJECTIVES = ("time", "traffic", "largest", "stages")
 
@@ -50,6 +51,29 @@ def checked_names(function: str, options: FitOptions) -> None:
     for name in options:
         if name not in FitOptions.__annotations__:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
+def check_cuts(cuts: int | None, several: bool) -> None:
+    """Raises CatdiagError unless `cuts` is a number of cuts or None, and `several` True only where a cut is allowed."""
+    if cuts is not None and (isinstance(cuts, bool) or not isinstance(cuts, int) or cuts < 0):
+        raise CatdiagError(f"cuts is {cuts!r}: expected how many cuts there may be at most, 0 or more")
+    if several and (cuts == 0 or not isinstance(several, bool)):
+        raise CatdiagError(
+            f"several is {several!r} with cuts={cuts!r}: expected True or False, and True with a cut or more"
+        )
+
+
+def check_sizes(diagram: Diagram, sizes: Mapping[str, int], scalars: Collection[str]) -> None:
+    """Raises SizeError unless `sizes` has a positive integer for each axis, and none for what is no axis, `scalars`
+    aside."""
+    needed = given_sizes(diagram)
+    if unknown := sorted(set(sizes) - needed - set(scalars)):
+        raise SizeError(f"size {unknown[0]!r} is given, and the diagram has no such axis: it has {sorted(needed)}")
+    if missing := sorted(needed - set(sizes)):
+        raise SizeError(f"the size of axis {missing[0]!r} is missing: expected sizes for {', '.join(sorted(needed))}")
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
+            raise SizeError(f"axis {name!r} has size {value!r}: expected a positive integer")
 
 
 @dataclass(frozen=True)

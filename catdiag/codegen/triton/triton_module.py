@@ -158,35 +158,15 @@ class _ModuleBuilder:
         """Lowers all kernels, then writes the launch function and the text. Raises as `module` does."""
         program, names = self.program, self.shared.names
         names.taken |= set(self.symbols)
-        env: dict[NestValue, Pull] = {}
-        inputs = []
-        names.taken |= {value.name for value in program.inputs}
-        for value in program.inputs:
-            name = value.name
-            if not name.isidentifier():  # the result of another kernel, such as "mul [t f]"
-                name = names.fresh("_".join(re.findall(r"[A-Za-z]\w*", name)) or "made")
-            elif self._is_reserved(name):
-                name = names.fresh(name)
-            if value.name in self.dtypes:
-                self.dtypes[name] = self.dtypes[value.name]
-            if value.name in self.factors:
-                self.shared.factors.add(name)
-            array = StoredArray(value.ty, name)
-            inputs.append(array)
-            env[value] = array
+        arrays = self._input_arrays()
+        env: dict[NestValue, Pull] = dict(arrays)
+        inputs = [arrays[value] for value in program.inputs]
         found = symbols_of_program(program, (*program.inputs, *program.outputs))
         sizes = {s: names.fresh(s) for s in found if s not in self.symbols}
         names.taken |= set(sizes.values())
         self.shared.sizes.update(sizes)
         self._lower_body(env)
-        outputs = []
-        for value in program.outputs:
-            pull = self.shared.saved.get(value) or env[value]
-            pull = next((a.result for a in self.added if a.sums is pull and a.result is not None), pull)
-            if not isinstance(pull, StoredArray):
-                name = value.name or "a result"
-                raise TypeMismatch(f"{name} is not saved by any kernel: expected a result that a kernel computes")
-            outputs.append(pull)
+        outputs = [self._saved_output(value, env) for value in program.outputs]
         self._check_warps()
         shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._is_argument(t))
         keywords = {t: self.tiles[t] for t in shown}
@@ -218,6 +198,32 @@ class _ModuleBuilder:
             launch.memory.work_buffers(),
             launch.functions,
         )
+
+    def _input_arrays(self) -> dict[NestValue, StoredArray]:
+        """The arrays that the launch function is given, under names that the module uses for nothing else."""
+        names = self.shared.names
+        env: dict[NestValue, StoredArray] = {}
+        names.taken |= {value.name for value in self.program.inputs}
+        for value in self.program.inputs:
+            name = value.name
+            if not name.isidentifier():  # the result of another kernel, such as "mul [t f]"
+                name = names.fresh("_".join(re.findall(r"[A-Za-z]\w*", name)) or "made")
+            elif self._is_reserved(name):
+                name = names.fresh(name)
+            if value.name in self.dtypes:
+                self.dtypes[name] = self.dtypes[value.name]
+            if value.name in self.factors:
+                self.shared.factors.add(name)
+            env[value] = StoredArray(value.ty, name)
+        return env
+
+    def _saved_output(self, value: NestValue, env: Mapping[NestValue, Pull]) -> StoredArray:
+        pull = self.shared.saved.get(value) or env[value]
+        pull = next((a.result for a in self.added if a.sums is pull and a.result is not None), pull)
+        if not isinstance(pull, StoredArray):
+            name = value.name or "a result"
+            raise TypeMismatch(f"{name} is not saved by any kernel: expected a result that a kernel computes")
+        return pull
 
     def _check_warps(self) -> None:
         """Raises CatdiagError for default numbers of warps that the launch function would refuse."""
