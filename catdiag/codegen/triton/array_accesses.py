@@ -137,7 +137,7 @@ class Mapped(Pull):
 
 
 @dataclass(eq=False)
-class Positions(Pull):
+class AxisPositions(Pull):
     """The positions along an axis."""
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:

@@ -29,9 +29,9 @@ from catdiag.codegen.names import Names
 from catdiag.codegen.triton.array_accesses import (
     ArrayPart,
     At,
+    AxisPositions,
     Made,
     Mapped,
-    Positions,
     Pull,
     Scalar,
     StoredArray,
@@ -396,7 +396,7 @@ class Build:
             self._scalar(let, None, op.size)
 
     def _positions(self, op: Index, let: Let) -> None:
-        self.env[let.targets[0]] = Positions(let.box.cod[0])
+        self.env[let.targets[0]] = AxisPositions(let.box.cod[0])
 
     def _viewed(self, op: Rename | Reindex | View, let: Let) -> None:
         self.env[let.targets[0]] = viewed(let.box, [self.env[a] for a in let.args])
