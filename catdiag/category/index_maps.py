@@ -123,6 +123,11 @@ class View:
         """Whether an axis of that name is added, or read at an expression."""
         return any(a.name == name for a in self.index_axes) or any(n == name for r in self.reads for n, _ in r.at)
 
+    def reads_at(self, axis: str) -> bool:
+        """Whether it reads at the index of an axis, or reads that axis at an index other than its own."""
+        mentioned = {leaf for e in self.expressions() for leaf in leaves(e)}
+        return ("i", axis) in mentioned or any(n == axis for read in self.reads for n, _ in read.at)
+
     @property
     def name(self) -> str:
         """A short name for pictures and messages."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
-from catdiag.category.index_maps import leaves
 from catdiag.category.ops import (
     Box,
     Call,
@@ -215,7 +214,7 @@ OBSTACLES: Mapping[type[Op], tuple[str, Callable[[Box, Any, str], bool]] | None]
     Einsum: ("sums over it", lambda box, op, axis: _has(box.dom, axis) and not _has(box.cod, axis)),
     Rename: ("gives it another name", lambda box, op, axis: any(axis in pair for pair in op.pairs)),
     Reindex: ("takes it apart or makes it", lambda box, op, axis: op.touches(axis)),
-    View: ("reads or makes it at positions that are computed", lambda box, op, axis: _reads_at(op, axis)),
+    View: ("reads or makes it at positions that are computed", lambda box, op, axis: op.reads_at(axis)),
     Index: ("reads its position inside a loop", lambda box, op, axis: op.axis == axis),
     SizeOf: ("reads its size inside a loop", lambda box, op, axis: axis in size_symbols(op.size)),
     Generic: (
@@ -235,12 +234,6 @@ def _remedy(box: Box) -> str:
     if isinstance(box.op, Rename):
         return ": rename the inputs instead, or save the array in a kernel of its own (.plan)"
     return ""
-
-
-def _reads_at(op: View, axis: str) -> bool:
-    """Whether a view reads at the index of an axis, or reads that axis at an index other than its own."""
-    mentioned = {leaf for e in op.expressions() for leaf in leaves(e)}
-    return ("i", axis) in mentioned or any(n == axis for read in op.reads for n, _ in read.at)
 
 
 def _is_part(name: str, axis: Axis) -> bool:
@@ -318,7 +311,7 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
             rematerialized.update(outputs)
         renames = isinstance(op, Rename) and any(a.name in pair for pair in op.pairs for a in axes)
         remade = (isinstance(op, Reindex) and any(op.touches(a.name) for a in axes)) or (
-            isinstance(op, View) and any(_reads_at(op, a.name) for a in axes)
+            isinstance(op, View) and any(op.reads_at(a.name) for a in axes)
         )
         trusts = (
             isinstance(op, View) and op.trusts_inputs()

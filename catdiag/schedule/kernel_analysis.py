@@ -21,7 +21,7 @@ from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map, SizeOf, array_name
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
-from catdiag.category.types import ArrayType, element_bytes, size_symbols
+from catdiag.category.types import ArrayType, Axis, Size, element_bytes, size_symbols
 from catdiag.schedule.access_region import gathered_inputs, with_access_regions
 from catdiag.schedule.accumulation import added_results
 from catdiag.schedule.contractions import deciding
@@ -38,7 +38,7 @@ from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
 from catdiag.schedule.operand_types import result_type, widest_of
 from catdiag.schedule.phases import Phases
 from catdiag.schedule.placement import Placement, two
-from catdiag.schedule.split_k import SplitLoop, is_split, two_kernels
+from catdiag.schedule.split_k import SplitLoop, one_split_place, split_body
 from catdiag.schedule.statements import Buffer
 from catdiag.util.errors import CatdiagError
 
@@ -48,9 +48,11 @@ ADDED = 4
 
 @dataclass(frozen=True)
 class Account:
-    """The kernels of a diagram, the sizes of axes that it mentions, its inputs and outputs; for a split loop, the two
-    kernels. `flat` is the diagram of the kernels: named boxes are inlined, a split loop is two kernels, and what is
-    read in place is marked."""
+    """The kernels of a diagram, the sizes of axes that it mentions, its inputs and outputs. `flat` is the diagram with
+    named boxes inlined, and with what is read in place marked.
+
+    The kernel of a split loop is two (`catdiag.schedule.split_k`): one saves the states of the parts, and the other
+    loads them. `partial_states` are the types of these arrays; their wires follow those of `flat`."""
 
     kernels: tuple[LoweredKernel, ...]
     sizes: tuple[str, ...]
@@ -58,6 +60,7 @@ class Account:
     outputs: tuple[str, ...]
     flat: Diagram
     split_loop: SplitLoop | None = None
+    partial_states: tuple[ArrayType, ...] = ()
 
     @property
     def inner(self) -> set[str]:
@@ -252,13 +255,10 @@ def measure(
     Raises CatdiagError as `io` does.
     """
     levels = two(stages, registers) if places is None else places
-    split_loop = two_kernels(diagram) if is_split(diagram) else None
-    flat = with_access_regions(diagram if split_loop is None else split_loop.diagram)
-    widths = widths_of(flat, dtype)
-    slow = _SlowMemory(flat, widths, levels, clip, kernel_cut(flat.graph, fused))
-    if split_loop is not None:
-        slow.name_parts(split_loop)
-    kernels = [slow.lowered(boxes) for boxes in slow.cut.kernels]
+    flat = with_access_regions(diagram)
+    slow = _SlowMemory(flat, widths_of(flat, dtype), levels, clip, kernel_cut(flat.graph, fused))
+    one_split_place(flat.graph)
+    kernels = [kernel for boxes in slow.cut.kernels for kernel in slow.lowered(boxes)]
     types = slow.types
     inlined = [
         (name, types[w]) for name, w in zip(output_names(flat), flat.graph.outputs, strict=True) if slow.cut.free[w]
@@ -266,27 +266,33 @@ def measure(
     if inlined:
         kernels = kernels or [LoweredKernel({}, points={name: [] for name in levels.names})]
     for name, ty in inlined:
-        elements = IntPolynomial.elements(ty.axes).scaled(widths.outputs.get(name, 1))
+        elements = IntPolynomial.elements(ty.axes).scaled(slow.widths.outputs.get(name, 1))
         kernels[-1].transfers.append(
             Transfer(name, "save", elements, (), "rematerialized", levels.path_up("rematerialized"))
         )
-    sizes = sorted(given_sizes(flat))
-    if split_loop is not None:
-        sizes = [s for s in sizes if s not in (split_loop.parts, split_loop.length)]
-    return Account(tuple(kernels), tuple(sizes), diagram.input_names, output_names(diagram), flat, split_loop)
+    return Account(
+        tuple(kernels),
+        tuple(sorted(given_sizes(flat))),
+        diagram.input_names,
+        output_names(diagram),
+        flat,
+        slow.split_loop,
+        tuple(slow.types[len(slow.cut.types) :]),
+    )
 
 
 @dataclass
 class _KernelBody:
     """A kernel that is not lowered yet: its record and its body. Of each input there are the buffer (None if it is
     rematerialized), the elements of the whole array, the tiles that load it again, and the index expression of
-    positions."""
+    positions. `part_of` is the split loop of which it runs a part."""
 
     kernel: LoweredKernel
     graph: Graph
     inputs: list[Buffer | None]
     incoming: list[tuple[IntPolynomial, tuple[str, ...]]]
     given: list[Bound | None]
+    part_of: SplitLoop | None = None
 
 
 @dataclass
@@ -300,7 +306,8 @@ class _SlowMemory:
     cut: KernelCut
 
     def __post_init__(self) -> None:
-        self.graph, self.types = self.diagram.graph, self.cut.types
+        self.graph, self.types = self.diagram.graph, list(self.cut.types)
+        self.split_loop: SplitLoop | None = None
         self.root, self.first = view_roots(self.graph), self.graph.first_wires()
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
         self.deciding = deciding(self.diagram) if self.widths.bytes else ()
@@ -331,28 +338,70 @@ class _SlowMemory:
         scalars = [("of", name) if ty.element == "int" and not ty.axes else None for name, ty in inputs]
         self.known = known(self.graph, scalars)
 
-    def name_parts(self, split_loop: SplitLoop) -> None:
-        """Names the states of the parts of a split loop, which are as wide as on chip."""
-        for k in range(len(self.graph.nodes[split_loop.index].box.cod)):
-            w, name = self.first[split_loop.index] + k, split_loop.names[k] if k < len(split_loop.names) else ""
-            self.names[w] = f"{name} of a part" if name else self.names[w]
-            self.between[w] = self.widths.on_chip(self.types[w], name)
-
-    def lowered(self, boxes: list[int]) -> LoweredKernel:
-        """The kernel of some boxes, with its transfers."""
+    def lowered(self, boxes: list[int]) -> list[LoweredKernel]:
+        """The kernel of some boxes, with its transfers; the two kernels of a split loop."""
         node = self.graph.nodes[boxes[0]]
         body = self.group(boxes[0], node) if isinstance(node.box.op, GroupOp) else self.run(boxes)
+        if one_split_place(body.graph) is None:
+            return [self._lowered(body)]
+        tiles = node.box.op.tiles if isinstance(node.box.op, GroupOp) else ()
+        sizes = {symbol: node.box.size_of(axis) for axis, symbol in tiles}
+        return [self._lowered(kernel) for kernel in self._split(body, sizes)]
+
+    def _lowered(self, body: _KernelBody) -> LoweredKernel:
         made, levels = body.kernel, self.places
         made.points = {name: [] for name in levels.names}
         made.computed_type = self.computed_type(body.inputs)
         if levels.phased:
             loads, saved = Phases(made, body.graph, body.inputs, body.incoming, self.widths, levels).run()
         else:
-            saved = KernelLowering(made, self.widths, levels).kernel_body(body.graph, body.inputs, body.given)
+            lowering = KernelLowering(made, self.widths, levels, body.part_of)
+            saved = lowering.kernel_body(body.graph, body.inputs, body.given)
             loads = _loads(body, levels)
         made.transfers = [*loads, *self._saves(body, saved)]
         made.order = describe(body.graph)
         return made
+
+    def _split(self, body: _KernelBody, sizes: Mapping[str, Size]) -> tuple[_KernelBody, _KernelBody]:
+        """The kernel of a split loop as two: one saves the states of each part, the other merges them. `sizes` are
+        those of grouped axes, by tile."""
+        whole = body.kernel
+        split = split_body(body.graph, tuple(whole.axes.values()))
+        loop = self.split_loop = split.loop
+        tile, made = loop.single[0], split.saving.nodes[-1].box
+        buffers, incoming = list(body.inputs), list(body.incoming)
+        leaves: list[tuple[int, int]] = []
+        for k, local in enumerate(split.merging.dom.arrays[len(buffers) :]):
+            w, name = len(self.types), loop.names[k] if k < len(loop.names) else ""
+            own_axes = (Axis(a.name, sizes.get(str(a.size), a.size)) for a in local.axes)
+            self.types.append(ArrayType(tuple(own_axes), local.element))
+            self.names[w] = f"{name} of a part" if name else array_name(made, k)
+            self.between[w] = self.widths.on_chip(self.types[w], name)
+            self.saved_types[w] = self.widths.saved_type(made, k, False)
+            buffers.append(self._operand(w, local))
+            incoming.append((IntPolynomial.elements(self.types[w].axes), _lacking(whole.tiles, local)))
+            leaves.append((k, w))
+        reads = (*whole.reads, *(w for _, w in leaves))
+        merging = replace(whole, reads=reads)
+        # A part is not repeated for a grouped axis that neither an input nor a state has.
+        inside = {*split.saving.outputs, *(w for n in split.saving.nodes for w in n.inputs)}
+        read = [self.types[w] for k, w in enumerate(whole.reads) if k in inside]
+        had = {n for ty in (*read, *self.types[leaves[0][1] :]) for n in ty.names}
+        tiles = {symbol: size for symbol, size in whole.tiles.items() if whole.axes[symbol] in had}
+        axes = {symbol: name for symbol, name in whole.axes.items() if symbol in tiles}
+        saving = LoweredKernel(
+            {**tiles, tile: IntPolynomial.of(loop.parts)}, {**axes, tile: loop.parts},
+            reads=whole.reads, leaves=tuple(leaves), clipped=dict(whole.clipped),
+        )  # fmt: skip
+        of_part = [
+            (elements, (*_lacking(tiles, local), *([] if along else [tile])))
+            for (elements, _), local, along in zip(body.incoming, body.graph.dom, split.along, strict=True)
+        ]
+        own = [None if b is None else replace(b) for b in body.inputs]
+        return (
+            _KernelBody(saving, split.saving, own, of_part, body.given, loop),
+            _KernelBody(merging, split.merging, buffers, incoming, [*body.given, *(None for _ in leaves)]),
+        )
 
     def _saves(self, body: _KernelBody, roles: Sequence[str]) -> Iterator[Transfer]:
         """What a kernel saves: an output once for each result of the diagram that it is, or as an array between
@@ -399,7 +448,7 @@ class _SlowMemory:
 
     def _operand(self, w: int, local: ArrayType) -> Buffer | None:
         """The buffer of an input of a kernel; None if it is rematerialized."""
-        if self.cut.free[w]:
+        if w < len(self.cut.free) and self.cut.free[w]:
             return None
         size, held = IntPolynomial.elements(local.axes), self.places.operand
         return Buffer(

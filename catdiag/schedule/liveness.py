@@ -29,6 +29,7 @@ from catdiag.schedule.loop_nest import lower_body
 from catdiag.schedule.lowered_kernel import KernelPart, LoweredKernel, PhaseOf
 from catdiag.schedule.peak_memory import PeakMemory
 from catdiag.schedule.placement import Placement
+from catdiag.schedule.split_k import SplitLoop, whole_axis
 from catdiag.schedule.statements import (
     POSTPONED,
     STREAMED,
@@ -67,10 +68,15 @@ class _OpenBody:
 
 
 class KernelLowering:
-    """Makes the statements of one kernel, or of a part of one whose inputs are wires of the kernel's body."""
+    """Makes the statements of one kernel, or of a phase of one whose inputs are wires of the kernel's body.
 
-    def __init__(self, kernel: LoweredKernel, widths: Widths, places: Placement) -> None:
-        self.kernel, self.widths, self.places = kernel, widths, places
+    `part_of` is the split loop of which the kernel runs a part.
+    """
+
+    def __init__(
+        self, kernel: LoweredKernel, widths: Widths, places: Placement, part_of: SplitLoop | None = None
+    ) -> None:
+        self.kernel, self.widths, self.places, self.part_of = kernel, widths, places, part_of
         self.statements: list[Statement] = []
         self.values: list[Bound | None] = []
         self.products: set[frozenset[str]] = set()
@@ -250,7 +256,10 @@ class KernelLowering:
         """
         step = statement.step
         if step is None:
-            raise CatdiagError(f"a loop over {statement.spans[0].axis!r} in parts is not counted: expected two kernels")
+            raise CatdiagError(
+                f"the loop over {statement.spans[0].axis!r} runs in parts inside another loop: expected parts in the "
+                "outermost loop only, as the cost of others is not counted"
+            )
         box, op = step.box, step.op
         loop = self._range(box, op, loops)
         bounds = self._bounds(box, op, known, loop, loops)
@@ -294,7 +303,12 @@ class KernelLowering:
         self, box: Box, op: FoldOp, inputs: Sequence[Bound | None], loop: Loop, loops: tuple[Loop, ...]
     ) -> LoopBounds | None:
         """The blocks that a loop runs, if it skips some; None if it runs all."""
-        bounds = bounds_of(box, inputs, self.kernel.tiles)
+        split = self.part_of if self.part_of is not None and self.part_of.axis == op.axis and not loops else None
+        if split is None:
+            bounds = bounds_of(box, inputs, self.kernel.tiles)
+        else:  # bounds are about the whole axis, of which the loop runs a part
+            whole = bounds_of(whole_axis(box, split), inputs, self.kernel.tiles)
+            bounds = whole and whole.of_part(split.parts, split.single[0], split.length)
         if bounds is not None and loops:
             raise CatdiagError(
                 f"the loop over {op.axis!r} skips blocks inside another loop: the cost of that is not counted; skip "

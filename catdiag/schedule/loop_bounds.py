@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from catdiag.category.diagram import Graph
@@ -55,6 +55,16 @@ class LoopBounds:
     reads: frozenset[int] = frozenset()
     tiles: tuple[tuple[str, str], ...] = ()
     """The axes whose tiles the bounds depend on, in order of name, each with the symbol of its tile."""
+
+    def of_part(self, parts: str, tile: str, length: str) -> LoopBounds:
+        """The same blocks as seen from the start of a part of the axis: part k begins at k × `length`.
+
+        `parts` is the symbol for the number of parts, `tile` that for one of them.
+        """
+        start = ("*", -1, ("*", ("first", parts), length))
+        lo, hi = ("+", self.lo, start), ("+", self.hi, start)
+        tiles = tuple(sorted((*self.tiles, (parts, tile))))
+        return replace(self, trip_count=IntPolynomial.of(length), lo=lo, hi=hi, tiles=tiles)
 
     def scalars(self) -> tuple[str, ...]:
         """The scalar inputs in the bounds, in order of name."""

@@ -32,7 +32,7 @@ from catdiag.execute.size_inference import tile_lengths, within
 from catdiag.schedule.access_region import gathered_inputs, with_access_regions
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.gathers import gathered
-from catdiag.schedule.split_k import is_split, two_kernels
+from catdiag.schedule.split_k import is_split
 from catdiag.simulate.byte_widths import MachineWidths
 from catdiag.simulate.graph_readers import Outline, is_view
 from catdiag.simulate.memory_cells import Allocation as Allocation
@@ -41,6 +41,7 @@ from catdiag.simulate.memory_cells import MachineWire as MachineWire
 from catdiag.simulate.on_chip_memory import Chip
 from catdiag.simulate.phased_kernels import Phased
 from catdiag.simulate.read_regions import region_lengths
+from catdiag.simulate.split_diagram import two_kernels
 from catdiag.util.errors import SizeError
 
 Dtype = str | Mapping[str, str] | None
@@ -105,10 +106,10 @@ def ran(
     if arrays is None:
         generator = np.random.default_rng(0)
         arrays = [_arbitrary(ty, known, generator) for ty in diagram.dom]
-    whole, called, moved, place = dict(known), dict[int, str](), diagram, None
+    whole, called, moved, place = dict(known), dict[int, str](), with_access_regions(diagram), None
     if is_split(diagram):
-        split_loop = two_kernels(diagram)
-        moved, place = split_loop.diagram, split_loop.index
+        kernels = two_kernels(moved, fused)
+        moved, place, split_loop = kernels.diagram, kernels.index, kernels.loop
         number, axis = chain.lengths[0].get(split_loop.parts, 1), size_value(split_loop.axis_size, known)
         if axis % number:
             raise SizeError(
@@ -118,12 +119,12 @@ def ran(
         whole |= {split_loop.parts: number, split_loop.length: axis // number}
         lengths = ({**dict(chain.lengths[0]), **dict.fromkeys(split_loop.single, 1)}, *chain.lengths[1:])
         chain = replace(chain, lengths=lengths)
-        first = sum(len(n.box.cod) for n in moved.graph.nodes[: split_loop.index]) + len(moved.dom)
+        first = sum(len(n.box.cod) for n in moved.graph.nodes[:place]) + len(moved.dom)
         called = {first + k: f"{name} of a part" for k, name in enumerate(split_loop.names)}
     machine = Machine(Chip(Runner(np.dtype(np.float64), {}, functions or {}), chain, widths), called, place)
     values = [NamedArray(np.asarray(a), ty.names) for a, ty in zip(arrays, diagram.dom, strict=True)]
     with np.errstate(all="ignore"):
-        results = machine.diagram(with_access_regions(moved), values, whole, fused)
+        results = machine.diagram(moved, values, whole, fused)
     outputs = tuple(np.asarray(conform(v, ty, known)) for v, ty in zip(results, diagram.cod, strict=True))
     direct = run(diagram, arrays, None, None, functions, known)
     for k, (got, want) in enumerate(zip(outputs, direct if len(outputs) != 1 else (direct,), strict=True)):

@@ -30,6 +30,11 @@ def below(Q: Any, K: Any, V: Any) -> Any:
     return cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V)
 
 
+def above(Q: Any, K: Any, V: Any) -> Any:
+    S = cd.where(cd.index("x") >= cd.index("q"), cd.einsum("q d, x d -> q x", Q, K), LOW)
+    return cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V)
+
+
 def between(X: Any, w: Any) -> Any:
     return cd.exp(w) * cd.sum(X * w, "x") + cd.max(X, "x")
 
@@ -132,6 +137,37 @@ def test_named_states_of_parts_take_what_is_said() -> None:
     assert half[f"{state} of a part"] == 2 * whole[f"{state} of a part"]
     others = [n for n in whole if n.endswith("of a part") and not n.startswith(f"{state} ")]
     assert others and all(half[n] == 4 * whole[n] for n in others)
+
+
+@pytest.mark.parametrize("name", ["below", "above"])
+def test_bounds_are_about_the_whole_axis(name: str) -> None:
+    # An upper bound may be the size of the axis, which is not that of a part.
+    grouped = group.find(
+        fold_search.find(cd.algorithm("q d, x d, x v -> q v")(globals()[name]).diagram, "x").diagram, "q"
+    )
+    diagram = in_parts(cd.Program(grouped).skip("x").diagram, "x")
+    sizes, tiles = {"q": 7, "x": 8, "d": 1, "v": 2}, {"p_x": 2, "s_x": 3, "g_q": 2}
+    put = {symbol(s): n for s, n in {**sizes, **tiles}.items()}
+    found, counted = io(diagram), count(diagram, sizes, tiles)
+    assert (found.load.subs(put), found.save.subs(put), found.memory.subs(put)) == (
+        counted.load, counted.save, counted.peak
+    )  # fmt: skip
+
+
+def test_a_statistic_that_is_a_result_has_full_precision() -> None:
+    name = "attention_with_log_sum_exp"
+    diagram = in_parts(fold_search.find(cd.library.get(name).diagram, "x").diagram, "x")
+    sizes, tiles = {"q": 3, "x": 8, "d": 2}, {"p_x": 2, "s_x": 3}
+    put = {symbol(s): n for s, n in {**sizes, **tiles}.items()}
+    assert io(diagram, dtype="bf16").save.subs(put) == count(diagram, sizes, tiles, dtype="bf16").save
+
+
+def test_positions_computed_along_the_axis_are_refused() -> None:
+    # Each part would need its own positions: y + k with k from the start of the part.
+    for name, axis in (("conv1d", "k"), ("conv2d", "i")):
+        diagram = in_parts(fold_search.find(cd.library.get(name).diagram, axis).diagram, axis)
+        with pytest.raises(cd.errors.CatdiagError, match=f"computes positions along '{axis}'"):
+            io(diagram)
 
 
 def test_parts_of_several_lengths_are_not_counted() -> None:

@@ -29,6 +29,6 @@ def listing_of(diagram: Diagram, dtype: Dtype, places: Placement, fused: bool = 
     save out = sum1 | 1
     """
     account = measure(diagram, dtype, fused=fused, places=places)
-    symbols = SymbolTable(account.flat, dtype, account.split_loop)
+    symbols = SymbolTable(account, dtype)
     kernels = tuple(KernelTrace(symbols, kernel).listing() for kernel in account.kernels)
     return ProgramListing(account, kernels, places, symbols.flat)

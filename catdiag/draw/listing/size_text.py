@@ -91,14 +91,11 @@ class Wording:
         """The sizes of the whole array, of which a kernel reads tiles and blocks. `write` prints formulas."""
         wholes, split_loop = {**kernel.tiles, **dict(kernel.loops)}, self.account.split_loop
         sizes: list[Formula] = []
-        cut = split_loop is not None and any(
-            IntPolynomial.of(split_loop.length) == wholes.get(str(a.size)) for a in ty.axes
-        )
         for axis in ty.axes:
-            if split_loop is not None and axis.name == split_loop.parts:  # with what is in a part, it is the whole axis
-                sizes += [] if cut else [symbol(split_loop.parts)]
+            if split_loop is not None and axis.name == split_loop.parts:
+                sizes.append(symbol(split_loop.parts))
                 continue
-            if split_loop is not None and cut and IntPolynomial.of(split_loop.length) == wholes.get(str(axis.size)):
+            if split_loop is not None and split_loop.length in (axis.size, str(wholes.get(str(axis.size)))):
                 sizes.append(shown(split_loop.axis_size))
                 continue
             local, total = IntPolynomial.of(axis.size), IntPolynomial()

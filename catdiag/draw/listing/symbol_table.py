@@ -14,9 +14,8 @@ from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, COMPUTED, STORED, ArrayType, Size, element_bytes
 from catdiag.rewrite.box_formulas import formula_of
 from catdiag.schedule.element_widths import Dtype, stored_type
-from catdiag.schedule.kernel_analysis import output_names
+from catdiag.schedule.kernel_analysis import Account, output_names
 from catdiag.schedule.live_ranges import rematerialized, view_roots
-from catdiag.schedule.split_k import SplitLoop
 
 LONGEST = 60
 """Longer lines, in letters, are not joined with the line before."""
@@ -26,7 +25,8 @@ _MAX_FORMULA = 300  # longer formulas, in letters, are cut
 class SymbolTable:
     """The symbol table of all kernels: unique names, and formulas."""
 
-    def __init__(self, flat: Diagram, dtype: Dtype, split_loop: SplitLoop | None) -> None:
+    def __init__(self, account: Account, dtype: Dtype) -> None:
+        flat, split_loop = account.flat, account.split_loop
         self.flat, self.dtype, self.split_loop = flat, dtype, split_loop
         self.single = split_loop.single if split_loop is not None else ()
         self.name_counts: dict[str, int] = {}
@@ -44,6 +44,7 @@ class SymbolTable:
             for k in range(len(node.box.cod)):
                 w = first + k
                 self.formulas.append(made if free[w] else self.formulas[root[w]] if root[w] < w else word(""))
+        self.formulas += [word("")] * len(account.partial_states)
 
     def name(self, wanted: str = "") -> str:
         """A name that nothing else has."""
