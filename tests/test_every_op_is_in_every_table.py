@@ -36,7 +36,7 @@ from catdiag.category.ops import (
 from catdiag.category.scalars import OF_INTEGERS, SCALARS
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.codegen import algorithm_source, array_expressions, numpy_expressions, torch_expressions
-from catdiag.codegen.notation import ATOM
+from catdiag.codegen.syntax import Name
 from catdiag.codegen.triton import kernel_builder, tile_expressions, tile_fills, triton_dialect, triton_printer
 from catdiag.draw.string_diagram import sheets
 from catdiag.execute import interpreter, scalar_functions
@@ -170,7 +170,7 @@ def test_an_operation_that_no_reading_knows_is_missed_in_every_table() -> None:
 
 
 def array_text(dialect: array_expressions.ArrayDialect, box: Box, kind: str) -> None:
-    value = array_expressions.Value(("a", ATOM), () if kind == "number" else ("x",), kind)
+    value = array_expressions.Value(Name("a"), () if kind == "number" else ("x",), kind)
     array_expressions.ArrayPrinter(dialect).expression(box, [value] * len(box.dom))
 
 

@@ -34,22 +34,8 @@ from catdiag.category.index_maps import Cond, Expr, Reindex, View, leaves
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast
 from catdiag.category.types import ArrayType, Axis, Size
-from catdiag.codegen.notation import (
-    AND,
-    ATOM,
-    OPERATORS,
-    OR,
-    PLUS,
-    SIGN,
-    TIMES,
-    Notation,
-    Prefix,
-    Template,
-    Text,
-    bracketed,
-    grouped,
-    written,
-)
+from catdiag.codegen.notation import OPERATORS, Notation, Prefix, Template, grouped, written
+from catdiag.codegen.syntax import AND, ATOM, OR, PLUS, SIGN, TIMES, Code, Name, PythonExpression, bracketed
 from catdiag.frontend import builder, nn
 from catdiag.util.errors import CatdiagError, TypeMismatch
 
@@ -89,7 +75,7 @@ class _SourceWriter:
         graph = self.diagram.graph
         self.name = _identifier(self.diagram.title or "algorithm")
         names = [_identifier(n) for n in self.diagram.input_names]
-        self.texts: dict[int, Text] = {k: (name, ATOM) for k, name in enumerate(names)}
+        self.texts: dict[int, PythonExpression] = {k: Name(name) for k, name in enumerate(names)}
         self.types: dict[int, ArrayType] = dict(enumerate(graph.dom))
         self.sizes: dict[str, Size] = {}
         self.lines: list[str] = []
@@ -121,8 +107,8 @@ class _SourceWriter:
         # The sizes of axes that are made in between are computed, where they are no name or number.
         computed = {n: size for n, size in self.sizes.items() if isinstance(size, tuple)}
         outputs = [_type(ty, computed) for ty in self.diagram.cod]
-        results = ", ".join(self.texts[w][0] for w in self.diagram.graph.outputs)
-        names = ", ".join(self.texts[k][0] for k in range(len(inputs)))
+        results = ", ".join(str(self.texts[w]) for w in self.diagram.graph.outputs)
+        names = ", ".join(str(self.texts[k]) for k in range(len(inputs)))
         body = [*self.lines, f"return {results}"]
         return [*_decorator(inputs, outputs), f"def {self.name}({names}):", *(f"    {line}" for line in body)]
 
@@ -132,18 +118,18 @@ class _SourceWriter:
         operands = [self.texts[w] for w in node.inputs]
         text = op_row(BOXES, node.box, "written as source")(self, node.box, operands)
         if isinstance(node.box.op, ops.Const) and wires[0] in self.beside_reals:
-            text = text[0].removesuffix(".0"), text[1]
+            text = Code(str(text).removesuffix(".0"), text.level)
         for ty in node.box.cod:
             self._learn(ty)
         self.types.update(zip(wires, node.box.cod, strict=True))
         if len(wires) > 1:
             names = [self._fresh() for _ in wires]
-            self.lines.append(f"{', '.join(names)} = {text[0]}")
-            self.texts.update((w, (n, ATOM)) for w, n in zip(wires, names, strict=True))
-        elif node.inputs and (self.uses.get(wires[0], 0) != 1 or len(text[0]) > WIDTH or _is_long(node.box)):
+            self.lines.append(f"{', '.join(names)} = {text}")
+            self.texts.update((w, Name(n)) for w, n in zip(wires, names, strict=True))
+        elif node.inputs and (self.uses.get(wires[0], 0) != 1 or len(str(text)) > WIDTH or _is_long(node.box)):
             name = self._fresh()
-            self.lines.append(f"{name} = {text[0]}")
-            self.texts[wires[0]] = (name, ATOM)
+            self.lines.append(f"{name} = {text}")
+            self.texts[wires[0]] = Name(name)
         else:
             self.texts[wires[0]] = text
 
@@ -159,29 +145,31 @@ class _SourceWriter:
             for part in (axis, *axis.parts):
                 self.sizes.setdefault(part.name, part.size)
 
-    def array(self, operand: Text, ty: ArrayType) -> str:
+    def array(self, operand: PythonExpression, ty: ArrayType) -> str:
         """An operand on which a method is called."""
         return (
-            f'cd.broadcast({operand[0]}, "")' if not ty.axes and operand[0][0].isdigit() else bracketed(operand, ATOM)
+            f'cd.broadcast({operand}, "")'
+            if not ty.axes and str(operand)[0].isdigit()
+            else str(bracketed(operand, ATOM))
         )
 
-    def map(self, box: ops.Box, operands: Sequence[Text]) -> Text:
+    def map(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """A scalar function."""
         fn = box.op.fn  # type: ignore[attr-defined]
         if isinstance(fn, Cast):
-            return f'cd.cast({operands[0][0]}, "{fn.dtype}")', ATOM
+            return Code(f'cd.cast({operands[0]}, "{fn.dtype}")')
         if isinstance(fn, Apply):
-            return f'cd.apply("{fn.name}", {", ".join(o[0] for o in operands)})', ATOM
+            return Code(f'cd.apply("{fn.name}", {", ".join(map(str, operands))})')
         if not any(ty.axes for ty in box.dom) and all(_is_number(o) for o in operands):
-            operands = [(f'cd.broadcast({operands[0][0]}, "")', ATOM), *operands[1:]]
+            operands = [Code(f'cd.broadcast({operands[0]}, "")'), *operands[1:]]
         return written(FUNCTIONS[fn], operands)
 
-    def index(self, box: ops.Box, operands: Sequence[Text]) -> Text:
+    def index(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """The positions along an axis."""
         (axis,) = box.cod[0].axes
-        return f'cd.index("{_axis(axis, self.sizes)}")', ATOM
+        return Code(f'cd.index("{_axis(axis, self.sizes)}")')
 
-    def rename(self, box: ops.Box, operands: Sequence[Text]) -> Text:
+    def rename(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """Axes renamed, transposed, or new."""
         (given,), (made,) = box.dom, box.cod
         pairs = dict(box.op.pairs)  # type: ignore[attr-defined]
@@ -189,26 +177,26 @@ class _SourceWriter:
         if pairs:
             plain = all(old.isidentifier() and not keyword.iskeyword(old) for old in pairs)
             listed = ", ".join(f'{old}="{new}"' if plain else f'"{old}": "{new}"' for old, new in pairs.items())
-            text = f"{self.array(text, given)}.rename({listed if plain else f'**{{{listed}}}'})", ATOM
+            text = Code(f"{self.array(text, given)}.rename({listed if plain else f'**{{{listed}}}'})")
         names = [pairs.get(n, n) for n in given.names]
         if names == list(made.names):
             return text
         if set(names) == set(made.names):
-            return f'cd.rearrange({text[0]}, "{" ".join(names)} -> {" ".join(made.names)}")', ATOM
-        return f'cd.broadcast({text[0]}, "{" ".join(_axis(a, self.sizes) for a in made.axes)}")', ATOM
+            return Code(f'cd.rearrange({text}, "{" ".join(names)} -> {" ".join(made.names)}")')
+        return Code(f'cd.broadcast({text}, "{" ".join(_axis(a, self.sizes) for a in made.axes)}")')
 
-    def reindex(self, box: ops.Box, operands: Sequence[Text]) -> Text:
+    def reindex(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """A product or coproduct of axes, taken apart or put together."""
         op = box.op
         assert isinstance(op, Reindex)
         if op.kind == "concat":
-            return f'cd.concat([{", ".join(o[0] for o in operands)}], "{op.axis.name}")', ATOM
+            return Code(f'cd.concat([{", ".join(map(str, operands))}], "{op.axis.name}")')
         if op.kind == "slice":
-            return f'cd.slice({operands[0][0]}, "{op.axis.name}", "{op.axis.parts[op.place].name}")', ATOM
+            return Code(f'cd.slice({operands[0]}, "{op.axis.name}", "{op.axis.parts[op.place].name}")')
         left, right = (" ".join(ty.names) for ty in (box.dom[0], box.cod[0]))
-        return f'cd.rearrange({operands[0][0]}, "{left} -> {right}")', ATOM
+        return Code(f'cd.rearrange({operands[0]}, "{left} -> {right}")')
 
-    def view(self, box: ops.Box, operands: Sequence[Text]) -> Text:
+    def view(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """Reads at index arithmetic."""
         op = box.op
         assert isinstance(op, View)
@@ -217,11 +205,11 @@ class _SourceWriter:
             raise TypeMismatch(f"{box.name} reads several arrays: no function of catdiag writes that", box.line)
         if not op.index_axes and read.at == (("1", 0),):
             rest = " ".join(n for n in given.names if n != "1")
-            return f'cd.rearrange({operands[0][0]}, "{" ".join(given.names)} -> {rest}")', ATOM
-        arguments = [operands[0][0], f'"{" ".join(_axis(a, self.sizes) for a in op.index_axes)}"']
+            return Code(f'cd.rearrange({operands[0]}, "{" ".join(given.names)} -> {rest}")')
+        arguments = [str(operands[0]), f'"{" ".join(_axis(a, self.sizes) for a in op.index_axes)}"']
         if len(op.reads) == 2:
             self._check_fill(box, read.at, read.where)
-            arguments.append(f"fill={operands[1][0]}")
+            arguments.append(f"fill={operands[1]}")
         positions = [(n, e) for n, e in read.at if e != ("i", n) or n not in {a.name for a in op.index_axes}]
         plain = all(n.isidentifier() and not keyword.iskeyword(n) for n, _ in positions)
         shown = [(n, self._position(e, op.index_axes, operands)) for n, e in positions]
@@ -229,7 +217,7 @@ class _SourceWriter:
             arguments += [f"{n}={text}" for n, text in shown]
         else:
             arguments.append("**{" + ", ".join(f'"{n}": {text}' for n, text in shown) + "}")
-        return f"cd.reindex({', '.join(arguments)})", ATOM
+        return Code(f"cd.reindex({', '.join(arguments)})")
 
     def _check_fill(self, box: ops.Box, at: Sequence[tuple[str, Expr]], where: Sequence[Cond]) -> None:
         """Raises TypeMismatch where the conditions are not those of `fill`: that positions are inside."""
@@ -239,7 +227,7 @@ class _SourceWriter:
             if own is None or (left != 0 if kind == "le" else right != own.size):
                 raise TypeMismatch(f"{box.name} reads under a condition: no function of catdiag writes that", box.line)
 
-    def _position(self, e: Expr, made: Sequence[Axis], operands: Sequence[Text]) -> str:
+    def _position(self, e: Expr, made: Sequence[Axis], operands: Sequence[PythonExpression]) -> str:
         read = {leaf[1] for leaf in leaves(e) if isinstance(leaf, tuple) and leaf[0] == "i"}
         axes = [a.name for a in made if a.name in read] + sorted(
             str(n) for n in read if n not in {a.name for a in made}
@@ -248,39 +236,39 @@ class _SourceWriter:
             names = {n: n for n in axes}
         else:  # axes that are called by their sizes: the parameters are those of all new axes, in order
             names = {a.name: a.name if a.name.isidentifier() else f"i{k}" for k, a in enumerate(made)}
-        text = self._expression(e, names, operands)[0]
+        text = str(self._expression(e, names, operands))
         return f"lambda {', '.join(names.values())}: {text}" if axes else text
 
-    def _expression(self, e: Expr, names: Mapping[str, str], operands: Sequence[Text]) -> Text:
+    def _expression(self, e: Expr, names: Mapping[str, str], operands: Sequence[PythonExpression]) -> PythonExpression:
         """Index arithmetic."""
         if isinstance(e, int):
-            return str(e), ATOM if e >= 0 else SIGN
+            return Code(str(e), ATOM if e >= 0 else SIGN)
         if isinstance(e, str):
             return self.size(e)
         if e[0] == "i":
-            return names[str(e[1])], ATOM
+            return Name(names[str(e[1])])
         if e[0] == "w":
             return operands[int(e[1])]  # type: ignore[arg-type]
         left, right = (self._expression(part, names, operands) for part in e[1:])
         return written(FUNCTIONS[{"+": "add", "*": "mul", "//": "floordiv"}[e[0]]], [left, right])
 
-    def size(self, size: Size) -> Text:
+    def size(self, size: Size) -> PythonExpression:
         """A size, as that of an axis."""
         axis = next((name for name, own in self.sizes.items() if own == size), None)
         if axis is not None:
-            return f'cd.size("{axis}")', ATOM
+            return Code(f'cd.size("{axis}")')
         if not isinstance(size, tuple):
             raise TypeMismatch(f"size {size} of {self.name} is of no axis here: a function writes sizes of axes")
         return written(FUNCTIONS["add" if size[0] == "+" else "mul"], [self.size(part) for part in size[1:]])
 
-    def call(self, box: ops.Box, operands: Sequence[Text]) -> Text:
+    def call(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """A named diagram: a function of catdiag, or one that is written before."""
         op = box.op
         assert isinstance(op, ops.Call)
-        arguments = ", ".join(o[0] for o in operands)
+        arguments = ", ".join(map(str, operands))
         known = _function(op)
         if known is not None:
-            return f"{known[0]}({', '.join([arguments, *known[1]])})", ATOM
+            return Code(f"{known[0]}({', '.join([arguments, *known[1]])})")
         if op.body not in self.functions:
             name = _identifier(op.name)
             while name in self.taken:
@@ -290,7 +278,7 @@ class _SourceWriter:
             inner.name = name
             self.functions[op.body] = name
             self.before += [*inner.before, *inner.definition(), "", ""]
-        return f"{self.functions[op.body]}({arguments})", ATOM
+        return Code(f"{self.functions[op.body]}({arguments})")
 
 
 def _function(op: ops.Call) -> tuple[str, list[str]] | None:
@@ -308,8 +296,8 @@ def _function(op: ops.Call) -> tuple[str, list[str]] | None:
     return None
 
 
-def _is_number(text: Text) -> bool:
-    return not text[0].strip("-0123456789.e") or text[0] == "-cd.inf"
+def _is_number(of: PythonExpression) -> bool:
+    return not str(of).strip("-0123456789.e") or str(of) == "-cd.inf"
 
 
 def _is_long(box: ops.Box) -> bool:
@@ -317,31 +305,30 @@ def _is_long(box: ops.Box) -> bool:
     return not isinstance(box.op, (ops.Map, ops.Const, ops.SizeOf, ops.Index))
 
 
-def _refused(writer: _SourceWriter, box: ops.Box, operands: Sequence[Text]) -> Text:
+def _refused(writer: _SourceWriter, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
     raise TypeMismatch(
         f"{box.name} is no function that one writes: print the source of the program that it was derived from", box.line
     )
 
 
-def _constant(writer: _SourceWriter, box: ops.Box, operands: Sequence[Text]) -> Text:
+def _constant(writer: _SourceWriter, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
     value: Fraction | None = box.op.value  # type: ignore[attr-defined]
     if value is None:
-        return "-cd.inf", SIGN
+        return Code("-cd.inf", SIGN)
     if value.denominator == 1:
         text = str(value.numerator) if box.cod[0].element == "int" else f"{value.numerator}.0"
-        return text, SIGN if value < 0 else ATOM
+        return Code(text, SIGN if value < 0 else ATOM)
     if Fraction(float(value)) == value:
-        return repr(float(value)), SIGN if value < 0 else ATOM
-    return f"Fraction({value.numerator}, {value.denominator})", ATOM
+        return Code(repr(float(value)), SIGN if value < 0 else ATOM)
+    return Code(f"Fraction({value.numerator}, {value.denominator})")
 
 
-BOXES: Mapping[type[ops.Op], Callable[[_SourceWriter, ops.Box, Sequence[Text]], Text]] = {
+BOXES: Mapping[type[ops.Op], Callable[[_SourceWriter, ops.Box, Sequence[PythonExpression]], PythonExpression]] = {
     ops.Map: _SourceWriter.map,
-    ops.Reduce: lambda _, box, operands: (f'cd.{box.op.monoid}({operands[0][0]}, "{box.op.axis}")', ATOM),  # type: ignore[attr-defined]
-    ops.Einsum: lambda _, box, operands: (
+    ops.Reduce: lambda _, box, operands: Code(f'cd.{box.op.monoid}({operands[0]}, "{box.op.axis}")'),  # type: ignore[attr-defined]
+    ops.Einsum: lambda _, box, operands: Code(
         f'cd.einsum("{", ".join(" ".join(ty.names) for ty in box.dom)} -> {" ".join(box.cod[0].names)}", '
-        f"{', '.join(o[0] for o in operands)})",
-        ATOM,
+        f"{', '.join(map(str, operands))})"
     ),
     ops.Rename: _SourceWriter.rename,
     Reindex: _SourceWriter.reindex,

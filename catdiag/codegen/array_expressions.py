@@ -36,8 +36,21 @@ from catdiag.category.ops import (
 )
 from catdiag.category.scalars import Apply, Cast, row
 from catdiag.category.types import ArrayType, Axis, Size
-from catdiag.codegen.dialect import Dialect, shape_of
-from catdiag.codegen.notation import AND, ATOM, CALL, PLUS, TIMES, Notation, Prefix, Template, Text, bracketed, written
+from catdiag.codegen.dialect import Dialect
+from catdiag.codegen.notation import Notation, Prefix, Template, written
+from catdiag.codegen.syntax import (
+    AND,
+    ATOM,
+    CALL,
+    PLUS,
+    TIMES,
+    Code,
+    Number,
+    PythonExpression,
+    TupleOf,
+    bracketed,
+    joined_all,
+)
 from catdiag.util.errors import TypeMismatch
 
 _FLOATING = ("stored", "wide")
@@ -48,13 +61,13 @@ _INDEXED = Template("{0}[{1}]", ATOM, CALL)
 
 @dataclass(frozen=True)
 class Value:
-    """An expression: its text with its precedence, its axes in order, its kind, and the names that it reads.
+    """An expression: its source, its axes in order, its kind, and the names that it reads.
 
     It is no tree: in a language of whole arrays a box is written once its operands are, from their axes and kinds.
     Kernels of tiles are written from trees instead (`catdiag.codegen.triton.tile_expressions.TileNode`).
     """
 
-    text: Text
+    code: PythonExpression
     axes: tuple[str, ...]
     kind: str
     reads: frozenset[str] = frozenset()
@@ -106,7 +119,7 @@ class ArrayPrinter:
     """Writes expressions in a dialect; `sizes` gives the current expression of each size symbol."""
 
     dialect: ArrayDialect
-    sizes: dict[str, Text] = field(default_factory=dict)
+    sizes: dict[str, PythonExpression] = field(default_factory=dict)
     sizes_used: dict[str, None] = field(default_factory=dict)
     """The size symbols that occur, in their order."""
     functions: dict[str, None] = field(default_factory=dict)
@@ -124,8 +137,8 @@ class ArrayPrinter:
         if not isinstance(leaf, str):
             return self.dialect.constant(Fraction(leaf))
         self.sizes_used[leaf] = None
-        text = self.sizes[leaf]
-        return Value(text, (), "number", frozenset([text[0]]))
+        code = self.sizes[leaf]
+        return Value(code, (), "number", frozenset([str(code)]))
 
     def _index(self, op: str, a: Value, b: Value) -> Value:
         """Arithmetic of sizes and indices."""
@@ -136,20 +149,20 @@ class ArrayPrinter:
     def shape(self, axes: Sequence[Axis]) -> Value:
         """The lengths of axes as an expression."""
         sizes = [self.size(a.size) for a in axes]
-        return Value((shape_of([s.text[0] for s in sizes]), ATOM), (), "number", _reads(sizes))
+        return Value(TupleOf(tuple(s.code for s in sizes)), (), "number", _reads(sizes))
 
     # -- layouts -----------------------------------------------------------------------------------------
 
     def laid_out(self, value: Value, order: Sequence[str]) -> Value:
         """An array with its axes in another order."""
-        return replace(value, text=self.dialect.permuted(value.text, value.axes, order), axes=tuple(order))
+        return replace(value, code=self.dialect.permuted(value.code, value.axes, order), axes=tuple(order))
 
     def aligned(self, value: Value, order: Sequence[str]) -> Value:
         """An array that broadcasts by position against arrays over `order`; a number stays a number."""
         if value.number:
             return value
         own = tuple(n for n in order if n in value.axes)
-        return replace(value, text=self.dialect.aligned(value.text, value.axes, order), axes=own)
+        return replace(value, code=self.dialect.aligned(value.code, value.axes, order), axes=own)
 
     def broadcast(self, value: Value, ty: ArrayType) -> Value:
         """The value broadcast over all axes of a type."""
@@ -162,8 +175,8 @@ class ArrayPrinter:
 
     def _entry(self, value: Value, ty: ArrayType) -> Value:
         """A number as the entry of an array of a type: an integer as a real entry has a point."""
-        if self.dialect.array_of is None and _kind(ty) == "wide" and value.text[0].lstrip("-").isdigit():
-            return replace(value, text=(value.text[0] + ".0", value.text[1]))
+        if self.dialect.array_of is None and _kind(ty) == "wide" and str(value.code).lstrip("-").isdigit():
+            return replace(value, code=Code(f"{value.code}.0", value.code.level))
         return self.array(value, ty.element)
 
     # -- kinds -------------------------------------------------------------------------------------------
@@ -188,7 +201,7 @@ class ArrayPrinter:
         if not value.number or self.dialect.array_of is None:
             return value
         kind = element if element in ("bool", "int", "stored") else "wide"
-        own = Value((self.dialect.types[kind], ATOM), (), kind, frozenset([kind]))
+        own = Value(Code(self.dialect.types[kind]), (), kind, frozenset([kind]))
         return self._made(self.dialect.array_of, [value, own], (), kind, "device")
 
     # -- boxes -------------------------------------------------------------------------------------------
@@ -202,8 +215,8 @@ class ArrayPrinter:
         self, notation: Notation, operands: Sequence[Value], axes: Sequence[str], kind: str, *names: str | None
     ) -> Value:
         """Operands in a notation; `names` are what it reads beside them."""
-        text = written(notation, [o.text for o in operands])
-        return Value(text, tuple(axes), kind, _reads(operands) | {n for n in names if n is not None})
+        code = written(notation, [o.code for o in operands])
+        return Value(code, tuple(axes), kind, _reads(operands) | {n for n in names if n is not None})
 
     def _map(self, op: Map, box: Box, args: Sequence[Value]) -> Value:
         fn, ty, dialect = op.fn, box.cod[0], self.dialect
@@ -236,8 +249,8 @@ class ArrayPrinter:
         if array.kind == "stored" or (op.monoid == "prod" and array.kind == "int"):
             array = self.wide(array)
         kept = tuple(n for n in array.axes if n != op.axis)
-        text = self.dialect.reduced(op.monoid, array.text, str(array.axes.index(op.axis)))
-        return Value(text, kept, "bool" if op.monoid in ("any", "all") else array.kind, array.reads)
+        code = self.dialect.reduced(op.monoid, array.code, Number(array.axes.index(op.axis)))
+        return Value(code, kept, "bool" if op.monoid in ("any", "all") else array.kind, array.reads)
 
     def _rename(self, op: Rename, box: Box, args: Sequence[Value]) -> Value:
         (array,), pairs = args, dict(op.pairs)
@@ -251,8 +264,8 @@ class ArrayPrinter:
     def _positions(self, axis: str, size: Size) -> Value:
         found, start = self.size(size), self.starts.get(axis)
         if start is not None:
-            end = f"{start}, {start} + {bracketed(found.text, PLUS + 1)}"
-            found = Value((end, ATOM), (), "number", found.reads | {start})
+            end = f"{start}, {start} + {bracketed(found.code, PLUS + 1)}"
+            found = Value(Code(end), (), "number", found.reads | {start})
         return self._made(self.dialect.positions, [found], (axis,), "int", "device")
 
     def _einsum(self, op: Einsum, box: Box, args: Sequence[Value]) -> Value:
@@ -267,13 +280,13 @@ class ArrayPrinter:
             # Products at every index, and a sum.
             over = (*names, *summed)
             made = self._product([self._factor(a, over, kind) for a in arrays], over, kind)
-            places = ", ".join(str(len(names) + k) for k in range(len(summed)))
-            text = self.dialect.reduced("sum", made.text, f"({places})" if len(summed) > 1 else places)
-            made = replace(made, text=text, axes=names)
+            places = tuple(Number(len(names) + k) for k in range(len(summed)))
+            code = self.dialect.reduced("sum", made.code, TupleOf(places) if len(summed) > 1 else places[0])
+            made = replace(made, code=code, axes=names)
         else:
             letters = _letters([*names, *summed])
             left = ",".join("".join(letters[n] for n in a.axes) for a in arrays)
-            subscripts = Value((f"{left}->{''.join(letters[n] for n in names)}", ATOM), (), "number")
+            subscripts = Value(Code(f"{left}->{''.join(letters[n] for n in names)}"), (), "number")
             operands = [a if a.kind == "stored" else self.stored(self.wide(a)) for a in arrays]
             made = self._made(self.dialect.einsum, [subscripts, _listed(operands)], names, operands[0].kind)
         numbers = [a for a in args if a.number]
@@ -286,8 +299,8 @@ class ArrayPrinter:
     def _product(self, factors: Sequence[Value], axes: Sequence[str], kind: str) -> Value:
         if len(factors) == 1:
             return replace(factors[0], axes=tuple(axes), kind=kind)
-        text = " * ".join(bracketed(f.text, TIMES) for f in factors), TIMES
-        return Value(text if factors else ("1", ATOM), tuple(axes), kind, _reads(factors))
+        code = joined_all("*", [bracketed(f.code, TIMES) for f in factors]) if factors else Number(1)
+        return Value(code, tuple(axes), kind, _reads(factors))
 
     def _reindex(self, op: Reindex, box: Box, args: Sequence[Value]) -> Value:
         first, ty, axis = args[0], box.cod[0], op.axis
@@ -301,15 +314,15 @@ class ArrayPrinter:
             flat = self.laid_out(first, (*rest, *parts))
             return self._made(self.dialect.merge, [flat, self.shape([own[n] for n in order])], order, first.kind)
         place = first.axes.index(axis.name)
-        at = Value((str(place), ATOM), (), "number")
+        at = Value(Number(place), (), "number")
         order = (*first.axes[:place], *(a.name for a in op.added_axes()), *first.axes[place + 1 :])
         if op.kind == "split":
             shape = self.shape([own[n] for n in order])
             return self._made(self.dialect.split, [first, shape, at, self.shape(axis.parts)], order, first.kind)
         before = [p.size for p in axis.parts[: op.place]]
         start, length = _total(before), axis.parts[op.place].size
-        low, high = (self.size(s).text[0] for s in (start, _total([*before, length])))
-        index = Value((", ".join([":"] * place + [f"{low}:{high}"]), ATOM), (), "number")
+        low, high = (self.size(s).code for s in (start, _total([*before, length])))
+        index = Value(Code(", ".join([":"] * place + [f"{low}:{high}"])), (), "number")
         return self._made(self.dialect.part, [first, index, at, self.size(start), self.size(length)], order, first.kind)
 
     def _concatenated(self, op: Reindex, ty: ArrayType, args: Sequence[Value]) -> Value:
@@ -391,9 +404,9 @@ BOXES: Mapping[type[Op], Callable[[ArrayPrinter, Any, Box, Sequence[Value]], Val
 """How each operation is written; those with bodies are statements of the loop nest."""
 
 
-def value_of(text: Text, ty: ArrayType, kind: str = "") -> Value:
+def value_of(code: PythonExpression, ty: ArrayType, kind: str = "") -> Value:
     """An expression of an array of a type."""
-    return Value(text, ty.names, kind or _kind(ty))
+    return Value(code, ty.names, kind or _kind(ty))
 
 
 def _reads(values: Sequence[Value]) -> frozenset[str]:
@@ -402,16 +415,16 @@ def _reads(values: Sequence[Value]) -> frozenset[str]:
 
 def _listed(values: Sequence[Value]) -> Value:
     """Values separated by commas."""
-    return Value((", ".join(v.text[0] for v in values), ATOM), (), "number", _reads(values))
+    return Value(Code(", ".join(str(v.code) for v in values)), (), "number", _reads(values))
 
 
 def _all(conditions: Sequence[Value]) -> Value:
     """The conjunction of conditions."""
     if len(conditions) == 1:
         return conditions[0]
-    text = " & ".join(bracketed(c.text, AND + 1) for c in conditions)
+    code = joined_all("&", [bracketed(c.code, AND + 1) for c in conditions])
     kind = "number" if all(c.number for c in conditions) else "bool"
-    return Value((text, AND), (), kind, _reads(conditions))
+    return Value(code, (), kind, _reads(conditions))
 
 
 def _total(sizes: Sequence[Size]) -> Size:

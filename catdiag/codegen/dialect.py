@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from catdiag.category.scalars import ScalarFunction, row
-from catdiag.codegen.notation import ATOM, CALL, Notation, Text, bracketed, written
+from catdiag.codegen.notation import Notation, written
+from catdiag.codegen.syntax import CALL, Number, PythonExpression, Subscript, TupleOf, Whole, bracketed, dotted
 
 L = TypeVar("L", bound=Hashable)
 _TYPES = {"int": "int32", "bool": "int1"}
@@ -30,7 +31,7 @@ class Dialect:
     reductions: Mapping[str, Notation]
     """The reduction of each monoid: the array, the position of the axis."""
     permute: Notation
-    """An array with its axes in another order: the array, the positions of its axes in that order."""
+    """An array with its axes in another order: the array, the tuple of the positions of its axes in that order."""
     transpose: Notation | None = None
     """The transpose of a matrix, where it has a notation of its own."""
     broadcast: Notation
@@ -42,32 +43,31 @@ class Dialect:
     helpers: Mapping[str, str]
     """The helper functions, or the further modules, that notations need, by function or monoid."""
 
-    def applied(self, fn: ScalarFunction, operands: Sequence[Text]) -> Text:
+    def applied(self, fn: ScalarFunction, operands: Sequence[PythonExpression]) -> PythonExpression:
         """A scalar function of arrays that broadcast by position. Raises TypeMismatch for an unknown one."""
         return written(row(self.functions, fn, f"written in {self.name}"), operands)
 
-    def reduced(self, monoid: str, text: Text, place: str) -> Text:
+    def reduced(self, monoid: str, array: PythonExpression, place: PythonExpression) -> PythonExpression:
         """An array reduced over the axis at a position."""
-        return written(self.reductions[monoid], [text, (place, ATOM)])
+        return written(self.reductions[monoid], [array, place])
 
-    def permuted(self, text: Text, axes: Sequence[L], order: Sequence[L]) -> Text:
+    def permuted(self, array: PythonExpression, axes: Sequence[L], order: Sequence[L]) -> PythonExpression:
         """An array with its axes in another order."""
         if tuple(axes) == tuple(order):
-            return text
+            return array
         if len(order) == 2 and self.transpose is not None:
-            return written(self.transpose, [text])
-        places = ", ".join(str(list(axes).index(a)) for a in order)
-        return written(self.permute, [text, (places, ATOM)])
+            return written(self.transpose, [array])
+        return written(self.permute, [array, TupleOf(tuple(Number(list(axes).index(a)) for a in order))])
 
-    def aligned(self, text: Text, axes: Sequence[L], order: Sequence[L]) -> Text:
+    def aligned(self, array: PythonExpression, axes: Sequence[L], order: Sequence[L]) -> PythonExpression:
         """An array that broadcasts by position against others over `order`: permuted, with axes of length one."""
         own = [a for a in order if a in axes]
-        text = self.permuted(text, axes, own)
+        array = self.permuted(array, axes, own)
         first = 0 if self.full_rank else next((k for k, a in enumerate(order) if a in axes), len(order))
         if not own or len(own) == len(order) - first:
-            return text
-        places = ", ".join(":" if a in axes else "None" for a in order[first:])
-        return f"{bracketed(text, CALL)}[{places}]", ATOM
+            return array
+        places = tuple(Whole() if a in axes else Number(None) for a in order[first:])
+        return Subscript(bracketed(array, CALL), places)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +81,9 @@ class TileDialect(Dialect):
     own: str = ""
     """The ending of the names of helper functions."""
 
-    def type_of(self, element: str) -> str:
+    def type_of(self, element: str) -> PythonExpression:
         """The type of computed tiles with such elements."""
-        return f"{self.module}.{_TYPES.get(element, 'float32')}"
+        return dotted(f"{self.module}.{_TYPES.get(element, 'float32')}")
 
 
 def shape_of(lengths: Sequence[str]) -> str:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Text: TypeAlias = tuple[str, int]
-"""An expression and its precedence: the higher, the tighter it binds."""
-ATOM, CALL, SIGN, TIMES, PLUS, AND, OR, COMPARE = 9, 8, 7, 6, 5, 4, 3, 2
-"""The precedences of Python: names and brackets, calls, signs, products, sums, `&`, `|`, comparisons."""
+from catdiag.codegen.syntax import (
+    ATOM,
+    COMPARE,
+    COMPARISONS,
+    PLUS,
+    SIGN,
+    TIMES,
+    Code,
+    FunctionCall,
+    PythonExpression,
+    Unary,
+    bracketed,
+    compared,
+    dotted,
+    joined,
+)
 
 
 @dataclass(frozen=True)
 class Infix:
-    """A sign between two operands, its precedence, and the precedences that the operands need without parentheses."""
+    """A sign between two operands, and the precedences that the operands need without parentheses."""
 
     sign: str
-    level: int
     left: int
     right: int
 
@@ -33,55 +44,61 @@ class Template:
 
 @dataclass(frozen=True)
 class Prefix:
-    """A call of a function of this name."""
+    """A call of a function of this name; `further` are its arguments after the operands."""
 
     name: str
+    further: tuple[PythonExpression, ...] = ()
 
 
-Notation: TypeAlias = Infix | Template | Prefix
+@dataclass(frozen=True)
+class Composed:
+    """An expression that is made of the operands, which need this precedence."""
+
+    of: Callable[..., PythonExpression]
+    operand: int = 0
+
+
+Notation: TypeAlias = Infix | Template | Prefix | Composed
 
 
 def grouped(sign: str, level: int) -> Infix:
     """A sign that groups to the left, as − and / do: `a - (b - c)` needs its parentheses."""
-    return Infix(sign, level, level, level + 1)
+    return Infix(sign, level, level + 1)
 
 
 def associative(sign: str, level: int) -> Infix:
     """A sign of an associative operation, as + and *."""
-    return Infix(sign, level, level, level)
+    return Infix(sign, level, level)
 
 
-def comparison(sign: str, level: int) -> Infix:
+def comparison(sign: str) -> Infix:
     """A sign that does not chain, as ==: a comparison of comparisons has parentheses on both sides."""
-    return Infix(sign, level, level + 1, level + 1)
+    return Infix(sign, COMPARE + 1, COMPARE + 1)
 
 
 OPERATORS: Mapping[str, Notation] = {
     "add": associative("+", PLUS), "sub": grouped("-", PLUS), "mul": associative("*", TIMES),
-    "div": grouped("/", TIMES), "neg": Template("-{0}", SIGN, SIGN), "eq": comparison("==", COMPARE),
-    "ne": comparison("!=", COMPARE), "lt": comparison("<", COMPARE), "le": comparison("<=", COMPARE),
+    "div": grouped("/", TIMES), "neg": Composed(lambda a: Unary("-", a), SIGN), "eq": comparison("=="),
+    "ne": comparison("!="), "lt": comparison("<"), "le": comparison("<="),
 }  # fmt: skip
 """The functions that are operators of Python, in all languages that are embedded in it."""
 
 
-def bracketed(text: Text, level: int) -> str:
-    """An expression, in parentheses if it binds less tightly than `level`.
+def written(notation: Notation, operands: Sequence[PythonExpression]) -> PythonExpression:
+    """A function of operands, as a notation writes it.
 
-    >>> bracketed(("a + b", 5), 6)
-    '(a + b)'
+    >>> print(written(grouped("-", PLUS), [Code("a"), Code("b + c", PLUS)]))
+    a - (b + c)
+    >>> print(written(Prefix("exp"), [Code("a + b", PLUS)]))
+    exp(a + b)
     """
-    return text[0] if text[1] >= level else f"({text[0]})"
-
-
-def written(notation: Notation, operands: Sequence[Text]) -> Text:
-    """A function of operands, as a notation writes it, with its precedence.
-
-    >>> written(grouped("-", 5), [("a", 9), ("b + c", 5)]), written(Prefix("exp"), [("a + b", 5)])
-    (('a - (b + c)', 5), ('exp(a + b)', 9))
-    """
-    if isinstance(notation, Infix):
-        left, right = operands
-        return f"{bracketed(left, notation.left)} {notation.sign} {bracketed(right, notation.right)}", notation.level
-    if isinstance(notation, Template):
-        return notation.text.format(*(bracketed(o, notation.operand) for o in operands)), notation.level
-    return f"{notation.name}({', '.join(o[0] for o in operands)})", ATOM
+    match notation:
+        case Infix(sign, need_left, need_right):
+            left, right = bracketed(operands[0], need_left), bracketed(operands[1], need_right)
+            return compared(left, sign, right) if sign in COMPARISONS else joined(left, sign, right)
+        case Template(text, level, need):
+            return Code(text.format(*(bracketed(o, need) for o in operands)), level)
+        case Prefix(name, further):
+            return FunctionCall(dotted(name), (*operands, *further))
+        case Composed(of, need):
+            return of(*(bracketed(o, need) for o in operands))

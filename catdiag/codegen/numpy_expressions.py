@@ -7,7 +7,8 @@ from fractions import Fraction
 
 from catdiag.category.ops import clamped
 from catdiag.codegen.array_expressions import ArrayDialect, Value
-from catdiag.codegen.notation import ATOM, CALL, OPERATORS, PLUS, SIGN, TIMES, Notation, Prefix, Template, grouped
+from catdiag.codegen.notation import OPERATORS, Composed, Notation, Prefix, Template, grouped
+from catdiag.codegen.syntax import ATOM, CALL, PLUS, SIGN, TIMES, Code, method
 
 FUNCTIONS: Mapping[str, Notation] = {
     **OPERATORS, "floordiv": grouped("//", TIMES), "and": Prefix("np.logical_and"), "or": Prefix("np.logical_or"),
@@ -24,12 +25,12 @@ FUNCTIONS: Mapping[str, Notation] = {
 
 def _constant(value: Fraction | None) -> Value:
     if value is None:
-        return Value(("-np.inf", SIGN), (), "number")
+        return Value(Code("-np.inf", SIGN), (), "number")
     if value.denominator == 1:
         text = str(value.numerator) if abs(value) < 2**53 else repr(clamped(value))
-        return Value((text, ATOM if value >= 0 else SIGN), (), "number")
+        return Value(Code(text, ATOM if value >= 0 else SIGN), (), "number")
     # In parentheses as a factor, since a product with the numerator alone might overflow.
-    return Value((f"{value.numerator} / {value.denominator}", PLUS), (), "number")
+    return Value(Code(f"{value.numerator} / {value.denominator}", PLUS), (), "number")
 
 
 NUMPY = ArrayDialect(
@@ -38,7 +39,7 @@ NUMPY = ArrayDialect(
     numbers=FUNCTIONS,
     constant=_constant,
     reductions={m: Template(f"{{0}}.{m}(axis={{1}})", CALL, CALL) for m in ("sum", "prod", "max", "min", "any", "all")},
-    permute=Template("{0}.transpose({1})", CALL, CALL),
+    permute=Composed(lambda array, order: method(array, "transpose", *order.parts)),
     transpose=Template("{0}.T", CALL, CALL),
     broadcast=Prefix("np.broadcast_to"),
     full=Template("np.full({1}, {0})"),

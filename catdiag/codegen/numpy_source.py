@@ -9,10 +9,10 @@ from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.ops import Index
 from catdiag.category.types import ArrayType, Size, size_symbols
 from catdiag.codegen.array_expressions import ArrayPrinter, value_of
-from catdiag.codegen.notation import ATOM, CALL, PLUS, SIGN, Text, bracketed
 from catdiag.codegen.numpy_expressions import NUMPY
 from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
 from catdiag.codegen.source_writer import Writer
+from catdiag.codegen.syntax import CALL, PLUS, SIGN, Code, Name, PythonExpression, bracketed
 from catdiag.schedule.loop_nest import LoopNest, lower
 from catdiag.schedule.statements import (
     Carry,
@@ -101,9 +101,9 @@ class _NumPy(Writer):
         shown: list[str] = []
         for symbol in (s for s in symbols_of_program(program, program.inputs) if s not in local):
             name = self.names.fresh(symbol)
-            self.code.sizes[symbol] = name, ATOM
+            self.code.sizes[symbol] = Name(name)
             shape = next(
-                (f"{self.text[v][0]}.shape[{k}]" for v in program.inputs for k, a in enumerate(v.ty.axes)
+                (f"{self.text[v]}.shape[{k}]" for v in program.inputs for k, a in enumerate(v.ty.axes)
                  if a.size == symbol),
                 "",
             )  # fmt: skip
@@ -130,9 +130,9 @@ class _NumPy(Writer):
         self.whole = {symbol for symbol, span in spans.items() if size_symbols(span.size) <= set(self.code.sizes)}
         self.lines = [self.indent + line for line in shown]
         self.block(program.body)
-        results = ", ".join(self.text[v][0] for v in program.outputs)
+        results = ", ".join(str(self.text[v]) for v in program.outputs)
         self.write(f"return {results}" if results else "return ()")
-        arguments = [self.text[v][0] for v in program.inputs]
+        arguments = [str(self.text[v]) for v in program.inputs]
         named = [*self.size_arguments.values(), *lengths, *self.code.functions]
         title = re.match(r"[A-Za-z_]\w*", program.title)
         listed = ", ".join([*arguments, *(["*", *named] if named else [])])
@@ -147,9 +147,9 @@ class _NumPy(Writer):
         )
 
     def _size(self, size: Size) -> str:
-        return self.code.size(size).text[0]
+        return str(self.code.size(size).code)
 
-    def expression(self, let: Let) -> Text:
+    def expression(self, let: Let) -> PythonExpression:
         args = [value_of(self.text[a], a.ty, "number" if a in self.numbers else "") for a in let.args]
         made = self.code.expression(let.box, args)
         self.reads |= made.reads
@@ -157,7 +157,7 @@ class _NumPy(Writer):
             self.numbers.add(let.targets[0])
         if isinstance(let.box.op, Index):
             self.positions.add(let.targets[0])
-        return made.text
+        return made.code
 
     # -- statements ----------------------------------------------------------------------------------------
 
@@ -171,8 +171,8 @@ class _NumPy(Writer):
             name = f"{base}{k}"
         return name
 
-    def assign(self, targets: Sequence[NestValue], text: Text) -> None:
-        self.write(f"{', '.join(self.text[v][0] for v in targets)} = {text[0]}")
+    def assign(self, targets: Sequence[NestValue], text: PythonExpression) -> None:
+        self.write(f"{', '.join(str(self.text[v]) for v in targets)} = {text}")
 
     def statement(self, statement: Statement) -> None:
         match statement:
@@ -180,7 +180,7 @@ class _NumPy(Writer):
                 self._cut(target, source_, spans)
             case Within(symbol, size, body):
                 before = self.code.sizes.get(symbol)
-                self.code.sizes[symbol] = self.code.size(size).text
+                self.code.sizes[symbol] = self.code.size(size).code
                 self.block(body)
                 if before is None:
                     del self.code.sizes[symbol]
@@ -190,13 +190,13 @@ class _NumPy(Writer):
                 for state, value in zip(states, values, strict=True):
                     if state not in self.text:
                         self.name(state)
-                    self.write(f"{self.text[state][0]} = {self._whole(value, state.ty)}")
+                    self.write(f"{self.text[state]} = {self._whole(value, state.ty)}")
             case Carry():
                 left = self.remaining(statement)
                 if left:
                     self.write(f"{', '.join(n for n, _ in left)} = {', '.join(t for _, t in left)}")
             case Unless(live):
-                self.write(f"if not np.any({self.text[live][0]}):")
+                self.write(f"if not np.any({self.text[live]}):")
                 self.write(f"{self.indent}continue")
             case Make(values, cleared):
                 for value in values:
@@ -204,7 +204,7 @@ class _NumPy(Writer):
                     self.allocated[value] = True
                     kind = _KINDS.get(value.ty.element, "")
                     made = "np.zeros" if value in cleared else "np.empty"
-                    self.write(f"{self.text[value][0]} = {made}({self.code.shape(value.ty.axes).text[0]}{kind})")
+                    self.write(f"{self.text[value]} = {made}({self.code.shape(value.ty.axes).code}{kind})")
             case Save(target, value, spans, adds):
                 self._save(target, value, spans, "+=" if adds else "=")
             case For():
@@ -214,15 +214,15 @@ class _NumPy(Writer):
 
     def _whole(self, value: NestValue, ty: ArrayType) -> str:
         """The initial value of a state: the numbers 0 and 1 are floats, so that the state is one."""
-        text = self.text[value][0]
+        text = str(self.text[value])
         return f"{float(text)}" if not ty.axes and ty.element in ("real", "extended") and text in ("0", "1") else text
 
     def _cut(self, target: NestValue, source_: NestValue, spans: Sequence[LoopSpan]) -> None:
-        text = bracketed(self.text[source_], CALL)
+        text = str(bracketed(self.text[source_], CALL))
         ends = {s.axis: (a, b) for s, a, b in self.bounds if s in spans}
         if source_.inlined and source_ in self.positions:
             ((a, b),) = ends.values()
-            self.text[target] = (f"np.arange({a}, {b})", ATOM)
+            self.text[target] = Code(f"np.arange({a}, {b})")
             return
         places = ", ".join(":".join(ends[n]) if n in ends else ":" for n in source_.ty.names)
         while places.endswith(", :"):
@@ -230,27 +230,27 @@ class _NumPy(Writer):
         base = source_.name or re.sub(r"\W.*", "", text) or "t"
         name = "_".join([base, *(re.sub(r"\W+", "_", s.axis).strip("_") for s in spans)])
         self.name(target, self._unused(name))
-        self.write(f"{self.text[target][0]} = {text}[{places}]")
+        self.write(f"{self.text[target]} = {text}[{places}]")
 
     def _save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan], sign: str) -> None:
         text = self.text[value]
         if target is value:
             return
         if target not in self.allocated:
-            if len(text[0]) > self.longest or not text[0].isidentifier():
-                self.write(f"{self.name(target)} = {text[0]}")
+            if len(str(text)) > self.longest or not str(text).isidentifier():
+                self.write(f"{self.name(target)} = {text}")
             else:
                 self.text[target] = text
             return
         ends = {s.axis: (a, b) for s, a, b in self.bounds if s in spans}
         places = ", ".join(":".join(ends[n]) if n in ends else ":" for n in target.ty.names) or "..."
-        self.write(f"{self.text[target][0]}[{places}] {sign} {text[0]}")
+        self.write(f"{self.text[target]}[{places}] {sign} {text}")
 
     def _loop(self, loop: For) -> None:
         before, depth, sizes = len(self.bounds), self.depth, dict(self.code.sizes)
         if loop.kind == "merge":
             kept = self.collected[loop.partial_states]
-            names = ", ".join(self.text[v][0] for v in loop.partial_states)
+            names = ", ".join(str(self.text[v]) for v in loop.partial_states)
             self.write(f"for {names}{',' if len(loop.partial_states) == 1 else ''} in {kept}:")
         if loop.kind == "parts":
             self.collected[loop.partial_states] = self.names.fresh("parts")
@@ -260,7 +260,7 @@ class _NumPy(Writer):
         # `_range` has indented the body already; a group without tiles has no loop and no indentation.
         self.inside(loop.body) if loop.kind == "merge" else self.block(loop.body)
         if loop.kind == "parts":
-            names = ", ".join(self.text[v][0] for v in loop.partial_states)
+            names = ", ".join(str(self.text[v]) for v in loop.partial_states)
             self.write(
                 f"{self.collected[loop.partial_states]}.append(({names}{',' if len(loop.partial_states) == 1 else ''}))"
             )
@@ -273,21 +273,21 @@ class _NumPy(Writer):
         base = base if base.isidentifier() else f"i{base}"
         letter = "part" if loop.kind == "parts" else base
         first, last = self.names.fresh(letter + "0"), self.names.fresh(letter + "1")
-        whole, tile = self.code.size(span.size).text, self.tiles[span.symbol]
-        low, high = "0", whole[0]
+        whole, tile = self.code.size(span.size).code, self.tiles[span.symbol]
+        low, high = "0", str(whole)
         outer = next(((a, b) for s, a, b in reversed(self.bounds) if s.axis == span.axis and s.size == span.size), None)
         if outer is not None:
             low, high = outer
         step = f"-(-{bracketed(whole, SIGN)} // {tile})" if loop.kind == "parts" else tile
         if loop.kind != "parts" and span.symbol not in self.whole:
-            step = f"({tile} or {whole[0]})"
+            step = f"({tile} or {whole})"
         self.write(f"for {first} in range({low}, {high}, {step}):")
         self.depth += 1
         self.write(f"{last} = min({first} + {step}, {high})")
         self.bounds.append((span, first, last))
         if loop.kind != "parts":
-            self.code.sizes[span.symbol] = f"{last} - {first}", PLUS
+            self.code.sizes[span.symbol] = Code(f"{last} - {first}", PLUS)
         if loop.bounds:
-            lo, hi = (self.text[v][0] for v in loop.bounds)
+            lo, hi = (str(self.text[v]) for v in loop.bounds)
             self.write(f"if {last} <= np.min({lo}) or {first} >= np.max({hi}):")
             self.write(f"{self.indent}continue")

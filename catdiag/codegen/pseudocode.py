@@ -10,8 +10,8 @@ from catdiag.category.formula import Formula, big, compares, symbol, truth
 from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Rename, SizeOf
 from catdiag.category.types import ArrayType, Size
-from catdiag.codegen.notation import Text
 from catdiag.codegen.source_writer import Writer
+from catdiag.codegen.syntax import Code, PythonExpression
 from catdiag.rewrite.box_formulas import formula_of
 from catdiag.schedule.loop_nest import LoopNest, lower
 from catdiag.schedule.statements import (
@@ -91,33 +91,33 @@ class _Pseudocode(Writer):
 
     # -- expressions -------------------------------------------------------------------------------------
 
-    def expression(self, let: Let) -> Text:
+    def expression(self, let: Let) -> PythonExpression:
         box = let.box
         if isinstance(box.op, SizeOf) and self.full_sizes:
             size: Size = read_off(box.op.size, lambda v: self.full_sizes.get(v, v), lambda op, a, b: (op, a, b))
             box = replace(box, op=SizeOf(size))
         made = formula_of(box, [self.formula(a) for a in let.args])
         self.made[let.targets[0]] = made
-        return made.text, made.level
+        return Code(made.text, made.level)
 
     def formula(self, value: NestValue) -> Formula:
         """The formula by which a value is read: that of its box where this is inlined, else its name."""
-        made, (text, _) = self.made.get(value), self.text[value]
+        made, text = self.made.get(value), str(self.text[value])
         return made if made is not None and made.text == text else symbol(text)
 
     def newer(self, name: str) -> str:
         return name + "′"
 
-    def stays(self, let: Let, text: Text) -> bool:
+    def stays(self, let: Let, text: PythonExpression) -> bool:
         # A renaming computes nothing, so it gets no line.
-        return isinstance(let.box.op, Rename) and len(text[0]) <= self.longest
+        return isinstance(let.box.op, Rename) and len(str(text)) <= self.longest
 
-    def assign(self, targets: Sequence[NestValue], text: Text) -> None:
-        right = f"({text[0]})" if compares(self.made[targets[0]]) else text[0]
+    def assign(self, targets: Sequence[NestValue], text: PythonExpression) -> None:
+        right = f"({text})" if compares(self.made[targets[0]]) else str(text)
         self.write(f"{', '.join(map(self._typed, targets))} = {right}")
 
     def _typed(self, value: NestValue) -> str:
-        return self.text[value][0] + _axes(value.ty)
+        return str(self.text[value]) + _axes(value.ty)
 
     # -- statements --------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class _Pseudocode(Writer):
                 if left:
                     self.write(f"{', '.join(n for n, _ in left)} = {', '.join(t for _, t in left)}")
             case Unless(live):
-                self.write(f"next block, unless somewhere {self.text[live][0]}")
+                self.write(f"next block, unless somewhere {self.text[live]}")
             case Make(values, cleared):
                 for value in values:
                     if value not in self.text:
@@ -161,7 +161,7 @@ class _Pseudocode(Writer):
                 else:
                     if target not in self.text:
                         self.name(target)
-                    self.write(f"save {self._typed(target)} = {self.text[value][0]}")
+                    self.write(f"save {self._typed(target)} = {self.text[value]}")
             case For():
                 self._loop(statement)
 
@@ -175,7 +175,7 @@ class _Pseudocode(Writer):
         elif loop.kind == "parts":
             self.write(f"for each of {spans[0].symbol} parts of {spans[0].axis}, in parallel:")
         else:
-            neighbors = [f"{self.text[v][0]}" for v in loop.partial_states]
+            neighbors = [str(self.text[v]) for v in loop.partial_states]
             self.write(f"for each part of {spans[0].axis} in order, with its {', '.join(neighbors)}:")
         self.inside(loop.body)
 

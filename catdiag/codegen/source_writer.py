@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from catdiag.category.ops import Const, Index, SizeOf
 from catdiag.codegen.names import Names
-from catdiag.codegen.notation import ATOM, Text
+from catdiag.codegen.syntax import Name, PythonExpression
 from catdiag.schedule.loop_nest import LoopNest
 from catdiag.schedule.statements import Carry, Let, NestValue, Statement, read, statements
 
@@ -25,7 +25,7 @@ class Writer(ABC):
         self.depth = 0
         self.names = Names(set(taken))
         self.counted: dict[str, int] = {}
-        self.text: dict[NestValue, Text] = {}
+        self.text: dict[NestValue, PythonExpression] = {}
         self.uses: dict[NestValue, int] = {}
         self.used_in: dict[NestValue, Sequence[Statement]] = {}
         for body, statement in statements(program.body):
@@ -39,11 +39,11 @@ class Writer(ABC):
     # -- for subclasses --------------------------------------------------------------------------------
 
     @abstractmethod
-    def expression(self, let: Let) -> Text:
+    def expression(self, let: Let) -> PythonExpression:
         """The expression of a box applied to the expressions of its arguments."""
 
     @abstractmethod
-    def assign(self, targets: Sequence[NestValue], text: Text) -> None:
+    def assign(self, targets: Sequence[NestValue], text: PythonExpression) -> None:
         """Writes an assignment to named values."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class Writer(ABC):
             name = f"{base}_{k}" if base else f"t{k}"
         self.counted[base] = k
         self.names.taken.add(name)
-        self.text[value] = (name, ATOM)
+        self.text[value] = Name(name)
         return name
 
     # -- statements --------------------------------------------------------------------------------------
@@ -103,24 +103,24 @@ class Writer(ABC):
         target = let.targets[0]
         state = self._state(let, carried)
         if len(let.targets) == 1 and state is None:
-            atom = isinstance(let.box.op, (Const, SizeOf, Index)) or text[0] in {self.text[a][0] for a in let.args}
-            atom = atom or (target.inlined and not target.ty.axes and len(text[0]) <= 24)
+            atom = isinstance(let.box.op, (Const, SizeOf, Index)) or str(text) in {str(self.text[a]) for a in let.args}
+            atom = atom or (target.inlined and not target.ty.axes and len(str(text)) <= 24)
             once = self.uses.get(target, 0) <= 1 and self.used_in.get(target) is body
-            if atom or self.stays(let, text) or (once and len(text[0]) <= self.longest):
+            if atom or self.stays(let, text) or (once and len(str(text)) <= self.longest):
                 self.text[target] = text
                 return
         if state is not None:
-            name = self.text[state][0]
+            name = str(self.text[state])
             if not self._replaces(state, let):
                 name = self.newer(name)
                 self.names.taken.add(name)
-            self.text[target] = (name, ATOM)
+            self.text[target] = Name(name)
         else:
             for value in let.targets:
                 self.name(value)
         self.assign(let.targets, text)
 
-    def stays(self, let: Let, text: Text) -> bool:
+    def stays(self, let: Let, text: PythonExpression) -> bool:
         """Whether an expression is inlined wherever it is read."""
         return False
 
@@ -144,5 +144,5 @@ class Writer(ABC):
 
     def remaining(self, carry: Carry) -> list[tuple[str, str]]:
         """The states that an iteration has not updated yet, each with its next value."""
-        pairs = [(self.text[s][0], self.text[v][0]) for s, v in zip(carry.states, carry.values, strict=True)]
+        pairs = [(str(self.text[s]), str(self.text[v])) for s, v in zip(carry.states, carry.values, strict=True)]
         return [(name, text) for name, text in pairs if name != text]

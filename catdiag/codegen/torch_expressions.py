@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from catdiag.category.ops import clamped
 from catdiag.codegen.array_expressions import ArrayDialect, Value
-from catdiag.codegen.notation import ATOM, CALL, OPERATORS, SIGN, Notation, Prefix, Template
+from catdiag.codegen.notation import OPERATORS, Composed, Notation, Prefix, Template
+from catdiag.codegen.syntax import ATOM, CALL, SIGN, Code, method
 
 TENSORS: Mapping[str, Notation] = {
     **OPERATORS, "exp": Prefix("torch.exp"), "log": Prefix("torch.log"), "sqrt": Prefix("torch.sqrt"),
@@ -40,14 +41,14 @@ SINGLE = Fraction(2**24 - 1) * 2**104
 
 def _constant(value: Fraction | None) -> Value:
     if value is None:
-        return Value(("-math.inf", SIGN), (), "number")
+        return Value(Code("-math.inf", SIGN), (), "number")
     if abs(value) > SINGLE:  # clamped, so that a number that is too large for its type stays finite
         inner, end = ("max", "min") if value < 0 else ("min", "max")
         text = f"{inner}({clamped(value)!r}, torch.finfo(wide).{end})"
-        return Value((text, ATOM), (), "number", frozenset(["wide"]))
+        return Value(Code(text), (), "number", frozenset(["wide"]))
     whole = value.denominator == 1 and abs(value) < 2**53
     text = str(value.numerator) if whole else repr(float(value))
-    return Value((text, ATOM if value >= 0 else SIGN), (), "number")
+    return Value(Code(text, ATOM if value >= 0 else SIGN), (), "number")
 
 
 TORCH = ArrayDialect(
@@ -56,7 +57,7 @@ TORCH = ArrayDialect(
     numbers=NUMBERS,
     constant=_constant,
     reductions={m: Template(f"{{0}}.{name}({{1}})", CALL, CALL) for m, name in _REDUCE.items()},
-    permute=Template("{0}.permute({1})", CALL, CALL),
+    permute=Composed(lambda array, order: method(array, "permute", *order.parts)),
     broadcast=Prefix("torch.broadcast_to"),
     full=Template("{0}.expand{1}", ATOM, CALL),
     bounds={"max": Template("torch.clamp({0}, min={1})"), "min": Template("torch.clamp({0}, max={1})")},

@@ -19,8 +19,8 @@ from catdiag.category.ops import Box, Generic, Index, Reindex, Rename, SizeOf, V
 from catdiag.category.types import ArrayType, Axis, size_symbols
 from catdiag.codegen.array_expressions import ArrayPrinter, Value
 from catdiag.codegen.names import Names
-from catdiag.codegen.notation import ATOM
 from catdiag.codegen.program_sizes import sizes_of_box, symbols_of_sizes
+from catdiag.codegen.syntax import Name
 from catdiag.codegen.torch_expressions import TORCH
 from catdiag.rewrite.list_states import unrolled
 from catdiag.util.errors import TypeMismatch
@@ -135,12 +135,12 @@ class _TorchPrinter:
         """The function and its description."""
         diagram = self.diagram
         slices, counted = _slices(diagram, self.steps)
-        code = ArrayPrinter(TORCH, {s: (name, ATOM) for s, name in self.symbols.items()})
+        code = ArrayPrinter(TORCH, {s: Name(name) for s, name in self.symbols.items()})
         code.starts = {axis: self.names.fresh("from_" + re.sub(r"\W+", "_", axis)) for axis in counted}
         values: dict[int, Value] = {}
         for k, (name, ty) in enumerate(zip(diagram.input_names, diagram.dom, strict=True)):
             kind = "number" if not ty.axes else {"int": "int", "bool": "bool"}.get(ty.element, "stored")
-            values[k] = Value((name, ATOM), ty.names, kind, frozenset([name]))
+            values[k] = Value(Name(name), ty.names, kind, frozenset([name]))
         uses = self._uses()
         lines: list[tuple[str, Value]] = []
         count = 0
@@ -148,16 +148,16 @@ class _TorchPrinter:
             value = code.expression(step.box, [values[w] for w in step.inputs])
             once = uses.get(output, 0) <= 1
             if (
-                value.text[0].isidentifier()
-                or (once and len(value.text[0]) <= _LONGEST)
-                or (value.number and len(value.text[0]) <= _SHORT)
+                str(value.code).isidentifier()
+                or (once and len(str(value.code)) <= _LONGEST)
+                or (value.number and len(str(value.code)) <= _SHORT)
             ):
                 values[output] = value
                 continue
             count += 1
             name = self.names.fresh(f"t{count}")
             lines.append((name, value))
-            values[output] = Value((name, ATOM), value.axes, value.kind, frozenset([name]))
+            values[output] = Value(Name(name), value.axes, value.kind, frozenset([name]))
         results = []
         for wire, ty in zip(self.outputs, diagram.cod, strict=True):
             results.append(code.stored(code.broadcast(values[wire], ty)))
@@ -235,12 +235,12 @@ class _TorchPrinter:
         body: list[str] = []
         for k, (name, value) in enumerate(lines):
             comment = f"  # [{' '.join(value.axes)}]" if value.axes else ""
-            body.append(f"{name} = {value.text[0]}{comment}")
+            body.append(f"{name} = {value.code}{comment}")
             dead = sorted((n for n in made if last.get(n) == k and n != name), key=_natural)
             if dead:
                 body.append(f"del {', '.join(dead)}")
         comment = f"  # {', '.join(f'[{chr(32).join(ty.names)}]' for ty in self.diagram.cod)}"
-        return [*body, f"return {', '.join(v.text[0] for v in results) or '()'}{comment}"]
+        return [*body, f"return {', '.join(str(v.code) for v in results) or '()'}{comment}"]
 
 
 def _natural(name: str) -> tuple[int, str]:

@@ -2,7 +2,7 @@
 
 Nothing here is asked of the model that proposed the configuration. The launch function of the text is run on stand-ins
 (`catdiag.runtime.launch_recorder`), which says what it launches at the sizes, with how many warps and buffers; the
-shared memory is read off the kernels' text (`catdiag.runtime.abstract_interpreter.shared_memory`), as polynomials of
+shared memory is read off the kernels' trees (`catdiag.runtime.abstract_interpreter.shared_memory`), as polynomials of
 the tiles.
 
 The rules of shared memory are those of Triton 3.6 for compute capability 9.0, where they were compared with what is
@@ -86,7 +86,7 @@ def write(
     """The module of a diagram with these tiles, and what it launches; the groups in `library` are calls of torch.
 
     Raises what `catdiag.codegen.triton.triton_module` raises for what has no form in a kernel, and CatdiagError where
-    the launch function refuses the sizes or a kernel's text is not understood.
+    the launch function refuses the sizes or a kernel is not understood.
     """
     made = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, library=library)
     symbols = {name: Length.of(tile, name) for name, tile in made.tiles.items()}
@@ -95,7 +95,7 @@ def write(
 
 
 def _run(made: Module, call: RecordedLaunch, chip_generation: int) -> LaunchedKernel:
-    shared, place = shared_of_launch(made.text, call, chip_generation), made.places[call.kernel]
+    shared, place = shared_of_launch(made.code, call, chip_generation), made.places[call.kernel]
     if call.kernel in made.specialized:
         names = made.counts[made.specialized.index(call.kernel)]
         groups, stages = (_number(call.arguments, name, 1) for name in names)

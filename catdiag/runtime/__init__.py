@@ -4,5 +4,5 @@
   kernels as custom operators of torch;
 - `machine_code`: the launches of a module and its compiled binaries (registers, spills, shared memory);
 - `launch_recorder`: the launches without torch, triton or a GPU;
-- `abstract_interpreter/`: shared memory, loads and products of a kernel, from its source.
+- `abstract_interpreter/`: shared memory, loads and products of a kernel, from its tree or its source.
 """

@@ -1,6 +1,7 @@
 """The launches of a generated module without torch, triton or a GPU: its launch function runs on mock objects.
 
-The imports of the module are left out, and its kernels are replaced by stubs that record launches. Tensors have a
+Only the part of the module that runs on the CPU is executed (`Module.host`), with stubs for its kernels that record
+launches. Tensors have a
 shape, strides and an element type, and no data. This is enough for a function that reads shapes and launches, as
 generated ones do. Anything else that it needs of torch or triton is an error. `catdiag.runtime.machine_code.launches`
 does the same with the real torch.
@@ -16,20 +17,20 @@ does the same with the real torch.
 
 from __future__ import annotations
 
-import ast
 import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
+from functools import lru_cache
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 from catdiag.category.types import size_value
+from catdiag.codegen.triton.generated_module import Module
 from catdiag.runtime.abstract_interpreter.tile_values import Pointer
 from catdiag.runtime.machine_code import ArrayArgument, RecordedLaunch
-from catdiag.runtime.module_cache import ModuleSource, unseen
+from catdiag.runtime.module_cache import unseen
 from catdiag.util.errors import CatdiagError, SizeError
-from catdiag.util.python_syntax import parse
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def _gluon() -> SimpleNamespace:
 
 
 def record_launches(
-    source: ModuleSource,
+    source: Module,
     sizes: Mapping[str, int],
     options: Mapping[str, int] | None = None,
     scalars: Mapping[str, float] | None = None,
@@ -216,7 +217,7 @@ def record_launches(
 
 
 def launches_on(
-    source: ModuleSource,
+    source: Module,
     values: Sequence[Any],
     lengths: Mapping[str, int],
     options: Mapping[str, Any] | None = None,
@@ -227,7 +228,7 @@ def launches_on(
     `lengths` gives the sizes that no input shows. Raises the errors of `record_launches`.
     """
     calls: list[RecordedLaunch] = []
-    namespace = _namespace(source.text, calls, generation)
+    namespace = _namespace(source, calls, generation)
     try:
         launch = namespace[source.entry]
         launch(*values, **unseen(source, launch, dict(lengths)), **(options or {}))
@@ -238,41 +239,29 @@ def launches_on(
     return tuple(calls)
 
 
-def _namespace(text: str, calls: list[RecordedLaunch], generation: int | None) -> dict[str, Any]:
-    """The namespace of a module whose kernels are replaced by stubs that record launches."""
-    tree = parse(text)
-    kernels: dict[str, list[str]] = {}
-    body: list[ast.stmt] = []
-    for node in tree.body:
-        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Try)):  # `try` has the optional imports
-            continue
-        if isinstance(node, ast.If):  # the kernels that need optional imports
-            kernels.update({n.name: _parameters(n) for n in node.body if isinstance(n, ast.FunctionDef)})
-            continue
-        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list):
-            kernels[node.name] = [a.arg for a in node.args.args]
-            continue
-        body.append(node)
+def _namespace(source: Module, calls: list[RecordedLaunch], generation: int | None) -> dict[str, Any]:
+    """The namespace of the part of a module that runs on the CPU, with stubs for its kernels that record launches."""
     namespace: dict[str, Any] = {
         "functools": functools,
         "math": math,
         "torch": _Torch(generation),
         "triton": _triton(),
         "TensorDescriptor": Boxed,
-        "tl": SimpleNamespace(constexpr=lambda v: v),
         "gluon": True,
         "gl": _gluon(),
         "Boxes": Boxed,
     }
-    namespace.update({name: _KernelStub(name, tuple(names), calls) for name, names in kernels.items()})
-    exec(compile(ast.Module(body, []), "<generated>", "exec", dont_inherit=True), namespace)
+    for name, function in source.code.functions.items():
+        namespace[name] = _KernelStub(name, tuple(p.name for p in function.parameters), calls)
+    exec(_compiled(source.host), namespace)
     for call in ("_product", "_called"):  # torch's own and the user's, which launch no kernel of the module
         namespace[call] = lambda *arrays: None
     return namespace
 
 
-def _parameters(node: ast.FunctionDef) -> list[str]:
-    return [a.arg for a in node.args.args]
+@lru_cache(maxsize=4)
+def _compiled(host: str) -> CodeType:
+    return compile(host, "<generated>", "exec", dont_inherit=True)
 
 
 @dataclass(frozen=True)

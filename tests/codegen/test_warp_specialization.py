@@ -103,4 +103,4 @@ def test_without_torch_its_launch_says_what_it_takes(tiles: dict[str, int], warp
     (launch,) = record_launches(made, sizes, {**made.tiles, "num_warps": warps, "num_stages": 2})
     assert launch.kernel == f"_multi_head_attention{kernel}"
     if kernel:  # the rows, two blocks of each of two arrays, and nine barriers
-        assert shared_of_launch(made.text, launch).bytes == (128 + 4 * 128) * 128 * 2 + 9 * 8
+        assert shared_of_launch(made.code, launch).bytes == (128 + 4 * 128) * 128 * 2 + 9 * 8

@@ -225,6 +225,14 @@ def test_shared_memory_is_that_of_the_generation_of_the_chip() -> None:
         assert kernel.shared is not None and kernel.shared // 8192 == blocks, chip
 
 
+def test_a_chip_without_a_copy_engine_is_launched_without_descriptors() -> None:
+    """A block that a descriptor loads has a barrier of 8 bytes in shared memory."""
+    flash = cd.library.get("attention").stream("x").group("q")
+    tiles, sizes = {"g_q": 128, "s_x": 64}, {"q": 512, "x": 512, "d": 64}
+    (kernel,) = point_of(flash, tiles, sizes, chip="A100").kernels
+    assert kernel.shared == 2 * 2 * 8192
+
+
 def test_launches_without_torch_are_those_that_the_text_makes(product: Any) -> None:
     from catdiag.codegen.triton.triton_module import module
 

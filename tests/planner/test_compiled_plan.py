@@ -60,7 +60,7 @@ def agree(found: Plan, generation: int = 9) -> None:
     assert (written["num_stages"], written["num_warps"]) == (found.stages, found.warps)
     assert bool(made.specialized) == found.warp_specialized
     launches = record_launches(made, found.sizes, generation=generation)
-    shared = [shared_of_launch(made.text, launch, generation).bytes for launch in launches]
+    shared = [shared_of_launch(made.code, launch, generation).bytes for launch in launches]
     assert max(shared) == found.shared_memory_bytes <= found.chip.smem_per_block
     for launch in launches:
         if launch.kernel not in made.specialized:
@@ -308,7 +308,7 @@ def test_several_kernels_are_written_as_they_are_shown() -> None:
         n: t for n, t in plans.tiles.items() if n in written
     }
     launches = record_launches(made, {"t": 8192, "d": 4096, "f": 14336, "o": 4096})
-    shared = [shared_of_launch(made.text, launch).bytes for launch in launches]
+    shared = [shared_of_launch(made.code, launch).bytes for launch in launches]
     assert shared == [k.shared_memory_bytes for k in plans.kernels]
 
 

@@ -12,7 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catdiag.codegen.notation import ATOM, CALL, PLUS, Text, bracketed
+from catdiag.codegen.syntax import (
+    CALL,
+    Assign,
+    ListOf,
+    Name,
+    Number,
+    PythonExpression,
+    Subscript,
+    Whole,
+    bracketed,
+    call,
+    joined,
+    length_of,
+)
 from catdiag.codegen.triton.tile_expressions import Dim, TileNode
 from catdiag.codegen.triton.triton_dialect import tile_dialect
 from catdiag.codegen.triton.triton_printer import TritonPrinter
@@ -56,60 +69,62 @@ class RowPrinter(TritonPrinter):
             self.tiles[dim.block] = self.fresh(f"by_{axis}")
         return self.tiles[dim.block]
 
-    def layout(self, dims: tuple[Dim, ...]) -> str:
+    def layout(self, dims: tuple[Dim, ...]) -> PythonExpression:
         """The layout of a tile; the order of `dims` does not matter. Raises Unfit for two row or column dimensions."""
         rows, columns = [d for d in dims if self.is_row(d)], [d for d in dims if not self.is_row(d)]
         if len(rows) > 1 or len(columns) > 1:
             raise Unfit(f"a tile over {' '.join(d.axis for d in dims)}: expected at most one row and one column")
         if not columns:
-            return self.rows
-        tile = self.tile(columns[0])
-        return tile if rows else f"gl.SliceLayout(0, {tile})"
+            return Name(self.rows)
+        tile = Name(self.tile(columns[0]))
+        return tile if rows else call("gl.SliceLayout", Number(0), tile)
 
-    def shape(self, dims: tuple[Dim, ...]) -> str:
+    def shape(self, dims: tuple[Dim, ...]) -> ListOf:
         """The shape of one warpgroup's part of a tile, rows first."""
-        return f"[{', '.join(self.each if self.is_row(d) else d.block for d in self.ordered(dims))}]"
+        return ListOf(tuple(length_of(self.each if self.is_row(d) else d.block) for d in self.ordered(dims)))
 
     def ordered(self, dims: Sequence[Dim]) -> list[Dim]:
         """The dimensions in the order of all tiles in these kernels: rows first."""
         return sorted(dims, key=lambda d: not self.is_row(d))
 
-    def permuted(self, text: Text, dims: Sequence[Dim], order: Sequence[Dim]) -> Text:
+    def permuted(self, of: PythonExpression, dims: Sequence[Dim], order: Sequence[Dim]) -> PythonExpression:
         """The tile unchanged: all tiles have their dimensions in one order."""
-        return text
+        return of
 
-    def full(self, dims: tuple[Dim, ...], value: str, kind: str) -> str:
+    def full(self, dims: tuple[Dim, ...], value: PythonExpression, kind: PythonExpression) -> PythonExpression:
         """A tile filled with one value."""
-        return f"gl.full({self.shape(dims)}, {value}, {kind}, {self.layout(dims)})"
+        return call("gl.full", self.shape(dims), value, kind, self.layout(dims))
 
-    # -- texts -------------------------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------------------
 
-    def text(self, node: TileNode) -> Text:
-        """The expression of a node, with its operator precedence."""
+    def expression(self, node: TileNode) -> PythonExpression:
+        """The expression of a node."""
         if node.kind == "arange":
             (dim,) = node.dims
             if self.is_row(dim):
-                return f"{self.me} * {self.each} + gl.arange(0, {self.each}, {self.rows})", PLUS
-            return f"gl.arange(0, {dim.block}, {self.layout(node.dims)})", ATOM
+                each = Name(self.each)
+                own = call("gl.arange", Number(0), each, Name(self.rows))
+                return joined(joined(Name(self.me), "*", each), "+", own)
+            return call("gl.arange", Number(0), length_of(dim.block), self.layout(node.dims))
         if node.kind == "spread":
-            zeros = self.full(node.dims, "0", self.dialect.type_of(node.element))
-            return f"{self.aligned(node.args[0], node.dims)[0]} + {zeros}", PLUS
+            zeros = self.full(node.dims, Number(0), self.dialect.type_of(node.element))
+            return joined(self.aligned(node.args[0], node.dims), "+", zeros)
         if node.kind == "const" and node.element == "bool":
-            return f"gl.to_tensor({bool(node.data)})", ATOM
+            return call("gl.to_tensor", Number(bool(node.data)))
         if node.kind == "dot":
             raise Unfit("a matrix product is used elsewhere than at the start or the end of an iteration")
-        return super().text(node)
+        return super().expression(node)
 
-    def _reduce(self, node: TileNode) -> Text:
+    def _reduce(self, node: TileNode) -> PythonExpression:
         (arg,) = node.args
         if self.is_row(node.data[1]):
             raise Unfit("a reduction over rows would combine rows of several warpgroups")
-        text = self._reduced(node, len(arg.dims) - 1)
+        found = self._reduced(node, len(arg.dims) - 1)
         if len(arg.dims) == 1 or self.tile(node.data[1]) == self.main:
-            return text
-        return f"gl.convert_layout({text[0]}, {self.rows})", ATOM
+            return found
+        return call("gl.convert_layout", found, Name(self.rows))
 
-    def _load(self, node: TileNode) -> str:
+    def _load(self, node: TileNode) -> PythonExpression:
         tiled = node.args[1]
         if node.dims and set(tiled.dims) != set(node.dims):
             raise Unfit("the addresses of a load do not have all the dimensions of the loaded tile")
@@ -118,23 +133,25 @@ class RowPrinter(TritonPrinter):
 
     def _boxed(self, node: TileNode, wanted: str) -> str:
         name = self.fresh(wanted or node.wanted)
-        self.write(node.scope, f"{name} = {self._load(node)}", node.note)
+        node.scope.write(Assign((Name(name),), self._load(node), note=node.note))
         self.names[node] = name
         return name
 
-    def conjunction(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
-        """The conjunction of the conditions of a mask."""
-        return " & ".join(texts)
+    def conjunction(
+        self, condition: PythonExpression, dims: tuple[Dim, ...], shown: tuple[Dim, ...]
+    ) -> PythonExpression:
+        """The condition of a mask."""
+        return condition
 
-    def aligned(self, node: TileNode, dims: tuple[Dim, ...] | list[Dim]) -> Text:  # type: ignore[override]
+    def aligned(self, node: TileNode, dims: tuple[Dim, ...] | list[Dim]) -> PythonExpression:  # type: ignore[override]
         """The expression of a node, expanded so that it broadcasts against tiles over `dims`."""
-        text = self.plain(node)
+        found = self.plain(node)
         if not node.dims or not dims:
-            return text
+            return found
         self.layout(node.dims)
         wanted = self.layout(tuple(dims))
         if set(node.dims) == set(dims):
-            return text
+            return found
         if self.is_row(node.dims[0]):
-            return f"_down({text[0]}, {wanted})", ATOM
-        return f"{bracketed(text, CALL)}[None, :]", ATOM
+            return call("_down", found, wanted)
+        return Subscript(bracketed(found, CALL), (Number(None), Whole()))

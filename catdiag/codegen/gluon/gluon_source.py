@@ -5,12 +5,31 @@ The texts `IMPORTS`, `DOWN` and `CHECKS` are parts of the module that is written
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from catdiag.codegen.gluon.gluon_printer import GLUON
 from catdiag.codegen.gluon.pipelined_loop import Ring, WarpSpecialized
+from catdiag.codegen.syntax import (
+    Assign,
+    Do,
+    ForLoop,
+    KernelFunction,
+    Line,
+    ListOf,
+    Name,
+    Number,
+    Parameter,
+    PythonExpression,
+    PythonStatement,
+    call,
+    dotted,
+    joined,
+    length_of,
+    method,
+    names_of,
+    printed,
+)
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import constants_of
 from catdiag.codegen.triton.triton_dialect import helper_text
@@ -77,7 +96,7 @@ def _boxes(tensor, shape):
 def merged(a: WarpSpecialized) -> KernelSpec:
     """The kernel as the launch sees it: it takes each argument that the consumer or the producer reads."""
     one, two = a.compute, a.load
-    read = _words([*one.lines, *two.lines])
+    read = names_of([*one.body, *two.body])
     sizes = {**two.sizes, **one.sizes}
     constants = dict.fromkeys([*one.constants, *two.constants])
     strides = {k: n for k, n in {**two.strides, **one.strides}.items() if n in read}
@@ -115,8 +134,10 @@ def helpers_of(a: WarpSpecialized) -> list[str]:
     return [helper_text(name, GLUON) for name in names]
 
 
-def source(a: WarpSpecialized, grid: Sequence[str]) -> list[str]:
-    """The lines of the three functions; `grid` are the lines that compute a program's tile from its program ids."""
+def kernel_trees(
+    a: WarpSpecialized, grid: Sequence[PythonStatement]
+) -> tuple[KernelFunction, KernelFunction, KernelFunction]:
+    """The three functions: consumer, producer, kernel; `grid` computes a program's tile from its program ids."""
     kernel = merged(a)
     names = a.names
     stages, groups, each, me, rows = (names[n] for n in ("stages", "groups", "each", "me", "rows"))
@@ -127,95 +148,105 @@ def source(a: WarpSpecialized, grid: Sequence[str]) -> list[str]:
     constants += ["wide"] if kernel.reaches else []
     shared = [n for r in a.rings for n in ((r.name, r.full) if r.rows else (r.name, r.full, r.free))]
     boxes = [b.name for b in kernel.boxes]
-    typed = [f"{c}: gl.constexpr" for c in constants]
-    tiles = [
-        f"    {tile}: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, {block}, 16])"
-        for block, tile in a.tiles.items()
-    ]
-    loads = [*_wide(kernel, a.load.lines), *grid, *a.load.lines]
-    compute = [*_wide(kernel, a.compute.lines), *grid, *_scalars(a.compute), *a.compute.lines]
-    read = _words([*compute, *tiles, a.row.symbol, groups])
+    tiles = [_constant(tile, _by_columns(block)) for block, tile in a.tiles.items()]
+    loads = [*_wide(kernel, a.load.body), *grid, *a.load.body]
+    compute = [*_wide(kernel, a.compute.body), *grid, *_scalars(a.compute), *a.compute.body]
+    read = names_of([*compute, *tiles]) | {a.row.symbol, groups}
     consumer = [n for n in (*arguments, *shared, *constants) if n in read]
-    read = _words([*loads, a.row.symbol, groups])
+    read = names_of(loads) | {a.row.symbol, groups}
     producer = [n for n in (*arguments, *boxes, *shared, *constants) if n in read]
-    types = dict(zip(constants, typed, strict=True))
-    length = f"    {each}: gl.constexpr = {a.row.symbol} // {groups}"
-    layout = f"    {rows}: gl.constexpr = gl.SliceLayout(1, {a.main})"
-    return [
-        *_function(a.compute.name, [f"{me}: gl.constexpr", *(types.get(n, n) for n in consumer)],
-                   f"What a warpgroup computes: {a.row.symbol} // {groups} rows of a tile."),
-        length, *tiles, layout, *compute, "", "",
-        *_function(a.load.name, [types.get(n, n) for n in producer],
-                   "What is loaded for them, by one warp: blocks of the iterations to come, as soon as there is room."),
-        length, *loads, "", "",
-        *_function(a.name, [*arguments, *boxes, *typed],
-                   f"{a.compute.note}, by {groups} warpgroups that compute and a warp that loads."),
-        *_start(a, consumer, producer),
-    ]  # fmt: skip
+    length = _constant(each, joined(Name(a.row.symbol), "//", Name(groups)))
+    layout = _constant(rows, call("gl.SliceLayout", Number(1), Name(a.main)))
+
+    def function(name: str, parameters: Sequence[str], body: Sequence[PythonStatement]) -> KernelFunction:
+        return KernelFunction(name, tuple(Parameter(n, n in (me, *constants)) for n in parameters), body, GLUON.jit)
+
+    return (
+        function(a.compute.name, [me, *consumer], [length, *tiles, layout, *compute]),
+        function(a.load.name, producer, [length, *loads]),
+        function(a.name, [*arguments, *boxes, *constants], _start(a, consumer, producer)),
+    )
 
 
-def _function(name: str, parameters: Sequence[str], about: str) -> list[str]:
-    """The head of a function of a kernel, with its docstring."""
-    return ["@gluon.jit", f"def {name}(", *_wrapped(parameters), "):", f'    """{about}"""']
-
-
-def _start(a: WarpSpecialized, consumer: Sequence[str], producer: Sequence[str]) -> list[str]:
-    """The body of a kernel: it allocates rings and barriers, and starts warps with these arguments."""
-    stages, groups = a.names["stages"], a.names["groups"]
-    lines = ["    barrier: gl.constexpr = hopper.mbarrier.MBarrierLayout()"]
-    for ring in a.rings:
-        lines += _ring_lines(ring, stages, groups, a.row.symbol)
-    for ring in a.rings:
-        if ring.rows:
-            lines.append(f"    hopper.mbarrier.init({ring.full}, 1)")
-    lines.append(f"    for slot in gl.static_range({stages}):")
-    for ring in a.rings:
-        if not ring.rows:
-            lines.append(f"        hopper.mbarrier.init({ring.full}.index(slot), 1)")
-            lines.append(f"        hopper.mbarrier.init({ring.free}.index(slot), {groups})")
-    lines.append("    hopper.fence_async_shared()")
-    for count in range(1, MOST + 1):
-        head = "if" if count == 1 else "elif"
-        lines.append(f"    {head} {groups} == {count}:")
-        lines.append("        gl.warp_specialize([")
-        for k in range(count):
-            lines.append(f"            ({a.compute.name}, (")
-            lines += _wrapped([str(k), *consumer], 16)
-            lines.append("            )),")
-        lines.append(f"            ({a.load.name}, (")
-        lines += _wrapped(producer, 16)
-        lines.append("            )),")
-        warps = [4] * (count - 1) + [1]
-        lines.append(f"        ], {warps}, {[REGISTERS[count]] * (count - 1) + [FEW]})")
+def source(a: WarpSpecialized, trees: Sequence[KernelFunction]) -> list[str]:
+    """The lines of the three functions."""
+    groups = a.names["groups"]
+    about = (
+        f"What a warpgroup computes: {a.row.symbol} // {groups} rows of a tile.",
+        "What is loaded for them, by one warp: blocks of the iterations to come, as soon as there is room.",
+        f"{a.compute.note}, by {groups} warpgroups that compute and a warp that loads.",
+    )
+    lines: list[str] = []
+    for tree, text in zip(trees, about, strict=True):
+        lines += ["", ""] if lines else []
+        parameters = [f"{p.name}: gl.constexpr" if p.constant else p.name for p in tree.parameters]
+        lines += [f"@{tree.jit}.jit", f"def {tree.name}(", *_wrapped(parameters), "):", f'    """{text}"""']
+        lines += printed(tree.body, 1)
     return lines
 
 
-def _ring_lines(ring: Ring, stages: str, groups: str, row: str) -> list[str]:
-    """The lines that allocate a ring and its barriers in shared memory."""
+def _constant(name: str, value: PythonExpression) -> Assign:
+    """A compile-time constant."""
+    return Assign((Name(name),), value, dotted("gl.constexpr"))
+
+
+def _by_columns(block: str) -> PythonExpression:
+    """The layout of the results of matrix units with so many columns."""
+
+    def numbers(*values: int) -> ListOf:
+        return ListOf(tuple(map(Number, values)))
+
+    shape = ListOf((Number(16), length_of(block), Number(16)))
+    return call("gl.NVMMADistributedLayout", numbers(3, 0), numbers(4, 1), shape)
+
+
+def _start(a: WarpSpecialized, consumer: Sequence[str], producer: Sequence[str]) -> list[PythonStatement]:
+    """The body of a kernel: it allocates rings and barriers, and starts warps with these arguments."""
+    stages, groups = Name(a.names["stages"]), Name(a.names["groups"])
+    body: list[PythonStatement] = [_constant("barrier", call("hopper.mbarrier.MBarrierLayout"))]
+    for ring in a.rings:
+        body += _allocations(ring, stages, groups, a.row.symbol)
+    body += [Do(call("hopper.mbarrier.init", Name(r.full), Number(1))) for r in a.rings if r.rows]
+    slots = []
+    for ring in a.rings:
+        if not ring.rows:
+            full, free = (method(Name(n), "index", Name("slot")) for n in (ring.full, ring.free))
+            slots += [Do(call("hopper.mbarrier.init", full, Number(1))), Do(call("hopper.mbarrier.init", free, groups))]
+    body.append(ForLoop(Name("slot"), call("gl.static_range", stages), slots))
+    body.append(Do(call("hopper.fence_async_shared")))
+    for count in range(1, MOST + 1):
+        lines = [f"    {'if' if count == 1 else 'elif'} {groups} == {count}:", "        gl.warp_specialize(["]
+        for k in range(count):
+            lines += [f"            ({a.compute.name}, (", *_wrapped([str(k), *consumer], 16), "            )),"]
+        lines += [f"            ({a.load.name}, (", *_wrapped(producer, 16), "            )),"]
+        warps = [4] * (count - 1) + [1]
+        lines.append(f"        ], {warps}, {[REGISTERS[count]] * (count - 1) + [FEW]})")
+        body += (Line(line[4:]) for line in lines)
+    return body
+
+
+def _allocations(ring: Ring, stages: PythonExpression, groups: PythonExpression, row: str) -> list[PythonStatement]:
+    """The statements that allocate a ring and its barriers in shared memory."""
+
+    def allocated(name: str, kind: str, layout: str, *lengths: PythonExpression) -> PythonStatement:
+        return Assign((Name(name),), call("gl.allocate_shared_memory", dotted(kind), ListOf(lengths), dotted(layout)))
+
     box = ring.boxes.name
     lengths = [groups if ring.rows else stages]
-    lengths += [f"{row} // {groups}" if ring.rows and n == row else n for n in ring.boxes.shape]
-    made = f"gl.allocate_shared_memory({box}.dtype, [{', '.join(lengths)}], {box}.layout)"
-    lines = [f"    {ring.name} = {made}"]
+    lengths += [joined(Name(row), "//", groups) if ring.rows and n == row else length_of(n) for n in ring.boxes.shape]
+    made = allocated(ring.name, f"{box}.dtype", f"{box}.layout", *lengths)
     if ring.rows:
-        return [*lines, f"    {ring.full} = gl.allocate_shared_memory(gl.int64, [1], barrier)"]
-    return lines + [
-        f"    {name} = gl.allocate_shared_memory(gl.int64, [{stages}, 1], barrier)" for name in (ring.full, ring.free)
-    ]
+        return [made, allocated(ring.full, "gl.int64", "barrier", Number(1))]
+    return [made, *(allocated(name, "gl.int64", "barrier", stages, Number(1)) for name in (ring.full, ring.free))]
 
 
-def _words(lines: Sequence[str]) -> set[str]:
-    """The names that occur in lines of code, outside comments."""
-    return {w for line in lines for w in re.findall(r"[A-Za-z_]\w*", line.split("  # ")[0])}
+def _wide(kernel: KernelSpec, body: Sequence[PythonStatement]) -> list[PythonStatement]:
+    return widened(kernel, GLUON.module, names_of(body))
 
 
-def _wide(kernel: KernelSpec, lines: Sequence[str]) -> list[str]:
-    return widened(kernel, GLUON.module, _words(lines))
-
-
-def _scalars(kernel: KernelSpec) -> list[str]:
+def _scalars(kernel: KernelSpec) -> list[PythonStatement]:
     return [
-        f"    {name} = gl.to_tensor({name}).to(gl.float32)"
+        Assign((Name(name),), method(call("gl.to_tensor", Name(name)), "to", dotted("gl.float32")))
         for array, name in kernel.scalars.items()
         if array.ty.element in ("real", "extended")
     ]

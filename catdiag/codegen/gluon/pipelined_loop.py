@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from catdiag.codegen.syntax import PythonStatement
 from catdiag.codegen.triton.kernel_builder import Boxes
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.tile_expressions import TileNode
@@ -51,9 +52,9 @@ class LoopIteration:
 
     first: list[tuple[str, TileNode]] = field(default_factory=list)
     """The products started at the beginning of the iteration, with the names of their results."""
-    between: list[str] = field(default_factory=list)
-    """The lines that run while the last products do."""
-    after: list[str] = field(default_factory=list)
-    """The lines that run after the last products: they rescale the states."""
+    between: list[PythonStatement] = field(default_factory=list)
+    """What runs while the last products do."""
+    after: list[PythonStatement] = field(default_factory=list)
+    """What runs after the last products: they rescale the states."""
     last: list[tuple[str, TileNode, str]] = field(default_factory=list)
     """The products started in the next iteration: (state to accumulate into, product, name of its row factor)."""

@@ -12,6 +12,22 @@ from contextlib import suppress
 from catdiag.codegen.gluon.gluon_printer import Unfit
 from catdiag.codegen.gluon.pipelined_loop import LoopIteration, Ring, WarpSpecialized
 from catdiag.codegen.gluon.warp_specialization import GluonWriting
+from catdiag.codegen.syntax import (
+    Assign,
+    BinaryOperation,
+    Do,
+    ForLoop,
+    ListOf,
+    Name,
+    Number,
+    Parens,
+    PythonExpression,
+    Update,
+    call,
+    dotted,
+    joined,
+    method,
+)
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray
 from catdiag.codegen.triton.kernel_builder import KernelLoop
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
@@ -47,44 +63,47 @@ class Loads(GluonWriting):
         self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
     ) -> None:
         """Writes the loads of loop-invariant row factors, then the loop, with a copy for each block of an iteration."""
-        p, iteration = self.printer, self.iteration
         outside = self.k.scope
-        if iteration is None:
+        if self.iteration is None:
             raise Unfit("the loop carries no state")
-        number, stages, each, groups = (self.names[n] for n in ("iteration", "stages", "each", "groups"))
+        number, stages, each, groups = (Name(self.names[n]) for n in ("iteration", "stages", "each", "groups"))
         for ring in self.rings.values():
             if not ring.rows:
                 continue
-            places = self._places(ring, outside)
+            places, barrier = self._places(ring, outside), Name(ring.full)
             at = next(n for n, d in enumerate(_box_dims(ring)) if d is not None and self.is_row(d))
-            places[at] = f"{places[at]} + w * {each}"
-            p.write(outside, f"hopper.mbarrier.expect({ring.full}, {groups} * {ring.boxes.name}.block_type.nbytes)")
-            p.write(outside, f"for w in gl.static_range({groups}):")
-            p.write(outside, f"    {_copied(ring, places, ring.full, 'w')}")
-        p.write(outside, f"{number} = gl.to_tensor(0)")
-        scope.lines = []
+            places[at] = joined(places[at], "+", joined(Name("w"), "*", each))
+            outside.write(Do(call("hopper.mbarrier.expect", barrier, joined(groups, "*", _bytes(ring)))))
+            copy = Do(_copied(ring, places, barrier, Name("w")))
+            outside.write(ForLoop(Name("w"), call("gl.static_range", groups), [copy]))
+        outside.write(Assign((number,), call("gl.to_tensor", Number(0))))
+        scope.taken()
+        slot = joined(number, "%", stages)
         for ring in self.rings.values():
             if ring.rows:
                 continue
             places = self._places(ring, scope)
-            slot = f"{number} % {stages}"
-            p.write(scope, f"hopper.mbarrier.wait({ring.free}.index({slot}), ({number} // {stages} & 1) ^ 1)")
-            p.write(scope, f"hopper.mbarrier.expect({ring.full}.index({slot}), {ring.boxes.name}.block_type.nbytes)")
-            p.write(scope, _copied(ring, places, f"{ring.full}.index({slot})", slot))
-        p.write(scope, f"{number} += 1")
-        inner = self._phases(span, context, exact, low, high)
-        start, stop = self.bounds
-        p.write(inner, f"for {first} in range({start}, {stop}, {span.symbol}):")
-        outside.lines += scope.lines
+            turn = BinaryOperation(
+                Parens(BinaryOperation(joined(number, "//", stages), "&", Number(1))), "^", Number(1)
+            )
+            full = method(Name(ring.full), "index", slot)
+            scope.write(
+                Do(call("hopper.mbarrier.wait", method(Name(ring.free), "index", slot), turn)),
+                Do(call("hopper.mbarrier.expect", full, _bytes(ring))),
+                Do(_copied(ring, places, full, slot)),
+            )
+        scope.write(Update(number, "+", Number(1)))
+        phase = self._phases(span, context, exact, low, high)
+        phase.append(ForLoop(Name(first), call("range", *self.bounds, Name(span.symbol)), scope.body))
 
-    def _places(self, ring: Ring, scope: Scope) -> list[str]:
+    def _places(self, ring: Ring, scope: Scope) -> list[PythonExpression]:
         """The position at which a block begins, along each axis of its array."""
         p, load = self.printer, ring.load
         starts = load.args[2 + load.data[3] :]
         p.count(starts)
         for node in starts:
             p.ref(node, scope)
-        return [p.plain(a)[0] for a in starts]
+        return [p.plain(a) for a in starts]
 
     def save(self, target: NestValue, value: NestValue, spans: Sequence[LoopSpan], adds: bool = False) -> None:
         """The producer warp stores nothing."""
@@ -151,6 +170,14 @@ def _box_dims(ring: Ring) -> list[Dim | None]:
     return [None if length == "1" else next(dims) for length in ring.boxes.shape]
 
 
-def _copied(ring: Ring, places: Sequence[str], full: str, slot: str) -> str:
-    at = ", ".join(places)
-    return f"hopper.tma.async_copy_global_to_shared({ring.boxes.name}, [{at}], {full}, {ring.name}.index({slot}))"
+def _bytes(ring: Ring) -> PythonExpression:
+    """The bytes of a block."""
+    return dotted(f"{ring.boxes.name}.block_type.nbytes")
+
+
+def _copied(
+    ring: Ring, places: Sequence[PythonExpression], full: PythonExpression, slot: PythonExpression
+) -> PythonExpression:
+    """The copy of a block into a slot of a ring."""
+    into = method(Name(ring.name), "index", slot)
+    return call("hopper.tma.async_copy_global_to_shared", Name(ring.boxes.name), ListOf(tuple(places)), full, into)

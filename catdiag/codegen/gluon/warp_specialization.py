@@ -25,6 +25,28 @@ from collections.abc import Mapping, Sequence
 
 from catdiag.codegen.gluon.gluon_printer import GLUON, RowPrinter, Unfit
 from catdiag.codegen.gluon.pipelined_loop import LoopIteration, Ring
+from catdiag.codegen.syntax import (
+    Assign,
+    BinaryOperation,
+    Do,
+    ForLoop,
+    If,
+    ListOf,
+    Name,
+    Number,
+    Parens,
+    Pass,
+    PythonExpression,
+    PythonStatement,
+    TupleOf,
+    Update,
+    call,
+    compared,
+    dotted,
+    joined,
+    length_of,
+    method,
+)
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray
 from catdiag.codegen.triton.kernel_body import Writing, state_of
 from catdiag.codegen.triton.kernel_builder import KernelLoop
@@ -89,17 +111,17 @@ class GluonWriting(Writing):
             node = k.tile(value)
             dims = self._dims(state.ty)
             p.count([node])
-            text = p.ref(node, k.scope)[0]
+            start = p.ref(node, k.scope)
             name = self.own.fresh(state.name or "state")
             kind = self.dialect.type_of(state.ty.element)
             if node.kind == "const":
-                number = text if node.element != "bool" else str(int(node.data))
-                line = f"{name} = {p.full(dims, number, kind) if dims else f'gl.to_tensor({number})'}"
+                number = start if node.element != "bool" else Number(int(node.data))
+                start = p.full(dims, number, kind) if dims else call("gl.to_tensor", number)
             elif set(node.dims) != set(dims):
                 raise Unfit("the initial value of a state is broadcast")
             else:
-                line = f"{name} = {p.aligned(node, dims)[0]}.to({kind})"
-            p.write(k.scope, line, f"the state {state.name} of no entries")
+                start = method(p.aligned(node, dims), "to", kind)
+            k.scope.write(Assign((Name(name),), start, note=f"the state {state.name} of no entries"))
             self._state(state, name, dims, k.scope)
 
     def _loop(self, loop: For) -> None:
@@ -107,7 +129,7 @@ class GluonWriting(Writing):
             raise Unfit("the kernel has more than one loop: expected one")
         super()._loop(loop)
 
-    def _repeated(self, text: str, dims: Sequence[Dim]) -> str:
+    def _repeated(self, tile: PythonExpression, dims: Sequence[Dim]) -> PythonExpression:
         raise Unfit("the next value of a state is broadcast")
 
     # -- an iteration ------------------------------------------------------------------------------------------
@@ -185,13 +207,13 @@ class GluonWriting(Writing):
         """
         p, scope = self.rowed, self.k.scope
         old = {s: state_of(self.k.env[s]) for s in states}
-        p.main = p.layout(early[0].dims)
+        p.main = str(p.layout(early[0].dims))
         for dot in early:
             p.layout(dot.dims)
             p.names[dot] = self.own.fresh("t")
             iteration.first.append((p.names[dot], dot))
             self._still(dot)
-        scope.lines = []
+        scope.taken()
         for before, dot in late.values():
             rows = self._sides(dot)[0]
             if not self._loaded(rows):
@@ -201,8 +223,7 @@ class GluonWriting(Writing):
             self._settled(before, added)
         others = [(s, n) for s, n in zip(states, made, strict=True) if s not in late]
         self._assign([s for s, _ in others], [n for _, n in others])
-        iteration.between = scope.lines
-        scope.lines = []
+        iteration.between = scope.taken()
         for s, (before, dot) in late.items():
             name, dims = p.names[old[s]], self._dims(s.ty)
             if set(before.dims) != set(dims) or set(dot.dims) != set(dims):
@@ -212,13 +233,13 @@ class GluonWriting(Writing):
                 factor = ""
             else:
                 factor = self.own.fresh("rows_of_" + name)
-                p.write(scope, f"{factor} = {self._as_rows(dot)}", dot.note)
+                scope.write(Assign((Name(factor),), self._as_rows(dot), note=dot.note))
             iteration.last.append((name, dot, factor))
             if before is not old[s]:
                 p.ref(before, scope, bare=True)
-                p.write(scope, f"{name} = {p.aligned(before, dims)[0]}", f"{s.name}, as much as it is to be now")
-        iteration.after = scope.lines
-        scope.lines = []
+                now = p.aligned(before, dims)
+                scope.write(Assign((Name(name),), now, note=f"{s.name}, as much as it is to be now"))
+        iteration.after = scope.taken()
 
     def _settled(self, node: TileNode, added: set[TileNode]) -> None:
         """Names every part of a node that reads no accumulated state, so that it is computed before the wait."""
@@ -244,19 +265,19 @@ class GluonWriting(Writing):
             raise Unfit("a first product reads what the iteration computes")
         p.ref(rows, rows.scope)
         name = self.own.fresh("invariant")
-        p.write(rows.scope, f"{name} = {self._as_rows(dot)}", rows.note)
+        rows.scope.write(Assign((Name(name),), self._as_rows(dot), note=rows.note))
         self.invariant[rows] = name
 
-    def _as_rows(self, dot: TileNode) -> str:
+    def _as_rows(self, dot: TileNode) -> PythonExpression:
         """The expression that converts a computed row factor to the matrix units' operand layout."""
         p, (rows, columns) = self.rowed, self._sides(dot)
         kind = self.types.factors(rows, columns)[0]
         p.layout(rows.dims)
-        text = p.aligned(rows, rows.dims)[0]
-        text = f"({text})" if not text.isidentifier() else text
+        factor = p.aligned(rows, rows.dims)
+        factor = factor if isinstance(factor, Name) else Parens(factor)
         if kind is not None:
-            text = f"{text}.to({kind})"
-        return f"gl.convert_layout({text}, gl.DotOperandLayout(0, {p.layout(dot.dims)}, 2))"
+            factor = method(factor, "to", kind)
+        return call("gl.convert_layout", factor, call("gl.DotOperandLayout", Number(0), p.layout(dot.dims), Number(2)))
 
     # -- rings -------------------------------------------------------------------------------------------------
 
@@ -307,13 +328,13 @@ class GluonWriting(Writing):
             raise Unfit("one block is the row factor of a product and the column factor of another")
         return found
 
-    def view(self, node: TileNode, order: Sequence[Dim], slot: str) -> str:
+    def view(self, node: TileNode, order: Sequence[Dim], slot: PythonExpression) -> PythonExpression:
         """The expression of a factor in shared memory, in slot `slot` of its ring, with its dimensions in `order`."""
         ring = self._ring(node, self.is_row(order[0]))
         dims = list(node.dims)
-        lengths = ", ".join(self.names["each"] if self.is_row(d) else d.block for d in dims)
-        transposed = ".permute((1, 0))" if dims != list(order) else ""
-        return f"{ring.name}.index({slot}).reshape([{lengths}]){transposed}"
+        lengths = tuple(length_of(self.names["each"] if self.is_row(d) else d.block) for d in dims)
+        found = method(method(Name(ring.name), "index", slot), "reshape", ListOf(lengths))
+        return found if dims == list(order) else method(found, "permute", TupleOf((Number(1), Number(0))))
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
@@ -321,52 +342,52 @@ class GluonWriting(Writing):
         self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
     ) -> None:
         """Writes the software-pipelined loop: a prologue with the first block, the loop, an epilogue with the last."""
-        p, iteration = self.printer, self.iteration
-        outside = self.k.scope
+        outside, iteration = self.k.scope, self.iteration
         if iteration is None:
             raise Unfit("the loop carries no state")
-        number, stages = self.names["iteration"], self.names["stages"]
-        p.write(outside, f"{number} = gl.to_tensor(0)")
+        number = Name(self.names["iteration"])
+        outside.write(Assign((number,), call("gl.to_tensor", Number(0))))
         for ring in self.rings.values():
             if ring.rows:
-                p.write(outside, f"hopper.mbarrier.wait({ring.full}, 0)")
-        inner = self._phases(span, context, exact, low, high)
+                outside.write(Do(call("hopper.mbarrier.wait", Name(ring.full), Number(0))))
+        phase = self._phases(span, context, exact, low, high)
         start, stop = self.bounds
-        base = 4 * scope.depth
-
-        def put(lines: Sequence[str], depth: int) -> None:
-            outside.lines.extend("    " * depth + line[base:] if line.strip() else line for line in lines)
-
-        def of(depth: int, *lines: str) -> None:
-            outside.lines.extend("    " * depth + line for line in lines)
-
-        d = inner.depth
-        early, late = (
-            self._reads([dot for _, dot in iteration.first]),
-            self._reads([dot for _, dot, _ in iteration.last]),
-        )
+        early = self._reads([dot for _, dot in iteration.first])
+        late = self._reads([dot for _, dot, _ in iteration.last])
         both = [r for r in early if r in late]
         once = [r for r in early if r not in late]
         done = [r for r in late if r not in both]
-        of(d, f"if {start} < {stop}:", "    # the first block")
-        of(d + 1, *self._begin(number, early, stages), *self._ended(iteration, 0), *self._free(once, number, stages))
-        of(d + 1, f"{first} = {start}")
-        put(iteration.between, d + 1)
-        put(iteration.after, d + 1)
-        of(d + 1, "# the products of a block go on while the next one is computed")
-        of(d + 1, f"for {first} in range({start} + {span.symbol}, {stop}, {span.symbol}):")
-        of(d + 2, f"{number} += 1", *self._begin(number, early, stages))
-        before = f"({number} - 1)"
-        of(d + 2, *self._add(before, done, stages))
-        of(d + 2, *self._ended(iteration, len(iteration.last)), *self._free(once, number, stages))
-        put(iteration.between, d + 2)
-        # The assembler (ptxas) moves a wait for products up to the first wait of any kind, and moves the work that
-        # should overlap behind it. It does not move code across a wait for a barrier, even if the barrier is complete.
-        of(d + 2, *self._wait(late[-1:], before, stages))
-        of(d + 2, *self._added(), *self._free([*both, *done], before, stages))
-        put(iteration.after, d + 2)
-        of(d + 1, *self._add(number, done, stages), *self._added(), *self._free([*both, *done], number, stages))
-        of(d + 1, f"{number} += 1")
+        before, at, block = Parens(joined(number, "-", Number(1))), Name(first), Name(span.symbol)
+        body = [
+            Update(number, "+", Number(1)),
+            *self._begin(number, early),
+            *self._add(before, done),
+            *self._ended(iteration, len(iteration.last)),
+            *self._free(once, number),
+            *iteration.between,
+            # The assembler (ptxas) moves a wait for products up to the first wait of any kind, and moves the work that
+            # should overlap behind it. It does not move code across a wait for a barrier, even a complete one.
+            *self._wait(late[-1:], before),
+            *self._added(),
+            *self._free([*both, *done], before),
+            *iteration.after,
+        ]
+        blocks = [
+            Pass(note="the first block"),
+            *self._begin(number, early),
+            *self._ended(iteration, 0),
+            *self._free(once, number),
+            Assign((at,), start),
+            *iteration.between,
+            *iteration.after,
+            Pass(note="the products of a block go on while the next one is computed"),
+            ForLoop(at, call("range", joined(start, "+", block), stop, block), body),
+            *self._add(number, done),
+            *self._added(),
+            *self._free([*both, *done], number),
+            Update(number, "+", Number(1)),
+        ]
+        phase.append(If(compared(start, "<", stop), blocks))
 
     def _reads(self, dots: Sequence[TileNode]) -> list[Ring]:
         """The rings that products read and that each iteration fills, in order of first use."""
@@ -378,63 +399,57 @@ class GluonWriting(Writing):
                     found[self.rings[load]] = None
         return list(found)
 
-    def _wait(self, rings: Sequence[Ring], iteration: str, stages: str) -> list[str]:
-        """The lines that wait until the blocks of an iteration are loaded."""
-        return [
-            f"hopper.mbarrier.wait({r.full}.index({iteration} % {stages}), {iteration} // {stages} & 1)" for r in rings
-        ]
+    def _slot(self, barriers: str, iteration: PythonExpression) -> PythonExpression:
+        """The barrier, or the block, of an iteration."""
+        return method(Name(barriers), "index", joined(iteration, "%", Name(self.names["stages"])))
 
-    def _free(self, rings: Sequence[Ring], iteration: str, stages: str) -> list[str]:
-        """The lines that mark the slots of an iteration as free."""
-        return [f"hopper.mbarrier.arrive({r.free}.index({iteration} % {stages}), count=1)" for r in rings]
+    def _wait(self, rings: Sequence[Ring], iteration: PythonExpression) -> list[PythonStatement]:
+        """The statements that wait until the blocks of an iteration are loaded."""
+        turn = BinaryOperation(joined(iteration, "//", Name(self.names["stages"])), "&", Number(1))
+        return [Do(call("hopper.mbarrier.wait", self._slot(r.full, iteration), turn)) for r in rings]
 
-    def _begin(self, iteration: str, rings: Sequence[Ring], stages: str) -> list[str]:
-        """The lines that start the first products of an iteration."""
-        p, made = self.rowed, self.iteration.first if self.iteration else []
-        lines = self._wait(rings, iteration, stages)
-        for name, dot in made:
-            zero = f"gl.zeros({p.shape(dot.dims)}, gl.float32, {p.layout(dot.dims)})"
-            lines.append(
-                f"{name}_next = hopper.warpgroup_mma({self._factors(dot, '', iteration, stages)}, {zero}, "
-                f"use_acc=False, "
-                "is_async=True)" + (f"  # {dot.note}" if dot.note and len(dot.note) < 40 else "")
-            )
-        return lines
+    def _free(self, rings: Sequence[Ring], iteration: PythonExpression) -> list[PythonStatement]:
+        """The statements that mark the slots of an iteration as free."""
+        return [Do(call("hopper.mbarrier.arrive", self._slot(r.free, iteration), count=Number(1))) for r in rings]
 
-    def _factors(self, dot: TileNode, computed: str, iteration: str, stages: str) -> str:
+    def _begin(self, iteration: PythonExpression, rings: Sequence[Ring]) -> list[PythonStatement]:
+        """The statements that start the first products of an iteration."""
+        p = self.rowed
+        found = self._wait(rings, iteration)
+        for name, dot in self.iteration.first if self.iteration else []:
+            zero = call("gl.zeros", p.shape(dot.dims), dotted("gl.float32"), p.layout(dot.dims))
+            found.append(_product(name, dot, (*self._factors(dot, "", iteration), zero), use_acc=Number(False)))
+        return found
+
+    def _factors(
+        self, dot: TileNode, computed: str, iteration: PythonExpression
+    ) -> tuple[PythonExpression, PythonExpression]:
         """The two factors of a product; `computed` is the name of a computed row factor, if it has one."""
         a, b = self._sides(dot)
         _, rows, columns, summed = dot.data
         if a is not dot.args[0]:
             rows, columns = columns, rows
-        slot = f"{iteration} % {stages}"
+        slot = joined(iteration, "%", Name(self.names["stages"]))
         if self._loaded(a):
-            left = self.view(a, (*rows, *summed), self.names["me"])
+            left = self.view(a, (*rows, *summed), Name(self.names["me"]))
         else:
-            left = computed or self.invariant[a]
-        return f"{left}, {self.view(b, (*summed, *columns), slot)}"
+            left = Name(computed or self.invariant[a])
+        return left, self.view(b, (*summed, *columns), slot)
 
-    def _ended(self, iteration: LoopIteration, left: int) -> list[str]:
-        """The line that waits for the first products, while `left` others stay in flight."""
-        names = ", ".join(name for name, _ in iteration.first)
-        return [
-            f"{names} = hopper.warpgroup_mma_wait({left}, deps=[{', '.join(n + '_next' for n, _ in iteration.first)}])"
-        ]
+    def _ended(self, iteration: LoopIteration, left: int) -> list[PythonStatement]:
+        """The statement that waits for the first products, while `left` others stay in flight."""
+        return [_waited([name for name, _ in iteration.first], left)]
 
-    def _add(self, iteration: str, rings: Sequence[Ring], stages: str) -> list[str]:
-        """The lines that start the last products of an iteration."""
-        lines = self._wait(rings, iteration, stages)
+    def _add(self, iteration: PythonExpression, rings: Sequence[Ring]) -> list[PythonStatement]:
+        """The statements that start the last products of an iteration."""
+        found = self._wait(rings, iteration)
         for name, dot, computed in self.iteration.last if self.iteration else []:
-            lines.append(
-                f"{name}_next = hopper.warpgroup_mma({self._factors(dot, computed, iteration, stages)}, {name}, "
-                f"is_async=True)" + (f"  # {dot.note}" if dot.note and len(dot.note) < 40 else "")
-            )
-        return lines
+            found.append(_product(name, dot, (*self._factors(dot, computed, iteration), Name(name))))
+        return found
 
-    def _added(self) -> list[str]:
-        """The line that waits for the last products."""
-        names = [name for name, _, _ in (self.iteration.last if self.iteration else [])]
-        return [f"{', '.join(names)} = hopper.warpgroup_mma_wait(0, deps=[{', '.join(n + '_next' for n in names)}])"]
+    def _added(self) -> list[PythonStatement]:
+        """The statement that waits for the last products."""
+        return [_waited([name for name, _, _ in (self.iteration.last if self.iteration else [])], 0)]
 
     # -- stores ------------------------------------------------------------------------------------------------
 
@@ -458,6 +473,20 @@ def reached(roots: Sequence[TileNode]) -> dict[TileNode, None]:
             found[node] = None
             stack += node.args
     return found
+
+
+def _product(name: str, dot: TileNode, args: Sequence[PythonExpression], **how: PythonExpression) -> PythonStatement:
+    """The statement that starts a product, whose result is to be called `name`."""
+    started = call("hopper.warpgroup_mma", *args, **how, is_async=Number(True))
+    note = dot.note if len(dot.note) < 40 else ""
+    return Assign((Name(f"{name}_next"),), started, note=note, beside=True)
+
+
+def _waited(names: Sequence[str], left: int) -> PythonStatement:
+    """The statement that waits for products that were started, while `left` others stay in flight."""
+    deps = ListOf(tuple(Name(f"{n}_next") for n in names))
+    wait = call("hopper.warpgroup_mma_wait", Number(left), deps=deps)
+    return Assign((TupleOf(tuple(map(Name, names))) if len(names) > 1 else Name(names[0]),), wait)
 
 
 def _load_of(node: TileNode) -> TileNode | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from catdiag.category.types import ArrayType
+from catdiag.codegen.syntax import KernelCode
 from catdiag.codegen.triton.buffer_arena import WorkBuffer, arena_bytes
 
 
@@ -20,13 +21,16 @@ class EntryArgument:
 
 @dataclass(frozen=True)
 class Module:
-    """A Triton module as text.
+    """A Triton module: its text, the part of it that runs on the CPU (`host`), and its kernels as trees (`code`), of
+    which their text was printed.
 
     `entry` is the name of its launch function, `kernels` are the names of its kernels. `tiles` are the tile lengths,
     in entries: keyword arguments of `entry`, by their names with their defaults, beside `num_warps` and `num_stages`.
     """
 
     text: str = field(repr=False)
+    host: str = field(repr=False)
+    code: KernelCode = field(repr=False, compare=False)
     entry: str
     kernels: tuple[str, ...]
     inputs: tuple[EntryArgument, ...]

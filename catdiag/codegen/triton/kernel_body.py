@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from itertools import pairwise
 
 from catdiag.category.types import ArrayType
 from catdiag.codegen.names import Names, identifier
+from catdiag.codegen.syntax import (
+    ATOM,
+    Assign,
+    Do,
+    ForLoop,
+    If,
+    IfElse,
+    ListOf,
+    Name,
+    Number,
+    PythonExpression,
+    PythonStatement,
+    call,
+    compared,
+    dotted,
+    joined_all,
+    method,
+)
 from catdiag.codegen.triton.array_accesses import Made, PartialState, Pull, StoredArray
 from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
@@ -34,7 +52,7 @@ from catdiag.util.errors import TypeMismatch
 
 
 class Writing:
-    """Writes one kernel: nodes for values (`k`), lines for loops, states and stores (`printer`).
+    """Writes one kernel: nodes for values (`k`), statements for loops, states and stores (`printer`).
 
     `spans` are the tiles of the grid, and `env` gives the arrays and values that the kernel reads.
     """
@@ -53,11 +71,10 @@ class Writing:
         self.padded: dict[str, str] = {}
         self.exact: dict[str, LoopSpan] = {}
         self.loops: dict[str, LoopSpan] = {}
-        self.start_lines: list[str] = []
         self.reverse: set[str] = set()
         self.imbalance: set[str] = set()
         self.parts: LoopSpan | None = None
-        self.bounds = ("", "")
+        self.bounds: tuple[PythonExpression, PythonExpression] = (Name(""), Name(""))
         self.phases = 0
         self.pad = self._padding(spans)
         for span in spans:
@@ -96,7 +113,7 @@ class Writing:
     # -- statements --------------------------------------------------------------------------------------------
 
     def body(self, body: Sequence[Statement]) -> None:
-        """Lowers statements in order. Loops and stores write lines; the rest makes nodes."""
+        """Lowers statements in order. Loops and stores write statements; the rest makes nodes."""
         for s in body:
             match s:
                 case Let():
@@ -130,28 +147,23 @@ class Writing:
                     )
 
     def _start(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
-        """The lines that set states to their initial values."""
+        """The statements that set states to their initial values."""
         k = self.k
-        for state, value in zip(states, values, strict=True):
-            node = k.nodes.real(k.tile(value)) if state.ty.element in ("real", "extended") else k.tile(value)
+        for state, given in zip(states, values, strict=True):
+            node = k.nodes.real(k.tile(given)) if state.ty.element in ("real", "extended") else k.tile(given)
             dims = self._dims(state.ty)
             self.printer.count([node])
-            text = self.printer.ref(node, k.scope)
+            value = self.printer.ref(node, k.scope)
             name = self.own.fresh(state.name or "state")
             kind = self.dialect.type_of(state.ty.element)
-            shape = tile_shape(dims) if dims else "[]"
             if node.kind == "const":
-                line = (
-                    f"{name} = {self.tl}.full({shape}, {text[0] if node.element != 'bool' else int(node.data)}, {kind})"
-                )
-            elif set(node.dims) != set(dims):
-                aligned = self.printer.aligned(node, dims)[0]
-                line = (
-                    f"{name} = {self.tl}.broadcast_to({aligned}, {shape}).to({kind})" if dims else f"{name} = {text[0]}"
-                )
-            else:
-                line = f"{name} = {self.printer.aligned(node, dims)[0]}.to({kind})"
-            self.printer.write(k.scope, line, f"the state {state.name}{_axes(state.ty)} of no entries")
+                number = Number(int(node.data)) if node.element == "bool" else value
+                value = call(f"{self.tl}.full", tile_shape(dims) if dims else ListOf(()), number, kind)
+            elif set(node.dims) == set(dims):
+                value = method(self.printer.aligned(node, dims), "to", kind)
+            elif dims:
+                value = method(self._repeated(self.printer.aligned(node, dims), dims), "to", kind)
+            k.scope.write(Assign((Name(name),), value, note=f"the state {state.name}{_axes(state.ty)} of no entries"))
             self._state(state, name, dims, k.scope)
 
     def _dims(self, ty: ArrayType) -> tuple[Dim, ...]:
@@ -174,7 +186,7 @@ class Writing:
         outside = k.scope
         carry = next(s for s in reversed(loop.body) if isinstance(s, Carry))
         low, high = self._ends(loop, span)
-        scope = Scope(outside, outside.depth + 2)
+        scope = Scope(outside)
         context = KernelLoop(span.symbol, "phase" if not k.loops else self.own.fresh("phase"))
         first = self.own.fresh((span.axis if span.axis.isidentifier() else "i") + "0")
         place = nodes.symbol(first, scope=scope)
@@ -208,7 +220,7 @@ class Writing:
     def merged(self, loop: For, partial_states: Mapping[NestValue, StoredArray], span: LoopSpan) -> None:
         """A loop that merges the states of the parts of a split loop, in order; `partial_states` are their arrays."""
         k, nodes, p = self.k, self.k.nodes, self.printer
-        outside, scope = k.scope, Scope(k.scope, k.scope.depth + 1)
+        outside, scope = k.scope, Scope(k.scope)
         carry = next(s for s in reversed(loop.body) if isinstance(s, Carry))
         names = {s: p.names[state_of(k.env[s])] for s in carry.states}
         for state in carry.states:
@@ -224,9 +236,8 @@ class Writing:
         k.scope = outside
         for state in carry.states:
             self._state(state, names[state], self._dims(state.ty), outside)
-        whole = p.plain(k.size(span.size))[0]
-        p.write(outside, f"for {part.data[0]} in {self.tl}.range(0, {self.tl}.cdiv({whole}, chunk)):")
-        outside.lines += scope.lines
+        count = call(f"{self.tl}.cdiv", p.plain(k.size(span.size)), Name("chunk"))
+        outside.write(ForLoop(Name(part.data[0]), call(f"{self.tl}.range", Number(0), count), scope.body))
 
     def _ends(self, loop: For, span: LoopSpan) -> tuple[TileNode, TileNode]:
         """The positions at which a loop starts and ends: those of its part, narrowed to where a mask may hold."""
@@ -262,14 +273,14 @@ class Writing:
         self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
     ) -> None:
         """The loop over blocks, divided into up to three phases: blocks inside all masks, and blocks at the edges."""
-        outside = self.k.scope
-        inner = self._phases(span, context, exact, low, high)
-        start, stop = self.bounds
-        self.printer.write(inner, f"for {first} in {self.tl}.range({start}, {stop}, {span.symbol}):")
-        outside.lines += scope.lines
+        phase = self._phases(span, context, exact, low, high)
+        over = call(f"{self.tl}.range", *self.bounds, Name(span.symbol))
+        phase.append(ForLoop(Name(first), over, scope.body))
 
-    def _phases(self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode) -> Scope:
-        """Writes the loop over phases with the range of each, and returns the scope of the loop over blocks."""
+    def _phases(
+        self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode
+    ) -> list[PythonStatement]:
+        """Writes the loop over phases with the range of each, and returns its body, for the loop over blocks."""
         k, nodes, p = self.k, self.k.nodes, self.printer
         outside = k.scope
         block = nodes.symbol(span.symbol, positive=True)
@@ -292,36 +303,29 @@ class Writing:
             inner_start = nodes.op("min", begin, nodes.op("max", high, low))
             inner_end = nodes.op("max", inner_end, inner_start)
         p.count([low, high, inner_start, inner_end] * 2)
-        texts = []
+        edges: list[PythonExpression] = []
         for node, wanted in ((low, "low"), (inner_start, "begin"), (inner_end, "end"), (high, "high")):
             p.ref(node, outside)
-            text = p.plain(node)[0]
-            if not text.isidentifier() and not text.isdigit():
-                text = p.name(node, wanted)
-            texts.append(text)
-        phases = [(texts[0], texts[1]), (texts[1], texts[2]), (texts[2], texts[3])][
-            0 if context.unmasked.lower else 1 :
-        ]
+            at = p.plain(node)
+            known = isinstance(at, (Name, Number)) and at.level == ATOM
+            edges.append(at if known else Name(p.name(node, wanted)))
+        phases = list(pairwise(edges))[0 if context.unmasked.lower else 1 :]
         masks = bool(context.unmasked.lower or context.unmasked.upper)
         ranged = low.value != 0 or high is not k.size(span.size)
-        number = str(len(phases)) if masks or ranged else f"1 if {exact} else 2"
+        number = Number(len(phases)) if masks or ranged else IfElse(Name(exact), Number(1), Number(2))
         self.phases += len(phases) if masks or ranged else 1
         base = span.axis if span.axis.isidentifier() else "i"
-        start, stop = self.bounds = self.own.fresh(f"{base}_from"), self.own.fresh(f"{base}_to")
+        start, stop = self.bounds = Name(self.own.fresh(f"{base}_from")), Name(self.own.fresh(f"{base}_to"))
         inside = "blocks inside all masks" if masks else "whole blocks"
-        p.write(
-            outside, f"for {context.phase} in {self.tl}.static_range({number}):  # {inside}, and those at an edge apart"
-        )
-        inner = replace(outside, depth=outside.depth + 1)
+        body: list[PythonStatement] = []
         for n, (a, b) in enumerate(phases):
-            if n == 0:
-                p.write(inner, f"{start} = {a}")
-                p.write(inner, f"{stop} = {b}")
-                continue
-            p.write(inner, f"if {context.phase} == {n}:")
-            p.write(inner, f"    {start} = {a}")
-            p.write(inner, f"    {stop} = {b}")
-        return inner
+            both = [Assign((start,), a), Assign((stop,), b)]
+            body += both if n == 0 else [If(compared(Name(context.phase), "==", Number(n)), both)]
+        note = f"{inside}, and those at an edge apart"
+        outside.write(
+            ForLoop(Name(context.phase), call(f"{self.tl}.static_range", number), body, note=note, beside=True)
+        )
+        return body
 
     def _unless(self, live: NestValue) -> None:
         """Skips the rest of an iteration if the condition `live` holds for no entry of the block."""
@@ -330,13 +334,14 @@ class Writing:
         for dim in node.dims:
             node = k.nodes.reduce("any", k.nodes.masked(node, dim, 0.0), dim)
         p.count([node])
-        text = p.ref(node, k.scope)
+        condition = p.ref(node, k.scope)
         if node.value is None:
-            p.write(k.scope, f"if {text[0]}:", "unless a mask empties the block")
-            k.scope.depth += 1
+            rest: list[PythonStatement] = []
+            k.scope.write(If(condition, rest, note="unless a mask empties the block"))
+            k.scope.end = rest
 
     def _carry(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
-        """Writes the lines that update states at the end of an iteration."""
+        """Writes the statements that update states at the end of an iteration."""
         made = self._after(states, values)
         self.printer.count(made)
         self.printer.accumulate(made)
@@ -355,7 +360,7 @@ class Writing:
         """
         k, p = self.k, self.printer
         old = {s: state_of(k.env[s]) for s in states}
-        later: list[tuple[str, str]] = []
+        later: list[tuple[str, Name]] = []
         for n, (state, node) in enumerate(zip(states, made, strict=True)):
             name = p.names[old[state]]
             if node is old[state]:
@@ -367,31 +372,32 @@ class Writing:
                 self.own.taken.discard(node.wanted)
                 node.note = f"{state.name}{_axes(state.ty)}"
             p.ref(node, k.scope, bare=not read_later and node.kind != "guard")
-            text = p.aligned(node, dims)[0]
+            value = p.aligned(node, dims)
             if (
                 read_later
                 and node in p.names
                 and p.names[node] == node.wanted
                 and set(node.dims) == set(dims)
-                and text.isidentifier()
+                and isinstance(value, Name)
             ):
-                later.append((name, text))
+                later.append((name, value))
                 continue
             if set(node.dims) != set(dims):
-                text = self._repeated(text, dims)
+                value = self._repeated(value, dims)
+            note = f"{state.name}{_axes(state.ty)}"
             if read_later:
                 fresh = self.own.fresh(name + "_new")
-                p.write(k.scope, f"{fresh} = {text}", f"{state.name}{_axes(state.ty)}")
+                k.scope.write(Assign((Name(fresh),), value, note=note))
                 p.names[node] = fresh
-                later.append((name, fresh))
+                later.append((name, Name(fresh)))
             else:
-                p.write(k.scope, f"{name} = {text}", f"{state.name}{_axes(state.ty)}")
-        for name, fresh in later:
-            p.write(k.scope, f"{name} = {fresh}")
+                k.scope.write(Assign((Name(name),), value, note=note))
+        for name, new in later:
+            k.scope.write(Assign((Name(name),), new))
 
-    def _repeated(self, text: str, dims: Sequence[Dim]) -> str:
+    def _repeated(self, tile: PythonExpression, dims: Sequence[Dim]) -> PythonExpression:
         """A tile broadcast along the dimensions that it lacks."""
-        return f"{self.tl}.broadcast_to({text}, {tile_shape(dims)})"
+        return call(f"{self.tl}.broadcast_to", tile, tile_shape(dims))
 
     # -- stores ------------------------------------------------------------------------------------------------
 
@@ -418,21 +424,22 @@ class Writing:
         scalar, tiled, dims = k.offsets(array, places)
         order = tuple(d for d in node.dims if d in dims) + tuple(d for d in dims if d not in node.dims)
         p.count([node, scalar, tiled, *(d.within for d in order if d.within is not None)])
-        text = p.ref(node, k.scope)
+        value = p.ref(node, k.scope)
         if set(node.dims) != set(dims) and dims:
-            shape = tile_shape(order)
-            kind = f"{self.tl}.full({shape}, {text[0]}, {self.tl}.float32)" if not node.dims else ""
-            text = (kind or f"{self.tl}.broadcast_to({p.aligned(node, order)[0]}, {shape})", 9)
-        parts = [array.name]
+            if node.dims:
+                value = self._repeated(p.aligned(node, order), order)
+            else:
+                value = call(f"{self.tl}.full", tile_shape(order), value, dotted(f"{self.tl}.float32"))
+        parts: list[PythonExpression] = [Name(array.name)]
         for part in (scalar, tiled):
             if part.value != 0:
                 p.ref(part, k.scope)
-                parts.append(p.aligned(part, order if part.dims else ())[0])
+                parts.append(p.aligned(part, order if part.dims else ()))
         inside = p.inside(order, k.scope)
-        mask = f", mask={inside}" if inside else ""
-        function, order_of, verb = ("atomic_add", ', sem="relaxed"', "add to") if adds else ("store", "", "save")
-        place = " + ".join(parts)
-        p.write(k.scope, f"{self.tl}.{function}({place}, {text[0]}{mask}{order_of})", f"{verb} {array.name}")
+        mask = {} if inside is None else {"mask": inside}
+        function, order_of, verb = ("atomic_add", {"sem": Number("relaxed")}, "add to") if adds else ("store", {}, "save")
+        store = call(f"{self.tl}.{function}", joined_all("+", parts), value, **mask, **order_of)
+        k.scope.write(Do(store, note=f"{verb} {array.name}"))
 
     # -- the kernel --------------------------------------------------------------------------------------------
 
@@ -442,7 +449,7 @@ class Writing:
         boxes = [b for b in k.boxes.values() if b.looped]
         return KernelSpec(
             name,
-            tuple(k.root.lines),
+            tuple(k.root.body),
             note,
             tuple(k.arrays),
             dict(k.strides),

@@ -26,6 +26,7 @@ from catdiag.category.ops import (
 from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Size, size_symbols
 from catdiag.codegen.names import Names
+from catdiag.codegen.syntax import Name, Number, Parens, PythonExpression, compared, joined
 from catdiag.codegen.triton.array_accesses import (
     ArrayPart,
     At,
@@ -79,9 +80,9 @@ class KernelLoop:
     unmasked: UnmaskedRange = field(default_factory=UnmaskedRange)
 
     @property
-    def exact(self) -> str:
+    def exact(self) -> PythonExpression:
         """The expression that is true in the phase whose blocks need no mask."""
-        return f"{self.phase} == 1" if self.unmasked.lower else f"{self.phase} == 0"
+        return compared(Name(self.phase), "==", Number(1 if self.unmasked.lower else 0))
 
 
 @dataclass(eq=False)
@@ -175,7 +176,8 @@ class Build:
 
     def _tiled(self, axis: Axis, tile: Tile) -> Dim:
         """The dimension of a tile or block, with the mask of the entries that are in it and in the array."""
-        dim = Dim(axis.name, axis.size, tile.block, tile.scope, tile.exact, loop=tile.loop, length=tile.length)
+        exact = Name(tile.exact) if tile.exact else None
+        dim = Dim(axis.name, axis.size, tile.block, tile.scope, exact, loop=tile.loop, length=tile.length)
         place = self.nodes.arange(dim)
         dim.within = self.nodes.op("lt", self.nodes.op("add", tile.start, place), tile.whole)
         if tile.block != tile.span.symbol and tile.loop is None:
@@ -188,7 +190,7 @@ class Build:
         size = axis.size
         if isinstance(size, int):
             block = 1 << (size - 1).bit_length()
-            exact, length = "True" if block == size else "False", block if block < SHORTEST else 0
+            exact, length = Number(block == size), block if block < SHORTEST else 0
             dim = Dim(axis.name, size, str(block), self.root, exact=exact, length=length)
             if block != size:
                 dim.within = self.nodes.op("lt", self.nodes.arange(dim), self.nodes.const(size, "int"))
@@ -208,7 +210,7 @@ class Build:
             self.blocks[name] = size
         dim = Dim(axis.name, size, name, self.root)
         dim.within = self.nodes.op("lt", self.nodes.arange(dim), text)
-        dim.exact = f"{sized(size, self.sizes)} == {name}"
+        dim.exact = compared(sized(size, self.sizes), "==", Name(name))
         return dim
 
     def index(self, ty: ArrayType) -> dict[str, TileNode]:
@@ -372,7 +374,7 @@ class Build:
                     mine += [n for n in new if n not in mine]
                 real = any(a.element in ("real", "raw") for a in (first, second))
                 pair = [nodes.real(a) for a in (kept, other)] if real else [kept, other]
-                return nodes.guarded(holds, pair[0], pair[1], "", tile.loop)
+                return nodes.guarded(holds, pair[0], pair[1], None, tile.loop)
         return nodes.op("where", condition, first, second)
 
     # -- boxes -------------------------------------------------------------------------------------------------
@@ -474,10 +476,10 @@ def _refused(box: Box, why: str) -> TypeMismatch:
     )
 
 
-def sized(size: Size, sizes: Mapping[str, str]) -> str:
+def sized(size: Size, sizes: Mapping[str, str]) -> PythonExpression:
     """A size as an expression of a kernel."""
 
-    def leaf(v: Any) -> str:
-        return str(v) if isinstance(v, int) else sizes.get(v, v)
+    def leaf(v: Any) -> PythonExpression:
+        return Number(v) if isinstance(v, int) else Name(sizes.get(v, v))
 
-    return read_off(size, leaf, lambda op, a, b: f"({a} {op} {b})")
+    return read_off(size, leaf, lambda op, a, b: Parens(joined(a, op, b)))

@@ -1,4 +1,4 @@
-"""A finished kernel as the launch function sees it: its lines, its arguments, and what the launch must respect."""
+"""A finished kernel as the launch function sees it: its statements, its arguments, and what the launch must respect."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from catdiag.category.types import INTEGER_BYTES, ArrayType, product
 from catdiag.codegen.names import Names
+from catdiag.codegen.syntax import Assign, If, Name, PythonStatement, call, dotted
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes
 from catdiag.codegen.triton.mask_ranges import Bound
@@ -50,10 +51,10 @@ def saved_types(program: LoopNest, dtype: str = "bf16") -> dict[NestValue, str]:
 
 @dataclass(frozen=True, eq=False)
 class KernelSpec:
-    """A kernel: the lines of its body, and all that the launch function has to know of it."""
+    """A kernel: the statements of its body, and all that the launch function has to know of it."""
 
     name: str
-    lines: tuple[str, ...]
+    body: tuple[PythonStatement, ...]
     note: str
     """The first line of its docstring, without the period."""
     arrays: tuple[StoredArray, ...]
@@ -113,8 +114,8 @@ class KernelSpec:
     """The names of the numbers of these tiles, which only the lines that compute first positions read."""
 
 
-def widened(kernel: KernelSpec, tl: str, read: Collection[str] | None = None) -> list[str]:
-    """The lines that make offsets within tiles 64-bit integers where the launch finds that 32 bits are too few.
+def widened(kernel: KernelSpec, tl: str, read: Collection[str] | None = None) -> list[PythonStatement]:
+    """The statements that make offsets within tiles 64-bit integers where the launch finds that 32 bits are too few.
 
     `tl` is the module of the language. They convert strides: those whose names are in `read`, or all if it is None.
     """
@@ -122,8 +123,8 @@ def widened(kernel: KernelSpec, tl: str, read: Collection[str] | None = None) ->
     names = [n for n in far if read is None or n in read]
     if not names:
         return []
-    casts = [f"        {name} = {tl}.cast({name}, {tl}.int64)" for name in names]
-    return ["    if wide:  # offsets in a tile pass 31 bits", *casts]
+    casts = [Assign((Name(n),), call(f"{tl}.cast", Name(n), dotted(f"{tl}.int64"))) for n in names]
+    return [If(Name("wide"), casts, note="offsets in a tile pass 31 bits")]
 
 
 @dataclass

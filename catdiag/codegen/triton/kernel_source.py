@@ -1,12 +1,28 @@
-"""The source of kernels: signature, body, and the mapping from program ids to tiles of the grid."""
+"""Kernels as trees and as source: signature, body, and the mapping from program ids to tiles of the grid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from catdiag.codegen.syntax import (
+    Assign,
+    BinaryOperation,
+    KernelFunction,
+    ListOf,
+    Name,
+    Number,
+    Parens,
+    PythonExpression,
+    PythonStatement,
+    TupleOf,
+    call,
+    dotted,
+    joined,
+    printed,
+)
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
-from catdiag.codegen.triton.launch_parameters import head_of, spans_of
+from catdiag.codegen.triton.launch_parameters import parameters_of, spans_of
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.schedule.statements import LoopSpan
 
@@ -23,26 +39,32 @@ def indented(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def kernel_text(kernel: KernelSpec) -> list[str]:
-    """The source of a kernel."""
-    head = head_of(kernel)
-    lines = ["@triton.jit", f"def {kernel.name}("]
+def kernel_text(kernel: KernelSpec, tree: KernelFunction) -> list[str]:
+    """The source of a kernel, whose tree `kernel_tree` gives."""
+    lines = [f"@{tree.jit}.jit", f"def {tree.name}("]
     line = ""
-    for name in head:
+    for name in (p.shown for p in tree.parameters):
         if len(line) + len(name) > 104:
             lines.append("    " + line.rstrip())
             line = ""
         line += f"{name}, "
-    lines += ["    " + line.rstrip(), "):", f'    """{kernel.note}."""']
-    lines += [*widened(kernel, "tl"), *grid_text(kernel, "tl")]
-    for array, name in kernel.scalars.items():
-        if array.ty.element in ("real", "extended"):
-            lines.append(f"    {name} = tl.full([], {name}, tl.float32)")
-    return [*lines, *kernel.lines]
+    return [*lines, "    " + line.rstrip(), "):", f'    """{kernel.note}."""', *printed(tree.body, 1)]
 
 
-def grid_text(kernel: KernelSpec, tl: str) -> list[str]:
-    """The lines that compute a program's tile from its program id; the last axis of the grid varies fastest.
+def kernel_tree(kernel: KernelSpec) -> KernelFunction:
+    """A kernel as a function: what comes before its body are the conversions of strides, the tile, and numbers."""
+    tl = TRITON.module
+    scalars = [
+        Assign((Name(n),), call(f"{tl}.full", ListOf(()), Name(n), dotted(f"{tl}.float32")))
+        for array, n in kernel.scalars.items()
+        if array.ty.element in ("real", "extended")
+    ]
+    body = [*widened(kernel, tl), *grid(kernel, tl), *scalars, *kernel.body]
+    return KernelFunction(kernel.name, parameters_of(kernel), body, TRITON.jit)
+
+
+def grid(kernel: KernelSpec, tl: str) -> list[PythonStatement]:
+    """The statements that compute a program's tile from its program id; the last axis of the grid varies fastest.
 
     `tl` is the module of the language. Two tiled axes at the end are swizzled by Triton's function, which Gluon lacks.
     Tiles with longer loops come first, so that the last wave is short.
@@ -50,36 +72,47 @@ def grid_text(kernel: KernelSpec, tl: str) -> list[str]:
     spans = spans_of(kernel)
     if not spans and kernel.parts is None:
         return []
-    lines = [f"    pid = {tl}.program_id(0)"]
-    where: list[tuple[str, LoopSpan | None]] = []
+    pid = Name("pid")
+    found: list[PythonStatement] = [Assign((pid,), call(f"{tl}.program_id", Number(0)))]
+    where: list[tuple[PythonExpression, LoopSpan | None]] = []
     for span in spans:
         size = sized(span.size, kernel.sizes)
-        count = size if span in kernel.single else f"{tl}.cdiv({size}, {span.symbol})"
-        where.append((count, span))
+        where.append((size if span in kernel.single else call(f"{tl}.cdiv", size, Name(span.symbol)), span))
     if kernel.parts is not None:
-        where.append((kernel.parts.symbol, None))
+        where.append((Name(kernel.parts.symbol), None))
     if tl == TRITON.module and _swizzled(kernel, spans):
         (rows, _), (columns, _) = where[-2:]
-        lines.append(f"    {', '.join(kernel.tile_names[s.symbol] for s in spans[-2:])} = {tl}.swizzle2d(")
-        lines.append(f"        pid // {columns} % {rows}, pid % {columns}, {rows}, {columns}, {_TOGETHER}")
-        lines.append("    )  # tiles that run together share what they load")
-        lines += [f"    {kernel.starts[s.symbol]} = {kernel.tile_names[s.symbol]} * {s.symbol}" for s in spans[-2:]]
+        found += _swizzle(kernel, spans[-2:], rows, columns)
         if len(where) > 2:
-            lines.append(f"    pid = pid // ({columns} * {rows})")
+            found.append(Assign((pid,), BinaryOperation(pid, "//", Parens(joined(columns, "*", rows)))))
         where = where[:-2]
     for n, (count, own) in enumerate(reversed(where)):
         last = n == len(where) - 1
-        place = "pid" if last else f"pid % {count}"
-        start = "part" if own is None else kernel.starts[own.symbol]
-        if own is None or own in kernel.single:
-            lines.append(f"    {start} = {place}")
-        elif own.symbol in kernel.order:
-            lines.append(f"    {start} = ({count} - 1 - {place}) * {own.symbol}  # the longest loops first")
-        else:
-            lines.append(f"    {start} = {place if last else f'({place})'} * {own.symbol}")
+        place: PythonExpression = pid if last else BinaryOperation(pid, "%", count)
+        start, note = Name("part" if own is None else kernel.starts[own.symbol]), ""
+        if own is not None and own not in kernel.single:
+            if own.symbol in kernel.order:
+                place, note = joined(joined(count, "-", Number(1)), "-", place), "the longest loops first"
+            place = joined(place if last and not note else Parens(place), "*", Name(own.symbol))
+        found.append(Assign((start,), place, note=note, beside=True))
         if not last:
-            lines.append(f"    pid = pid // {count}")
-    return lines
+            found.append(Assign((pid,), BinaryOperation(pid, "//", count)))
+    return found
+
+
+def _swizzle(
+    kernel: KernelSpec, spans: Sequence[LoopSpan], rows: PythonExpression, columns: PythonExpression
+) -> list[PythonStatement]:
+    """The statements that compute the tile of two axes, with so many rows and columns of tiles, in swizzled order."""
+    pid, tiles = Name("pid"), tuple(Name(kernel.tile_names[s.symbol]) for s in spans)
+    at = BinaryOperation(BinaryOperation(pid, "//", columns), "%", rows), BinaryOperation(pid, "%", columns)
+    order = call(f"{TRITON.module}.swizzle2d", *at, rows, columns, Number(_TOGETHER))
+    note = "tiles that run together share what they load"
+    starts = [
+        Assign((Name(kernel.starts[s.symbol]),), BinaryOperation(tile, "*", Name(s.symbol)))
+        for s, tile in zip(spans, tiles, strict=True)
+    ]
+    return [Assign((TupleOf(tiles),), order, broken=True, note=note), *starts]
 
 
 def _swizzled(kernel: KernelSpec, spans: Sequence[LoopSpan]) -> bool:

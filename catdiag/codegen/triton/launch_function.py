@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from catdiag.category.types import STORED, ArrayType, Size
 from catdiag.codegen.dialect import shape_of
 from catdiag.codegen.names import Names
-from catdiag.codegen.notation import TIMES, bracketed
+from catdiag.codegen.syntax import TIMES, bracketed
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes, sized
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
@@ -79,7 +79,7 @@ class LaunchWriter:
 
     def size(self, size: Size) -> str:
         """A size as an expression of the launch function."""
-        return sized(size, self.sizes)
+        return str(sized(size, self.sizes))
 
     def shape(self, ty: ArrayType) -> str:
         """A shape as an expression."""

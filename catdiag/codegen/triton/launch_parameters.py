@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from catdiag.codegen.syntax import Parameter
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.schedule.statements import LoopSpan
 
@@ -14,8 +15,8 @@ def constants_of(kernel: KernelSpec) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def head_of(kernel: KernelSpec) -> list[str]:
-    """The parameters of a kernel, as they stand in its signature."""
+def parameters_of(kernel: KernelSpec) -> tuple[Parameter, ...]:
+    """The parameters of a kernel."""
     names = [*(a.name for a in kernel.arrays), *(b.name for b in kernel.boxes)]
     names += list(kernel.strides.values())
     names += list(kernel.scalars.values())
@@ -27,7 +28,7 @@ def head_of(kernel: KernelSpec) -> list[str]:
     constants += ["fast"] if "_tanh" in kernel.helpers else []
     constants += ["compiled"] if "_transposed" in kernel.helpers else []
     constants += ["wide"] if kernel.reaches else []
-    return [*names, *(f"{c}: tl.constexpr" for c in constants)]
+    return (*map(Parameter, names), *(Parameter(c, constant=True) for c in constants))
 
 
 def spans_of(kernel: KernelSpec) -> tuple[LoopSpan, ...]:

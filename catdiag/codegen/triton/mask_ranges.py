@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from catdiag.codegen.notation import ATOM, PLUS, TIMES, Text, bracketed
+from catdiag.codegen.syntax import ATOM, PLUS, TIMES, Code, PythonExpression, bracketed, call, joined_all, length_of
 from catdiag.codegen.triton.tile_expressions import Dim, Nodes, TileNode
 
 
@@ -121,22 +121,22 @@ _BOUNDED_BY = {"add": "add", "sub": "add", "mul": "mul", "max": "max", "min": "m
 """The function of bounds that bounds a function of integers."""
 
 
-def bound_text(bound: Bound, names: Mapping[str, str]) -> Text:
+def bound_text(bound: Bound, names: Mapping[str, str]) -> PythonExpression:
     """A bound as an expression; `names` are the expressions of names.
 
-    >>> bound_text(("mul", ("n", ("add", ("m", 1)))), {"n": "a + b"})
-    ('(a + b) * (m + 1)', 6)
+    >>> print(bound_text(("mul", ("n", ("add", ("m", 1)))), {"n": "a + b"}))
+    (a + b) * (m + 1)
     """
     if isinstance(bound, int):
-        return str(bound), ATOM
+        return length_of(str(bound))
     if isinstance(bound, str):
         text = names.get(bound, bound)
-        return text, PLUS if " " in text else ATOM
+        return Code(text, PLUS if " " in text else ATOM)
     parts = [bound_text(b, names) for b in bound[1]]
     if bound[0] == "max":
-        return f"max({', '.join(text for text, _ in parts)})", ATOM
-    level, sign = (TIMES, " * ") if bound[0] == "mul" else (PLUS, " + ")
-    return sign.join(bracketed(p, level) for p in parts), level
+        return call("max", *parts)
+    level, sign = (TIMES, "*") if bound[0] == "mul" else (PLUS, "+")
+    return joined_all(sign, [bracketed(p, level) for p in parts])
 
 
 def _block(nodes: Nodes, dim: Dim) -> TileNode:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from catdiag.category.scalars import Cast
+from catdiag.codegen.syntax import Number, PythonExpression, dotted
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_signature import WIDTHS, ModuleContext
 from catdiag.codegen.triton.tile_expressions import TileNode
@@ -49,17 +50,17 @@ class ProductTypes:
         """The element type of an array."""
         return self.shared.dtypes.get(array.name, self.shared.dtype)
 
-    def factors(self, a: TileNode, b: TileNode) -> tuple[str | None, str | None]:
+    def factors(self, a: TileNode, b: TileNode) -> tuple[PythonExpression | None, PythonExpression | None]:
         """The types to which the factors of a matrix product are converted; None for a factor that has it already."""
         kind, kinds, known = self.product_type(a, b)
-        own = f"{self.module}.{WIDTHS[kind]}" if known is None else f"{known.name}.dtype.element_ty"
+        own = dotted(f"{self.module}.{WIDTHS[kind]}" if known is None else f"{known.name}.dtype.element_ty")
         wide = kind == "tf32" and known is None  # what is computed has this type already
         first, second = (None if x == kind or (wide and x is None) else own for x in kinds)
         return first, second
 
-    def precision(self, a: TileNode, b: TileNode) -> str:
+    def precision(self, a: TileNode, b: TileNode) -> Mapping[str, PythonExpression]:
         """The precision argument of a matrix product: tf32x3 for float32 factors; tf32 factors are truncated."""
-        return ', input_precision="tf32x3"' if self.product_type(a, b)[0] == "fp32" else ""
+        return {"input_precision": Number("tf32x3")} if self.product_type(a, b)[0] == "fp32" else {}
 
 
 def _cast(node: TileNode) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.types import Size
+from catdiag.codegen.syntax import PythonExpression, PythonStatement
 from catdiag.codegen.triton.tile_fills import FINITE, INFINITE, Fill, fill_of, times_positive
 
 LARGEST = 2**31 - 1
@@ -30,11 +31,25 @@ NEUTRAL: dict[str, float] = {"sum": 0.0, "prod": 1.0, "max": -INFINITE, "min": I
 
 @dataclass(eq=False)
 class Scope:
-    """A block of lines of code: the body of a kernel, or of a loop in it."""
+    """A block of statements: the body of a kernel, or of a loop in it. The next one is written to the `end`, which is
+    the body itself, or that of a condition at its end."""
 
     parent: Scope | None = None
-    depth: int = 1
-    lines: list[str] = field(default_factory=list)
+    body: list[PythonStatement] = field(default_factory=list)
+    end: list[PythonStatement] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.end = self.body
+
+    def write(self, *statements: PythonStatement) -> None:
+        """Writes statements."""
+        self.end += statements
+
+    def taken(self) -> list[PythonStatement]:
+        """The statements up to now, after which the scope is empty."""
+        found, self.body = self.body, []
+        self.end = self.body
+        return found
 
     @property
     def level(self) -> int:
@@ -51,14 +66,14 @@ class Dim:
 
     `size` is the size of the axis, or the symbol of the tile. `within` is the mask of the entries that are in the
     array; None if all are. `exact` is a constant expression of the kernel that says whether all entries are in the
-    array; empty where they always are. `loop` is the loop whose blocks it runs over, if any.
+    array; None where they always are. `loop` is the loop whose blocks it runs over, if any.
     """
 
     axis: str
     size: Size
     block: str
     scope: Scope
-    exact: str = ""
+    exact: PythonExpression | None = None
     within: TileNode | None = None
     loop: Any = None
     length: int = 0
@@ -325,7 +340,9 @@ class Nodes:
 
     # -- masks ---------------------------------------------------------------------------------------------
 
-    def guarded(self, condition: TileNode, node: TileNode, other: TileNode, exact: str, loop: Any = None) -> TileNode:
+    def guarded(
+        self, condition: TileNode, node: TileNode, other: TileNode, exact: PythonExpression | None, loop: Any = None
+    ) -> TileNode:
         """`node` where a condition holds, else `other`. The mask is omitted where `exact`, a constant, is true."""
         if node.kind == "scaled" and other.value in (0.0, INFINITE, -INFINITE):
             return self.scaled(self.guarded(condition, node.args[0], other, exact, loop), node.args[1])

@@ -6,20 +6,24 @@ Gluon is the same language of tiles under the names of another module.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from catdiag.codegen.dialect import TileDialect
-from catdiag.codegen.notation import (
+from catdiag.codegen.notation import OPERATORS, Composed, Notation, Prefix, associative, grouped
+from catdiag.codegen.python_source import read_code
+from catdiag.codegen.syntax import (
     AND,
-    CALL,
     COMPARE,
-    OPERATORS,
     OR,
     TIMES,
-    Notation,
-    Prefix,
-    Template,
-    associative,
-    grouped,
+    KernelFunction,
+    Name,
+    Number,
+    PythonExpression,
+    call,
+    compared,
+    dotted,
+    method,
 )
 
 
@@ -30,9 +34,10 @@ def functions_of(tl: str, own: str = "") -> Mapping[str, Notation]:
     """
     return {
         **OPERATORS, "scaled": grouped("*", TIMES), "floordiv": Prefix(f"_floor{own}"), "and": associative("&", AND),
-        "or": associative("|", OR), "not": Template("{0} == 0", COMPARE, COMPARE + 1), "exp2": Prefix(f"{tl}.exp2"),
+        "or": associative("|", OR), "not": Composed(lambda a: compared(a, "==", Number(0)), COMPARE + 1),
+        "exp2": Prefix(f"{tl}.exp2"),
         "log": Prefix(f"{tl}.log"), "sqrt": Prefix(f"{tl}.sqrt"), "rsqrt": Prefix(f"{tl}.rsqrt"),
-        "abs": Prefix(f"{tl}.abs"), "tanh": Template(f"_tanh{own}({{0}}, fast)"), "max": Prefix(f"{tl}.maximum"),
+        "abs": Prefix(f"{tl}.abs"), "tanh": Prefix(f"_tanh{own}", (Name("fast"),)), "max": Prefix(f"{tl}.maximum"),
         "min": Prefix(f"{tl}.minimum"), "where": Prefix(f"{tl}.where"), "round": Prefix(f"_round{own}"),
         **{name: Prefix(f"{tl}.{name}") for name in ("erf", "sin", "cos", "floor", "ceil")},
     }  # fmt: skip
@@ -40,8 +45,15 @@ def functions_of(tl: str, own: str = "") -> Mapping[str, Notation]:
 
 def tile_dialect(name: str, jit: str, tl: str, own: str = "") -> TileDialect:
     """A language of tiles with the functions of Triton, which are those of `tl` in it."""
-    truth = {m: Template(f"{tl}.{fn}({{0}}.to({tl}.int32), {{1}}) != 0", COMPARE, CALL)
-             for m, fn in (("any", "max"), ("all", "min"))}  # fmt: skip
+
+    def truth(reduction: str) -> Composed:
+        """A reduction of truth values, by that of integers."""
+
+        def of(x: PythonExpression, axis: PythonExpression) -> PythonExpression:
+            return compared(call(f"{tl}.{reduction}", method(x, "to", dotted(f"{tl}.int32")), axis), "!=", Number(0))
+
+        return Composed(of)
+
     return TileDialect(
         name=name,
         module=tl,
@@ -50,13 +62,14 @@ def tile_dialect(name: str, jit: str, tl: str, own: str = "") -> TileDialect:
         functions=functions_of(tl, own),
         reductions={
             **{m: Prefix(f"{tl}.{m}") for m in ("sum", "max", "min")},
-            **truth,
-            "prod": Template(f"{tl}.reduce({{0}}, {{1}}, _times{own})"),
+            "any": truth("max"),
+            "all": truth("min"),
+            "prod": Prefix(f"{tl}.reduce", (Name(f"_times{own}"),)),
         },
-        permute=Template(f"{tl}.permute({{0}}, ({{1}}))"),
+        permute=Prefix(f"{tl}.permute"),
         transpose=Prefix(f"{tl}.trans"),
         broadcast=Prefix(f"{tl}.broadcast_to"),
-        positions=Template(f"{tl}.arange(0, {{0}})"),
+        positions=Composed(lambda n: call(f"{tl}.arange", Number(0), n)),
         full_rank=True,
         helpers={"floordiv": "_floor", "tanh": "_tanh", "prod": "_times", "round": "_round"},
     )
@@ -152,3 +165,9 @@ HELPERS = frozenset(_HELPERS)
 def helper_text(name: str, dialect: TileDialect) -> str:
     """The source of a helper function."""
     return _HELPERS[name].format(jit=dialect.jit, tl=dialect.module, own=dialect.own)
+
+
+@cache
+def helper_tree(name: str) -> KernelFunction:
+    """A helper function of Triton kernels as a tree."""
+    return read_code(helper_text(name, TRITON)).functions[name]

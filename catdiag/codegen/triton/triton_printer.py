@@ -1,4 +1,4 @@
-"""Prints expression nodes as Triton source.
+"""Writes expression nodes as Triton.
 
 A node that is used once is inlined where it is used; any other node gets a name in its scope. `HELPERS` are functions
 of the generated module that printed expressions call.
@@ -8,11 +8,35 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from catdiag.codegen.dialect import TileDialect, shape_of
-from catdiag.codegen.notation import AND, ATOM, CALL, PLUS, SIGN, TIMES, Text, bracketed, grouped, written
+from catdiag.codegen.dialect import TileDialect
+from catdiag.codegen.notation import grouped, written
+from catdiag.codegen.syntax import (
+    AND,
+    PLUS,
+    TIMES,
+    Assign,
+    Attribute,
+    If,
+    ListOf,
+    Logical,
+    Name,
+    Number,
+    Parens,
+    PythonExpression,
+    TupleOf,
+    Unary,
+    bracketed,
+    call,
+    compared,
+    dotted,
+    joined,
+    joined_all,
+    length_of,
+    method,
+)
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode, natural
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.util.errors import TypeMismatch
@@ -22,7 +46,7 @@ _LONGEST = 80
 
 
 class TritonPrinter:
-    """Writes nodes into the lines of their scopes.
+    """Writes nodes into the statements of their scopes.
 
     `fresh` gives unused names. `element` gives the types to which factors of a matrix product are converted, and
     `precision` its precision argument.
@@ -31,8 +55,8 @@ class TritonPrinter:
     def __init__(
         self,
         fresh: Callable[[str], str],
-        element: Callable[[TileNode, TileNode], tuple[str | None, str | None]],
-        precision: Callable[[TileNode, TileNode], str] = lambda a, b: "",
+        element: Callable[[TileNode, TileNode], tuple[PythonExpression | None, PythonExpression | None]],
+        precision: Callable[[TileNode, TileNode], Mapping[str, PythonExpression]] = lambda a, b: {},
         dialect: TileDialect = TRITON,
     ) -> None:
         self.dialect, self.tl = dialect, dialect.module
@@ -66,7 +90,7 @@ class TritonPrinter:
                 self.uses[arg] = self.uses.get(arg, 0) + 1
                 stack.append(arg)
 
-    def ref(self, node: TileNode, scope: Scope, bare: bool = False) -> Text:
+    def ref(self, node: TileNode, scope: Scope, bare: bool = False) -> PythonExpression:
         """The expression by which a scope reads a node: its name, or its text if it is inlined (always if `bare`)."""
         stack: list[tuple[TileNode, Scope, bool]] = [(node, scope, False)]
         while stack:  # arguments are named first, so that expressions never nest deeply
@@ -95,7 +119,7 @@ class TritonPrinter:
             return True
         if node.scope is not where and self._worth(node):
             return True
-        return len(self.text(node)[0]) > _LONGEST
+        return len(str(self.expression(node))) > _LONGEST
 
     def _worth(self, node: TileNode) -> bool:
         """Whether a node is worth a name if it is read several times or in another scope."""
@@ -129,10 +153,10 @@ class TritonPrinter:
                         break
         self.accumulated = frozenset(found)
 
-    def plain(self, node: TileNode) -> Text:
-        """The name of a node, or its text if it has none."""
+    def plain(self, node: TileNode) -> PythonExpression:
+        """The name of a node, or its expression if it has none."""
         name = self.names.get(node)
-        return (name, ATOM) if name is not None else self.text(node)
+        return Name(name) if name is not None else self.expression(node)
 
     def name(self, node: TileNode, wanted: str = "") -> str:
         """Gives a node a name, and writes its assignment."""
@@ -141,9 +165,9 @@ class TritonPrinter:
         boxed = node.kind == "load" and node.data[4] is not None and node.data[4].looped
         if boxed and not self._also_operand(node):
             return self._boxed(node, wanted)
-        text = self.text(node)[0]
+        value = self.expression(node)
         name = self.fresh(wanted or node.wanted or _base(node))
-        self.write(node.scope, f"{name} = {text}", node.note)
+        node.scope.write(Assign((Name(name),), value, note=node.note))
         self.names[node] = name
         return name
 
@@ -152,18 +176,19 @@ class TritonPrinter:
         boxes, count = node.data[4], node.data[3]
         starts = node.args[2 + count :]
         name = self.fresh(wanted or node.wanted)
-        places = [self.plain(a)[0] for a in starts]
-        shape = "" if len(node.dims) == len(starts) else f".reshape({tile_shape(node.dims)})"
-        self.write(node.scope, f"if {boxes.name} is not None:")
-        text = f"{boxes.name}.load([{', '.join(places)}]){shape}"
+        value: PythonExpression = method(Name(boxes.name), "load", ListOf(tuple(self.plain(a) for a in starts)))
+        if len(node.dims) != len(starts):
+            value = method(value, "reshape", tile_shape(node.dims))
         if node.data[5] == "registers":
             self.helpers.add("_in_registers")
-            own = " * ".join(node.data[6])
-            unlike = "".join(f" and {own} != {' * '.join(left)}" for left in self.lefts)
-            text = f"_in_registers({text}, in_registers{unlike})"
-        self.write(node.scope, f"    {name} = {text}")
-        self.write(node.scope, "else:")
-        self.write(node.scope, f"    {name} = {self._load(node)}", node.note)
+            own = _product(node.data[6])
+            unlike = [compared(own, "!=", _product(left)) for left in self.lefts]
+            chosen = Logical("and", (Name("in_registers"), *unlike)) if unlike else Name("in_registers")
+            value = call("_in_registers", value, chosen)
+        target = (Name(name),)
+        passed = compared(Name(boxes.name), "is not", Number(None))
+        plain = Assign(target, self._load(node), note=node.note)
+        node.scope.write(If(passed, [Assign(target, value)], [plain]))
         self.names[node] = name
         return name
 
@@ -172,57 +197,44 @@ class TritonPrinter:
         condition, value, other = node.args
         exact = _exact(*node.data)
         name = self.fresh(wanted or node.wanted or "t")
-        before = self.aligned(value, node.dims)
-        self.write(node.scope, f"{name} = {before[0]}")
-        chosen = (
-            f"{self.tl}.where({self.aligned(condition, node.dims)[0]}, {name}, {self.aligned(other, node.dims)[0]})"
-        )
+        target = Name(name)
+        node.scope.write(Assign((target,), self.aligned(value, node.dims)))
+        sides = (self.aligned(condition, node.dims), target, self.aligned(other, node.dims))
+        chosen = call(f"{self.tl}.where", *sides)
         if node.element == "raw":
-            chosen += f".to({name}.dtype)"
-        self.write(node.scope, f"if not ({exact}):")
-        self.write(node.scope, f"    {name} = {chosen}", node.note)
+            chosen = method(chosen, "to", Attribute(target, "dtype"))
+        node.scope.write(If(Unary("not", Parens(exact)), [Assign((target,), chosen, note=node.note)]))
         self.names[node] = name
         return name
 
-    def write(self, scope: Scope, line: str, note: str = "") -> None:
-        """Writes a line at the depth of a scope, with a comment."""
-        line = "    " * scope.depth + line
-        if note and len(line) + len(note) >= 116:
-            scope.lines.append(f"{line[: len(line) - len(line.lstrip())]}# {note}")
-        elif note:
-            line = f"{line}  # {note}"
-        scope.lines.append(line)
+    # -- expressions -------------------------------------------------------------------------------------
 
-    # -- texts -------------------------------------------------------------------------------------------
-
-    def text(self, node: TileNode) -> Text:
-        """The expression of a node, with its operator precedence."""
+    def expression(self, node: TileNode) -> PythonExpression:
+        """The expression of a node."""
         kind = node.kind
         if kind == "const":
             return _number(node, self.tl)
         if kind == "symbol":
-            return node.data[0], ATOM
+            return Name(node.data[0])
         if kind == "arange":
-            return written(self.dialect.positions, [(node.dims[0].block, ATOM)])
+            return written(self.dialect.positions, [length_of(node.dims[0].block)])
         if kind == "relabel":
             return self.plain(node.args[0])
         if kind == "long":
-            return f"{self.tl}.cast({self.plain(node.args[0])[0]}, {self.tl}.int64)", ATOM
+            return call(f"{self.tl}.cast", self.plain(node.args[0]), dotted(f"{self.tl}.int64"))
         if kind == "whole":
-            return f"{bracketed(self.plain(node.args[0]), CALL)}.to({self.tl}.int32)", ATOM
+            return method(self.plain(node.args[0]), "to", dotted(f"{self.tl}.int32"))
         if kind == "float":
-            text = self.plain(node.args[0])
+            value = self.plain(node.args[0])
             if node.args[0].dims or node.args[0].element == "raw":
-                return f"{bracketed(text, CALL)}.to({self.tl}.float32)", ATOM
-            return f"{bracketed(text, TIMES)} * 1.0", TIMES
+                return method(value, "to", dotted(f"{self.tl}.float32"))
+            return joined(bracketed(value, TIMES), "*", Number(1.0))
         if kind == "cast":
             target = {"bf16": "bfloat16", "fp16": "float16", "fp8": "float8e4nv"}.get(node.data, "float32")
-            value = bracketed(self.plain(node.args[0]), CALL)
-            return f"{value}.to({self.tl}.{target}).to({self.tl}.float32)", ATOM
+            narrow = method(self.plain(node.args[0]), "to", dotted(f"{self.tl}.{target}"))
+            return method(narrow, "to", dotted(f"{self.tl}.float32"))
         if kind == "spread":
-            return written(
-                self.dialect.broadcast, [self.aligned(node.args[0], node.dims), (tile_shape(node.dims), ATOM)]
-            )
+            return written(self.dialect.broadcast, [self.aligned(node.args[0], node.dims), tile_shape(node.dims)])
         if kind == "add" and any(a in self.accumulated and a not in self.names for a in node.args):
             dot, other = sorted(node.args, key=lambda a: a not in self.accumulated)
             return self.permuted(self._dot(dot, other), dot.dims, node.dims)
@@ -235,7 +247,7 @@ class TritonPrinter:
         if kind == "reduce":
             return self._reduce(node)
         if kind == "load":
-            return self._load(node), ATOM
+            return self._load(node)
         if kind == "dot":
             return self._dot(node, None)
         raise TypeMismatch(f"the operation {kind} cannot be written in Triton: expected one of the library's functions")
@@ -246,95 +258,96 @@ class TritonPrinter:
         sure = (by.value is not None and by.value > 0) or (by.kind == "symbol" and by.data[1])
         return bool(sure) and natural(number)
 
-    def _reduce(self, node: TileNode) -> Text:
+    def _reduce(self, node: TileNode) -> PythonExpression:
         (arg,) = node.args
         factors = _factors(node)
         if factors is None or not self._only_summed(arg) or arg in self.names:
             return self._reduced(node, arg.dims.index(node.data[1]))
         self.helpers.add("_sum_of_products")
         (rows, columns), depth = node.dims, node.data[1]
-        texts = (self.aligned(x, dims)[0] for x, dims in zip(factors, ((rows, depth), (depth, columns)), strict=True))
-        return f"_sum_of_products({', '.join(texts)})", ATOM
+        sides = (self.aligned(x, dims) for x, dims in zip(factors, ((rows, depth), (depth, columns)), strict=True))
+        return call("_sum_of_products", *sides)
 
-    def _reduced(self, node: TileNode, axis: int) -> Text:
+    def _reduced(self, node: TileNode, axis: int) -> PythonExpression:
         monoid, (arg,) = node.data[0], node.args
         self._helped(monoid)
-        return self.dialect.reduced(monoid, self.plain(arg), str(axis))
+        return self.dialect.reduced(monoid, self.plain(arg), Number(axis))
 
     def _helped(self, operation: str) -> None:
         """Notes the helper function that the notation of a function or monoid calls."""
         if operation in self.dialect.helpers:
             self.helpers.add(self.dialect.helpers[operation])
 
-    def _load(self, node: TileNode) -> str:
+    def _load(self, node: TileNode) -> PythonExpression:
         """A load by pointers, with a mask where entries may be outside the array."""
         array, exact, guarded, count = node.data[:4]
         scalar, tiled, *rest = node.args
         conditions = rest[:count]
-        parts = [array.name]
+        parts: list[PythonExpression] = [Name(array.name)]
         for part in (scalar, tiled):
             if part.value != 0:
                 parts.append(bracketed(self.aligned(part, node.dims if part.dims else ()), PLUS))
-        place = " + ".join(parts)
         if node.dims and not tiled.dims:
-            place = f"{place} + {self.tl}.zeros({tile_shape(node.dims)}, {self.tl}.int32)"
-        narrow = f".to({self.tl}.int32)" if node.element == "int" else ""
+            parts.append(call(f"{self.tl}.zeros", tile_shape(node.dims), dotted(f"{self.tl}.int32")))
+        place = joined_all("+", parts)
+        inside = self._all(conditions, node.dims) if conditions else None
+        mask = {} if inside is None else {"mask": inside, "other": Number(0.0)}
+        tests = list(dict.fromkeys(_exact(given, loop, inner=True) for given, loop in exact))
         if self._also_operand(node):
-            inside = f", mask={self._all(conditions, node.dims)}, other=0.0" if conditions else ""
-            return f'{self.tl}.load({place}{inside}, eviction_policy="evict_last"){narrow}'
-        if not conditions:
-            return f"{self.tl}.load({place}){narrow}"
-        inside = self._all(conditions, node.dims)
-        tests = list(dict.fromkeys(_exact(text, loop, AND) for text, loop in exact))
-        if guarded or "False" in tests:
-            return f"{self.tl}.load({place}, mask={inside}, other=0.0){narrow}"
-        self.helpers.add("_load")
-        return f"_load{self.dialect.own}({place}, {inside}, {' and '.join(tests)}){narrow}"
+            found = call(f"{self.tl}.load", place, **mask, eviction_policy=Number("evict_last"))
+        elif inside is None or guarded or Number(False) in tests:
+            found = call(f"{self.tl}.load", place, **mask)
+        else:
+            self.helpers.add("_load")
+            exactly = Logical("and", tuple(tests)) if len(tests) > 1 else tests[0]
+            found = call(f"_load{self.dialect.own}", place, inside, exactly)
+        return method(found, "to", dotted(f"{self.tl}.int32")) if node.element == "int" else found
 
     def _also_operand(self, node: TileNode) -> bool:
         """Whether a block is also loaded as an operand of a matrix product, and must stay a separate load."""
         twin = self.twins.get(node)
         return twin is not None and twin in self.uses
 
-    def _all(self, conditions: Sequence[TileNode], dims: Sequence[Dim]) -> str:
+    def _all(self, conditions: Sequence[TileNode], dims: Sequence[Dim]) -> PythonExpression:
         own = {d for c in conditions for d in c.dims}
         shown = tuple(d for d in dims if d in own)
-        texts = [bracketed(self.aligned(c, dims), AND + 1) for c in conditions]
-        return self.conjunction(texts, tuple(dims), shown)
+        parts = [bracketed(self.aligned(c, dims), AND + 1) for c in conditions]
+        return self.conjunction(joined_all("&", parts), tuple(dims), shown)
 
-    def conjunction(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
-        """The conjunction of the conditions of a mask, over all dimensions of a tile."""
-        joined = " & ".join(texts)
-        return joined if len(shown) == len(dims) else f"{self.tl}.broadcast_to({joined}, {tile_shape(dims)})"
+    def conjunction(
+        self, condition: PythonExpression, dims: tuple[Dim, ...], shown: tuple[Dim, ...]
+    ) -> PythonExpression:
+        """The condition of a mask, over all dimensions of a tile."""
+        return condition if len(shown) == len(dims) else call(f"{self.tl}.broadcast_to", condition, tile_shape(dims))
 
-    def inside(self, dims: Sequence[Dim], scope: Scope) -> str:
-        """The mask of the entries of a tile that are in the array; empty where all are."""
+    def inside(self, dims: Sequence[Dim], scope: Scope) -> PythonExpression | None:
+        """The mask of the entries of a tile that are in the array; None where all are."""
         conditions = [d.within for d in dims if d.within is not None]
         for c in conditions:
             self.ref(c, scope)
-        return self._all(conditions, dims) if conditions else ""
+        return self._all(conditions, dims) if conditions else None
 
     # -- products of matrices --------------------------------------------------------------------------------
 
-    def _dot(self, node: TileNode, acc: TileNode | None) -> Text:
+    def _dot(self, node: TileNode, acc: TileNode | None) -> PythonExpression:
         batch, rows, columns, summed = node.data
         a, b = node.args
         kinds = self.element(a, b)
         left = self._matrix(a, batch, rows, summed, kinds[0])
         right = self._matrix(b, batch, summed, columns, kinds[1])
         flat = _flat(batch, rows, columns)
-        start = ""
-        if acc is not None:
-            text = self.aligned(acc, node.dims)
-            start = f", {self._reshaped(text, node.dims, flat)[0]}"
-        made = f"tl.dot({left}, {right}{start}{self.precision(a, b)})", ATOM
-        if len(flat) == len(node.dims):
-            return made
-        return f"tl.reshape({made[0]}, {tile_shape(node.dims)})", ATOM
+        start = () if acc is None else (self._reshaped(self.aligned(acc, node.dims), node.dims, flat),)
+        made = call("tl.dot", left, right, *start, **self.precision(a, b))
+        return made if len(flat) == len(node.dims) else call("tl.reshape", made, tile_shape(node.dims))
 
     def _matrix(
-        self, node: TileNode, batch: Sequence[Dim], first: Sequence[Dim], second: Sequence[Dim], kind: str | None
-    ) -> str:
+        self,
+        node: TileNode,
+        batch: Sequence[Dim],
+        first: Sequence[Dim],
+        second: Sequence[Dim],
+        kind: PythonExpression | None,
+    ) -> PythonExpression:
         """A factor of a product as a matrix (or a batch of them), with sides `first` and `second`, converted to `kind`.
 
         A factor whose sides are in the other order is transposed.
@@ -344,26 +357,26 @@ class TritonPrinter:
         if node.dims == transposed and len(flat) == 2:
             # Reshaped to a matrix before it is transposed: Triton 3.6 does not compile every transposed reshape.
             self.helpers.add("_transposed")
-            text = self._reshaped(self.plain(node), transposed, _flat(second, first))
-            text = f"_transposed({text[0]}, compiled)", ATOM
+            found = self._reshaped(self.plain(node), transposed, _flat(second, first))
+            found = call("_transposed", found, Name("compiled"))
         elif node.dims == transposed and len(first) + len(second) > 2:
-            text = self._reshaped(self.plain(node), transposed, _flat(batch, second, first))
-            text = f"tl.permute({text[0]}, (0, 2, 1))", ATOM
+            found = self._reshaped(self.plain(node), transposed, _flat(batch, second, first))
+            found = call("tl.permute", found, TupleOf((Number(0), Number(2), Number(1))))
         else:
-            text = self.permuted(self.plain(node), node.dims, order)
-            text = self._reshaped(text, order, flat)
-        if kind is not None:
-            text = f"{bracketed(text, CALL)}.to({kind})", ATOM
-        return text[0]
+            found = self.permuted(self.plain(node), node.dims, order)
+            found = self._reshaped(found, order, flat)
+        return found if kind is None else method(found, "to", kind)
 
-    def _reshaped(self, text: Text, dims: Sequence[Dim], flat: Sequence[str]) -> Text:
-        return text if len(flat) == len(dims) else (f"tl.reshape({text[0]}, ({', '.join(flat)}))", ATOM)
+    def _reshaped(
+        self, of: PythonExpression, dims: Sequence[Dim], flat: Sequence[PythonExpression]
+    ) -> PythonExpression:
+        return of if len(flat) == len(dims) else call("tl.reshape", of, TupleOf(tuple(flat)))
 
-    def permuted(self, text: Text, dims: Sequence[Dim], order: Sequence[Dim]) -> Text:
+    def permuted(self, of: PythonExpression, dims: Sequence[Dim], order: Sequence[Dim]) -> PythonExpression:
         """A tile with its dimensions in another order."""
-        return self.dialect.permuted(text, dims, order)
+        return self.dialect.permuted(of, dims, order)
 
-    def aligned(self, node: TileNode, dims: Sequence[Dim]) -> Text:
+    def aligned(self, node: TileNode, dims: Sequence[Dim]) -> PythonExpression:
         """The expression of a node, expanded so that it broadcasts by position against tiles over `dims`."""
         return self.dialect.aligned(self.plain(node), node.dims, dims)
 
@@ -393,23 +406,33 @@ def _outer_product(node: TileNode) -> bool:
     return last not in left.dims and first in left.dims and first not in right.dims and last in right.dims
 
 
-def _exact(text: str, loop: Any, level: int = 0) -> str:
-    """The constant expression under which a mask is not needed: in a phase of whole blocks, or if `text` holds."""
-    if loop is None:
-        return text
-    if not text:
-        return str(loop.exact)
-    return f"({loop.exact} or {text})" if level else f"{loop.exact} or {text}"
+def _exact(given: PythonExpression | None, loop: Any, inner: bool = False) -> PythonExpression:
+    """The constant expression under which a mask is not needed: in a phase of whole blocks, or if `given` holds.
+
+    With `inner`, it stands beside others, and a disjunction is in parentheses.
+    """
+    if loop is None or given is None:
+        found = given if loop is None else loop.exact
+        if not isinstance(found, PythonExpression):
+            raise TypeMismatch("a mask has no condition under which it is left out: expected that of its dimension")
+        return found
+    either = Logical("or", (loop.exact, given))
+    return Parens(either) if inner else either
 
 
-def _flat(*parts: Sequence[Dim]) -> list[str]:
+def _product(lengths: Sequence[str]) -> PythonExpression:
+    """A product of lengths."""
+    return joined_all("*", [length_of(n) for n in lengths])
+
+
+def _flat(*parts: Sequence[Dim]) -> list[PythonExpression]:
     """The shape of a matrix: the product of the lengths of each group of dimensions that is not empty."""
-    return [" * ".join(d.block for d in p) for p in parts if p]
+    return [_product([d.block for d in p]) for p in parts if p]
 
 
-def tile_shape(dims: Sequence[Dim]) -> str:
+def tile_shape(dims: Sequence[Dim]) -> TupleOf:
     """The shape of a tile."""
-    return shape_of([d.block for d in dims])
+    return TupleOf(tuple(length_of(d.block) for d in dims))
 
 
 def _base(node: TileNode) -> str:
@@ -419,12 +442,12 @@ def _base(node: TileNode) -> str:
     return "t"
 
 
-def _number(node: TileNode, tl: str) -> Text:
+def _number(node: TileNode, tl: str) -> PythonExpression:
     value: Any = node.data
     if node.element == "bool":
-        return f"{tl}.full([], {int(value)}, {tl}.int1)", ATOM
+        return call(f"{tl}.full", ListOf(()), Number(int(value)), dotted(f"{tl}.int1"))
     if node.element == "int":
-        return str(int(value)), ATOM if value >= 0 else SIGN
+        return Number(int(value))
     if math.isinf(value):
-        return ('float("inf")', ATOM) if value > 0 else ('float("-inf")', ATOM)
-    return repr(float(value)), ATOM if value >= 0 else SIGN
+        return call("float", Number("inf" if value > 0 else "-inf"))
+    return Number(float(value))

@@ -269,7 +269,7 @@ def _kernels(
     launched: tuple[RecordedLaunch, ...] = ()
     why = ""
     try:
-        launched = record_launches(code, sizes, options, scalars)
+        launched = record_launches(code, sizes, options, scalars, chip_generation)
         names = list(dict.fromkeys(launch.kernel for launch in launched))
     except SizeError:
         raise
@@ -290,11 +290,11 @@ def _kernels(
         shared, why_not, causes, save_causes = None, why, list[Cause](), list[Cause]()
         if launch is not None:
             try:
-                shared = shared_of_launch(code.text, launch, chip_generation).bytes
+                shared = shared_of_launch(code.code, launch, chip_generation).bytes
                 if name in code.specialized:  # the copy engine loads each block once
                     save_causes = _of_fragments(saves, code)
                 else:
-                    trace = trace_of_launch(code.text, launch, chip_generation)
+                    trace = trace_of_launch(code.code, launch, chip_generation)
                     causes = _causes(trace, loads, inputs)
                     save_causes = _save_causes(trace, launch, saves)
             except CatdiagError as error:

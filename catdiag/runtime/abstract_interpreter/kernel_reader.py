@@ -1,28 +1,60 @@
-"""Abstract interpretation of a kernel's source: its loops, loads, stores and matrix products, with their tiles.
+"""Abstract interpretation of a kernel: its loops, loads, stores and matrix products, with their tiles.
 
-The source of a Triton kernel is executed on *abstract tiles*. A tile has a shape, a type, its value if that is a known
+The tree of a Triton kernel (`catdiag.codegen.syntax`) is executed on *abstract tiles*: that of which a generated
+kernel is printed, or one that is read from a source. A tile has a shape, a type, its value if that is a known
 constant (as every length of a tile is), the axis along which neighboring entries are contiguous in memory, and the
 loads on which it depends. The body of a loop is executed twice: first to find the register layouts of loop-carried
 values. The diagram of the kernel is not used, so that the result describes the kernel as it was written.
 
->>> trace = read('''
+>>> from catdiag.codegen.python_source import read_code
+>>> trace = read(read_code('''
 ... @triton.jit
 ... def scaled(A, out, n, g: tl.constexpr):
 ...     i = tl.program_id(0) * g + tl.arange(0, g)
 ...     tl.store(out + i, tl.load(A + i, mask=i < n) * 2)
-... ''', "scaled", {"A": Pointer("bf16"), "out": Pointer("bf16"), "g": 128}, warps=4)
+... '''), "scaled", {"A": Pointer("bf16"), "out": Pointer("bf16"), "g": 128}, warps=4)
 >>> [(load.array, load.shape) for load in trace.loads]
 [('A', (128,))]
 """
 
 from __future__ import annotations
 
-import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from catdiag.codegen.syntax import (
+    Assign,
+    Attribute,
+    BinaryOperation,
+    Code,
+    Compare,
+    Do,
+    ForLoop,
+    FunctionCall,
+    If,
+    IfElse,
+    KernelCode,
+    KernelFunction,
+    Line,
+    ListOf,
+    Logical,
+    Name,
+    Number,
+    Parens,
+    PythonExpression,
+    PythonStatement,
+    Return,
+    Subscript,
+    TupleOf,
+    Unary,
+    Unread,
+    Update,
+    While,
+    Whole,
+    walked,
+)
 from catdiag.runtime.abstract_interpreter.tile_operations import Calls, Returned
 from catdiag.runtime.abstract_interpreter.tile_values import (
     HOPPER,
@@ -40,20 +72,21 @@ from catdiag.runtime.abstract_interpreter.tile_values import (
     wider,
 )
 from catdiag.util.errors import CatdiagError
-from catdiag.util.python_syntax import parse
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.truediv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+_BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "/": operator.truediv,
+    "%": operator.mod, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_,
+    "|": operator.or_, "^": operator.xor,
 }  # fmt: skip
-_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "is": operator.is_, "is not": operator.is_not,
 }  # fmt: skip
 
 
-def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, generation: int = HOPPER) -> TileTrace:
+def read(
+    code: KernelCode, kernel: str, arguments: Mapping[str, object], warps: int, generation: int = HOPPER
+) -> TileTrace:
     """The trace of one program (thread block) of a kernel, given its arguments by name: `Pointer`s and numbers.
 
     An integer argument is known if it is 1, as Triton specializes it, or if its parameter is a `tl.constexpr`. Of other
@@ -61,38 +94,30 @@ def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, ge
     the chip's: 8 has matrix products by single warps only (Ampere), 9 by four warps together too (Hopper), 10 has their
     results and first factors in tensor memory (Blackwell).
 
-    Raises CatdiagError, with the line, for a text that is not Python, a kernel that the text does not define, and
-    source that the interpreter does not understand.
+    Raises CatdiagError, with the line, for a kernel that the module does not define, and for what the interpreter does
+    not understand.
     """
-    try:
-        tree = parse(text)
-    except SyntaxError as error:
-        raise CatdiagError(f"the text of {kernel} is not Python: {error}") from error
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    if kernel not in functions:
-        raise CatdiagError(f"the text defines no kernel {kernel!r}: it has {', '.join(functions) or 'none'}")
-    constants = {
-        target.id: TileValue(known=node.value.value, by=power(node.value.value))
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    reader = _AbstractInterpreter(functions, constants, warps, generation)
-    definition = functions[kernel]
+    definition = kernel_of(code, kernel)
+    constants = {name: TileValue(known=n.value, by=power(n.value)) for name, n in code.constants.items()}
+    reader = _AbstractInterpreter(code.functions, constants, warps, generation)
     env: dict[str, Any] = {}
-    defaults = dict(zip((a.arg for a in definition.args.args[::-1]), definition.args.defaults[::-1]))
-    for parameter in definition.args.args:
-        name = parameter.arg
-        constant = parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
+    for parameter in definition.parameters:
+        name = parameter.name
         if name in arguments:
-            env[name] = _argument(name, arguments[name], constant)
-        elif name in defaults:
-            env[name] = reader.expression(defaults[name], {})
+            env[name] = _argument(name, arguments[name], parameter.constant)
+        elif parameter.default is not None:
+            env[name] = reader.expression(parameter.default, {})
         else:
             env[name] = TileValue(by=DIVIDED)
     reader.block(definition.body, env)
     return reader.trace
+
+
+def kernel_of(code: KernelCode, kernel: str) -> KernelFunction:
+    """A kernel by its name. Raises CatdiagError if the module does not define it."""
+    if kernel not in code.functions:
+        raise CatdiagError(f"the text defines no kernel {kernel!r}: it has {', '.join(code.functions) or 'none'}")
+    return code.functions[kernel]
 
 
 DIVIDED = 16
@@ -122,76 +147,75 @@ class _AbstractInterpreter(Calls):
 
     # -- statements ----------------------------------------------------------------------------
 
-    def block(self, body: Sequence[ast.stmt], env: dict[str, Any]) -> None:
+    def block(self, body: Sequence[PythonStatement], env: dict[str, Any]) -> None:
         for statement in body:
+            self.line = statement.line or self.line
             self.statement(statement, env)
 
-    def statement(self, node: ast.stmt, env: dict[str, Any]) -> None:
-        if isinstance(node, ast.Assign):
-            value = self.expression(node.value, env)
-            for target in node.targets:
-                self.assign(target, value, env)
-        elif isinstance(node, ast.AnnAssign):
-            if node.value is not None:
-                self.assign(node.target, self.expression(node.value, env), env)
-        elif isinstance(node, ast.AugAssign):
-            left = self.expression(_loaded(node.target), env)
-            right = self.expression(node.value, env)
-            self.assign(node.target, self.binary(node, _BINARY.get(type(node.op)), left, right), env)
-        elif isinstance(node, ast.Expr):
-            self.expression(node.value, env)
-        elif isinstance(node, ast.For):
-            self.for_loop(node, env)
-        elif isinstance(node, ast.While):
-            self.looped(node.body, env, None)
-        elif isinstance(node, ast.If):
-            test = self.expression(node.test, env)
-            if isinstance(test, TileValue) and test.known is not UNKNOWN:
-                self.block(node.body if test.known else node.orelse, env)
-            else:
-                other = dict(env)
-                self.block(node.body, env)
-                self.block(node.orelse, other)
-                env.update({n: v for n, v in other.items() if n not in env})
-        elif isinstance(node, ast.Return):
-            raise Returned(None if node.value is None else self.expression(node.value, env))
-        elif not isinstance(node, (ast.Pass, ast.Assert, ast.Break, ast.Continue)):
-            raise self.fail(node, "this kind of statement is not supported")
+    def statement(self, node: PythonStatement, env: dict[str, Any]) -> None:
+        match node:
+            case Assign(targets, value):
+                found = self.expression(value, env)
+                for target in targets:
+                    self.assign(target, found, env)
+            case Update(target, sign, value):
+                left = self.expression(target, env)
+                right = self.expression(value, env)
+                self.assign(target, self.binary(target, _BINARY.get(sign), left, right), env)
+            case Do(value):
+                self.expression(value, env)
+            case ForLoop():
+                self.for_loop(node, env)
+            case While(_, body):
+                self.looped(body, env, None)
+            case If(condition, body, otherwise):
+                test = self.expression(condition, env)
+                if isinstance(test, TileValue) and test.known is not UNKNOWN:
+                    self.block(body if test.known else otherwise, env)
+                else:
+                    other = dict(env)
+                    self.block(body, env)
+                    self.block(otherwise, other)
+                    env.update({n: v for n, v in other.items() if n not in env})
+            case Return(given):
+                raise Returned(None if given is None else self.expression(given, env))
+            case Line(text):
+                raise self.fail(Code(text), "this kind of statement is not supported")
 
-    def assign(self, target: ast.expr, value: Any, env: dict[str, Any]) -> None:
-        if isinstance(target, ast.Name):
+    def assign(self, target: PythonExpression, value: Any, env: dict[str, Any]) -> None:
+        if isinstance(target, Name):
             env[target.id] = value
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            parts = value if isinstance(value, tuple) else (value,) * len(target.elts)
-            for part, one in zip(target.elts, parts, strict=True):
+        elif isinstance(target, (TupleOf, ListOf)):
+            parts = value if isinstance(value, tuple) else (value,) * len(target.parts)
+            for part, one in zip(target.parts, parts, strict=True):
                 self.assign(part, one, env)
         else:
             raise self.fail(target, "expected a name to assign to")
 
-    def for_loop(self, node: ast.For, env: dict[str, Any]) -> None:
-        call = node.iter
-        name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
-        if not isinstance(call, ast.Call) or name.split(".")[-1] not in ("range", "static_range"):
-            raise self.fail(node, "expected a loop over range(…), tl.range(…) or tl.static_range(…)")
+    def for_loop(self, node: ForLoop, env: dict[str, Any]) -> None:
+        target, over, body = node.target, node.over, node.body
+        name = str(over.function) if isinstance(over, FunctionCall) else ""
+        if not isinstance(over, FunctionCall) or name.split(".")[-1] not in ("range", "static_range"):
+            raise self.fail(over, "expected a loop over range(…), tl.range(…) or tl.static_range(…)")
         if name.endswith("static_range"):
-            bounds = [self.integer(argument, env) for argument in call.args]
-            for number in range(*bounds):
-                self.assign(node.target, TileValue(known=number, by=power(number)), env)
-                self.block(node.body, env)
+            numbers = [self.integer(argument, env) for argument in over.args]
+            for number in range(*numbers):
+                self.assign(target, TileValue(known=number, by=power(number)), env)
+                self.block(body, env)
             return
         stages = None
-        for keyword in call.keywords:
-            found = self.expression(keyword.value, env)
-            if keyword.arg == "num_stages" and isinstance(found, TileValue) and found.known is not UNKNOWN:
+        for keyword, given in over.keywords:
+            found = self.expression(given, env)
+            if keyword == "num_stages" and isinstance(found, TileValue) and found.known is not UNKNOWN:
                 stages = found.known
-        bounds = [self.expression(argument, env) for argument in call.args]
+        bounds = [self.expression(argument, env) for argument in over.args]
         steps = [v.by for v in (*bounds[:1], *bounds[2:]) if isinstance(v, TileValue)] if len(bounds) > 1 else [1]
-        self.assign(node.target, TileValue(by=min(steps)), env)
-        self.looped(node.body, env, stages)
+        self.assign(target, TileValue(by=min(steps)), env)
+        self.looped(body, env, stages)
 
-    def looped(self, body: Sequence[ast.stmt], env: dict[str, Any], stages: int | None) -> None:
+    def looped(self, body: Sequence[PythonStatement], env: dict[str, Any], stages: int | None) -> None:
         """A loop: its body is executed first to find the layouts of loop-carried values, then for the trace."""
-        carried = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        carried = assigned(body)
         trace, self.trace = self.trace, TileTrace(self.trace.generation, time=self.trace.time)
         trial = dict(env)
         self.trace.loads = [replace(load) for load in trace.loads]
@@ -222,85 +246,87 @@ class _AbstractInterpreter(Calls):
 
     # -- expressions ---------------------------------------------------------------------------
 
-    def expression(self, node: ast.AST, env: dict[str, Any]) -> Any:
-        if isinstance(node, ast.Constant):
-            kind = "fp32" if isinstance(node.value, float) else "int32"
-            return TileValue(known=node.value, dtype=kind, by=power(node.value))
-        if isinstance(node, ast.Name):
-            if node.id in env:
-                return env[node.id]
-            return self.constants.get(node.id, NamedValue(node.id))
-        if isinstance(node, (ast.Tuple, ast.List)):
-            return tuple(self.expression(part, env) for part in node.elts)
-        if isinstance(node, ast.Attribute):
-            return self.attribute(node, env)
-        if isinstance(node, ast.Subscript):
-            return self.subscript(node, env)
-        if isinstance(node, ast.BinOp):
-            left, right = self.expression(node.left, env), self.expression(node.right, env)
-            return self.binary(node, _BINARY.get(type(node.op)), left, right)
-        if isinstance(node, ast.UnaryOp):
-            return self.unary(node, env)
-        if isinstance(node, ast.Compare):
-            value = self.expression(node.left, env)
-            for op, part in zip(node.ops, node.comparators, strict=True):
-                other = self.expression(part, env)
-                if isinstance(op, (ast.Is, ast.IsNot)) and _a_tensor_and_none(value, other):
-                    value = TileValue(known=isinstance(op, ast.IsNot))
-                    continue
-                found = self.binary(node, _COMPARED.get(type(op)), value, other)
-                value = replace(found, dtype="bool", grain=_constancy(found, value, other)) if found.shape else found
-            return value
-        if isinstance(node, ast.BoolOp):
-            parts = [self.expression(part, env) for part in node.values]
-            if all(isinstance(p, TileValue) and p.known is not UNKNOWN for p in parts):
-                join = all if isinstance(node.op, ast.And) else any
-                return TileValue(known=join(p.known for p in parts))
-            return self.elementwise(node, parts, "bool")
-        if isinstance(node, ast.IfExp):
-            test = self.expression(node.test, env)
-            if isinstance(test, TileValue) and test.known is not UNKNOWN:
-                return self.expression(node.body if test.known else node.orelse, env)
-            self.expression(node.orelse, env)
-            return self.expression(node.body, env)
-        if isinstance(node, ast.Call):
-            return self.call(node, env)
-        if isinstance(node, (ast.Lambda, ast.JoinedStr)):
-            return TileValue()
+    def expression(self, node: PythonExpression, env: dict[str, Any]) -> Any:
+        match node:
+            case Number(value):
+                kind = "fp32" if isinstance(value, float) else "int32"
+                return TileValue(known=value, dtype=kind, by=power(value))
+            case Name(name):
+                return env[name] if name in env else self.constants.get(name, NamedValue(name))
+            case Parens(of):
+                return self.expression(of, env)
+            case TupleOf(parts) | ListOf(parts):
+                return tuple(self.expression(part, env) for part in parts)
+            case Attribute():
+                return self.attribute(node, env)
+            case Subscript():
+                return self.subscript(node, env)
+            case BinaryOperation(left, sign, right):
+                one, other = self.expression(left, env), self.expression(right, env)
+                return self.binary(node, _BINARY.get(sign), one, other)
+            case Unary():
+                return self.unary(node, env)
+            case Compare():
+                return self.comparison(node, env)
+            case Logical(sign, parts):
+                values = [self.expression(part, env) for part in parts]
+                if all(isinstance(p, TileValue) and p.known is not UNKNOWN for p in values):
+                    return TileValue(known=(all if sign == "and" else any)(p.known for p in values))
+                return self.elementwise(node, values, "bool")
+            case IfElse(condition, yes, no):
+                test = self.expression(condition, env)
+                if isinstance(test, TileValue) and test.known is not UNKNOWN:
+                    return self.expression(yes if test.known else no, env)
+                self.expression(no, env)
+                return self.expression(yes, env)
+            case FunctionCall():
+                return self.call(node, env)
+            case Unread():
+                return TileValue()
         raise self.fail(node, "this kind of expression is not supported")
 
-    def attribute(self, node: ast.Attribute, env: dict[str, Any]) -> Any:
-        base = self.expression(node.value, env)
+    def comparison(self, node: Compare, env: dict[str, Any]) -> Any:
+        value = self.expression(node.first, env)
+        for sign, part in node.rest:
+            other = self.expression(part, env)
+            if sign in ("is", "is not") and _a_tensor_and_none(value, other):
+                value = TileValue(known=sign == "is not")
+                continue
+            found = self.binary(node, _COMPARED.get(sign), value, other)
+            value = replace(found, dtype="bool", grain=_constancy(found, value, other)) if found.shape else found
+        return value
+
+    def attribute(self, node: Attribute, env: dict[str, Any]) -> Any:
+        base = self.expression(node.of, env)
         if isinstance(base, TileValue):
-            if node.attr == "T":
+            if node.name == "T":
                 return self.transposed(base, (*range(len(base.shape) - 2), len(base.shape) - 1, len(base.shape) - 2))
-            if node.attr in ("dtype", "element_ty", "type"):
+            if node.name in ("dtype", "element_ty", "type"):
                 return NamedValue("dtype:" + base.dtype)
-            if node.attr == "shape":
+            if node.name == "shape":
                 return tuple(TileValue(known=n) for n in base.shape)
-            if node.attr == "value":
+            if node.name == "value":
                 return base
-            return NamedValue(node.attr, base)
+            return NamedValue(node.name, base)
         if isinstance(base, NamedValue):
             if base.name.startswith("dtype:"):
                 bits = 8 * WIDTHS[base.name.removeprefix("dtype:")]
                 sizes = {"primitive_bitwidth": bits, "itemsize": bits // 8}
-                return TileValue(known=sizes[node.attr], by=bits) if node.attr in sizes else base
-            return NamedValue(f"{base.name}.{node.attr}", base.of)
+                return TileValue(known=sizes[node.name], by=bits) if node.name in sizes else base
+            return NamedValue(f"{base.name}.{node.name}", base.of)
         raise self.fail(node, "expected an attribute of a tile, a type or a module")
 
-    def subscript(self, node: ast.Subscript, env: dict[str, Any]) -> Any:
-        base = self.expression(node.value, env)
+    def subscript(self, node: Subscript, env: dict[str, Any]) -> Any:
+        base, parts = self.expression(node.of, env), node.parts
         if isinstance(base, tuple):
-            return base[self.integer(node.slice, env)]
+            return base[self.integer(parts[0], env)]
         if not isinstance(base, TileValue):
             raise self.fail(node, "expected a subscript of a tile or a tuple")
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         shape: list[int] = []
         unit, source = None, 0
         grain: list[int] = []
         for part in parts:
-            if isinstance(part, ast.Slice):
+            if isinstance(part, Whole):
                 if base.unit == source:
                     unit = len(shape)
                 shape.append(base.shape[source])
@@ -309,23 +335,23 @@ class _AbstractInterpreter(Calls):
             else:
                 shape.append(1)
                 grain.append(MOST)
-        inserted = [axis for axis, part in enumerate(parts) if not isinstance(part, ast.Slice)]
+        inserted = [axis for axis, part in enumerate(parts) if not isinstance(part, Whole)]
         return replace(
             base, shape=tuple(shape), grain=tuple(grain) if base.grain else (), unit=unit, direct=None, fresh=0,
             expanded=(inserted[0], base) if len(inserted) == 1 and len(base.shape) == 2 else None, factors=None,
         )  # fmt: skip
 
-    def unary(self, node: ast.UnaryOp, env: dict[str, Any]) -> Any:
-        value = self.expression(node.operand, env)
+    def unary(self, node: Unary, env: dict[str, Any]) -> Any:
+        value = self.expression(node.of, env)
         if not isinstance(value, TileValue):
             raise self.fail(node, "expected a tile or a number as operand")
         if value.known is not UNKNOWN:
-            if isinstance(node.op, ast.Not):
+            if node.sign == "not":
                 return TileValue(known=not value.known)
-            return replace(value, known=-value.known if isinstance(node.op, ast.USub) else value.known)
+            return replace(value, known=-value.known if node.sign == "-" else value.known)
         return self.elementwise(node, [value], value.dtype)
 
-    def binary(self, node: ast.AST, op: Callable[[Any, Any], Any] | None, left: Any, right: Any) -> TileValue:
+    def binary(self, node: PythonExpression, op: Callable[[Any, Any], Any] | None, left: Any, right: Any) -> TileValue:
         if not isinstance(left, TileValue) or not isinstance(right, TileValue):
             if isinstance(left, NamedValue) and isinstance(right, NamedValue) and op in (operator.eq, operator.ne):
                 return TileValue(known=op(left.name, right.name))
@@ -362,9 +388,14 @@ def _outer(shape: tuple[int, ...], left: TileValue, right: TileValue) -> tuple[T
     return (x, y) if (first, second) == (2, 0) and left.shape[1] == right.shape[1] else None
 
 
-def _loaded(target: ast.expr) -> ast.expr:
-    """The target of an augmented assignment, as an expression that is read."""
-    return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
+def assigned(body: Sequence[PythonStatement]) -> set[str]:
+    """The names to which statements assign."""
+    found: list[PythonExpression] = []
+    for s in walked(body):
+        found += s.targets if isinstance(s, Assign) else [s.target] if isinstance(s, (Update, ForLoop)) else []
+    for target in found:
+        found += target.parts if isinstance(target, (TupleOf, ListOf)) else ()
+    return {target.id for target in found if isinstance(target, Name)}
 
 
 def _each(value: TileValue) -> int:

@@ -1,4 +1,4 @@
-"""The shared memory that a Triton kernel allocates, from its source, without a compiler or a GPU.
+"""The shared memory that a Triton kernel allocates, from its tree or source, without a compiler or a GPU.
 
 The rules are those of Triton 3.6 for compute capabilities 8.0, 9.0 and 10.0. They were found by comparison with
 compiled kernels; where one is a pass of the compiler, it is named.
@@ -59,14 +59,27 @@ other, in parts.
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.runtime.abstract_interpreter.kernel_reader import read
+from catdiag.codegen.python_source import read_code
+from catdiag.codegen.syntax import (
+    Assign,
+    Attribute,
+    BinaryOperation,
+    FunctionCall,
+    KernelCode,
+    KernelFunction,
+    ListOf,
+    Name,
+    Number,
+    PythonExpression,
+    walked,
+)
+from catdiag.runtime.abstract_interpreter.kernel_reader import kernel_of, read
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import amount_of
 from catdiag.runtime.abstract_interpreter.tile_values import (
     BLACKWELL,
@@ -82,14 +95,12 @@ from catdiag.runtime.abstract_interpreter.tile_values import (
 )
 from catdiag.runtime.machine_code import ArrayArgument
 from catdiag.util.errors import CatdiagError
-from catdiag.util.python_syntax import parse
 
 if TYPE_CHECKING:
     from catdiag.runtime.machine_code import RecordedLaunch
 
 __all__ = ["Pointer", "SharedBuffer", "SharedMemory", "shared_memory", "shared_of_launch", "trace_of_launch"]
 
-_ALLOCATES = "allocate_shared_memory"
 WARPS, STAGES = 4, 3
 """Triton's defaults for `num_warps` and `num_stages`."""
 
@@ -127,29 +138,24 @@ def shared_memory(
     tensor, values for `tl.constexpr` parameters, and at least those strides that are 1. Raises CatdiagError, with the
     kernel's line, for source that the interpreter does not understand.
     """
-    return taken(read(text, kernel, arguments, warps), stages)
+    return taken(read(read_code(text), kernel, arguments, warps), stages)
 
 
-def shared_of_launch(text: str, launch: RecordedLaunch, generation: int = HOPPER) -> SharedMemory:
-    """The shared memory of one thread block of a launch that `catdiag.runtime.machine_code.launches` recorded.
+def shared_of_launch(code: KernelCode, launch: RecordedLaunch, generation: int = HOPPER) -> SharedMemory:
+    """The shared memory of one thread block of a launch that `catdiag.runtime.launch_recorder` recorded.
 
-    `generation` is the chip's (`catdiag.runtime.abstract_interpreter.kernel_reader.read`). Raises CatdiagError as
-    `shared_memory` does.
+    `code` are the kernels of the module: those of a generated one (`Module.code`), or what
+    `catdiag.codegen.python_source.read_code` reads of a text. `generation` is the chip's
+    (`catdiag.runtime.abstract_interpreter.kernel_reader.read`). Raises CatdiagError as `shared_memory` does.
     """
-    allocated = _allocated(text, launch)
-    if allocated is not None:
-        return allocated
+    if kernel_of(code, launch.kernel).jit == "gluon":
+        return _allocated(code.functions[launch.kernel], launch)
     stages = launch.options.get("num_stages")
-    return taken(trace_of_launch(text, launch, generation), stages if isinstance(stages, int) else STAGES)
+    return taken(trace_of_launch(code, launch, generation), stages if isinstance(stages, int) else STAGES)
 
 
-def _allocated(text: str, launch: RecordedLaunch) -> SharedMemory | None:
-    """The explicit allocations of a Gluon kernel; None for a Triton kernel."""
-    # Kernels that need optional imports are defined under a condition.
-    nested = (n for node in parse(text).body for n in (node.body if isinstance(node, ast.If) else [node]))
-    found = next((n for n in nested if isinstance(n, ast.FunctionDef) and n.name == launch.kernel), None)
-    if found is None or not any(ast.unparse(d) == "gluon.jit" for d in found.decorator_list):
-        return None
+def _allocated(kernel: KernelFunction, launch: RecordedLaunch) -> SharedMemory:
+    """The explicit allocations of a Gluon kernel."""
     known = {n: v for n, v in launch.arguments.items() if isinstance(v, int)}
     kinds = {
         n: v.dtype if isinstance(v, (ArrayArgument, Pointer)) else str(_described(v).dtype)
@@ -157,44 +163,44 @@ def _allocated(text: str, launch: RecordedLaunch) -> SharedMemory | None:
         if isinstance(v, (ArrayArgument, Pointer)) or hasattr(v, "block_shape")
     }
     buffers = []
-    for node in ast.walk(found):
-        made = node.value if isinstance(node, ast.Assign) else None
-        if isinstance(node, ast.Assign) and isinstance(made, ast.Call) and _ALLOCATES in ast.unparse(made.func):
-            kind, shape = made.args[:2]
-            if not isinstance(shape, ast.List):
-                raise CatdiagError(
-                    f"kernel {launch.kernel} allocates shared memory of shape {ast.unparse(shape)}: expected a list"
-                )
-            lengths = [_length(n, known) for n in shape.elts]
-            array = ast.unparse(kind).split(".")[0]
-            width = 8 if array == "gl" else WIDTHS[dtype_of(kinds[array])]
-            buffers.append(SharedBuffer(ast.unparse(node.targets[0]), math.prod(lengths) * width, 0, 0))
+    for statement in walked(kernel.body):
+        match statement:
+            case Assign(
+                (target,), FunctionCall(function=Attribute(name="allocate_shared_memory"), args=(kind, shape, *_))
+            ):
+                if not isinstance(shape, ListOf) or not isinstance(kind, Attribute):
+                    raise CatdiagError(
+                        f"kernel {launch.kernel} allocates shared memory of type {kind} and shape {shape}: expected "
+                        "the type of an array, and a list"
+                    )
+                lengths = [_length(n, known) for n in shape.parts]
+                array = str(kind.of)
+                width = 8 if array == "gl" else WIDTHS[dtype_of(kinds[array])]
+                buffers.append(SharedBuffer(str(target), math.prod(lengths) * width, 0, 0))
     total = sum(b.bytes for b in buffers)
     return SharedMemory(int(total), tuple(buffers), (amount_of(total),))
 
 
-def _length(node: ast.expr, known: Mapping[str, int]) -> int:
+def _length(node: PythonExpression, known: Mapping[str, int]) -> int:
     """The value of a length: a number, a constant of the kernel, or a quotient of these."""
     match node:
-        case ast.Constant(value=int(value)):
+        case Number(int(value)):
             return value
-        case ast.Name(id=name) if name in known:
+        case Name(name) if name in known:
             return known[name]
-        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+        case BinaryOperation(left, "//", right):
             return _length(left, known) // _length(right, known)
-    raise CatdiagError(
-        f"the length {ast.unparse(node)} is not known from the launch: expected numbers, constants and quotients"
-    )
+    raise CatdiagError(f"the length {node} is not known from the launch: expected numbers, constants and quotients")
 
 
-def trace_of_launch(text: str, launch: RecordedLaunch, generation: int = HOPPER) -> TileTrace:
+def trace_of_launch(code: KernelCode, launch: RecordedLaunch, generation: int = HOPPER) -> TileTrace:
     """The trace of one program of a recorded launch. Raises CatdiagError as `shared_memory` does."""
     arguments = {
         name: Pointer(value.dtype) if isinstance(value, ArrayArgument) else _described(value)
         for name, value in launch.arguments.items()
     }
     warps = launch.options.get("num_warps")
-    return read(text, launch.kernel, arguments, warps if isinstance(warps, int) else WARPS, generation)
+    return read(code, launch.kernel, arguments, warps if isinstance(warps, int) else WARPS, generation)
 
 
 def _described(value: Any) -> Any:

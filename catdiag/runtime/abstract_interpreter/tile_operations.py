@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from catdiag.codegen.syntax import FunctionCall, KernelFunction, ListOf, PythonExpression, PythonStatement, TupleOf
 from catdiag.runtime.abstract_interpreter.register_layouts import (
     RegisterLayout,
     blocked_layout,
@@ -54,22 +54,24 @@ class Calls:
     """
 
     def __init__(
-        self, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, TileValue], warps: int, generation: int
+        self, functions: Mapping[str, KernelFunction], constants: Mapping[str, TileValue], warps: int, generation: int
     ) -> None:
         self.functions, self.constants, self.warps = functions, constants, warps
         self.wgmma = generation >= HOPPER
         self.trace = TileTrace(generation)
+        self.line = 0
+        """The line of the statement that is executed, of a kernel that was read."""
         self.loop: int | None = None
         self.products: list[Shape] = []
         """The shapes of the products of the innermost loop, up to now."""
         self.chain: Shape = ()
         """The shape of the last product of the innermost loop, if it has several."""
 
-    def expression(self, node: ast.AST, env: dict[str, Any]) -> Any:
+    def expression(self, node: PythonExpression, env: dict[str, Any]) -> Any:
         """The value of an expression."""
         raise NotImplementedError
 
-    def block(self, body: Sequence[ast.stmt], env: dict[str, Any]) -> None:
+    def block(self, body: Sequence[PythonStatement], env: dict[str, Any]) -> None:
         """Executes statements."""
         raise NotImplementedError
 
@@ -78,20 +80,20 @@ class Calls:
         self.trace.time += 1
         return self.trace.time
 
-    def fail(self, node: ast.AST, why: str) -> CatdiagError:
+    def fail(self, node: PythonExpression, why: str) -> CatdiagError:
         """The error for source that is not supported, with the kernel's line."""
-        return CatdiagError(f"the kernel's line {getattr(node, 'lineno', '?')}, {ast.unparse(node)[:80]!r}: {why}")
+        return CatdiagError(f"the kernel's line {self.line or '?'}, {str(node)[:80]!r}: {why}")
 
-    def integer(self, node: ast.AST, env: dict[str, Any]) -> int:
+    def integer(self, node: PythonExpression, env: dict[str, Any]) -> int:
         """A length, which must be known. Raises CatdiagError if it is not."""
         value = self.expression(node, env)
         if isinstance(value, TileValue) and isinstance(value.known, int):
             return int(value.known)
         raise self.fail(node, "this length is not known: expected a constant, or a tl.constexpr with a given value")
 
-    def shape(self, node: ast.AST, env: dict[str, Any]) -> Shape:
-        if isinstance(node, (ast.Tuple, ast.List)):
-            return tuple(self.integer(part, env) for part in node.elts)
+    def shape(self, node: PythonExpression, env: dict[str, Any]) -> Shape:
+        if isinstance(node, (TupleOf, ListOf)):
+            return tuple(self.integer(part, env) for part in node.parts)
         value = self.expression(node, env)
         if isinstance(value, tuple):
             return tuple(int(v.known) for v in value)
@@ -108,7 +110,7 @@ class Calls:
             self.trace.loads[number].others = True
         return replace(product, fresh=0, defined_at=self.now())
 
-    def elementwise(self, node: ast.AST, values: Sequence[Any], dtype: str) -> TileValue:
+    def elementwise(self, node: PythonExpression, values: Sequence[Any], dtype: str) -> TileValue:
         """An elementwise function of tiles, broadcast against each other."""
         parts = [v for v in values if isinstance(v, TileValue)]
         shape: Shape = ()
@@ -158,8 +160,8 @@ class Calls:
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def call(self, node: ast.Call, env: dict[str, Any]) -> Any:
-        target = self.expression(node.func, env)
+    def call(self, node: FunctionCall, env: dict[str, Any]) -> Any:
+        target = self.expression(node.function, env)
         if not isinstance(target, NamedValue):
             raise self.fail(node, "expected a call of a function of triton or of this module, or of a method")
         name = target.name.split(".")[-1]
@@ -167,7 +169,7 @@ class Calls:
             return self.method(node, target.of, name, env)
         if target.name in self.functions:
             return self.inlined(node, self.functions[target.name], env)
-        keywords = {k.arg: k.value for k in node.keywords if k.arg}
+        keywords = dict(node.keywords)
         if name == "arange":
             first, end = (self.integer(a, env) for a in node.args[:2])
             return TileValue((end - first,), unit=0, defined_at=self.now(), by=power(first))
@@ -183,7 +185,7 @@ class Calls:
         named = {k: self.expression(v, env) for k, v in keywords.items()}
         return self.function(node, name, values, named)
 
-    def function(self, node: ast.Call, name: str, values: list[Any], named: dict[str, Any]) -> Any:
+    def function(self, node: FunctionCall, name: str, values: list[Any], named: dict[str, Any]) -> Any:
         """A call of one of Triton's functions; one that is not listed counts as elementwise."""
         first = values[0] if values else None
         if name in _SAME:
@@ -242,30 +244,29 @@ class Calls:
         parts = [v for v in (*values, *named.values()) if isinstance(v, TileValue)]
         return self.elementwise(node, parts, wider(*parts) if parts else "int32")
 
-    def method(self, node: ast.Call, of: TileValue, name: str, env: dict[str, Any]) -> Any:
+    def method(self, node: FunctionCall, of: TileValue, name: str, env: dict[str, Any]) -> Any:
         if name == "to":
             return self.cast(of, self.expression(node.args[0], env))
         values = [self.expression(a, env) for a in node.args]
         if of.block and name in ("load", "store"):
             return self.described(of, name, values)
-        named = {k.arg: self.expression(k.value, env) for k in node.keywords if k.arg}
+        named = {n: self.expression(value, env) for n, value in node.keywords}
         return self.function(node, name, [of, *values], named)
 
-    def inlined(self, node: ast.Call, function: ast.FunctionDef, env: dict[str, Any]) -> Any:
+    def inlined(self, node: FunctionCall, function: KernelFunction, env: dict[str, Any]) -> Any:
         """A call of another function of the module, which is executed in place."""
-        names = [a.arg for a in function.args.args]
-        inner = dict(zip(names, (self.expression(a, env) for a in node.args)))
-        inner.update({k.arg: self.expression(k.value, env) for k in node.keywords if k.arg})
-        for name, default in zip(names[::-1], function.args.defaults[::-1]):
-            if name not in inner:
-                inner[name] = self.expression(default, env)
+        inner = dict(zip((p.name for p in function.parameters), (self.expression(a, env) for a in node.args)))
+        inner.update({n: self.expression(value, env) for n, value in node.keywords})
+        for parameter in function.parameters[::-1]:
+            if parameter.name not in inner and parameter.default is not None:
+                inner[parameter.name] = self.expression(parameter.default, env)
         try:
             self.block(function.body, inner)
         except Returned as returned:
             return returned.value
         return TileValue()
 
-    def dtype(self, node: ast.AST, env: dict[str, Any]) -> str:
+    def dtype(self, node: PythonExpression, env: dict[str, Any]) -> str:
         return self.named_type(self.expression(node, env))
 
     def named_type(self, value: Any) -> str:
@@ -359,7 +360,7 @@ class Calls:
             layout = RegisterLayout(steps, warps, 0, list(order).index(value.layout.contiguous))
         return replace(value, shape=shape, unit=unit, layout=layout, swapped=not value.swapped, fresh=0)
 
-    def reshaped(self, node: ast.Call, name: str, value: TileValue, args: list[Any]) -> TileValue:
+    def reshaped(self, node: FunctionCall, name: str, value: TileValue, args: list[Any]) -> TileValue:
         flat = list(args[0]) if args and isinstance(args[0], tuple) else args
         numbers = [v.known for v in flat if isinstance(v, TileValue) and isinstance(v.known, int)]
         if name == "expand_dims":
@@ -405,7 +406,7 @@ class Calls:
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keep or a not in axes)
         return TileValue(shape, value.dtype, loads=value.loads, defined_at=time)
 
-    def dot(self, node: ast.Call, values: list[Any], named: dict[str, Any]) -> TileValue:
+    def dot(self, node: FunctionCall, values: list[Any], named: dict[str, Any]) -> TileValue:
         left, right = values[0], values[1]
         if not isinstance(left, TileValue) or not isinstance(right, TileValue) or left.shape[-1:] != right.shape[-2:-1]:
             raise self.fail(node, "expected two tiles, the columns of the first as many as the rows of the second")
