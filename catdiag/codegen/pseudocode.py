@@ -154,7 +154,7 @@ class _Pseudocode(Writer):
                 if cleared:
                     self.write(f"clear {', '.join(map(self._typed, cleared))}")
             case Save(target, value, adds=True):
-                self.write(f"add to {self._typed(target)}: {self.text[value][0]}")
+                self.write(f"add to {self._typed(target)}: {self.text[value]}")
             case Save(target, value):
                 if target is value:
                     self.write(f"save {self._typed(value)}")

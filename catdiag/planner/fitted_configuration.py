@@ -1,7 +1,7 @@
 """The plan of a kernel as Triton is handed it: what is shown and proved is what is written.
 
 Configurations are tried in the order in which the model ranks them (`catdiag.planner.configuration_candidates`). Each
-is written, its launches are recorded, and its shared memory is read off its text (`catdiag.planner.emitted_module`):
+is written, its launches are recorded, and its shared memory is read off its kernels (`catdiag.planner.emitted_module`):
 the first is taken that is launched as it was proposed, with as much shared memory as the chip has. What was passed over
 is said beside what would be next best. z3 proves that what the text takes is within what the chip has, for these tiles
 and all smaller ones.

@@ -437,7 +437,9 @@ class Writing:
                 parts.append(p.aligned(part, order if part.dims else ()))
         inside = p.inside(order, k.scope)
         mask = {} if inside is None else {"mask": inside}
-        function, order_of, verb = ("atomic_add", {"sem": Number("relaxed")}, "add to") if adds else ("store", {}, "save")
+        function, order_of, verb = (
+            ("atomic_add", {"sem": Number("relaxed")}, "add to") if adds else ("store", {}, "save")
+        )
         store = call(f"{self.tl}.{function}", joined_all("+", parts), value, **mask, **order_of)
         k.scope.write(Do(store, note=f"{verb} {array.name}"))
 

@@ -1,4 +1,4 @@
-"""An abstract interpreter of Triton kernels: it executes their source on tiles that have shapes and no elements.
+"""An abstract interpreter of Triton kernels: it executes them on tiles that have shapes and no elements.
 
 - `kernel_reader`: the interpreter; `tile_values`: its abstract values and its trace; `tile_operations`: the functions
   of Triton's language;
