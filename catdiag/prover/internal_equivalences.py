@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -92,6 +93,25 @@ class Screened:
         """Whether a normal form of both programs is likely to be too much work."""
         return len(self.left) + len(self.right) > _LARGE
 
+    @cached_property
+    def _left_sums(self) -> tuple[int, Floats]:
+        """The first wire of the left side and, from it on, the sums of each one's arrays."""
+        first = min(self.values[0], default=0)
+        return first, np.array([[_sum(x) for x in found] for found in self.values[0].values()])
+
+    def near(self, wires: Sequence[int], b: int) -> list[int]:
+        """Those of some left wires that may be `equal` to a right one in some order of the axes."""
+        if not wires:
+            return []
+        first, sums = self._left_sums
+        chosen = np.array(wires)
+        wanted = self.values[1][b]
+        # Twice what the tolerance adds up to: sums are rounded too. An infinite sum tells nothing.
+        far = [2 * _CLOSE * (x.size + _sum(np.abs(x))) for x in wanted]
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(sums[chosen - first] - [_sum(x) for x in wanted]) > far
+        return [int(a) for a in chosen[~apart.any(axis=1)]]
+
     def equal(self, a: int, b: int, order: Sequence[int]) -> bool:
         """Whether a left wire and a right wire came out equal, axis `order[k]` of the left one being axis k of the
         right one."""
@@ -113,6 +133,10 @@ class Screened:
             if not self.equal(a, b, order):
                 return True
         return False
+
+
+def _sum(x: Floats) -> float:
+    return float(np.nansum(x))
 
 
 def _with_all_wires(diagram: Diagram) -> Diagram:
@@ -208,7 +232,7 @@ def axis_names(screened: Screened) -> dict[str, str]:
     found = {name: name for name in outside[1]}
     ours = _cuttable(screened.left)
     for b in _cuttable(screened.right):
-        for a in ours:
+        for a in screened.near(ours, b):
             match = next((o for o in _orders(types[0][a], types[1][b], found) if screened.equal(a, b, o)), None)
             if match is None:
                 continue
@@ -228,7 +252,7 @@ def _pairs(screened: Screened) -> list[Pair]:
         by_axes.setdefault(frozenset(types[0][a].axes), []).append(a)
     found = []
     for b in _cuttable(screened.right):
-        for a in by_axes.get(frozenset(types[1][b].axes), ()):
+        for a in screened.near(by_axes.get(frozenset(types[1][b].axes), []), b):
             order = [types[0][a].names.index(n) for n in types[1][b].names]
             if screened.equal(a, b, order):
                 found.append((a, b))
