@@ -40,21 +40,22 @@ def countermodel(hypotheses: Sequence[Term], goal: Term) -> dict[str, Number] | 
     opaque = sorted(
         {(op, name) for t in terms for op in ("atom", "prop") for name in leaves(t, op)}, key=lambda p: int(p[1])
     )
+    by_last_atom: dict[int, list[Term]] = {}
+    for equation in (e for h in hypotheses for e in _equations(h)):
+        by_last_atom.setdefault(_last(equation), []).append(equation)
     rng = random.Random(0)
     for turn in range(TRIES):
         at = _integers(sizes, indices, tops, rng, turn)
         for op, name in opaque:
             at[f"{op} {name}"] = rng.randrange(2) if op == "prop" else rng.choice(_REALS)
-            if op == "atom":
-                _solve(hypotheses, f"atom {name}", int(name), at, rng)
+            if op == "atom" and int(name) in by_last_atom:
+                _solve(rng.choice(by_last_atom[int(name)]), f"atom {name}", at)
         if not value(goal, at) and all(value(h, at) for h in hypotheses):
             return at
     return None
 
 
-_REALS = tuple(
-    Fraction(n, d) for n, d in ((0, 1), (1, 1), (2, 1), (-1, 1), (-2, 1), (3, 1), (-3, 1), (5, 1), (1, 2), (-1, 2))
-)
+_REALS: tuple[Number, ...] = (0, 1, 2, -1, -2, 3, -3, 5, Fraction(1, 2), Fraction(-1, 2))
 
 
 def _integers(
@@ -70,12 +71,9 @@ def _integers(
     return at
 
 
-def _solve(hypotheses: Sequence[Term], name: str, k: int, at: dict[str, Number], rng: random.Random) -> None:
-    """Puts for an atom what an equation says that it is, where it is the last atom of one and linear in it."""
-    equations = [e for h in hypotheses for e in _equations(h) if _last(e) == k]
-    if not equations:
-        return
-    left, right = rng.choice(equations).args
+def _solve(equation: Term, name: str, at: dict[str, Number]) -> None:
+    """Puts for the last atom of an equation what it says that the atom is, where it is linear in it."""
+    left, right = equation.args
     ends = [value(left, at | {name: x}) - value(right, at | {name: x}) for x in (Fraction(0), Fraction(1))]
     if ends[0] != ends[1]:
         at[name] = Fraction(ends[0]) / (ends[0] - ends[1])
@@ -97,7 +95,8 @@ def value(t: Term, at: dict[str, Number]) -> Number:
     """A term, or a condition as 0 or 1, at given numbers; division rounds down and is 0 by 0 and less."""
     op = t.op
     if op == "num":
-        return Fraction(t.data or 0)
+        number = Fraction(t.data or 0)
+        return number.numerator if number.denominator == 1 else number
     if op in ("size", "idx", "atom", "prop"):
         return at[f"{op} {t.data}"]
     if op in ("true", "false"):
