@@ -97,12 +97,14 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
         for n, d in q.items():
             powers = dict(m)
             for a, e in n:
-                powers[a] = powers.get(a, Fraction(0)) + e
+                powers[a] = powers[a] + e if a in powers else e
             coefficient = c * d
             if coefficient.numerator.bit_length() + coefficient.denominator.bit_length() > DIGITS:
                 raise TooLarge("a coefficient with too many digits")
             folded: Poly = {(): coefficient}
             for a, e in list(powers.items()):
+                if e == 1:
+                    continue
                 if abs(e) > LIMIT and not is_unit(a):
                     raise TooLarge(f"a power of {e}")
                 # [c]² = [c] for a condition c as 0 or 1
@@ -130,7 +132,7 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
 
 
 def _accumulate(p: Poly, m: Monomial, c: Fraction) -> Poly:
-    total = p.get(m, Fraction(0)) + c
+    total = p[m] + c if m in p else c
     if total:
         p[m] = total
     else:

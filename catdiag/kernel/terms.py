@@ -66,14 +66,21 @@ class Term:
         elif op == "big":
             self.loose = max(args[0].loose, args[1].loose - 1, 0)
         else:
-            self.loose = max((a.loose for a in args), default=0)
-        self.weight = 1 + sum(a.weight for a in args)
+            self.loose = 0
+            for a in args:
+                if a.loose > self.loose:
+                    self.loose = a.loose
+        self.weight = 1
+        for a in args:
+            self.weight += a.weight
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         if not isinstance(other, Term) or self._hash != other._hash:
             return False
+        if not self.args and not other.args:
+            return self.op == other.op and self.data == other.data
         # Without recursion, and each pair once: terms may be deep, and share parts.
         seen: set[tuple[int, int]] = set()
         stack = [(self, other)]
@@ -105,7 +112,7 @@ class Term:
 
 def num(value: int | Fraction) -> Term:
     """A rational number."""
-    return Term("num", Fraction(value))
+    return Term("num", value if type(value) is Fraction else Fraction(value))
 
 
 ZERO, ONE, MINUS = num(0), num(1), num(-1)
@@ -190,7 +197,7 @@ def open_body(body: Term, value: Term, depth: int = 0) -> Term:
     """The body of a binder with its variable replaced by a term that has no loose variables."""
     if value.loose:
         raise KernelError("only closed terms are put for bound variables")
-    seen: dict[tuple[Term, int], Term] = {}
+    seen: dict[tuple[int, int], Term] = {}
 
     def go(t: Term, k: int) -> Term:
         if t.loose <= k:
@@ -199,13 +206,13 @@ def open_body(body: Term, value: Term, depth: int = 0) -> Term:
             if not isinstance(t.data, int):
                 raise KernelError("a bound variable has a number")
             return value if t.data == k else bound(t.data - 1)
-        found = seen.get((t, k))
+        found = seen.get((id(t), k))
         if found is None:
             if t.op == "big":
                 found = rebuild(t, (go(t.args[0], k), go(t.args[1], k + 1)))
             else:
                 found = rebuild(t, (go(a, k) for a in t.args))
-            seen[t, k] = found
+            seen[id(t), k] = found
         return found
 
     return go(body, depth)
@@ -213,20 +220,20 @@ def open_body(body: Term, value: Term, depth: int = 0) -> Term:
 
 def close_body(t: Term, name: str) -> Term:
     """The body of a binder over the free index `name` of a term."""
-    seen: dict[tuple[Term, int], Term] = {}
+    seen: dict[tuple[int, int], Term] = {}
 
     def go(t: Term, k: int) -> Term:
         if t.op == "idx":
             return bound(k) if t.data == name else t
         if not t.args:
             return bound(t.data + 1) if t.op == "b" and isinstance(t.data, int) and t.data >= k else t
-        found = seen.get((t, k))
+        found = seen.get((id(t), k))
         if found is None:
             if t.op == "big":
                 found = rebuild(t, (go(t.args[0], k), go(t.args[1], k + 1)))
             else:
                 found = rebuild(t, (go(a, k) for a in t.args))
-            seen[t, k] = found
+            seen[id(t), k] = found
         return found
 
     return go(t, 0)
@@ -236,17 +243,17 @@ def substitute(t: Term, leaves: dict[tuple[str, Data], Term]) -> Term:
     """A term with free leaves (`idx`, `size`) replaced by terms without loose variables, simultaneously."""
     if any(v.loose for v in leaves.values()):
         raise KernelError("only closed terms are substituted")
-    seen: dict[Term, Term] = {}
+    seen: dict[int, Term] = {}
 
     def go(t: Term) -> Term:
         if t.op in ("idx", "size"):
             return leaves.get((t.op, t.data), t)
         if not t.args:
             return t
-        found = seen.get(t)
+        found = seen.get(id(t))
         if found is None:
             found = rebuild(t, (go(a) for a in t.args))
-            seen[t] = found
+            seen[id(t)] = found
         return found
 
     return go(t)
@@ -269,13 +276,13 @@ def exchanged(t: Term, equal: dict[Term, Term]) -> Term:
 def leaves(t: Term, op: str) -> set[str]:
     """The names of the leaves of one kind in a term."""
     found: set[str] = set()
-    seen: set[Term] = set()
+    seen: set[int] = set()
     stack = [t]
     while stack:
         t = stack.pop()
-        if t in seen:
+        if id(t) in seen:
             continue
-        seen.add(t)
+        seen.add(id(t))
         if t.op == op:
             found.add(str(t.data))
         stack.extend(t.args)
