@@ -227,3 +227,12 @@ def affine(e: Expr) -> dict[str, int] | None:
 
     found = read_off(e, leaf, join)
     return None if found is None else found[0]
+
+
+def label(atom: Atom) -> str:
+    """The name of the index of an atom.
+
+    >>> label(("q", 0)), label(("(b g)", 1))
+    ('q', '(b g).1')
+    """
+    return f"{atom[0]}.{atom[1]}" if atom[0].startswith("(") else atom[0]

@@ -20,8 +20,9 @@ from catdiag.bounds.bound_certificate import (
     cuts_in_groups,
     cuts_of,
 )
+from catdiag.bounds.covering_polytope import exponents_of
 from catdiag.bounds.joint_bound import JointCase, JointShare, derive_joint, joint_value, relabeled
-from catdiag.bounds.reuse import Candidate, SourceReader, exponents_of
+from catdiag.bounds.reuse import Candidate, SourceReader
 from catdiag.category.types import Size, size_symbols, size_value
 
 BEST = 3
@@ -97,7 +98,7 @@ class JointSearch:
             simple = candidate.symmetric == 1 and not candidate.disjoint and candidate.plain and candidate.contracts
             if not simple or candidate.begins > begins or not all(map(_without_symmetry, candidate.unjoined)):
                 continue
-            for powers, boxes in exponents_of(candidate):
+            for powers, boxes in exponents_of(candidate.indices, candidate.covers):
                 kept = [(s, p) for s, p in zip(candidate.unjoined, powers, strict=True) if p]
                 if not kept or cuts_of([s for s, _ in kept]) > self.most_cuts:
                     continue

@@ -29,10 +29,11 @@ from catdiag.bounds.bound_certificate import (
     evaluate,
 )
 from catdiag.bounds.compulsory_traffic import Needed, needed
+from catdiag.bounds.covering_polytope import exponents_of
 from catdiag.bounds.dataflow import flow_of
 from catdiag.bounds.joint_bound import check_joint, joint_at, joint_value
 from catdiag.bounds.joint_search import JointBound, JointSearch
-from catdiag.bounds.reuse import Candidate, SourceReader, exponents_of
+from catdiag.bounds.reuse import Candidate, SourceReader
 from catdiag.bounds.segments import Lifetime, check_lifetime, lifetime_bound, lifetimes
 from catdiag.category.diagram import diagram_of
 from catdiag.category.integer_polynomial import IntPolynomial, symbol
@@ -349,7 +350,7 @@ def _capacity(used: set[str]) -> Expr:
 
 def _cases(candidate: Candidate) -> Iterator[BoundCase]:
     """The cases of a candidate: exponents at the vertices of the covering polytope, and steps that suit their cuts."""
-    for powers, boxes in exponents_of(candidate):
+    for powers, boxes in exponents_of(candidate.indices, candidate.covers):
         if candidate.begins == 2 and not powers[-1]:
             continue
         kept = [(s, p) for s, p in zip(candidate.sources, powers, strict=True) if p]

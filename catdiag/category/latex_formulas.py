@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from catdiag.category.expression_formulas import formula_of_expression
-from catdiag.category.formula import BIG, Formula, Typeset, cases_of, name_parts, powers_of_ten
+from catdiag.category.formula import Formula, Typeset, cases_of
+from catdiag.category.formula_names import BIG, name_parts, powers_of_ten
 
 
 def latex_of(expr: Any) -> str:

@@ -350,7 +350,7 @@ class LevelsIO(AsHTML):
 
 
 def _branches(formula: Expr) -> tuple[Expr, ...]:
-    from catdiag.optimum.minimize import branches
+    from catdiag.optimum.leading_order import branches
 
     found: tuple[Expr, ...] = branches(formula)
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
-from catdiag.category.formula import BIG, Formula, PlainText
+from catdiag.category.formula import Formula, PlainText
+from catdiag.category.formula_names import BIG
 
 _LENGTHY = 100
 """The least denominator of fractions that are labeled as decimals."""

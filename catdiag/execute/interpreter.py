@@ -8,14 +8,12 @@ streamed diagram runs does not grow with the streamed axis.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from random import Random
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
@@ -24,16 +22,17 @@ from catdiag.category.ops import clamped, op_row
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import nested_beyond
-from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
+from catdiag.category.types import ArrayType, Size
+from catdiag.execute.array_values import checked_array, conform, elements_of, filled, float_type, length, owned
 from catdiag.execute.indexed_reads import view
+from catdiag.execute.merge_trees import Tree, dealt
 from catdiag.execute.named_arrays import NamedArray, contract
 from catdiag.execute.scalar_functions import FUNCTIONS, REDUCTIONS
 from catdiag.execute.size_inference import local_sizes, solve, tile_lengths
 from catdiag.frontend.diagram_calls import call_diagram
 from catdiag.frontend.tracing import Traced
-from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
+from catdiag.util.errors import SizeError, TypeMismatch
 
-Array = NDArray[Any]
 Functions = Mapping[str, Callable[..., Any]]
 
 # Nested calls of named boxes run as nested Python calls, up to this depth; deeper nests are inlined first.
@@ -76,158 +75,18 @@ def run(
     names = diagram.input_names
     if len(arrays) != len(names):
         raise TypeMismatch(f"{len(arrays)} arrays were given: expected {len(names)} ({', '.join(names)})")
-    raw = [_array(a, name) for a, name in zip(arrays, names, strict=True)]
-    kind = _float_type(raw, dtype)
+    raw = [checked_array(a, name) for a, name in zip(arrays, names, strict=True)]
+    kind = float_type(raw, dtype)
     known = solve(diagram, [a.shape for a in raw], sizes or {})
     machine = Runner(kind, tile_lengths(diagram, tiles or {}), functions or {}, Tree.of(tree))
     values = [
-        NamedArray(_elements(a, ty, name, kind), ty.names)
+        NamedArray(elements_of(a, ty, name, kind), ty.names)
         for a, ty, name in zip(raw, diagram.dom, names, strict=True)
     ]  # fmt: skip
     with np.errstate(all="ignore"):
         results = machine.diagram(diagram, values, known)
-    outputs = tuple(_owned(conform(v, ty, known), raw) for v, ty in zip(results, diagram.cod, strict=True))
+    outputs = tuple(owned(conform(v, ty, known), raw) for v, ty in zip(results, diagram.cod, strict=True))
     return outputs[0] if len(outputs) == 1 else outputs
-
-
-# -- values -------------------------------------------------------------------------------------------
-
-
-def _array(value: Any, name: str) -> Array:
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise SizeError(f"input {name} is not a rectangular array: {error}") from error
-    if array.dtype.kind not in "fiub":
-        raise TypeMismatch(f"input {name} holds {array.dtype}: expected real numbers, integers or truth values")
-    return array
-
-
-def _float_type(arrays: Sequence[Array], dtype: DTypeLike | None) -> np.dtype[Any]:
-    if dtype is not None:
-        kind = np.dtype(dtype)
-        if kind.kind != "f":
-            raise TypeMismatch(f"dtype is {kind}: expected a floating type, such as 'float32'")
-        return kind
-    floating = [a.dtype for a in arrays if a.dtype.kind == "f"]
-    return np.result_type(*floating) if floating else np.dtype(np.float64)
-
-
-def _elements(array: Array, ty: ArrayType, name: str, kind: np.dtype[Any]) -> Array:
-    if ty.element == "bool":
-        if array.dtype.kind != "b":
-            raise TypeMismatch(f"input {name} holds {array.dtype}: expected truth values, for {ty}")
-        return array
-    if ty.element == "int":
-        if array.dtype.kind not in "iu":
-            raise TypeMismatch(f"input {name} holds {array.dtype}: expected integers, for {ty}")
-        return array.astype(np.int64, copy=False)
-    return array.astype(kind, copy=False)
-
-
-def _owned(array: Array, inputs: Sequence[Array]) -> Array:
-    """An array that shares no memory with the caller's arrays, in C order."""
-    if array.base is None and array.flags.c_contiguous and not [a for a in inputs if a is array]:
-        return array
-    return np.array(array, order="C")
-
-
-def conform(value: NamedArray, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
-    """The array in the layout of its type, broadcast along axes that it lacks.
-
-    >>> from catdiag.category.types import Axis
-    >>> conform(NamedArray(np.ones(2), ("q",)), ArrayType((Axis("x"), Axis("q"))), {"x": 3}).shape
-    (3, 2)
-    """
-    order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
-    data = np.asarray(value.over(order))
-    if len(value.names) == len(order):
-        return data
-    lengths = {a.name: a.size for a in ty.axes}
-    known = value.lengths()
-    return np.broadcast_to(data, [known[n] if n in known else length(lengths[n], sizes) for n in order])
-
-
-def filled(values: Sequence[NamedArray], box: ops.Box, sizes: Mapping[str, int]) -> list[NamedArray]:
-    """The outputs of a body with all the axes of the box's types: an output that lacks one is broadcast."""
-    outputs = []
-    for value, ty in zip(values, box.cod, strict=True):
-        if len(value.names) < len(ty.axes) or not set(ty.names) <= set(value.names):
-            order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
-            value = NamedArray(conform(value, ty, sizes), order)
-        outputs.append(value)
-    return outputs
-
-
-def length(size: Size, sizes: Mapping[str, int]) -> int:
-    """The value of a size as a number.
-
-    >>> length(("*", "b", 2), {"b": 3})
-    6
-
-    Raises SizeError where no input shows it.
-    """
-    missing = [s for s in sorted(size_symbols(size)) if s not in sizes]
-    if missing:
-        if show_size(size) in sizes:
-            return sizes[show_size(size)]
-        raise SizeError(
-            f"size {show_size(size)} is not known, since no input shows {', '.join(missing)}: "
-            f"give it, as in run(diagram, arrays, sizes={{{missing[0]!r}: 4}})"
-        )
-    return size_value(size, dict(sizes))
-
-
-# -- boxes ----------------------------------------------------------------------------------------------
-
-S = TypeVar("S")
-
-
-def dealt(blocks: Sequence[S], parts: int) -> list[Sequence[S]]:
-    """Blocks in order, dealt out as evenly as possible to so many parts; empty parts are dropped.
-
-    >>> dealt("abcde", 3), dealt("ab", 3)
-    (['a', 'bc', 'de'], ['a', 'b'])
-    """
-    ends = [k * len(blocks) // parts for k in range(parts + 1)]
-    return [blocks[start:stop] for start, stop in pairwise(ends) if stop > start]
-
-
-@dataclass
-class Tree:
-    """The order in which neighboring states are merged: left to right, in a balanced tree, or at random."""
-
-    random: Random | None = None
-    balanced: bool = False
-
-    @staticmethod
-    def of(tree: str | int | Random | None) -> Tree | None:
-        """The order for the argument `tree` of `run`. Raises CatdiagError for any other value."""
-        if tree is None:
-            return None
-        if tree == "balanced":
-            return Tree(balanced=True)
-        if isinstance(tree, Random):
-            return Tree(tree)
-        if isinstance(tree, int) and not isinstance(tree, bool):
-            return Tree(Random(tree))
-        raise CatdiagError(f"tree is {tree!r}: expected 'balanced', the seed of a random tree, or a random.Random")
-
-    def merged(self, states: Sequence[S], merge: Callable[[S, S], S]) -> S:
-        """All states merged into one; only neighbors are merged.
-
-        >>> Tree(balanced=True).merged(list("abcde"), "({}{})".format)
-        '(((ab)(cd))e)'
-        """
-        waiting = list(states)
-        while len(waiting) > 1:
-            if self.balanced:
-                pairs = [waiting[k : k + 2] for k in range(0, len(waiting), 2)]
-                waiting = [merge(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-                continue
-            place = self.random.randrange(len(waiting) - 1) if self.random else 0
-            waiting[place : place + 2] = [merge(waiting[place], waiting[place + 1])]
-        return waiting[0]
 
 
 class Runner:

@@ -25,11 +25,9 @@ from catdiag.kernel.terms import (
     Term,
     add,
     fn,
-    idx,
     leaves,
     mul,
     num,
-    open_body,
     rebuild,
     show,
     size,
@@ -37,6 +35,7 @@ from catdiag.kernel.terms import (
     term_data,
 )
 from catdiag.prover import proof_cache
+from catdiag.prover.goal_forms import compared_maxima, free_exponents, holds_plainly, nonzero_sum, of_signs
 from catdiag.prover.lemmas.linear_arithmetic import combination
 from catdiag.prover.lemmas.max_attained import prove_attained
 from catdiag.prover.normal_form.normalize import Normalizer, WorkBudget
@@ -44,6 +43,14 @@ from catdiag.prover.normal_form.opaque_ite import DecidedIteNormalizer, OpaqueIt
 from catdiag.prover.proof_trace import WORK
 from catdiag.prover.subterms import subterms, undecided_conditions
 from catdiag.prover.term_equality import Meeting
+
+_FALSE = fn("lt", ZERO, ZERO)
+
+_FURTHER = 150_000
+"""The work bound of the search beyond normal forms."""
+
+_SPLITS = 4
+"""The deepest nesting of splits on conditions."""
 
 
 class OpenGoal(Exception):
@@ -128,7 +135,7 @@ class Finder(Checker):
         full normal form with linear arithmetic, the rule `field` and a solver, a split on a size of 0, a maximum that
         attains a bound, `Meeting`, and splits on conditions.
         """
-        if _plain(ctx, condition):
+        if holds_plainly(ctx, condition):
             return
         record = _record(proof)
         if self._by_cached_proof(ctx, condition, record) or self._split_on_maxima(ctx, condition, record):
@@ -147,10 +154,10 @@ class Finder(Checker):
         search = Normalizer(self.work)
         try:
             found = self._condition(ctx, condition, search)
-            if found.op == "eq" and not _plain(ctx, found):
+            if found.op == "eq" and not holds_plainly(ctx, found):
                 sides = [search.with_equations(ctx, side, (k,)) for k, side in enumerate(found.args)]
                 found = fn("eq", *sides)
-            if _plain(ctx, found):
+            if holds_plainly(ctx, found):
                 record["steps"] = search.steps
                 return
             goal = OpenGoal(show(found), found)
@@ -202,7 +209,7 @@ class Finder(Checker):
         for search in (OpaqueIteNormalizer(self.work, untouched), DecidedIteNormalizer(self.work, untouched, there)):
             try:
                 found = self._condition(ctx, condition, search)
-                done = _plain(ctx, found)
+                done = holds_plainly(ctx, found)
                 if done or self._closes(ctx, found):
                     record.update({"steps": search.steps} if done else {"steps": search.steps, "close": "field"})
                     return TRUE
@@ -215,7 +222,7 @@ class Finder(Checker):
 
         The terms are smaller in each of these cases, so that this split comes first.
         """
-        pair = _compared_maxima(equation) if self._splits < _SPLITS else None
+        pair = compared_maxima(equation) if self._splits < _SPLITS else None
         if pair is None:
             return False
         if self._undecided_size(ctx, equation, equation) is not None:
@@ -350,10 +357,10 @@ class Finder(Checker):
         """Whether a sum of exponentials is not 0 because another one, times an exponential, is equal to it and
         not 0.
         """
-        sought, known = _nonzero_sum(condition), _nonzero_sum(demand.condition)
+        sought, known = nonzero_sum(condition), nonzero_sum(demand.condition)
         if sought is None or known is None:
             return False
-        free, other = _free_exponents(sought[1]), _free_exponents(known[1])
+        free, other = free_exponents(sought[1]), free_exponents(known[1])
         if free is None or other is None:
             return False
         factor = fn("exp", add(*free, *(mul(num(-1), a) for a in other)))
@@ -405,7 +412,7 @@ class Finder(Checker):
             try:
                 # A fact must not simplify itself: it would become `1 ≠ 0` and be lost.
                 bare = owed.context(Context(self.ask, {}, facts[: len(facts) - len(defined)], names))
-                condition = (self._condition if _of_signs(owed.condition) else self._normal_condition)(
+                condition = (self._condition if of_signs(owed.condition) else self._normal_condition)(
                     bare, owed.condition, search
                 )
             except (KernelError, RecursionError):
@@ -414,66 +421,6 @@ class Finder(Checker):
                 _record(proof).setdefault("facts", {})[str(k)] = search.steps
                 found += owed.saying(condition)
         return tuple(found)
-
-
-def _of_signs(condition: Term) -> bool:
-    """Whether a condition says that a term is real, or compares it with 0."""
-    inner = condition.args[0] if condition.op == "not" else condition
-    return inner.op == "real" or (inner.op in ("lt", "le", "eq") and bool({ZERO, BOT} & set(inner.args)))
-
-
-def _nonzero_sum(condition: Term) -> tuple[list[int], Term] | None:
-    """For a condition that a sum is not 0, or above 0: the path to the sum, and the sum."""
-    inside, path = (condition.args[0], [0]) if condition.op == "not" else (condition, [])
-    if inside.op != ("eq" if path else "lt") or ZERO not in inside.args:
-        return None
-    place = int(inside.args[0] == ZERO)
-    found = inside.args[place]
-    return ([*path, place], found) if found.op == "big" and found.data == "sum" and (path or place) else None
-
-
-def _free_exponents(t: Term) -> list[Term] | None:
-    """The summands in the exponent of a sum of exponentials that do not depend on its index."""
-    body = open_body(t.args[1], idx("%free"))
-    if body.op != "exp" or body.args[0].op != "add":
-        return None
-    return [a for a in body.args[0].args if "%free" not in leaves(a, "idx")]
-
-
-def _plain(ctx: Context, condition: Term) -> bool:
-    """Whether a condition holds trivially; equations only by their form."""
-    return condition.args[0] == condition.args[1] if condition.op == "eq" else ctx.entails(condition)
-
-
-_FALSE = fn("lt", ZERO, ZERO)
-
-_FURTHER = 150_000
-"""The work bound of the search beyond normal forms."""
-
-_SPLITS = 4
-"""The deepest nesting of splits on conditions."""
-
-
-def _compared_maxima(equation: Term) -> tuple[Term, Term] | None:
-    """Two reductions, if a case of the equation asks whether one of them is their maximum."""
-    stack = list(equation.args) if equation.op == "eq" else []
-    while stack:
-        t = stack.pop()
-        if t.op == "eq":
-            for top, other in (t.args, t.args[::-1]):
-                if top.op == "max" and other in top.args and all(a.op == "big" and not a.loose for a in top.args):
-                    return top.args[0], top.args[1]
-        elif t.op != "big":
-            stack.extend(_equations(t.args[0]) if t.op == "ite" else ())
-            stack.extend(t.args[t.op == "ite" :])
-    return None
-
-
-def _equations(c: Term) -> list[Term]:
-    """The equations that a condition consists of."""
-    if c.op in ("and", "or", "not"):
-        return [e for a in c.args for e in _equations(a)]
-    return [c] if c.op == "eq" else []
 
 
 def _record(proof: Json) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from catdiag.category.ops import Box, FoldOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, size_value
-from catdiag.execute.interpreter import Runner, filled
+from catdiag.execute.array_values import filled
+from catdiag.execute.interpreter import Runner
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.execute.size_inference import local_sizes
 from catdiag.simulate.byte_widths import MachineWidths

@@ -26,7 +26,8 @@ from catdiag.category.diagram import Diagram, Graph, HasDiagram, Node, diagram_o
 from catdiag.category.ops import Box, GroupOp, Map, array_name
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, size_symbols, size_value
-from catdiag.execute.interpreter import Functions, Runner, conform, run
+from catdiag.execute.array_values import conform
+from catdiag.execute.interpreter import Functions, Runner, run
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.execute.size_inference import tile_lengths, within
 from catdiag.schedule.access_region import gathered_inputs, with_access_regions

@@ -18,8 +18,9 @@ from catdiag.category.functor import interpret
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast, ScalarFunction
 from catdiag.category.types import Ty
+from catdiag.execute.array_values import conform, length
 from catdiag.execute.indexed_reads import view
-from catdiag.execute.interpreter import Runner, conform, length
+from catdiag.execute.interpreter import Runner
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.execute.size_inference import solve
 from catdiag.testing.error_bounds import BoundedArray, Rounding

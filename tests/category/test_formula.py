@@ -8,7 +8,6 @@ from fractions import Fraction
 import pytest
 
 from catdiag.category.formula import (
-    BIG,
     NOTATIONS,
     PLAIN,
     Formula,
@@ -21,6 +20,7 @@ from catdiag.category.formula import (
     symbol,
     where,
 )
+from catdiag.category.formula_names import BIG
 from catdiag.category.latex_formulas import LATEX
 from catdiag.draw.label_formulas import label
 from catdiag.draw.report.mathml import MATHML

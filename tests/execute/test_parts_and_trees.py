@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.execute.interpreter import Tree, dealt
+from catdiag.execute.merge_trees import Tree, dealt
 
 LOW = -float("inf")
 EPS = float(np.finfo(float).eps)

@@ -12,7 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sympy import Expr, Integer, Max, Min, Rational, Symbol, simplify, sqrt
 
-from catdiag.optimum.minimize import Optimum, branches, check_certificate, leading_order, minimize
+from catdiag.optimum.leading_order import branches, leading_order
+from catdiag.optimum.minimize import Optimum, check_certificate, minimize
 from catdiag.optimum.posynomial import posynomial
 
 a, b, c, d, f, h, k, q, r = sympy.symbols("a b c d f h k q r", positive=True, integer=True)

@@ -11,7 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.category.expression_formulas import formula_of_expression
-from catdiag.category.formula import BIG, GREEK, Formula, Typeset, cases_of, name_parts, powers_of_ten
+from catdiag.category.formula import Formula, Typeset, cases_of
+from catdiag.category.formula_names import BIG, GREEK, name_parts, powers_of_ten
 from catdiag.draw.report.html import Html, escaped, joined, tag
 
 Expr = Any

@@ -12,7 +12,8 @@ from typing import Any
 
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph
-from catdiag.category.formula import BIG, Formula, infix, symbol
+from catdiag.category.formula import Formula, infix, symbol
+from catdiag.category.formula_names import BIG
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Ty, show_size, size_symbols

@@ -323,7 +323,8 @@ def _samples(given: UserFold) -> _Samples:
     """A few lists, folded element by element."""
     import numpy as np
 
-    from catdiag.execute.interpreter import conform, run
+    from catdiag.execute.array_values import conform
+    from catdiag.execute.interpreter import run
     from catdiag.execute.named_arrays import NamedArray
 
     rng = np.random.default_rng(0)
