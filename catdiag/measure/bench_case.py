@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import STORED, ArrayType, element_bytes, size_value
@@ -16,9 +16,6 @@ from catdiag.codegen.torch_reference import torch_reference
 from catdiag.cost.traffic import io
 from catdiag.rewrite.contraction_order import reassociated
 from catdiag.util.errors import CatdiagError, SizeError
-
-if TYPE_CHECKING:
-    pass
 
 Number = int | float
 

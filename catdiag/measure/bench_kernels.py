@@ -21,7 +21,7 @@ from catdiag.util.errors import CatdiagError
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram, HasDiagram
     from catdiag.chip.hardware import Hardware
-    from catdiag.planner.configuration_candidates import Proposal
+    from catdiag.planner.configuration_proposal import Proposal
     from catdiag.rewrite.derivation import Derivation
 
 _NEAR = 2.0

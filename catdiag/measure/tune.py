@@ -27,7 +27,7 @@ from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.measure.bench import OURS, BenchDevice, BenchRow, Contestant, reason, run_case, torch_with_gpu
 from catdiag.measure.bench_case import Number, case_of
-from catdiag.planner.configuration_candidates import Proposal
+from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.fit import searching
 from catdiag.planner.fitted_configuration import Fitting
 from catdiag.planner.launch_configurations import NUMBER, propose

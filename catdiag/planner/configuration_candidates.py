@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ import numpy as np
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.types import BYTES
 from catdiag.codegen.triton.triton_module import module
+from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.memory_sectors import tiles_of_rows, whole_sector
 from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
@@ -59,42 +60,6 @@ CLOSE = 1.02
 """Of the same tiles within this, the one with fewer stages is the first, and with warp specialization that with
 `AHEAD`: with two a load begins when the iteration before is over, which took up to 12% longer (H200)."""
 AHEAD = 3
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A launch configuration: `tiles` by symbol, `stages` and `warps`, keyword arguments of a generated kernel.
-
-    Predicted are `time_s`, the bytes of shared memory of a block (with what Triton needs beside the operands at most),
-    the registers of a thread, how many blocks share a core, and `bytes_moved` at the edge to shared memory.
-    `differences` says in what it differs from the first.
-    """
-
-    tiles: Mapping[str, int] = field(hash=False)
-    stages: int
-    warps: int
-    time_s: float
-    shared_bytes: int
-    registers: int
-    blocks_per_sm: int
-    differences: tuple[str, ...] = ()
-    specialized: bool = False
-    bytes_moved: int = 0
-
-    @property
-    def arguments(self) -> dict[str, int]:
-        """The keyword arguments of a launch: tiles that are not 1, `num_warps` and `num_stages`."""
-        kept = {name: tile for name, tile in self.tiles.items() if tile != 1}
-        return {**kept, "num_warps": self.warps, "num_stages": self.stages}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**vars(self), "tiles": dict(self.tiles), "differences": list(self.differences)}
-
-    def __str__(self) -> str:
-        tiles = ", ".join(f"{name}={tile}" for name, tile in self.tiles.items()) or "no tiles"
-        specialized = ", warp-specialized" * self.specialized
-        return f"{tiles}; {self.stages} stage{'s' * (self.stages != 1)}, {self.warps} warps{specialized}"
 
 
 class Candidates:

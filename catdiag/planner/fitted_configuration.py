@@ -16,7 +16,8 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram
 from catdiag.codegen.triton.triton_module import Module
-from catdiag.planner.configuration_candidates import Candidates, Proposal, first_first
+from catdiag.planner.configuration_candidates import Candidates, first_first
+from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES, WrittenModule, write
 from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_levels

@@ -35,7 +35,8 @@ from catdiag.planner.graph_segments import Span, StageSequence
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
 from catdiag.planner.kernel_drafts import REFUSED, NotProvedTogether, cut, fresh_tiles, parts_of, proved
 from catdiag.planner.library_products import library_plan
-from catdiag.planner.multi_kernel_plan import LAUNCH_S, PartitionAlternative, Plan, bytes_of, continued
+from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, bytes_of, continued
+from catdiag.planner.partition_alternative import PartitionAlternative
 from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, check_cuts, check_sizes
 from catdiag.planner.recomputed_stages import recomputed_rows

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.kernel_work import operations as operations_of
@@ -29,9 +29,6 @@ from catdiag.schedule.kernel_work import product_types
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.statements import For
 from catdiag.util.errors import CatdiagError, require
-
-if TYPE_CHECKING:
-    pass
 
 _EXACT = 1 << 20  # clocks are counted in parts of so many
 _ITERATIONS = 200  # after so many iterations without a repetition the mean of the later half is taken

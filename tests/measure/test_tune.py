@@ -8,7 +8,7 @@ import pytest
 import catdiag as cd
 from catdiag.measure.bench import BenchDevice, BenchResult, BenchRow
 from catdiag.measure.tune import TimedCase, Tuned, reached, tuned
-from catdiag.planner.configuration_candidates import Proposal
+from catdiag.planner.configuration_proposal import Proposal
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
 from catdiag.util.errors import CatdiagError

@@ -16,7 +16,7 @@ import pytest
 import catdiag as cd
 from catdiag.measure.tune import tuned_plan
 from catdiag.planner.compiled_plan import compiled_of
-from catdiag.planner.configuration_candidates import Proposal
+from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.fit import fit
 from catdiag.planner.launch_configurations import propose
 from catdiag.planner.multi_kernel_plan import Plan

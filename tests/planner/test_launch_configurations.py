@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.planner.configuration_candidates import ALIKE, Candidates, Proposal
+from catdiag.planner.configuration_candidates import ALIKE, Candidates
+from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.fit import searching
 from catdiag.planner.launch_configurations import propose
 from catdiag.planner.resources.triton_resources import SCRATCH_BYTES, SPILLING, TritonBlock

@@ -17,7 +17,8 @@ from catdiag.category.box_types import check
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.category.functor import weave
 from catdiag.execute.interpreter import run
-from catdiag.rewrite.stream.fold_search import Streamed, candidates, find
+from catdiag.rewrite.stream.fold_search import candidates, find
+from catdiag.rewrite.stream.loop_builder import Streamed
 from catdiag.util.errors import AxisError, NotStreamable
 
 SIZES = {"q": 3, "x": 7, "d": 4, "h": 2, "k": 2, "r": 2, "b": 2, "y": 3, "f": 5}

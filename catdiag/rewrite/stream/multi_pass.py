@@ -21,7 +21,8 @@ from catdiag.rewrite.box_formulas import FoldFormula, formulas_of
 from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade
-from catdiag.rewrite.stream.fold_search import Streamed, axis_of, candidates
+from catdiag.rewrite.stream.fold_search import axis_of, candidates
+from catdiag.rewrite.stream.loop_builder import Streamed
 from catdiag.rewrite.stream.whole_axis_arrays import whole_arrays
 from catdiag.util.errors import NotGroupable, NotStreamable
 

@@ -14,7 +14,8 @@ from catdiag.rewrite.derivation import Derivation, NotProved, Step, titled
 from catdiag.rewrite.group import group
 from catdiag.rewrite.split import in_parts, is_streamed
 from catdiag.rewrite.steps import Split, Stream
-from catdiag.rewrite.stream.fold_search import Streamed, divisions
+from catdiag.rewrite.stream.fold_search import divisions
+from catdiag.rewrite.stream.loop_builder import Streamed
 from catdiag.rewrite.stream.multi_pass import forms, plain_forms
 from catdiag.rewrite.stream.user_fold import Fold
 from catdiag.rewrite.stream.user_fold_stream import stream_by
