@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
     from catdiag.rewrite.differentiate.corners_of_programs import Differentiability
+    from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
     from catdiag.rewrite.differentiate.gradient import Derivative, Inputs, Outputs
     from catdiag.rewrite.matching.rule import Rule
     from catdiag.rewrite.skip import Guide
@@ -424,6 +425,22 @@ class Program(AsProgram):
         from catdiag.rewrite.differentiate.gradient import value_and_gradient
 
         return self._derivative(value_and_gradient(self._source, self.derivation.ask, wrt))
+
+    def forward_and_backward(self, of: Outputs = None, wrt: Inputs = None) -> ForwardAndBackward:
+        """The forward pass of what was written, which saves statistics, and the backward pass of `grad(of, wrt)`, which
+        reads them: two bare diagrams, with the theorem that they are the program and its gradient together.
+
+        What is saved is found (`catdiag.rewrite.differentiate.forward_and_backward`). Raises as `grad` does, and
+        NotProved where the two are not proved.
+
+        >>> import catdiag as cd
+        >>> both = cd.library.attention.forward_and_backward()
+        >>> [str(ty) for ty in both.forward.cod], both.backward.names
+        (['[q d]', '[q]', '[q]'], ('Q', 'K', 'V', 'saved0', 'saved1', 'saved2', 'dout'))
+        """
+        from catdiag.rewrite.differentiate.forward_and_backward import forward_and_backward
+
+        return forward_and_backward(self._source, self.derivation.ask, of, wrt)
 
     def jvp(self, wrt: Inputs = None) -> Program:
         """The forward derivative (Jacobian-vector product): from the inputs, and a tangent `dA` for each input A in

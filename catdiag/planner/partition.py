@@ -39,7 +39,7 @@ from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, bytes_of, continue
 from catdiag.planner.partition_alternative import PartitionAlternative
 from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, check_cuts, check_sizes
-from catdiag.planner.recomputed_stages import recomputed_rows
+from catdiag.planner.recomputed_stages import recomputed_rows, saves_more
 from catdiag.prover.api import Interrupted
 from catdiag.rewrite.contraction_order import Reassociation, equal_forms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
@@ -51,6 +51,10 @@ from catdiag.schedule.kernel_analysis import given_sizes, output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, require
 
+MORE_SAVED = 1.5
+"""A way that recomputes arrays is taken up to this factor of the time of one that saves more between kernels than the
+program reads and makes: such arrays, a score for each pair of tokens, say, grow faster than what the program is given,
+and memory is what training has too little of."""
 _CALLED: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: library_plan, FUNCTION: function_plan}
 
 
@@ -206,13 +210,14 @@ class PartitionSearch(CutSearch):
 
     def recomputed(self, found: Plan) -> Plan:
         """A plan in which arrays are recomputed that `found`, the plan of this search, saves; or that plan, where it is
-        as quick. Both are compared as they are written."""
+        quicker (see `MORE_SAVED`). Both are compared as they are written."""
         if self.target.products != "triton":
             return found
         saved = {w for _, end in self._taken[:-1] for w in self.row.crossing(end)}
         rows = recomputed_rows(self.row, saved, found.time_s, self.target)
+        limit = found.time_s * (MORE_SAVED if saves_more(self.row, saved, self.target) else 1)
         others = [replace(self, row=r, otherwise=None, _known={}, _segments={}, _worth={}) for r in rows]
-        timed = [(other.settled(found.time_s), k) for k, other in enumerate(others)]
+        timed = [(other.settled(limit), k) for k, other in enumerate(others)]
         for seconds, k in sorted(timed):
             if math.isinf(seconds):
                 break
@@ -222,7 +227,7 @@ class PartitionSearch(CutSearch):
                 raise
             except CatdiagError:
                 continue
-            if not made.unproved and made.time_s < found.time_s and (made.module or not found.module):
+            if not made.unproved and made.time_s < limit and (made.module or not found.module):
                 names = tuple(name for name, _ in found.saved)
                 instead = PartitionAlternative(
                     len(found.kernels), names, found.time_s, "", found.flops, found.bytes_moved

@@ -10,7 +10,7 @@ of the size of the scores is in memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -154,3 +154,9 @@ def recomputed_rows(
             if len(made.stages) > 1 and all(made.checkpoints != other.checkpoints for other in found):
                 found.append(made)
     return found
+
+
+def saves_more(row: StageSequence, saved: Iterable[int], target: PlanTarget) -> bool:
+    """Whether arrays of a row take more memory than inputs and results together."""
+    outside = sum(round_trip_s(ty, target) for ty in (*row.graph.dom, *row.diagram.cod))
+    return sum(round_trip_s(row.types[w], target) for w in saved) > outside

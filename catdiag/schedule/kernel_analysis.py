@@ -223,6 +223,7 @@ def given_sizes(diagram: Diagram) -> set[str]:
     found = {s for ty in inline(diagram).graph.wire_types() for axis in ty.axes for s in size_symbols(axis.size)}
     numbers, local = set[str](), set[str | None]()
     for box in all_boxes(diagram):
+        numbers |= {s for ty in box.cod for axis in ty.axes for s in size_symbols(axis.size)}
         match box.op:
             case SizeOf(size):
                 numbers |= size_symbols(size)

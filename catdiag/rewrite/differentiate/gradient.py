@@ -42,7 +42,7 @@ def gradient(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None) 
     made = Linearization(restricted(diagram, named.values()), types)
     found = redundant_maxima(made, chosen, ask)
     cotangents = made.reverse(range(len(diagram.dom), len(made.graph.dom)), chosen)
-    names = _with_names(diagram, [f"d{name}" for name in named])
+    names = further_names(diagram, [f"d{name}" for name in named])
     said = "" if wrt is None else repr(" ".join(diagram.input_names[k] for k in chosen))
     wires = list(zip(cotangents, [ArrayType(diagram.dom[k].axes) for k in chosen], strict=True))
     return Derivative(_diagram(made, wires, names, f"{_title(diagram)}.grad({said})"), tuple(found.values()))
@@ -73,7 +73,7 @@ def forward_derivative(diagram: Diagram, ask: Z3, wrt: Inputs = None) -> Derivat
     made = Linearization(flat, [ArrayType(diagram.dom[k].axes) for k in chosen])
     found = redundant_maxima(made, chosen, ask)
     tangents = made.forward({k: len(diagram.dom) + place for place, k in enumerate(chosen)})
-    names = _with_names(diagram, [f"d{diagram.input_names[k]}" for k in chosen])
+    names = further_names(diagram, [f"d{diagram.input_names[k]}" for k in chosen])
     said = "" if wrt is None else repr(" ".join(diagram.input_names[k] for k in chosen))
     wires = list(zip(tangents, [ArrayType(ty.axes) for ty in flat.cod], strict=True))
     return Derivative(_diagram(made, wires, names, f"{_title(diagram)}.jvp({said})"), tuple(found.values()))
@@ -104,7 +104,7 @@ def _title(diagram: Diagram) -> str:
     return diagram.title or "the program"
 
 
-def _with_names(diagram: Diagram, further: Sequence[str]) -> tuple[str, ...]:
+def further_names(diagram: Diagram, further: Sequence[str]) -> tuple[str, ...]:
     """The names of the inputs, and further ones, which get underscores where they are taken."""
     found = list(diagram.input_names)
     for name in further:

@@ -1,0 +1,75 @@
+"""The plans of a program and of its gradient for training: the forward pass, and the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.types import STORED
+from catdiag.chip.hardware import Hardware
+from catdiag.planner.multi_kernel_plan import Plan
+from catdiag.planner.partition import plan
+from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward, forward_and_backward
+from catdiag.schedule.element_widths import width
+from catdiag.schedule.kernel_analysis import element_types, given_sizes, output_names, rest_type
+from catdiag.solvers.z3 import Z3
+
+
+@dataclass(frozen=True)
+class TrainingPlans:
+    """The plans of both passes (`catdiag.rewrite.differentiate.forward_and_backward`), each with its theorem.
+
+    What the forward pass saves beside results is in fp32, or wider.
+    """
+
+    passes: ForwardAndBackward
+    forward: Plan
+    backward: Plan
+
+    @property
+    def time_s(self) -> float:
+        """Predicted seconds of both."""
+        return self.forward.time_s + self.backward.time_s
+
+
+def training_plans(
+    source: Diagram,
+    chip: Hardware,
+    sizes: Mapping[str, int],
+    dtype: str | Mapping[str, str],
+    wrt: Sequence[int],
+    ask: Z3 | None = None,
+) -> TrainingPlans:
+    """The plans of a program's forward pass, and of the backward pass to its inputs `wrt` (numbers).
+
+    `dtype` is that of the program's arrays, or theirs by name. Raises NotDifferentiable and NotProved, and as
+    `catdiag.planner.partition.plan` does.
+
+    >>> import catdiag as cd
+    >>> rows = cd.library.rms_norm.diagram
+    >>> both = training_plans(rows, cd.hardware.H200, {"t": 4096, "d": 1024}, "bf16", [0])
+    >>> [len(plan.kernels) for plan in (both.forward, both.backward)], both.backward.dtypes["saved0"]
+    ([1, 1], 'fp32')
+    """
+    solver = ask or Z3()
+    passes = forward_and_backward(source, solver, wrt=list(wrt))
+    types = element_types(source, dtype)
+    inputs = [types[name] for name in source.input_names]
+    results = [types[name] for name in output_names(source)]
+    statistic = max("fp32", max(results, key=width), key=width)
+    made = [*results, *[statistic] * (len(passes.forward.cod) - len(results))]
+    read = [inputs[k] for k in passes.reads], [made[k] for k in passes.saved], [results[k] for k in passes.of]
+    of_passes = (
+        (passes.forward, [*inputs, *made]),
+        (passes.backward, [*(kind for some in read for kind in some), *(inputs[k] for k in passes.wrt)]),
+    )
+    plans = []
+    for diagram, kinds in of_passes:
+        names = (*diagram.input_names, *output_names(diagram))
+        arrays = (*diagram.dom, *diagram.cod)
+        given = {n: kind for n, ty, kind in zip(names, arrays, kinds, strict=True) if ty.element not in STORED}
+        given["*"] = rest_type(dtype)
+        needed = given_sizes(diagram)
+        plans.append(plan(diagram, chip, {n: size for n, size in sizes.items() if n in needed}, dtype=given))
+    return TrainingPlans(passes, *plans)

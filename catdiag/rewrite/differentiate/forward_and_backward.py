@@ -1,0 +1,198 @@
+"""A program and its gradient as two programs: the forward pass, which saves what the backward pass reads.
+
+What is saved is found. The backward pass is what depends on cotangents. Of the forward pass it reads some arrays; from
+each, going back, the first that is an input, a result, or a statistic (one number for a row:
+`catdiag.schedule.full_precision`) is read from memory, and what is between is recomputed. So the backward pass of
+attention reads the maximum and the sum of each row of weights, and that of RMSNorm the root. A sum of products of which
+a result is a part is taken through that result: `Σ_x P·(Σ_v dO·V)` is `Σ_v dO·O` where `O = Σ_x P·V` is a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.ops import Einsum
+from catdiag.category.types import ArrayType
+from catdiag.kernel.terms import KernelError
+from catdiag.prover.api import Interrupted, Theorem, certify_equation
+from catdiag.prover.proof_search import OpenGoal
+from catdiag.rewrite.derivation import NotProved, titled
+from catdiag.rewrite.differentiate.gradient import Inputs, Outputs, chosen_inputs, chosen_outputs, further_names
+from catdiag.rewrite.differentiate.linear_maps import broadcast
+from catdiag.rewrite.differentiate.passes import Linearization
+from catdiag.rewrite.differentiate.redundant_maxima import redundant_maxima
+from catdiag.rewrite.graph_builder import GraphBuilder
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.list_states import unrolled
+from catdiag.schedule.full_precision import statistics
+from catdiag.schedule.live_ranges import contracts, rematerialized
+from catdiag.solvers.z3 import Z3, SolverInterrupted
+
+
+@dataclass(frozen=True)
+class ForwardAndBackward:
+    """The forward pass of a program, and the backward pass of its gradient, as bare diagrams.
+
+    - `forward`: from the program's inputs to its `results` results, and then what is saved;
+    - `backward`: from some of the program's inputs (`reads`, by number), some outputs of the forward pass (`saved`, by
+      number; results may be among them), and cotangents of some results (`of`, by number), to cotangents of the inputs
+      `wrt`;
+    - `theorem`: both together give the results and the gradient.
+    """
+
+    forward: Diagram
+    backward: Diagram
+    results: int
+    reads: tuple[int, ...]
+    saved: tuple[int, ...]
+    of: tuple[int, ...]
+    wrt: tuple[int, ...]
+    theorem: Theorem = field(repr=False)
+
+
+def forward_and_backward(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None) -> ForwardAndBackward:
+    """The two passes, proved together. See `catdiag.program.Program.forward_and_backward`."""
+    chosen, named = chosen_inputs(diagram, wrt), chosen_outputs(diagram, of)
+    flat, count = unrolled(diagram), len(diagram.dom)
+    made = Linearization(flat, [ArrayType(diagram.cod[k].axes) for k in named.values()])
+    graph = made.graph
+    for place in range(len(named)):
+        graph.mark(count + place)
+    results, made.outputs = made.outputs, [made.outputs[k] for k in named.values()]
+    redundant_maxima(made, chosen, ask)
+    pulled = made.reverse(range(count, len(graph.dom)), chosen)
+    types = [ArrayType(diagram.dom[k].axes) for k in chosen]
+    derived = [
+        graph.cast(broadcast(graph, graph.const(0) if w is None else w, ty.axes), ty)
+        for w, ty in zip(pulled, types, strict=True)
+    ]
+    shorter = _through_results(graph, results, derived)
+    read = _read(graph, results, shorter, count)
+    reads, saved = [w for w in read if w < count], [w for w in read if w >= count]
+    held = [w for w in saved if w not in results]
+    outputs = [*results, *held]
+    further = further_names(diagram, [*(f"saved{k}" for k in range(len(saved))), *(f"d{name}" for name in named)])
+    names, cotangents = further[:count], list(range(count, len(graph.dom)))
+    title = diagram.title or "the program"
+
+    forward = _emitted(graph, range(count), outputs, [*diagram.cod, *(graph.types[w] for w in held)])
+    backward = _emitted(graph, [*reads, *saved, *cotangents], shorter, types)
+    forward = titled(of_graph(forward.graph, forward.cod, names), f"{title}, forward")
+    own = tuple(names[w] for w in reads)
+    backward = titled(of_graph(backward.graph, backward.cod, (*own, *further[count:])), f"{title}, backward")
+    both = _emitted(graph, range(len(graph.dom)), [*results, *derived], [*diagram.cod, *types])
+    inputs = (*names, *further[count + len(saved) :])
+    both = titled(of_graph(both.graph, both.cod, inputs), f"{title} and its gradient")
+    places = tuple(outputs.index(w) for w in saved)
+    whole = titled(_composed(both, forward, backward, reads, places), f"{title}, forward and backward")
+    theorem = _proved(ask, both, whole)
+    of_wrt = tuple(named.values()), tuple(chosen)
+    return ForwardAndBackward(forward, backward, len(diagram.cod), tuple(reads), places, *of_wrt, theorem)
+
+
+def _proved(ask: Z3, both: Diagram, whole: Diagram) -> Theorem:
+    try:
+        theorem = certify_equation(ask, both, whole)
+    except SolverInterrupted as error:
+        raise Interrupted(f"a proof was interrupted: {error}") from error
+    except (OpenGoal, KernelError) as error:
+        raise NotProved(f"{whole.title} were not proved to be {both.title}: {error}") from error
+    if theorem.conditional:
+        raise NotProved(f"{whole.title} need more than {both.title}: {'; '.join(theorem.conditions)}")
+    return theorem
+
+
+def _composed(
+    both: Diagram, forward: Diagram, backward: Diagram, reads: Sequence[int], saved: Sequence[int]
+) -> Diagram:
+    """The backward pass after the forward pass, of the type of `both`."""
+    count, results = len(forward.dom), len(both.cod) - len(backward.cod)
+    wires = [*range(count)]
+    nodes: list[Node] = []
+
+    def run(diagram: Diagram, given: Sequence[int]) -> list[int]:
+        local, first = list(given), len(both.dom) + sum(len(node.box.cod) for node in nodes)
+        for node in diagram.graph.nodes:
+            nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
+            local += range(first, first + len(node.box.cod))
+            first += len(node.box.cod)
+        return [local[w] for w in diagram.graph.outputs]
+
+    made = run(forward, wires)
+    pulled = run(backward, [*reads, *(made[k] for k in saved), *range(count, len(both.dom))])
+    return of_graph(Graph(both.dom, tuple(nodes), (*made[:results], *pulled)), both.cod, both.names)
+
+
+def _read(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int], count: int) -> list[int]:
+    """What the backward pass reads of the forward pass: inputs, results and statistics, each the first on its path."""
+    whole = Graph(graph.dom, tuple(graph.nodes), tuple(results))
+    free, small = rematerialized(whole, [False] * len(graph.dom)), statistics(whole)
+    found: set[int] = set()
+    seen: set[int] = set()
+    todo = list(roots)
+    while todo:
+        w = todo.pop()
+        if w in seen:
+            continue
+        seen.add(w)
+        node = graph.node(w)
+        if w < count or (node is not None and not graph.late[w] and not free[w] and (w in results or w in small)):
+            found.add(w)
+        elif node is not None:
+            todo += node.inputs
+    return sorted(found)
+
+
+def _through_results(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int]) -> list[int]:
+    """The wires with sums of products taken through results: `Σ_x p·(Σ_v u·w)` as `Σ_v u·r` with a result
+    `r = Σ_x p·w`."""
+    products = [w for w in results if _factors(graph, w) is not None]
+    change: dict[int, int] = {}
+    for wire in graph.cone(roots):
+        if products and graph.late[wire] and _factors(graph, wire) is not None:
+            found = next((made for r in products for made in _through(graph, r, wire)), None)
+            if found is not None:
+                change[wire] = found
+    return [graph.substitute(w, change) for w in roots]
+
+
+def _through(graph: HashConsedGraph, result: int, wire: int) -> Iterator[int]:
+    """The wire through a result, in each way that there is."""
+    factors, summed = _factors(graph, wire), _summed(graph, wire)
+    for p, m in () if factors is None else (factors, factors[::-1]):
+        inner = _factors(graph, m)
+        if inner is None or graph.late[p]:
+            continue
+        for u, w in (inner, inner[::-1]):
+            bound = _summed(graph, m)
+            if (
+                sorted(_factors(graph, result) or ()) == sorted((p, w))
+                and _summed(graph, result) == summed
+                and not summed & set(graph.names(u))
+                and not bound & set(graph.names(p))
+            ):
+                yield graph.einsum((u, result), graph.names(wire), graph.nodes[graph.maker[wire]].box.line)
+
+
+def _factors(graph: HashConsedGraph, wire: int) -> tuple[int, int] | None:
+    """The factors of a sum of products of two arrays; None for what is none."""
+    node = graph.node(wire)
+    if node is None or not isinstance(node.box.op, Einsum) or len(node.inputs) != 2 or not contracts(node.box):
+        return None
+    return node.inputs[0], node.inputs[1]
+
+
+def _summed(graph: HashConsedGraph, wire: int) -> set[str]:
+    """The axes that a sum of products sums over."""
+    return {n for f in _factors(graph, wire) or () for n in graph.names(f)} - set(graph.names(wire))
+
+
+def _emitted(
+    graph: HashConsedGraph, reads: Sequence[int], outputs: Sequence[int], types: Sequence[ArrayType]
+) -> Diagram:
+    """The diagram from some wires to others, of these types."""
+    builder = GraphBuilder(graph, [graph.types[w] for w in reads])
+    env = {w: k for k, w in enumerate(reads)}
+    return builder.diagram([builder.emit(w, env, ty) for w, ty in zip(outputs, types, strict=True)], ())

@@ -1,0 +1,81 @@
+"""The forward and the backward pass of a program: what is saved, and that both give the results and the gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
+
+SIZES = {"b": 1, "h": 2, "k": 2, "r": 2, "q": 3, "x": 4, "d": 2, "t": 3, "v": 5, "f": 4}
+
+
+def arrays_of(diagram: cd.category.Diagram, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shapes = [[SIZES[str(axis.size)] for axis in ty.axes] for ty in diagram.dom]
+    return [
+        rng.integers(0, 3, shape) if ty.element == "int" else rng.normal(size=shape) ** 2 + 0.5
+        for shape, ty in zip(shapes, diagram.dom, strict=True)
+    ]
+
+
+def run_both(both: ForwardAndBackward, arrays: list[np.ndarray], cotangents: list[np.ndarray]) -> list[np.ndarray]:
+    made = cd.Program(both.forward).run(*arrays)
+    made = made if isinstance(made, tuple) else (made,)
+    pulled = cd.Program(both.backward).run(
+        *(arrays[k] for k in both.reads), *(made[k] for k in both.saved), *cotangents
+    )
+    return [*made[: both.results], *(pulled if isinstance(pulled, tuple) else (pulled,))]
+
+
+@pytest.mark.parametrize(
+    ("name", "saved"),
+    [
+        ("softmax", []),
+        ("rms_norm", ["[t]"]),
+        ("layer_norm", ["[t]", "[t]"]),
+        ("cross_entropy", ["[t]", "[t]"]),
+        ("linear_cross_entropy", ["[t]", "[t]"]),
+        ("multi_head_attention", ["[b h q]", "[b h q]"]),
+        ("grouped_query_attention", ["[b k r q]", "[b k r q]"]),
+        ("causal_attention", ["extended[q]", "[q]"]),
+        ("soft_capped_attention", ["[q]", "[q]"]),
+    ],
+)
+def test_the_two_passes_are_proved_and_give_results_and_gradient(name: str, saved: list[str]) -> None:
+    program = cd.library.get(name)
+    wrt = [n for n, ty in zip(program.names, program.diagram.dom, strict=True) if ty.axes and ty.element != "int"]
+    both = program.forward_and_backward(wrt=wrt)
+    assert [str(ty) for ty in both.forward.cod[both.results :]] == saved
+    assert not both.theorem.conditional
+    arrays = arrays_of(program.diagram)
+    results = program.run(*arrays)
+    cotangent = np.random.default_rng(1).normal(size=results.shape)
+    expected = program.grad(wrt=wrt).run(*arrays, cotangent)
+    expected = [results, *(expected if isinstance(expected, tuple) else (expected,))]
+    for found, wanted in zip(run_both(both, arrays, [cotangent]), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_a_sum_of_products_is_taken_through_a_result() -> None:
+    both = cd.library.attention.forward_and_backward()
+    assert both.saved == (1, 2, 0)  # the maxima and sums of rows, and what attention gave
+    assert [str(box) for box in both.backward.boxes if [str(ty) for ty in box.dom] == ["[q d]", "[q d]"]] != []
+    sums = [box for box in both.backward.boxes if str(box.cod[0]) == "[q]"]
+    assert [tuple(map(str, box.dom)) for box in sums] == [("[q d]", "[q d]")]
+
+
+def test_what_the_forward_pass_does_not_need_to_save_is_recomputed() -> None:
+    gated = cd.algorithm("t f, t f -> t f", name="gated")(lambda A, B: cd.nn.silu(A) * B)
+    both = gated.forward_and_backward()
+    assert both.saved == () and both.reads == (0, 1) and both.backward.names == ("A", "B", "dout")
+    product = cd.algorithm("t d, d f -> t f")(lambda A, W: cd.einsum("t d, d f -> t f", A, W))
+    assert product.forward_and_backward(wrt="A").reads == (1,)
+
+
+def test_some_of_several_results_may_have_cotangents() -> None:
+    both = cd.algorithm("q x -> q x, q")(lambda a: (cd.softmax(a, "x"), cd.max(a, "x"))).forward_and_backward(of=0)
+    assert both.of == (0,) and both.results == 2 and len(both.backward.dom) == 2
+    with pytest.raises(cd.errors.NotDifferentiable):
+        cd.algorithm("int[q]")(lambda a: a + 1).forward_and_backward()
