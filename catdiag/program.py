@@ -609,10 +609,11 @@ class Program(AsProgram):
         33562624
         """
         from catdiag.planner.partition import plan
+        from catdiag.planner.training_plans import training_kernels
 
         found = plan(self.derivation, hardware, sizes, **options)
         known = self.example.functions if self.example is not None else {}
-        return replace(found, functions=known) if known else found
+        return replace(found, functions=known, gradient=training_kernels)
 
     # -- outputs ---------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from catdiag.category.diagram import Diagram
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from catdiag.planner.program_bound import ProgramBound
     from catdiag.prover.api import Theorem
     from catdiag.rewrite.derivation import Derivation
-    from catdiag.runtime.compile import CompiledKernel
+    from catdiag.runtime.compile import CompiledKernel, TrainingKernels
 
 LAUNCH_S = 2e-6
 """Seconds from the end of a kernel to the start of the next, when both are in the queue: an assumption."""
@@ -80,6 +80,9 @@ class Plan(AsHTML):
     """The source, where the kernels were not proved to mean it."""
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict, repr=False, compare=False)
     """The functions of uninterpreted boxes that are known, by name: an imported program has them."""
+    gradient: Callable[[Plan, tuple[int, ...]], TrainingKernels] | None = field(default=None, repr=False, compare=False)
+    """What plans and compiles the passes of the gradient by some inputs (`catdiag.planner.training_plans`); None where
+    what is compiled has no gradient."""
 
     @staticmethod
     def of(derivation: Derivation, kernel: KernelPlan) -> Plan:
@@ -244,7 +247,9 @@ class Plan(AsHTML):
         It is that of `code("triton")`; `catdiag.measure.tune.tuned_plan` gives the plan of the quickest of a few. With
         `graph`, calls replay a CUDA graph of the launches (`catdiag.runtime.cuda_graph`); None, the default, means
         where `launches_dominate`. `functions` gives for uninterpreted boxes, by name, functions of tensors on the
-        kernels' device; an imported program has its own. The same plan gives the same function. Raises what `code`
+        kernels' device; an imported program has its own. The same plan gives the same function. Autograd differentiates
+        it by kernels too: where an input requires a gradient, the forward and the backward pass of the gradient are
+        planned and compiled (`catdiag.planner.training_plans`), at the first such call. Raises what `code`
         does, and CatdiagError where a function is missing, a graph is asked for of one, and where torch or triton is
         not installed.
 
@@ -267,7 +272,8 @@ class Plan(AsHTML):
             from catdiag.runtime.compile import compiled
 
             given = {name: known[name] for name in called}
-            made = compiled(self.written(), self.diagram, self.source, graph=wanted, functions=given)
+            gradient = None if self.gradient is None else partial(self.gradient, self)
+            made = compiled(self.written(), self.diagram, self.source, graph=wanted, functions=given, gradient=gradient)
             self._compiled[key] = made
         return self._compiled[key]
 

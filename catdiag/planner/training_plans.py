@@ -11,6 +11,7 @@ from catdiag.chip.hardware import Hardware
 from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.planner.partition import plan
 from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward, forward_and_backward
+from catdiag.runtime.compile import TrainingKernels
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.kernel_analysis import element_types, given_sizes, output_names, rest_type
 from catdiag.solvers.z3 import Z3
@@ -73,3 +74,12 @@ def training_plans(
         needed = given_sizes(diagram)
         plans.append(plan(diagram, chip, {n: size for n, size in sizes.items() if n in needed}, dtype=given))
     return TrainingPlans(passes, *plans)
+
+
+def training_kernels(planned: Plan, wrt: tuple[int, ...]) -> TrainingKernels:
+    """The kernels of both passes of what was planned, for the same chip, sizes and types. Raises as `training_plans`
+    and `Plan.compile` do."""
+    assert planned.chip is not None, "a plan is for a chip"
+    ask = planned.derivation.ask
+    made = training_plans(planned.source, planned.chip, planned.sizes, planned.dtypes, wrt, ask)
+    return TrainingKernels(made.passes, made.forward.compile(), made.backward.compile())

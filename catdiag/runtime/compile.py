@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import INTEGER_BYTES, size_value
 from catdiag.execute.size_inference import sizes_from_shapes, solve
+from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
+from catdiag.runtime.autograd import without_gradient
 from catdiag.runtime.cuda_graph import GraphedLaunch
 from catdiag.runtime.machine_code import binaries, launches
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported, launch_options, unseen
-from catdiag.runtime.torch_operator import register
+from catdiag.runtime.torch_operator import NAMESPACE, register
 from catdiag.util.errors import CatdiagError, TypeMismatch
 
 if TYPE_CHECKING:
@@ -44,13 +47,29 @@ class Tuning(Protocol):
         """The position of the fastest one, which is used."""
 
 
+@dataclass(frozen=True)
+class TrainingKernels:
+    """The kernels of a forward and of a backward pass."""
+
+    passes: ForwardAndBackward
+    forward: CompiledKernel
+    backward: CompiledKernel
+
+    @cached_property
+    def op(self) -> Any:
+        """The forward pass as an operator of torch, of which autograd knows the backward pass."""
+        return register(self.forward, self.passes, self.backward.op)
+
+
 @dataclass(frozen=True, eq=False)
 class CompiledKernel:
     """A kernel of a diagram, called on torch tensors in the order of the diagram's inputs.
 
     Inputs without axes are numbers. Tensors may have any strides. They are on one GPU and have the element types for
     which the kernel was written. The result is a new tensor, or a tuple of new tensors; arguments are not changed.
-    There is no autograd: a tensor that requires a gradient is refused.
+    Where an input requires a gradient, the forward pass of `gradient` runs in place of the kernel, and autograd runs
+    the backward pass; a kernel without it refuses such inputs. Under `torch.autocast` inputs are cast to the types for
+    which the kernel was written.
 
     - `code`: the generated module (text, tiles, types); `module`: the same, imported.
     - `diagram`: the diagram from which it was generated; `source`: the program from which that was derived; None where
@@ -71,12 +90,21 @@ class CompiledKernel:
     tuning: Tuning | None = field(default=None, repr=False)
     graph: bool = False
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
+    gradient: Callable[[tuple[int, ...]], TrainingKernels] | None = field(default=None, repr=False)
+    """The passes of the gradient by some inputs (numbers), compiled when they are first needed."""
+    _operator_name: Callable[[tuple[int, ...]], str] = field(init=False, repr=False)
+    """The name of the operator that is differentiated by some inputs, which `torch.compile` takes for a constant."""
     op: Any = field(init=False, repr=False)
     """The kernel as a registered custom operator of torch (see `catdiag.runtime.torch_operator`)."""
 
     def __post_init__(self) -> None:
-        # Registered here, since a call under torch.compile cannot register an operator.
+        # Registered here, since a call under torch.compile cannot register an operator; those with gradients are by a
+        # function that torch.compile runs where it traces.
         object.__setattr__(self, "op", register(self))
+        constant = import_module("torch").compiler.assume_constant_result(
+            lambda wrt: self._operator_by(wrt)._schema.name.partition("::")[2]
+        )
+        object.__setattr__(self, "_operator_name", constant)
 
     @property
     def __name__(self) -> str:
@@ -105,10 +133,16 @@ class CompiledKernel:
         """Runs the kernel. With `out`, a tensor or a tuple of tensors, results are written there.
 
         Raises TypeMismatch for a wrong number of inputs, an element type or a device, and SizeError for a wrong rank or
-        length, naming the input and the axis. Raises CatdiagError without a GPU, and for inputs that require gradients.
+        length, naming the input and the axis. Raises CatdiagError without a GPU, and for inputs that require a gradient
+        by which the kernel has none.
         """
         import torch
 
+        arrays = self._autocast(arrays)
+        if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in arrays):
+            if out is not None:
+                raise CatdiagError("out= is given, and an input requires a gradient: expected no out=")
+            return self._differentiated(arrays)
         if torch.compiler.is_compiling():
             if out is not None:
                 raise CatdiagError(
@@ -123,6 +157,47 @@ class CompiledKernel:
             return self._run(values, device, options)
         with torch.cuda.device(device):  # Triton launches on the current device
             return self._run(values, device, options)
+
+    def _autocast(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, under `torch.autocast` in the types for which the kernel was written."""
+        import torch
+
+        device = next((a.device.type for a in arrays if isinstance(a, torch.Tensor)), None)
+        if device is None or not torch.is_autocast_enabled(device) or len(arrays) != len(self.code.inputs):
+            return arrays
+        return tuple(
+            a.to(getattr(torch, argument.dtype))
+            if isinstance(a, torch.Tensor) and argument.ty.axes and a.is_floating_point()
+            else a
+            for a, argument in zip(arrays, self.code.inputs, strict=True)
+        )
+
+    def _differentiated(self, arrays: tuple[Any, ...]) -> Any:
+        """The results of the forward pass, of which autograd knows the backward pass."""
+        import torch
+
+        wrt = tuple(k for k, a in enumerate(arrays) if isinstance(a, torch.Tensor) and a.requires_grad)
+        values = arrays if torch.compiler.is_compiling() else self._checked(arrays)[0]
+        found = getattr(getattr(torch.ops, NAMESPACE), self._operator_name(wrt))(*values)
+        count = len(self.code.outputs)
+        results = found[:count] if isinstance(found, (tuple, list)) else (found,)
+        return results[0] if count == 1 else tuple(results)
+
+    def _operator_by(self, wrt: tuple[int, ...]) -> Any:
+        """The operator that is differentiated by some inputs. Raises CatdiagError where the kernel has no gradient."""
+        for k in wrt:
+            argument = self.code.inputs[k] if k < len(self.code.inputs) else None
+            if argument is not None and (self.gradient is None or not argument.ty.axes):
+                raise CatdiagError(without_gradient(argument.name, []))
+        if wrt not in self._operators:
+            assert self.gradient is not None
+            self._operators[wrt] = self.gradient(wrt).op
+        return self._operators[wrt]
+
+    @cached_property
+    def _operators(self) -> dict[tuple[int, ...], Any]:
+        """The operators that are differentiated, by the numbers of the inputs."""
+        return {}
 
     def _run(self, values: list[Any], device: Any, options: dict[str, Any]) -> Any:
         """Launches the kernels, or replays a graph of their launches."""
@@ -167,11 +242,6 @@ class CompiledKernel:
                 continue
             if not isinstance(value, torch.Tensor):
                 raise TypeMismatch(f"input {argument.name!r} is a {type(value).__name__}: expected a torch tensor")
-            if value.requires_grad and torch.is_grad_enabled():
-                raise CatdiagError(
-                    f"input {argument.name!r} requires a gradient, and the kernel has none: call it under "
-                    "torch.no_grad(), or on detached tensors"
-                )
             values.append(value)
             device = device or value.device
             key.append((value.shape, value.dtype, value.device))
@@ -262,20 +332,23 @@ def compiled(
     stages: int | None = None,
     graph: bool = False,
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    gradient: Callable[[tuple[int, ...]], TrainingKernels] | None = None,
 ) -> CompiledKernel:
     """A generated module as a function of torch tensors, registered as a custom operator of torch.
 
     `diagram` is the diagram from which the module was generated, and `source` the program from which that was derived;
     tests and errors use them. `tiles`, `warps` and `stages` default to the module's. With `graph`, calls replay a CUDA
-    graph of the launches. `functions` are those of uninterpreted boxes, by name. A text is imported once per process.
+    graph of the launches. `functions` are those of uninterpreted boxes, by name. `gradient` gives the passes of its
+    gradient by some inputs. A text is imported once per process.
     Raises CatdiagError if torch or triton is not installed, or the text cannot be written to the cache, and SizeError
     for an unknown tile.
     """
     options = launch_options(code, tiles, warps, stages)
     derived, original = (None if d is None else diagram_of(d) for d in (diagram, source))
     return CompiledKernel(
-        code, _loaded(code.text, code.entry), derived, original, options, graph=graph, functions=functions or {}
-    )
+        code, _loaded(code.text, code.entry), derived, original, options, graph=graph,
+        functions=functions or {}, gradient=gradient,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=256)

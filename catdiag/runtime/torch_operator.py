@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from catdiag.category.types import ArrayType, show_size, size_value
+from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
+from catdiag.runtime.autograd import register_backward
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, digest, needed
 
 NAMESPACE = "catdiag"
@@ -46,13 +48,13 @@ class Launchable(Protocol):
         """Runs the kernel."""
 
 
-def name_of(compiled: Launchable) -> str:
-    """The name of a kernel's operator, `NAME_HASH`."""
+def name_of(compiled: Launchable, further: str = "") -> str:
+    """The name of a kernel's operator, `NAME_HASH`; `further` tells operators of the same kernel apart."""
     options = ",".join(f"{name}={value}" for name, value in sorted(compiled.options.items()))
     options += ",graph" if compiled.graph else ""
     # Functions have no text: an operator of others is another one. It keeps them alive, so that no id comes again.
     options += "".join(f",{name}={id(function)}" for name, function in sorted(compiled.functions.items()))
-    return f"{compiled.code.entry}_{digest(compiled.text + chr(0) + options)}"
+    return f"{compiled.code.entry}_{digest(chr(0).join((compiled.text, options, *([further] if further else []))))}"
 
 
 def schema(inputs: Sequence[SourceArgument], outputs: Sequence[SourceArgument]) -> str:
@@ -72,13 +74,15 @@ def schema(inputs: Sequence[SourceArgument], outputs: Sequence[SourceArgument]) 
     return f"({', '.join(arguments)}) -> {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}"
 
 
-def register(compiled: Launchable) -> Any:
+def register(compiled: Launchable, passes: ForwardAndBackward | None = None, backward: Any = None) -> Any:
     """The operator of a kernel: the one registered under its name, or a new one.
 
+    With `passes`, of which the kernel is the forward pass, autograd runs `backward`, the operator of the backward pass.
     Raises CatdiagError if torch is not installed.
     """
     torch = needed("torch", "registering a kernel")
-    name = name_of(compiled)
+    further = "" if passes is None else f"{backward}, {passes.reads}, {passes.saved}, {passes.of}, {passes.wrt}"
+    name = name_of(compiled, further)
     known = getattr(getattr(torch.ops, NAMESPACE), name, None)
     if known is not None:
         return known.default
@@ -100,6 +104,8 @@ def register(compiled: Launchable) -> Any:
         f"{NAMESPACE}::{name}", run, mutates_args=(), schema=schema(compiled.code.inputs, compiled.code.outputs)
     )
     operator.register_fake(shapes)
+    if passes is not None:
+        register_backward(f"{NAMESPACE}::{name}", passes, backward)
     return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 

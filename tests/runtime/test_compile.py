@@ -120,7 +120,7 @@ class TestRun:
         import torch
 
         a = data(20, 9).requires_grad_()
-        with pytest.raises(CatdiagError, match=r"input 'A' requires a gradient, and the kernel has none"):
+        with pytest.raises(CatdiagError, match=r"input 'A' requires a gradient, and the kernel has no gradient"):
             kernel()(a, 1.0)
         with torch.no_grad():
             kernel()(a, 1.0)

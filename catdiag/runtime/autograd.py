@@ -1,0 +1,56 @@
+"""Backward passes of custom operators of torch: kernels that autograd runs.
+
+An operator that is differentiated runs the forward pass of a program, which gives its results and what it saves; its
+backward pass is another operator (`catdiag.rewrite.differentiate.forward_and_backward`). Autograd knows one formula for
+it, registered with `torch.library.register_autograd`, so that it works under `torch.compile` too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
+from catdiag.runtime.module_cache import needed
+from catdiag.util.errors import CatdiagError
+
+
+def register_backward(name: str, passes: ForwardAndBackward, backward: Callable[..., Any], library: Any = None) -> None:
+    """Registers the backward pass of the operator `name`, which runs `passes.forward` on tensors and numbers: its
+    outputs are the results, and then what is saved, by which nothing is differentiated.
+
+    `backward` takes what `passes.backward` does, and gives a tensor, or a tuple of them; `library` is the one that
+    defines the operator, where it is no custom operator of `torch.library.custom_op`. Raises CatdiagError if torch is
+    not installed; calls of the operator raise it where an input requires a gradient by which it has none.
+    """
+    torch = needed("torch", "registering a backward pass")
+    names = passes.forward.input_names
+
+    def save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+        outputs = output if isinstance(output, (tuple, list)) else (output,)
+        for k, needs in enumerate(ctx.needs_input_grad[: len(names)]):
+            if needs and k not in passes.wrt:
+                raise CatdiagError(without_gradient(names[k], [names[i] for i in passes.wrt]))
+        read = [*(inputs[k] for k in passes.reads), *(outputs[k] for k in passes.saved)]
+        ctx.save_for_backward(*(value for value in read if isinstance(value, torch.Tensor)))
+        ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in read]
+        if len(outputs) > passes.results:
+            ctx.mark_non_differentiable(*outputs[passes.results :])
+
+    def pulled(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
+        tensors = iter(ctx.saved_tensors)
+        read = [next(tensors) if value is None else value for value in ctx.numbers]
+        found = backward(*read, *(cotangents[k] for k in passes.of))
+        by_input = dict(zip(passes.wrt, found if isinstance(found, (tuple, list)) else (found,), strict=True))
+        return tuple(by_input.get(k) for k in range(len(names)))
+
+    torch.library.register_autograd(name, pulled, setup_context=save, lib=library)
+
+
+def without_gradient(name: str, others: Sequence[str]) -> str:
+    """What is said of an input that requires a gradient where an operator has none by it."""
+    by = f"is differentiated by {', '.join(others)}" if others else "has no gradient"
+    return (
+        f"input {name!r} requires a gradient, and the kernel {by}: expected {name}.detach(), or a call under "
+        "torch.no_grad(); program.plan(chip, sizes).compile() has gradients by all arrays of real numbers"
+    )
