@@ -78,8 +78,10 @@ class CompiledModule:
     - `program`: the program that it is, with named axes; `theorem`: that its kernels mean the program, for all sizes;
     - `plan`: its kernels on a chip; None where there is none, and then `reason` says why.
 
-    A call runs the kernels where it can, and the module itself where it cannot: on the CPU, in training, where a tensor
-    requires a gradient, with other shapes or types than those of the example. A warning says so, once for each reason.
+    A call runs the kernels where it can, and the module itself where it cannot: on the CPU, with other shapes or types
+    than those of the example, in training if it was compiled in evaluation, or the other way round. A warning says so,
+    once for each reason. Where tensors or parameters require gradients, autograd runs the kernels of the derived
+    gradient (`catdiag.planner.training_plans`).
     """
 
     module: Callable[..., Any]
@@ -87,6 +89,8 @@ class CompiledModule:
     plan: Plan | None
     call: ExampleCall = field(repr=False)
     reason: str = ""
+    training: bool = False
+    """Whether the module was in training mode when it was compiled."""
     _said: set[str] = field(default_factory=set, repr=False)
 
     @property
@@ -117,10 +121,12 @@ class CompiledModule:
 
     def _given(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The program's inputs: what is passed, and the tensors that the module has now. Raises CatdiagError."""
-        torch, example = import_module("torch"), self.program.example
+        example = self.program.example
         assert example is not None
-        if getattr(self.module, "training", False):
-            raise CatdiagError("it is in training mode: call .eval()")
+        if _trains(self.module) != self.training:
+            modes = ("evaluation", ".eval()"), ("training", ".train()")
+            (was, mend), (now, _) = modes[self.training], modes[not self.training]
+            raise CatdiagError(f"it is in {now} mode, and was compiled in {was} mode: call {mend}")
         passed = self.call.tensors(arrays, named)
         own = self._tensors()
         found = [
@@ -132,8 +138,6 @@ class CompiledModule:
                 raise CatdiagError(
                     f"{source!r} is {tuple(value.shape)} of {value.dtype}: planned for {tuple(was.shape)}, {was.dtype}"
                 )
-        if torch.is_grad_enabled() and any(a.requires_grad for a in found):
-            raise CatdiagError("a gradient is required: kernels have none; call it under torch.no_grad()")
         return found
 
     def _tensors(self) -> dict[str, Any]:
@@ -143,6 +147,11 @@ class CompiledModule:
             **dict(self.module.named_parameters(remove_duplicate=False)),
             **dict(self.module.named_buffers(remove_duplicate=False)),  # type: ignore[attr-defined]
         }
+
+
+def _trains(module: Callable[..., Any]) -> bool:
+    """Whether a module is in training mode; functions are not."""
+    return bool(getattr(module, "training", False))
 
 
 def compile_module(
@@ -158,14 +167,18 @@ def compile_module(
     imported = from_torch(module, example, kwargs, {}, allow_opaque=allow_opaque)
     call = ExampleCall.of(module, example, kwargs)
     program = Program(imported.diagram, example=imported.example)
+
+    def made(plan: Plan | None, reason: str = "") -> CompiledModule:
+        return CompiledModule(module, program, plan, call, reason, _trains(module))
+
     chip = on or local_chip()
     if chip is None:
-        return CompiledModule(module, program, None, call, "there is no GPU here that is known: expected on='h200'")
+        return made(None, "there is no GPU here that is known: expected on='h200'")
     kinds = [SHORT[str(a.dtype)] for a in imported.example.arrays if str(a.dtype) in SHORT]
     try:
         plan = program.plan(chip, imported.example.sizes, dtype=dtype or next(iter(kinds), "fp32"), **options)
     except CatdiagError as error:
-        return CompiledModule(module, program, None, call, f"it cannot be planned: {error.message}")
+        return made(None, f"it cannot be planned: {error.message}")
     if plan.module is None:
-        return CompiledModule(module, program, plan, call, plan.reason)
-    return CompiledModule(module, program, plan, call)
+        return made(plan, plan.reason)
+    return made(plan)

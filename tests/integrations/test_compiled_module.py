@@ -72,7 +72,6 @@ def test_kernels_get_the_tensors_that_the_module_has_now_and_give_what_it_gives(
     [
         (5, {}, "keyword arguments"),
         (5, {"shift": torch.zeros(64)}, r"0 is \(5, 64\) of torch.float32: planned for \(128, 64\)"),
-        (128, {"shift": torch.zeros(64)}, "a gradient is required"),
         (128, {"shift": torch.zeros(64, dtype=torch.float64)}, "of torch.float64: planned for"),
     ],
 )
@@ -81,6 +80,26 @@ def test_what_kernels_cannot_do_runs_in_pytorch(compiled: Any, rows: int, named:
     with pytest.warns(UserWarning, match=reason):
         found = compiled(x, **named)
     torch.testing.assert_close(found["norm"], compiled.module(x, **named)["norm"])
+
+
+def test_a_module_that_changes_its_mode_runs_in_pytorch(compiled: Any) -> None:
+    x, shift = torch.randn(128, 64), torch.zeros(64)
+    compiled.module.train()
+    try:
+        with pytest.warns(UserWarning, match=r"in training mode, and was compiled in evaluation mode: call .eval\(\)"):
+            compiled(x, shift=shift)
+    finally:
+        compiled.module.eval()
+
+
+def test_kernels_get_tensors_that_require_gradients(compiled: Any) -> None:
+    given = []
+    compiled.__dict__["_kernels"] = lambda *arrays: given.append(arrays) or arrays[0] * arrays[2]
+    try:
+        found = compiled(torch.ones(128, 64), shift=torch.zeros(64))["norm"]
+    finally:
+        del compiled.__dict__["_kernels"]
+    assert given[0][2].requires_grad and found.requires_grad
 
 
 def test_without_a_chip_there_is_a_program_and_no_plan() -> None:
