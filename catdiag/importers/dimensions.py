@@ -272,6 +272,9 @@ class AxisNames:
         self._names: dict[AxisFactor, str] = {}
         self._sizes: dict[Extent, str] = {}
         self._used: set[str] = set()
+        self.avoided: set[str] = set()
+        """Names that axes have only if the user asks for them: those of inputs, so that a function can take a size and
+        an array by their names."""
 
     def reserve(self, factor: AxisFactor, name: str) -> None:
         """Gives a factor a name that the user chose. Raises NotAligned where another has it."""
@@ -288,7 +291,7 @@ class AxisNames:
 
     def _fresh(self, base: str) -> str:
         name, number = base, 0
-        while name in self._used:
+        while name in self._used or name in self.avoided:
             number += 1
             name = f"{base}_{number}"
         self._used.add(name)

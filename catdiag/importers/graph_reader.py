@@ -95,6 +95,7 @@ class GraphReader:
         """Names for all axes: as the user says, then by where they come from. Raises NotImported."""
         found = AxisNames(self.builder.factors)
         inputs = dict(self.builder.inputs)
+        found.avoided.update(inputs)
         for name, text in names.items():
             value = inputs.get(identifier(name))
             if value is None:

@@ -117,7 +117,7 @@ class CompiledModule:
     def _kernels(self) -> Callable[..., Any]:
         if self.plan is None or self.reason:
             raise CatdiagError(self.reason)
-        return self.plan.compile()
+        return self.plan.compile().at(sizes=self.plan.sizes)
 
     def _given(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The program's inputs: what is passed, and the tensors that the module has now. Raises CatdiagError."""

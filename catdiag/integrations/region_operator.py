@@ -48,7 +48,7 @@ class RegionRunner:
             function = written.function()
             self._run = lambda *arrays: _apart(arrays, function(*arrays, **sizes))
         elif self.region.plan is not None:
-            self._run = self.region.plan.compile()
+            self._run = self.region.plan.compile().at(sizes=self.region.plan.sizes)
         else:
             raise CatdiagError(f"{self.region.name} has no plan")
         self._wanted = [(t.shape, t.dtype) for t in results_of(self.region)]

@@ -122,10 +122,17 @@ class CompiledKernel:
         return {name: self.options.get(name, value) for name, value in self.code.tiles.items()}
 
     def at(
-        self, tiles: Mapping[str, int] | None = None, warps: int | None = None, stages: int | None = None
+        self,
+        tiles: Mapping[str, int] | None = None,
+        warps: int | None = None,
+        stages: int | None = None,
+        sizes: Mapping[str, int] | None = None,
     ) -> CompiledKernel:
-        """The same kernel with other tiles, warps or pipeline stages. Raises SizeError for an unknown tile."""
-        return replace(self, options={**self.options, **launch_options(self.code, tiles, warps, stages)})
+        """The same kernel with other tiles, warps or pipeline stages. Of `sizes` it takes those that no input shows:
+        heads and their width, of an input over `(h d)`. Raises SizeError for an unknown tile, and a size that it needs
+        and `sizes` lacks."""
+        hidden = {} if sizes is None else unseen(self.code, self._launch, sizes)
+        return replace(self, options={**self.options, **hidden, **launch_options(self.code, tiles, warps, stages)})
 
     # -- running ---------------------------------------------------------------------------------------------
 
