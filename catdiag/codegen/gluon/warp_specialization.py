@@ -47,8 +47,8 @@ from catdiag.codegen.syntax import (
     length_of,
     method,
 )
-from catdiag.codegen.triton.array_accesses import Pull, StoredArray
-from catdiag.codegen.triton.kernel_body import Writing, state_of
+from catdiag.codegen.triton.array_accesses import Pull, StoredArray, state_of
+from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_builder import KernelLoop
 from catdiag.codegen.triton.kernel_signature import ModuleContext
 from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode

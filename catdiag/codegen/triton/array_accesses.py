@@ -338,3 +338,10 @@ def viewed(box: Box, args: Sequence[Pull]) -> Pull:
     if isinstance(box.op, View):
         return Viewed(ty, box.op, tuple(args))
     raise TypeMismatch(f"{box.name} is not a view: expected a rename, a reshape or a view", box.line)
+
+
+def state_of(pull: Pull) -> TileNode:
+    """The node of a state."""
+    if not isinstance(pull, Made):
+        raise TypeMismatch("a loop carries a value that is not a tile: expected a state in registers")
+    return pull.node

@@ -25,7 +25,7 @@ from catdiag.codegen.syntax import (
     joined_all,
     method,
 )
-from catdiag.codegen.triton.array_accesses import Made, PartialState, Pull, StoredArray
+from catdiag.codegen.triton.array_accesses import Made, PartialState, Pull, StoredArray, state_of
 from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
@@ -366,7 +366,7 @@ class Writing:
             if node is old[state]:
                 continue
             dims = self._dims(state.ty)
-            read_later = any(_reads(other, old[state], p) for other in made[n + 1 :])
+            read_later = any(p.still_reads(other, old[state]) for other in made[n + 1 :])
             if read_later and node not in p.names and node.kind not in ("const", "symbol", "relabel"):
                 node.wanted = self.own.fresh(name + "_new")
                 self.own.taken.discard(node.wanted)
@@ -485,27 +485,6 @@ class Writing:
             # Named last, since a name that the body has already might be that of an array.
             {s.symbol: self.own.fresh(f"{identifier(s.axis)}_tile") for s in self.all_spans},
         )
-
-
-def state_of(pull: Pull) -> TileNode:
-    """The node of a state."""
-    if not isinstance(pull, Made):
-        raise TypeMismatch("a loop carries a value that is not a tile: expected a state in registers")
-    return pull.node
-
-
-def _reads(node: TileNode, state: TileNode, printer: TritonPrinter) -> bool:
-    """Whether the part of a node that is not written yet reads a state."""
-    stack, seen = [node], set()
-    while stack:
-        item = stack.pop()
-        if item is state:
-            return True
-        if item in seen or (item in printer.names and item is not node):
-            continue
-        seen.add(item)
-        stack += item.args
-    return False
 
 
 def _is_power_of_two(n: int) -> bool:

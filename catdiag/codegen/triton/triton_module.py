@@ -14,26 +14,24 @@ from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.ops import Reindex
 from catdiag.category.types import COMPUTED, STORED, ArrayType, Axis
 from catdiag.codegen.gluon.gluon_printer import GLUON
-from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
-from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, agree, helpers_of, kernel_trees, merged, source
+from catdiag.codegen.gluon.gluon_source import agree, kernel_trees, merged
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 from catdiag.codegen.gluon.producer_warp import specialize_warps
 from catdiag.codegen.names import Names
 from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
-from catdiag.codegen.syntax import KernelCode, KernelFunction
+from catdiag.codegen.syntax import KernelCode
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
-from catdiag.codegen.triton.buffer_arena import ARENA
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, saved_types
-from catdiag.codegen.triton.kernel_source import grid, indented, kernel_text, kernel_tree
-from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
+from catdiag.codegen.triton.kernel_source import grid, kernel_tree
 from catdiag.codegen.triton.launch_function import LaunchWriter, torch_type
 from catdiag.codegen.triton.launch_memory import AddedArray, OutputBuffer
-from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall, opaque_call
-from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall, product_axes
+from catdiag.codegen.triton.module_text import ModuleText
+from catdiag.codegen.triton.opaque_call import OpaqueCall, opaque_call
+from catdiag.codegen.triton.product_call import ProductCall, product_axes
 from catdiag.codegen.triton.tile_expressions import TileNode
-from catdiag.codegen.triton.triton_dialect import HELPERS, TRITON, helper_text, helper_tree
+from catdiag.codegen.triton.triton_dialect import HELPERS, helper_tree
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import REST, real_types, width
 from catdiag.schedule.kernel_analysis import element_types, rest_type
@@ -176,13 +174,19 @@ class _ModuleBuilder:
             self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels, self.calls,
             tuple(self.shared.merged.values()), tuple(self.added),
         )  # fmt: skip
-        host = self._host(launch)
+        products = any(isinstance(call, ProductCall) for call in self.calls)
+        printer = ModuleText(
+            self._about(), self.kernels, tuple(self.specialized_kernels.values()), self.calls,
+            products or any(not a.temporary for a in self.shared.merged.values()), bool(program.outputs),
+            "fp8" in self.dtypes.values(),
+        )  # fmt: skip
+        host = printer.host(launch.text())
         helpers = sorted({h for k in self.kernels for h in k.helpers})
         plain = [(k, kernel_tree(k)) for k in self.kernels]
-        apart = [(a, kernel_trees(a, grid(merged(a), GLUON.module))) for a in self.specialized_kernels.values()]
-        trees = [*map(helper_tree, helpers), *(t for _, t in plain), *(t for _, own in apart for t in own)]
+        specialized = [(a, kernel_trees(a, grid(merged(a), GLUON.module))) for a in self.specialized_kernels.values()]
+        trees = [*map(helper_tree, helpers), *(t for _, t in plain), *(t for _, own in specialized for t in own)]
         return Module(
-            "\n".join([*self._head(host), *self._kernel_lines(helpers, plain, apart), host]),
+            printer.text(host, helpers, plain, specialized),
             host,
             KernelCode({tree.name: tree for tree in trees}),
             self.entry,
@@ -471,66 +475,6 @@ class _ModuleBuilder:
         # This is put in docstrings, so quotes, backslashes and line breaks of the title are replaced.
         title = " ".join(self.program.title.replace("\\", "/").replace('"', "'").split())
         return f"{title}: {types} -> {ends}."
-
-    def _head(self, host: str) -> list[str]:
-        """The docstring and the imports of the module."""
-        boxes = any(k.boxes for k in self.kernels)
-        lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
-                 '"""', ""]  # fmt: skip
-        lines += ["import functools", "import math", ""] if boxes or " = _arena(" in host or self._merges() else []
-        lines += ["import torch", "import triton", "import triton.language as tl"]
-        lines += [DESCRIPTOR, "", ""] if boxes else ["", ""]
-        if self.specialized_kernels:
-            lines[-1:] = [*IMPORTS.splitlines(), "", ""]
-        return lines
-
-    def _kernel_lines(
-        self,
-        helpers: Sequence[str],
-        plain: Sequence[tuple[KernelSpec, KernelFunction]],
-        apart: Sequence[tuple[WarpSpecialized, Sequence[KernelFunction]]],
-    ) -> list[str]:
-        """The source of helper functions, kernels, and warp-specialized kernels, with their trees."""
-        lines: list[str] = []
-        for helper in helpers:
-            lines += [helper_text(helper, TRITON), ""]
-        for kernel, tree in plain:
-            lines += [*kernel_text(kernel, tree), "", ""]
-        if apart:
-            gluon = ["", *DOWN.splitlines()]
-            for text in dict.fromkeys(t for a, _ in apart for t in helpers_of(a)):
-                gluon += ["", *text.splitlines()]
-            for a, trees in apart:
-                gluon += ["", *source(a, trees)]
-            lines += ["if gluon is not None:", *indented(gluon), "", ""]
-        return lines
-
-    def _merges(self) -> bool:
-        """Whether the launch function merges axes of arrays."""
-        products = any(isinstance(call, ProductCall) for call in self.calls)
-        return products or any(not a.temporary for a in self.shared.merged.values())
-
-    def _host(self, launch: LaunchWriter) -> str:
-        """The part of the module that runs on the CPU: checks, and the launch function."""
-        launched = launch.text()
-        lines = [*checks("fp8" in self.dtypes.values()).splitlines(), "", ""]
-        if self.program.outputs:
-            lines += [*WRITABLE.splitlines(), "", ""]
-        if any(k.rows for k in self.kernels):
-            lines += [*REGISTERS.splitlines(), "", ""]
-        if any(k.boxes for k in self.kernels):
-            lines += [*BOXED.splitlines(), "", ""]
-        if " = _arena(" in launched:
-            lines += [*ARENA.splitlines(), "", ""]
-        if self._merges():
-            lines += [*MERGED.splitlines(), "", ""]
-        if any(isinstance(call, ProductCall) for call in self.calls):
-            lines += [*PRODUCT.splitlines(), "", ""]
-        if any(isinstance(call, OpaqueCall) for call in self.calls):
-            lines += [*CALLED.splitlines(), "", ""]
-        if self.specialized_kernels:
-            lines += [*GROUPS.splitlines(), "", ""]
-        return "\n".join([*lines, launched, ""])
 
 
 def _states(program: LoopNest) -> list[str]:

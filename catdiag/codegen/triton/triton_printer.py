@@ -74,6 +74,19 @@ class TritonPrinter:
 
     # -- names -------------------------------------------------------------------------------------------
 
+    def still_reads(self, node: TileNode, state: TileNode) -> bool:
+        """Whether the part of a node that is not written yet reads a state."""
+        stack, seen = [node], set()
+        while stack:
+            item = stack.pop()
+            if item is state:
+                return True
+            if item in seen or (item in self.names and item is not node):
+                continue
+            seen.add(item)
+            stack += item.args
+        return False
+
     def count(self, roots: Iterable[TileNode]) -> None:
         """Counts the uses of nodes, which must be done before they are printed."""
         stack = list(roots)

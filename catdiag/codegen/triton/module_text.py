@@ -1,0 +1,96 @@
+"""The text of a Triton module: its imports, the kernels, the checks that it carries, and the launch function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
+from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, helpers_of, source
+from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
+from catdiag.codegen.syntax import KernelFunction
+from catdiag.codegen.triton.buffer_arena import ARENA
+from catdiag.codegen.triton.kernel_signature import KernelSpec
+from catdiag.codegen.triton.kernel_source import indented, kernel_text
+from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
+from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall
+from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall
+from catdiag.codegen.triton.triton_dialect import TRITON, helper_text
+
+
+@dataclass(frozen=True)
+class ModuleText:
+    """What decides which parts a module has: its kernels, the calls of other libraries, whether its launch function
+    merges axes of arrays, has results, and takes fp8. `about` is the first line of its docstring."""
+
+    about: str
+    kernels: Sequence[KernelSpec]
+    specialized: Sequence[WarpSpecialized]
+    calls: Sequence[ProductCall | OpaqueCall]
+    merges: bool
+    has_outputs: bool
+    fp8: bool
+
+    def text(
+        self,
+        host: str,
+        helpers: Sequence[str],
+        plain: Sequence[tuple[KernelSpec, KernelFunction]],
+        warp_specialized: Sequence[tuple[WarpSpecialized, Sequence[KernelFunction]]],
+    ) -> str:
+        """The whole text, given its part that runs on the CPU, and the trees of the kernels."""
+        return "\n".join([*self._head(host), *self._kernel_lines(helpers, plain, warp_specialized), host])
+
+    def _head(self, host: str) -> list[str]:
+        """The docstring and the imports of the module."""
+        boxes = any(k.boxes for k in self.kernels)
+        lines = [f'"""{self.about}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
+                 '"""', ""]  # fmt: skip
+        lines += ["import functools", "import math", ""] if boxes or " = _arena(" in host or self.merges else []
+        lines += ["import torch", "import triton", "import triton.language as tl"]
+        lines += [DESCRIPTOR, "", ""] if boxes else ["", ""]
+        if self.specialized:
+            lines[-1:] = [*IMPORTS.splitlines(), "", ""]
+        return lines
+
+    def _kernel_lines(
+        self,
+        helpers: Sequence[str],
+        plain: Sequence[tuple[KernelSpec, KernelFunction]],
+        warp_specialized: Sequence[tuple[WarpSpecialized, Sequence[KernelFunction]]],
+    ) -> list[str]:
+        """The source of helper functions, kernels, and warp-specialized kernels, with their trees."""
+        lines: list[str] = []
+        for helper in helpers:
+            lines += [helper_text(helper, TRITON), ""]
+        for kernel, tree in plain:
+            lines += [*kernel_text(kernel, tree), "", ""]
+        if warp_specialized:
+            gluon = ["", *DOWN.splitlines()]
+            for text in dict.fromkeys(t for a, _ in warp_specialized for t in helpers_of(a)):
+                gluon += ["", *text.splitlines()]
+            for a, trees in warp_specialized:
+                gluon += ["", *source(a, trees)]
+            lines += ["if gluon is not None:", *indented(gluon), "", ""]
+        return lines
+
+    def host(self, launched: str) -> str:
+        """The part of the module that runs on the CPU: checks, and the launch function."""
+        lines = [*checks(self.fp8).splitlines(), "", ""]
+        if self.has_outputs:
+            lines += [*WRITABLE.splitlines(), "", ""]
+        if any(k.rows for k in self.kernels):
+            lines += [*REGISTERS.splitlines(), "", ""]
+        if any(k.boxes for k in self.kernels):
+            lines += [*BOXED.splitlines(), "", ""]
+        if " = _arena(" in launched:
+            lines += [*ARENA.splitlines(), "", ""]
+        if self.merges:
+            lines += [*MERGED.splitlines(), "", ""]
+        if any(isinstance(call, ProductCall) for call in self.calls):
+            lines += [*PRODUCT.splitlines(), "", ""]
+        if any(isinstance(call, OpaqueCall) for call in self.calls):
+            lines += [*CALLED.splitlines(), "", ""]
+        if self.specialized:
+            lines += [*GROUPS.splitlines(), "", ""]
+        return "\n".join([*lines, launched, ""])
