@@ -39,6 +39,8 @@ from catdiag.kernel.terms import (
 _SIGNS = {"lt": "<", "le": "≤", "eq": "="}
 LIMIT = 50_000
 """The most places that are looked at; a larger term is refused, not waited for."""
+Place = tuple[Context, tuple[Term, ...], Term]
+"""A subterm, with the context and the guards under which its value matters."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False, 
     found: dict[Obligation, None] = {}
     seen: set[tuple[Term, tuple[tuple[str, Term], ...], tuple[Term, ...]]] = set()
     guards: tuple[Term, ...] = ()
-    stack: list[tuple[Context, tuple[Term, ...], Term]] = [(ctx, guards, t)]
+    stack: list[Place] = [(ctx, guards, t)]
 
     def demand(ctx: Context, guards: tuple[Term, ...], condition: Term) -> None:
         if all_of_it or not ctx.entails(condition):
@@ -158,17 +160,25 @@ def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False, 
             demand(ctx, guards, fn("le", ZERO, t.args[0]))
         elif is_fixed(t):
             demand(ctx, guards, real(t.args[0]))
-        if t.op == "big":
-            name = fresh(ctx.ranges)
-            inner, body = ctx.with_index(name, t.args[0]), open_body(t.args[1], idx(name))
-            if t.data == "prod":
-                demand(inner, guards, real(body))
-            stack.append((inner, guards, body))
-        elif t.op == "ite":
-            condition, yes, no = t.args
-            stack.append((ctx, guards, condition))
-            stack.append((ctx.with_condition(condition), (*guards, condition), yes))
-            stack.append((ctx.with_condition(negate(condition)), (*guards, negate(condition)), no))
-        else:
-            stack.extend((ctx, guards, a) for a in t.args)
+        inside = arguments(ctx, guards, t)
+        if t.op == "big" and t.data == "prod":
+            ((inner, _, body),) = inside
+            demand(inner, guards, real(body))
+        stack.extend(inside)
     return list(found)
+
+
+def arguments(ctx: Context, guards: tuple[Term, ...], t: Term) -> list[Place]:
+    """The arguments of a term, each with the context and the guards under which its value matters: the body of a binder
+    under a fresh index, the cases of a conditional where its condition holds or does not."""
+    if t.op == "big":
+        name = fresh(ctx.ranges)
+        return [(ctx.with_index(name, t.args[0]), guards, open_body(t.args[1], idx(name)))]
+    if t.op == "ite":
+        condition, yes, no = t.args
+        return [
+            (ctx, guards, condition),
+            (ctx.with_condition(condition), (*guards, condition), yes),
+            (ctx.with_condition(negate(condition)), (*guards, negate(condition)), no),
+        ]
+    return [(ctx, guards, a) for a in t.args]

@@ -20,11 +20,9 @@ from collections.abc import Collection
 from itertools import combinations
 
 from catdiag.kernel.context import Context
-from catdiag.kernel.definedness import LIMIT, Obligation
+from catdiag.kernel.definedness import LIMIT, Obligation, Place, arguments
 from catdiag.kernel.facts import fresh, negate
 from catdiag.kernel.terms import MINUS, ONE, ZERO, KernelError, Term, fn, idx, leaves, mul, open_body
-
-_Place = tuple[Context, tuple[Term, ...], Term]
 
 
 def corners(ctx: Context, t: Term, varying: Collection[str], all_of_it: bool = False) -> list[Obligation]:
@@ -34,7 +32,7 @@ def corners(ctx: Context, t: Term, varying: Collection[str], all_of_it: bool = F
     found: dict[Obligation, None] = {}
     seen: set[tuple[Term, tuple[tuple[str, Term], ...], tuple[Term, ...]]] = set()
     arrays = set(varying)
-    stack: list[_Place] = [(ctx, (), t)]
+    stack: list[Place] = [(ctx, (), t)]
 
     def demand(ctx: Context, guards: tuple[Term, ...], condition: Term) -> None:
         if all_of_it or not ctx.entails(condition):
@@ -59,23 +57,15 @@ def corners(ctx: Context, t: Term, varying: Collection[str], all_of_it: bool = F
             demand(ctx, guards, _differ(t, t.args[0]))
         elif t.op == "div":
             demand(ctx, guards, _differ(mul(t, t.args[1]), t.args[0]))
-        if t.op == "big":
-            name = fresh(ctx.ranges)
-            inner, body = ctx.with_index(name, t.args[0]), open_body(t.args[1], idx(name))
-            if t.data == "max":
-                other = fresh(inner.ranges)
-                here = fn("eq", body, t)
-                apart = negate(fn("eq", idx(other), idx(name)))
-                both = inner.with_index(other, t.args[0]).with_condition(apart).with_condition(here)
-                demand(both, (*guards, apart, here), _differ(open_body(t.args[1], idx(other)), t))
-            stack.append((inner, guards, body))
-        elif t.op == "ite":
-            condition, yes, no = t.args
-            stack.append((ctx, guards, condition))
-            stack.append((ctx.with_condition(condition), (*guards, condition), yes))
-            stack.append((ctx.with_condition(negate(condition)), (*guards, negate(condition)), no))
-        else:
-            stack.extend((ctx, guards, a) for a in t.args)
+        inside = arguments(ctx, guards, t)
+        if t.op == "big" and t.data == "max":
+            ((inner, _, body),) = inside
+            name, other = fresh(ctx.ranges), fresh(inner.ranges)
+            here = fn("eq", body, t)
+            distinct = negate(fn("eq", idx(other), idx(name)))
+            both = inner.with_index(other, t.args[0]).with_condition(distinct).with_condition(here)
+            demand(both, (*guards, distinct, here), _differ(open_body(t.args[1], idx(other)), t))
+        stack.extend(inside)
     return list(found)
 
 
