@@ -21,11 +21,6 @@ class NameParts:
     primes: str = ""
 
     @property
-    def upright(self) -> bool:
-        """Whether it is named as a reduction: set like a function."""
-        return self.base in BIG
-
-    @property
     def of_level(self) -> bool:
         """Whether the number is the level of a tile, a block or a memory."""
         return bool(self.number and self.below and self.base in _TILES)

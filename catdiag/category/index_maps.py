@@ -53,13 +53,7 @@ class Reindex:
 
     def touches(self, name: str) -> bool:
         """Whether an axis of that name is the product or coproduct, or a part of it."""
-        stack = [self.axis]
-        while stack:
-            axis = stack.pop()
-            if axis.name == name:
-                return True
-            stack.extend(axis.parts)
-        return False
+        return self.axis.name == name or self.axis.has_part(name)
 
     @property
     def name(self) -> str:

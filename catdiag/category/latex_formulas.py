@@ -7,7 +7,7 @@ from typing import Any
 
 from catdiag.category.expression_formulas import formula_of_expression
 from catdiag.category.formula import Formula, Typeset, cases_of
-from catdiag.category.formula_names import BIG, name_parts, powers_of_ten
+from catdiag.category.formula_names import BIG, GREEK, name_parts, powers_of_ten
 
 
 def latex_of(expr: Any) -> str:
@@ -34,7 +34,6 @@ _SIGNS = {
     "≠": r" \neq ", "<": " < ", "≤": r" \leq ", ">": " > ", "≥": r" \geq ", "+": " + ", "−": " - ", "*": r" \cdot ",
     "·": r" \cdot ", "product": " ", "row": r"\ ",
 }  # fmt: skip
-_GREEK = frozenset(("rho",))
 _BIG = {**{monoid: rf"\operatorname*{{{sign}}}" for monoid, sign in BIG.items()}, "sum": r"\sum", "prod": r"\prod",
         "max": r"\max", "min": r"\min"}  # fmt: skip
 _FUNCTIONS = frozenset(("exp", "log", "max", "min", "tanh", "sin", "cos"))
@@ -77,7 +76,7 @@ def _identifier(name: str, power: str = "") -> str:
 
 
 def _word(word: str) -> str:
-    if word in _GREEK:
+    if word in GREEK:
         return f"\\{word}"
     return word if len(word) == 1 or word.isdigit() else text(word)
 

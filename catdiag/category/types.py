@@ -171,6 +171,20 @@ class Axis:
     kind: str = "name"
     parts: tuple[Axis, ...] = ()
 
+    def has_part(self, name: str) -> bool:
+        """Whether an axis of that name is a factor or a term of it, or a part of one.
+
+        >>> (Axis("b") * (Axis("x") + one)).has_part("x")
+        True
+        """
+        parts = list(self.parts)
+        while parts:
+            part = parts.pop()
+            if part.name == name:
+                return True
+            parts.extend(part.parts)
+        return False
+
     def __post_init__(self) -> None:
         require(isinstance(self.name, str), "the name of an axis", self.name, "an identifier, such as 'q'")
         require(isinstance(self.kind, str), "the kind of an axis", self.kind, "'name', 'product' or 'coproduct'")

@@ -249,13 +249,13 @@ class _Formulas:
         inputs = inputs_of(node["step"], {})
         states, block = inputs[: len(starts)], inputs[len(starts) :]
         yield from self._bindings(block, args)
-        turns, means = (
+        iterations, means = (
             evaluate(node[body], given, {}, _accepted) for body, given in (("step", inputs), ("state", block))
         )
-        for state, start, turn, mean in zip(states, starts, turns, means, strict=True):
+        for state, start, iteration, mean in zip(states, starts, iterations, means, strict=True):
             yield f"  {self.term(replace(state, axes=mean.axes))} of a list: {self.term(mean)}{self.ranges(mean)}"
             yield f"    starts as {self.term(start)}"
-            yield f"    after a block is {self.term(turn)}"
+            yield f"    after a block is {self.term(iteration)}"
         for k, line in enumerate(self.loops(node["step"], inputs)):
             yield f"  in an iteration, {line}" if k == 0 else f"  {line}"
         if "extent" in node:

@@ -20,7 +20,7 @@ from catdiag.frontend.reshape import axis_of, joined, merged, put
 from catdiag.frontend.tracing import Trace, Traced, building, running
 from catdiag.importers.dimensions import AxisFactor, AxisNames, Dimension, Extent, extent_of
 from catdiag.importers.example import NotImported
-from catdiag.importers.imported_values import ArrayValue, Environment, Make
+from catdiag.importers.imported_values import ArrayValue, Environment
 from catdiag.importers.size_roots import settle
 from catdiag.importers.value_builder import ValueBuilder
 from catdiag.util.errors import CatdiagError
@@ -75,13 +75,24 @@ class ProgramBuilder(ValueBuilder):
         function: Callable[[Any, str], Traced],
         element: str = "",
     ) -> ArrayValue:
-        """A reduction over some dimensions; the value is made to have their axes first."""
+        """A reduction over some dimensions."""
+        make = lambda env, array, axes: function(array, axes) if axes else array  # noqa: E731
+        return self.reduced_with(value, places, keep, make, element or value.element)
+
+    def reduced_with(
+        self,
+        value: ArrayValue,
+        places: Sequence[int],
+        keep: bool,
+        function: Callable[[Environment, Any, str], Any],
+        element: str,
+    ) -> ArrayValue:
+        """A reduction over some dimensions that may read sizes; the value is made to have their axes first."""
         full = self.materialized(value, [value.dims[k] for k in places])
         gone = self.factors.resolve(f for k in places for f in full.dims[k])
         dims = [() if k in places else d for k, d in enumerate(full.dims) if keep or k not in places]
         axes = [f for f in self.factors.resolve(full.axes) if f not in gone]
-        make: Make = lambda env: function(env[full], env.of(gone)) if gone else env[full]  # noqa: E731
-        return self.emit(dims, axes, make, element or value.element)
+        return self.emit(dims, axes, lambda env: function(env, env[full], env.of(gone)), element)
 
     # -- parts and concatenations --------------------------------------------------------------------
 

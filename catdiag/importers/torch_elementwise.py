@@ -92,7 +92,6 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "remainder": lambda a, b: a % b,
     "floor_divide": lambda a, b: a // b,
 }
-_ARITHMETIC = ("mul", "div", "true_divide", "add", "sub", "rsub", "maximum", "minimum")
 
 
 def integer(number: int) -> SizeNumber:

@@ -82,7 +82,7 @@ def _position(b: ProgramBuilder, call: AtenCall, largest: bool) -> ArrayValue:
     def first(env: Environment, array: Any, _: str) -> Any:
         return (frontend.argmax if largest else frontend.argmin)(*env.merged(array, gone))
 
-    return _over(b, value, over, keep, first, "int")
+    return b.reduced_with(value, over, keep, first, "int")
 
 
 @rule("argmax", "argmin")
@@ -138,24 +138,8 @@ def _var(b: ProgramBuilder, call: AtenCall) -> Any:
         total = frontend.sum(centered**2, over) / (env.size(gone) - correction if correction else env.size(gone))
         return elementwise.sqrt(total) if call.name.startswith("std") else total
 
-    made = _over(b, value, where, keep, spread)
+    made = b.reduced_with(value, where, keep, spread, "real")
     return (made, b.reduced(value, where, keep, frontend.mean)) if call.name.endswith("mean") else made
-
-
-def _over(
-    b: ProgramBuilder,
-    value: ArrayValue,
-    places: Sequence[int],
-    keep: bool,
-    make: Callable[[Environment, Any, str], Any],
-    element: str = "real",
-) -> ArrayValue:
-    """A reduction that reads sizes, too."""
-    full = b.materialized(value, [value.dims[k] for k in places])
-    gone = b.factors.resolve(f for k in places for f in full.dims[k])
-    dims = [() if k in places else d for k, d in enumerate(full.dims) if keep or k not in places]
-    axes = [f for f in b.factors.resolve(full.axes) if f not in gone]
-    return b.emit(dims, axes, lambda env: make(env, env[full], env.of(gone)), element)
 
 
 def _along(b: ProgramBuilder, value: ArrayValue, places: Sequence[int], make: Callable[[Any, str], Any]) -> ArrayValue:

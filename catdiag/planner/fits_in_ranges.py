@@ -152,7 +152,7 @@ def fits(
     argument_checks.by_name(ranges, "ranges", "the least and the most of each symbol, such as {'s_x': (16, 64)}")
     argument_checks.dtypes(dtype)
     chip = chips.get(hardware)
-    levels = _held(diagram, chip, dtype, stages, passed, ahead)
+    levels = _allocated(diagram, chip, dtype, stages, passed, ahead)
     least, most = _ranges(levels, ranges)
     refuted: Fits | None = None
     for number in _threads(chip, threads):
@@ -197,7 +197,7 @@ def possible(
     argument_checks.numbers(at_least, "at_least")
     argument_checks.dtypes(dtype)
     chip = chips.get(hardware)
-    levels = _held(diagram, chip, dtype, stages, passed, ahead)
+    levels = _allocated(diagram, chip, dtype, stages, passed, ahead)
     names = _symbols(levels)
     for name, size in at_least.items():
         _known(name, names)
@@ -233,7 +233,7 @@ def possible(
 _NAMES = {LEVEL: "SMEM", REGISTERS: "registers", MATRIX: "TMEM"}
 
 
-def _held(
+def _allocated(
     diagram: Diagram | Any, chip: Hardware, dtype: str | Mapping[str, str], stages: int, passed: str, ahead: bool
 ) -> dict[str, list[ProgramPoint]]:
     """The moments of all kernels by place."""

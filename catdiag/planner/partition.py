@@ -422,8 +422,8 @@ class PartitionSearch(CutSearch):
         for span, made in zip(option, kernels, strict=True):
             segment, target = row.segment(*span), self.target_of(span)
             results = [w in row.graph.outputs for w in segment.makes]
-            held = bytes_of(segment.diagram, target.dtype, target.sizes, results)
-            makes = tuple((names_of.get(w, row.names[w]), n) for w, n in zip(segment.makes, held, strict=True))
+            array_bytes = bytes_of(segment.diagram, target.dtype, target.sizes, results)
+            makes = tuple((names_of.get(w, row.names[w]), n) for w, n in zip(segment.makes, array_bytes, strict=True))
             found.append(
                 replace(
                     made.plan,

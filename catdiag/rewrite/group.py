@@ -196,7 +196,7 @@ def _check_box(box: Box, axis: str, adds: bool = False) -> None:
 
 def _obstacle(box: Box, axis: str) -> str | None:
     """Why a box does not map over the axis, in words; None where it does."""
-    compound = next((a.name for t in (*box.dom, *box.cod) for a in t.axes if _is_part(axis, a)), None)
+    compound = next((a.name for t in (*box.dom, *box.cod) for a in t.axes if a.has_part(axis)), None)
     if compound is not None:
         return f"has {axis!r} as a part of its axis {compound}"
     row = op_row(OBSTACLES, box, "grouped")
@@ -234,16 +234,6 @@ def _remedy(box: Box) -> str:
     if isinstance(box.op, Rename):
         return ": rename the inputs instead, or save the array in a kernel of its own (.plan)"
     return ""
-
-
-def _is_part(name: str, axis: Axis) -> bool:
-    parts = list(axis.parts)
-    while parts:
-        part = parts.pop()
-        if part.name == name:
-            return True
-        parts.extend(part.parts)
-    return False
 
 
 def _is_about(op: Operation, axis: str, size: Size) -> bool:

@@ -451,9 +451,9 @@ class _SlowMemory:
         """The buffer of an input of a kernel; None if it is rematerialized."""
         if w < len(self.cut.free) and self.cut.free[w]:
             return None
-        size, held = IntPolynomial.elements(local.axes), self.places.operand
+        size, placement = IntPolynomial.elements(local.axes), self.places.operand
         return Buffer(
-            self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w, axes=local.axes,
+            self.names[w], "operand", size, self.width(w), placement, loaded=False, wire=w, axes=local.axes,
             dtype=self.dtype(w),
         )  # fmt: skip
 

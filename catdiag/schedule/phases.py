@@ -214,31 +214,31 @@ class Phases:
     def _above(self) -> None:
         """Analyzes all phases at the levels from slow memory down to the home."""
         walk = PeakMemory(self.kernel.points, self.upper)
-        held: dict[int, Buffer] = {}
+        allocated: dict[int, Buffer] = {}
         for number, phase in enumerate(self.phases):
             passing: list[Buffer] = []
             for w in phase.reads:
                 given = self._given(w)
-                if given is None or w in held:
+                if given is None or w in allocated:
                     continue
                 buffer = self._copy(given, phase, self.upper)
                 if given.streamed_only:
                     passing.append(buffer)
                 else:
-                    held[w] = buffer
+                    allocated[w] = buffer
                     walk.add(buffer)
             for w in phase.made:
                 if w in self.arrays:
                     found = self.arrays[w]
                     role = "accumulator" if found.state else "temporary"
-                    held[w] = Buffer(found.name, role, found.local, found.width, (self.places.state,))
-                    walk.add(held[w])
-                there = held[w].places if w in held else ()
+                    allocated[w] = Buffer(found.name, role, found.local, found.width, (self.places.state,))
+                    walk.add(allocated[w])
+                there = allocated[w].places if w in allocated else ()
                 extra = tuple(p for p in self.places.output if p in self.upper and p not in there)
                 if w in self.ends and extra:
                     place, k = self.maker[w]
                     box = self.graph.nodes[place].box
-                    width = held[w].width if w in held else self.widths.by_producer(box, self.types[w])
+                    width = allocated[w].width if w in allocated else self.widths.by_producer(box, self.types[w])
                     size = IntPolynomial.elements(self.types[w].axes)
                     passing.append(Buffer(array_name(box, k), "output", size, width, extra))
             for buffer in passing:
@@ -247,9 +247,9 @@ class Phases:
             self.kernel.parts[number].around[:0] = walk.present
             for buffer in passing:
                 walk.drop(buffer)
-            for w in list(held):
+            for w in list(allocated):
                 if not any(w in later.reads for later in self.phases[number + 1 :]):
-                    walk.drop(held.pop(w))
+                    walk.drop(allocated.pop(w))
 
     def _copies(self, copied: Sequence[int]) -> None:
         """Notes outputs that are inputs unchanged, which are loaded and saved at the end."""

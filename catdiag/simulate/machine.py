@@ -247,9 +247,9 @@ class Machine:
         for end, width in self.results.get(w, [(name, self.between_widths[w])]):
             wide = max(4, width) if self.chip.widths.in_bytes else width
             self.chip.save(end, (whole + amount) * wide, level)
-            self.chip.load_again(end, amount * wide, level)
+            self.chip.reload(end, amount * wide, level)
             if wide > width:
-                self.chip.load_again(end, whole * wide, level)
+                self.chip.reload(end, whole * wide, level)
                 self.chip.save(end, whole * width, level)
 
     def view_gathered(self, node: Node, made: int, wires: dict[int, MachineWire], sizes: dict[str, int]) -> None:

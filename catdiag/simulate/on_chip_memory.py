@@ -109,7 +109,7 @@ class Chip:
         for k in range(level):
             self.saves[k, k + 1][name] += amount
 
-    def load_again(self, name: str, amount: int, level: int) -> None:
+    def reload(self, name: str, amount: int, level: int) -> None:
         """Counts the loads of what is in slow memory already and is added to, as `save` counts stores."""
         for k in range(level):
             self.loads[k, k + 1][name] += amount

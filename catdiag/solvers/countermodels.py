@@ -44,8 +44,8 @@ def countermodel(hypotheses: Sequence[Term], goal: Term) -> dict[str, Number] | 
     for equation in (e for h in hypotheses for e in _equations(h)):
         by_last_atom.setdefault(_last(equation), []).append(equation)
     rng = random.Random(0)
-    for turn in range(TRIES):
-        at = _integers(sizes, indices, tops, rng, turn)
+    for attempt in range(TRIES):
+        at = _integers(sizes, indices, tops, rng, attempt)
         for op, name in opaque:
             at[f"{op} {name}"] = rng.randrange(2) if op == "prop" else rng.choice(_REALS)
             if op == "atom" and int(name) in by_last_atom:
@@ -59,10 +59,10 @@ _REALS: tuple[Number, ...] = (0, 1, 2, -1, -2, 3, -3, 5, Fraction(1, 2), Fractio
 
 
 def _integers(
-    sizes: Sequence[str], indices: Sequence[str], tops: dict[str, Term], rng: random.Random, turn: int
+    sizes: Sequence[str], indices: Sequence[str], tops: dict[str, Term], rng: random.Random, attempt: int
 ) -> dict[str, Number]:
-    most = (1, 2, 3, 5, 9)[turn % 5]
-    at: dict[str, Number] = {f"size {s}": rng.randint(1 if turn % 7 else 0, most) for s in sizes}
+    most = (1, 2, 3, 5, 9)[attempt % 5]
+    at: dict[str, Number] = {f"size {s}": rng.randint(1 if attempt % 7 else 0, most) for s in sizes}
     for i in indices:
         # Of the indices with a range the first, the last and some between are tried.
         zeros: dict[str, Number] = {f"idx {j}": 0 for j in indices}

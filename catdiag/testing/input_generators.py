@@ -20,7 +20,6 @@ from catdiag.testing.float_formats import Format, carrier, rounded
 from catdiag.util.errors import SizeError
 
 Rng = np.random.Generator
-Choices = Mapping[str, int | Sequence[int]]
 _WORK = 1 << 18
 """The product of all sizes stays below this, where sizes are not given."""
 _BLOCK_COUNTS = (1024, 4096)

@@ -47,8 +47,6 @@ from catdiag.util.errors import TypeMismatch
 
 SINGLE = (2 - 2.0**-23) * 2.0**127
 """The largest number of float32, in which kernels compute."""
-MOST = 1 << 20
-"""Triton's limit of the number of entries of a tile."""
 
 
 @dataclass(eq=False)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PIPELINES = {"tensor": "matrix units", "exp": "special functions", "alu": "ALUs"}
 """The pipelines of a core, and what each is called."""
 _LEVELS = {"tensor": 3, "exp": 2, "alu": 2}
-_WIDTH, _ROW, _APART = 560.0, 30.0, 12.0
+_WIDTH, _ROW, _GAP = 560.0, 30.0, 12.0
 _MOST = 1000  # the most bars in a picture
 
 
@@ -217,8 +217,8 @@ def _drawn(found: PipelineChart) -> Scene:
         far = max(far, text_width(said, "note"))
         if name in binding:
             items.append(Curve(_line((left - 5, y), (left - 5, y + _ROW)), "axis", level, title="waits least"))
-        y += _ROW + _APART
-    bottom = y - _APART + 6
+        y += _ROW + _GAP
+    bottom = y - _GAP + 6
     items += _clocks(found, left, top - 6, bottom, scale)
     behind += _path(found, left, middles, scale)
     y = bottom + 20
@@ -267,11 +267,11 @@ def _bar(span: BusySpan, found: PipelineChart, left: float, y: float, scale: flo
     )
     title = f"{span.operation or PIPELINES[span.pipeline]}, {who}: {span.end - span.start:,.0f} clocks"
     yield Shape("bar", x, y, width, _ROW, level, title=title)
-    number, turn = span.actor + 1, _iteration_label(span.iteration)
+    number, iteration = span.actor + 1, _iteration_label(span.iteration)
     choices = [
         [span.operation, who],
-        [span.operation, f"{number}, {turn}"],
-        [f"warpgroup {number}", turn],
+        [span.operation, f"{number}, {iteration}"],
+        [f"warpgroup {number}", iteration],
         [str(number)],
     ]
     if span.actor < 0:

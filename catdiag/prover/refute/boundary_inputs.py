@@ -37,22 +37,22 @@ def solved(pair: Comparison, batch: Batch) -> Batch:
         if here is None:
             return batch
         columns = rng.choice(here.shape[1], size=count, p=_weights(here))
-        spots = rng.integers(0, starts[-1], size=count)
-        zero, one, two = (_at(pair, batch, cells, starts, spots, shift, columns) for shift in (0, 1, 2))
-        origin = _flat(pair, batch, cells)[rows, spots]
+        positions = rng.integers(0, starts[-1], size=count)
+        zero, one, two = (_at(pair, batch, cells, starts, positions, shift, columns) for shift in (0, 1, 2))
+        origin = _flat(pair, batch, cells)[rows, positions]
         places = [
             _place(pair, float(x), float(a), float(b), float(c), int(variant))
             for x, a, b, c, variant in zip(origin, zero, one, two, rng.integers(0, 6, size=count), strict=True)
         ]
         arrays = list(batch.arrays)
         for j, k in enumerate(cells):
-            mine = (spots >= starts[j]) & (spots < starts[j + 1])
+            mine = (positions >= starts[j]) & (positions < starts[j + 1])
             integral = pair.declared[k]["element"] == "int"
             flat = arrays[k].reshape(count, -1).copy()
             for row in np.flatnonzero(mine):
                 place = places[row]
                 if place is not None and not (integral and pair.pool.values[place] not in _WHOLE):
-                    flat[row, spots[row] - starts[j]] = place
+                    flat[row, positions[row] - starts[j]] = place
             arrays[k] = flat.reshape(arrays[k].shape)
         batch = replace(batch, arrays=tuple(arrays))
     return batch
@@ -61,11 +61,11 @@ def solved(pair: Comparison, batch: Batch) -> Batch:
 _WHOLE = frozenset(Fraction(n) for n in range(-1000, 1001))
 
 
-def _weights(watched: Floats) -> Floats:
+def _weights(critical: Floats) -> Floats:
     """Sampling weights: critical values that never change sign, or always have the same one, are chosen more often."""
     with np.errstate(all="ignore"):
-        never = ~(np.abs(watched) < 1e-9).any(0)
-        one_way = (watched > 0).all(0) | (watched < 0).all(0)
+        never = ~(np.abs(critical) < 1e-9).any(0)
+        one_way = (critical > 0).all(0) | (critical < 0).all(0)
     weights = 1.0 + 3 * never + 2 * one_way
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 
@@ -97,16 +97,16 @@ def _critical_values(pair: Comparison, batch: Batch, wires: list[float_screening
 
 
 def _at(
-    pair: Comparison, batch: Batch, cells: list[int], starts: Indices, spots: Indices, shift: int, columns: Indices
+    pair: Comparison, batch: Batch, cells: list[int], starts: Indices, positions: Indices, shift: int, columns: Indices
 ) -> Floats:
     """The chosen critical value of each input, with its chosen number moved by `shift`."""
     wires = batch.wires(pair.declared, pair.pool)
-    rows = np.arange(len(spots))
+    rows = np.arange(len(positions))
     for j, k in enumerate(cells):
-        mine = (spots >= starts[j]) & (spots < starts[j + 1])
+        mine = (positions >= starts[j]) & (positions < starts[j + 1])
         x, axes = wires[k]
         flat = x.reshape(len(x), -1).copy()
-        flat[rows[mine], spots[mine] - starts[j]] += shift
+        flat[rows[mine], positions[mine] - starts[j]] += shift
         wires[k] = flat.reshape(x.shape), axes
     found = _critical_values(pair, batch, wires)
     return np.full(len(rows), np.nan) if found is None else found[rows, columns]

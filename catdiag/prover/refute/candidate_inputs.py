@@ -225,9 +225,9 @@ class Drawer:
         """Replaces some arrays by structured ones; `single` are the values for arrays with one nonzero element."""
         pool, cells = self.pool, made[0].size
         rows = np.flatnonzero(family == 8)  # a single nonzero element
-        spots = self.rng.integers(0, cells, size=len(rows))
+        positions = self.rng.integers(0, cells, size=len(rows))
         made[rows] = pool.bits[0]
-        made.reshape(len(made), cells)[rows, spots] = self._choice(single, (len(rows),))
+        made.reshape(len(made), cells)[rows, positions] = self._choice(single, (len(rows),))
         rows = np.flatnonzero(family == 9)  # distinct elements
         order = np.argsort(self.rng.random((len(rows), cells)), axis=1) + self.rng.integers(0, 4, size=(len(rows), 1))
         made[rows] = pool.counting[np.minimum(order, len(pool.counting) - 1)].reshape(len(rows), *shape)

@@ -100,11 +100,11 @@ def sin_bounds(x: Fraction, bits: int, quarters: int = 0) -> tuple[Fraction, Fra
     if shift > 4 * NARROWEST:
         raise Unclear("an angle too large to enclose its sine")
     low, high = _pi(shift)
-    turns = round(Fraction(x.numerator << shift + 1, x.denominator * low))
+    multiple = round(Fraction(x.numerator << shift + 1, x.denominator * low))
     # The distance from the multiple is `rest`, off by less than `off`, in units of 2^−shift.
-    rest = (x.numerator << shift) // x.denominator - turns * low // 2
-    off = abs(turns) * (high - low) // 2 + 3
-    odd = (turns + quarters) % 2
+    rest = (x.numerator << shift) // x.denominator - multiple * low // 2
+    off = abs(multiple) * (high - low) // 2 + 3
+    odd = (multiple + quarters) % 2
     term, total, k = (1 << shift if odd else rest), 0, 1 - odd
     terms = 0
     while abs(term) > 1:
@@ -114,7 +114,7 @@ def sin_bounds(x: Fraction, bits: int, quarters: int = 0) -> tuple[Fraction, Fra
         k, terms = k + 2, terms + 1
     # What the series leaves out is less than its next term, since its terms alternate and fall.
     off += (terms + 1) * (8 * terms + 8) + 2
-    total = -total if (turns + quarters) % 4 >= 2 else total
+    total = -total if (multiple + quarters) % 4 >= 2 else total
     return Fraction(total - off, 1 << shift), Fraction(total + off, 1 << shift)
 
 

@@ -226,7 +226,7 @@ def pointwise(args: Sequence[ExactArray], work: Callable[[Sequence[Value]], Valu
     places = [(a.values, tuple(names.index(axis) for axis in a.axes)) for a in args]
 
     def element(i: tuple[int, ...]) -> Element:
-        found = [values[tuple(i[p] for p in spots)] for values, spots in places]
+        found = [values[tuple(i[p] for p in positions)] for values, positions in places]
         known = [v for v in found if not isinstance(v, NoValue)]
         if len(known) < len(found):
             return _first(found) or NoValue("")

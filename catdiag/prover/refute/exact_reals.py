@@ -145,10 +145,10 @@ def _sum_bounds(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
     return low, high
 
 
-def _nonzero_bounds(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
+def _narrowed(enclose: Callable[[int], tuple[Fraction, Fraction]], bits: int) -> tuple[Fraction, Fraction]:
     """An enclosure that is narrowed until it excludes 0."""
     while True:
-        low, high = _sum_bounds(terms, bits)
+        low, high = enclose(bits)
         if low > 0 or high < 0:
             return low, high
         if bits > NARROWEST:
@@ -160,7 +160,7 @@ def _quotient_bounds(x: Powers, bits: int) -> tuple[Fraction, Fraction]:
     a, b = _sum_bounds(x.top, bits)
     if x.bottom == _ONE:
         return a, b
-    c, d = _nonzero_bounds(x.bottom, bits)
+    c, d = _narrowed(lambda more: _sum_bounds(x.bottom, more), bits)
     ends = (a / c, a / d, b / c, b / d)
     return min(ends), max(ends)
 
@@ -320,14 +320,7 @@ def log(x: Value, bits: int = BITS) -> Value:
 
 
 def _narrow_from_zero(x: Value, bits: int) -> tuple[Fraction, Fraction]:
-    while isinstance(x, Powers):
-        low, high = bounds(x, bits)
-        if low > 0 or high < 0:
-            return low, high
-        if bits > NARROWEST:
-            raise Unclear("a number too close to 0 to tell from it")
-        bits *= 4
-    return bounds(x)
+    return _narrowed(lambda more: bounds(x, more), bits) if isinstance(x, Powers) else bounds(x)
 
 
 def sqrt(x: Value, bits: int = BITS) -> Value:

@@ -114,10 +114,6 @@ def _real(x: Floats) -> Floats:
     return np.where(np.isinf(x), _NAN, x)
 
 
-def _truth(x: Floats) -> Floats:
-    return np.where(np.isnan(x), _NAN, (x != 0).astype(np.float64))
-
-
 def _truth_value(holds: Any, *args: Floats) -> Floats:
     missing = np.isnan(args[0])
     for a in args[1:]:
