@@ -111,12 +111,22 @@ def _expect(b: ops.Box, dom: Ty, cod: Ty, local: Callable[[Ty], Ty] = lambda ty:
 
 def _check_fold(b: ops.Box, op: ops.FoldOp) -> None:
     """Raises TypeMismatch unless the bodies of a loop have the types that its box requires."""
-    states, block = b.cod, _local(b.dom, {op.axis: op.block})
-    expected = {"unit": Ty(), "step": states @ block, "merge": states @ states, "state": block}
-    for part, dom in expected.items():
+    block, count = _local(b.dom, {op.axis: op.block}), len(b.cod) - op.emitted
+    states, emitted = Ty(*b.cod.arrays[:count]), _local(Ty(*b.cod.arrays[count:]), {op.axis: op.block})
+    if any(ty.axis(op.axis) is None for ty in emitted):
+        raise TypeMismatch(f"{b.name} emits {emitted} block by block: expected arrays with axis {op.axis!r}", b.line)
+    if op.emitted and (op.parts is not None or op.bounds is not None or op.is_live is not None):
+        raise TypeMismatch(f"{b.name} emits blocks: expected it to run all of them, in one part", b.line)
+    expected = {
+        "unit": (Ty(), states),
+        "step": (states @ block, states @ emitted),
+        "merge": (states @ states, states),
+        "state": (block, states @ emitted),
+    }
+    for part, (dom, cod) in expected.items():
         body: Diagram = getattr(op, part)
-        if body.dom != dom or body.cod != states:
-            raise TypeMismatch(f"{b.name}: expected {part} to be {dom} → {states}, not {body.dom} → {body.cod}", b.line)
+        if body.dom != dom or body.cod != cod:
+            raise TypeMismatch(f"{b.name}: expected {part} to be {dom} → {cod}, not {body.dom} → {body.cod}", b.line)
     if op.is_live is None and op.bounds is not None:
         raise TypeMismatch(f"{b.name} has bounds and no live: expected what is live between its bounds", b.line)
     for part, guide, element, count in (("bounds", op.bounds, "int", 2), ("live", op.is_live, "bool", 1)):

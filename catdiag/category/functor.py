@@ -189,7 +189,7 @@ def _inside(b: Box, has: tuple[bool, ...], axis: Axis) -> list[tuple[Diagram, tu
     op = b.op
     chosen = tuple([k for k, h in enumerate(has) if h])
     if isinstance(op, FoldOp):
-        states = len(b.cod)
+        states = op.state_count
         if len(op.step.dom) != states + len(has) or len(op.state.dom) != len(has):
             raise AxisError(
                 f"cannot weave {b.name} over axis {axis.name!r}: its step takes {op.step.dom} where the states "

@@ -148,6 +148,9 @@ class FoldOp(NestingOp):
 
     The box means `state` of the whole list. The loop computes it by folding `step`; that both agree is list induction.
 
+    The last `emitted` results are no states: they have the axis, and an iteration makes a block of each from its block
+    of the inputs, which is saved there. Only `step` and `state` give them, after the states.
+
     The following options say how the loop is run. They do not change its result (a premise in the kernel for each):
 
     - `parts`: a size symbol (split-K): the axis is cut into that many parts, each with a loop of its own, and their
@@ -169,6 +172,12 @@ class FoldOp(NestingOp):
     bounds: Diagram | None = None
     is_live: Diagram | None = None
     tests_blocks: bool = False
+    emitted: int = 0
+
+    @property
+    def state_count(self) -> int:
+        """The number of states; results of the box beyond them are emitted block by block."""
+        return len(self.unit.cod)
 
     @property
     def block_test(self) -> Diagram | None:
@@ -195,7 +204,7 @@ class FoldOp(NestingOp):
     def without_bodies(self) -> tuple[Hashable, ...]:
         """The data except the bodies, and which of them there are."""
         there = self.bounds is None, self.is_live is None
-        return FoldOp, self.axis, self.block, self.components, self.parts, *there, self.tests_blocks
+        return FoldOp, self.axis, self.block, self.components, self.parts, *there, self.tests_blocks, self.emitted
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,7 @@ class _StateReading:
     def fold(self, op: FoldOp, box: Box, args: Sequence[FormulaPart]) -> list[FormulaPart]:
         """Records the formulas of a loop; its results go by the names of its components."""
         names: list[str] = []
-        for k in range(len(box.cod)):
+        for k in range(op.state_count):
             base = op.components[k] if k < len(op.components) else f"state{k}"
             name, count = base, 1
             while name in self.taken:
@@ -225,12 +225,14 @@ class _StateReading:
                 op.block,
                 tuple(
                     ComponentFormulas(name, ty.names, truth(u.formula), e.formula, r, s.formula, m.formula)
-                    for name, ty, u, e, r, s, m in zip(names, box.cod, unit, element, repairs, step, merge, strict=True)
+                    for name, ty, u, e, r, s, m in zip(
+                        names, box.cod, unit, element, repairs, step, merge, strict=False
+                    )
                 ),
                 outer,
             ),
         )
-        return old
+        return [*old, *element[len(old) :]]
 
 
 def _repair(step: Graph, k: int, parts: Sequence[FormulaPart]) -> Formula | None:

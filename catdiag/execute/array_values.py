@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from catdiag.category import ops
 from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.util.errors import SizeError, TypeMismatch
@@ -71,10 +70,18 @@ def conform(value: NamedArray, ty: ArrayType, sizes: Mapping[str, int]) -> Array
     return np.broadcast_to(data, [known[n] if n in known else length(lengths[n], sizes) for n in order])
 
 
-def filled(values: Sequence[NamedArray], box: ops.Box, sizes: Mapping[str, int]) -> list[NamedArray]:
-    """The outputs of a body with all the axes of the box's types: an output that lacks one is broadcast."""
+def put_together(blocks: Sequence[Sequence[NamedArray]], axis: str) -> list[NamedArray]:
+    """The arrays of which each iteration of a loop emitted a block."""
+    return [
+        NamedArray(np.concatenate([a.data for a in parts], axis=parts[0].names.index(axis)), parts[0].names)
+        for parts in zip(*blocks, strict=True)
+    ]
+
+
+def filled(values: Sequence[NamedArray], types: Iterable[ArrayType], sizes: Mapping[str, int]) -> list[NamedArray]:
+    """The outputs of a body with all the axes of their types: an output that lacks one is broadcast."""
     outputs = []
-    for value, ty in zip(values, box.cod, strict=True):
+    for value, ty in zip(values, types, strict=True):
         if len(value.names) < len(ty.axes) or not set(ty.names) <= set(value.names):
             order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
             value = NamedArray(conform(value, ty, sizes), order)

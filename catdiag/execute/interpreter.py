@@ -23,7 +23,16 @@ from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import nested_beyond
 from catdiag.category.types import ArrayType, Size
-from catdiag.execute.array_values import checked_array, conform, elements_of, filled, float_type, length, owned
+from catdiag.execute.array_values import (
+    checked_array,
+    conform,
+    elements_of,
+    filled,
+    float_type,
+    length,
+    owned,
+    put_together,
+)
 from catdiag.execute.indexed_reads import view
 from catdiag.execute.merge_trees import Tree, dealt
 from catdiag.execute.named_arrays import NamedArray, contract
@@ -158,7 +167,8 @@ class Runner:
     ) -> Sequence[NamedArray]:
         """Runs a loop over blocks of the streamed axis; the last block may be shorter.
 
-        The blocks of a split loop are dealt out to its parts in order; a part without blocks is not merged.
+        The blocks of a split loop are dealt out to its parts in order; a part without blocks is not merged. Emitted
+        blocks are put together along the axis.
         """
         total = _axis_length(op.axis, box, args, sizes)
         count, block = self.parts_and_blocks(op, total)
@@ -167,16 +177,19 @@ class Runner:
         def iteration(state: Sequence[NamedArray], bounds: tuple[int, int]) -> Sequence[NamedArray]:
             parts = [a.sliced(op.axis, *bounds) for a in args]
             local = local_sizes(sizes, {op.axis: (op.block, bounds[1] - bounds[0])})
-            return self.diagram(op.step, (*state, *parts), local)
+            found = self.diagram(op.step, (*state, *parts), local)
+            emitted.append(filled(found[op.state_count :], op.step.cod.arrays[op.state_count :], local))
+            return found[: op.state_count]
 
         def merge(left: Sequence[NamedArray], right: Sequence[NamedArray]) -> Sequence[NamedArray]:
             return self.diagram(op.merge, (*left, *right), sizes)
 
+        emitted: list[list[NamedArray]] = []
         if count == 1 and self.tree is None:
             state = unit
             for bounds in self.blocks(op, args, total, block, sizes):
                 state = iteration(state, bounds)
-            return state
+            return (*state, *put_together(emitted, op.axis))
         states: list[Sequence[NamedArray]] = []
         for part in dealt(list(self.blocks(op, args, total, block, sizes)), count):
             if self.tree is not None:
@@ -185,7 +198,8 @@ class Runner:
             states.append(unit)
             for bounds in part:
                 states[-1] = iteration(states[-1], bounds)
-        return (self.tree or Tree()).merged(states, merge) if states else unit
+        state = (self.tree or Tree()).merged(states, merge) if states else unit
+        return (*state, *put_together(emitted, op.axis))
 
     def parts_and_blocks(self, op: ops.FoldOp, total: int) -> tuple[int, int]:
         """The number of parts of a loop over an axis of that length, and the length of its blocks."""
@@ -307,8 +321,8 @@ BOXES: Mapping[type[ops.Op], Callable[[Runner, Any, ops.Box, Arrays, Mapping[str
     ops.Rename: lambda run, op, box, args, sizes: [_rename(op, box, args[0], sizes)],
     ops.Reindex: lambda run, op, box, args, sizes: [_reindex(op, args, sizes)],
     ops.View: _viewed,
-    ops.Call: lambda run, op, box, args, sizes: filled(run.diagram(op.body, args, sizes), box, sizes),
-    ops.FoldOp: lambda run, op, box, args, sizes: filled(run.fold(op, box, args, sizes), box, sizes),
+    ops.Call: lambda run, op, box, args, sizes: filled(run.diagram(op.body, args, sizes), box.cod, sizes),
+    ops.FoldOp: lambda run, op, box, args, sizes: filled(run.fold(op, box, args, sizes), box.cod, sizes),
     ops.GroupOp: lambda run, op, box, args, sizes: run.group(op, box, args, sizes),
     ops.Generic: lambda run, op, box, args, sizes: run.generic(op, box, args, sizes),
 }

@@ -224,7 +224,7 @@ def _views(diagram: Diagram) -> Iterator[Box]:
             elif isinstance(op, FoldOp):
                 size = next((a.size for ty in box.dom for a in ty.axes if a.name == op.axis), op.axis)
                 inside = {**wholes, op.block: size}
-                stack.append((op.step, {k + len(box.cod): a for k, a in given.items()}, inside))
+                stack.append((op.step, {k + op.state_count: a for k, a in given.items()}, inside))
                 stack.extend((body, {}, wholes) for body in (op.unit, op.merge))
             else:
                 stack.extend((body, given, wholes) for body in bodies(op))

@@ -16,6 +16,7 @@ from catdiag.category.box_types import check_box
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Rename, const_box
 from catdiag.category.substitution import inline
+from catdiag.category.traversal import all_boxes
 from catdiag.frontend.builder import program
 from catdiag.prover.api import Refuted
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
@@ -49,6 +50,13 @@ def skip(derivation: Derivation, axis: str, bounds: Guide | None = None, live: G
     not proved; AxisError where no loop runs over the axis; Refuted; SignatureError and TypeMismatch for functions that
     do not fit the loop.
     """
+    for box in all_boxes(derivation.diagram):
+        if isinstance(box.op, FoldOp) and box.op.axis == axis and box.op.emitted:
+            raise NotStreamable(
+                f"the loop over {axis!r} makes a block of some results in each iteration, and blocks that it skips "
+                f"would not be made: stream the results that lack {axis!r} in a program of their own",
+                box.line,
+            )
     prefix = derivation.diagram.title or "it"
     skipped = titled(find(derivation.diagram, axis, bounds, live), f"{prefix}.skip({axis!r})")
     ungrouped = find(derivation.base, axis, bounds, live)

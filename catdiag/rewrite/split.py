@@ -64,6 +64,8 @@ def in_parts(diagram: Diagram, axis: str, parts: str | None = None) -> Diagram:
             if isinstance(op, FoldOp) and op.axis == axis:
                 if op.parts is not None:
                     raise NotStreamable(f"the loop over {axis!r} has {op.parts} parts already", box.line)
+                if op.emitted:
+                    raise NotStreamable(f"the loop over {axis!r} makes blocks of results, and is not split", box.line)
                 op = replace(op, parts=symbol)
             elif isinstance(op, GroupOp):
                 op = with_bodies(op, (made(op.body),))  # groups hold no groups

@@ -45,7 +45,7 @@ def inputs_in_place(graph: Graph) -> frozenset[int]:
             found.add(node.inputs[0])
         elif isinstance(op, FoldOp):
             windows = (n.inputs[0] for n in inline(op.step).graph.nodes if isinstance(n.box.op, TileWindow))
-            found.update(node.inputs[w - len(node.box.cod)] for w in windows)
+            found.update(node.inputs[w - op.state_count] for w in windows)
     return frozenset(found)
 
 
@@ -102,7 +102,7 @@ def _windowed(body: Diagram, positions: set[int]) -> Diagram:
                 marked[place] = Box(TileWindow(op.index_axes, op.reads, op.fits), box.dom, box.cod, box.line)
         elif isinstance(op, FoldOp):
             own = {k for k, v in enumerate(node.inputs) if v in positions}
-            step = _step(op, node.inputs.index(w) + len(box.cod), {k + len(box.cod) for k in own})
+            step = _step(op, node.inputs.index(w) + op.state_count, {k + op.state_count for k in own})
             if step is not None:
                 marked[place] = Box(replace(op, step=step), box.dom, box.cod, box.line)
     nodes = tuple(Node(marked.get(k, n.box), n.inputs) for k, n in enumerate(graph.nodes))

@@ -9,11 +9,12 @@ may run in any order (over the real numbers), each tile's part once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph, reachable
 from catdiag.category.flat_substitution import replaced
-from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, const_box, map_box
+from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Rename, const_box, index_box, map_box
 from catdiag.category.resizing import resize
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols
@@ -56,27 +57,98 @@ def as_loops(box: Box) -> Diagram:
     nodes: list[Node] = []
     outputs: dict[int, int] = {}
     count = len(box.dom)
-    for axes in dict.fromkeys(lacking):
-        places = [k for k, here in enumerate(lacking) if here == axes]
+    types = list(box.dom)
+    makers, first = graph.makers(), graph.first_wires()
+    emitting = [_emitting(graph, makers, first, w) for w in graph.outputs]
+    for axes, loop in dict.fromkeys(zip(lacking, emitting, strict=True)):
+        places = [k for k, here in enumerate(zip(lacking, emitting, strict=True)) if here == (axes, loop)]
         cod = Ty(*(op.body.cod[k] for k in places))
         body = of_graph(reachable(Graph(graph.dom, graph.nodes, tuple(graph.outputs[k] for k in places))), cod)
-        made = _class_box(box, op, body, axes, Ty(*(box.cod[k] for k in places)))
-        nodes.append(Node(made, tuple(range(len(box.dom)))))
+        body, tiles = _one_sided(body, loop >= 0)
+        inputs = list(range(len(box.dom)))
+        for axis, _ in tiles:  # the positions along an axis that is tiled here only
+            size = graph.nodes[loop].box.size_of(axis)
+            nodes.append(Node(index_box(Axis(axis, size)), ()))
+            types.append(nodes[-1].box.cod[0])
+            inputs.append(count)
+            body = _reading_positions(body, axis)
+            count += 1
+        around = Box(op, Ty(*(types[w] for w in inputs)), box.cod, box.line)
+        made = _class_box(around, op, body, axes, Ty(*(box.cod[k] for k in places)), tiles)
+        nodes.append(Node(made, tuple(inputs)))
+        types += made.cod
         outputs.update(zip(places, range(count, count + len(places)), strict=True))
         count += len(places)
     whole = Graph(box.dom, tuple(nodes), tuple(outputs[k] for k in range(len(box.cod))))
     return of_graph(whole, box.cod)
 
 
-def _class_box(box: Box, op: GroupOp, body: Diagram, axes: Sequence[str], cod: Ty) -> Box:
-    """The box of the results that lack some of the grouped axes. Blocks of the loops have symbols of their own."""
+def _emitting(graph: Graph, makers: Sequence[int], first: Sequence[int], wire: int) -> int:
+    """The place of the loop that emits an output of a group's body; -1 where none does."""
+    place = makers[wire]
+    op = graph.nodes[place].box.op if place >= 0 else None
+    return place if isinstance(op, FoldOp) and wire - first[place] >= op.state_count else -1
+
+
+def _one_sided(body: Diagram, emits: bool) -> tuple[Diagram, tuple[tuple[str, str], ...]]:
+    """The body of results that a loop emits, with what it emits in place of the loop, on a tile of its axis, which is
+    given too; or, unless it `emits`, the body with loops that emit nothing."""
+    graph = inline(body).graph
+    images: list[Graph | None] = []
+    tiles: dict[str, str] = {}
+    for box in graph.table:
+        op = box.op
+        if not isinstance(op, FoldOp) or not op.emitted:
+            images.append(None)
+            continue
+        # Nothing reads the results that are left out: any wire stands for them.
+        if emits:
+            tiles[op.axis] = op.block + "__tile"
+            made = inline(resize(emission(op), op.axis, box.size_of(op.axis))).graph
+            images.append(Graph(made.dom, made.nodes, (*[0] * op.state_count, *made.outputs)))
+        else:
+            states = Box(_states_only(op), box.dom, Ty(*box.cod.arrays[: op.state_count]), box.line)
+            count = len(box.dom)
+            outputs = (*range(count, count + op.state_count), *[0] * op.emitted)
+            images.append(Graph(box.dom, (Node(states, tuple(range(count))),), outputs))
+    made_body = of_graph(reachable(replaced(graph, images)), body.cod, body.names)
+    for axis, tile in tiles.items():
+        made_body = resize(made_body, axis, tile)
+    return made_body, tuple(tiles.items())
+
+
+def _reading_positions(body: Diagram, axis: str) -> Diagram:
+    """A body with the positions along an axis as a further input, which stands for what it computes of them."""
+    graph = inline(body).graph
+    size = next((a.size for ty in graph.wire_types() for a in ty.axes if a.name == axis), axis)
+    position = index_box(Axis(axis, size)).cod[0]
+    dom = Ty(*graph.dom, position)
+    place = list(range(len(graph.dom)))
+    nodes: list[Node] = []
+    count = len(dom)
+    for node in graph.nodes:
+        if isinstance(node.box.op, Index) and node.box.op.axis == axis:
+            place.append(len(graph.dom))
+            continue
+        nodes.append(Node(node.box, tuple(place[w] for w in node.inputs)))
+        place += range(count, count + len(node.box.cod))
+        count += len(node.box.cod)
+    made = Graph(dom, tuple(nodes), tuple(place[w] for w in graph.outputs))
+    return of_graph(made, body.cod, (*body.input_names, f"{axis}__at"))
+
+
+def _class_box(
+    box: Box, op: GroupOp, body: Diagram, axes: Sequence[str], cod: Ty, more: tuple[tuple[str, str], ...]
+) -> Box:
+    """The box of the results that lack some of the grouped axes, with `more` tiles. Blocks of the loops have symbols of
+    their own."""
     symbols = dict(op.tiles)
     sizes = {axis: box.size_of(axis) for axis in axes}
     for axis in axes:
         body = resize(body, axis, symbols[axis] + "__part")
     for axis in reversed(axes):
         body = of_box(_sum_of_parts(body, axis, symbols[axis] + "__part", Axis(axis, sizes[axis]), box.line))
-    tiles = tuple(tile for tile in op.tiles if tile[0] not in axes)
+    tiles = (*(tile for tile in op.tiles if tile[0] not in axes), *more)
     if not tiles:
         return Box(body.boxes[0].op, box.dom, cod, box.line)
     return Box(GroupOp(tiles, body), box.dom, cod, box.line)
@@ -134,5 +206,53 @@ def specification(diagram: Diagram) -> Diagram:
 
 
 def without_accumulation(graph: Graph) -> Graph:
-    """A flat graph with each group that has an accumulating output as groups and loops (`as_loops`)."""
-    return replaced(graph, [as_loops(box).graph if accumulates(box) else None for box in graph.table])
+    """A flat graph with each group that has an accumulating output as groups and loops (`as_loops`), and what loops
+    emit as groups of blocks."""
+    return replaced(graph, [_as_proved(box) for box in graph.table])
+
+
+def _as_proved(box: Box) -> Graph | None:
+    """A box as groups and loops without accumulating outputs and emitted blocks; None where it has none."""
+    inside = inline(box.op.body).boxes if isinstance(box.op, GroupOp) else (box,)
+    emits = any(isinstance(b.op, FoldOp) and b.op.emitted for b in inside)
+    if isinstance(box.op, GroupOp) and (emits or accumulates(box)):
+        return as_loops(box).graph
+    return _emission_apart(box).graph if emits else None
+
+
+def _emission_apart(box: Box) -> Diagram:
+    """A loop that emits blocks as a loop that emits none, beside a group of tiles along its axis that makes them."""
+    op = box.op
+    assert isinstance(op, FoldOp)
+    count = op.state_count
+    tile = op.block + "__tile"
+    group = GroupOp(((op.axis, tile),), resize(emission(op), op.axis, tile))
+    states = Box(_states_only(op), box.dom, Ty(*box.cod.arrays[:count]), box.line)
+    emitted = Box(group, box.dom, Ty(*box.cod.arrays[count:]), box.line)
+    inputs = tuple(range(len(box.dom)))
+    nodes = [Node(states, inputs)] if count else []
+    outputs = range(len(inputs), len(inputs) + len(box.cod))
+    return of_graph(Graph(box.dom, (*nodes, Node(emitted, inputs)), tuple(outputs)), box.cod)
+
+
+def emission(op: FoldOp) -> Diagram:
+    """What an iteration emits, from its block of the inputs. Raises CatdiagError where it depends on the states."""
+    count = op.state_count
+    graph = inline(op.step).graph
+    graph = reachable(Graph(graph.dom, graph.nodes, graph.outputs[count:]))
+    if any(w < count for w in (*graph.outputs, *(w for node in graph.nodes for w in node.inputs))):
+        raise CatdiagError(f"what the loop over {op.axis!r} emits depends on its states: expected a map over the axis")
+    nodes = tuple(Node(n.box, tuple(w - count for w in n.inputs)) for n in graph.nodes)
+    outputs = tuple(w - count for w in graph.outputs)
+    return of_graph(Graph(Ty(*graph.dom.arrays[count:]), nodes, outputs), Ty(*op.step.cod.arrays[count:]))
+
+
+def _states_only(op: FoldOp) -> FoldOp:
+    """A loop without what it emits."""
+
+    def first(body: Diagram) -> Diagram:
+        graph = inline(body).graph
+        kept = reachable(Graph(graph.dom, graph.nodes, graph.outputs[: op.state_count]))
+        return of_graph(kept, Ty(*body.cod.arrays[: op.state_count]), body.names)
+
+    return replace(op, step=first(op.step), state=first(op.state), emitted=0)

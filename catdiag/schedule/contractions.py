@@ -181,7 +181,7 @@ def reads_operand(diagram: Diagram) -> tuple[str, ...]:
             if isinstance(op, GroupOp):
                 todo.append((op.body, given))
             elif isinstance(op, FoldOp):
-                todo.append((op.step, [""] * len(node.box.cod) + given))
+                todo.append((op.step, [""] * op.state_count + given))
             elif multiplies(node.box):
                 found.update(dict.fromkeys(filter(None, given)))
             same_elements = is_view(node.box) or isinstance(op, (Reindex, View))

@@ -69,7 +69,7 @@ def input_regions(
             )
             found[inputs[0]] = at
         elif isinstance(op, FoldOp):
-            step, states = inline(op.step).graph, len(node.box.cod)
+            step, states = inline(op.step).graph, op.state_count
             for inner in step.nodes:
                 if isinstance(inner.box.op, TileWindow):
                     own = [w - states for w in inner.inputs]

@@ -98,12 +98,12 @@ def _ends(diagram: Diagram, reads: Sequence[Origin]) -> list[Origin]:
 def _states(op: FoldOp, box: Box, reads: Sequence[Origin]) -> list[Origin]:
     """The origins of a loop's states: statistics, except those that an iteration does not make as one even if all
     states were. Computed as a greatest fixed point."""
-    states = [Origin(input_origin(ty).of, is_real(ty)) for ty in box.cod]
+    states = [Origin(input_origin(ty).of, is_real(ty)) for ty in box.cod.arrays[: op.state_count]]
     while True:
         ends = _ends(op.step, [*states, *reads])
-        fewer = [Origin(s.of, s.statistic and (e.statistic or not e.of)) for s, e in zip(states, ends, strict=True)]
+        fewer = [Origin(s.of, s.statistic and (e.statistic or not e.of)) for s, e in zip(states, ends, strict=False)]
         if fewer == states:
-            return states
+            return [*states, *ends[len(states) :]]
         states = fewer
 
 

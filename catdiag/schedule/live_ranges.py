@@ -247,7 +247,7 @@ def postponed(box: Box, arrays: Sequence[object]) -> list[bool]:
             todo.append((item, known, True))
             todo += [(n.box, [root[w] for w in n.inputs], False) for n in step.nodes if isinstance(n.box.op, FoldOp)]
             continue
-        states = len(item.cod)
+        states = op.state_count
         left = [False] * states + [True] * len(item.dom)
         read = [False] * len(left)
         for node in step.nodes:

@@ -248,9 +248,10 @@ class KernelLowering:
 
     def _fold(
         self, statement: For, inputs: Sequence[Buffer | None], known: Sequence[Bound | None], loops: tuple[Loop, ...]
-    ) -> tuple[Buffer, ...]:
+    ) -> tuple[Buffer | None, ...]:
         """Reads a loop. Its resident inputs, the pipeline buffers of streamed blocks, and its states are live
-        throughout; temporaries are live within an iteration. Returns the buffers of the final states.
+        throughout; temporaries are live within an iteration, and so are blocks that it emits. Returns the buffers of
+        the final states, and None for each emitted array.
 
         `known` are the index expressions of inputs that are positions, `loops` the loops around this one.
         """
@@ -278,10 +279,11 @@ class KernelLowering:
         tail = [*self._iteration_end(op, body, states), *map(Dealloc, blocks), *map(Alloc, results)]
         live = LoopBuffers(loop, tuple(inputs), head, body, tail, results)
         # An iteration is: slices, loads and the block test; the boxes of the step; new values of the states.
-        before = statement.body[: -1 - len(step.body.statements)]
-        iteration = [*before, *body.statements, statement.body[-1]]
+        after = 1 + op.emitted  # saves of emitted blocks, and the new values of states
+        before = statement.body[: -after - len(step.body.statements)]
+        iteration = [*before, *body.statements, *statement.body[-after:]]
         self.statements = [*outside, replace(statement, body=iteration, live=live)]
-        return results
+        return (*results, *[None] * op.emitted)
 
     def _range(self, box: Box, op: FoldOp, loops: tuple[Loop, ...]) -> Loop:
         """The block of a loop and the size of its axis. Raises CatdiagError for loops that are not counted."""
@@ -325,7 +327,7 @@ class KernelLowering:
     def _states(self, box: Box, op: FoldOp) -> list[Buffer]:
         """The buffers of a loop's states."""
         found: list[Buffer] = []
-        for k, ty in enumerate(op.step.dom.arrays[: len(box.cod)]):
+        for k, ty in enumerate(op.step.dom.arrays[: op.state_count]):
             name = op.components[k] if k < len(op.components) else f"state {k}"
             size, width = IntPolynomial.elements(ty.axes), self.widths.on_chip(ty, name)
             found.append(Buffer(name, "accumulator", size, width, self._placed("accumulator", ty), axes=ty.axes))
@@ -340,7 +342,7 @@ class KernelLowering:
         tested = frozenset[Buffer | None]()
         if bounds is not None:
             tested = frozenset(inputs[k] for k in bounds.reads)
-        blocks = op.step.dom.arrays[len(step.box.cod) :]
+        blocks = op.step.dom.arrays[op.state_count :]
         for b, ty, access in zip(inputs, blocks, step.access, strict=True):
             if b is None or b in inner:
                 continue
@@ -383,7 +385,9 @@ class KernelLowering:
         copies: list[Buffer] = []
         for k, w in enumerate(body.graph.outputs):
             b = body.made[w]
-            if b is None or b.pinned or b in ends:
+            if k >= len(states):
+                ends |= {} if b is None or b.pinned else {b: None}
+            elif b is None or b.pinned or b in ends:
                 copies.append(replace(states[k]))
             else:
                 ends[b] = None

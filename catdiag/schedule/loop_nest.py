@@ -59,6 +59,7 @@ from catdiag.schedule.statements import (
     Unless,
     Within,
 )
+from catdiag.util.errors import CatdiagError
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def lower(diagram: Diagram) -> LoopNest:
     ends: dict[int, str] = {}
     for k, w in enumerate(flat.graph.outputs):
         ends.setdefault(w, f"out{k}" if multiple else "out")
-    lowering = _Lowering()
+    lowering = _Lowering(stores=True)
     outputs = lowering.program(flat.graph, inputs, ends)
     return LoopNest(flat.title, inputs, lowering.body, outputs, flat.graph, lowering.saved)
 
@@ -126,9 +127,14 @@ class _Lowering:
     their wires."""
 
     nested: bool = True
+    stores: bool = False
+    """Whether what kernels save is said, and not only what they compute."""
     body: list[Statement] = field(default_factory=list)
     loaded: set[NestValue] = field(default_factory=set)
     saved: dict[NestValue, int] = field(default_factory=dict)
+    emitted: dict[tuple[int, int], Save] = field(default_factory=dict)
+    """Where the blocks that a loop emits are saved: by the index of the loop's box and the number of its result, the
+    store of the result, whose value is that of an iteration."""
 
     # -- kernels -------------------------------------------------------------------------------------
 
@@ -154,9 +160,14 @@ class _Lowering:
                 made = self.gathered(box, args, place)
             else:
                 blocks = {values[w].origin for w in node.inputs if (place, w) in streamed}
+                emitted = self.emitting(box, names, place)
                 made = self.box(box, args, cut.is_free(place), blocks, place)
+                made = [*made[: len(made) - len(emitted)], *emitted]
+                self.saved.update(zip(emitted, wires[len(made) - len(emitted) :], strict=True))
             values.update(zip(wires, made, strict=True))
             for w, name, value in zip(wires, names, made, strict=True):
+                if value in self.saved:
+                    continue
                 if name and not (is_view(box) and value.slow):
                     saved[value] = NestValue(value.ty, name, slow=True)
                     self.saved[saved[value]] = w
@@ -176,6 +187,16 @@ class _Lowering:
                 self.body.append(Save(outputs[k], value))
                 saved[value] = outputs[k]
         return tuple(outputs)
+
+    def emitting(self, box: Box, names: Sequence[str], place: int) -> list[NestValue]:
+        """The arrays of which a loop outside of groups emits blocks, which are saved to them."""
+        op = box.op
+        if not isinstance(op, FoldOp) or not op.emitted:
+            return []
+        results = [NestValue(ty, name, slow=True) for ty, name in zip(box.cod, names, strict=True)][op.state_count :]
+        self.body.append(Make(tuple(results)))
+        self.emitted = {(place, op.state_count + k): Save(result, result) for k, result in enumerate(results)}
+        return results
 
     def group(
         self, box: Box, op: GroupOp, args: Sequence[NestValue], names: Sequence[str], place: int
@@ -197,10 +218,18 @@ class _Lowering:
                 if spans_here:
                     self.body.append(Slice(slices[arg, ty], arg, spans_here))
             inputs.append(slices[arg, ty])
-        for result, value, ty in zip(results, self.inside(flat.graph, inputs), flat.cod, strict=True):
-            self.ensure_loaded([value])
-            spans_here = tuple(s for s in spans if s.axis in ty.names)
-            self.body.append(Save(result, value, spans_here, result in cleared))
+        stores = [
+            Save(result, result, tuple(s for s in spans if s.axis in ty.names), result in cleared)
+            for result, ty in zip(results, flat.cod, strict=True)
+        ]
+        self.emitted = emissions(flat.graph, stores)
+        found = self.inside(flat.graph, inputs)
+        emitted = {id(store) for store in self.emitted.values()}
+        self.emitted = {}
+        for store, value in zip(stores, found, strict=True):
+            if id(store) not in emitted:
+                self.ensure_loaded([value])
+                self.body.append(replace(store, value=value))
         outside.append(For("tiles", spans, self.body, place=place))
         self.body = outside
         return results
@@ -299,7 +328,9 @@ class _Lowering:
         if op.parts is None:
             self.start(op, states)
             self.body.append(self.blocks(op, box, args, access, states, span, bounds, place))
-            return states
+            return [*states, *(NestValue(ty, slow=True) for ty in box.cod.arrays[op.state_count :])]
+        if op.emitted:
+            raise CatdiagError(f"the loop over {op.axis!r} emits blocks: it is not run in parts")
         outside, self.body = self.body, []
         before = set(self.loaded)
         partial = [NestValue(v.ty, v.name + "_p") for v in states]
@@ -330,8 +361,9 @@ class _Lowering:
 
     def states(self, op: FoldOp, box: Box) -> list[NestValue]:
         """The variables of a loop's states."""
-        names = op.components if len(op.components) == len(box.cod) else [f"state{k}" for k in range(len(box.cod))]
-        return [NestValue(ty, name) for ty, name in zip(box.cod, names, strict=True)]
+        count = op.state_count
+        names = op.components if len(op.components) == count else [f"state{k}" for k in range(count)]
+        return [NestValue(ty, name) for ty, name in zip(box.cod.arrays[:count], names, strict=True)]
 
     def start(self, op: FoldOp, states: Sequence[NestValue]) -> None:
         """Sets the states to those of the empty list."""
@@ -369,10 +401,24 @@ class _Lowering:
             (live,) = self.aside(op.block_test, inputs)
             self.body.append(Unless(live))
         body = self.boxes(step.graph, (*states, *inputs), len(states))
-        new = tuple(body.wires[w] for w in step.graph.outputs)
-        statements = [*self.body, *body.statements, Carry(tuple(states), new)]
+        ends = tuple(body.wires[w] for w in step.graph.outputs)
+        count = len(states)
+        saves = [self._emitted(op, place, k, value, span) for k, value in enumerate(ends) if k >= count]
+        statements = [*self.body, *body.statements, *saves, Carry(tuple(states), ends[:count])]
         self.body = outside
         return For("blocks", (span,), statements, bounds, (), place, LoopStep(box, op, body, access))
+
+    def _emitted(self, op: FoldOp, place: int, k: int, value: NestValue, span: LoopSpan) -> Save:
+        """The store of a block that an iteration emits."""
+        store = self.emitted.get((place, k))
+        if store is None and self.stores:
+            raise CatdiagError(
+                f"the loop over {op.axis!r} emits blocks of an array that is no result of its group: group first, so "
+                "that they are saved as they are made"
+            )
+        if store is None:
+            return Save(value, value, (span,))
+        return replace(store, value=value, spans=(*store.spans, span))
 
     def aside(self, diagram: Diagram, inputs: Sequence[NestValue]) -> list[NestValue]:
         """Lowers what is computed beside the boxes of a body: initial states, bounds, block tests and merges."""
@@ -380,6 +426,23 @@ class _Lowering:
         found = self.inside(inline(diagram).graph, inputs)
         self.body[first:] = [replace(s, place=-1) if isinstance(s, (Let, For)) else s for s in self.body[first:]]
         return found
+
+
+def emissions(graph: Graph, stores: Sequence[Save]) -> dict[tuple[int, int], Save]:
+    """The stores of the results of a graph that loops emit: by the index of the loop's box, and the number of its
+    result.
+
+    >>> import catdiag as cd
+    >>> emissions(cd.id(cd.category.Ty()).diagram.graph, [])
+    {}
+    """
+    maker, first = graph.makers(), graph.first_wires()
+    found: dict[tuple[int, int], Save] = {}
+    for w, store in zip(graph.outputs, stores, strict=True):
+        place = maker[w]
+        if place >= 0 and isinstance(op := graph.nodes[place].box.op, FoldOp) and w - first[place] >= op.state_count:
+            found[place, w - first[place]] = store
+    return found
 
 
 def _of_kernels(cut: KernelCut) -> tuple[dict[int, int], set[tuple[int, int]]]:

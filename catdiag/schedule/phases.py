@@ -272,7 +272,7 @@ class Phases:
         node = self.graph.nodes[phase.places[0]]
         assert isinstance(node.box.op, FoldOp)
         k = next(k for k, w in enumerate(node.inputs) if self._given(self.root[w]) is given)
-        ty = node.box.op.step.dom[len(node.box.cod) + k]
+        ty = node.box.op.step.dom[node.box.op.state_count + k]
         there = tuple(p for p in self.places.streamed if p in places)
         stages: Mapping[str, int] = self.places.stages
         size = IntPolynomial.elements(ty.axes)

@@ -105,10 +105,10 @@ class Outline:
         A loop that skips blocks leaves none.
         """
         # No deeper than loops are within loops.
-        box, op = self.graph.nodes[place].box, self.graph.nodes[place].box.op
+        op = self.graph.nodes[place].box.op
         if not isinstance(op, FoldOp) or op.bounds is not None or op.is_live is not None:
             return frozenset()
-        step, states = inline(op.step).graph, len(box.cod)
+        step, states = inline(op.step).graph, op.state_count
         inside = Outline(step, range(len(step.nodes)), {}, states, True)
         read: set[int] = set()
         kept = {inside.base[w] for w in step.outputs}

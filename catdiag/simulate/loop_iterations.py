@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from catdiag.category.ops import Box, FoldOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, size_value
-from catdiag.execute.array_values import filled
+from catdiag.execute.array_values import filled, put_together
 from catdiag.execute.interpreter import Runner
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.execute.size_inference import local_sizes
@@ -66,7 +66,7 @@ class MachineLoop:
             )
         self.lanes = [tile for tile in workers if tile.level == chip.chain.work]
         self.step = inline(op.step).graph
-        self.states = len(box.cod)
+        self.states = op.state_count
         self.types = self.step.dom.arrays[self.states :]
         lane = self.lanes[0]
         lengths = [v.lengths()[op.axis] for w in inputs if op.axis in (v := lane.wires[w].value).names]
@@ -84,6 +84,7 @@ class MachineLoop:
         self.inside = outline.left_inside(place) if self.chain.nested else frozenset[int]()
         self.rings: dict[Allocation, int] = {}
         self.states_by_tile: dict[MachineTile, list[MachineWire]] = {}
+        self.emitted: dict[MachineTile, list[list[NamedArray]]] = {}
 
     def left(self, tile: MachineTile, w: int) -> bool:
         """Whether an input is left to loops inside the body, which load it block by block."""
@@ -112,13 +113,13 @@ class MachineLoop:
         for lane in self.lanes:
             initial = self.unit(lane) if states is None else states
             self.states_by_tile[lane] = []
-            for k, (value, ty) in enumerate(zip(initial, self.box.cod, strict=True)):
+            for k, (value, ty) in enumerate(zip(initial, self.box.cod.arrays[: self.states], strict=True)):
                 self.states_by_tile[lane].append(self.state(lane, k, ty, value))
 
     def unit(self, lane: MachineTile) -> Sequence[NamedArray]:
         """The initial states: the unit of the fold."""
         unit = self.chip.runner.diagram(self.op.unit, (), {**lane.sizes, self.op.block: 0})
-        return filled(unit, self.box, lane.sizes)
+        return filled(unit, self.box.cod.arrays[: self.states], lane.sizes)
 
     def state(self, lane: MachineTile, k: int, ty: ArrayType, value: NamedArray) -> MachineWire:
         """A state in memory of its own."""
@@ -205,23 +206,35 @@ class MachineLoop:
             self.states_by_tile[lane] = self.renewed(lane, [worker.wires[w] for w in self.step.outputs], local)
 
     def renewed(self, lane: MachineTile, ends: Sequence[MachineWire], sizes: Mapping[str, int]) -> list[MachineWire]:
-        """The new states, each in memory of its own."""
+        """The new states, each in memory of its own. Emitted blocks leave it."""
         taken: set[Allocation] = set()
         found: list[MachineWire] = []
         values = [wire.read() for wire in ends]
-        for k, (wire, value, ty) in enumerate(zip(ends, values, self.box.cod, strict=True)):
+        for k, (wire, value, ty) in enumerate(zip(ends, values, self.box.cod.arrays[: self.states], strict=False)):
             if wire.cell.rematerialized or wire.cell.pinned or wire.cell in taken:
                 found.append(self.state(lane, k, ty, value))
             else:
                 taken.add(wire.cell)
                 wire.cell.free()
                 found.append(self.state(lane, k, ty, value))
+        for wire in ends[self.states :]:
+            if not (wire.cell.rematerialized or wire.cell.pinned or wire.cell in taken):
+                taken.add(wire.cell)
+                wire.cell.free()
+        types = self.op.step.cod.arrays[self.states :]
+        self.emitted.setdefault(lane, []).append(filled(values[self.states :], types, sizes))
         return found
 
     def end(self) -> dict[MachineTile, list[MachineWire]]:
-        """Frees the rings, and returns the final states."""
+        """Frees the rings, and returns the final states, and what was emitted, which is in slow memory."""
         for tile in self.workers:
             for cell in dict.fromkeys(wire.cell for wire in tile.wires.values()):
                 if cell in self.rings:
                     tile.memory.free(self.rings.pop(cell))
-        return self.states_by_tile
+        if not self.op.emitted:
+            return self.states_by_tile
+        found: dict[MachineTile, list[MachineWire]] = {}
+        for lane, states in self.states_by_tile.items():
+            whole = put_together(self.emitted[lane], self.op.axis)
+            found[lane] = [*states, *(MachineWire(Allocation(), value) for value in whole)]
+        return found

@@ -35,7 +35,7 @@ def _region_views(outline: Outline) -> Iterator[tuple[Box, Sequence[int]]]:
         if isinstance(op, TileWindow):
             yield node.box, inputs
         elif isinstance(op, FoldOp):
-            states = len(node.box.cod)
+            states = op.state_count
             for inner in inline(op.step).graph.nodes:
                 if isinstance(inner.box.op, TileWindow):
                     yield inner.box, [inputs[w - states] if 0 <= w - states < len(inputs) else -1 for w in inner.inputs]

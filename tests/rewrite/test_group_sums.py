@@ -13,7 +13,7 @@ import catdiag as cd
 from catdiag.rewrite.group import groupable
 from catdiag.simulate.machine import count
 from catdiag.testing.assert_counts import assert_counts_match
-from catdiag.util.errors import CatdiagError, NotGroupable
+from catdiag.util.errors import CatdiagError, NotGroupable, NotStreamable
 from examples import backward_passes as backward
 
 SIZES = {"h": 2, "q": 5, "x": 7, "d": 3, "v": 2, "t": 6, "f": 4, "a": 5, "b": 3, "k": 7}
@@ -24,6 +24,13 @@ def attention_backward(Q, K, V, dO, L, D):  # type: ignore[no-untyped-def]
     """The gradients of attention by queries, keys and values."""
     dQ = backward.query_gradients(Q, K, V, dO, L, D)
     return (dQ, *backward.key_value_gradients(Q, K, V, dO, L, D))
+
+
+@cd.algorithm("h q d, h x d, h x v, h q v, h q, h q -> h q d, h x d, h x v")
+def causal_backward(Q, K, V, dO, L, D):  # type: ignore[no-untyped-def]
+    """The gradients of causal attention."""
+    dQ = backward.query_gradients(Q, K, V, dO, L, D, causal=True)
+    return (dQ, *backward.key_value_gradients(Q, K, V, dO, L, D, causal=True))
 
 
 @cd.algorithm("a k, k b -> a b")
@@ -40,6 +47,13 @@ def rows_and_total(A, w):  # type: ignore[no-untyped-def]
     return rows, (cd.sum(rows, "q") / cd.size("q") - 2 * cd.sum(weighted, "q")) * cd.sum(w, "x")
 
 
+@cd.algorithm("q x, x -> q x, x")
+def rows_and_sum(A, w):  # type: ignore[no-untyped-def]
+    """A result that keeps the streamed axis, and one that is reduced over it; both of the same elements."""
+    scaled = cd.exp(A * w) * (cd.index("q") + 1)
+    return scaled - cd.size("q"), cd.sum(scaled, "q")
+
+
 GROUPED = {
     "matmul": (matmul, "a b k"),
     "matmul, inner axis alone": (matmul, "k"),
@@ -50,6 +64,9 @@ GROUPED = {
     "dK, dV by both": (backward.attention_dkv, "q h x"),
     "attention": (attention_backward, "h q x"),
     "a loop inside": (matmul.stream("k"), "a b"),
+    "emitted and added": (attention_backward.stream("q"), "h x"),
+    "emitted at positions": (causal_backward.stream("q"), "h x"),
+    "emitted": (rows_and_sum.stream("q"), "x"),
 }
 
 
@@ -82,6 +99,29 @@ def test_theorem_results_and_counts(name: str) -> None:
             for a, b in zip(listed(found), wanted, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
     assert_counts_match(grouped, 4, seed=1, dtype="bf16")
+
+
+def test_a_backward_pass_makes_five_products_in_one_kernel() -> None:
+    form = attention_backward.stream("q").group("h x")
+    sizes = dict.fromkeys("hqxdv", 1)
+    assert form.io().work["tensor"].subs({s: sizes[str(s)] for s in form.io().work["tensor"].free_symbols}) == 5 * 2
+    text = form.code("pseudocode")
+    assert "        add to out0[h q d]: (Σ_x t2·K)/√d" in text and text.count("exp(") == 1
+
+
+def test_a_loop_that_emits_is_proved_by_itself() -> None:
+    streamed = rows_and_sum.stream("q")
+    streamed.check()
+    arrays = arrays_of(rows_and_sum)
+    for a, b in zip(streamed.run(*arrays, tiles={"s_q": 2}), rows_and_sum.run(*arrays), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+    assert_counts_match(streamed, 3)
+    for rewrite in ("skip", "split"):
+        with pytest.raises(NotStreamable):
+            getattr(streamed, rewrite)("q")
+    centred = cd.algorithm("q x -> q x, x")(lambda A: (A - cd.mean(A, "q"), cd.sum(A, "q")))
+    with pytest.raises(NotStreamable, match="in 2 passes it can be"):
+        centred.stream("q")
 
 
 def test_additions_are_counted_and_said() -> None:

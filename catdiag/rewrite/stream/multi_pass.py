@@ -21,6 +21,7 @@ from catdiag.rewrite.box_formulas import FoldFormula, formulas_of
 from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade
+from catdiag.rewrite.stream.emitted_blocks import emitting_forms
 from catdiag.rewrite.stream.fold_search import axis_of, candidates
 from catdiag.rewrite.stream.loop_builder import Streamed
 from catdiag.rewrite.stream.whole_axis_arrays import whole_arrays
@@ -80,6 +81,8 @@ def forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]
     except NotStreamable as error:
         reason = error
     try:
+        if passes == 1 and (emitting := list(emitting_forms(diagram, axis))):
+            return 1, emitting
         if passes > 1:
             count, found = plans(diagram, axis, passes)
             return count, list(found)
