@@ -1,10 +1,11 @@
-"""Backward passes as programs, written by hand: attention's in two kernels, norms', a gated unit's, a loss's.
+"""Backward passes as programs, written by hand: attention's in one kernel and in two, norms', a gated unit's, a loss's.
 
 A backward pass reads what the forward pass read, cotangents (`dO` is that of `O`), and statistics that the forward pass
 saved: `L`, the log-sum-exp of each row of scores, and `D`, the sum of `dO · O` along each row, for attention. With
 these, weights are recomputed block by block, and nothing of the size of the scores is in memory.
 
-Prints the transfers and the optimum of both kernels of attention's backward pass.
+Attention's is one kernel of five products, in which each group of keys adds to the cotangents of all queries, or two of
+seven in which each result is written once. Prints the transfers and the optimum of both forms.
 """
 
 from __future__ import annotations
@@ -63,6 +64,18 @@ def causal_dkv(Q, K, V, dO, L, D):
     return key_value_gradients(Q, K, V, dO, L, D, causal=True)
 
 
+@cd.algorithm(f"{_INPUTS} -> h q d, h x d, h x v")
+def attention_dqkv(Q, K, V, dO, L, D):
+    """dQ, dK and dV of attention, from saved statistics."""
+    return query_gradients(Q, K, V, dO, L, D), *key_value_gradients(Q, K, V, dO, L, D)
+
+
+@cd.algorithm(f"{_INPUTS} -> h q d, h x d, h x v")
+def causal_dqkv(Q, K, V, dO, L, D):
+    """dQ, dK and dV of causal attention, from saved statistics."""
+    return query_gradients(Q, K, V, dO, L, D, causal=True), *key_value_gradients(Q, K, V, dO, L, D, causal=True)
+
+
 @cd.algorithm("h q v, h q v -> h q")
 def row_products(dO, out):
     """D of attention's backward pass: Σ_v dO · O in each row, where O is what attention gave (`out`)."""
@@ -116,8 +129,9 @@ def linear_cross_entropy_dw(X, W, ids, L, w):
 
 
 def main() -> None:
-    """Prints what both kernels of attention's backward pass transfer, and the least of it."""
-    for form in (attention_dq.stream("x").group("h q"), attention_dkv.stream("q").group("h x")):
+    """Prints what the kernels of attention's backward pass transfer, and the least of it."""
+    two = attention_dq.stream("x").group("h q"), attention_dkv.stream("q").group("h x")
+    for form in (attention_dqkv.stream("q").group("h x"), *two):
         io = form.io()
         print(form.theorem)
         print("transfers", io.relaxed)

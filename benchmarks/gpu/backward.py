@@ -4,10 +4,12 @@
     python -m benchmarks.gpu.backward run FOLDER         where the GPU is; needs PyTorch and Triton
 
 Ours is three kernels (`examples.backward_passes`): D, then dQ, then dK and dV, from the log-sum-exp of the forward pass
-in fp32; the time of all three is counted. Theirs is `autograd` of the forward pass, which is run once beforehand. Every
-contestant is checked against float64 first: the error is the largest ‖out − ref‖ / ‖ref‖ of dQ, dK and dV, and one
-above 2e-2 is not timed. Then they are timed in rounds, each round in another order, and medians are compared. Rates are
-by five products, whoever makes seven. `results.json` has a row for each case as soon as it is measured.
+in fp32; the time of all three is counted. "One kernel" is two: D, then dQ, dK and dV in one kernel of five products, in
+which each group of keys adds to dQ in fp32; the time to clear dQ and to round it is counted. Theirs is `autograd` of
+the forward pass, which is run once beforehand. Every contestant is checked against float64 first: the error is the
+largest ‖out − ref‖ / ‖ref‖ of dQ, dK and dV, and one above 2e-2 is not timed. Then they are timed in rounds, each round
+in another order, and medians are compared. Rates are by five products, whoever makes seven. `results.json` has a row
+for each case as soon as it is measured.
 """
 
 from __future__ import annotations
@@ -31,10 +33,17 @@ from benchmarks.gpu.rounds import timed_in_rounds  # noqa: E402
 FILE, RESULTS = "backward.json", "results.json"
 TOLERANCE = 2e-2
 HEADS, TOKENS = 16, 8192
+RESULTS = ("out0", "out1", "out2")
 STATISTICS = {"L": "fp32", "D": "fp32"}
 FURTHER = (({"g_x": 128, "s_q": 64}, 2, 8, True), ({"g_x": 128, "s_q": 32}, 2, 8, True),
            ({"g_x": 128, "s_q": 32}, 3, 8, True), ({"g_x": 64, "s_q": 64}, 2, 4, False))  # fmt: skip
 """Other configurations of dK and dV that are timed by themselves: tiles, stages, warps, and warp specialization."""
+ADDING = {128: (({"g_x": 128, "s_q": 32}, 2, 8), ({"g_x": 128, "s_q": 32}, 3, 8), ({"g_x": 128, "s_q": 64}, 2, 8),
+                ({"g_x": 64, "s_q": 32}, 2, 4), ({"g_x": 64, "s_q": 64}, 2, 8)),
+          64: (({"g_x": 128, "s_q": 64}, 2, 8), ({"g_x": 128, "s_q": 32}, 3, 8), ({"g_x": 64, "s_q": 64}, 2, 4),
+               ({"g_x": 128, "s_q": 64}, 3, 8), ({"g_x": 64, "s_q": 32}, 3, 4))}  # fmt: skip
+"""Configurations of the kernel that adds to dQ, by width: tiles, stages, warps."""
+ONE = "one kernel, "
 PEERS = {"cuDNN": "CUDNN_ATTENTION", "FlashAttention-2": "FLASH_ATTENTION"}
 Function = Callable[[], Any]
 
@@ -83,6 +92,14 @@ def prepare(folder: Path, only: str, dtype: str, chip: str) -> None:
                 words = ", ".join(f"{n}={t}" for n, t in tiles.items())
                 title = f"dK,dV, {words}, {stages} stages, {warps} warps{', specialized' * specialized}"
                 modules[title] = {"file": file, "entry": made.entry}
+            adding = (programs.causal_dqkv if causal else programs.attention_dqkv).stream("q").group("h x")
+            types = {n: STATISTICS.get(n, dtype) for n in adding.diagram.input_names} | dict.fromkeys(RESULTS, dtype)
+            for number, (tiles, stages, warps) in enumerate(ADDING[width]):
+                made = module(adding, {"g_h": 1, **tiles}, types, stages=stages, warps=warps)
+                file = f"adding{number}_{width}{'_causal' * causal}.py"
+                write_whole(folder / file, made.text)
+                words = ", ".join(f"{n}={t}" for n, t in tiles.items())
+                modules[f"{ONE}{words}, {stages} stages, {warps} warps"] = {"file": file, "entry": made.entry}
             rows.append({"name": name, "sizes": sizes, "dtype": dtype, "causal": causal, "modules": modules})
             write_whole(folder / FILE, json.dumps(rows, ensure_ascii=False, indent=1))
 
@@ -147,6 +164,12 @@ def ours(folder: Path, row: Mapping[str, Any], case: Case) -> Function:
     return backward
 
 
+def ours_in_one(folder: Path, row: Mapping[str, Any], name: str, case: Case) -> Function:
+    """D, and the kernel that adds to dQ, as one function."""
+    sums, rest = entry_of(folder, row["modules"]["D"]), entry_of(folder, row["modules"][name])
+    return lambda: rest(case.Q, case.K, case.V, case.dO, case.L, sums(case.dO, case.O))
+
+
 def single(folder: Path, row: Mapping[str, Any], name: str, case: Case) -> Function:
     """One kernel by itself."""
     entry = entry_of(folder, row["modules"][name])
@@ -189,6 +212,9 @@ def run_case(folder: Path, row: Mapping[str, Any], device: str, rounds: int) -> 
         enter(name, lambda backend=backend: theirs(backend, case))
     wanted = {"D": [(case.dO.double() * case.O.double()).sum(-1)], "dQ": case.wanted[:1]}
     for name in row["modules"]:
+        if name.startswith(ONE):
+            enter(f"catdiag, {name}", lambda name=name: ours_in_one(folder, row, name, case))
+            continue
         references = wanted.get(name, case.wanted[1:])
         enter(f"catdiag, {name}", lambda name=name: single(folder, row, name, case),
               lambda out, references=references: largest_error(out, references))  # fmt: skip
@@ -209,7 +235,11 @@ def table(row: Mapping[str, Any]) -> str:
             continue
         kernel = name.removeprefix("catdiag, ")
         predicted = row["modules"].get(kernel, {}).get("predicted_s")
-        rate = "" if kernel in row["modules"] else f"{flops / c['time_s'] / 1e12:.0f} TFLOP/s  "
+        rate = (
+            ""
+            if kernel in row["modules"] and not kernel.startswith(ONE)
+            else f"{flops / c['time_s'] / 1e12:.0f} TFLOP/s  "
+        )
         beside = f"  {1e3 * predicted:.4f} ms predicted" if predicted else ""
         lines.append(f"  {name:60} {1e3 * c['time_s']:8.4f} ms  {rate}error {c['error']:.2e}{beside}")
     return "\n".join(lines)

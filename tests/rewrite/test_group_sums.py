@@ -19,20 +19,6 @@ from examples import backward_passes as backward
 SIZES = {"h": 2, "q": 5, "x": 7, "d": 3, "v": 2, "t": 6, "f": 4, "a": 5, "b": 3, "k": 7}
 
 
-@cd.algorithm("h q d, h x d, h x v, h q v, h q, h q -> h q d, h x d, h x v")
-def attention_backward(Q, K, V, dO, L, D):  # type: ignore[no-untyped-def]
-    """The gradients of attention by queries, keys and values."""
-    dQ = backward.query_gradients(Q, K, V, dO, L, D)
-    return (dQ, *backward.key_value_gradients(Q, K, V, dO, L, D))
-
-
-@cd.algorithm("h q d, h x d, h x v, h q v, h q, h q -> h q d, h x d, h x v")
-def causal_backward(Q, K, V, dO, L, D):  # type: ignore[no-untyped-def]
-    """The gradients of causal attention."""
-    dQ = backward.query_gradients(Q, K, V, dO, L, D, causal=True)
-    return (dQ, *backward.key_value_gradients(Q, K, V, dO, L, D, causal=True))
-
-
 @cd.algorithm("a k, k b -> a b")
 def matmul(A, B):  # type: ignore[no-untyped-def]
     """A product, whose inner axis can be grouped."""
@@ -62,10 +48,10 @@ GROUPED = {
     "LayerNorm": (backward.layer_norm_backward, "t"),
     "dQ by keys": (backward.attention_dq, "h x"),
     "dK, dV by both": (backward.attention_dkv, "q h x"),
-    "attention": (attention_backward, "h q x"),
+    "attention": (backward.attention_dqkv, "h q x"),
     "a loop inside": (matmul.stream("k"), "a b"),
-    "emitted and added": (attention_backward.stream("q"), "h x"),
-    "emitted at positions": (causal_backward.stream("q"), "h x"),
+    "emitted and added": (backward.attention_dqkv.stream("q"), "h x"),
+    "emitted at positions": (backward.causal_dqkv.stream("q"), "h x"),
     "emitted": (rows_and_sum.stream("q"), "x"),
 }
 
@@ -102,7 +88,7 @@ def test_theorem_results_and_counts(name: str) -> None:
 
 
 def test_a_backward_pass_makes_five_products_in_one_kernel() -> None:
-    form = attention_backward.stream("q").group("h x")
+    form = backward.attention_dqkv.stream("q").group("h x")
     sizes = dict.fromkeys("hqxdv", 1)
     assert form.io().work["tensor"].subs({s: sizes[str(s)] for s in form.io().work["tensor"].free_symbols}) == 5 * 2
     text = form.code("pseudocode")
