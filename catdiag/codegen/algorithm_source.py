@@ -32,7 +32,7 @@ from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Node
 from catdiag.category.index_maps import Cond, Expr, Reindex, View, leaves
 from catdiag.category.ops import op_row
-from catdiag.category.scalars import Apply, Cast
+from catdiag.category.scalars import Apply, Cast, signature
 from catdiag.category.types import ArrayType, Axis, Size
 from catdiag.codegen.notation import OPERATORS, Notation, Prefix, Template, grouped, written
 from catdiag.codegen.syntax import AND, ATOM, OR, PLUS, SIGN, TIMES, Code, Name, PythonExpression, bracketed
@@ -81,14 +81,14 @@ class _SourceWriter:
         self.lines: list[str] = []
         self.taken = {*names, "cd", self.name}
         self.uses: dict[int, int] = {}
-        self.beside_reals: set[int] = set()
+        self.made_real: set[int] = set()
         for wire in [*(w for n in graph.nodes for w in n.inputs), *graph.outputs]:
             self.uses[wire] = self.uses.get(wire, 0) + 1
         for node in graph.nodes:
             for wire in node.inputs:
                 beside = [ty.element for w, ty in zip(node.inputs, node.box.dom, strict=True) if w != wire]
-                if isinstance(node.box.op, ops.Map) and "real" in beside:
-                    self.beside_reals.add(wire)
+                if _makes_real(node.box.op, beside):
+                    self.made_real.add(wire)
         for ty in graph.dom:
             self._learn(ty)
         count = len(graph.dom)
@@ -117,7 +117,7 @@ class _SourceWriter:
     def _node(self, node: Node, wires: range) -> None:
         operands = [self.texts[w] for w in node.inputs]
         text = op_row(BOXES, node.box, "written as source")(self, node.box, operands)
-        if isinstance(node.box.op, ops.Const) and wires[0] in self.beside_reals:
+        if isinstance(node.box.op, ops.Const) and wires[0] in self.made_real:
             text = Code(str(text).removesuffix(".0"), text.level)
         for ty in node.box.cod:
             self._learn(ty)
@@ -309,6 +309,15 @@ def _refused(writer: _SourceWriter, box: ops.Box, operands: Sequence[PythonExpre
     raise TypeMismatch(
         f"{box.name} is no function that one writes: print the source of the program that it was derived from", box.line
     )
+
+
+def _makes_real(op: ops.Operation, beside: Sequence[str]) -> bool:
+    """Whether a constant among the operands of an operation is a real number even if it is written as a whole number:
+    beside real numbers, in comparisons and in quotients. `beside` are the element types of the other operands."""
+    if not isinstance(op, ops.Map):
+        return False
+    of_integers = isinstance(op.fn, str) and "int" in beside and signature(op.fn)[1] in ("bool", "real")
+    return "real" in beside or of_integers
 
 
 def _constant(writer: _SourceWriter, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:

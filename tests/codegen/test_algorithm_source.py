@@ -76,6 +76,28 @@ def test_fractions_are_exact() -> None:
     assert executed(third.code("algorithm")) == third
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("cd.where(A < 3, A, 2)", "cd.where(A < 3, A, 2)"),
+        ("cd.where(cd.index('q') == 3.0, A, 2)", 'cd.where(cd.index("q") == 3, A, 2)'),
+        ("A / 2", "A / 2"),
+        ("cd.size('q') / 4 * A", 'cd.size("q") / 4 * A'),
+        ("A * 2.0", "A * 2.0"),  # without the point, a product of integers
+        ("cd.maximum(A, 2.0)", "cd.maximum(A, 2.0)"),
+        ("A / 2.5", "A / 2.5"),
+    ],
+)
+def test_whole_numbers_are_written_as_such(text: str, written: str) -> None:
+    def made(source: str) -> Any:
+        result = "int[q]" if "where" in source else "q"
+        return cd.algorithm(f"int[q] -> {result}", name="p")(eval(f"lambda A: {source}", {"cd": cd}))
+
+    source = algorithm_source(made(text).diagram)
+    assert source.splitlines()[-1].strip() == f"return {written}"
+    assert made(written) == made(text)
+
+
 def test_what_nobody_writes_is_refused() -> None:
     streamed = cd.library.get("attention").stream("x")
     with pytest.raises(cd.errors.TypeMismatch, match="is no function that one writes"):
