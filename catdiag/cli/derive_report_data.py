@@ -200,7 +200,10 @@ def _searched(
 ) -> PartitionSearch | None:
     """The ways to cut the diagram into kernels; None if nothing fits however it is cut, or if nothing is to be cut."""
     from catdiag.planner.partition import searching
+    from catdiag.rewrite.split import runs_in_kernels
 
+    if runs_in_kernels(diagram):
+        return None
     try:
         return searching(
             diagram,
@@ -213,7 +216,7 @@ def _searched(
             products=target.products,
             ask=ask,
         )
-    except CatdiagError:
+    except (DoesNotFit, NotFusable):
         return None
 
 
@@ -229,7 +232,7 @@ def _plan(search: PartitionSearch, begun: Derivation) -> Plan | None:
 
 def _offers(diagram: Diagram, target: DeriveTarget | None, worth: PlanOutcome) -> tuple[str, ...]:
     """Rewrites that are predicted to take much less time, and that are done only on request, since they change
-    rounding."""
+    rounding; or why that is not known."""
     from catdiag.planner import kernel_candidates
     from catdiag.planner.derivation_search import PAYS
     from catdiag.rewrite.distribute import CANCELS, expanded
@@ -239,16 +242,22 @@ def _offers(diagram: Diagram, target: DeriveTarget | None, worth: PlanOutcome) -
         return ()
     try:
         found = expanded(diagram)
+    except NotDistributable:
+        return ()
+    what = "sums multiplied out (--distribute any)"
+    try:
         model = kernel_candidates.PlanTarget(
             target.hardware, {**target.sizes, **target.scalars}, target.dtype, target.stages
         )
         seconds = kernel_candidates.timed_schedules(found.diagram, model)[0].seconds
-    except (NotDistributable, CatdiagError):
+    except DoesNotFit:
         return ()
+    except CatdiagError as error:
+        return (f"the time of {what} is not predicted: {error.message}",)
     if seconds >= PAYS * worth.measure:
         return ()
     part = "where this does not fit" if math.isinf(worth.measure) else f"{seconds / worth.measure:.2g} times the time"
-    said = f"sums multiplied out (--distribute any) are predicted to take {seconds * 1e6:,.0f} µs, {part}"
+    said = f"{what} are predicted to take {seconds * 1e6:,.0f} µs, {part}"
     return (f"{said}; {CANCELS}" if found.cancels else said,)
 
 

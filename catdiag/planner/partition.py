@@ -121,7 +121,7 @@ def searching(
     that one kernel makes (attention); or, of a kernel that is a product and nothing else, "quickest", as is predicted.
     That torch computes a product is assumed, and said (`catdiag.planner.library_products`). Raises DoesNotFit where no
     way fits, with what the least of them would need; SizeError for sizes that are missing; CatdiagError for a diagram
-    that runs in loops or groups already, and NotFusable for `several` of one box.
+    that runs in loops or groups already, and NotFusable for one without a box at work, and for `several` of one box.
     """
     if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
@@ -136,7 +136,7 @@ def searching(
     solver = ask or Z3()
     row = StageSequence(diagram)
     if not row.stages:
-        raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
+        raise NotFusable(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
     search = PartitionSearch(row, target, solver, cuts, multi_kernel=several)
     forms = [
         PartitionSearch(
