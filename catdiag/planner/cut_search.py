@@ -195,7 +195,7 @@ class CutSearch:
         return sum(map(self.seconds, option)) + LAUNCH_S * (len(option) - 1)
 
     def misfit(self) -> CatdiagError:
-        """Of all kernels that were looked at and do not fit, the one that comes nearest to it."""
+        """Of all kernels that were looked at and do not fit, the one that comes nearest; or why none has a plan."""
         found = {span: known.schedules for span, known in self._known.items()}
         errors = [e for e in found.values() if isinstance(e, CatdiagError)]
         if not errors:
@@ -204,4 +204,4 @@ class CutSearch:
         fits = [e for e in errors if isinstance(e, DoesNotFit)]
         single = [found.get((k, k + 1)) for k in range(self.full_span[1])]
         worst = next((e for e in single if isinstance(e, DoesNotFit)), None)
-        return worst or min(fits, key=lambda e: e.excess, default=errors[0])
+        return worst or min(fits, key=lambda e: e.excess, default=DoesNotFit(errors[0].message, errors[0].line))
