@@ -75,4 +75,4 @@ def test_a_region_makes_its_mask_of_positions_and_of_the_tokens_that_are_no_padd
     assert plan is not None and plan.module is not None and not plan.theorem.conditional
     assert "d" in plan.source.cod[0].names  # a kernel writes tiles of heads, which are merged in memory only
     sizes = plan.compile().at(sizes=plan.sizes).options  # no shape shows how many heads there are, and how wide
-    assert HEADS * WIDTH == sizes["d"] * next(size for name, size in sizes.items() if name != "d")
+    assert sizes["d"] * next(size for name, size in sizes.items() if name != "d") == HEADS * WIDTH
