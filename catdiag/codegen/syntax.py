@@ -16,8 +16,8 @@ BinaryOperation(left=Name(id='a'), sign='+', right=Name(id='b'))
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 CHOICE, EITHER, BOTH, NOT, COMPARE, OR, XOR, AND, SHIFT, PLUS, TIMES, SIGN, POWER, CALL, ATOM = range(15)
 """Python's precedences, the tightest last: `if`, `or`, `and`, `not`, comparisons, `|`, `^`, `&`, shifts, sums,
@@ -40,9 +40,15 @@ class PythonExpression:
         """The precedence."""
         return ATOM
 
-    @cached_property
+    @property
     def text(self) -> str:
-        """The source."""
+        """The source, which is made once."""
+        found: str | None = self.__dict__.get("_made")
+        if found is None:
+            found = self.__dict__["_made"] = self._text()
+        return found
+
+    def _text(self) -> str:
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -60,8 +66,7 @@ class Code(PythonExpression):
     def level(self) -> int:
         return self.binds
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return self.source
 
 
@@ -76,8 +81,7 @@ class Name(PythonExpression):
 
     id: str
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return self.id
 
 
@@ -91,8 +95,7 @@ class Number(PythonExpression):
     def level(self) -> int:
         return SIGN if self.text.startswith("-") else ATOM
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f'"{self.value}"' if isinstance(self.value, str) else repr(self.value)
 
     def __eq__(self, other: object) -> bool:
@@ -109,8 +112,7 @@ class Attribute(PythonExpression):
     of: PythonExpression
     name: str
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f"{self.of}.{self.name}"
 
 
@@ -127,8 +129,7 @@ class FunctionCall(PythonExpression):
         """The arguments as they are printed."""
         return ", ".join([*map(str, self.args), *(f"{n}={v}" for n, v in self.keywords)])
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f"{self.function}({self.arguments})"
 
 
@@ -136,8 +137,7 @@ class FunctionCall(PythonExpression):
 class Whole(PythonExpression):
     """The slice `:` in a subscript."""
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return ":"
 
 
@@ -148,8 +148,7 @@ class Subscript(PythonExpression):
     of: PythonExpression
     parts: tuple[PythonExpression, ...]
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f"{self.of}[{', '.join(map(str, self.parts))}]"
 
 
@@ -159,8 +158,7 @@ class TupleOf(PythonExpression):
 
     parts: tuple[PythonExpression, ...]
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f"({self.parts[0]},)" if len(self.parts) == 1 else f"({', '.join(map(str, self.parts))})"
 
 
@@ -170,8 +168,7 @@ class ListOf(PythonExpression):
 
     parts: tuple[PythonExpression, ...]
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f"[{', '.join(map(str, self.parts))}]"
 
 
@@ -181,8 +178,7 @@ class Parens(PythonExpression):
 
     of: PythonExpression
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f"({self.of})"
 
 
@@ -197,8 +193,7 @@ class Unary(PythonExpression):
     def level(self) -> int:
         return NOT if self.sign == "not" else SIGN
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f"not {self.of}" if self.sign == "not" else f"{self.sign}{self.of}"
 
 
@@ -214,8 +209,7 @@ class BinaryOperation(PythonExpression):
     def level(self) -> int:
         return LEVELS[self.sign]
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f"{self.left} {self.sign} {self.right}"
 
 
@@ -230,8 +224,7 @@ class Compare(PythonExpression):
     def level(self) -> int:
         return COMPARE
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return " ".join([str(self.first), *(f"{sign} {operand}" for sign, operand in self.rest)])
 
 
@@ -246,8 +239,7 @@ class Logical(PythonExpression):
     def level(self) -> int:
         return BOTH if self.sign == "and" else EITHER
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f" {self.sign} ".join(map(str, self.parts))
 
 
@@ -263,8 +255,7 @@ class IfElse(PythonExpression):
     def level(self) -> int:
         return CHOICE
 
-    @cached_property
-    def text(self) -> str:
+    def _text(self) -> str:
         return f"{self.yes} if {self.test} else {self.no}"
 
 
@@ -297,6 +288,7 @@ def compared(left: PythonExpression, sign: str, right: PythonExpression) -> Comp
     return Compare(left, ((sign, right),))
 
 
+@lru_cache(maxsize=1024)
 def dotted(path: str) -> PythonExpression:
     """A name, or an attribute of one.
 
@@ -518,7 +510,7 @@ def names_of(body: Sequence[PythonStatement | PythonExpression]) -> set[str]:
         elif isinstance(item, (list, tuple)):
             stack += item
         elif isinstance(item, (PythonStatement, PythonExpression)):
-            stack += (getattr(item, f.name) for f in fields(item) if f.compare)  # type: ignore[arg-type]
+            stack += (part for part in vars(item).values() if not isinstance(part, str))
     return found
 
 
