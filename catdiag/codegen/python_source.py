@@ -1,4 +1,4 @@
-"""The source of kernels, as trees (`catdiag.codegen.syntax`): how kernels that others have written are read.
+"""The source of kernels, as trees (`catdiag.codegen.kernel_tree`): how kernels that others have written are read.
 
 >>> code = read_code('''
 ... @triton.jit
@@ -18,6 +18,21 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from catdiag.codegen.kernel_tree import (
+    Assign,
+    Do,
+    ForLoop,
+    If,
+    KernelCode,
+    KernelFunction,
+    Line,
+    Parameter,
+    Pass,
+    PythonStatement,
+    Return,
+    Update,
+    While,
+)
 from catdiag.codegen.syntax import (
     BOTH,
     CALL,
@@ -26,34 +41,21 @@ from catdiag.codegen.syntax import (
     EITHER,
     LEVELS,
     SIGN,
-    Assign,
     Attribute,
     BinaryOperation,
     Code,
     Compare,
-    Do,
-    ForLoop,
     FunctionCall,
-    If,
     IfElse,
-    KernelCode,
-    KernelFunction,
-    Line,
     ListOf,
     Logical,
     Name,
     Number,
-    Parameter,
-    Pass,
     PythonExpression,
-    PythonStatement,
-    Return,
     Subscript,
     TupleOf,
     Unary,
     Unread,
-    Update,
-    While,
     Whole,
     bracketed,
 )

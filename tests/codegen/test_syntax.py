@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.codegen.kernel_tree import Assign, KernelFunction, Pass, Return, names_of, printed, walked
 from catdiag.codegen.notation import associative, comparison, grouped, written
 from catdiag.codegen.python_source import read_code
 from catdiag.codegen.syntax import (
@@ -18,22 +19,15 @@ from catdiag.codegen.syntax import (
     LEVELS,
     PLUS,
     TIMES,
-    Assign,
-    KernelFunction,
     Logical,
     Name,
     Number,
     Parens,
-    Pass,
     PythonExpression,
-    Return,
     Unary,
     bracketed,
     call,
     method,
-    names_of,
-    printed,
-    walked,
 )
 from catdiag.codegen.triton.triton_module import module
 from catdiag.runtime.abstract_interpreter.shared_memory import shared_of_launch, trace_of_launch

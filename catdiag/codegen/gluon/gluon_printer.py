@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from catdiag.codegen.kernel_tree import Assign
 from catdiag.codegen.syntax import (
     CALL,
-    Assign,
     ListOf,
     Name,
     Number,

@@ -10,26 +10,18 @@ from dataclasses import replace
 
 from catdiag.codegen.gluon.gluon_printer import GLUON
 from catdiag.codegen.gluon.pipelined_loop import Ring, WarpSpecialized
-from catdiag.codegen.syntax import (
+from catdiag.codegen.kernel_tree import (
     Assign,
     Do,
     ForLoop,
     KernelFunction,
     Line,
-    ListOf,
-    Name,
-    Number,
     Parameter,
-    PythonExpression,
     PythonStatement,
-    call,
-    dotted,
-    joined,
-    length_of,
-    method,
     names_of,
     printed,
 )
+from catdiag.codegen.syntax import ListOf, Name, Number, PythonExpression, call, dotted, joined, length_of, method
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import constants_of
 from catdiag.codegen.triton.triton_dialect import helper_text
@@ -134,7 +126,7 @@ def helpers_of(a: WarpSpecialized) -> list[str]:
     return [helper_text(name, GLUON) for name in names]
 
 
-def kernel_trees(
+def kernel_functions(
     a: WarpSpecialized, grid: Sequence[PythonStatement]
 ) -> tuple[KernelFunction, KernelFunction, KernelFunction]:
     """The three functions: consumer, producer, kernel; `grid` computes a program's tile from its program ids."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from catdiag.codegen.syntax import PythonStatement
+from catdiag.codegen.kernel_tree import PythonStatement
 from catdiag.codegen.triton.kernel_builder import Boxes
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.tile_expressions import TileNode

@@ -12,17 +12,14 @@ from contextlib import suppress
 from catdiag.codegen.gluon.gluon_printer import Unfit
 from catdiag.codegen.gluon.pipelined_loop import LoopIteration, Ring, WarpSpecialized
 from catdiag.codegen.gluon.warp_specialization import GluonWriting
+from catdiag.codegen.kernel_tree import Assign, Do, ForLoop, Update
 from catdiag.codegen.syntax import (
-    Assign,
     BinaryOperation,
-    Do,
-    ForLoop,
     ListOf,
     Name,
     Number,
     Parens,
     PythonExpression,
-    Update,
     call,
     dotted,
     joined,

@@ -25,21 +25,15 @@ from collections.abc import Mapping, Sequence
 
 from catdiag.codegen.gluon.gluon_printer import GLUON, RowPrinter, Unfit
 from catdiag.codegen.gluon.pipelined_loop import LoopIteration, Ring
+from catdiag.codegen.kernel_tree import Assign, Do, ForLoop, If, Pass, PythonStatement, Update
 from catdiag.codegen.syntax import (
-    Assign,
     BinaryOperation,
-    Do,
-    ForLoop,
-    If,
     ListOf,
     Name,
     Number,
     Parens,
-    Pass,
     PythonExpression,
-    PythonStatement,
     TupleOf,
-    Update,
     call,
     compared,
     dotted,

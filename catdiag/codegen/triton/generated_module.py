@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from catdiag.category.types import ArrayType
-from catdiag.codegen.syntax import KernelCode
+from catdiag.codegen.kernel_tree import KernelCode
 from catdiag.codegen.triton.buffer_arena import WorkBuffer, arena_bytes
 
 

@@ -6,19 +6,15 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from catdiag.category.types import ArrayType
+from catdiag.codegen.kernel_tree import Assign, Do, ForLoop, If, PythonStatement
 from catdiag.codegen.names import Names, identifier
 from catdiag.codegen.syntax import (
     ATOM,
-    Assign,
-    Do,
-    ForLoop,
-    If,
     IfElse,
     ListOf,
     Name,
     Number,
     PythonExpression,
-    PythonStatement,
     call,
     compared,
     dotted,

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.types import INTEGER_BYTES, ArrayType, product
+from catdiag.codegen.kernel_tree import Assign, If, PythonStatement
 from catdiag.codegen.names import Names
-from catdiag.codegen.syntax import Assign, If, Name, PythonStatement, call, dotted
+from catdiag.codegen.syntax import Name, call, dotted
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes
 from catdiag.codegen.triton.mask_ranges import Bound

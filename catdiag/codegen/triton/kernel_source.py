@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from catdiag.codegen.kernel_tree import Assign, KernelFunction, PythonStatement, printed
 from catdiag.codegen.syntax import (
-    Assign,
     BinaryOperation,
-    KernelFunction,
     ListOf,
     Name,
     Number,
     Parens,
     PythonExpression,
-    PythonStatement,
     TupleOf,
     call,
     dotted,
     joined,
-    printed,
 )
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
@@ -40,7 +37,7 @@ def indented(lines: Sequence[str]) -> list[str]:
 
 
 def kernel_text(kernel: KernelSpec, tree: KernelFunction) -> list[str]:
-    """The source of a kernel, whose tree `kernel_tree` gives."""
+    """The source of a kernel, whose tree `kernel_function` gives."""
     lines = [f"@{tree.jit}.jit", f"def {tree.name}("]
     line = ""
     for name in (p.shown for p in tree.parameters):
@@ -51,7 +48,7 @@ def kernel_text(kernel: KernelSpec, tree: KernelFunction) -> list[str]:
     return [*lines, "    " + line.rstrip(), "):", f'    """{kernel.note}."""', *printed(tree.body, 1)]
 
 
-def kernel_tree(kernel: KernelSpec) -> KernelFunction:
+def kernel_function(kernel: KernelSpec) -> KernelFunction:
     """A kernel as a function: what comes before its body are the conversions of strides, the tile, and numbers."""
     tl = TRITON.module
     scalars = [

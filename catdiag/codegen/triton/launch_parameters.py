@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catdiag.codegen.syntax import Parameter
+from catdiag.codegen.kernel_tree import Parameter
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.schedule.statements import LoopSpan
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
 from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, helpers_of, source
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
-from catdiag.codegen.syntax import KernelFunction
+from catdiag.codegen.kernel_tree import KernelFunction
 from catdiag.codegen.triton.buffer_arena import ARENA
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.kernel_source import indented, kernel_text

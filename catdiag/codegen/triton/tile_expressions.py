@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.types import Size
-from catdiag.codegen.syntax import PythonExpression, PythonStatement
+from catdiag.codegen.kernel_tree import PythonStatement
+from catdiag.codegen.syntax import PythonExpression
 from catdiag.codegen.triton.tile_fills import FINITE, INFINITE, Fill, fill_of, times_positive
 
 LARGEST = 2**31 - 1

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from catdiag.codegen.dialect import TileDialect
+from catdiag.codegen.kernel_tree import KernelFunction
 from catdiag.codegen.notation import OPERATORS, Composed, Notation, Prefix, associative, grouped
 from catdiag.codegen.python_source import read_code
 from catdiag.codegen.syntax import (
@@ -16,7 +17,6 @@ from catdiag.codegen.syntax import (
     COMPARE,
     OR,
     TIMES,
-    KernelFunction,
     Name,
     Number,
     PythonExpression,
@@ -168,6 +168,6 @@ def helper_text(name: str, dialect: TileDialect) -> str:
 
 
 @cache
-def helper_tree(name: str) -> KernelFunction:
+def helper_function(name: str) -> KernelFunction:
     """A helper function of Triton kernels as a tree."""
     return read_code(helper_text(name, TRITON)).functions[name]

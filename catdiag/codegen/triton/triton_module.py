@@ -14,24 +14,24 @@ from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.ops import Reindex
 from catdiag.category.types import COMPUTED, STORED, ArrayType, Axis
 from catdiag.codegen.gluon.gluon_printer import GLUON
-from catdiag.codegen.gluon.gluon_source import agree, kernel_trees, merged
+from catdiag.codegen.gluon.gluon_source import agree, kernel_functions, merged
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 from catdiag.codegen.gluon.producer_warp import specialize_warps
+from catdiag.codegen.kernel_tree import KernelCode
 from catdiag.codegen.names import Names
 from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
-from catdiag.codegen.syntax import KernelCode
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, saved_types
-from catdiag.codegen.triton.kernel_source import grid, kernel_tree
+from catdiag.codegen.triton.kernel_source import grid, kernel_function
 from catdiag.codegen.triton.launch_function import LaunchWriter, torch_type
 from catdiag.codegen.triton.launch_memory import AddedArray, OutputBuffer
 from catdiag.codegen.triton.module_text import ModuleText
 from catdiag.codegen.triton.opaque_call import OpaqueCall, opaque_call
 from catdiag.codegen.triton.product_call import ProductCall, product_axes
 from catdiag.codegen.triton.tile_expressions import TileNode
-from catdiag.codegen.triton.triton_dialect import HELPERS, helper_tree
+from catdiag.codegen.triton.triton_dialect import HELPERS, helper_function
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import REST, real_types, width
 from catdiag.schedule.kernel_analysis import element_types, rest_type
@@ -182,9 +182,11 @@ class _ModuleBuilder:
         )  # fmt: skip
         host = printer.host(launch.text())
         helpers = sorted({h for k in self.kernels for h in k.helpers})
-        plain = [(k, kernel_tree(k)) for k in self.kernels]
-        specialized = [(a, kernel_trees(a, grid(merged(a), GLUON.module))) for a in self.specialized_kernels.values()]
-        trees = [*map(helper_tree, helpers), *(t for _, t in plain), *(t for _, own in specialized for t in own)]
+        plain = [(k, kernel_function(k)) for k in self.kernels]
+        specialized = [
+            (a, kernel_functions(a, grid(merged(a), GLUON.module))) for a in self.specialized_kernels.values()
+        ]
+        trees = [*map(helper_function, helpers), *(t for _, t in plain), *(t for _, own in specialized for t in own)]
         return Module(
             printer.text(host, helpers, plain, specialized),
             host,

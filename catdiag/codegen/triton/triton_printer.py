@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from catdiag.codegen.dialect import TileDialect
+from catdiag.codegen.kernel_tree import Assign, If
 from catdiag.codegen.notation import grouped, written
 from catdiag.codegen.syntax import (
     AND,
     PLUS,
     TIMES,
-    Assign,
     Attribute,
-    If,
     ListOf,
     Logical,
     Name,

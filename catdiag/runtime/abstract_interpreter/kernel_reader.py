@@ -1,6 +1,6 @@
 """Abstract interpretation of a kernel: its loops, loads, stores and matrix products, with their tiles.
 
-The tree of a Triton kernel (`catdiag.codegen.syntax`) is executed on *abstract tiles*: that of which a generated
+The tree of a Triton kernel (`catdiag.codegen.kernel_tree`) is executed on *abstract tiles*: that of which a generated
 kernel is printed, or one that is read from a source. A tile has a shape, a type, its value if that is a known
 constant (as every length of a tile is), the axis along which neighboring entries are contiguous in memory, and the
 loads on which it depends. The body of a loop is executed twice: first to find the register layouts of loop-carried
@@ -24,36 +24,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from catdiag.codegen.syntax import (
+from catdiag.codegen.kernel_tree import (
     Assign,
+    Do,
+    ForLoop,
+    If,
+    KernelCode,
+    KernelFunction,
+    Line,
+    PythonStatement,
+    Return,
+    Update,
+    While,
+    walked,
+)
+from catdiag.codegen.syntax import (
     Attribute,
     BinaryOperation,
     Code,
     Compare,
-    Do,
-    ForLoop,
     FunctionCall,
-    If,
     IfElse,
-    KernelCode,
-    KernelFunction,
-    Line,
     ListOf,
     Logical,
     Name,
     Number,
     Parens,
     PythonExpression,
-    PythonStatement,
-    Return,
     Subscript,
     TupleOf,
     Unary,
     Unread,
-    Update,
-    While,
     Whole,
-    walked,
 )
 from catdiag.runtime.abstract_interpreter.tile_operations import Calls, Returned
 from catdiag.runtime.abstract_interpreter.tile_values import (

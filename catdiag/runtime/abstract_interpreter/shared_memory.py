@@ -65,20 +65,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.codegen.kernel_tree import Assign, KernelCode, KernelFunction, walked
 from catdiag.codegen.python_source import read_code
-from catdiag.codegen.syntax import (
-    Assign,
-    Attribute,
-    BinaryOperation,
-    FunctionCall,
-    KernelCode,
-    KernelFunction,
-    ListOf,
-    Name,
-    Number,
-    PythonExpression,
-    walked,
-)
+from catdiag.codegen.syntax import Attribute, BinaryOperation, FunctionCall, ListOf, Name, Number, PythonExpression
 from catdiag.runtime.abstract_interpreter.kernel_reader import kernel_of, read
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import amount_of
 from catdiag.runtime.abstract_interpreter.tile_values import (

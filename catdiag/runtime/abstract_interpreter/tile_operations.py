@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from catdiag.codegen.syntax import FunctionCall, KernelFunction, ListOf, PythonExpression, PythonStatement, TupleOf
+from catdiag.codegen.kernel_tree import KernelFunction, PythonStatement
+from catdiag.codegen.syntax import FunctionCall, ListOf, PythonExpression, TupleOf
 from catdiag.runtime.abstract_interpreter.register_layouts import (
     RegisterLayout,
     blocked_layout,
