@@ -6,6 +6,7 @@ nothing: linear, einsum, norms and attention stay whole.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -67,22 +68,26 @@ def from_torch_pair(
     parameters: FromParameters | None = None,
     *,
     read_roots: bool = True,
+    read_least: bool = False,
 ) -> tuple[Imported, Imported]:
     """Two modules or functions as programs with the same inputs and outputs, so that they can be compared.
 
     What is passed in is matched by position, parameters and buffers by name. Where these differ, `parameters` is a
     function from the tensors of the second module, by name, to those of the first: fused weights sliced, factors
     multiplied, norms folded; those that it does not give are matched by name. Without `read_roots`, numbers are taken
-    as they are, and none for a function of a size. Raises NotImported where one has no meaning here, or results differ
-    in number or shape.
+    as they are, and none for a function of a size. With `read_least`, the least number of a floating-point type, as
+    masks have it, is read as minus infinity: that differs where a row is masked whole. Raises NotImported where one
+    has no meaning here, or results differ in number or shape.
     """
     torch = _torch()
     if parameters is not None:
         first = _parametrized(torch, first, second, parameters)
-    mine = ProgramBuilder(_title(first, torch), read_roots=read_roots)
+    mine = ProgramBuilder(_title(first, torch), read_roots=read_roots, read_least=read_least)
     one = _ExportReader(mine, _exported(first, torch, example, kwargs or {}, None))
     one.read()
-    shared = ProgramBuilder(_title(second, torch), mine.factors, mine.values, mine.inputs, read_roots=read_roots)
+    shared = ProgramBuilder(
+        _title(second, torch), mine.factors, mine.values, mine.inputs, read_roots=read_roots, read_least=read_least
+    )
     other = _ExportReader(shared, _exported(second, torch, example, kwargs or {}, None), one)
     other.read()
     same_results(one, other)
@@ -229,7 +234,9 @@ class _ExportReader(GraphReader):
             self.values[node] = self._tied[key]
             return
         if spec.kind.name == "CONSTANT_TENSOR" and state is not None and state.numel() == 1:
-            self.values[node] = self.builder.constant(state.item(), list(state.shape), _element(state.dtype))
+            self.values[node] = self.builder.constant(
+                self._given(state.item()), list(state.shape), _element(state.dtype)
+            )
             return
         target = (spec.target or self.spelled.get(node.name, node.name)).removeprefix(f"{_OTHER}.")
         source = target
@@ -318,6 +325,9 @@ class _ExportReader(GraphReader):
             return self.values[argument]
         if isinstance(argument, (list, tuple)):
             return [self._given(a) for a in argument]
+        if self.builder.read_least and isinstance(argument, float) and argument in _least_numbers():
+            self.builder.notes.append(f"{argument:.3g} is read as minus infinity ({self.builder.line or 'no line'})")
+            return -math.inf
         return argument
 
     def _scalar(self, name: str, node: Any) -> SizeNumber:
@@ -349,6 +359,12 @@ class _ExportReader(GraphReader):
                 self.unknown.append(f"the input {spec.target!r} is written: return what is written")
             elif hasattr(argument, "meta") and isinstance(argument.meta.get("val"), torch.Tensor):
                 self.outputs.append(self.values[argument])
+
+
+def _least_numbers() -> set[float]:
+    """The least finite number of each floating-point type."""
+    torch = import_module("torch")
+    return {torch.finfo(kind).min for kind in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
 
 
 def operation_of(node: Any) -> str:

@@ -32,6 +32,8 @@ class ValueBuilder:
     functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
     read_roots: bool = True
     """Whether numbers are read as roots of sizes (`catdiag.importers.size_roots`)."""
+    read_least: bool = False
+    """Whether the least number of a floating-point type is read as minus infinity, as masks mean it."""
 
     # -- values ----------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 An import takes sizes for symbols, so that its theorem is for all of them, and reads some numbers as functions of sizes.
 So two modules that are equal may be imported as programs that are not: one has a number that Python computed from a
 length, and the other a function of the size. Where both give the same numbers on the example, weaker claims are tried:
-with all numbers as they are, and with the sizes of the example as assumptions. What is proved says which it was.
+with the least number of a type, which masks have, as minus infinity; with all numbers as they are; and with the sizes
+of the example as assumptions. What is proved says which it was.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class ModulePair:
 
     plainly: Callable[[], ModulePair] | None = field(default=None, repr=False, compare=False)
     """The same modules, with no number read as a function of a size."""
+    masked: Callable[[], ModulePair] | None = field(default=None, repr=False, compare=False)
+    """The same modules, with the least number of a type read as minus infinity."""
 
     @staticmethod
     def imported(
@@ -49,14 +52,19 @@ class ModulePair:
         parameters: FromParameters | None = None,
         *,
         read_roots: bool = True,
+        read_least: bool = False,
     ) -> ModulePair:
         """Two modules or functions on an example; see `catdiag.importers.torch_export.from_torch_pair`."""
-        one, other = from_torch_pair(first, second, example, parameters=parameters, read_roots=read_roots)
+        one, other = from_torch_pair(
+            first, second, example, parameters=parameters, read_roots=read_roots, read_least=read_least
+        )
         notes = tuple(dict.fromkeys((*one.example.notes, *other.example.notes)))
         sizes = {**one.example.sizes, **other.example.sizes}
         programs = one.diagram, _with_axes_of(one.diagram, other.diagram)
-        plainly = partial(ModulePair.imported, first, second, example, parameters, read_roots=False)
-        return ModulePair(*programs, one.example.arrays, sizes, notes, plainly if read_roots else None)
+        again = partial(ModulePair.imported, first, second, example, parameters)
+        others = [partial(again, read_roots=False), partial(again, read_least=True)]
+        further = others if read_roots and not read_least else [None, None]
+        return ModulePair(*programs, one.example.arrays, sizes, notes, *further)
 
     @property
     def at_the_example(self) -> tuple[str, ...]:
@@ -130,6 +138,9 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
 
 def _weaker(pair: ModulePair) -> Iterator[tuple[ModulePair, tuple[str, ...], str]]:
     """Claims that say less, the assumptions of each, and how it is said."""
+    masked = None if pair.masked is None else pair.masked()
+    if masked is not None and masked.notes != pair.notes:
+        yield masked, (), "it is not about rows that are masked whole, or with scores that low"
     plain = None if pair.plainly is None else pair.plainly()
     only = f"proved at the sizes of the example only, {', '.join(pair.at_the_example)}"
     if plain is not None and plain.notes != pair.notes:

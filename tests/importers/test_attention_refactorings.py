@@ -190,6 +190,17 @@ def causal_mask_without_the_caches_offset() -> Refactoring:
     return Refactoring(found.before, triangle, found.example, False)
 
 
+@pair
+def causal_mask_of_least_numbers() -> Refactoring:
+    """A mask of the least number of the type, as models of transformers make it."""
+
+    def filled(q: Any, k: Any, v: Any) -> Any:
+        scores, at = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), torch.arange(q.shape[-2])
+        return torch.softmax(scores.masked_fill(at[None] > at[:, None], torch.finfo(q.dtype).min), -1) @ v
+
+    return Refactoring(filled, lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), qkv(5, 5), True)
+
+
 def windowed(reach: int) -> Callable[..., Any]:
     def window(q: Any, k: Any, v: Any) -> Any:
         row, column = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])[None]
