@@ -41,7 +41,7 @@ from catdiag.category.ops import Map
 from catdiag.category.substitution import inline
 from catdiag.category.types import Size, size_symbols, size_value
 from catdiag.schedule.element_widths import Dtype
-from catdiag.schedule.kernel_analysis import output_names, widths_of
+from catdiag.schedule.stored_types import output_names, widths_of
 from catdiag.util import argument_checks as given
 from catdiag.util.argument_checks import formula, numbers
 from catdiag.util.display import AsHTML

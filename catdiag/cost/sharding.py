@@ -50,8 +50,9 @@ from catdiag.category.types import ArrayType
 from catdiag.chip.hierarchy import Hierarchy
 from catdiag.cost.traffic import io
 from catdiag.schedule.element_widths import Dtype
-from catdiag.schedule.kernel_analysis import Account, measure, output_names, widths_of
+from catdiag.schedule.kernel_analysis import Account, measure
 from catdiag.schedule.live_ranges import is_view, only_streamed, view_roots
+from catdiag.schedule.stored_types import output_names, widths_of
 from catdiag.util import argument_checks
 from catdiag.util.argument_checks import formula
 from catdiag.util.errors import AxisError, CatdiagError, require

@@ -22,7 +22,7 @@ from catdiag.integrations.graph_regions import Region, exported, replaced
 from catdiag.integrations.inductor_model import predicted_s
 from catdiag.integrations.region_operator import operator_of, results_of
 from catdiag.planner.cut_search import CLOSE
-from catdiag.schedule.kernel_analysis import output_names
+from catdiag.schedule.stored_types import output_names
 from catdiag.util.errors import CatdiagError
 from catdiag.util.time_limit import OutOfTime, within
 

@@ -22,7 +22,7 @@ from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.matching.unify import Unifier, put_sizes
-from catdiag.schedule.kernel_analysis import output_names
+from catdiag.schedule.stored_types import output_names
 from catdiag.util.errors import CatdiagError
 
 

@@ -34,11 +34,12 @@ from catdiag.planner.instruction_shapes import read_by_products
 from catdiag.planner.plan import IDEAL, TRITON, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, checked_names, checked_request
 from catdiag.planner.tile_search import TileSearch, block_candidates, group_candidates
-from catdiag.schedule.kernel_analysis import Account, measure, widest
+from catdiag.schedule.kernel_analysis import Account, measure
 from catdiag.schedule.lowered_kernel import ProgramPoint
 from catdiag.schedule.peak_memory import with_stages
 from catdiag.schedule.placement import LEVEL, REGISTERS, check_stages, two
 from catdiag.schedule.split_k import joined
+from catdiag.schedule.stored_types import widest
 from catdiag.util import argument_checks as given
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError, require
 

@@ -31,9 +31,10 @@ from catdiag.planner.fit import kernels_on
 from catdiag.planner.fits_proof import Proof, polynomial, prove_bound
 from catdiag.planner.plan import shown
 from catdiag.planner.resources.ideal_resources import register_bytes_for_arrays
-from catdiag.schedule.kernel_analysis import Account, widest
+from catdiag.schedule.kernel_analysis import Account
 from catdiag.schedule.lowered_kernel import ProgramPoint
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS, check_stages
+from catdiag.schedule.stored_types import widest
 from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, SizeError
 

@@ -16,7 +16,7 @@ from catdiag.planner.kernel_drafts import KernelDraft
 from catdiag.planner.library_products import CALL_S, CallCost, called_plan
 from catdiag.planner.plan import FUNCTION, KernelPlan
 from catdiag.schedule.element_widths import stored_type
-from catdiag.schedule.kernel_analysis import output_names
+from catdiag.schedule.stored_types import output_names
 from catdiag.util.errors import NotFusable
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.fuse import assigned
 from catdiag.schedule.element_widths import cast_type, width
 from catdiag.schedule.full_precision import statistics
-from catdiag.schedule.kernel_analysis import element_types, output_names, rest_type
 from catdiag.schedule.live_ranges import elementwise, is_view, rematerialized, view_roots
 from catdiag.schedule.operand_types import result_type, widest_of
+from catdiag.schedule.stored_types import element_types, output_names, rest_type
 
 Span = tuple[int, int]
 """The stages of a segment: the first, and that after the last."""
@@ -245,7 +245,7 @@ class StageSequence:
 
     def types_of(self, start: int, end: int, dtype: str | Mapping[str, str]) -> str | dict[str, str]:
         """The types of what a segment reads and makes: of the whole's inputs and results theirs
-        (`catdiag.schedule.kernel_analysis.element_types`), of statistics between kernels fp32, or wider, and of what
+        (`catdiag.schedule.stored_types.element_types`), of statistics between kernels fp32, or wider, and of what
         else is saved between kernels the type of results.
 
         >>> import catdiag as cd

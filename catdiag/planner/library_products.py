@@ -21,8 +21,8 @@ from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
 from catdiag.planner.kernel_drafts import KernelDraft
 from catdiag.planner.plan import TORCH, WORDS, EdgeUse, KernelPlan, MinimumTraffic, spelled_out
 from catdiag.schedule.element_widths import real_types, width
-from catdiag.schedule.kernel_analysis import element_types
 from catdiag.schedule.live_ranges import multiplies
+from catdiag.schedule.stored_types import element_types
 
 if TYPE_CHECKING:
     from catdiag.category.ops import Box

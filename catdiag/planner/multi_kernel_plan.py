@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import Map
-from catdiag.category.scalars import Cast
-from catdiag.category.types import BYTES, element_bytes, size_value
 from catdiag.planner.fits_proof import Proof
 from catdiag.planner.partition_alternative import PartitionAlternative
 from catdiag.planner.plan import CALLED, FUNCTION, IDEAL, TORCH, TRITON, KernelPlan, plural, shown
-from catdiag.schedule.kernel_analysis import element_types, given_sizes, output_names
+from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError, NotFusable, OfOneKernel, require
 
@@ -467,35 +464,3 @@ def continued(begun: Derivation, plan: Plan) -> Plan:
         raise NotFusable(f"the kernels were not proved to mean {begun.source.title or 'what they were derived from'}")
     steps = (*begun.steps, *last.steps[:-1], replace(last.steps[-1], theorem=theorem))
     return replace(plan, derivation=replace(last, source=begun.source, steps=steps))
-
-
-def bytes_of(
-    diagram: Diagram,
-    dtype: str | Mapping[str, str],
-    sizes: Mapping[str, int],
-    results: Sequence[bool] = (),
-) -> tuple[int, ...]:
-    """What the outputs of a diagram take in slow memory, in `dtype`, or theirs by name; what a cast makes is saved in
-    the type that it says, but for those that are results.
-
-    >>> import catdiag as cd
-    >>> bytes_of(cd.library.get("matmul"), "bf16", {"a": 8, "b": 8, "c": 4})
-    (64,)
-    >>> bytes_of(cd.algorithm("a")(lambda A: cd.cast(A, "fp32")), "bf16", {"a": 8}, [False])
-    (32,)
-    """
-    made, types = {}, element_types(diagram, dtype)
-    count, names = len(diagram.dom), output_names(diagram)
-    for node in diagram.graph.nodes:
-        made.update(dict.fromkeys(range(count, count + len(node.box.cod)), node.box.op))
-        count += len(node.box.cod)
-    found: list[int] = []
-    for place, ty in enumerate(diagram.cod):
-        number = element_bytes(types[names[place]])
-        op = made.get(diagram.graph.outputs[place])
-        if place < len(results) and not results[place] and isinstance(op, Map) and isinstance(op.fn, Cast):
-            number = BYTES[op.fn.dtype]
-        for axis in ty.axes:
-            number *= size_value(axis.size, sizes)
-        found.append(number)
-    return tuple(found)

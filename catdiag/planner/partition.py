@@ -35,7 +35,7 @@ from catdiag.planner.graph_segments import Span, StageSequence
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
 from catdiag.planner.kernel_drafts import REFUSED, NotProvedTogether, cut, fresh_tiles, parts_of, proved
 from catdiag.planner.library_products import library_plan
-from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, bytes_of, continued
+from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, continued
 from catdiag.planner.partition_alternative import PartitionAlternative
 from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, check_cuts, check_sizes
@@ -47,7 +47,8 @@ from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.split import runs_in_kernels
 from catdiag.rewrite.steps import RenameTiles
-from catdiag.schedule.kernel_analysis import given_sizes, output_names
+from catdiag.schedule.kernel_analysis import given_sizes
+from catdiag.schedule.stored_types import output_bytes, output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, require
 
@@ -422,7 +423,7 @@ class PartitionSearch(CutSearch):
         for span, made in zip(option, kernels, strict=True):
             segment, target = row.segment(*span), self.target_of(span)
             results = [w in row.graph.outputs for w in segment.makes]
-            array_bytes = bytes_of(segment.diagram, target.dtype, target.sizes, results)
+            array_bytes = output_bytes(segment.diagram, target.dtype, target.sizes, results)
             makes = tuple((names_of.get(w, row.names[w]), n) for w, n in zip(segment.makes, array_bytes, strict=True))
             found.append(
                 replace(

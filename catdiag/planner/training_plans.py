@@ -13,7 +13,8 @@ from catdiag.planner.partition import plan
 from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward, forward_and_backward
 from catdiag.runtime.compile import TrainingKernels
 from catdiag.schedule.element_widths import width
-from catdiag.schedule.kernel_analysis import element_types, given_sizes, output_names, rest_type
+from catdiag.schedule.kernel_analysis import given_sizes
+from catdiag.schedule.stored_types import element_types, output_names, rest_type
 from catdiag.solvers.z3 import Z3
 
 

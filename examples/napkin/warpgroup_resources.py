@@ -40,9 +40,10 @@ from catdiag.category.types import ArrayType, Axis, union
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.element_widths import Dtype, width
-from catdiag.schedule.kernel_analysis import measure, widths_of
+from catdiag.schedule.kernel_analysis import measure
 from catdiag.schedule.live_ranges import contracts, elementwise, is_view, live_ranges, multiplies, rematerialized
 from catdiag.schedule.pipelines import pipeline
+from catdiag.schedule.stored_types import widths_of
 from catdiag.util import argument_checks as given
 from catdiag.util.errors import AxisError, CatdiagError
 from examples.napkin.warpgroup_tables import (

@@ -12,7 +12,8 @@ from catdiag.category.types import size_value
 from catdiag.codegen.triton.triton_module import module
 from catdiag.cost.traffic import io
 from catdiag.planner.graph_segments import StageSequence
-from catdiag.schedule.kernel_analysis import element_types, measure
+from catdiag.schedule.kernel_analysis import measure
+from catdiag.schedule.stored_types import element_types
 from catdiag.testing import assert_counts_match
 from tests import forms
 

@@ -13,7 +13,7 @@ from catdiag.planner.configuration_candidates import Candidates
 from catdiag.planner.fit import searching
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.planner.time_model.matrix_units import warpgroup_products, widened_factor_seconds
-from catdiag.schedule.kernel_analysis import worked_in
+from catdiag.schedule.stored_types import worked_in
 from tests.forms import form
 
 SIZES = {"q": 2048, "x": 2048, "d": 128}

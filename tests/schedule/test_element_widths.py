@@ -13,8 +13,8 @@ from catdiag.codegen.triton.triton_module import module
 from catdiag.cost.traffic import IO
 from catdiag.draw.listing.listing_builder import listing_of
 from catdiag.schedule.element_widths import real_types, stored_type
-from catdiag.schedule.kernel_analysis import widest, widths_of
 from catdiag.schedule.placement import two
+from catdiag.schedule.stored_types import widest, widths_of
 from catdiag.util.errors import CatdiagError
 
 

@@ -34,11 +34,11 @@ from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.codegen.triton.triton_dialect import HELPERS, helper_function
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import REST, real_types, width
-from catdiag.schedule.kernel_analysis import element_types, rest_type
 from catdiag.schedule.live_ranges import is_view
 from catdiag.schedule.loop_nest import LoopNest, lower
 from catdiag.schedule.operand_types import result_type, widest_of
 from catdiag.schedule.statements import For, Let, LoopSpan, Make, NestValue, Save, Start, Statement, statements
+from catdiag.schedule.stored_types import element_types, rest_type
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
 
 _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",

@@ -14,8 +14,9 @@ from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, COMPUTED, STORED, ArrayType, Size, element_bytes
 from catdiag.rewrite.box_formulas import formula_of
 from catdiag.schedule.element_widths import Dtype, stored_type
-from catdiag.schedule.kernel_analysis import Account, output_names
+from catdiag.schedule.kernel_analysis import Account
 from catdiag.schedule.live_ranges import rematerialized, view_roots
+from catdiag.schedule.stored_types import output_names
 
 LONGEST = 60
 """Longer lines, in letters, are not joined with the line before."""

@@ -35,7 +35,8 @@ from catdiag.draw.plots.unfused_plan import unfused_schedule
 from catdiag.planner.fit import fit
 from catdiag.planner.multi_kernel_plan import one_kernel
 from catdiag.rewrite.derivation import derivation_of
-from catdiag.schedule.kernel_analysis import measure, worked_in
+from catdiag.schedule.kernel_analysis import measure
+from catdiag.schedule.stored_types import worked_in
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:

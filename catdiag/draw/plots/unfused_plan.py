@@ -14,7 +14,7 @@ from catdiag.planner.equal_segments import DerivedKernel
 from catdiag.planner.graph_segments import Segment, StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget
 from catdiag.planner.partition import PartitionSearch
-from catdiag.schedule.kernel_analysis import output_names
+from catdiag.schedule.stored_types import output_names
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError
 

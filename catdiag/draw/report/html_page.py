@@ -23,7 +23,7 @@ from catdiag.draw.report.step_section import before_and_after, step_card
 from catdiag.draw.report.stylesheet import of_pages
 from catdiag.planner.plan import CALLED
 from catdiag.schedule.element_widths import width
-from catdiag.schedule.kernel_analysis import widest
+from catdiag.schedule.stored_types import widest
 from catdiag.util.errors import require
 
 if TYPE_CHECKING:

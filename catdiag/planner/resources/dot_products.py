@@ -18,11 +18,11 @@ from catdiag.category.types import ArrayType, union
 from catdiag.schedule.access_region import TileWindow
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import width
-from catdiag.schedule.kernel_analysis import element_types, rest_type
 from catdiag.schedule.live_ranges import is_view, multiplies
 from catdiag.schedule.loop_nest import lower
 from catdiag.schedule.operand_types import cast_of_factor, operand_type, result_type, widest_of, written_type
 from catdiag.schedule.statements import Carry, For, Let, LoopStep, NestValue, Save, Slice, Statement
+from catdiag.schedule.stored_types import element_types, rest_type
 
 WIDE = 4
 """Bytes of an element of which products take three passes of tf32."""
