@@ -55,12 +55,21 @@ def inside(name: str) -> bool:
     return name.split(".")[0] == "catdiag"
 
 
+def body_lines(function: ast.FunctionDef) -> int:
+    """The lines of a function, its docstring aside."""
+    first, last = function.body[0], function.body[-1]
+    documented = ast.get_docstring(function, clean=False) is not None
+    said = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+    return (last.end_lineno or 0) - function.lineno + 1 - said
+
+
 class Facts:
     """What the tests ask of a module's source: it is parsed once, and no tree is kept.
 
     `imports` are the modules that it imports, wherever it does, and the lines; `named` those of the package, with the
     ones that a text names to import them later; `private` the private names that it imports; `classes` those that it
-    defines; `operators` the words for operators of the library that its code says.
+    defines; `functions` the name, the line, the lines without docstring and the number of parameters of each function;
+    `operators` the words for operators of the library that its code says.
     """
 
     def __init__(self, module: str) -> None:
@@ -69,6 +78,7 @@ class Facts:
         self.named: list[tuple[str, int]] = []
         self.private: list[tuple[str, int]] = []
         self.operators: list[tuple[str, int]] = []
+        self.functions: list[tuple[str, int, int, int]] = []
         self.classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
         # Prose may say what was measured and by whom it was written.
         prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -84,6 +94,9 @@ class Facts:
                         self.private.append((alias.name, node.lineno))
             elif isinstance(node, ast.Constant) and node.value in SOURCES and node.value != FACE:
                 self.named.append((node.value, node.lineno))
+            elif isinstance(node, ast.FunctionDef):
+                given = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+                self.functions.append((node.name, node.lineno, body_lines(node), len(given)))
             texts = [getattr(node, field, None) for field in ("id", "attr", "name", "asname", "arg", "module")]
             if isinstance(node, ast.Constant) and id(node) not in prose:
                 texts.append(node.value)
@@ -153,6 +166,34 @@ def test_no_private_name_is_shared_between_modules() -> None:
     for module in SOURCES:
         for name, line in facts(module).private:
             pytest.fail(f"{module}:{line} imports {name}")
+
+
+# The lines of a file and of a function, its docstring aside, and its parameters. Each exception has its reason.
+MOST_LINES, MOST_BODY_LINES, MOST_PARAMETERS = 500, 60, 10
+LONG_FILES = {
+    "catdiag.kernel.context": "one class, whose judgments call each other; in one place for who reviews them",
+    "catdiag.program": "the class that users meet: each method is a docstring and a call into a room",
+}
+MANY_PARAMETERS = {
+    "catdiag.measure.bench_case.case_of": "fields of a benchmark case, by keyword",
+    "catdiag.measure.profile.expected_counters.point_of": "options of a launch, by keyword",
+    "catdiag.simulate.multi_level_machine.count_levels": "options of a run, by keyword: those of its formulas",
+    "catdiag.testing.assert_counts.assert_counts_match": "options of a test, by keyword: what it does not draw",
+    "catdiag.testing.assert_kernel.assert_implements": "options of a test, by keyword: how a kernel rounds",
+}
+
+
+def test_files_are_short() -> None:
+    long = {module: n for module, path in SOURCES.items() if (n := len(path.read_bytes().splitlines())) > MOST_LINES}
+    assert long.keys() <= LONG_FILES.keys(), f"files of more than {MOST_LINES} lines: {long}"
+
+
+def test_functions_are_short_and_take_few_parameters() -> None:
+    for module in SOURCES:
+        for name, line, lines, parameters in facts(module).functions:
+            assert lines <= MOST_BODY_LINES, f"{module}:{line}: {name} has {lines} lines"
+            few = parameters <= MOST_PARAMETERS or f"{module}.{name}" in MANY_PARAMETERS
+            assert few, f"{module}:{line}: {name} has {parameters} parameters"
 
 
 ROOT = PACKAGE.parent
