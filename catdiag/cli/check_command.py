@@ -109,14 +109,14 @@ def check_all(
         except (Unreadable, Malformed) as error:
             contents.append(unread(shown(str(file)), error))
     todo = [(str(file), content, limit) for file, content in zip(files, contents) if isinstance(content, bytes)]
-    told: list[CheckVerdict] = []
+    verdicts: list[CheckVerdict] = []
     with closing(each(_checked, todo, executor=executor, progress=progress)) as coming:
         for file, content in zip(files, contents):
             found = next(coming) if isinstance(content, bytes) else content
             if isinstance(found, Failed):
                 found = CheckVerdict(INTERRUPTED, f"interrupted: {shown(str(file))}: {shown(found.reason)}")
-            told.append(found if isinstance(found, CheckVerdict) else CheckVerdict.of(found))
-    return told
+            verdicts.append(found if isinstance(found, CheckVerdict) else CheckVerdict.of(found))
+    return verdicts
 
 
 def _checked(name: str, content: bytes, limit: float | None) -> dict[str, Any]:

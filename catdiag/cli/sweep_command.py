@@ -49,8 +49,8 @@ def run_sweep(
     results: list[SweepResult] = []
     for _ in range(_TRIES):
         try:
-            with _bar() as told, _processes(workers) as pool:
-                results = sweep(operators, chips, grid, dtypes=dtypes, executor=pool, file=to, progress=told)
+            with _bar() as progress, _processes(workers) as pool:
+                results = sweep(operators, chips, grid, dtypes=dtypes, executor=pool, file=to, progress=progress)
         except OSError as error:
             raise UsageError(f"cannot write {to}: {error.strerror or error}") from error
         if to is None or not any(r.status == "failed" for r in results):

@@ -293,8 +293,8 @@ def _one_memory(
         plain = fastest_terms(cost, growing)
         if leading is None and plain != cost:
             # Terms that vanish as tiles grow (a halo) are dropped: the result is still a lower bound.
-            leading, again = _attempt(Problem(plain, kept or (Posynomial(()),), capacity, stated), groups)
-            why = again if leading is None else why
+            leading, explanation = _attempt(Problem(plain, kept or (Posynomial(()),), capacity, stated), groups)
+            why = explanation if leading is None else why
             main = main if leading is None or main is None else replace(main, transfers=plain)
     reasons += [f"no leading order: {why}"] if leading is None else []
     return Optimum(

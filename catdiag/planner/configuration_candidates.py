@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
     from catdiag.codegen.triton.triton_module import Module
 
-ALIKE = 1.05
+TIE = 1.05
 """Where nothing is multiplied, of what is predicted alike within this the longest blocks come first."""
 LOAD_BYTES = 16
 """Bytes that a thread can load at once. On an H200, `silu(G) * U` of 8,192 × 14,336 in bf16 took 172.7 µs with 8 bytes
@@ -324,17 +324,17 @@ class Candidates:
         return written if len(written.rows) == 1 else None
 
     def longest_first(self, ranked: list[Proposal]) -> list[Proposal]:
-        """The same with the longest blocks first of those that are within `ALIKE`, where nothing is multiplied: memory
+        """The same with the longest blocks first of those that are within `TIE`, where nothing is multiplied: memory
         is read in longer pieces, and sums are put together less often. Without a loop those first whose threads have
         `LOAD_BYTES` of an array to load at once, which is the longest load of a thread; of them the first."""
         blocks = [block for block, _ in self.search.kernel.loops]
         if self.multiplied:
             return ranked
-        alike = [p for p in ranked if p.time_s <= ALIKE * ranked[0].time_s]
+        tied = [p for p in ranked if p.time_s <= TIE * ranked[0].time_s]
         if blocks:
-            first = max(alike, key=lambda p: (math.prod(p.tiles[block] for block in blocks), -p.time_s))
+            first = max(tied, key=lambda p: (math.prod(p.tiles[block] for block in blocks), -p.time_s))
         else:
-            first = next((p for p in alike if self._thread_bytes(p) >= LOAD_BYTES), ranked[0])
+            first = next((p for p in tied if self._thread_bytes(p) >= LOAD_BYTES), ranked[0])
         return [first, *(p for p in ranked if p is not first)]
 
     def _thread_bytes(self, p: Proposal) -> float:
@@ -482,7 +482,7 @@ def first_first(ranked: list[Proposal]) -> list[Proposal]:
     """The same with the model's choice first: of those of the quickest's tiles that are alike within `CLOSE`, the one
     with fewer stages, or with warp specialization with `AHEAD`."""
     best = ranked[0]
-    alike = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
-    alike = [p for p in alike if p.specialized == best.specialized]
-    first = min(alike, key=lambda p: abs(p.stages - AHEAD) if p.specialized else p.stages)
+    tied = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
+    tied = [p for p in tied if p.specialized == best.specialized]
+    first = min(tied, key=lambda p: abs(p.stages - AHEAD) if p.specialized else p.stages)
     return [first, *(p for p in ranked if p is not first)]

@@ -50,7 +50,7 @@ __all__ = ["KernelPlan", "block_candidates", "fit", "group_candidates", "kernels
 
 _STAGES = (1, 2, 3, 4)
 _MOST = 16
-_KEPT = {"tiles": None, "multiples": None, "at_least": None, "threads": None, "density": 1.0}
+_RECORDED = {"tiles": None, "multiples": None, "at_least": None, "threads": None, "density": 1.0}
 """The options that are kept with a plan, to ask for others like it."""
 
 
@@ -110,7 +110,7 @@ def fit(
         diagram=search.diagram,
         source=source,
         chip=search.chip,
-        asked={"stages": stages, **{name: options.get(name, default) for name, default in _KEPT.items()}},
+        asked={"stages": stages, **{name: options.get(name, default) for name, default in _RECORDED.items()}},
         reason="" if plan.backend == TRITON else reason or "it was asked for",
         types=dtype,
     )

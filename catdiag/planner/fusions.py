@@ -356,7 +356,7 @@ class Fusions:
 
         A schedule that is not proved is left out.
         """
-        good, again = True, []
+        good, retried = True, []
         for span, schedule in zip(won, schedules, strict=True):
             try:
                 same = schedule.io.transfers == schedule.estimate.transfers
@@ -369,8 +369,8 @@ class Fusions:
                 same = False
             if not same:
                 good = False
-                again.append(span)
-        return None if good else again
+                retried.append(span)
+        return None if good else retried
 
     def __str__(self) -> str:
         stages = len(self.row.stages)

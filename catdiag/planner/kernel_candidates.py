@@ -184,8 +184,8 @@ def _timed(
     search = searching(draft.diagram, target.chip, sizes, **target.options())
     timings = search.choices()[0] if tiles is None else search.of_tiles(tiles)
     choice = search.quickest_of(timings)
-    again = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
-    return KernelTimer(draft, choice.seconds, choice, sizes, recomputed=again), timings
+    recomputed = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
+    return KernelTimer(draft, choice.seconds, choice, sizes, recomputed=recomputed), timings
 
 
 def remade(kernel: LoweredKernel, values: Mapping[Any, Any]) -> tuple[str, ...]:

@@ -481,7 +481,7 @@ class PartitionSearch(CutSearch):
             yield self._alternative(other)
 
     def _alternative(self, option: tuple[Span, ...]) -> PartitionAlternative:
-        seconds, flops, moved, again = LAUNCH_S * (len(option) - 1), 0, 0, list[str]()
+        seconds, flops, moved, recomputed = LAUNCH_S * (len(option) - 1), 0, 0, list[str]()
         saved = self._saved(option)
         for span in option:
             options = self.schedules(span)
@@ -496,5 +496,5 @@ class PartitionSearch(CutSearch):
             except DoesNotFit as error:
                 return PartitionAlternative(len(option), saved, None, error.message)
             seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved
-            again += chosen.recomputed
-        return PartitionAlternative(len(option), saved, seconds, "", flops, moved, tuple(dict.fromkeys(again)))
+            recomputed += chosen.recomputed
+        return PartitionAlternative(len(option), saved, seconds, "", flops, moved, tuple(dict.fromkeys(recomputed)))

@@ -126,11 +126,11 @@ def sweep(
     items = [(s.diagram, c, p.dtype, dict(p.sizes)) for s, c, p in todo]
     already = len(wanted) - len(todo)
 
-    def told(done: int, _: int) -> None:
+    def report(done: int, _: int) -> None:
         if progress is not None:
             progress(already + done, len(wanted))
 
-    with records, closing(each(plan, items, executor=executor, progress=told)) as coming:
+    with records, closing(each(plan, items, executor=executor, progress=report)) as coming:
         for (subject, chip, point), given in zip(todo, coming, strict=True):
             result = _result(point, given)
             if executor is not None and result.status == "fits":

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
 
 _NEAR, _NOT_POWER_OF_TWO = 1.05, 1.5
-_USED, _ALIKE = 0.9, 0.005  # the part of the cores that should have a group; and bytes moved count as alike within that
+_USED, _TIE = 0.9, 0.005  # the part of the cores that should have a group; and bytes moved count as alike within that
 _GRID, _LONGEST = 300_000, 8192
 SHORTEST_BLOCK = 16
 """Entries of a streamed block at least, or the whole axis."""
@@ -342,7 +342,7 @@ class TileSearch:
             (c for c in pool if c.seconds <= quickest * _NEAR),
             key=lambda c: (
                 c.warps,
-                round(math.log(c.bytes_moved + 1) / _ALIKE),
+                round(math.log(c.bytes_moved + 1) / _TIE),
                 entry(c.timing.groups, c.index) < _USED * self.chip.sms,
                 entry(c.timing.iterations, c.index),
                 c.stages,

@@ -72,8 +72,8 @@ def _shown(ty: ArrayType) -> str:
     """A type as text, with those sizes that the axis names do not show."""
 
     def axis(a: Axis) -> str:
-        told = a.kind != "name" or a.size == a.name or str(a.size) == a.name
-        return a.name if told else f"{a.name}={show_size(a.size)}"
+        known = a.kind != "name" or a.size == a.name or str(a.size) == a.name
+        return a.name if known else f"{a.name}={show_size(a.size)}"
 
     return f"{ty.element if ty.element != 'real' else ''}[{' '.join(map(axis, ty.axes))}]"
 

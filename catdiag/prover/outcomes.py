@@ -162,9 +162,9 @@ class Theorem(AsHTML):
     def text(self) -> str:
         """The certificate as JSON, with the theorem in words for readers; the checker ignores the words."""
         about = [*str(self.checked).splitlines(), *(f"  where {text}" for text in self.taken)]
-        told = {"about": about, **self.certificate}
-        fields = (json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in told.values())
-        return "{" + ",\n".join(f"{json.dumps(name)}:{field}" for name, field in zip(told, fields, strict=True)) + "}\n"
+        data = {"about": about, **self.certificate}
+        fields = (json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in data.values())
+        return "{" + ",\n".join(f"{json.dumps(name)}:{field}" for name, field in zip(data, fields, strict=True)) + "}\n"
 
     def __str__(self) -> str:
         lines = [str(self.checked), *(f"  where {text}" for text in self.taken[:_SHOWN])]
