@@ -5,7 +5,8 @@
 
 Ours is three kernels (`examples.backward_passes`): D, then dQ, then dK and dV, from the log-sum-exp of the forward pass
 in fp32; the time of all three is counted. "One kernel" is two: D, then dQ, dK and dV in one kernel of five products, in
-which each group of keys adds to dQ in fp32; the time to clear dQ and to round it is counted. Theirs is `autograd` of
+which each group of keys adds to dQ in fp32; the time to clear dQ and to round it is counted; in the deterministic form
+each group stores its part, and the parts are summed up in order. Theirs is `autograd` of
 the forward pass, which is run once beforehand. Every contestant is checked against float64 first: the error is the
 largest ‖out − ref‖ / ‖ref‖ of dQ, dK and dV, and one above 2e-2 is not timed. Then they are timed in rounds, each round
 in another order, and medians are compared. Rates are by five products, whoever makes seven. `results.json` has a row
@@ -164,10 +165,10 @@ def ours(folder: Path, row: Mapping[str, Any], case: Case) -> Function:
     return backward
 
 
-def ours_in_one(folder: Path, row: Mapping[str, Any], name: str, case: Case) -> Function:
+def ours_in_one(folder: Path, row: Mapping[str, Any], name: str, case: Case, **options: Any) -> Function:
     """D, and the kernel that adds to dQ, as one function."""
     sums, rest = entry_of(folder, row["modules"]["D"]), entry_of(folder, row["modules"][name])
-    return lambda: rest(case.Q, case.K, case.V, case.dO, case.L, sums(case.dO, case.O))
+    return lambda: rest(case.Q, case.K, case.V, case.dO, case.L, sums(case.dO, case.O), **options)
 
 
 def single(folder: Path, row: Mapping[str, Any], name: str, case: Case) -> Function:
@@ -214,6 +215,8 @@ def run_case(folder: Path, row: Mapping[str, Any], device: str, rounds: int) -> 
     for name in row["modules"]:
         if name.startswith(ONE):
             enter(f"catdiag, {name}", lambda name=name: ours_in_one(folder, row, name, case))
+            enter(f"catdiag, {name}, deterministic",
+                  lambda name=name: ours_in_one(folder, row, name, case, deterministic=True))  # fmt: skip
             continue
         references = wanted.get(name, case.wanted[1:])
         enter(f"catdiag, {name}", lambda name=name: single(folder, row, name, case),

@@ -18,11 +18,12 @@ from catdiag.codegen.syntax import (
     call,
     compared,
     dotted,
+    joined,
     joined_all,
     method,
 )
 from catdiag.codegen.triton.array_accesses import Made, PartialState, Pull, StoredArray, state_of
-from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile
+from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile, sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
 from catdiag.codegen.triton.product_types import ProductTypes
@@ -72,6 +73,7 @@ class Writing:
         self.parts: LoopSpan | None = None
         self.bounds: tuple[PythonExpression, PythonExpression] = (Name(""), Name(""))
         self.phases = 0
+        self.added: dict[StoredArray, str] = {}
         self.pad = self._padding(spans)
         for span in spans:
             self._grid(span)
@@ -433,11 +435,31 @@ class Writing:
                 parts.append(p.aligned(part, order if part.dims else ()))
         inside = p.inside(order, k.scope)
         mask = {} if inside is None else {"mask": inside}
-        function, order_of, verb = (
-            ("atomic_add", {"sem": Number("relaxed")}, "add to") if adds else ("store", {}, "save")
-        )
-        store = call(f"{self.tl}.{function}", joined_all("+", parts), value, **mask, **order_of)
-        k.scope.write(Do(store, note=f"{verb} {array.name}"))
+        if not adds:
+            k.scope.write(
+                Do(call(f"{self.tl}.store", joined_all("+", parts), value, **mask), note=f"save {array.name}")
+            )
+            return
+        # What is added is named, since both forms of the addition read it.
+        self.added[array] = self.shared.parts[array]
+        added, place = Name(self.own.fresh("added")), Name(self.own.fresh("place"))
+        k.scope.write(Assign((added,), value, note=f"add to {array.name}"))
+        k.scope.write(Assign((place,), joined_all("+", parts)))
+        own = joined(place, "+", joined(self._tile_number(array), "*", Name(self.added[array])))
+        store = call(f"{self.tl}.store", own, added, **mask)
+        add = call(f"{self.tl}.atomic_add", place, added, **mask, sem=Number("relaxed"))
+        k.scope.write(If(Name("deterministic"), [Do(store)], [Do(add)], note="each tile's part has a place of its own"))
+
+    def _tile_number(self, array: StoredArray) -> PythonExpression:
+        """The number of a tile among those that are added up in an array, as an expression of 64 bits."""
+        number: PythonExpression | None = None
+        for span in (s for s in self.all_spans if s.axis not in array.ty.names):
+            start, size = Name(self.starts[span.symbol]), sized(span.size, self.k.sizes)
+            single = self.k.tiles[span.symbol].single
+            own = start if single else joined(start, "//", Name(span.symbol))
+            count = size if single else call(f"{self.tl}.cdiv", size, Name(span.symbol))
+            number = own if number is None else joined(joined(number, "*", count), "+", own)
+        return call(f"{self.tl}.cast", number or Number(0), dotted(f"{self.tl}.int64"))
 
     # -- the kernel --------------------------------------------------------------------------------------------
 
@@ -480,6 +502,7 @@ class Writing:
             dict(self.starts),
             # Named last, since a name that the body has already might be that of an array.
             {s.symbol: self.own.fresh(f"{identifier(s.axis)}_tile") for s in self.all_spans},
+            dict(self.added),
         )
 
 

@@ -113,6 +113,8 @@ class KernelSpec:
     """The names of the first positions of the tiles of the grid, by the tile's symbol."""
     tile_names: Mapping[str, str] = field(default_factory=dict)
     """The names of the numbers of these tiles, which only the lines that compute first positions read."""
+    added: Mapping[StoredArray, str] = field(default_factory=dict)
+    """Arrays that tiles are added to, each with the name of how far apart the parts of tiles are in elements."""
 
 
 def widened(kernel: KernelSpec, tl: str, read: Collection[str] | None = None) -> list[PythonStatement]:
@@ -144,6 +146,8 @@ class ModuleContext:
     """The inputs that give the operand type of matrix products both of whose factors are computed."""
     results: set[StoredArray] = field(default_factory=set)
     """The results of the module, among those that kernels write."""
+    parts: dict[StoredArray, str] = field(default_factory=dict)
+    """For arrays that tiles are added to, the name of how far apart the parts of tiles are where they are stored."""
     merged: dict[tuple[StoredArray, tuple[str, ...]], StoredArray] = field(default_factory=dict)
     """Arrays with neighboring axes as one of one stride, by the array and the axes."""
 

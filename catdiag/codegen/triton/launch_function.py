@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 
 _OWN = {"num_warps", "num_stages", "in_registers", "compiled", "specialized", "device", "chunk", "groups", "out", "_",
-        "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
+        "deterministic", "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
 LONGEST = 2**31 - 2**24
 """The limit of sizes: positions are 32-bit integers, also in a block that reaches past the end of an axis."""
 
@@ -103,6 +103,8 @@ class LaunchWriter:
             keywords.append("specialized=True")
         if self.functions:
             keywords.append("functions=None")
+        if self.added:
+            keywords.append("deterministic=False")
         keywords.append("out=None")
         if not tensors:
             keywords.append('device="cuda"')
@@ -132,9 +134,13 @@ class LaunchWriter:
             if isinstance(step, (ProductCall, OpaqueCall)):
                 self.write(step.text())
             else:
-                for array in (a.sums for a in self.added if a.place == step.place):
-                    self.write(f"{array.name}.zero_()  # what groups add to")
+                here = [a for a in self.added if a.place == step.place]
+                for added in here:
+                    self._cleared(step, added)
                 self._launched(step)
+                for added in here:
+                    self.write("if deterministic:  # in the order of tiles")
+                    self.write(f"    torch.sum({added.parts}, 0, out={added.sums.name})")
         for added in self.added:
             if added.result is not None:
                 self.write(f"{added.result.name}.copy_({added.sums.name})")
@@ -143,6 +149,14 @@ class LaunchWriter:
         self.write(f"return {', '.join(ends) if ends else 'None'}")
         listed = ", ".join([*arguments, "*", *keywords])
         return "\n".join([f"def {self.entry}({listed}):", *self.lines])
+
+    def _cleared(self, kernel: KernelSpec, array: AddedArray) -> None:
+        """The lines that clear an array that tiles are added to, and allocate an array for their parts if asked."""
+        name, part, parts = array.sums.name, array.part, array.parts
+        count = " * ".join(_factor(self._count(kernel, span)) for span in array.tiles) or "1"
+        self.write(f"{parts}, {part} = {name}.zero_(), 0  # what groups add to")
+        self.write("if deterministic:  # a place for the part of each tile")
+        self.write(f"    {parts}, {part} = _parts({name}, {count})")
 
     def _results(
         self, results: Sequence[OutputBuffer], ends: Sequence[str], repeated: Sequence[int], device: str
@@ -310,13 +324,16 @@ class LaunchWriter:
         With `fallback`, the lengths of products' columns, this stands in for the warp-specialized form, for which warps
         and stages were chosen. Then warps are rounded to a power of two, and stages reduced to what fits.
         """
-        arguments = [a.name for a in kernel.arrays]
+        parts = {a.sums: a.parts for a in self.added}
+        arguments = [parts.get(a, a.name) if a in kernel.added else a.name for a in kernel.arrays]
         if kernel.boxes:
             self._boxes(kernel)
             arguments += [b.name for b in kernel.boxes]
         arguments += self._numbers(kernel)
         for name, text in self._constants(kernel):
             arguments.append(f"{name}={text}")
+        if kernel.added:
+            arguments.append("deterministic=deterministic")
         if "_in_registers" in kernel.helpers:
             arguments.append("in_registers=in_registers")
         if "_tanh" in kernel.helpers:
@@ -350,7 +367,7 @@ class LaunchWriter:
         found += [s.name for s in kernel.scalars]
         constants = set(kernel.constants)
         found += [self.sizes[s] for s in kernel.sizes if s not in constants]
-        return [*found, *(["chunk"] if kernel.chunk is not None else [])]
+        return [*found, *(["chunk"] if kernel.chunk is not None else []), *kernel.added.values()]
 
     def _call(self, function: str, arguments: Sequence[str], then: str = "") -> None:
         """Writes a call, broken into lines, followed by `then`."""

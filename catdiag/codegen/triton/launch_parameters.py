@@ -23,7 +23,9 @@ def parameters_of(kernel: KernelSpec) -> tuple[Parameter, ...]:
     names += [text for s, text in kernel.sizes.items() if s not in set(kernel.constants)]
     if kernel.chunk is not None:
         names.append("chunk")
+    names += kernel.added.values()
     constants = constants_of(kernel)
+    constants += ["deterministic"] if kernel.added else []
     constants += ["in_registers"] if "_in_registers" in kernel.helpers else []
     constants += ["fast"] if "_tanh" in kernel.helpers else []
     constants += ["compiled"] if "_transposed" in kernel.helpers else []

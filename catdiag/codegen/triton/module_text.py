@@ -12,7 +12,7 @@ from catdiag.codegen.kernel_tree import KernelFunction
 from catdiag.codegen.triton.buffer_arena import ARENA
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.kernel_source import indented, kernel_text
-from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
+from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, PARTS, REGISTERS, WRITABLE, checks
 from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall
 from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall
 from catdiag.codegen.triton.triton_dialect import TRITON, helper_text
@@ -89,6 +89,8 @@ class ModuleText:
             lines += [*MERGED.splitlines(), "", ""]
         if any(isinstance(call, ProductCall) for call in self.calls):
             lines += [*PRODUCT.splitlines(), "", ""]
+        if any(k.added for k in self.kernels):
+            lines += [*PARTS.splitlines(), "", ""]
         if any(isinstance(call, OpaqueCall) for call in self.calls):
             lines += [*CALLED.splitlines(), "", ""]
         if self.specialized:

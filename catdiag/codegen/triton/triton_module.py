@@ -47,7 +47,8 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "barrier", "slot", "w", "in_registers", "compiled", "math", "fast", "TensorDescriptor", "functools", "_tiles",
           "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts",
           "_chip", "_copies", "_copied", "_Checked", "_long", "wide", "_writable", "_bounds", "_meets", "_meet",
-          "_repeats", "_offsets", "_layout", "_arena", "_merged", "_product", "_called", "functions"}  # fmt: skip
+          "_repeats", "_offsets", "_layout", "_arena", "_merged", "_product", "_called", "functions",
+          "deterministic", "_parts"}  # fmt: skip
 _GLUON_WORDS = {"barrier", "slot", "w"}
 """Names used in warp-specialized kernels only."""
 
@@ -150,6 +151,7 @@ class _ModuleBuilder:
         self.buffers: list[OutputBuffer] = []
         self.saved_types = saved_types(program, rest)
         self.added: list[AddedArray] = []
+        self.cleared: list[NestValue] = []
 
     # -- the module ------------------------------------------------------------------------------------------
 
@@ -277,8 +279,7 @@ class _ModuleBuilder:
             elif isinstance(s, Make):
                 for value in s.values:
                     self._allocate(value)
-                for value in s.cleared:
-                    self._clear(value)
+                self.cleared = list(s.cleared)
             else:
                 ungrouped.append(s)
         self.place = max(0, self.place - 1)
@@ -330,18 +331,21 @@ class _ModuleBuilder:
         self.dtypes[name] = kind
         self.buffers.append(OutputBuffer(array, WIDTHS[kind], result=result))
 
-    def _clear(self, value: NestValue) -> None:
-        """Enters an array that the next kernel adds to. Additions are in fp32 at least: a narrower result is made of
-        the sums at the end."""
-        array = self.shared.saved[value]
-        if WIDTHS[self.dtypes[array.name]] in ("float32", "float64"):
-            self.added.append(AddedArray(self.place, array))
-            return
-        sums = StoredArray(value.ty, self.shared.names.fresh(f"{array.name}_sums"), temporary=True)
-        self.dtypes[sums.name] = "fp32"
-        self.shared.saved[value] = sums
-        self.buffers.append(OutputBuffer(sums, WIDTHS["fp32"]))
-        self.added.append(AddedArray(self.place, sums, array))
+    def _clear(self, value: NestValue, spans: Sequence[LoopSpan]) -> None:
+        """Enters an array that the next kernel adds to, in tiles of some axes. Additions are in fp32 at least: a
+        narrower result is made of the sums at the end."""
+        array, result = self.shared.saved[value], None
+        names = self.shared.names
+        if WIDTHS[self.dtypes[array.name]] not in ("float32", "float64"):
+            sums = StoredArray(value.ty, names.fresh(f"{array.name}_sums"), temporary=True)
+            self.dtypes[sums.name] = "fp32"
+            self.shared.saved[value] = sums
+            self.buffers.append(OutputBuffer(sums, WIDTHS["fp32"]))
+            array, result = sums, array
+        own = tuple(span for span in spans if span.axis not in value.ty.names)
+        part, parts = names.fresh(f"{array.name}_part"), names.fresh(f"{array.name}_parts")
+        self.added.append(AddedArray(self.place, array, part, parts, own, result))
+        self.shared.parts[array] = part
 
     def _writing(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> Writing:
         return Writing(self.shared, {**env, **self.shared.saved}, spans)
@@ -352,6 +356,9 @@ class _ModuleBuilder:
     def _group(self, group: For, env: dict[NestValue, Pull]) -> None:
         split = next((s for s in group.body if isinstance(s, For) and s.kind == "parts"), None)
         spans = group.spans
+        for value in self.cleared:
+            self._clear(value, spans)
+        self.cleared = []
         if split is None:
             self._run(self._writing(env, spans), group.body, _tiled(spans))
             adds = any(isinstance(s, Save) and s.adds for _, s in statements(group.body))

@@ -1,0 +1,63 @@
+"""Kernels that add tiles to results: what is written, and what it computes in Triton's interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+import catdiag as cd
+import examples.backward_passes as passes
+from catdiag.codegen.triton.triton_module import Module, module
+from catdiag.planner.compiled_plan import compiled_of
+
+TILES = {"g_h": 1, "g_x": 16, "s_q": 16}
+TYPES = {**dict.fromkeys(("Q", "K", "V", "dO", "out0", "out1", "out2"), "bf16"), "L": "fp32", "D": "fp32"}
+
+
+@cache
+def gradients() -> cd.Program:
+    return passes.attention_dqkv.stream("q").group("h x")
+
+
+@cache
+def written() -> Module:
+    return module(gradients(), TILES, TYPES)
+
+
+def test_tiles_are_added_in_fp32_and_rounded_once() -> None:
+    text = written().text
+    assert text.count("tl.atomic_add(") == 1 and 'sem="relaxed"' in text
+    assert "out0_sums.zero_()" in text and "out0.copy_(out0_sums)" in text
+    assert "torch.empty(h, q, d, dtype=torch.float32" in text.replace("(h, q, d)", "h, q, d")
+
+
+def test_a_launch_may_be_deterministic() -> None:
+    text = written().text
+    assert "deterministic=False" in text and "_parts(out0_sums, _tiles(x, g_x))" in text
+    assert "torch.sum(out0_sums_parts, 0, out=out0_sums)" in text
+    plain = module(passes.attention_dkv.stream("q").group("h x"), TILES, "bf16").text
+    assert "deterministic" not in plain and "_parts" not in plain
+
+
+def test_what_is_cleared_shares_no_memory_with_what_is_read() -> None:
+    scaled = cd.algorithm("q x -> q x, x", name="scaled")(lambda A: (A * 2, cd.sum(A, "q")))
+    text = module(scaled.group("q x"), {"g_q": 16, "g_x": 16}, "fp32").text
+    assert '("out1", "A")' not in text
+
+
+@pytest.mark.triton
+@pytest.mark.usefixtures("interpreting")
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_results_are_those_of_the_program(deterministic: bool) -> None:
+    sums = cd.algorithm("a k, k b -> a b", name="sums")(lambda A, B: cd.einsum("a k, k b -> a b", A, B))
+    for program, form, tiles in (
+        (passes.attention_dqkv, gradients(), TILES),
+        (passes.layer_norm_backward, passes.layer_norm_backward.group("t"), {"g_t": 4}),
+        (sums, sums.group("k b a"), {"g_a": 16, "g_b": 16, "g_k": 16}),
+    ):
+        kernel = compiled_of(form.diagram, program, tiles, "fp32")
+        kernel = replace(kernel, options={**kernel.options, "deterministic": deterministic})
+        symbols = {str(a.size) for ty in program.dom for a in ty.axes}
+        cd.testing.assert_compiled(kernel, {s: [1, 5, 19] for s in symbols}, trials=2)
