@@ -34,7 +34,7 @@ from benchmarks.gpu.rounds import timed_in_rounds  # noqa: E402
 FILE, RESULTS = "backward.json", "results.json"
 TOLERANCE = 2e-2
 HEADS, TOKENS = 16, 8192
-RESULTS = ("out0", "out1", "out2")
+GRADIENTS = ("out0", "out1", "out2")
 STATISTICS = {"L": "fp32", "D": "fp32"}
 FURTHER = (({"g_x": 128, "s_q": 64}, 2, 8, True), ({"g_x": 128, "s_q": 32}, 2, 8, True),
            ({"g_x": 128, "s_q": 32}, 3, 8, True), ({"g_x": 64, "s_q": 64}, 2, 4, False))  # fmt: skip
@@ -94,7 +94,7 @@ def prepare(folder: Path, only: str, dtype: str, chip: str) -> None:
                 title = f"dK,dV, {words}, {stages} stages, {warps} warps{', specialized' * specialized}"
                 modules[title] = {"file": file, "entry": made.entry}
             adding = (programs.causal_dqkv if causal else programs.attention_dqkv).stream("q").group("h x")
-            types = {n: STATISTICS.get(n, dtype) for n in adding.diagram.input_names} | dict.fromkeys(RESULTS, dtype)
+            types = {n: STATISTICS.get(n, dtype) for n in adding.diagram.input_names} | dict.fromkeys(GRADIENTS, dtype)
             for number, (tiles, stages, warps) in enumerate(ADDING[width]):
                 made = module(adding, {"g_h": 1, **tiles}, types, stages=stages, warps=warps)
                 file = f"adding{number}_{width}{'_causal' * causal}.py"
