@@ -144,9 +144,10 @@ class Derivation(AsHTML):
             raise NotProved("it would need the further conditions " + "; ".join(theorem.conditions), True)
         return theorem
 
-    def then(self, action: Action, diagram: Diagram, theorem: Theorem, **changes: Any) -> Derivation:
+    def then(self, action: Action, diagram: Diagram, theorem: Theorem, note: str = "", **changes: Any) -> Derivation:
         """The derivation with one more step, which makes no loop. `changes` replaces further fields of the record."""
-        return replace(self, diagram=diagram, steps=(*self.steps, Step(action, diagram, theorem)), **changes)
+        step = Step(action, diagram, theorem, note=note)
+        return replace(self, diagram=diagram, steps=(*self.steps, step), **changes)
 
     def __str__(self) -> str:
         lines = ["; ".join([str(self.source), *(step.description for step in self.steps if step.retained)])]

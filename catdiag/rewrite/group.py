@@ -41,6 +41,7 @@ from catdiag.rewrite.group_sums import NoPart, Share, shares
 from catdiag.rewrite.group_views import with_positions
 from catdiag.rewrite.local_sizes import local_size, sizes_in
 from catdiag.rewrite.steps import Group as GroupStep
+from catdiag.schedule.accumulation import accumulates
 from catdiag.schedule.gathers import is_rematerialized
 from catdiag.util.errors import AxisError, NotGroupable, require
 
@@ -65,7 +66,14 @@ def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
         theorem = derivation.prove(grouped)
     except NotProved as error:
         raise NotGroupable(f"grouping {said!r} was not proved: {error.reason}") from error
-    return derivation.then(GroupStep(tuple(names)), grouped, theorem, groups=(*derivation.groups, *names))
+    note = ANY_ORDER if any(accumulates(box) for box in grouped.boxes) else ""
+    return derivation.then(GroupStep(tuple(names)), grouped, theorem, note, groups=(*derivation.groups, *names))
+
+
+ANY_ORDER = (
+    "tiles add their parts to a result: the theorem is of additions over the real numbers, in any order, and in "
+    "floating point the order changes the rounding"
+)
 
 
 def find(diagram: Diagram, axes: Sequence[str], accumulate: bool = False) -> Diagram:

@@ -91,6 +91,7 @@ def test_a_backward_pass_makes_five_products_in_one_kernel() -> None:
     form = backward.attention_dqkv.stream("q").group("h x")
     sizes = dict.fromkeys("hqxdv", 1)
     assert form.io().work["tensor"].subs({s: sizes[str(s)] for s in form.io().work["tensor"].free_symbols}) == 5 * 2
+    assert "in any order" in form.steps[-1].note
     text = form.code("pseudocode")
     assert "        add to out0[h q d]: (Σ_x t2·K)/√d" in text and text.count("exp(") == 1
 
