@@ -52,7 +52,7 @@ def _before(diagram: Diagram, made: dict[int, Diagram], axes: Collection[str]) -
         new = tuple(made[id(body)] for body in old)
         if any(a is not b for a, b in zip(old, new, strict=True)):
             box, changed = Box(with_bodies(box.op, new), box.dom, box.cod, box.line), True
-        while isinstance(box.op, FoldOp) and (found := _first(box.op, len(box.cod), axes)) is not None:
+        while isinstance(box.op, FoldOp) and (found := _first(box.op, box.op.state_count, axes)) is not None:
             place, rename = found
             outer = Box(rename.op, Ty(box.dom[place]), Ty(_outer_type(rename, box, box.op)), rename.line)
             nodes.append(Node(outer, (inputs[place],)))
@@ -106,7 +106,7 @@ def _with_renamed_input(box: Box, op: FoldOp, place: int, rename: Box, whole: Ar
 
     made = replace(
         op,
-        step=more(op.step, len(box.cod)),
+        step=more(op.step, op.state_count),
         state=more(op.state),
         bounds=None if op.bounds is None else more(op.bounds),
         is_live=None if op.is_live is None else more(op.is_live),
@@ -116,7 +116,8 @@ def _with_renamed_input(box: Box, op: FoldOp, place: int, rename: Box, whole: Ar
 
 def _readers(box: Box, place: int) -> dict[str, tuple[Diagram, int]]:
     """The bodies of a loop that take its inputs, each with its wire of one of them."""
-    found = ((part, getattr(box.op, part), len(box.cod) if part == "step" else 0) for part in _PARTS)
+    states = box.op.state_count if isinstance(box.op, FoldOp) else 0
+    found = ((part, getattr(box.op, part), states if part == "step" else 0) for part in _PARTS)
     return {part: (inline(body), first + place) for part, body, first in found if body is not None}
 
 

@@ -158,7 +158,7 @@ class _Placing:
 
     def fold(self, box: Box, op: FoldOp, inputs: list[int]) -> tuple[Box, list[int]]:
         """A loop with views of its inputs; the positions become inputs of the loop."""
-        states = len(box.cod)
+        states = op.state_count
         given = [w in self.input_wires or self.number(w) is not False for w in inputs]
         numbers = {k: value for k, w in enumerate(inputs) if not isinstance(value := self.number(w), bool)}
         bodies = {"step": states, "state": 0, "bounds": 0, "is_live": 0}

@@ -20,6 +20,7 @@ from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.matching.unify import Unifier
+from catdiag.schedule.accumulation import states_only
 
 Instead: TypeAlias = Callable[[Box], "Diagram | None"]
 
@@ -166,7 +167,9 @@ class ListParts:
 
     def __init__(self, box: Box, sizes: Sequence[Size], around: Diagram | None = None, place: int = 0) -> None:
         assert isinstance(box.op, FoldOp)
-        self.op, self.sizes, self.box = box.op, tuple(sizes), box
+        # What a loop emits is no state: the laws are about the others.
+        self.op, self.sizes = states_only(box.op), tuple(sizes)
+        self.box = Box(self.op, box.dom, Ty(*box.cod.arrays[: self.op.state_count]), box.line)
         self.put: dict[str, Size] = {}
         self.lists: list[int] = []
         if around is not None and is_splittable(box):

@@ -176,7 +176,7 @@ def _of_loop(
         made = {w: symbol(n + mark) for w, n in zip(graph.outputs, op.step.input_names, strict=False)}
         given = dict(enumerate(map(symbol, body.input_names)))
         if around is not None and name == "step":
-            given |= dict(enumerate(_inputs(around, place), len(op.step.cod)))
+            given |= dict(enumerate(_inputs(around, place), op.state_count))
         said = wires_of(body, {**made, **given})
         for wire, node in _exponentials(body):
             verdict, chosen = _in_loop(box, claims, name == "step", wire, said, around, place)
@@ -251,9 +251,9 @@ def loop_names(flat: Diagram) -> dict[int, Formula]:
     names = dict(enumerate(map(symbol, flat.input_names)))
     count = len(flat.dom)
     for node in flat.graph.nodes:
-        for k in range(len(node.box.cod)):
-            if isinstance(node.box.op, FoldOp):
-                names[count + k] = symbol(node.box.op.step.input_names[k])
+        if isinstance(node.box.op, FoldOp):
+            states = node.box.op.step.input_names[: node.box.op.state_count]
+            names.update((count + k, symbol(name)) for k, name in enumerate(states))
         count += len(node.box.cod)
     return names
 

@@ -107,7 +107,7 @@ def _one_sided(body: Diagram, emits: bool) -> tuple[Diagram, tuple[tuple[str, st
             made = inline(resize(emission(op), op.axis, box.size_of(op.axis))).graph
             images.append(Graph(made.dom, made.nodes, (*[0] * op.state_count, *made.outputs)))
         else:
-            states = Box(_states_only(op), box.dom, Ty(*box.cod.arrays[: op.state_count]), box.line)
+            states = Box(states_only(op), box.dom, Ty(*box.cod.arrays[: op.state_count]), box.line)
             count = len(box.dom)
             outputs = (*range(count, count + op.state_count), *[0] * op.emitted)
             images.append(Graph(box.dom, (Node(states, tuple(range(count))),), outputs))
@@ -227,7 +227,7 @@ def _emission_apart(box: Box) -> Diagram:
     count = op.state_count
     tile = op.block + "__tile"
     group = GroupOp(((op.axis, tile),), resize(emission(op), op.axis, tile))
-    states = Box(_states_only(op), box.dom, Ty(*box.cod.arrays[:count]), box.line)
+    states = Box(states_only(op), box.dom, Ty(*box.cod.arrays[:count]), box.line)
     emitted = Box(group, box.dom, Ty(*box.cod.arrays[count:]), box.line)
     inputs = tuple(range(len(box.dom)))
     nodes = [Node(states, inputs)] if count else []
@@ -247,8 +247,10 @@ def emission(op: FoldOp) -> Diagram:
     return of_graph(Graph(Ty(*graph.dom.arrays[count:]), nodes, outputs), Ty(*op.step.cod.arrays[count:]))
 
 
-def _states_only(op: FoldOp) -> FoldOp:
-    """A loop without what it emits."""
+def states_only(op: FoldOp) -> FoldOp:
+    """A loop without what it emits; itself, if it emits nothing."""
+    if not op.emitted:
+        return op
 
     def first(body: Diagram) -> Diagram:
         graph = inline(body).graph

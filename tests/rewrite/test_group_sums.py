@@ -96,6 +96,12 @@ def test_a_backward_pass_makes_five_products_in_one_kernel() -> None:
     assert "        add to out0[h q d]: (Σ_x t2·K)/√d" in text and text.count("exp(") == 1
 
 
+def test_pictures_listings_and_claims_know_what_is_emitted() -> None:
+    form = backward.attention_dqkv.stream("q").group("h x")
+    assert form.draw("svg").startswith("<svg") and "add to out0" in form.draw("html")
+    assert form.claims()["merge gives the state of the whole"].proved
+
+
 def test_a_loop_that_emits_is_proved_by_itself() -> None:
     streamed = rows_and_sum.stream("q")
     streamed.check()

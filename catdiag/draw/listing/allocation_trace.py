@@ -322,17 +322,17 @@ class KernelTrace:
             k = loop.states.index(variable) if variable in loop.states else -1
             if k >= 0 and wire in frame.towards(k):
                 return loop.names[k]
-            if outputs:
-                return loop.names[outputs[0]] + "′"
+            if outputs and min(outputs) < len(loop.names):
+                return loop.names[min(outputs)] + "′"
         return self.symbols.name()
 
     # -- loops --------------------------------------------------------------------------------------------------
 
     def _loop(self, step: LoopStep, live: LoopBuffers) -> None:
         """Reads a loop."""
-        frame, box, op = self.frames[-1], step.box, step.op
-        several = len(op.components) == len(box.cod)
-        names = op.components if several else tuple(f"state{k}" for k in range(len(box.cod)))
+        frame, op = self.frames[-1], step.op
+        count = op.state_count
+        names = op.components if len(op.components) == count else tuple(f"state{k}" for k in range(count))
         opened = OpenLoop(step, live, frame.args, frame.arg_variables, tuple(map(self.symbols.name, names)))
         self.open_loops.append(opened)
         self._read(live.head)
@@ -341,14 +341,31 @@ class KernelTrace:
         inside = TraceFrame(live.body, dict(enumerate(given)), dict(enumerate(behind)))
         self._open(opened)
         self._body(inside)
+        made = list(frame.made())
+        self._emit(frame, made[count:], inside, count)
         self._close(opened, inside)
         self._read(live.tail)
         self.open_loops.pop()
-        wires = zip(frame.made(), opened.names, opened.states, live.results, strict=True)
-        for w, name, state, result in wires:
+        for w, name, state, result in zip(made[:count], opened.names, opened.states, live.results, strict=True):
             frame.formulas[w], frame.behind[w] = symbol(name), (state,)
             self._leaving(frame, w, result)
         self.fresh = []
+
+    def _emit(self, outer: TraceFrame, wires: Sequence[int], inside: TraceFrame, first: int) -> None:
+        """The blocks that an iteration emits are saved; `wires` are those outside of the loop."""
+        for k, w in enumerate(wires):
+            end = inside.graph.outputs[first + k]
+            formula, behind = inside.formulas[end], inside.behind[end]
+            names = [
+                n for place, of in self.kernel.leaves if place in outer.outputs(w) for n in self._names(of, formula)
+            ]
+            outer.formulas[w], outer.behind[w] = symbol(names[0]) if names else formula, ()
+            self.due += [(name, behind[0] if behind else -1, formula, None) for name in names]
+        self._saves()
+
+    def _names(self, wire: int, formula: Formula) -> list[str]:
+        """The names of an array that a kernel saves."""
+        return self.symbols.ends.get(wire) or [formula.text if formula.level == ATOM else self.symbols.name()]
 
     def _begin(self, loop: OpenLoop) -> None:
         """The initial values of the states, and the head of the loop."""
@@ -395,7 +412,8 @@ class KernelTrace:
 
     def _close(self, loop: OpenLoop, frame: TraceFrame) -> None:
         """The new states replace those of this iteration."""
-        moved = [k for k, w in enumerate(frame.graph.outputs) if frame.behind[w] != (loop.states[k],)]
+        ends = frame.graph.outputs[: len(loop.states)]
+        moved = [k for k, w in enumerate(ends) if frame.behind[w] != (loop.states[k],)]
         made = [frame.formulas[frame.graph.outputs[k]] for k in moved]
         reads = [v for k in moved for v in frame.behind[frame.graph.outputs[k]]]
         if moved:
@@ -427,7 +445,7 @@ class KernelTrace:
         """Schedules a result to be saved once its box is done."""
         formula = frame.formulas[wire]
         for w in self._flat(frame, wire):
-            names = self.symbols.ends.get(w) or [formula.text if formula.level == ATOM else self.symbols.name()]
+            names = self._names(w, formula)
             self.symbols.formulas[w] = symbol(names[0])
             behind = frame.behind[wire][0] if frame.behind[wire] else -1
             self.due += [(name, behind, formula, buffer) for name in names]

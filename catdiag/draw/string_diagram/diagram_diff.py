@@ -156,7 +156,7 @@ def _read(diagram: Diagram, keys: dict[Hashable, int]) -> _DiffSide:
             frame = _DiffFrame(address, same, like, isinstance(op, FoldOp), turn.around)
             side.frames.append(frame)
             if isinstance(op, FoldOp):
-                states = [number("state", op.axis, k) for k in range(len(node.box.cod))]
+                states = [number("state", op.axis, k) for k in range(op.state_count)]
                 iterations.append(_DiffLoop(op.step.graph, [*states, *inputs], (*address, 1), frame, op.axis))
             else:
                 iterations.append(_DiffLoop(op.body.graph, inputs, (*address, 0), frame))

@@ -269,7 +269,7 @@ class _Maker:
         self, box: ops.Box, op: ops.FoldOp, address: Address, around: _Inside, arrays: Sequence[SheetWire]
     ) -> _Inside:
         """The step of a loop: its states, then its inputs, of which those along its axis are streamed."""
-        states, place = len(box.cod), self.place
+        states, place = op.state_count, self.place
         own = [
             w.level if w.level != place.slow else place.operand if ty.axis(op.axis) is None else place.streamed
             for ty, w in zip(box.dom, arrays, strict=True)

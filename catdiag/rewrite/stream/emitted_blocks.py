@@ -136,7 +136,13 @@ def _emitting(whole: _SharedBoxes, loop: Node, given: Sequence[int], tiled: Node
         shared = {w: states + k for w, k in before.items()}
         ends += made.body(body, [states + k for k in at], shared)
         dom, cod = Ty(*diagram.dom.arrays[:states], *blocks), Ty(*diagram.cod, *body.cod)
-        return of_graph(reachable(Graph(dom, tuple(made.nodes), tuple(ends))), cod)
+        names = list(diagram.input_names)
+        for k in range(len(names) - states, len(blocks)):  # the inputs that only what is emitted reads
+            name = body.input_names[at.index(k)]
+            while name in names:
+                name += "_"
+            names.append(name)
+        return of_graph(reachable(Graph(dom, tuple(made.nodes), tuple(ends))), cod, tuple(names))
 
     made = replace(op, step=with_emission(op.step, count), state=with_emission(op.state, 0), emitted=len(body.cod))
     return Box(made, loop.box.dom, Ty(*loop.box.cod, *tiled.box.cod), loop.box.line), inputs
