@@ -192,6 +192,25 @@ def test_fit_splits_where_there_are_few_groups() -> None:
     assert "p_x" not in plan.proof.statement
 
 
+@pytest.mark.parametrize("name", ["lookup by q", "product by a c"])
+def test_one_part_takes_what_the_whole_loop_takes(name: str) -> None:
+    from catdiag.planner.fit import searching
+    from catdiag.planner.resources.triton_resources import TritonBlock
+    from catdiag.schedule.split_k import joined
+
+    diagram = split(name)
+    used = {a.name for ty in diagram.dom for a in ty.axes}
+    sizes, tiles = dict.fromkeys(used, 64) | {"x": 4096}, {"s_x": 64, "g_q": 32, "g_a": 32, "g_c": 32}
+    found = []
+    for form, parts in ((joined(diagram), {}), (diagram, {"p_x": 1})):
+        search = searching(form, "H200", sizes, dtype="bf16")
+        block = TritonBlock.of(search.diagram, search.kernels[2], search.dtypes, search.chip, stages=2)
+        own = {t: n for t, n in tiles.items() if t[0] == "s" or t in search.kernel.tiles}
+        taken = block.resources(search.full({**sizes, **own, **parts}), warps=4)
+        found.append((int(taken.smem_bytes), int(taken.registers_per_thread), int(taken.register_bytes)))
+    assert found[0] == found[1]
+
+
 def test_fit_does_not_split_where_there_are_groups_enough() -> None:
     from catdiag.planner.fit import fit
 
