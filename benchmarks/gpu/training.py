@@ -1,0 +1,291 @@
+"""A small Llama-like model trained by kernels of derived gradients, beside eager PyTorch, on one GPU.
+
+    python -m benchmarks.gpu.training prepare FOLDER     where the solvers are: the kernels as text
+    python -m benchmarks.gpu.training run FOLDER         where the GPU is; needs PyTorch and Triton
+
+Both models have the same weights, in bf16 (with `--tiny` in fp32), and see the same tokens of a random Markov chain.
+Norms, causal attention, gated units and the loss are operators of ours: forward and backward passes planned by
+`catdiag.planner.training_plans`. Linear layers are PyTorch's in both. Each operator is first compared by itself: the
+largest relative error of its result and gradients against float64, and the time of both passes beside eager PyTorch's.
+`training.json` has the loss of each step, seconds of a step (the median, without the first ten), and the peak of
+allocated memory. With `--tiny`, both parts run on small arrays, on the CPU too with TRITON_INTERPRET=1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks.gpu.layers import entry_of  # noqa: E402
+from benchmarks.gpu.rounds import timed_in_rounds  # noqa: E402
+
+FILE, RESULTS, EPS = "training_kernels.json", "training.json", 1e-5
+LARGE: dict[str, int] = {"b": 2, "q": 4096, "h": 16, "d": 128, "f": 5504, "v": 8192, "layers": 4}
+TINY: dict[str, int] = {"b": 1, "q": 32, "h": 2, "d": 16, "f": 48, "v": 64, "layers": 2}
+Function = Callable[..., Any]
+
+
+# -- where the solvers are ------------------------------------------------------------------------------------------
+
+
+def programs(s: Mapping[str, int]) -> dict[str, tuple[Any, dict[str, int]]]:
+    """The operators, with their sizes."""
+    import catdiag as cd
+
+    @cd.algorithm("h q d, h x d, h x d -> h q d", name="attention")
+    def attention(Q: Any, K: Any, V: Any) -> Any:
+        S = cd.einsum("h q d, h x d -> h q x", Q, K) / cd.sqrt(cd.size("d"))
+        P = cd.softmax(cd.where(cd.index("x") <= cd.index("q"), S, -cd.inf), "x")
+        return cd.einsum("h q x, h x d -> h q d", P, V)
+
+    gated = cd.algorithm("t f, t f -> t f", name="gated")(lambda A, B: cd.nn.silu(A) * B)
+    tokens, width = s["b"] * s["q"], s["h"] * s["d"]
+    return {
+        "attention": (attention, {"h": s["b"] * s["h"], "q": s["q"], "x": s["q"], "d": s["d"]}),
+        "norm": (cd.library.rms_norm, {"t": tokens, "d": width}),
+        "gated": (gated, {"t": tokens, "f": s["f"]}),
+        "loss": (cd.library.cross_entropy, {"t": tokens, "v": s["v"]}),
+    }
+
+
+def prepare(folder: Path, sizes: Mapping[str, int], dtype: str, chip: str) -> None:
+    """Writes the modules of each operator, and what its passes hand to each other."""
+    import catdiag as cd
+    from catdiag.planner.training_plans import training_plans
+    from catdiag.util.files import write_whole
+
+    folder.mkdir(parents=True, exist_ok=True)
+    rows: dict[str, Any] = {"sizes": dict(sizes), "dtype": dtype, "operators": {}}
+    for name, (program, lengths) in programs(sizes).items():
+        dom = program.diagram.dom
+        wrt = [k for k, ty in enumerate(dom) if ty.axes and ty.element == "real"]
+        plans = training_plans(program.diagram, cd.hardware.get(chip), lengths, dtype, wrt)
+        row: dict[str, Any] = {key: getattr(plans.passes, key) for key in ("results", "reads", "saved", "of", "wrt")}
+        for part in ("forward", "backward"):
+            plan = getattr(plans, part)
+            file = f"{name}_{part}.py"
+            write_whole(folder / file, plan.code("triton"))
+            row[part] = {"file": file, "entry": plan.written().entry, "predicted_s": plan.time_s, "plan": str(plan)}
+        rows["operators"][name] = row
+        print(f"{name}: {1e6 * plans.forward.time_s:,.1f} + {1e6 * plans.backward.time_s:,.1f} µs predicted")
+    write_whole(folder / FILE, json.dumps(rows, ensure_ascii=False, indent=1))
+
+
+# -- where the GPU is -----------------------------------------------------------------------------------------------
+
+
+def operator(folder: Path, row: Mapping[str, Any]) -> Function:
+    """An operator that autograd differentiates, by the launch functions of its passes."""
+    import torch
+
+    forward, backward = (entry_of(folder, row[part]) for part in ("forward", "backward"))
+
+    class Passes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            made = forward(*inputs)
+            outputs = made if isinstance(made, tuple) else (made,)
+            read = [*(inputs[k] for k in row["reads"]), *(outputs[k] for k in row["saved"])]
+            ctx.numbers = [None if isinstance(a, torch.Tensor) else a for a in read]
+            ctx.save_for_backward(*(a for a in read if isinstance(a, torch.Tensor)))
+            ctx.count = len(inputs)
+            return outputs[0]
+
+        @staticmethod
+        def backward(ctx: Any, cotangent: Any) -> Any:
+            tensors = iter(ctx.saved_tensors)
+            read = [next(tensors) if a is None else a for a in ctx.numbers]
+            found = backward(*read, cotangent)
+            by = dict(zip(row["wrt"], found if isinstance(found, tuple) else (found,), strict=True))
+            return tuple(by.get(k) for k in range(ctx.count))
+
+    return Passes.apply  # type: ignore[no-any-return]
+
+
+def eager() -> dict[str, Function]:
+    """The operators in PyTorch."""
+    import torch
+    from torch.nn import functional as F
+
+    return {
+        "attention": lambda Q, K, V: F.scaled_dot_product_attention(Q, K, V, is_causal=True),
+        "norm": lambda X, g, eps: F.rms_norm(X, X.shape[-1:], g, eps),
+        "gated": lambda A, B: F.silu(A) * B,
+        "loss": lambda Z, label: F.cross_entropy(Z, label, reduction="none"),
+        "float64 attention": lambda Q, K, V: _attention(torch, Q, K, V),
+    }
+
+
+def _attention(torch: Any, Q: Any, K: Any, V: Any) -> Any:
+    scores = Q @ K.mT / Q.shape[-1] ** 0.5
+    mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=Q.device).tril()
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ V
+
+
+def compared(
+    ours: Mapping[str, Function], s: Mapping[str, int], dtype: Any, device: str, rounds: int
+) -> dict[str, Any]:
+    """Of each operator the errors of ours and of PyTorch's against float64, and the times of both passes."""
+    import torch
+
+    made, theirs, found = torch.Generator(device).manual_seed(0), eager(), {}
+
+    def normal(*shape: int) -> Any:
+        return torch.randn(shape, generator=made, device=device).to(dtype).requires_grad_()
+
+    tokens, heads = s["b"] * s["q"], (s["b"] * s["h"], s["q"], s["d"])
+    label = torch.randint(s["v"], (tokens,), generator=made, device=device)
+    given: dict[str, tuple[Any, ...]] = {
+        "attention": (normal(*heads), normal(*heads), normal(*heads)),
+        "norm": (normal(tokens, s["h"] * s["d"]), normal(s["h"] * s["d"]), EPS),
+        "gated": (normal(tokens, s["f"]), normal(tokens, s["f"])),
+        "loss": (normal(tokens, s["v"]), label),
+    }
+
+    def both(function: Function, arrays: tuple[Any, ...], cotangent: Any) -> list[Any]:
+        leaves = [a for a in arrays if isinstance(a, torch.Tensor) and a.requires_grad]
+        result = function(*arrays)
+        return [result.detach(), *torch.autograd.grad(result, leaves, cotangent.to(result.dtype))]
+
+    for name, arrays in given.items():
+        few = tuple(a[:2] if name == "attention" else a for a in arrays)  # float64 needs all scores of a head
+        wide = tuple(a.detach().double().requires_grad_() if getattr(a, "requires_grad", False) else a for a in few)
+        few = tuple(a.detach().requires_grad_() if getattr(a, "requires_grad", False) else a for a in few)
+        shape = theirs[name](*few).shape
+        cotangent = torch.randn(shape, generator=made, device=device)
+        wanted = both(theirs.get(f"float64 {name}", theirs[name]), wide, cotangent)
+        errors = {
+            who: max(float((a.double() - b).norm() / b.norm()) for a, b in zip(got, wanted, strict=True))
+            for who, got in (
+                ("catdiag", both(ours[name], few, cotangent)),
+                ("eager", both(theirs[name], few, cotangent)),
+            )
+        }
+        del wanted, wide
+        whole = torch.randn(theirs[name](*arrays).shape, generator=made, device=device)
+        runs = {
+            "catdiag": partial(both, ours[name], arrays, whole),
+            "eager": partial(both, theirs[name], arrays, whole),
+        }
+        found[name] = {"errors": errors, "times": timed_in_rounds(runs, rounds)}
+        print(name, json.dumps(found[name]), flush=True)
+    return found
+
+
+def model(operators: Mapping[str, Function], s: Mapping[str, int], dtype: Any, device: str) -> Any:
+    """The model, with operators of ours or of PyTorch."""
+    import torch
+    from torch import nn
+
+    width, heads, rows = s["h"] * s["d"], s["h"], s["b"]
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = (nn.Parameter(torch.ones(width)) for _ in range(2))
+            self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+            self.up, self.down = nn.Linear(width, 2 * s["f"], bias=False), nn.Linear(s["f"], width, bias=False)
+
+        def forward(self, x: Any) -> Any:
+            n = operators["norm"](x, self.first, EPS)
+            q, k, v = self.qkv(n).view(rows, -1, 3, heads, s["d"]).permute(2, 0, 3, 1, 4).flatten(1, 2).unbind()
+            mixed = operators["attention"](q, k, v).view(rows, heads, -1, s["d"]).transpose(1, 2)
+            x = x + self.out(mixed.reshape(-1, width))
+            a, b = self.up(operators["norm"](x, self.second, EPS)).chunk(2, -1)
+            return x + self.down(operators["gated"](a, b))
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens = nn.Embedding(s["v"], width)
+            self.blocks = nn.ModuleList(Block() for _ in range(s["layers"]))
+            self.last, self.head = nn.Parameter(torch.ones(width)), nn.Linear(width, s["v"], bias=False)
+
+        def forward(self, ids: Any, label: Any) -> Any:
+            x = self.tokens(ids.flatten())
+            for block in self.blocks:
+                x = block(x)
+            return operators["loss"](self.head(operators["norm"](x, self.last, EPS)), label.flatten()).float().mean()
+
+    torch.manual_seed(0)
+    return Model().to(device, dtype)
+
+
+def trained(
+    operators: Mapping[str, Function], s: Mapping[str, int], dtype: Any, device: str, steps: int
+) -> dict[str, Any]:
+    """The losses, the median seconds of a step, and the peak of allocated memory."""
+    import torch
+
+    net = model(operators, s, dtype, device)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4)
+    made, gpu = torch.Generator("cpu").manual_seed(1), device == "cuda"
+    following = torch.stack([torch.randperm(s["v"], generator=made) for _ in range(4)])
+    losses, seconds = [], []
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
+    for _ in range(steps):
+        ids = torch.randint(s["v"], (s["b"], 1), generator=made)
+        for _ in range(s["q"]):
+            choice = torch.randint(4, (s["b"],), generator=made)
+            ids = torch.cat([ids, following[choice, ids[:, -1]][:, None]], 1)
+        ids = ids.to(device)
+        begin = time.perf_counter()
+        loss = net(ids[:, :-1], ids[:, 1:].contiguous())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))  # waits for the GPU
+        seconds.append(time.perf_counter() - begin)
+    peak = torch.cuda.max_memory_allocated() if gpu else None
+    return {"losses": losses, "step_s": statistics.median(seconds[10:] or seconds), "peak_bytes": peak}
+
+
+def run(folder: Path, steps: int, rounds: int) -> None:
+    """Compares the operators, and trains both models."""
+    import torch
+
+    from catdiag.util.files import write_whole
+
+    row = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    device, s = "cuda" if torch.cuda.is_available() else "cpu", row["sizes"]
+    dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[row["dtype"]]
+    ours = {name: operator(folder, parts) for name, parts in row["operators"].items()}
+    results: dict[str, Any] = {"operators": compared(ours, s, dtype, device, rounds)}
+    for name, operators in (("eager", eager()), ("catdiag", ours)):
+        results[name] = found = trained(operators, s, dtype, device, steps)
+        first, *_, last = found["losses"]
+        memory = f"{(found['peak_bytes'] or 0) / 2**30:.2f} GiB at the peak"
+        print(f"{name}: loss {first:.3f} to {last:.3f}, {1e3 * found['step_s']:.2f} ms a step, {memory}", flush=True)
+        write_whole(folder / RESULTS, json.dumps(results, indent=1))
+
+
+def main() -> None:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("what", choices=("prepare", "run"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tiny", action="store_true", help="small arrays")
+    parser.add_argument("--chip", default="H200")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=9)
+    given = parser.parse_args()
+    if given.what == "prepare":
+        prepare(given.folder, *((TINY, "fp32") if given.tiny else (LARGE, "bf16")), given.chip)
+    else:
+        run(given.folder, given.steps, given.rounds)
+
+
+if __name__ == "__main__":
+    main()
