@@ -96,9 +96,10 @@ class RecomputedStages(StageSequence):
     def _segment(self, start: int, end: int) -> Segment:
         own = self.checkpoints[start:end]
         whole = start == 0 and end == len(self.stages)
-        ends = {self.root[w] for w in self.graph.outputs}
-        later = set(self.crossing(end)) | ends
-        makes = list(self.graph.outputs) if whole else [w for w in own if w in later]
+        # A result that is a view of a checkpoint is made by the kernel: a copy after it would be a kernel more.
+        ends = [w for w in dict.fromkeys(self.graph.outputs) if self.root[w] in own]
+        later = set(self.crossing(end)) - set(ends)
+        makes = list(self.graph.outputs) if whole else [*(w for w in own if w in later), *ends]
         inputs = range(len(self.graph.dom))
         places, read = made_of(self.graph, makes, {*inputs, *self.checkpoints[:start]})
         reads = list(inputs) if whole else sorted(read)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.category.diagram import Diagram
+from catdiag.category.ops import GroupOp
 from catdiag.planner.recomputed_stages import RecomputedStages
 from catdiag.schedule.live_ranges import multiplies
 
@@ -41,6 +42,12 @@ def test_kernels_of_any_cut_mean_the_diagram(case: tuple[str, bool], data: st.Da
         found, expected = (found,), (expected,)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_kernels_give_results_in_their_layout() -> None:
+    row = ROWS["attention", False]
+    made, _ = row.composed((span, row.segment_diagram(*span)) for span in ((0, 4), (4, 5), (5, 6)))
+    assert all(isinstance(box.op, GroupOp) for box in made.boxes)  # dV is made as [d x], and is [x d]
 
 
 def test_weights_of_attention_are_made_in_both_kernels_from_statistics() -> None:
