@@ -48,7 +48,7 @@ class Opaque:
     @staticmethod
     def spoken(c: Term) -> set[str]:
         """The atoms and truth values of a condition."""
-        return leaves(c, "atom") | leaves(c, "prop")
+        return {*leaves(c, "atom"), *leaves(c, "prop")}
 
     def compared(self, op: str, a: Term, b: Term) -> Term | None:
         """A comparison of reals as one of their difference with 0; None where a side may be −∞, or is too large."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from operator import is_
 
@@ -48,11 +49,16 @@ class KernelError(Exception):
     """A step, program or certificate that the kernel does not accept."""
 
 
+_NO_NAMES: frozenset[str] = frozenset()
+
+
 class Term:
     """An operation, its datum (a name, a number, a monoid) and its arguments. Immutable."""
 
-    __slots__ = ("_hash", "_key", "args", "data", "loose", "op", "weight")
+    __slots__ = ("_hash", "_key", "args", "data", "indices", "loose", "op", "weight")
     weight: int
+    indices: frozenset[str]
+    """The names of the free indices in it."""
 
     def __init__(self, op: str, data: Data = None, args: tuple[Term, ...] = ()) -> None:
         self.op, self.data, self.args = op, data, args
@@ -71,8 +77,11 @@ class Term:
                 if a.loose > self.loose:
                     self.loose = a.loose
         self.weight = 1
+        self.indices = frozenset((str(data),)) if op == "idx" else _NO_NAMES
         for a in args:
             self.weight += a.weight
+            if a.indices and not a.indices <= self.indices:
+                self.indices = self.indices | a.indices if self.indices else a.indices
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -223,6 +232,8 @@ def close_body(t: Term, name: str) -> Term:
     seen: dict[tuple[int, int], Term] = {}
 
     def go(t: Term, k: int) -> Term:
+        if name not in t.indices and t.loose <= k:
+            return t
         if t.op == "idx":
             return bound(k) if t.data == name else t
         if not t.args:
@@ -243,9 +254,13 @@ def substitute(t: Term, leaves: dict[tuple[str, Data], Term]) -> Term:
     """A term with free leaves (`idx`, `size`) replaced by terms without loose variables, simultaneously."""
     if any(v.loose for v in leaves.values()):
         raise KernelError("only closed terms are substituted")
+    of_sizes = any(op == "size" for op, _ in leaves)
+    names = {str(name) for _, name in leaves}
     seen: dict[int, Term] = {}
 
     def go(t: Term) -> Term:
+        if not of_sizes and names.isdisjoint(t.indices):
+            return t
         if t.op in ("idx", "size"):
             return leaves.get((t.op, t.data), t)
         if not t.args:
@@ -273,8 +288,10 @@ def exchanged(t: Term, equal: dict[Term, Term]) -> Term:
     return go(t)
 
 
-def leaves(t: Term, op: str) -> set[str]:
+def leaves(t: Term, op: str) -> AbstractSet[str]:
     """The names of the leaves of one kind in a term."""
+    if op == "idx":
+        return t.indices
     found: set[str] = set()
     seen: set[int] = set()
     stack = [t]
