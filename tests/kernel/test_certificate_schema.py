@@ -116,20 +116,21 @@ def _broken(certificate: Json, rng: random.Random) -> Json:
 
 
 def test_what_breaks_the_schema_is_refused(made: dict[str, Json], by_schema: Any, fitting: Any, ask: Z3) -> None:
-    accepted = 0
+    fits = 0
     for name, certificate in made.items():
         rng = random.Random(name)
         for _ in range(60 if len(json.dumps(certificate)) > 5000 else 250):
             hurt = _broken(certificate, rng)
+            if fitting.is_valid(hurt):
+                fits += 1  # what is checked of these is tested in test_certificates
+                continue
             try:
                 theorem = Checker(ask).check(hurt)
             except (KernelError, SolverInterrupted):
                 continue
-            accepted += 1
-            if not fitting.is_valid(hurt):
-                error = next(by_schema.iter_errors(hurt))
-                pytest.fail(f"{name}: {error.json_path}: {error.message[:300]}\n{theorem}")
-    assert accepted > 5
+            error = next(by_schema.iter_errors(hurt))
+            pytest.fail(f"{name}: {error.json_path}: {error.message[:300]}\n{theorem}")
+    assert fits > 5
 
 
 @pytest.mark.parametrize(
