@@ -102,8 +102,10 @@ class ProgramBuilder(ValueBuilder):
         dims = [d for k, d in enumerate(value.dims) if k != place]
         length = self.length(dim)
         if position not in (0, -1):
-            for factor in dim[1:]:
+            for factor in dim[1:] if self.read_roots else dim:
                 self.factors.fix(factor.extent)
+            if not self.read_roots and dim:
+                self.notes.append(f"a dimension of {length} is read at a position: its length is fixed ({self.line})")
         at: list[tuple[AxisFactor, int]] = []
         rest = position % length
         for factor in dim[::-1]:

@@ -75,7 +75,8 @@ def from_torch_pair(
     What is passed in is matched by position, parameters and buffers by name. Where these differ, `parameters` is a
     function from the tensors of the second module, by name, to those of the first: fused weights sliced, factors
     multiplied, norms folded; those that it does not give are matched by name. Without `read_roots`, numbers are taken
-    as they are, and none for a function of a size. With `read_least`, the least number of a floating-point type, as
+    as they are, and none for a function of a size; so are lengths of what is read at some position, as that of experts
+    in a loop over them. With `read_least`, the least number of a floating-point type, as
     masks have it, is read as minus infinity: that differs where a row is masked whole. Raises NotImported where one
     has no meaning here, or results differ in number or shape.
     """

@@ -31,7 +31,8 @@ class ValueBuilder:
     line: str | None = None
     functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
     read_roots: bool = True
-    """Whether numbers are read as roots of sizes (`catdiag.importers.size_roots`)."""
+    """Whether numbers are read as roots of sizes (`catdiag.importers.size_roots`), and dimensions that are read at some
+    position as of any length."""
     read_least: bool = False
     """Whether the least number of a floating-point type is read as minus infinity, as masks mean it."""
 

@@ -40,7 +40,7 @@ class ModulePair:
     """What was read as a function of a size, and the like."""
 
     plainly: Callable[[], ModulePair] | None = field(default=None, repr=False, compare=False)
-    """The same modules, with no number read as a function of a size."""
+    """The same modules, with no number read as a function of a size, and the lengths of what is read at a position."""
     masked: Callable[[], ModulePair] | None = field(default=None, repr=False, compare=False)
     """The same modules, with the least number of a type read as minus infinity."""
 
@@ -144,7 +144,11 @@ def _weaker(pair: ModulePair) -> Iterator[tuple[ModulePair, tuple[str, ...], str
     plain = None if pair.plainly is None else pair.plainly()
     only = f"proved at the sizes of the example only, {', '.join(pair.at_the_example)}"
     if plain is not None and plain.notes != pair.notes:
-        yield plain, (), "numbers are taken as they are: read as functions of sizes, they were not proved equal"
+        yield (
+            plain,
+            (),
+            "numbers are taken as they are, and lengths of what is read at some position: else it was not proved",
+        )
     yield pair, pair.at_the_example, only
     if plain is not None and plain.notes != pair.notes:
         yield plain, plain.at_the_example, f"{only}, with numbers as they are"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -328,6 +329,34 @@ def linear_attention_in_either_order() -> Refactoring:
         (real(2, 5, 4), real(2, 7, 4), real(2, 7, 6)),
         True,
     )
+
+
+def looped(count: int) -> Callable[..., Any]:
+    """Experts one after the other."""
+
+    def experts(x: Any, gate: Any, up: Any, down: Any) -> Any:
+        weights = torch.softmax(x @ gate, -1)
+        return sum(weights[:, e : e + 1] * ((x @ up[e]).relu() @ down[e]) for e in range(count))
+
+    return experts
+
+
+def dense(x: Any, gate: Any, up: Any, down: Any) -> Any:
+    hidden = torch.einsum("td,edf->tef", x, up).relu()
+    return torch.einsum("tef,efd,te->td", hidden, down, torch.softmax(x @ gate, -1))
+
+
+EXPERTS = (real(5, 4), real(4, 3), real(3, 4, 6), real(3, 6, 4))
+
+
+@pair
+def experts_in_a_loop() -> Refactoring:
+    return Refactoring(dense, looped(3), EXPERTS, True)
+
+
+@pair
+def experts_in_a_loop_that_ends_early() -> Refactoring:
+    return Refactoring(dense, looped(2), EXPERTS, False)
 
 
 @pytest.mark.parametrize("name", PAIRS)
