@@ -23,7 +23,7 @@ from catdiag.codegen.syntax import (
     method,
 )
 from catdiag.codegen.triton.array_accesses import Made, PartialState, Pull, StoredArray, state_of
-from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile, sized
+from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile, tile_number
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
 from catdiag.codegen.triton.product_types import ProductTypes
@@ -102,7 +102,7 @@ class Writing:
     def _padding(self, spans: Sequence[LoopSpan]) -> set[str]:
         """The tiles whose length is no power of two: their blocks are padded to one, as Triton requires."""
         tiles = self.shared.tiles
-        return {s.symbol for s in spans if tiles.get(s.symbol, 1) > 1 and not _is_power_of_two(tiles[s.symbol])}
+        return {s.symbol for s in spans if tiles.get(s.symbol, 1) > 1 and tiles[s.symbol].bit_count() > 1}
 
     def _tile(self, span: LoopSpan) -> int:
         """The default length of a tile, in entries."""
@@ -363,12 +363,12 @@ class Writing:
             name = p.names[old[state]]
             if node is old[state]:
                 continue
-            dims = self._dims(state.ty)
+            dims, note = self._dims(state.ty), f"{state.name}{_axes(state.ty)}"
             read_later = any(p.still_reads(other, old[state]) for other in made[n + 1 :])
             if read_later and node not in p.names and node.kind not in ("const", "symbol", "relabel"):
                 node.wanted = self.own.fresh(name + "_new")
                 self.own.taken.discard(node.wanted)
-                node.note = f"{state.name}{_axes(state.ty)}"
+                node.note = note
             p.ref(node, k.scope, bare=not read_later and node.kind != "guard")
             value = p.aligned(node, dims)
             if (
@@ -382,7 +382,6 @@ class Writing:
                 continue
             if set(node.dims) != set(dims):
                 value = self._repeated(value, dims)
-            note = f"{state.name}{_axes(state.ty)}"
             if read_later:
                 fresh = self.own.fresh(name + "_new")
                 k.scope.write(Assign((Name(fresh),), value, note=note))
@@ -445,21 +444,11 @@ class Writing:
         added, place = Name(self.own.fresh("added")), Name(self.own.fresh("place"))
         k.scope.write(Assign((added,), value, note=f"add to {array.name}"))
         k.scope.write(Assign((place,), joined_all("+", parts)))
-        own = joined(place, "+", joined(self._tile_number(array), "*", Name(self.added[array])))
+        number = tile_number(array, self.all_spans, self.starts, k, self.tl)
+        own = joined(place, "+", joined(number, "*", Name(self.added[array])))
         store = call(f"{self.tl}.store", own, added, **mask)
         add = call(f"{self.tl}.atomic_add", place, added, **mask, sem=Number("relaxed"))
         k.scope.write(If(Name("deterministic"), [Do(store)], [Do(add)], note="each tile's part has a place of its own"))
-
-    def _tile_number(self, array: StoredArray) -> PythonExpression:
-        """The number of a tile among those that are added up in an array, as an expression of 64 bits."""
-        number: PythonExpression | None = None
-        for span in (s for s in self.all_spans if s.axis not in array.ty.names):
-            start, size = Name(self.starts[span.symbol]), sized(span.size, self.k.sizes)
-            single = self.k.tiles[span.symbol].single
-            own = start if single else joined(start, "//", Name(span.symbol))
-            count = size if single else call(f"{self.tl}.cdiv", size, Name(span.symbol))
-            number = own if number is None else joined(joined(number, "*", count), "+", own)
-        return call(f"{self.tl}.cast", number or Number(0), dotted(f"{self.tl}.int64"))
 
     # -- the kernel --------------------------------------------------------------------------------------------
 
@@ -504,10 +493,6 @@ class Writing:
             {s.symbol: self.own.fresh(f"{identifier(s.axis)}_tile") for s in self.all_spans},
             dict(self.added),
         )
-
-
-def _is_power_of_two(n: int) -> bool:
-    return n & (n - 1) == 0
 
 
 def _axes(ty: ArrayType) -> str:

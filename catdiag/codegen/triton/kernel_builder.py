@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from catdiag.category.ops import (
 from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Size, size_symbols
 from catdiag.codegen.names import Names
-from catdiag.codegen.syntax import Name, Number, Parens, PythonExpression, compared, joined
+from catdiag.codegen.syntax import Name, Number, Parens, PythonExpression, call, compared, dotted, joined
 from catdiag.codegen.triton.array_accesses import (
     ArrayPart,
     At,
@@ -472,6 +472,20 @@ def _refused(box: Box, why: str) -> TypeMismatch:
     return TypeMismatch(
         f"{box.name} cannot be part of a kernel: {why}. Write what it computes with boxes of the library", box.line
     )
+
+
+def tile_number(
+    array: StoredArray, spans: Iterable[LoopSpan], starts: Mapping[str, str], k: Build, tl: str
+) -> PythonExpression:
+    """The number of a tile among those that are added up in an array, as an expression of 64 bits."""
+    number: PythonExpression | None = None
+    for span in (s for s in spans if s.axis not in array.ty.names):
+        start, size = Name(starts[span.symbol]), sized(span.size, k.sizes)
+        single = k.tiles[span.symbol].single
+        own = start if single else joined(start, "//", Name(span.symbol))
+        count = size if single else call(f"{tl}.cdiv", size, Name(span.symbol))
+        number = own if number is None else joined(joined(number, "*", count), "+", own)
+    return call(f"{tl}.cast", number or Number(0), dotted(f"{tl}.int64"))
 
 
 def sized(size: Size, sizes: Mapping[str, str]) -> PythonExpression:

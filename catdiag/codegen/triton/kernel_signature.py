@@ -14,11 +14,12 @@ from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes
 from catdiag.codegen.triton.mask_ranges import Bound
 from catdiag.codegen.triton.tile_expressions import TileNode
-from catdiag.schedule.element_widths import cast_type
+from catdiag.schedule.element_widths import REST, cast_type, real_types, width
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.live_ranges import view_roots
 from catdiag.schedule.loop_nest import LoopNest
-from catdiag.schedule.statements import LoopSpan, NestValue
+from catdiag.schedule.statements import LoopSpan, NestValue, Start, statements
+from catdiag.util.errors import CatdiagError
 
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
           "tf32": "float32", "bool": "bool", **{name: name for name in INTEGER_BYTES}}  # fmt: skip
@@ -182,3 +183,18 @@ class ModuleContext:
             self.factors.add(name)
         self.merged[array, tuple(names)] = found
         return found
+
+
+def check_types(program: LoopNest, dtype: str | Mapping[str, str]) -> None:
+    """Raises CatdiagError for an unknown type, and for an array that a program lacks."""
+    for kind in real_types(dtype):
+        width(kind)
+    known = dict.fromkeys([v.name for v in (*program.inputs, *program.outputs)] + _states(program))
+    for name in () if isinstance(dtype, str) else dtype:
+        if name not in known and name != REST:
+            raise CatdiagError(f"dtype names an array {name!r} that the diagram lacks: it has {', '.join(known)}")
+
+
+def _states(program: LoopNest) -> list[str]:
+    """The names of loop states; they are in float32, whatever type `dtype` gives them."""
+    return [v.name for _, s in statements(program.body) if isinstance(s, Start) for v in s.states]

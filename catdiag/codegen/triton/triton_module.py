@@ -23,7 +23,7 @@ from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
-from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, saved_types
+from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, check_types, saved_types
 from catdiag.codegen.triton.kernel_source import grid, kernel_function
 from catdiag.codegen.triton.launch_function import LaunchWriter, torch_type
 from catdiag.codegen.triton.launch_memory import AddedArray, OutputBuffer
@@ -33,11 +33,10 @@ from catdiag.codegen.triton.product_call import ProductCall, product_axes
 from catdiag.codegen.triton.tile_expressions import TileNode
 from catdiag.codegen.triton.triton_dialect import HELPERS, helper_function
 from catdiag.schedule.contractions import deciding
-from catdiag.schedule.element_widths import REST, real_types, width
 from catdiag.schedule.live_ranges import is_view
 from catdiag.schedule.loop_nest import LoopNest, lower
 from catdiag.schedule.operand_types import result_type, widest_of
-from catdiag.schedule.statements import For, Let, LoopSpan, Make, NestValue, Save, Start, Statement, statements
+from catdiag.schedule.statements import For, Let, LoopSpan, Make, NestValue, Save, Statement, statements
 from catdiag.schedule.stored_types import element_types, rest_type
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
 
@@ -90,21 +89,11 @@ def module(
     """
     diagram = diagram_of(diagram)
     program = lower(diagram)
-    _check_types(program, dtype)
+    check_types(program, dtype)
     types = element_types(diagram, dtype)
     return _ModuleBuilder(
         program, deciding(diagram), dict(tiles), types, rest_type(dtype), stages, warps, specialized, library
     ).build()
-
-
-def _check_types(program: LoopNest, dtype: str | Mapping[str, str]) -> None:
-    """Raises CatdiagError for an unknown type, and for an array that a program lacks."""
-    for kind in real_types(dtype):
-        width(kind)
-    known = dict.fromkeys([v.name for v in (*program.inputs, *program.outputs)] + _states(program))
-    for name in () if isinstance(dtype, str) else dtype:
-        if name not in known and name != REST:
-            raise CatdiagError(f"dtype names an array {name!r} that the diagram lacks: it has {', '.join(known)}")
 
 
 class _ModuleBuilder:
@@ -484,11 +473,6 @@ class _ModuleBuilder:
         # This is put in docstrings, so quotes, backslashes and line breaks of the title are replaced.
         title = " ".join(self.program.title.replace("\\", "/").replace('"', "'").split())
         return f"{title}: {types} -> {ends}."
-
-
-def _states(program: LoopNest) -> list[str]:
-    """The names of loop states; they are in float32, whatever type `dtype` gives them."""
-    return [v.name for _, s in statements(program.body) if isinstance(s, Start) for v in s.states]
 
 
 def _each(numbers: int | Sequence[int], what: str, groups: int) -> int | tuple[int, ...]:
