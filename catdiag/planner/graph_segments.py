@@ -10,6 +10,7 @@ across it is saved.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -122,13 +123,23 @@ class StageSequence:
             if found:
                 self._last[w] = max(found)
         self._segments: dict[Span, Segment] = {}
-        variables = assigned(graph.nodes)
-        self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
-        for place, node in enumerate(graph.nodes):
+        self.names = self._names()
+
+    def _names(self) -> dict[int, str]:
+        """The names of all arrays: the user's variables, or what makes them; with a number where others that may be
+        saved have the same.
+        """
+        variables = assigned(self.graph.nodes)
+        names = dict(enumerate(self.diagram.input_names))
+        counts = Counter(names.values())
+        for place, node in enumerate(self.graph.nodes):
             for k in range(len(node.box.cod)):
                 known = variables.get(node.box.line or "")
                 named = known is not None and known[1] is node.box and k == 0
-                self.names[self.first[place] + k] = known[0] if named and known else array_name(node.box, k)
+                w, name = self.first[place] + k, known[0] if named and known else array_name(node.box, k)
+                names[w] = _numbered(name, counts[name])
+                counts[name] += self._last.get(w, -1) > self.stage.get(place, 0)  # it may be read across a cut
+        return names
 
     def _read_by_functions(self) -> set[int]:
         """The places of views, but for transpositions, that uninterpreted boxes read: arrays are made of them."""
@@ -328,6 +339,12 @@ class StageSequence:
             found.add(place)
             todo.extend(self.graph.nodes[place].inputs)
         return found
+
+
+def _numbered(name: str, before: int) -> str:
+    """The name of an array before which so many others had it: `mul_1 [q x]` comes after `mul [q x]`."""
+    word, space, axes = name.partition(" ")
+    return f"{word}_{before}{space}{axes}" if before else name
 
 
 def _named_boxes_whole(diagram: Diagram) -> Diagram:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from catdiag.category.diagram import Diagram
 from catdiag.planner.fits_proof import Proof
 from catdiag.planner.partition_alternative import PartitionAlternative
-from catdiag.planner.plan import CALLED, FUNCTION, IDEAL, TORCH, TRITON, KernelPlan, plural, shown
+from catdiag.planner.plan import CALLED, FUNCTION, IDEAL, TORCH, TRITON, KernelPlan, plural
+from catdiag.planner.plan_table import arrays_of, configurations, kernel_table
 from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError, NotFusable, OfOneKernel, require
@@ -315,25 +316,14 @@ class Plan(AsHTML):
         instead = [f"{'instead of' if not k else '':10} {words}" for k, words in enumerate(self.explanation())]
         if len(self.kernels) == 1:
             (kernel,) = self.kernels
-            derived = [f"derived    {kernel.loops}: {_arrays(kernel)}"] if kernel.loops else []
+            derived = [f"derived    {kernel.loops}: {arrays_of(kernel)}"] if kernel.loops else []
             return "\n".join([str(kernel), *derived, *self._against_bound(), *self._assumed(), *instead])
         lines = [
             f"{plural(len(self.kernels), 'kernel')} on {self.hardware}, {self.dtype}, "
             f"{', '.join(f'{n}={s}' for n, s in self.sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
             + (", and what functions take beside reading and writing" if self._calls_functions else "")
         ]
-        for number, kernel in enumerate(self.kernels, 1):
-            lines.append(f"{number}. {_arrays(kernel)}")
-            if kernel.backend in CALLED:
-                lines += [f"     {kernel.kernel}", f"     {1e6 * kernel.time_s:,.1f} µs, bound by {kernel.bound}"]
-                continue
-            lines += [
-                f"     {kernel.loops}: {shown(kernel.tiles)}; {plural(kernel.stages, 'buffer')}, "
-                f"{plural(kernel.threads, 'thread')}",
-                f"     {kernel.kernel}; {kernel.shared_memory_bytes:,} bytes of shared memory",
-                f"     {1e6 * kernel.time_s:,.1f} µs, bound by {kernel.bound}",
-            ]
-        lines += [f"saved      {name}: {size:,} bytes, then loaded" for name, size in self.saved]
+        lines += [*kernel_table(self.kernels), *configurations(self.kernels)]
         if self.module is not None:
             lines.append(f"memory     {self.buffer_bytes:,} bytes for what passes from kernel to kernel, at its peak")
             if self.launches_dominate:
@@ -429,15 +419,9 @@ def one_kernel(plan: Plan | KernelPlan, what: str = "what is asked for") -> Kern
     if len(plan.kernels) == 1:
         return plan.kernels[0]
     listed = "; ".join(
-        f"plan.kernels[{k}] ({kernel.loops}: {_arrays(kernel)})" for k, kernel in enumerate(plan.kernels)
+        f"plan.kernels[{k}] ({kernel.loops}: {arrays_of(kernel)})" for k, kernel in enumerate(plan.kernels)
     )
     raise OfOneKernel(f"the plan is of {len(plan.kernels)} kernels, and {what} is of one: expected one of {listed}")
-
-
-def _arrays(kernel: KernelPlan) -> str:
-    """What a kernel reads and makes."""
-    made = ", ".join(f"{name} ({size:,} bytes)" for name, size in kernel.makes)
-    return f"{', '.join(kernel.reads)} → {made}"
 
 
 def continued(begun: Derivation, plan: Plan) -> Plan:

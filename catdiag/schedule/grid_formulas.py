@@ -98,13 +98,13 @@ class GroupMax(sympy.Expr):  # type: ignore[misc]
         return found
 
     def _sympystr(self, printer: Any) -> str:
-        function, (j, _, last) = self.args
-        return f"Max({printer.doprint(function)}, {j} <= {printer.doprint(last)})"
+        function, limit = self.args
+        return f"Max({printer.doprint(function)}, {printer.doprint(limit)})"
 
     def as_formula(self, of: Callable[[Expr], Formula]) -> Formula:
         """The maximum over the groups as a formula."""
-        function, (j, _, last) = self.args
-        return Formula("big", (infix("≤", of(j), of(last)), of(function)), "max")
+        function, (j, first, last) = self.args
+        return Formula("big", (infix("≤", of(first), of(j), of(last)), of(function)), "max")
 
 
 def _added(function: Expr, limits: Sequence[tuple[Expr, int, int]]) -> Expr:

@@ -201,7 +201,7 @@ def test_what_takes_less_in_several_kernels_is_cut(run, op, tmp_path):
         "instead of one kernel: ",
         "times the FLOPs",
         "Kernel 1: stream d, group t f",
-        "then loaded",
+        "arrays (bytes)",
     ):
         assert said in done.out, said
     found = json.loads(data.read_text())

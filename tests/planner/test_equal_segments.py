@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.planner import kernel_drafts, partition
+from catdiag.planner import cut_search, kernel_drafts, partition
 from catdiag.planner.equal_segments import EqualSegments
 from catdiag.planner.graph_segments import StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget, timed_schedules
@@ -45,7 +45,7 @@ def test_equal_blocks_under_other_names_are_timed_once(monkeypatch: pytest.Monke
         timed.append(piece)
         return timed_schedules(piece, target)
 
-    monkeypatch.setattr(partition, "timed_schedules", counted)
+    monkeypatch.setattr(cut_search, "timed_schedules", counted)
     search = partition.searching(two.diagram, "H200", SIZES)
     assert len(search.chosen()) == 4
     classes = [search._class_of(span)[0] for span in search.chosen()]
