@@ -1,12 +1,13 @@
-"""A small Llama-like model trained by kernels of derived gradients, beside eager PyTorch, on one GPU.
+"""A small Llama-like model trained by kernels of derived gradients, beside PyTorch, eager and compiled, on one GPU.
 
     python -m benchmarks.gpu.training prepare FOLDER     where the solvers are: the kernels as text
     python -m benchmarks.gpu.training run FOLDER         where the GPU is; needs PyTorch and Triton
 
-Both models have the same weights, in bf16 (with `--tiny` in fp32), and see the same tokens of a random Markov chain.
+All models have the same weights, in bf16 (with `--tiny` in fp32), and see the same tokens of a random Markov chain.
 Norms, causal attention, gated units and the loss are operators of ours: forward and backward passes planned by
-`catdiag.planner.training_plans`. Linear layers are PyTorch's in both. Each operator is first compared by itself: the
-largest relative error of its result and gradients against float64, and the time of both passes beside eager PyTorch's.
+`catdiag.planner.training_plans`. Linear layers are PyTorch's in all. PyTorch's attention is
+`scaled_dot_product_attention`. Each operator is first compared by itself: the largest relative error of its result and
+gradients against float64, and the time of both passes beside eager PyTorch's and `torch.compile`'s.
 `training.json` has the loss of each step, seconds of a step (the median, without the first ten), and the peak of
 allocated memory. With `--tiny`, both parts run on small arrays, on the CPU too with TRITON_INTERPRET=1.
 """
@@ -119,7 +120,8 @@ def eager() -> dict[str, Function]:
     from torch.nn import functional as F
 
     return {
-        "attention": lambda Q, K, V: F.scaled_dot_product_attention(Q, K, V, is_causal=True),
+        # Arrays of three axes would take the path that has all scores in memory.
+        "attention": lambda Q, K, V: F.scaled_dot_product_attention(Q[None], K[None], V[None], is_causal=True)[0],
         "norm": lambda X, g, eps: F.rms_norm(X, X.shape[-1:], g, eps),
         "gated": lambda A, B: F.silu(A) * B,
         "loss": lambda Z, label: F.cross_entropy(Z, label, reduction="none"),
@@ -140,6 +142,11 @@ def compared(
     import torch
 
     made, theirs, found = torch.Generator(device).manual_seed(0), eager(), {}
+    contestants = {"catdiag": ours, "eager": theirs}
+    if device == "cuda":
+        contestants["torch.compile"] = {
+            name: torch.compile(function, dynamic=False) for name, function in theirs.items()
+        }
 
     def normal(*shape: int) -> Any:
         return torch.randn(shape, generator=made, device=device).to(dtype).requires_grad_()
@@ -167,17 +174,12 @@ def compared(
         wanted = both(theirs.get(f"float64 {name}", theirs[name]), wide, cotangent)
         errors = {
             who: max(float((a.double() - b).norm() / b.norm()) for a, b in zip(got, wanted, strict=True))
-            for who, got in (
-                ("catdiag", both(ours[name], few, cotangent)),
-                ("eager", both(theirs[name], few, cotangent)),
-            )
+            for who, operators in contestants.items()
+            for got in [both(operators[name], few, cotangent)]
         }
         del wanted, wide
         whole = torch.randn(theirs[name](*arrays).shape, generator=made, device=device)
-        runs = {
-            "catdiag": partial(both, ours[name], arrays, whole),
-            "eager": partial(both, theirs[name], arrays, whole),
-        }
+        runs = {who: partial(both, operators[name], arrays, whole) for who, operators in contestants.items()}
         found[name] = {"errors": errors, "times": timed_in_rounds(runs, rounds)}
         print(name, json.dumps(found[name]), flush=True)
     return found
@@ -223,13 +225,14 @@ def model(operators: Mapping[str, Function], s: Mapping[str, int], dtype: Any, d
 
 
 def trained(
-    operators: Mapping[str, Function], s: Mapping[str, int], dtype: Any, device: str, steps: int
+    operators: Mapping[str, Function], s: Mapping[str, int], dtype: Any, device: str, steps: int, compiled: bool
 ) -> dict[str, Any]:
     """The losses, the median seconds of a step, and the peak of allocated memory."""
     import torch
 
     net = model(operators, s, dtype, device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4)
+    loss_of = torch.compile(net, dynamic=False) if compiled else net
     made, gpu = torch.Generator("cpu").manual_seed(1), device == "cuda"
     following = torch.stack([torch.randperm(s["v"], generator=made) for _ in range(4)])
     losses, seconds = [], []
@@ -242,7 +245,7 @@ def trained(
             ids = torch.cat([ids, following[choice, ids[:, -1]][:, None]], 1)
         ids = ids.to(device)
         begin = time.perf_counter()
-        loss = net(ids[:, :-1], ids[:, 1:].contiguous())
+        loss = loss_of(ids[:, :-1], ids[:, 1:].contiguous())
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -253,7 +256,7 @@ def trained(
 
 
 def run(folder: Path, steps: int, rounds: int) -> None:
-    """Compares the operators, and trains both models."""
+    """Compares the operators, and trains the models."""
     import torch
 
     from catdiag.util.files import write_whole
@@ -263,8 +266,9 @@ def run(folder: Path, steps: int, rounds: int) -> None:
     dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[row["dtype"]]
     ours = {name: operator(folder, parts) for name, parts in row["operators"].items()}
     results: dict[str, Any] = {"operators": compared(ours, s, dtype, device, rounds)}
-    for name, operators in (("eager", eager()), ("catdiag", ours)):
-        results[name] = found = trained(operators, s, dtype, device, steps)
+    for name in ("eager", *(["torch.compile"] if device == "cuda" else []), "catdiag"):
+        operators = ours if name == "catdiag" else eager()
+        results[name] = found = trained(operators, s, dtype, device, steps, name == "torch.compile")
         first, *_, last = found["losses"]
         memory = f"{(found['peak_bytes'] or 0) / 2**30:.2f} GiB at the peak"
         print(f"{name}: loss {first:.3f} to {last:.3f}, {1e3 * found['step_s']:.2f} ms a step, {memory}", flush=True)
