@@ -10,6 +10,7 @@ across it is saved.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -342,9 +343,10 @@ class StageSequence:
 
 
 def _numbered(name: str, before: int) -> str:
-    """The name of an array before which so many others had it: `mul_1 [q x]` comes after `mul [q x]`."""
-    word, space, axes = name.partition(" ")
-    return f"{word}_{before}{space}{axes}" if before else name
+    """The name of an array before which so many others had it: `mul_1 [q x]` comes after `mul [q x]`, and `sum_1[x]`
+    after `sum[x]`."""
+    word = re.split(r"[ \[]", name, maxsplit=1)[0]
+    return f"{word}_{before}{name[len(word) :]}" if before else name
 
 
 def _named_boxes_whole(diagram: Diagram) -> Diagram:

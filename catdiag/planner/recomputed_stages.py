@@ -32,8 +32,7 @@ class RecomputedStages(StageSequence):
     """The checkpoints of a diagram as a row of stages, with named boxes opened.
 
     >>> import catdiag as cd
-    >>> f = cd.algorithm("q x")(lambda A: cd.exp(A - cd.max(A, "x")) / cd.sum(cd.exp(A - cd.max(A, "x")), "x"))
-    >>> row = RecomputedStages(f.diagram)
+    >>> row = RecomputedStages(cd.algorithm("q x")(lambda A: cd.softmax(A, "x")).diagram)
     >>> [row.segment_diagram(k, k + 1).boxes[-1].name for k in range(len(row.stages))]
     ['max[x]', 'sum[x]', 'div']
     >>> [box.name for box in row.segment_diagram(2, 3).boxes]

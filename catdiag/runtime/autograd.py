@@ -8,11 +8,13 @@ it, registered with `torch.library.register_autograd`, so that it works under `t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
 from catdiag.runtime.module_cache import needed
 from catdiag.util.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
 
 
 def register_backward(name: str, passes: ForwardAndBackward, backward: Callable[..., Any], library: Any = None) -> None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import INTEGER_BYTES, size_value
 from catdiag.execute.size_inference import sizes_from_shapes, solve
-from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
 from catdiag.runtime.autograd import without_gradient
 from catdiag.runtime.cuda_graph import GraphedLaunch
 from catdiag.runtime.machine_code import binaries, launches
@@ -26,6 +25,7 @@ from catdiag.runtime.torch_operator import NAMESPACE, register
 from catdiag.util.errors import CatdiagError, TypeMismatch
 
 if TYPE_CHECKING:
+    from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
     from catdiag.runtime.machine_code import Binary, RecordedLaunch
 
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}

@@ -8,12 +8,14 @@ results follow from the types of the diagram, without a run (fake tensors).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from catdiag.category.types import ArrayType, show_size, size_value
-from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
 from catdiag.runtime.autograd import register_backward
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, digest, needed
+
+if TYPE_CHECKING:
+    from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
 
 NAMESPACE = "catdiag"
 
