@@ -94,11 +94,11 @@ def test_what_no_tile_changes_is_a_kernel_of_its_own_in_single_precision() -> No
     assert [step.name for step in plans.derivation.steps] == ["distribute d", "cut: save cast:fp32 [x]"]
     assert plans.source == cd.library.get("distance_attention") and not plans.theorem.conditional
     text = text_of(plans, 64)
-    first, second = text.text.split("@triton.jit")[-2:]
-    assert "tl.dot" not in first and "tl.sum(" in first and second.count("tl.dot") == 2
-    assert "torch.empty((x,), dtype=torch.float32" in text.text
+    first, second, merge = text.text.split("@triton.jit")[-3:]  # the loop runs in parts
+    assert "tl.dot" not in first + merge and "tl.sum(" in first and second.count("tl.dot") == 2
+    assert "((x,), torch.float32, " in text.text
     codes = binaries(text, {"q": 512, "x": 512, "d": 64}, scalars={"width": 1.0})
-    assert [code.ptx.count("wgmma.mma_async") > 0 for code in codes] == [False, True]
+    assert [code.ptx.count("wgmma.mma_async") > 0 for code in codes] == [False, True, False]
 
 
 @pytest.mark.usefixtures("interpreting")

@@ -15,6 +15,7 @@ from catdiag.planner.compiled_plan import compiled_of
 from catdiag.planner.fit import fit
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
+from catdiag.runtime.machine_code import binaries
 from catdiag.util.errors import CatdiagError
 
 pytestmark = pytest.mark.triton
@@ -80,7 +81,8 @@ class TestCompiled:
         (kernel,) = kernels_of(first, "H200", sizes, most=1)
         plan = fit(first.derivation, "H200", sizes)
         assert (kernel.options["num_warps"], kernel.options["num_stages"]) == (plan.warps, plan.stages)
-        codes = plan.compile().binaries(sizes)
+        assert plan.module is not None
+        codes = binaries(plan.module, sizes)
         assert all(code.shared < MOST and not code.spills for code in codes)
         assert abs(max(code.shared for code in codes) - plan.shared_memory_bytes) <= 1024
 

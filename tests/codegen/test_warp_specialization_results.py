@@ -249,8 +249,9 @@ def test_it_compiles_for_hopper_without_a_gpu(case: Any, tmp_path: Any, monkeypa
     from catdiag.runtime.machine_code import binaries
 
     monkeypatch.setenv("CATDIAG_CACHE", str(tmp_path))
-    operator, signature, axis, groups, _ = case
-    made = written(cd.algorithm(signature)(operator), axis, groups, "bf16", 64, 128, stages=2, warps=8)
+    operator, signature, axis, groups, options = case
+    columns = {"columns": options["columns"]} if "columns" in options else {}
+    made = written(cd.algorithm(signature)(operator), axis, groups, "bf16", 64, 128, stages=2, warps=8, **columns)
     sizes = {"q": 1024, "x": 1024, "d": 64, "v": 64, "h": 8}
     (code,) = binaries(made, sizes)
     assert code.kernel in made.specialized and not code.spills

@@ -31,7 +31,7 @@ CASES = [
 def test_no_proposal_spills_or_takes_more_shared_memory_than_is_said(name, axis, axes, sizes, exact):
     diagram = form(name, axis, axes)
     for p in propose(diagram, "H200", sizes):
-        code = module(diagram, p.tiles, stages=p.stages, warps=p.warps)
+        code = module(diagram, p.tiles, stages=p.stages, warps=p.warps, specialized=p.specialized)
         scalars = {a.name: 1.0 for a in code.inputs if not a.ty.axes}
         for made in binaries(code, sizes, scalars=scalars):
             # One proposal of a cross-entropy spills one register: 4 bytes.
