@@ -30,8 +30,8 @@ class Proposal:
     @property
     def arguments(self) -> dict[str, int]:
         """The keyword arguments of a launch: tiles that are not 1, `num_warps` and `num_stages`."""
-        kept = {name: tile for name, tile in self.tiles.items() if tile != 1}
-        return {**kept, "num_warps": self.warps, "num_stages": self.stages}
+        tiles = {name: tile for name, tile in self.tiles.items() if tile != 1}
+        return {**tiles, "num_warps": self.warps, "num_stages": self.stages}
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

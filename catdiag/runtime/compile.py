@@ -194,10 +194,11 @@ class CompiledKernel:
         """The operator that is differentiated by some inputs. Raises CatdiagError where the kernel has no gradient."""
         for k in wrt:
             argument = self.code.inputs[k] if k < len(self.code.inputs) else None
-            if argument is not None and (self.gradient is None or not argument.ty.axes):
+            if argument is None:
+                raise CatdiagError(f"argument {k + 1} requires a gradient: expected {len(self.code.inputs)} arguments")
+            if self.gradient is None or not argument.ty.axes:
                 raise CatdiagError(without_gradient(argument.name, []))
-        if wrt not in self._operators:
-            assert self.gradient is not None
+        if wrt not in self._operators and self.gradient is not None:
             self._operators[wrt] = self.gradient(wrt).op
         return self._operators[wrt]
 

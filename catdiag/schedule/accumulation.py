@@ -217,10 +217,10 @@ def _as_proved(box: Box) -> Graph | None:
     emits = any(isinstance(b.op, FoldOp) and b.op.emitted for b in inside)
     if isinstance(box.op, GroupOp) and (emits or accumulates(box)):
         return as_loops(box).graph
-    return _emission_apart(box).graph if emits else None
+    return _separate_emission(box).graph if emits else None
 
 
-def _emission_apart(box: Box) -> Diagram:
+def _separate_emission(box: Box) -> Diagram:
     """A loop that emits blocks as a loop that emits none, beside a group of tiles along its axis that makes them."""
     op = box.op
     assert isinstance(op, FoldOp)
@@ -254,7 +254,7 @@ def states_only(op: FoldOp) -> FoldOp:
 
     def first(body: Diagram) -> Diagram:
         graph = inline(body).graph
-        kept = reachable(Graph(graph.dom, graph.nodes, graph.outputs[: op.state_count]))
-        return of_graph(kept, Ty(*body.cod.arrays[: op.state_count]), body.names)
+        states = reachable(Graph(graph.dom, graph.nodes, graph.outputs[: op.state_count]))
+        return of_graph(states, Ty(*body.cod.arrays[: op.state_count]), body.names)
 
     return replace(op, step=first(op.step), state=first(op.state), emitted=0)

@@ -126,7 +126,7 @@ def split_loop(body: Graph, tiles: Sequence[str] = ()) -> tuple[int, FoldOp, Spl
         raise CatdiagError(
             f"the loop over {op.axis!r} loads no array that has this axis: its cost in parts is not counted"
         )
-    length, tile, block = (f"{op.parts}__{word}" for word in ("length", "tile", "turn"))
+    length, tile, block = (f"{op.parts}__{word}" for word in ("length", "tile", "block"))
     return places[0], op, SplitLoop(op.axis, op.parts, length, axis_size, (tile, block), op.components)
 
 

@@ -80,12 +80,12 @@ class Loads(GluonWriting):
             if ring.rows:
                 continue
             places = self._places(ring, scope)
-            turn = BinaryOperation(
+            parity = BinaryOperation(
                 Parens(BinaryOperation(joined(number, "//", stages), "&", Number(1))), "^", Number(1)
             )
             full = method(Name(ring.full), "index", slot)
             scope.write(
-                Do(call("hopper.mbarrier.wait", method(Name(ring.free), "index", slot), turn)),
+                Do(call("hopper.mbarrier.wait", method(Name(ring.free), "index", slot), parity)),
                 Do(call("hopper.mbarrier.expect", full, _bytes(ring))),
                 Do(_copied(ring, places, full, slot)),
             )

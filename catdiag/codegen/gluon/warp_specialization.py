@@ -399,8 +399,8 @@ class GluonWriting(Writing):
 
     def _wait(self, rings: Sequence[Ring], iteration: PythonExpression) -> list[PythonStatement]:
         """The statements that wait until the blocks of an iteration are loaded."""
-        turn = BinaryOperation(joined(iteration, "//", Name(self.names["stages"])), "&", Number(1))
-        return [Do(call("hopper.mbarrier.wait", self._slot(r.full, iteration), turn)) for r in rings]
+        parity = BinaryOperation(joined(iteration, "//", Name(self.names["stages"])), "&", Number(1))
+        return [Do(call("hopper.mbarrier.wait", self._slot(r.full, iteration), parity)) for r in rings]
 
     def _free(self, rings: Sequence[Ring], iteration: PythonExpression) -> list[PythonStatement]:
         """The statements that mark the slots of an iteration as free."""

@@ -71,13 +71,13 @@ def forward_and_backward(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inp
     shorter = _through_results(graph, results, derived)
     read = _read(graph, results, shorter, count)
     reads, saved = [w for w in read if w < count], [w for w in read if w >= count]
-    held = [w for w in saved if w not in results]
-    outputs = [*results, *held]
+    further_saved = [w for w in saved if w not in results]
+    outputs = [*results, *further_saved]
     further = further_names(diagram, [*(f"saved{k}" for k in range(len(saved))), *(f"d{name}" for name in named)])
     names, cotangents = further[:count], list(range(count, len(graph.dom)))
     title = diagram.title or "the program"
 
-    forward = _emitted(graph, range(count), outputs, [*diagram.cod, *(graph.types[w] for w in held)])
+    forward = _emitted(graph, range(count), outputs, [*diagram.cod, *(graph.types[w] for w in further_saved)])
     backward = _emitted(graph, [*reads, *saved, *cotangents], shorter, types)
     forward = titled(of_graph(forward.graph, forward.cod, names), f"{title}, forward")
     own = tuple(names[w] for w in reads)

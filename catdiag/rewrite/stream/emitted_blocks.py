@@ -32,12 +32,12 @@ def emitting_forms(diagram: Diagram, axis: str) -> Iterator[Streamed]:
     [1]
     """
     flat = inline(diagram)
-    kept = [k for k, ty in enumerate(flat.cod) if ty.axis(axis) is not None]
-    others = [k for k in range(len(flat.cod)) if k not in kept]
-    if not kept or not others or any(isinstance(box.op, (GroupOp, FoldOp)) for box in flat.boxes):
+    emitting = [k for k, ty in enumerate(flat.cod) if ty.axis(axis) is not None]
+    others = [k for k in range(len(flat.cod)) if k not in emitting]
+    if not emitting or not others or any(isinstance(box.op, (GroupOp, FoldOp)) for box in flat.boxes):
         return
     try:
-        mapped = find(_part(flat, kept), [axis])
+        mapped = find(_part(flat, emitting), [axis])
     except NotGroupable:
         return
     for form in candidates(_part(flat, others), axis):
