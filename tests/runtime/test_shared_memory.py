@@ -70,6 +70,7 @@ def test_it_is_what_the_compiler_took(
 
 LONG = {"q": 1024, "x": 1024, "d": 64}
 HEADS = {"q": 64, "h": 1024, "x": 64, "r": 1024, "c": 64}
+NARROW = {"q": 64, "h": 64, "c": 80, "r": 16, "x": 1024}
 WRITTEN = [
     # operator, streamed, grouped, tiles, sizes, stages, Triton 3.6's metadata.shared for compute capability 9.0
     # A factor from a descriptor stays while the loop runs where one product reads it; several read it from registers.
@@ -81,7 +82,24 @@ WRITTEN = [
     ("rotary_attention", "x", "q", {"g_q": 16, "s_x": 16}, {"q": 1024, "x": 1024, "r": 64, "v": 64}, 3, 25168),
     # What a product was made of is not read again where the product is added to another.
     ("latent_attention", "r", "q h", {"g_q": 1, "g_h": 128, "s_r": 64}, HEADS, 3, 73752),
+    # What an iteration loads twice it loads once.
+    ("latent_attention", "x", "q h", {"g_q": 16, "g_h": 1, "s_x": 128}, NARROW, 3, 77856),
+    ("latent_attention", "x", "q h", {"g_q": 128, "g_h": 1, "s_x": 32}, NARROW, 2, 32776),
 ]
+TWICE = """
+@triton.jit
+def twice(A, B, C, n, sa: tl.constexpr, sb: tl.constexpr, g: tl.constexpr, s: tl.constexpr):
+    i, k = tl.arange(0, g), tl.arange(0, s)
+    first, other = tl.zeros((g, g), tl.float32), tl.zeros((g, g), tl.float32)
+    for at in range(0, n, s):
+        a = tl.load(A + i[:, None] * sa + (at + k)[None, :])
+        b = tl.load(B + (at + k)[:, None] * sb + i[None, :])
+        first = tl.dot(a, b, first)
+        # between
+        again = tl.load(B + (at + k)[:, None] * sb + i[None, :])
+        other = tl.dot(a, again, other)
+    tl.store(C + i[:, None] * sa + i[None, :], first + other)
+"""
 
 
 ROWS = {"q": 1024, "x": 1024, "d": 64}
@@ -155,6 +173,15 @@ def test_written_kernels_take_what_the_compiler_took(
 ) -> None:
     made = write(form(name, axis, axes), tiles, "bf16", stages, 4, False, hardware.H200, sizes)
     assert compiled <= made.largest.shared.bytes <= compiled + 64
+
+
+@pytest.mark.parametrize(
+    ("between", "buffers"), [("", 2), ("tl.store(C + i[:, None] * sa + i[None, :], first)", 3), ("at = at + 1", 3)]
+)
+def test_equal_loads_share_a_buffer_unless_something_is_stored_between_them(between: str, buffers: int) -> None:
+    given = {**{name: Pointer("bf16") for name in "ABC"}, "sa": 4096, "sb": 4096, "g": 64, "s": 64}
+    found = shared_memory(TWICE.replace("# between", between), "twice", given, warps=4, stages=2)
+    assert [b.bytes for b in found.buffers if "2 buffers" in b.what] == [2 * 64 * 64 * 2] * buffers
 
 
 def test_the_buffers_are_named_and_add_up() -> None:

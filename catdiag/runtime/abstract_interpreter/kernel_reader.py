@@ -176,8 +176,10 @@ class _AbstractInterpreter(Calls):
                     self.block(body if test.known else otherwise, env)
                 else:
                     other = dict(env)
-                    self.block(body, env)
-                    self.block(otherwise, other)
+                    with self.equal.region():
+                        self.block(body, env)
+                    with self.equal.region():
+                        self.block(otherwise, other)
                     env.update({n: v for n, v in other.items() if n not in env})
             case Return(given):
                 raise Returned(None if given is None else self.expression(given, env))
@@ -223,7 +225,8 @@ class _AbstractInterpreter(Calls):
         self.trace.loads = [replace(load) for load in trace.loads]
         loop, self.loop = self.loop, -1
         around, self.products, self.chain = (self.products, self.chain), [], ()
-        self.block(body, trial)
+        with self.equal.region():
+            self.block(body, trial)
         self.trace, self.loop = trace, loop
         self.chain, self.products = (self.products[-1] if len(self.products) > 1 else ()), []
         start = self.now()
@@ -242,7 +245,8 @@ class _AbstractInterpreter(Calls):
                 other.holds = True
         self.trace.loops.append(made)
         self.loop = made.number
-        self.block(body, env)
+        with self.equal.region():
+            self.block(body, env)
         self.loop, made.end = made.outer, self.now()
         self.products, self.chain = around
 
@@ -265,7 +269,7 @@ class _AbstractInterpreter(Calls):
                 return self.subscript(node, env)
             case BinaryOperation(left, sign, right):
                 one, other = self.expression(left, env), self.expression(right, env)
-                return self.binary(node, _BINARY.get(sign), one, other)
+                return self.equal.address((sign, one, other), lambda: self.binary(node, _BINARY.get(sign), one, other))
             case Unary():
                 return self.unary(node, env)
             case Compare():
@@ -324,6 +328,11 @@ class _AbstractInterpreter(Calls):
             return base[self.integer(parts[0], env)]
         if not isinstance(base, TileValue):
             raise self.fail(node, "expected a subscript of a tile or a tuple")
+        places = ("[]", base, *(":" if isinstance(part, Whole) else "new" for part in parts))
+        return self.equal.address(places, lambda: self.expanded(base, parts))
+
+    def expanded(self, base: TileValue, parts: Sequence[PythonExpression]) -> TileValue:
+        """A tile with an axis of length 1 at each place of a subscript that is no colon."""
         shape: list[int] = []
         unit, source = None, 0
         grain: list[int] = []

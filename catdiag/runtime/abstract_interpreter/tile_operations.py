@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from catdiag.codegen.kernel_tree import KernelFunction, PythonStatement
 from catdiag.codegen.syntax import FunctionCall, ListOf, PythonExpression, TupleOf
+from catdiag.runtime.abstract_interpreter.equal_values import EqualValues
 from catdiag.runtime.abstract_interpreter.register_layouts import (
     RegisterLayout,
     blocked_layout,
@@ -60,6 +62,7 @@ class Calls:
         self.functions, self.constants, self.warps = functions, constants, warps
         self.wgmma = generation >= HOPPER
         self.trace = TileTrace(generation)
+        self.equal = EqualValues()
         self.line = 0
         """The line of the statement that is executed, of a kernel that was read."""
         self.loop: int | None = None
@@ -195,7 +198,8 @@ class Calls:
             return TileValue()
         if name == "load" and isinstance(first, TileValue):
             mask = named.get("mask", values[1] if len(values) > 1 else None)
-            return self.loaded(first, first.shape, first.unit, False, mask)
+            given = ("load", *values, *chain.from_iterable(sorted(named.items())))
+            return self.equal.load(given, lambda: self.loaded(first, first.shape, first.unit, False, mask))
         if name in ("store", "atomic_add", "atomic_max", "atomic_min") and isinstance(first, TileValue):
             mask = named.get("mask", values[2] if len(values) > 2 else None)
             self.stored(first, values[1] if len(values) > 1 else named["value"], mask)
@@ -330,6 +334,7 @@ class Calls:
 
     def stored(self, at: TileValue, value: Any, mask: Any = None) -> None:
         """A store of a tile; the result of a matrix product is converted to a blocked layout first."""
+        self.equal.stored()
         self.trace.stores.append(TracedStore(at.array, at.shape, at.unit, self.together(at, mask)))
         if not isinstance(value, TileValue) or len(value.shape) < 2 or value.layout is None or not value.matrix:
             self.now()
@@ -343,7 +348,8 @@ class Calls:
     def described(self, of: TileValue, what: str, values: Sequence[Any]) -> TileValue:
         """A load or a store (`what`) by a tensor descriptor."""
         if what == "load":
-            return self.loaded(of, of.block, len(of.block) - 1, True)
+            return self.equal.load(("load", of, *values), lambda: self.loaded(of, of.block, len(of.block) - 1, True))
+        self.equal.stored()
         size = math.prod(of.block) * WIDTHS[of.dtype]
         self.trace.scratch.append(Scratch(self.now(), size, f"{of.array} on its way out"))
         return TileValue()
