@@ -176,7 +176,7 @@ def test_written_kernels_take_what_the_compiler_took(
 
 
 @pytest.mark.parametrize(
-    ("between", "buffers"), [("", 2), ("tl.store(C + i[:, None] * sa + i[None, :], first)", 3), ("at = at + 1", 3)]
+    ("between", "buffers"), [("", 2), ("tl.store(C + i[:, None] * sa + i[None, :], first)", 3), ("at = at + s", 3)]
 )
 def test_equal_loads_share_a_buffer_unless_something_is_stored_between_them(between: str, buffers: int) -> None:
     given = {**{name: Pointer("bf16") for name in "ABC"}, "sa": 4096, "sb": 4096, "g": 64, "s": 64}
