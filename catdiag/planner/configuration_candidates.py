@@ -256,10 +256,8 @@ class Candidates:
     def specialized(self) -> list[tuple[Any, ...]]:
         """The warp-specialized ones, with one block a core: warpgroups of 64 rows, of one tile."""
         search, chip = self.search, self.search.chip
-        on_units = all(c.dtype in chip.tensor for c in search.kernel.contractions)
-        whole = search.split_loop is None and self.staged and self.boxes and on_units
-        written = self._written if whole and chip.matrix_warps == WARPS else None
-        if written is None:
+        written = self._written
+        if isinstance(written, str):
             return []
         (row,) = written.rows
         options = self.options()
@@ -307,11 +305,27 @@ class Candidates:
         return {name for side in sides for name in side if name in self.search.kernel.tiles} - beside
 
     @cached_property
-    def _written(self) -> Module | None:
-        """The warp-specialized kernel, if it can be written like that."""
-        search, loops = self.search, dict(self.search.kernel.loops)
-        if sum(bool(c.loops) for c in search.kernel.contractions) < 2 or not search.kernel.tiles:
-            return None
+    def plain_form_reason(self) -> str:
+        """Why no candidate is warp-specialized. "" where one is, and where none is expected: on other chips, and where
+        no loop has two matrix products."""
+        if isinstance(self._written, str):
+            return self._written
+        return "" if self.specialized() else "no tiles with 64 rows for each warpgroup fit"
+
+    @cached_property
+    def _written(self) -> Module | str:
+        """The warp-specialized kernel; if it has no such form the reason, "" where none is expected."""
+        search, chip, loops = self.search, self.search.chip, dict(self.search.kernel.loops)
+        in_loops = sum(bool(c.loops) for c in search.kernel.contractions)
+        if in_loops < 2 or not search.kernel.tiles or chip.matrix_warps != WARPS or not self.boxes:
+            return ""
+        if search.split_loop is not None:
+            return "the loop is split over groups (split-K)"
+        if not self.staged:
+            return "loads of one iteration do not begin in another"
+        other = [c.dtype for c in search.kernel.contractions if c.dtype not in chip.tensor]
+        if other:
+            return f"the matrix units of {chip.name} do not multiply {other[0]}"
         options = self.options()
         length = {n: r.value(search.full(search.sizes)) for n, r in search.kernel.tiles.items() if len(options[n]) > 1}
         long = max(length, key=lambda n: length[n], default=None)
@@ -319,9 +333,11 @@ class Candidates:
         tiles = {n: 128 if n == long or n in loops else options[n][-1] if n in columns else 1 for n in options}
         try:
             written = module(search.diagram, tiles, self.dtype, stages=2, warps=8, specialized=True)
-        except CatdiagError:
-            return None
-        return written if len(written.rows) == 1 else None
+        except CatdiagError as error:
+            return error.message
+        if written.unspecialized:
+            return next(iter(written.unspecialized.values()))
+        return written if len(written.rows) == 1 else "the diagram has several groups"
 
     def longest_first(self, ranked: list[Proposal]) -> list[Proposal]:
         """The same with the longest blocks first of those that are within `TIE`, where nothing is multiplied: memory
@@ -369,7 +385,7 @@ class Candidates:
         that is known."""
         block = self.block(stages, specialized)
         if isinstance(block, GluonBlock):
-            return GluonBackend(block=block, ranges=self._written.phases[0] if self._written is not None else 1)
+            return GluonBackend(block=block, ranges=1 if isinstance(self._written, str) else self._written.phases[0])
         return TritonBackend(self.search.request.producers, block=block, known_blocks_per_sm=blocks_per_sm)
 
     def _timed(self, stages: int, grid: Mapping[str, Any], warps: int, backend: IdealBackend) -> Timing:

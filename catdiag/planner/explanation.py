@@ -50,6 +50,7 @@ class Taken:
     producers: int = 0
     backend: str = IDEAL
     warp_specialized: bool = False
+    plain_form_reason: str = ""
     module: Module | None = None
 
 
@@ -122,6 +123,7 @@ def planned(
         candidates=count,
         backend=group.backend,
         warp_specialized=group.warp_specialized,
+        plain_form_reason=group.plain_form_reason,
         stream_blocks=_stream_blocks(search, chosen),
         module=group.module,
     )

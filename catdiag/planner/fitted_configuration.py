@@ -86,6 +86,8 @@ class Fitting:
     candidates: Candidates = field(init=False)
     refused: dict[int, str] = field(default_factory=dict)
     """By the place among those that were tried, why one was not taken."""
+    refused_form: str = ""
+    """Why a warp-specialized configuration that is predicted to be the quickest is not written."""
 
     def __post_init__(self) -> None:
         self.candidates = Candidates(self.search, dtype=self.dtype)
@@ -127,11 +129,13 @@ class Fitting:
                 self.refused[id(proposal)], problem = error.message, problem or error
                 if not proposal.specialized:
                     break  # what has no form at some tiles has none at others
+                self.refused_form = error.message
                 todo = [p for p in todo if not p.specialized]
                 continue
             run = written.largest
             if run.specialized != proposal.specialized:
-                self.refused[id(proposal)] = "these arrays are loaded by the warps that compute"
+                found = "these arrays are loaded by the warps that compute"
+                self.refused[id(proposal)] = self.refused_form = found
                 todo = [p for p in todo if not p.specialized]
                 continue
             other = next((r for r in written.runs if (r.warps, r.stages) != (proposal.warps, proposal.stages)), None)
@@ -177,11 +181,19 @@ class Fitting:
             blocks_per_sm=self._blocks_per_sm(p, written),
             producers=int(p.specialized),
             warp_specialized=p.specialized,
+            plain_form_reason=self._plain_form_reason(p),
             module=written.module,
             on_chip=self._on_chip(p, written),
             limits=self._limits(p, written),
             proof=self._proof(p, written),
         )
+
+    def _plain_form_reason(self, p: Proposal) -> str:
+        """Why it is not warp-specialized, "" where it is, where that was not expected, and where the plain form is
+        predicted to be quicker."""
+        if p.specialized:
+            return ""
+        return self.refused_form or self.candidates.plain_form_reason
 
     def _blocks_per_sm(self, p: Proposal, written: WrittenModule) -> int:
         """Blocks that share a core, by what was written."""

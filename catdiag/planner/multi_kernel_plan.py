@@ -238,7 +238,11 @@ class Plan(AsHTML):
         return pseudocode(self.diagram)
 
     def compile(
-        self, *, graph: bool | None = None, functions: Mapping[str, Callable[..., Any]] | None = None
+        self,
+        *,
+        graph: bool | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        strict: bool = False,
     ) -> CompiledKernel:
         """The kernels as one function of torch tensors, registered with torch (see `catdiag.runtime.compile`).
 
@@ -247,13 +251,18 @@ class Plan(AsHTML):
         where `launches_dominate`. `functions` gives for uninterpreted boxes, by name, functions of tensors on the
         kernels' device; an imported program has its own. The same plan gives the same function. Autograd differentiates
         it by kernels too: where an input requires a gradient, the forward and the backward pass of the gradient are
-        planned and compiled (`catdiag.planner.training_plans`), at the first such call. Raises what `code`
-        does, and CatdiagError where a function is missing, a graph is asked for of one, and where torch or triton is
-        not installed.
+        planned and compiled (`catdiag.planner.training_plans`), at the first such call. A kernel that is planned with
+        warp specialization runs in its plain form on tensors of which the copy engine cannot read blocks (by their
+        strides and alignment), on other chips, and with another Triton than 3.6: a RuntimeWarning says so once. With
+        `strict` that is a RuntimeError, and so is here a CatdiagError a kernel with a `plain_form_reason`. Raises what
+        `code` does, and CatdiagError where a function is missing, a graph is asked for of one, and where torch or
+        triton is not installed.
 
             kernel = attention.plan("H100", sizes).compile()
             kernel(Q, K, V)
         """
+        if strict:
+            self._refuse_plain_forms()
         called = self.written().functions
         known = {**self.functions, **(functions or {})}
         for name in called:
@@ -265,15 +274,25 @@ class Plan(AsHTML):
         if graph and called:
             raise CatdiagError(f"a CUDA graph cannot call {called[0]!r}, a function of yours: expected graph=False")
         wanted = self.launches_dominate if graph is None else graph
-        key = (wanted, *(id(known[name]) for name in called))
+        key = (wanted, strict, *(id(known[name]) for name in called))
         if key not in self._compiled:
             from catdiag.runtime.compile import compiled
 
             given = {name: known[name] for name in called}
             gradient = None if self.gradient is None else partial(self.gradient, self)
             made = compiled(self.written(), self.diagram, self.source, graph=wanted, functions=given, gradient=gradient)
-            self._compiled[key] = made
+            options = {**made.options, "strict": True} if strict and self.written().specialized else made.options
+            self._compiled[key] = replace(made, options=options) if strict else made
         return self._compiled[key]
+
+    def _refuse_plain_forms(self) -> None:
+        """Raises CatdiagError for a kernel that has no warp-specialized form where one was expected."""
+        for number, kernel in enumerate(self.kernels, 1):
+            if kernel.plain_form_reason:
+                raise CatdiagError(
+                    f"kernel {number} ({arrays_of(kernel)}) is planned in its plain form, because "
+                    f"{kernel.plain_form_reason}: expected warp specialization, by strict=True"
+                )
 
     @property
     def launches_dominate(self) -> bool:
@@ -294,12 +313,12 @@ class Plan(AsHTML):
             plan = plan.made_of(tuned)
             plan.compile()(Q, K, V)
         """
-        self._compiled.update({(False,): compiled, (True,): compiled})
+        self._compiled.update({(graph, strict): compiled for graph in (False, True) for strict in (False, True)})
         return self
 
     @cached_property
     def _compiled(self) -> dict[tuple[int, ...], CompiledKernel]:
-        """The functions, once they were asked for: without and with a CUDA graph, and by the user's functions."""
+        """The functions, once they were asked for: by whether there is a CUDA graph, by `strict`, and by functions."""
         return {}
 
     def explanation(self) -> tuple[str, ...]:

@@ -109,8 +109,9 @@ class KernelPlan(AsHTML):
     are a group's seconds by pipeline, `busy` the part of the run for which each is busy. `levels` and `edges` are the
     tables; `limits` says for each tile and block what stops a larger one, `divisors` which pieces it should come in, by
     reason, `next_best` what the next best choices would do. `objective` and `overlap` are as given, `producers` the
-    warps that only load, `stream_blocks` the bytes of a block of each streamed array; `threads` are without those, and
-    a `warp` has so many; `core` is the vendor's word for an SM. Where loops skip blocks, `parts_s` are of the
+    warps that only load, and `plain_form_reason` why there are none, where a loop has two matrix products or more;
+    `stream_blocks` the bytes of a block of each streamed array; `threads` are without those, and a `warp` has so many;
+    `core` is the vendor's word for an SM. Where loops skip blocks, `parts_s` are of the
     average group, and `imbalance_s` is what the longest takes more, which `time_s` has once. `schedule` is how the
     warpgroups on a core share its pipelines in an iteration of the loop. `diagram` is what was planned, `derivation`
     how it was derived, where the planner did that, and `source` what it was derived from, if known: of a kernel among
@@ -164,6 +165,7 @@ class KernelPlan(AsHTML):
     backend: str = IDEAL
     reason: str = ""
     warp_specialized: bool = False
+    plain_form_reason: str = ""
     stream_blocks: Mapping[str, int] = field(default_factory=dict)
     module: Module | None = field(default=None, repr=False, compare=False)
     types: str | Mapping[str, str] = field(default="", repr=False, compare=False)
@@ -227,7 +229,9 @@ class KernelPlan(AsHTML):
         """What kernel it is of, in words."""
         if self.backend == TRITON:
             specialized = ", warp-specialized" if self.warp_specialized else ""
-            return f"Triton, {plural(self.stages, 'stage')}, {plural(self.warps, 'warp')}{specialized}: what is written"
+            why = f"; plain form: because {self.plain_form_reason}" if self.plain_form_reason else ""
+            warps = plural(self.warps, "warp")
+            return f"Triton, {plural(self.stages, 'stage')}, {warps}{specialized}: what is written{why}"
         if self.backend in CALLED:
             return "torch's product, no kernel of catdiag's"
         if self.backend == FUNCTION:

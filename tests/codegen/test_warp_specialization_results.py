@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -221,20 +223,60 @@ def test_the_launch_keeps_to_the_plain_kernel_where_the_other_would_not_do() -> 
     found = load(made.text)
     one, other = torch.zeros(8, 8, dtype=torch.bfloat16), torch.zeros(8, 8, dtype=torch.float16)
     groups = found["_groups"]
-    assert [groups(128, w, 2, [64], 0, one) for w in (4, 8, 12, 16)] == [1, 2, 0, 0]
-    assert groups(192, 12, 2, [16, 256], 0, one, one) == 3
-    assert groups(128, 8, 2, [64], 0, one, other) == groups(128, 8, 2, [64], 0, one.float()) == 0
-    assert groups(128, 8, 2, [64, 8], 0, one) == groups(128, 8, 2, [512], 0, one) == 0
+    assert [groups(128, w, 2, [64], 0, K=one)[0] for w in (4, 8, 12, 16)] == [1, 2, 0, 0]
+    assert groups(192, 12, 2, [16, 256], 0, rows=one, shared=one) == (3, "")
+    reasons = [
+        (groups(128, 12, 2, [64], 0, K=one), "12 warps do not divide 128 rows"),
+        (groups(128, 8, 1, [64], 0, K=one), "num_stages is 1"),
+        (groups(128, 8, 2, [64], 240_000, K=one), "its buffers take 240000 bytes of shared memory"),
+        (groups(128, 8, 2, [64], 0, K=one, V=other), "V is of torch.float16: expected torch.bfloat16"),
+        (groups(128, 8, 2, [64], 0, K=one.float()), "K is of torch.float32: expected 16-bit elements"),
+        (groups(128, 8, 2, [64, 8], 0, K=one), r"products have \[64, 8\] columns"),
+        (groups(128, 8, 2, [512], 0, K=one), r"products have \[512\] columns"),
+    ]
+    for (count, why), words in reasons:
+        assert count == 0 and re.match(words, why), why
     found["triton"].__version__ = "3.5.1"
-    assert groups(128, 8, 2, [64], 0, one) == 0
+    assert groups(128, 8, 2, [64], 0, K=one) == (0, "Triton is 3.5.1: expected 3.6")
+
+
+def test_a_fallback_to_the_plain_form_is_said_once_on_a_gpu_and_refused_if_strict() -> None:
+    diagram = cd.algorithm("q d, x d -> q d")(one_array)
+    made = written(diagram, "x", "q", **BF16)
+    sizes = {"q": 128, "x": 64, "d": 64}
+    with pytest.raises(RuntimeError, match="plain form, not warp-specialized: num_stages is 1: expected 2 or more"):
+        run(diagram, made, 0, sizes, num_stages=1, strict=True)
+    assert run(diagram, made, 0, sizes, strict=True)
+    assert not run(diagram, made, 0, sizes, specialized=False, strict=True)
+    found = load(made.text)
+    matrix = torch.zeros(64, 64, dtype=torch.bfloat16, device="meta")
+    read = found["_unboxed"](("Q", matrix, [64, 64]), ("K", matrix.T, [64, 64]))
+    assert "blocks of [64, 64] of K, which has shape (64, 64) and strides (1, 64)" in read
+    assert found["_unboxed"](("Q", matrix, [64, 64])) == ""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            found["_plain"]("_kernel", read, False, torch.device("cpu"))
+            found["_plain"]("_kernel", read, False, torch.device("cuda"))
+    assert [str(w.message) for w in said] == [f"_kernel runs in its plain form, not warp-specialized: {read}"]
+
+
+def test_why_a_kernel_has_no_warp_specialized_form() -> None:
+    def two_axes(q: Any, k: Any, v: Any) -> Any:
+        return cd.einsum("r q x, x v -> r q v", cd.softmax(cd.einsum("r q d, x d -> r q x", q, k), "x"), v)
+
+    diagram = cd.algorithm("r q d, x d, x v -> r q v")(two_axes).stream("x").group("r q")
+    made = module(diagram, {"g_r": 2, "g_q": 64, "s_x": 64}, specialized=True)
+    assert not made.specialized
+    assert made.unspecialized == {made.kernels[0]: "a tile over r q v: expected at most one row and one column"}
 
 
 def test_nothing_in_gluon_is_launched_in_the_interpreter() -> None:
     found = load(written(cd.algorithm("q d, x d -> q d")(one_array), "x", "q", **BF16).text)
     rows = torch.zeros(8, 8, dtype=torch.bfloat16)
-    assert found["_groups"](128, 8, 2, [64], 0, rows) == 2
+    assert found["_groups"](128, 8, 2, [64], 0, rows=rows) == (2, "")
     found["triton"].knobs.runtime.interpret = True
-    assert found["_groups"](128, 8, 2, [64], 0, rows) == 0
+    assert found["_groups"](128, 8, 2, [64], 0, rows=rows) == (0, "Gluon has no interpreter")
 
 
 COMPILED = ("masked", "channels_first", "by_keys", "unit_rows", "derivative")

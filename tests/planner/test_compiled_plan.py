@@ -164,6 +164,22 @@ def test_a_warp_specialized_kernel_is_shown_whole(forms: dict[str, cd.Program]) 
     json.dumps(plain)
 
 
+def test_a_plan_says_why_a_kernel_has_the_plain_form() -> None:
+    def computed_factor(q: Any, k: Any, v: Any) -> Any:
+        scores = cd.einsum("h q d, h x d -> h q x", q, cd.exp(k))
+        return cd.einsum("h q x, h x v -> h q v", cd.softmax(scores, "x"), v)
+
+    form = cd.algorithm("h q d, h x d, h x v -> h q v")(computed_factor).stream("x").group("h q")
+    sizes = {"h": 16, "q": 8192, "x": 8192, "d": 128, "v": 128}
+    found = form.plan("H200", sizes)
+    why = "the column factor of a product is computed or converted: expected a loaded block"
+    assert found.plain_form_reason == why and not found.warp_specialized
+    assert f"what is written; plain form: because {why}" in str(found)
+    with pytest.raises(CatdiagError, match="kernel 1 .* is planned in its plain form, because the column factor"):
+        found.compile(strict=True)
+    assert form.plan("A100", sizes).plain_form_reason == ""  # no kernel of that chip is warp-specialized
+
+
 # -- what is asked for ------------------------------------------------------------------------------------------------
 
 

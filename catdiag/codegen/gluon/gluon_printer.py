@@ -36,7 +36,7 @@ GLUON = tile_dialect("Gluon", "gluon", "gl", "_rows")
 
 
 class Unfit(TypeMismatch):
-    """The kernel has no warp-specialized form. The plain Triton form is used instead; users do not see this error."""
+    """The kernel has no warp-specialized form. The plain Triton form is used instead, and plans say the reason."""
 
 
 class RowPrinter(TritonPrinter):

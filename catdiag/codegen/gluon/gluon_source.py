@@ -63,20 +63,51 @@ def _warps(num_warps, columns):
     return min(_power(num_warps), 8 if max(columns) > 128 else 32)
 
 
-def _groups(rows, num_warps, num_stages, columns, shared, *tensors):
-    """The number of consumer warpgroups of the warp-specialized kernel, 0 where the plain one runs: by the chip, tiles
-    and types, and by the bytes of shared memory that they take."""
-    groups = num_warps // 4 if num_warps % 4 == 0 else 0
-    fits = 1 <= groups <= 3 and rows % (64 * groups) == 0 and num_stages > 1 and shared <= 232448
-    fits = fits and rows // groups == _power(rows // groups)
-    fits = fits and all(16 <= n <= 256 for n in columns) and gluon is not None
-    fits = fits and triton.__version__.split(".")[:2] == ["3", "6"]  # Gluon differs from one version to the next
-    fits = fits and not triton.knobs.runtime.interpret  # Gluon has no interpreter
-    for tensor in tensors:
-        fits = fits and tensor.element_size() == 2 and tensor.dtype == tensors[0].dtype
-        if tensor.device.type == "cuda":
-            fits = fits and _chip(tensor.device) == 9
-    return groups if fits else 0
+def _groups(rows, num_warps, num_stages, columns, shared, /, **tensors):
+    """The number of consumer warpgroups of the warp-specialized kernel, 0 where the plain one runs, and the reason: by
+    the chip, tiles and types, and by the bytes of shared memory that they take."""
+    groups = num_warps // 4
+    if num_warps not in (4, 8, 12) or rows % (64 * groups) or rows // groups != _power(rows // groups):
+        return 0, f"{num_warps} warps do not divide {rows} rows into 1, 2 or 3 warpgroups of 64, 128, ... each"
+    if num_stages < 2:
+        return 0, "num_stages is 1: expected 2 or more"
+    if shared > 232448:
+        return 0, f"its buffers take {shared} bytes of shared memory: expected 232448 at most"
+    if not all(16 <= n <= 256 for n in columns):
+        return 0, f"products have {columns} columns: expected 16 to 256"
+    if gluon is None or triton.__version__.split(".")[:2] != ["3", "6"]:  # Gluon differs from version to version
+        return 0, f"Triton is {triton.__version__}: expected 3.6"
+    if triton.knobs.runtime.interpret:
+        return 0, "Gluon has no interpreter"
+    kind = None
+    for name, tensor in tensors.items():
+        kind = kind or tensor.dtype
+        if tensor.element_size() != 2 or tensor.dtype != kind:
+            return 0, f"{name} is of {tensor.dtype}: expected {kind if kind.itemsize == 2 else '16-bit elements'}"
+        if tensor.device.type == "cuda" and _chip(tensor.device) != 9:
+            return 0, f"{name} is on a GPU of compute capability {_chip(tensor.device)}: expected 9"
+    return groups, ""
+
+
+def _unboxed(*boxes):
+    """Why the copy engine cannot read blocks of some tensors, each given as (name, tensor, shape); "" where it can."""
+    for name, tensor, shape in boxes:
+        if not _boxed(tensor, shape):
+            return (
+                f"the copy engine cannot read blocks of {shape} of {name}, which has shape {tuple(tensor.shape)} and "
+                f"strides {tensor.stride()}: expected adjacent entries along its last axis, and rows that start at "
+                "multiples of 16 bytes"
+            )
+    return ""
+
+
+def _plain(kernel, why, strict, device):
+    """Says once that a kernel runs in its plain form, on a GPU; with `strict` refuses it."""
+    words = f"{kernel} runs in its plain form, not warp-specialized: {why}"
+    if strict:
+        raise RuntimeError(words)
+    if device.type == "cuda":
+        warnings.warn(words, RuntimeWarning, stacklevel=3)
 
 
 def _boxes(tensor, shape):

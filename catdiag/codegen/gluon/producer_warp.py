@@ -7,9 +7,9 @@ starts an asynchronous copy (TMA) of the next block into the slot.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from catdiag.codegen.gluon.gluon_printer import Unfit
+from catdiag.codegen.gluon.gluon_source import agree
 from catdiag.codegen.gluon.pipelined_loop import LoopIteration, Ring, WarpSpecialized
 from catdiag.codegen.gluon.warp_specialization import GluonWriting
 from catdiag.codegen.kernel_tree import Assign, Do, ForLoop, Update
@@ -115,18 +115,25 @@ def specialize_warps(
     spans: Sequence[LoopSpan],
     body: Sequence[Statement],
     plain: KernelSpec,
-) -> WarpSpecialized | None:
-    """The warp-specialized form of a kernel; None if it has none.
+) -> WarpSpecialized:
+    """The warp-specialized form of a kernel. Raises Unfit if it has none, with the reason for each tile's rows.
 
     `body` are the statements of the kernel, `spans` the tiles of its grid, `env` the arrays that it reads, and `plain`
     is its plain Triton form, whose name the new form extends. The rows that warpgroups divide are those of the first
     tile longer than 1 of which there is such a form; other tiles may be columns of products.
     """
+    reasons: dict[str, list[str]] = {}
     for row in spans:
         if shared.tiles.get(row.symbol, 0) != 1:
-            with suppress(Unfit):
+            try:
                 return _by_rows(shared, env, spans, body, plain, row)
-    return None
+            except Unfit as error:
+                reasons.setdefault(error.message, []).append(row.symbol)
+    if not reasons:
+        raise Unfit("no tile of the group is longer than 1")
+    if len(reasons) == 1:
+        raise Unfit(next(iter(reasons)))
+    raise Unfit("; ".join(f"by rows of {', '.join(rows)}: {why}" for why, rows in reasons.items()))
 
 
 def _by_rows(
@@ -150,7 +157,7 @@ def _by_rows(
         (r.name, r.boxes.name, r.boxes.shape) for r in loading.rings.values()
     ]:
         raise Unfit("consumer and producer read other blocks")
-    return WarpSpecialized(
+    made = WarpSpecialized(
         f"{plain.name}_apart",
         kernels[0],
         kernels[1],
@@ -160,6 +167,9 @@ def _by_rows(
         writing.rowed.main,
         writing.row,
     )
+    if not agree(made):
+        raise Unfit("consumer and producer have other names for an argument")
+    return made
 
 
 def _box_dims(ring: Ring) -> list[Dim | None]:

@@ -53,6 +53,8 @@ class Module:
     """What passes from kernel to kernel, with the launches that use it."""
     functions: tuple[str, ...] = ()
     """The uninterpreted boxes, for which the launch function takes `functions`: of tensors, by name."""
+    unspecialized: Mapping[str, str] = field(default_factory=dict)
+    """For kernels of which a warp-specialized form was asked for and that have none, the reason."""
 
     def buffer_bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes that the launch function allocates beside results, at some sizes of axes."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 
 _OWN = {"num_warps", "num_stages", "in_registers", "compiled", "specialized", "device", "chunk", "groups", "out", "_",
-        "deterministic", "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
+        "strict", "why", "deterministic", "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
 LONGEST = 2**31 - 2**24
 """The limit of sizes: positions are 32-bit integers, also in a block that reaches past the end of an axis."""
 
@@ -100,7 +100,7 @@ class LaunchWriter:
         if any("_in_registers" in k.helpers for k in self.kernels):
             keywords.append("in_registers=False")
         if self.specialized_kernels:
-            keywords.append("specialized=True")
+            keywords += ["specialized=True", "strict=False"]
         if self.functions:
             keywords.append("functions=None")
         if self.added:
@@ -316,7 +316,9 @@ class LaunchWriter:
         outer, self.lines = self.lines, []
         known = dict(self._constants(kernel))
         self._plain(kernel, count, ", ".join(known.get(block, block) for block in specialized.tiles))
-        self.lines = [*outer, "    else:", *("    " + line for line in self.lines)]
+        read = specialized.rings[0].boxes.array.name
+        said = ["        if why:", f'            _plain("{kernel.name}", why, strict, {read}.device)']
+        self.lines = [*outer, "    else:", *said, *("    " + line for line in self.lines)]
 
     def _plain(self, kernel: KernelSpec, count: str, fallback: str = "") -> None:
         """The launch of a kernel in its Triton form.
@@ -390,15 +392,18 @@ class LaunchWriter:
         arrays = list(dict.fromkeys(r.boxes.array.name for r in specialized.rings))
         columns = ", ".join(known.get(block, block) for block in specialized.tiles)
         shared = self._shared(specialized, known, at)
-        listed = f"{row}, num_warps{at}, num_stages{at}, [{columns}], {shared}, {', '.join(arrays)}"
-        self.write(f"groups = _groups({listed}) if specialized else 0")
+        counts = [row, f"num_warps{at}", f"num_stages{at}", f"[{columns}]", shared]
+        tensors = [f"{name}={name}" for name in arrays]
+        self._call("groups, why = _groups", [*counts, *tensors], ' if specialized else (0, "")')
         shapes = {
             r.boxes.name: "[" + ", ".join(
                 f"{row} // groups" if r.rows and b == row else known.get(b, b) for b in r.boxes.shape) + "]"
             for r in specialized.rings
         }  # fmt: skip
-        fits = " and ".join(f"_boxed({r.boxes.array.name}, {shapes[r.boxes.name]})" for r in specialized.rings)
-        self.write(f"if groups and {fits}:")
+        boxes = [(r.boxes.array.name, shapes[r.boxes.name]) for r in specialized.rings]
+        self.write("if groups:")
+        self._call("    why = _unboxed", [f'("{name}", {name}, {shape})' for name, shape in boxes])
+        self.write("if groups and not why:")
         outer, self.lines = self.lines, []
         for ring in specialized.rings:
             self.write(f"{ring.boxes.name} = _boxes({ring.boxes.array.name}, {shapes[ring.boxes.name]})")

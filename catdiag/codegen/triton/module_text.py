@@ -46,7 +46,9 @@ class ModuleText:
         boxes = any(k.boxes for k in self.kernels)
         lines = [f'"""{self.about}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', ""]  # fmt: skip
-        lines += ["import functools", "import math", ""] if boxes or " = _arena(" in host or self.merges else []
+        imported = ["functools", "math"] if boxes or " = _arena(" in host or self.merges else []
+        imported += ["warnings"] if self.specialized else []
+        lines += [*(f"import {name}" for name in imported), ""] if imported else []
         lines += ["import torch", "import triton", "import triton.language as tl"]
         lines += [DESCRIPTOR, "", ""] if boxes else ["", ""]
         if self.specialized:

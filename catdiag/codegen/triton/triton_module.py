@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.ops import Reindex
 from catdiag.category.types import COMPUTED, STORED, ArrayType, Axis
-from catdiag.codegen.gluon.gluon_printer import GLUON
-from catdiag.codegen.gluon.gluon_source import agree, kernel_functions, merged
+from catdiag.codegen.gluon.gluon_printer import GLUON, Unfit
+from catdiag.codegen.gluon.gluon_source import kernel_functions, merged
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 from catdiag.codegen.gluon.producer_warp import specialize_warps
 from catdiag.codegen.kernel_tree import KernelCode
@@ -47,8 +47,8 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts",
           "_chip", "_copies", "_copied", "_Checked", "_long", "wide", "_writable", "_bounds", "_meets", "_meet",
           "_repeats", "_offsets", "_layout", "_arena", "_merged", "_product", "_called", "functions",
-          "deterministic", "_parts"}  # fmt: skip
-_GLUON_WORDS = {"barrier", "slot", "w"}
+          "deterministic", "_parts", "strict", "why", "warnings", "_unboxed", "_plain"}  # fmt: skip
+_GLUON_WORDS = {"barrier", "slot", "w", "strict", "why", "warnings"}
 """Names used in warp-specialized kernels only."""
 
 
@@ -137,6 +137,7 @@ class _ModuleBuilder:
         self.kernels: list[KernelSpec] = []
         self.specialized = [specialized] * groups if isinstance(specialized, bool) else list(specialized)
         self.specialized_kernels: dict[str, WarpSpecialized] = {}
+        self.unspecialized: dict[str, str] = {}
         self.buffers: list[OutputBuffer] = []
         self.saved_types = saved_types(program, rest)
         self.added: list[AddedArray] = []
@@ -201,6 +202,7 @@ class _ModuleBuilder:
             tuple((a.names["groups"], a.names["stages"]) for a in self.specialized_kernels.values()),
             launch.memory.work_buffers(),
             launch.functions,
+            dict(self.unspecialized),
         )
 
     def _input_arrays(self) -> dict[NestValue, StoredArray]:
@@ -350,8 +352,7 @@ class _ModuleBuilder:
         self.cleared = []
         if split is None:
             self._run(self._writing(env, spans), group.body, _tiled(spans))
-            adds = any(isinstance(s, Save) and s.adds for _, s in statements(group.body))
-            if self.specialized[self.place] and not adds and self.kernels and self.kernels[-1].place == self.place:
+            if self.specialized[self.place] and self.kernels and self.kernels[-1].place == self.place:
                 self._specialize(env, spans, group.body)
         else:
             self._parts(group, split, env)
@@ -397,10 +398,16 @@ class _ModuleBuilder:
             self.kernels.append(writing.done(self._name(), note, self.place))
 
     def _specialize(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan], body: Sequence[Statement]) -> None:
-        """Adds the warp-specialized form of the last kernel, if it has one."""
+        """Adds the warp-specialized form of the last kernel, or the reason why it has none."""
         kernel = self.kernels[-1]
-        found = specialize_warps(self.shared, {**env, **self.shared.saved}, spans, body, kernel)
-        if found is not None and agree(found):
+        if any(isinstance(s, Save) and s.adds for _, s in statements(body)):
+            self.unspecialized[kernel.name] = "its groups add to one result"
+            return
+        try:
+            found = specialize_warps(self.shared, {**env, **self.shared.saved}, spans, body, kernel)
+        except Unfit as error:
+            self.unspecialized[kernel.name] = error.message
+        else:
             self.specialized_kernels[kernel.name] = found
 
     def _parts(self, group: For, split: For, env: dict[NestValue, Pull]) -> Writing:
