@@ -7,6 +7,7 @@ groups as one tile: the bounds of sums hold for any order, any blocks and any re
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -125,9 +126,17 @@ class _ErrorAnalysis:
     def constant(
         self, op: ops.Const | ops.SizeOf | ops.Index, box: ops.Box, sizes: Mapping[str, int]
     ) -> list[BoundedArray]:
-        """A constant, rounded unless it is a floating-point number; sizes and positions are exact."""
+        """A constant, rounded unless it is a floating-point number; sizes and positions are exact.
+
+        A number that no floating-point type exceeds stands for the largest of whatever type a kernel computes in: a
+        loop begins a maximum below all others. Here it is half of the largest number for which bounds are claimed:
+        differences from it stay in range, where a kernel's may be −∞, and exponentials of both are 0.
+        """
         (made,) = self.runner.box(box, (), sizes)
         data = np.asarray(made.data, self.rounding.reference)
+        if isinstance(op, ops.Const) and op.value is not None and abs(op.value) >= sys.float_info.max:
+            most = self.rounding.room / 2
+            data = np.clip(data, -most, most)
         exact = not isinstance(op, ops.Const) or op.value is None or float(op.value) == op.value
         off = 0.0 if exact else self.rounding.u * abs(data)
         return [BoundedArray(data, np.zeros(data.shape) + off, made.names, given=True)]

@@ -175,7 +175,7 @@ def test_a_plan_says_why_a_kernel_has_the_plain_form() -> None:
     why = "the column factor of a product is computed or converted: expected a loaded block"
     assert found.plain_form_reason == why and not found.warp_specialized
     assert f"what is written; plain form: because {why}" in str(found)
-    with pytest.raises(CatdiagError, match="kernel 1 .* is planned in its plain form, because the column factor"):
+    with pytest.raises(CatdiagError, match=r"kernel 1 .* is planned in its plain form, because the column factor"):
         found.compile(strict=True)
     assert form.plan("A100", sizes).plain_form_reason == ""  # no kernel of that chip is warp-specialized
 

@@ -75,6 +75,20 @@ def test_right_kernels_are_not_accused(subject: str) -> None:
         assert tested.defined >= 11 and tested.compared >= 40
 
 
+def test_a_loop_over_masked_blocks_has_bounds() -> None:
+    """Its maxima begin at a number below all others, which no error may grow from."""
+    source = cd.library.causal_attention
+    loop = source.stream("x").group("q")
+
+    def scaled(by: float):
+        return lambda *arrays: (by * source.run(*(a.astype(np.float64) for a in arrays))).astype(np.float32)
+
+    sizes = {"q": [1, 3, 17], "x": [1, 3, 17], "d": 4}
+    assert assert_implements(scaled(1), loop, sizes=sizes, trials=10).defined >= 9
+    with pytest.raises(Mismatch):
+        assert_implements(scaled(1.0001), loop, sizes=sizes, trials=10)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_every_mistake_is_found_whatever_the_seed(subject: str) -> None:
