@@ -13,14 +13,13 @@ A proof is one of these, and an equation is a condition like any other (`eq`, of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from catdiag.kernel.context import Ask, Context
 from catdiag.kernel.definedness import Obligation
 from catdiag.kernel.facts import negate
 from catdiag.kernel.polynomial import to_poly, vanishes
-from catdiag.kernel.rewrite_rules import AXIOMS, apply, at
+from catdiag.kernel.rewrite_rules import AXIOMS, Zipper
 from catdiag.kernel.terms import (
     LARGEST,
     LOGICAL,
@@ -104,19 +103,21 @@ class Judge:
 
     def rewrite(self, ctx: Context, t: Term, steps: Any) -> Term:
         """A term after steps `[rule, path, argument, …]`."""
+        here = Zipper(ctx, t)
         for step in steps:
             if not isinstance(step, (list, tuple)) or len(step) < 2:
                 raise KernelError(f"not a step: {step!r}")
             rule, path, *args = step
+            here.move(path)
             if rule == "equal":
-                t = at(ctx, t, path, partial(self.replaced, args))
+                here.put(self.replaced(args, here.ctx, here.term))
             else:
-                t = apply(ctx, t, rule, path, args)
-            if t.weight > LARGEST:
+                here.apply(rule, args)
+            if here.weight > LARGEST:
                 raise KernelError("a step leads to a term that is too large")
             self.axioms.add(AXIOMS[rule])
             self.steps += 1
-        return t
+        return here.whole()
 
     def replaced(self, args: Sequence[Any], ctx: Context, t: Term) -> Term:
         """A2, A7: congruence. At any place a term may be replaced by one that is proved equal there."""

@@ -61,32 +61,69 @@ def enter(ctx: Context, t: Term, k: int) -> tuple[Context, Term, str | None]:
     return ctx, child, None
 
 
-def at(ctx: Context, t: Term, path: Sequence[int], change: Callable[[Context, Term], Term]) -> Term:
-    """A term with the part at a path replaced by `change` of it, which gets the context of that part."""
-    # (parent, position, name of the index opened here)
-    spine: list[tuple[Term, int, str | None]] = []
-    for k in path:
-        if not isinstance(k, int) or isinstance(k, bool) or not 0 <= k < len(t.args):
-            raise KernelError(f"no part {k!r} of {t}")
-        ctx, child, name = enter(ctx, t, k)
-        spine.append((t, k, name))
-        t = child
-    result = change(ctx, t)
-    for parent, k, name in reversed(spine):
-        if name is not None:
-            result = close_body(result, name)
-        result = rebuild(parent, (*parent.args[:k], result, *parent.args[k + 1 :]))
-    return result
+class Zipper:
+    """A term that is rewritten, and the place in it that one is at (Huet, The Zipper, 1997).
+
+    Going to a place leaves what both places are in as it is. That is what going up to the whole term and down again
+    would come to: the context of a part is made of what is beside the way to it, which a rewrite of the part does not
+    change; and a body that is closed over the name of its index and opened again is the same body.
+    """
+
+    def __init__(self, ctx: Context, t: Term) -> None:
+        self.ctx, self.term, self.weight = ctx, t, t.weight
+        """The context and the term here, and the weight of the whole term."""
+        # (context around, parent, position, name of the index opened here)
+        self._above: list[tuple[Context, Term, int, str | None]] = []
+
+    def move(self, path: Sequence[int]) -> None:
+        """Goes to the place at a path from the whole term. Raises KernelError where there is none."""
+        if not isinstance(path, (list, tuple)):
+            raise KernelError(f"not a path: {path!r}")
+        same = 0
+        for (_, _, here, _), k in zip(self._above, path, strict=False):
+            if type(k) is not int or k != here:
+                break
+            same += 1
+        while len(self._above) > same:
+            self._up()
+        for k in path[same:]:
+            if type(k) is not int or not 0 <= k < len(self.term.args):
+                raise KernelError(f"no part {k!r} of {self.term}")
+            ctx, child, name = enter(self.ctx, self.term, k)
+            self._above.append((self.ctx, self.term, k, name))
+            self.ctx, self.term = ctx, child
+
+    def _up(self) -> None:
+        self.ctx, parent, k, name = self._above.pop()
+        part = self.term if name is None else close_body(self.term, name)
+        self.term = rebuild(parent, (*parent.args[:k], part, *parent.args[k + 1 :]))
+
+    def put(self, t: Term) -> None:
+        """Puts a term in the place of the one here."""
+        self.weight += t.weight - self.term.weight
+        self.term = t
+
+    def apply(self, rule: str, args: Sequence[Any] = ()) -> None:
+        """Rewrites the term here by a rule. Raises KernelError where the step is not valid."""
+        if rule not in RULES:
+            raise KernelError(f"no rule {rule!r}")
+        try:
+            self.put(RULES[rule](self.ctx, self.term, *args))
+        except TypeError as error:
+            raise KernelError(f"step {rule} with arguments {args!r}: {error}") from error
+
+    def whole(self) -> Term:
+        """The whole term."""
+        self.move(())
+        return self.term
 
 
 def apply(ctx: Context, t: Term, rule: str, path: Sequence[int], args: Sequence[Any] = ()) -> Term:
     """The term after one step: `rule` at `path`. Raises KernelError where the step is not valid."""
-    if rule not in RULES:
-        raise KernelError(f"no rule {rule!r}")
-    try:
-        return at(ctx, t, path, lambda inner, u: RULES[rule](inner, u, *args))
-    except TypeError as error:
-        raise KernelError(f"step {rule} with arguments {args!r}: {error}") from error
+    here = Zipper(ctx, t)
+    here.move(path)
+    here.apply(rule, args)
+    return here.whole()
 
 
-__all__ = ["AXIOMS", "RULES", "apply", "at", "enter"]
+__all__ = ["AXIOMS", "RULES", "Zipper", "apply", "enter"]

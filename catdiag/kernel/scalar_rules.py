@@ -98,7 +98,7 @@ def larger(ctx: Context, t: Term, pair: Any = None, combination: Any = None) -> 
     if pair is not None:
         (low,), others = positions(t.args, pair[:1])
         (high,), _ = positions(t.args, pair[1:])
-        if high is low or not _combined(ctx, fn("le", low, high), combination):
+        if pair[:1] == pair[1:] or not _combined(ctx, fn("le", low, high), combination):
             raise KernelError(f"{low} is not known to be at most {high}")
         return maximum(*others)
     kept = list(t.args)

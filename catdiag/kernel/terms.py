@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
-from operator import is_
+from weakref import ref
 
 Data = str | int | Fraction | None
 
@@ -52,19 +52,61 @@ class KernelError(Exception):
 _NO_NAMES: frozenset[str] = frozenset()
 
 
-class Term:
-    """An operation, its datum (a name, a number, a monoid) and its arguments. Immutable."""
+_FEW = 50_000
+"""So many entries the table of living terms may have before those of dead ones are looked for."""
 
-    __slots__ = ("_hash", "_key", "args", "data", "indices", "loose", "op", "weight")
+
+class _Living(dict[tuple[object, ...], "ref[Term]"]):
+    """The terms that live: by their operation, datum, and the places in memory of their arguments."""
+
+    most = _FEW
+
+    def put(self, place: tuple[object, ...], t: Term) -> None:
+        """Records a term, and forgets those that died once half of all may have."""
+        if len(self) >= self.most:
+            for there, living in list(self.items()):
+                if living() is None:
+                    self.pop(there, None)
+            self.most = max(_FEW, 2 * len(self))
+        self[place] = ref(t)
+
+
+_LIVING = _Living()
+
+
+class Term:
+    """An operation, its datum (a name, a number, a monoid) and its arguments. Immutable.
+
+    One that is made of the same objects as a term that lives is that term (hash-consing), so that equal terms are
+    mostly one object, and what is found of one is found once. Nothing rests on it: terms are equal by structure, as
+    `__eq__` compares them, so that it is no harm if two threads make one term twice. And what `_LIVING` gives is what
+    was asked for: its keys name arguments by their places in memory, and a term that lives keeps its arguments there.
+    """
+
+    __slots__ = ("__weakref__", "_hash", "_key", "_leaves", "args", "data", "indices", "loose", "op", "weight")
+    op: str
+    data: Data
+    args: tuple[Term, ...]
     weight: int
+    loose: int
+    """One more than the largest bound variable that is free in it."""
     indices: frozenset[str]
     """The names of the free indices in it."""
+    _hash: int
+    _key: str | None
+    _leaves: dict[str, frozenset[str]] | None
 
-    def __init__(self, op: str, data: Data = None, args: tuple[Term, ...] = ()) -> None:
+    def __new__(cls, op: str, data: Data = None, args: tuple[Term, ...] = ()) -> Term:
+        # A fraction is equal to a whole number of another type, which is another datum.
+        datum = data.as_integer_ratio() if type(data) is Fraction else data
+        place = (op, datum, *map(id, args))
+        living = _LIVING.get(place)
+        if living is not None and (found := living()) is not None:
+            return found
+        self = object.__new__(cls)
         self.op, self.data, self.args = op, data, args
         self._hash = hash((op, data, args))
-        self._key: str | None = None
-        # `loose` is one more than the largest bound variable that is free here.
+        self._key = self._leaves = None
         if op == "b":
             if not isinstance(data, int):
                 raise KernelError("a bound variable has a number")
@@ -82,6 +124,12 @@ class Term:
             self.weight += a.weight
             if a.indices and not a.indices <= self.indices:
                 self.indices = self.indices | a.indices if self.indices else a.indices
+        _LIVING.put(place, self)
+        return self
+
+    def __reduce__(self) -> tuple[type[Term], tuple[str, Data, tuple[Term, ...]]]:
+        """A copy, in this process or another, is made as any term is: hashes of text differ between processes."""
+        return Term, (self.op, self.data, self.args)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -196,10 +244,7 @@ def combine(monoid: str, *args: Term) -> Term:
 
 def rebuild(t: Term, args: Iterable[Term]) -> Term:
     """The same operation on other arguments; the same object if the arguments are the same objects."""
-    new = tuple(args)
-    if len(new) == len(t.args) and all(map(is_, new, t.args)):
-        return t
-    return Term(t.op, t.data, new)
+    return Term(t.op, t.data, tuple(args))
 
 
 def open_body(body: Term, value: Term, depth: int = 0) -> Term:
@@ -215,13 +260,11 @@ def open_body(body: Term, value: Term, depth: int = 0) -> Term:
             if not isinstance(t.data, int):
                 raise KernelError("a bound variable has a number")
             return value if t.data == k else bound(t.data - 1)
-        found = seen.get((id(t), k))
+        place = (id(t), k)
+        found = seen.get(place)
         if found is None:
-            if t.op == "big":
-                found = rebuild(t, (go(t.args[0], k), go(t.args[1], k + 1)))
-            else:
-                found = rebuild(t, (go(a, k) for a in t.args))
-            seen[id(t), k] = found
+            args = (go(t.args[0], k), go(t.args[1], k + 1)) if t.op == "big" else tuple([go(a, k) for a in t.args])
+            found = seen[place] = Term(t.op, t.data, args)
         return found
 
     return go(body, depth)
@@ -238,13 +281,11 @@ def close_body(t: Term, name: str) -> Term:
             return bound(k) if t.data == name else t
         if not t.args:
             return bound(t.data + 1) if t.op == "b" and isinstance(t.data, int) and t.data >= k else t
-        found = seen.get((id(t), k))
+        place = (id(t), k)
+        found = seen.get(place)
         if found is None:
-            if t.op == "big":
-                found = rebuild(t, (go(t.args[0], k), go(t.args[1], k + 1)))
-            else:
-                found = rebuild(t, (go(a, k) for a in t.args))
-            seen[id(t), k] = found
+            args = (go(t.args[0], k), go(t.args[1], k + 1)) if t.op == "big" else tuple([go(a, k) for a in t.args])
+            found = seen[place] = Term(t.op, t.data, args)
         return found
 
     return go(t, 0)
@@ -267,8 +308,7 @@ def substitute(t: Term, leaves: dict[tuple[str, Data], Term]) -> Term:
             return t
         found = seen.get(id(t))
         if found is None:
-            found = rebuild(t, (go(a) for a in t.args))
-            seen[id(t)] = found
+            found = seen[id(t)] = Term(t.op, t.data, tuple([go(a) for a in t.args]))
         return found
 
     return go(t)
@@ -292,18 +332,23 @@ def leaves(t: Term, op: str) -> AbstractSet[str]:
     """The names of the leaves of one kind in a term."""
     if op == "idx":
         return t.indices
-    found: set[str] = set()
-    seen: set[int] = set()
-    stack = [t]
-    while stack:
-        t = stack.pop()
-        if id(t) in seen:
-            continue
-        seen.add(id(t))
-        if t.op == op:
-            found.add(str(t.data))
-        stack.extend(t.args)
-    return found
+    known = t._leaves
+    if known is None:
+        known = t._leaves = {}
+    if op not in known:
+        found: set[str] = set()
+        seen: set[int] = set()
+        stack = [t]
+        while stack:
+            u = stack.pop()
+            if id(u) in seen:
+                continue
+            seen.add(id(u))
+            if u.op == op:
+                found.add(str(u.data))
+            stack.extend(u.args)
+        known[op] = frozenset(found) if found else _NO_NAMES
+    return known[op]
 
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,499}", re.ASCII)

@@ -13,7 +13,7 @@ from typing import Any
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import arithmetic, negate
 from catdiag.kernel.polynomial import to_poly, to_term
-from catdiag.kernel.rewrite_rules import apply, at
+from catdiag.kernel.rewrite_rules import Zipper, apply
 from catdiag.kernel.terms import TRUE, KernelError, Term, fn, idx, open_body, sub, term_data
 
 Steps = list[list[Any]]
@@ -139,15 +139,11 @@ def _some(
     if first.op != "lt" or second.op != "not" or second.args[0].op != "lt" or first.args[1].op != "big":
         raise KernelError("the orders do not say that an index exists")
     indicator = second.args[0].args[1].args[1]
-    found: list[Term] = []
-
-    def look(inner: Context, t: Term) -> Term:
-        found.append(open_body(indicator, idx(next(reversed(inner.ranges)))).args[0])
-        return t
-
     place = [1, 1, 1, 0]
-    at(ctx, walk.term, place, look)
-    walk.do("same", place, term_data(found[0]))
+    inside = Zipper(ctx, walk.term)
+    inside.move(place)
+    index = idx(next(reversed(inside.ctx.ranges)))
+    walk.do("same", place, term_data(open_body(indicator, index).args[0]))
     walk.do("same", [2], term_data(TRUE))
     walk.do("logic", [])
     if walk.term != TRUE:

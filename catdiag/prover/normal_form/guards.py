@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import arithmetic, negate
-from catdiag.kernel.polynomial import leading, to_poly, to_term
+from catdiag.kernel.polynomial import TooLarge, leading, to_poly, to_term
 from catdiag.kernel.terms import FALSE, LOGICAL, ONE, TRUE, ZERO, KernelError, Term, is_fixed, leaves, sub, term_data
 from catdiag.prover.normal_form.conditions import Conditions, upright
 from catdiag.prover.proof_trace import Path
@@ -98,12 +98,16 @@ class Guards(Conditions):
         return t
 
     def _polynomial(self, ctx: Context, t: Term, path: Path) -> Term:
-        result = self.attempt(ctx, t, path, "ring")
-        if result is t and of_ring(t):
+        try:
+            return self.step(ctx, t, path, "ring")
+        except TooLarge:
+            raise
+        except KernelError:
+            if not of_ring(t):
+                return t
             # Not all parts are known to be real: only those that are get a polynomial normal form.
             t = self.parts(ctx, t, path, lambda c, u, p: self._polynomial(c, u, p) if of_ring(u) else u)
             return self.attempt(ctx, t, path, "ring")
-        return result
 
     def monomial(self, ctx: Context, t: Term, path: Path) -> Term:
         """A product with guards, its factors simplified under the guards."""
