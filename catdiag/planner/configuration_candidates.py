@@ -174,18 +174,23 @@ class Candidates:
         return fits
 
     def _packed(self, side: IntPolynomial, grid: Mapping[str, Any]) -> Any:
-        """Whether a side that has several tiles has the whole of its longest axis, or nothing of the others: rows of
-        several axes are packed where one has too few, since the compiler has more to do for them."""
+        """Whether a side that has several tiles has the whole of one axis, its longest or that along which arrays lie
+        in memory, or nothing of the others: rows of several axes are packed where one has too few, since the compiler
+        has more to do for them."""
         ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
         known = self.search.full(self.search.sizes)
         length = {n: math.ceil(ranges[n].value(known)) for n in sorted(side.symbols() & set(grid)) if n in ranges}
         if len(length) < 2:
             return True
         longest = max(length, key=lambda name: length[name])
-        single_block: Any = True
-        for name in length:
-            single_block = single_block & ((grid[name] == 1) | (name == longest))
-        return single_block | (grid[longest] >= length[longest])
+        contiguous = set(tiles_of_rows(self.search.diagram, known)) & set(length)
+        packed: Any = False
+        for first in sorted({longest, *contiguous}):
+            alone: Any = True
+            for name in set(length) - {first}:
+                alone = alone & (grid[name] == 1)
+            packed = packed | alone | (grid[first] >= length[first])
+        return packed
 
     def _reach(self, side: IntPolynomial, least: int) -> int:
         """How long a side must be: as far as tiles that are given let it."""

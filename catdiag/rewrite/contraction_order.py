@@ -24,6 +24,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, bodies
@@ -52,6 +53,14 @@ Pairs = tuple[tuple[int, int], ...]
 """Wires of one diagram with those of another that carry the same."""
 
 
+class _Shared(Enum):
+    """Which arrays that are read more than once regions go through."""
+
+    NONE = "none"
+    ALL = "all"
+    SPARED = "those that nothing reads then"
+
+
 @dataclass(frozen=True)
 class Reassociation:
     """A diagram with its regions in other orders, or with merged axes (`action`); nothing is proved here.
@@ -68,8 +77,8 @@ class Reassociation:
     image: Mapping[int, int] = field(repr=False)
     work: tuple[int, int]
     action: Reassociate
-    shared: bool = False
-    """Whether a region goes through arrays that are read more than once."""
+    shared: _Shared = _Shared.NONE
+    """Which arrays that are read more than once a region goes through."""
 
 
 def reassociate(derivation: Derivation, sizes: Mapping[str, int]) -> Derivation:
@@ -111,11 +120,17 @@ def ordered(derivation: Derivation, found: Reassociation) -> Derivation:
 def reassociated(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation | None:
     """The diagram with each region in its best order; None where no region gains.
 
-    A region ends at arrays that are read more than once, or, if less is multiplied so, goes through them where that is
-    so of all that read them. Raises SizeError for an axis of a product without a size.
+    A region ends at arrays that are read more than once, or, if less is multiplied so, goes through those that nothing
+    needs then. It goes through others only where that leaves less than `WORTH` of it: a norm's result that other
+    products read is made once. Raises SizeError for an axis of a product without a size.
     """
-    forms = (_Reassociation(diagram, sizes, shared).made() for shared in (False, True))
-    return min((made for made in forms if made is not None), key=lambda made: made.work[1], default=None)
+    plain, every, spared = (_Reassociation(diagram, sizes, shared).made() for shared in _Shared)
+    best: Reassociation | None = None
+    for made in (plain, spared, every):
+        worth = WORTH if made is every and made is not None else 1
+        if made is not None and (best is None or made.work[1] < worth * best.work[1]):
+            best = made
+    return best
 
 
 def equal_forms(diagram: Diagram, sizes: Mapping[str, int]) -> list[Reassociation]:
@@ -128,7 +143,7 @@ def equal_forms(diagram: Diagram, sizes: Mapping[str, int]) -> list[Reassociatio
     ['merge (h d)']
     """
     best = reassociated(diagram, sizes)
-    shared = best is not None and best.shared
+    shared = _Shared.NONE if best is None else best.shared
     merged = _Reassociation(diagram, sizes, shared, reorder=best is not None, merge=True).made()
     return [form for form in (best, merged) if form is not None]
 
@@ -170,11 +185,14 @@ class ProductRegion:
         return len(self.names) - 1
 
 
+_Regions = dict[int, tuple[ProductRegion, list[tuple[int, int]]]]
+
+
 class _Reassociation:
     """Rebuilds a flat diagram: its regions in their best orders (`reorder`), with summed axes merged (`merge`)."""
 
     def __init__(
-        self, source: Diagram, sizes: Mapping[str, int], shared: bool, reorder: bool = True, merge: bool = False
+        self, source: Diagram, sizes: Mapping[str, int], shared: _Shared, reorder: bool = True, merge: bool = False
     ) -> None:
         self.source, self.sizes, self.shared, self.reorder, self.merge = source, sizes, shared, reorder, merge
         self.graph = reachable(inline(source, keep=lambda box: not _holds_products(box)).graph)
@@ -182,10 +200,12 @@ class _Reassociation:
         self.uses = Counter(w for node in self.graph.nodes for w in node.inputs)
         self.uses.update(self.graph.outputs)
         self.ends = set(self.graph.outputs)
+        several = {w for w in range(len(self.types)) if self.uses[w] > 1} | self.ends
+        self.stops: set[int] = several if shared is _Shared.NONE else set()
 
     def made(self) -> Reassociation | None:
         """The rebuilt diagram, if it multiplies less, or has merged axes where that is asked for."""
-        regions = self._regions() if self.reorder else {}
+        regions = self._spared() if self.reorder else {}
         if not regions and not self.merge:
             return None
         graph = self.graph
@@ -249,11 +269,23 @@ class _Reassociation:
 
     # -- regions --------------------------------------------------------------------------------------------------
 
-    def _regions(self) -> dict[int, tuple[ProductRegion, list[tuple[int, int]]]]:
-        """The regions whose order changes by the wires that they make, each with the pairs to contract in order."""
+    def _spared(self) -> _Regions:
+        """The regions, which stop at arrays that are read elsewhere too, where they are to spare what they go
+        through."""
+        while True:
+            regions, needed = self._regions()
+            within = {self.first[p] for region, _ in regions.values() for p in region.inside} - set(regions)
+            again = (within & needed) - self.stops
+            if self.shared is not _Shared.SPARED or not again:
+                return regions
+            self.stops |= again
+
+    def _regions(self) -> tuple[_Regions, set[int]]:
+        """The regions whose order changes by the wires that they make, each with the pairs to contract in order; and
+        the wires that are still needed."""
         graph = self.graph
         needed = set(graph.outputs)
-        found: dict[int, tuple[ProductRegion, list[tuple[int, int]]]] = {}
+        found: _Regions = {}
         for place in range(len(graph.nodes) - 1, -1, -1):
             node, root = graph.nodes[place], self.first[place]
             if not any(root + k in needed for k in range(len(node.box.cod))):
@@ -269,7 +301,7 @@ class _Reassociation:
                     needed.update(f.wire for f in region.factors)
                     continue
             needed.update(node.inputs)
-        return found
+        return found, needed
 
     def _region(self, place: int) -> ProductRegion | None:
         """The largest region whose result a box makes; None where it has one factor, or sums over nothing."""
@@ -285,8 +317,7 @@ class _Reassociation:
             wire, at = todo.pop(0)
             inner = self.maker[wire]
             box = self.graph.nodes[inner].box if inner >= 0 else None
-            within = self.shared or (self.uses[wire] == 1 and wire not in self.ends)
-            if box is not None and within and _multilinear(box) and count + len(box.dom) - 1 <= MOST:
+            if box is not None and wire not in self.stops and _multilinear(box) and count + len(box.dom) - 1 <= MOST:
                 count += self._opened(region, inner, at, todo) - 1
             else:
                 region.factors.append(RegionFactor(wire, at))

@@ -337,6 +337,14 @@ def test_columns_are_cut_into_whole_sectors() -> None:
     assert propose(rows, "H200", {"q": 4096, "x": 4096})[0].tiles["g_q"] < 16, "results are few"
 
 
+@pytest.mark.parametrize("heads", [71, 128])
+def test_heads_may_be_more_than_entries_of_a_head(heads: int) -> None:
+    """All of the entries of a few heads are columns of a product; 71 is a prime."""
+    heads_of = cd.algorithm("q e, h d e -> h q d", name="heads")(lambda X, W: cd.einsum("q e, h d e -> h q d", X, W))
+    first, *_ = propose(heads_of.stream("e").group("h q d"), "H200", {"q": 2048, "e": 4096, "h": heads, "d": 64})
+    assert first.tiles["g_d"] == 64 and first.tiles["g_h"] <= 4
+
+
 def test_a_part_of_an_array_that_a_product_reads_has_buffers_of_its_own() -> None:
     part = cd.algorithm("h q d, x d -> h q v", name="part")(
         lambda Q, K: cd.einsum(

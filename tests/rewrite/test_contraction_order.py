@@ -187,6 +187,24 @@ def test_what_is_a_result_is_not_made_twice() -> None:
     assert sum(isinstance(box.op, Einsum) for box in rebuilt(shared, {"t": 900, "d": 2, "e": 900}).diagram.boxes) == 3
 
 
+def test_a_region_ends_at_what_other_products_read_anyway() -> None:
+    """The scores are gone, and what queries, keys and gates are made of is made once, and not again for values."""
+
+    @cd.algorithm("q e, e, e d, e d, e v, e v -> q v")
+    def layer(X: Any, g: Any, A: Any, B: Any, C: Any, D: Any) -> Any:
+        N = X * g
+        Q, K = (cd.exp(cd.einsum("q e, e d -> q d", N, W)) for W in (A, B))
+        V, G = (cd.einsum("q e, e v -> q v", N, W) for W in (C, D))
+        S = cd.einsum("q d, x d -> q x", Q, K.rename(q="x"))
+        return cd.tanh(G) * cd.einsum("q x, x v -> q v", S, V.rename(q="x")) / cd.sum(S, "x")
+
+    found = rebuilt(layer, {"q": 5000, "e": 90, "d": 30, "v": 40})
+    types = [box.cod[0].names for box in found.diagram.boxes]
+    assert not any({"q", "x"} <= set(names) for names in types)
+    inputs, uses = range(len(found.diagram.dom)), [w for n in found.diagram.graph.nodes for w in n.inputs]
+    assert [uses.count(w) for w in inputs] == [1] * 6, "each input is read once: X · g is not opened"
+
+
 def test_a_named_box_with_products_is_opened_and_others_stay() -> None:
     mixed = cd.algorithm("q d, x d, x v -> q v", name="mixed")(lambda *arrays: cd.softmax(linear(*arrays), "v"))
     made = rebuilt(mixed, {"q": 50, "x": 60, "d": 3, "v": 2})
