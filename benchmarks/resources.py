@@ -27,8 +27,8 @@ from catdiag.util.errors import CatdiagError
 
 NEAR_BYTES = 1024
 """Bytes of shared memory within which a prediction counts as right: what alignment may take."""
-ARCHITECTURES = {"A100": 80, "H100": 90, "H200": 90, "B200": 100}
-"""Compute capabilities, times ten, of the chips that Triton compiles for without being there."""
+ARCHITECTURES: dict[str, int | str] = {"A100": 80, "H100": 90, "H200": 90, "B200": 100, "MI300X": "gfx942"}
+"""What Triton compiles for without its being there: compute capabilities, times ten, and an instruction set of AMD."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def planned(operator: str, chip: str, dtype: str) -> Plan:
         return Program(derivation, ask).plan(chip, sizes, dtype=dtype)
 
 
-def compared(operator: str, place: int, kernel: KernelPlan, arch: int) -> Comparison:
+def compared(operator: str, place: int, kernel: KernelPlan, arch: int | str) -> Comparison:
     """A kernel of a plan beside its binaries: the most that any of them takes. Raises as `binaries` does."""
     assert kernel.module is not None
     made = binaries(kernel.module, kernel.sizes, arch=arch)

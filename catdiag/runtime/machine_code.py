@@ -2,7 +2,8 @@
 
 The launch function is called on tensors without data (torch's `meta` device), and its launches are recorded instead of
 executed. A recorded launch has the grid and the arguments of a kernel. Triton specializes the kernel for the arguments
-by its own rules (an integer is 1, or 16 divides it), and compiles it for a chip that need not be present.
+by its own rules (an integer is 1, or 16 divides it), and compiles it for a chip that need not be present: one of
+NVIDIA, by its compute capability, or of AMD, by the name of its instruction set.
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ from types import ModuleType
 from typing import Any
 
 from catdiag.category.types import size_value
-from catdiag.codegen.triton.launch_checks import HAS_COPY_ENGINE
+from catdiag.codegen.triton.launch_checks import HAS_COPY_ENGINE, IS_AMD
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported, launch_options, needed, unseen
 from catdiag.util.errors import CatdiagError
 
 HOPPER = 90
 """The default compute capability, times ten: that of H100 and H200."""
 
+AMD = "gfx"
+"""How the names of AMD's instruction sets begin."""
+
+_VECTOR_REGISTERS = re.compile(r"\.vgpr_count:\s+(\d+)")
+_VECTOR_SPILLS = re.compile(r"\.vgpr_spill_count:\s+(\d+)")
+_PRIVATE_BYTES = re.compile(r"\.private_segment_fixed_size:\s+(\d+)")
 _SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 
@@ -63,13 +70,14 @@ class Binary:
 
     - `shared`: bytes of shared memory per block (Triton's `metadata.shared`, without the 1,024 bytes that the driver
       reserves); `threads`: threads per block.
-    - `registers`: registers per thread.
+    - `registers`: registers per thread; on AMD's chips vector registers, accumulators among them.
     - `spill_stores`, `spill_loads`, `stack`: bytes per thread; 0 if nothing is spilled.
+    - `assembly`: PTX, or the assembly of AMD's instruction set; `object_code`: a cubin, or an hsaco.
     - `launches`: the launches that run this code.
     """
 
     kernel: str
-    arch: int
+    arch: int | str
     threads: int
     shared: int
     registers: int
@@ -78,8 +86,8 @@ class Binary:
     stack: int
     launches: tuple[RecordedLaunch, ...]
     signature: Mapping[str, str]
-    ptx: str = field(repr=False)
-    cubin: bytes = field(repr=False)
+    assembly: str = field(repr=False)
+    object_code: bytes = field(repr=False)
     stages: Mapping[str, str] = field(repr=False)
     """The texts of the compiler's stages by name: `ttir`, `ttgir`, `llir`."""
 
@@ -136,14 +144,14 @@ def launches(
     dtypes: Mapping[str, str] | None = None,
     warps: int | None = None,
     stages: int | None = None,
-    arch: int = HOPPER,
+    arch: int | str = HOPPER,
 ) -> tuple[RecordedLaunch, ...]:
     """The launches that a module makes at some sizes and tiles, in order. Nothing is run, and no GPU is needed.
 
-    `arch` is the compute capability, times ten, of the chip that they are for: one without a copy engine (TMA) gets no
-    tensor descriptors. `tiles`, `warps` and `stages` default to the module's. For the other arguments see `arguments`.
-    Raises SizeError for an unknown tile. Raises CatdiagError if torch or triton is not installed, and if the module
-    refuses its arguments or launches nothing.
+    `arch` is the compute capability, times ten, of the chip that they are for, or the name of AMD's instruction set
+    ("gfx942" for MI300X): a chip without a copy engine (TMA) gets no tensor descriptors. `tiles`, `warps` and `stages`
+    default to the module's. For the other arguments see `arguments`. Raises SizeError for an unknown tile. Raises
+    CatdiagError if torch or triton is not installed, and if the module refuses its arguments or launches nothing.
     """
     return tuple(_described(call) for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages, arch))
 
@@ -157,14 +165,13 @@ def binaries(
     dtypes: Mapping[str, str] | None = None,
     warps: int | None = None,
     stages: int | None = None,
-    arch: int = HOPPER,
+    arch: int | str = HOPPER,
 ) -> tuple[Binary, ...]:
     """The compiled kernels that a module launches at some sizes and tiles, in order of first launch.
 
-    `arch` is the chip's compute capability times ten; the module launches what it would there. Launches
-    for which Triton specializes in the same way share one binary. A kernel takes about a second to compile, unless it
-    is in Triton's cache. Raises the errors of `launches`, and CatdiagError, with the kernel's name, if the compiler or
-    the assembler rejects it.
+    `arch` is as for `launches`; the module launches what it would there. Launches for which Triton specializes in the
+    same way share one binary. A kernel takes about a second to compile, unless it is in Triton's cache. Raises the
+    errors of `launches`, and CatdiagError, with the kernel's name, if the compiler or the assembler rejects it.
     """
     found: dict[str, tuple[_CompiledBinary, list[RecordedLaunch]]] = {}
     for call in _recorded(source, sizes, tiles, scalars, dtypes, warps, stages, arch):
@@ -207,7 +214,7 @@ def _recorded(
     dtypes: Mapping[str, str] | None,
     warps: int | None,
     stages: int | None,
-    arch: int,
+    arch: int | str,
 ) -> list[_RecordedCall]:
     """Calls the launch function as for a chip, on tensors without data, with recorders in the place of kernels."""
     options: dict[str, Any] = {**launch_options(source, tiles, warps, stages)}
@@ -215,13 +222,17 @@ def _recorded(
     module = imported(source.text, source.entry)
     launch = getattr(module, source.entry)
     options.update(unseen(source, launch, sizes))
-    if arch // 10 != HOPPER // 10 and "specialized" in inspect.signature(launch).parameters:
+    amd = _of_amd(arch)
+    generation = 0 if amd else int(arch) // 10
+    if generation != HOPPER // 10 and "specialized" in inspect.signature(launch).parameters:
         options["specialized"] = False
     calls: list[_RecordedCall] = []
     kernels = _kernels(module)
     vars(module).update({name: _Recorder(name, kernel, calls) for name, kernel in kernels.items()})
     if HAS_COPY_ENGINE in vars(module):
-        setattr(module, HAS_COPY_ENGINE, lambda device: arch >= HOPPER)
+        setattr(module, HAS_COPY_ENGINE, lambda device: generation >= HOPPER // 10)
+    if IS_AMD in vars(module):
+        setattr(module, IS_AMD, lambda: amd)
     try:
         launch(*values, **options)
     except (ValueError, TypeError, RuntimeError) as error:
@@ -288,12 +299,32 @@ class _CompiledBinary:
     signature: dict[str, str]
 
 
-def _compiled(call: _RecordedCall, arch: int) -> _CompiledBinary:
+def _of_amd(arch: int | str) -> bool:
+    """Whether a chip is of AMD. Raises CatdiagError for what is no chip."""
+    if isinstance(arch, str) and arch.startswith(AMD) and len(arch) > len(AMD):
+        return True
+    if isinstance(arch, bool) or not isinstance(arch, int) or arch < 70:
+        raise CatdiagError(
+            f"arch is {arch!r}: expected ten times a compute capability, such as 90 for Hopper, or the name of an "
+            "instruction set of AMD, such as 'gfx942' for MI300X"
+        )
+    return False
+
+
+def _target(arch: int | str) -> Any:
+    """Triton's name of a chip: its maker, its architecture, and the threads of a warp."""
+    target = needed("triton.backends.compiler", "a kernel").GPUTarget
+    if _of_amd(arch):
+        return target("hip", arch, 64 if str(arch).startswith("gfx9") else 32)
+    return target("cuda", arch, 32)
+
+
+def _compiled(call: _RecordedCall, arch: int | str) -> _CompiledBinary:
     """A launch compiled for a chip, specialized as Triton specializes it at a real launch."""
     triton = needed("triton", "a generated kernel")
     compiler, jit = needed("triton.compiler", "a kernel"), needed("triton.runtime.jit", "a kernel")
     errors, inner = needed("triton.runtime.errors", "a kernel"), needed("triton.compiler.errors", "a kernel")
-    target = needed("triton.backends.compiler", "a kernel").GPUTarget("cuda", arch, 32)
+    target = _target(arch)
     backend = compiler.make_backend(target)
     try:
         binder = jit.create_function_from_signature(call.kernel.signature, call.kernel.params, backend)
@@ -320,11 +351,17 @@ def _ast(compiler: ModuleType, kernel: Any) -> Any:
     return compiler.ASTSource
 
 
-def _binary(compiled: _CompiledBinary, arch: int, made: tuple[RecordedLaunch, ...]) -> Binary:
+def _binary(compiled: _CompiledBinary, arch: int | str, made: tuple[RecordedLaunch, ...]) -> Binary:
     handle = compiled.handle
-    cubin, ptx = handle.asm["cubin"], handle.asm["ptx"]
-    registers, stack = _used(cubin)
-    stores, loads = _spilled(ptx, arch, handle.metadata) if stack else (0, 0)
+    assembly, object_code = (handle.asm[n] for n in (("amdgcn", "hsaco") if _of_amd(arch) else ("ptx", "cubin")))
+    if isinstance(arch, str):
+        registers, stores, stack = (
+            _stated(what, assembly) for what in (_VECTOR_REGISTERS, _VECTOR_SPILLS, _PRIVATE_BYTES)
+        )
+        stores = loads = 4 * stores
+    else:
+        registers, stack = _used(object_code)
+        stores, loads = _spilled(assembly, arch, handle.metadata) if stack else (0, 0)
     return Binary(
         kernel=compiled.name,
         arch=arch,
@@ -336,10 +373,18 @@ def _binary(compiled: _CompiledBinary, arch: int, made: tuple[RecordedLaunch, ..
         stack=stack,
         launches=made,
         signature=compiled.signature,
-        ptx=ptx,
-        cubin=cubin,
+        assembly=assembly,
+        object_code=object_code,
         stages={name: handle.asm[name] for name in ("ttir", "ttgir", "llir") if name in handle.asm},
     )
+
+
+def _stated(what: re.Pattern[str], assembly: str) -> int:
+    """A number that AMD's assembler is given of a kernel."""
+    found = what.search(assembly)
+    if found is None:
+        raise CatdiagError(f"the assembly of a kernel has no {what.pattern!r}: expected that of Triton 3.6")
+    return int(found[1])
 
 
 def _used(cubin: bytes) -> tuple[int, int]:

@@ -73,7 +73,7 @@ def test_products_are_on_matrix_units(name: str) -> None:
     text = module(made, dict.fromkeys(tile_bounds(diagram_of(made)), 64), "bf16")
     assert text.text.count("tl.dot") == {"fourth": 3, "gaussian": 2, "mean": 2}.get(name, 1)
     codes = binaries(text, dict.fromkeys(symbols_of(diagram_of(made)), 256) | {"d": 64, "e": 64})
-    assert codes[0].arch == HOPPER and codes[0].ptx.count("wgmma.mma_async") >= text.text.count("tl.dot")
+    assert codes[0].arch == HOPPER and codes[0].assembly.count("wgmma.mma_async") >= text.text.count("tl.dot")
     assert not any(code.spills for code in codes)
 
 
@@ -98,7 +98,7 @@ def test_what_no_tile_changes_is_a_kernel_of_its_own_in_single_precision() -> No
     assert "tl.dot" not in first + merge and "tl.sum(" in first and second.count("tl.dot") == 2
     assert "((x,), torch.float32, " in text.text
     codes = binaries(text, {"q": 512, "x": 512, "d": 64}, scalars={"width": 1.0})
-    assert [code.ptx.count("wgmma.mma_async") > 0 for code in codes] == [False, True, False]
+    assert [code.assembly.count("wgmma.mma_async") > 0 for code in codes] == [False, True, False]
 
 
 @pytest.mark.usefixtures("interpreting")

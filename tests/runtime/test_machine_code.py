@@ -47,7 +47,7 @@ def test_code_is_specialised_as_by_the_launch() -> None:
     assert 0 < binary.registers <= 255
     assert not binary.spills
     assert binary.shared > 0
-    assert binary.ptx.count(".target sm_90") and binary.cubin.startswith(b"\x7fELF")
+    assert binary.assembly.count(".target sm_90") and binary.object_code.startswith(b"\x7fELF")
 
 
 def test_other_types_make_other_code() -> None:
@@ -63,7 +63,22 @@ def test_a_chip_without_a_copy_engine_gets_no_descriptors() -> None:
         (launch,) = launches(made, sizes, arch=arch)
         assert [launch.arguments[f"{name}_blocks"] is not None for name in "QKV"] == [described] * 3
     (binary,) = binaries(made, sizes, arch=80)
-    assert ".target sm_80" in binary.ptx and "cp.async.bulk" not in binary.ptx
+    assert ".target sm_80" in binary.assembly and "cp.async.bulk" not in binary.assembly
+
+
+def test_kernels_are_compiled_for_chips_of_amd() -> None:
+    gated = cd.algorithm("q d, x d -> q x")(lambda A, B: cd.tanh(cd.einsum("q d, x d -> q x", A, B))).group("q x")
+    made = module(gated.diagram, {"g_q": 32, "g_x": 64})
+    sizes = {"q": 64, "x": 64, "d": 64}
+    (binary,) = binaries(made, sizes, arch="gfx942")
+    assert binary.assembly.count("v_mfma") and binary.object_code.startswith(b"\x7fELF")
+    assert (binary.arch, binary.threads, binary.spills) == ("gfx942", 4 * 64, False)
+    assert 0 < binary.registers <= 512 and "tanh.approx" not in binary.stages["ttir"]
+    (other,) = binaries(made, sizes)
+    assert "tanh.approx" in other.stages["ttir"]
+    for wrong in ("H100", "gfx", 9, True):
+        with pytest.raises(CatdiagError, match=f"arch is {wrong!r}: expected ten times a compute capability"):
+            binaries(made, sizes, arch=wrong)
 
 
 def test_only_hopper_gets_warp_specialized_kernels() -> None:

@@ -160,10 +160,18 @@ def _writable(device, results, inputs, safe):
                 )'''
 """Checks that the tensors given as `out` can be written to: no aliasing that would change results."""
 
+AMD = '''def _amd():
+    """Whether the GPUs are of AMD: then nothing is written in instructions of NVIDIA's."""
+    return torch.version.hip is not None'''
+"""Whose chips a module runs on."""
+
+IS_AMD = "_amd"
+"""The function of `AMD` that says so."""
+
 REGISTERS = '''def _registers(warps, *rows):
     """All registers that a thread may have, where products have fewer rows than a warpgroup works on: the assembler
     else spares some for blocks that have no room in shared memory, and does one product after the other."""
-    return {} if max(rows) >= 64 or torch.version.hip else {"maxnreg": min(255, 65536 // (32 * warps))}'''
+    return {} if max(rows) >= 64 or _amd() else {"maxnreg": min(255, 65536 // (32 * warps))}'''
 """The register limit of a kernel with matrix products."""
 
 DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"

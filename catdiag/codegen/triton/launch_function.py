@@ -450,12 +450,12 @@ class LaunchWriter:
     def _fast(self) -> str:
         """Whether results have less than 4 bytes: then the chip's approximate functions are exact enough."""
         first = next((a.name for a in self.inputs if a.ty.axes and a.ty.element in ("real", "extended")), "")
-        return f'{first}.device.type != "cpu" and {first}.element_size() < 4' if first else "False"
+        return f'{first}.device.type != "cpu" and {first}.element_size() < 4 and not _amd()' if first else "False"
 
     def _compiled(self) -> str:
-        """Whether the kernel is compiled for a GPU, and not interpreted on the CPU."""
+        """Whether the kernel is compiled for a GPU of NVIDIA's, and not interpreted on the CPU."""
         first = next((a.name for a in self.inputs if a.ty.axes), "")
-        return f'{first}.device.type != "cpu"' if first else 'str(device) != "cpu"'
+        return (f'{first}.device.type != "cpu"' if first else 'str(device) != "cpu"') + " and not _amd()"
 
     def _boxes(self, kernel: KernelSpec) -> None:
         """The lines that make tensor descriptors; one is None where the tensor, the block or the chip allows none."""

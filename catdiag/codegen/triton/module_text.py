@@ -12,7 +12,7 @@ from catdiag.codegen.kernel_tree import KernelFunction
 from catdiag.codegen.triton.buffer_arena import ARENA
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.kernel_source import indented, kernel_text
-from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, PARTS, REGISTERS, WRITABLE, checks
+from catdiag.codegen.triton.launch_checks import AMD, BOXED, DESCRIPTOR, PARTS, REGISTERS, WRITABLE, checks
 from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall
 from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall
 from catdiag.codegen.triton.triton_dialect import TRITON, helper_text
@@ -81,6 +81,9 @@ class ModuleText:
         lines = [*checks(self.fp8).splitlines(), "", ""]
         if self.has_outputs:
             lines += [*WRITABLE.splitlines(), "", ""]
+        of_nvidia = any(k.helpers & {"_tanh", "_transposed"} for k in self.kernels)
+        if of_nvidia or any(k.rows for k in self.kernels):
+            lines += [*AMD.splitlines(), "", ""]
         if any(k.rows for k in self.kernels):
             lines += [*REGISTERS.splitlines(), "", ""]
         if any(k.boxes for k in self.kernels):

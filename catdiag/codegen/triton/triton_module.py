@@ -47,7 +47,7 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts",
           "_chip", "_copies", "_copied", "_Checked", "_long", "wide", "_writable", "_bounds", "_meets", "_meet",
           "_repeats", "_offsets", "_layout", "_arena", "_merged", "_product", "_called", "functions",
-          "deterministic", "_parts", "strict", "why", "warnings", "_unboxed", "_plain"}  # fmt: skip
+          "deterministic", "_parts", "strict", "why", "warnings", "_unboxed", "_plain", "_amd"}  # fmt: skip
 _GLUON_WORDS = {"barrier", "slot", "w", "strict", "why", "warnings"}
 """Names used in warp-specialized kernels only."""
 
