@@ -21,6 +21,7 @@ from catdiag.chip.hardware import Hardware
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.runtime.abstract_interpreter.shared_memory import STAGES, WARPS, SharedMemory, shared_of_launch
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import Length
+from catdiag.runtime.abstract_interpreter.tile_values import CDNA
 from catdiag.runtime.launch_recorder import record_launches
 from catdiag.runtime.machine_code import RecordedLaunch
 
@@ -65,8 +66,10 @@ class WrittenModule:
 
 
 def generation(chip: Hardware) -> int:
-    """The generation of NVIDIA's chips (9: Hopper) that a chip is taken for: by who makes a product, and where its
-    results lie."""
+    """The generation of a chip (9: Hopper): by who makes a product, and where its results lie. Warps of 64 threads are
+    those of AMD's CDNA."""
+    if chip.warp == 64:
+        return CDNA
     if not chip.by_warpgroups:
         return 8
     return 10 if chip.tmem_per_sm else 9

@@ -1,7 +1,7 @@
 """The shared memory that a Triton kernel allocates, from its tree or source, without a compiler or a GPU.
 
-The rules are those of Triton 3.6 for compute capabilities 8.0, 9.0 and 10.0. They were found by comparison with
-compiled kernels; where one is a pass of the compiler, it is named.
+The rules are those of Triton 3.6 for compute capabilities 8.0, 9.0 and 10.0, and for CDNA 3. They were found by
+comparison with compiled kernels; where one is a pass of the compiler, it is named.
 
 - **Matrix products.** A product with 64·k rows and at least 16 columns, in a kernel with a multiple of four warps, is a
   wgmma: four warps together, both factors in shared memory. Other products are mma, by single warps, or ordinary
@@ -37,6 +37,10 @@ compiled kernels; where one is a pass of the compiler, it is named.
   (`catdiag.runtime.abstract_interpreter.register_layouts`).
 - Buffers whose live ranges do not overlap share memory. The allocation is the largest sum of live buffers.
 - A Gluon kernel allocates explicitly; barriers take 8 bytes each.
+- **AMD's chips** (CDNA 3) have `stages - 1` buffers of a load that products read, alone or by an elementwise function,
+  or that meets what a product made. Any other factor passes through shared memory for an instant, where it is made; the
+  result of one product that is the first factor of another only if each warp has 16 rows of its own or more. Of 77
+  compiled kernels, 70 are within 1 KiB, one takes 3,840 bytes more than said, and six take less.
 
 This was compared with 680 compiled kernels: products, normalized products, cascades of two and four products, split
 and merged ones, losses with nested loops, covariances; 8 to 32 bits; 1 to 4 stages. With two or more stages it is
@@ -74,6 +78,7 @@ from catdiag.runtime.abstract_interpreter.kernel_reader import kernel_of, read
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import amount_of
 from catdiag.runtime.abstract_interpreter.tile_values import (
     BLACKWELL,
+    CDNA,
     HOPPER,
     WIDTHS,
     Dot,
@@ -263,6 +268,8 @@ class _Buffers:
                         if self.trace.loads[number].loop == loop.number:
                             read_by.setdefault(number, []).append((dot, value, first))
             read_by = {n: r for n, r in read_by.items() if self.ahead(self.trace.loads[n], r)}
+            if self.trace.generation == CDNA:
+                read_by = {n: r for n, r in read_by.items() if all(_alone(v, n) or v.matrix for _, v, _ in r)}
             deep = self.depths(set(read_by), loop)
             ahead = (stages - 1) // (1 + max(deep.values(), default=0))
             for number, readers in sorted(read_by.items()):
@@ -302,6 +309,9 @@ class _Buffers:
 
     def factor(self, dot: Dot, value: TileValue, first: bool, copies: Mapping[int, tuple[int, str]]) -> None:
         """Adds the buffer from which a product reads a factor, if it needs one that is not a prefetched load's."""
+        if self.trace.generation == CDNA:
+            self.passing(dot, value, copies)
+            return
         inside = self.outermost(dot, value.defined_at)
         end = dot.time if inside is None else inside.end
         if value.direct is not None:
@@ -340,6 +350,18 @@ class _Buffers:
         what, size = "a factor that was made on chip", value.bytes * dot.parts * _widened(dot, value)
         self.put(("made", value.defined_at, value.shape), what, size, value.defined_at, end)
 
+    def passing(self, dot: Dot, value: TileValue, copies: Mapping[int, tuple[int, str]]) -> None:
+        """Adds the buffer through which a factor passes from the registers where it is made to those where a matrix
+        core reads it; what is prefetched is read from its buffers."""
+        if value.matrix and value.shape[-2] < 16 * math.prod(dot.layout.warps):
+            return  # warps side by side exchange it in registers
+        if value.direct is None:
+            what, size, time = "a factor that was made on chip", value.bytes, value.defined_at
+            self.put(("made", time, value.shape), what, size, time, time)
+        elif value.direct not in copies:
+            load = self.trace.loads[value.direct]
+            self.put(("load", load.number), load.array, _bytes(load), load.time, load.time)
+
     def beside(self, dot: Dot, value: TileValue) -> bool:
         """Whether a factor is made of loads in the loop of its product."""
         return bool(value.loads) and all(self.trace.loads[number].loop == dot.loop for number in value.loads)
@@ -368,6 +390,11 @@ class _Buffers:
                 found = loop
             number = loop.outer
         return found
+
+
+def _alone(value: TileValue, load: int) -> bool:
+    """Whether a factor is a load, or an elementwise function of it alone."""
+    return value.direct == load or (value.from_loads and value.loads == {load})
 
 
 def _widened(dot: Dot, value: TileValue) -> int:

@@ -22,6 +22,8 @@ class UnknownValue(enum.Enum):
 UNKNOWN = UnknownValue.UNKNOWN
 
 HOPPER, BLACKWELL = 9, 10
+CDNA = 3
+"""AMD's chips with matrix cores, MI300X among them: below all generations of NVIDIA's that are known."""
 """Generations of chips: with matrix products by four warps together, and with tensor memory too."""
 WIDTHS = {
     "fp64": 8, "int64": 8, "fp32": 4, "tf32": 4, "int32": 4, "uint32": 4, "bf16": 2, "fp16": 2, "int16": 2,
