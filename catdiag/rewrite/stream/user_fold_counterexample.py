@@ -69,13 +69,15 @@ class Trial:
 # Merging with the empty list on the right only tests that it changes nothing. It may be undefined, since no loop and no
 # tree of merges does it.
 _SPLITS: tuple[tuple[int, ...], ...] = ((1,), (0, 1), (1, 1), (1, 2), (2, 1), (2, 2), (1, 1, 2), (1, 0), (2, 0))
+WITH_EMPTY = tuple(split for split in _SPLITS if 0 in split)
+"""The ways to cut a list of which one block is empty: all that a theorem about the loop says little of."""
 
 
-def trials(given: UserFold, states: bool = True) -> Iterator[Trial]:
-    """The lists that a fold is tried on, the shortest first; with `states`, also comparisons of states with their
-    specifications.
+def trials(given: UserFold, states: bool = True, splits: Sequence[tuple[int, ...]] = _SPLITS) -> Iterator[Trial]:
+    """The lists that a fold is tried on, in the order of `splits`, the ways to cut them; with `states`, comparisons too
+    of states with their specifications.
     """
-    for split in _SPLITS:
+    for split in splits:
         length = sum(split)
         builder = writer(list(given.source.dom))
         blocks = [_folded(builder, given, range(sum(split[:k]), sum(split[: k + 1]))) for k in range(len(split))]
@@ -104,13 +106,18 @@ def trials(given: UserFold, states: bool = True) -> Iterator[Trial]:
 
 
 def false_fold(
-    given: UserFold, tries: int, assume: Sequence[str] = (), states: bool = True
+    given: UserFold,
+    tries: int,
+    assume: Sequence[str] = (),
+    states: bool = True,
+    splits: Sequence[tuple[int, ...]] = _SPLITS,
 ) -> FoldCounterexample | None:
     """A list, replayed, for which a fold is wrong; None where none is found in `tries` batches for each way to cut it.
 
-    `assume` are assumptions about sizes. With `states`, the fold's specifications of its states are tried too.
+    `assume` are assumptions about sizes. With `states`, the fold's specifications of its states are tried too. `splits`
+    are the ways to cut lists.
     """
-    return refuted(trials(given, states), given.axis, tries, assume)
+    return refuted(trials(given, states, splits), given.axis, tries, assume)
 
 
 def refuted(

@@ -13,7 +13,7 @@ from catdiag.category.ops import reindex_box
 from catdiag.prover.api import Refuted, Undecided, how_false
 from catdiag.rewrite.box_formulas import ComponentFormula, FoldFormula, formulas_of
 from catdiag.rewrite.stream.user_fold import Fold, UserFold, use, writer
-from catdiag.rewrite.stream.user_fold_counterexample import FEW, MANY, false_fold
+from catdiag.rewrite.stream.user_fold_counterexample import FEW, MANY, WITH_EMPTY, false_fold
 from catdiag.rewrite.stream.user_fold_state import monoid_of, with_states
 from catdiag.rewrite.stream.user_fold_tracing import require_streamed, typed
 from catdiag.util.errors import NotStreamable
@@ -52,7 +52,7 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
 
     guessed = bool(given.missing)
     if guessed:
-        # No specification fits a wrong fold, and a few trials show that it is wrong.
+        # No specification fits a wrong fold, and a few trials show that it is wrong, with empty lists among them.
         refute(given, FEW)
         try:
             given = with_states(given)
@@ -72,7 +72,9 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
             refute(given, MANY if further else FEW, not guessed)
             continue
         # That the empty list on the right changes nothing is no premise of the loop, but a law of folds.
-        refute(given, FEW, False)
+        found = None if guessed else false_fold(given, FEW, assume, states=False, splits=WITH_EMPTY)
+        if found is not None:
+            raise Refuted(how_false(title, found), found)
         return GivenStream(diagram, theorem, element, described(given))
     if guessed and false_fold(given, FEW, assume) is not None:
         names = ", ".join(given.names[k] for k in typed(fold, source, given.axis).missing)
