@@ -78,6 +78,8 @@ class Context:
         self._distances: list[Poly] | None = None
         # The contexts under an index of a name, or ("") where a condition holds: what is found there is found once.
         self._inner: dict[tuple[str, Term], Context] = {}
+        # Bodies of binders here, at the index that is opened here.
+        self._bodies: dict[Term, Term] = {}
         # What is known in fewer ranges and facts is known here.
         self._parent = parent
         self._heads: dict[tuple[str, Data], list[tuple[Fact, Term, int]]] | None = None
@@ -94,6 +96,13 @@ class Context:
         if (name, n) not in self._inner:
             self._inner[name, n] = Context(self.ask, {**self.ranges, name: n}, self.facts, self.elements, self)
         return self._inner[name, n]
+
+    def opened(self, n: Term, body: Term) -> tuple[Context, str, Term]:
+        """The context under a binder, the index's name there, and the body at it."""
+        name = fresh(self.ranges)
+        if body not in self._bodies:
+            self._bodies[body] = open_body(body, idx(name))
+        return self.with_index(name, n), name, self._bodies[body]
 
     def with_condition(self, condition: Term) -> Context:
         """The context in which one more condition holds. Conjunctions are split."""
@@ -248,9 +257,8 @@ class Context:
     def _signs_of_big(self, t: Term) -> int:
         """The signs of a sum, product or maximum over an index: those that its body has at every index."""
         args = t.args
-        name = fresh(self.ranges)
-        inner = self.with_index(name, args[0])
-        body = inner.signs(open_body(args[1], idx(name)))
+        inner, _, at = self.opened(*args)
+        body = inner.signs(at)
         some = self.positive_size(args[0])
         if t.data == "sum":
             if not body & REAL:

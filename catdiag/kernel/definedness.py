@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from catdiag.kernel.context import Context
-from catdiag.kernel.facts import Fact, fresh, negate, nonzero, real
+from catdiag.kernel.facts import Fact, negate, nonzero, real
 from catdiag.kernel.terms import (
     ZERO,
     Data,
@@ -28,10 +28,8 @@ from catdiag.kernel.terms import (
     Printer,
     Term,
     fn,
-    idx,
     is_fixed,
     leaves,
-    open_body,
     size,
     substitute,
 )
@@ -172,8 +170,8 @@ def arguments(ctx: Context, guards: tuple[Term, ...], t: Term) -> list[Place]:
     """The arguments of a term, each with the context and the guards under which its value matters: the body of a binder
     under a fresh index, the cases of a conditional where its condition holds or does not."""
     if t.op == "big":
-        name = fresh(ctx.ranges)
-        return [(ctx.with_index(name, t.args[0]), guards, open_body(t.args[1], idx(name)))]
+        inner, _, body = ctx.opened(*t.args)
+        return [(inner, guards, body)]
     if t.op == "ite":
         condition, yes, no = t.args
         return [

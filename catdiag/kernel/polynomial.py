@@ -56,8 +56,15 @@ class Facts(Protocol):
     def nonnegative(self, t: Term) -> bool: ...
 
 
+_NOUGHT, _UNITY = Fraction(0), Fraction(1)
+"""The most common coefficients and exponents, each one object: they are made, and told from others, at no cost."""
+
+
 def _mono(powers: dict[Term, Fraction]) -> Monomial:
-    return tuple(sorted(((a, e) for a, e in powers.items() if e), key=lambda p: p[0].key))
+    found = [(a, e) for a, e in powers.items() if e is _UNITY or e]
+    if len(found) > 1:
+        found.sort(key=lambda p: p[0].key)
+    return tuple(found)
 
 
 def constant(c: Fraction) -> Poly:
@@ -83,7 +90,7 @@ def put(p: Poly, a: Term, value: Poly, facts: Facts) -> Poly:
     result: Poly = {}
     for m, c in p.items():
         powers = dict(m)
-        e = powers.pop(a, Fraction(0))
+        e = powers.pop(a, _NOUGHT)
         result = plus(result, times({_mono(powers): c}, power(value, int(e), facts), facts))
     return result
 
@@ -103,18 +110,18 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
                 raise TooLarge("a coefficient with too many digits")
             folded: Poly = {(): coefficient}
             for a, e in list(powers.items()):
-                if e == 1:
+                if e is _UNITY or e == 1:
                     continue
                 if abs(e) > LIMIT and not is_unit(a):
                     raise TooLarge(f"a power of {e}")
                 # [c]² = [c] for a condition c as 0 or 1
                 if a.op == "ite" and a.args[1:] == (ONE, ZERO) and e > 1:
-                    powers[a] = Fraction(1)
+                    powers[a] = _UNITY
                 # sqrt(u)² = u for u ≥ 0
                 if e >= 2 and is_fixed(a) and a.data == "%cos" and facts.real(a.args[0]):
                     # cos²u = 1 − sin²u
                     powers[a] = e % 2
-                    square = {(): Fraction(1), ((fixed("sin", a.args[0]), Fraction(2)),): Fraction(-1)}
+                    square = {(): _UNITY, ((fixed("sin", a.args[0]), Fraction(2)),): Fraction(-1)}
                     for _ in range(int(e / 2)):
                         folded = times(folded, square, facts)
                 if a.op == "sqrt" and abs(e) >= 2 and facts.nonnegative(a.args[0]):
@@ -127,7 +134,7 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
             if len(folded) == 1 and () in folded:
                 result = _accumulate(result, rest, folded[()])
             else:
-                result = plus(result, times({rest: Fraction(1)}, folded, facts))
+                result = plus(result, times({rest: _UNITY}, folded, facts))
     return result
 
 
@@ -144,14 +151,14 @@ def power(p: Poly, n: int, facts: Facts) -> Poly:
     """pⁿ for a natural n."""
     if n > LIMIT:
         raise TooLarge(f"a power of {n}")
-    result = constant(Fraction(1))
+    result = constant(_UNITY)
     for _ in range(n):
         result = times(result, p, facts)
     return result
 
 
 def _atom(t: Term, e: int | Fraction = 1) -> Poly:
-    return {((t, Fraction(e)),): Fraction(1)}
+    return {((t, _UNITY if e == 1 else Fraction(e)),): _UNITY}
 
 
 def is_unit(a: Term) -> bool:
@@ -162,13 +169,13 @@ def is_unit(a: Term) -> bool:
 def to_poly(t: Term, facts: Facts) -> Poly:
     """The polynomial of a term. Raises NotReal where a part is not known to be real."""
     if t.op == "num":
-        return constant(Fraction(t.data or 0))
+        return constant(t.data if type(t.data) is Fraction else Fraction(t.data or 0))
     if t.op in ("size", "idx"):
         return _atom(t)
     found = facts.polynomials.get(t)
     if t.op in ("add", "mul"):
         if found is None:
-            found = {} if t.op == "add" else constant(Fraction(1))
+            found = {} if t.op == "add" else constant(_UNITY)
             for a in t.args:
                 p = to_poly(a, facts)
                 found = plus(found, p) if t.op == "add" else times(found, p, facts)
@@ -214,7 +221,7 @@ def _odd(name: str, p: Poly) -> Poly:
     if not p:
         return {}
     up = p[leading(p)] > 0
-    return {((fixed(name, to_term(p if up else scaled_by(p, -1))), Fraction(1)),): Fraction(1 if up else -1)}
+    return {((fixed(name, to_term(p if up else scaled_by(p, -1))), _UNITY),): _UNITY if up else -_UNITY}
 
 
 def _waves(p: Poly, facts: Facts) -> tuple[Poly, Poly]:
@@ -222,11 +229,11 @@ def _waves(p: Poly, facts: Facts) -> tuple[Poly, Poly]:
     cos(a + b) = cos a·cos b − sin a·sin b; with that of −a, they are functions of the monomials over the denominators.
     """
     if not p:
-        return {}, constant(Fraction(1))
+        return {}, constant(_UNITY)
     if sum(abs(c.numerator) for c in p.values()) > _ANGLES:
         sign = 1 if p[leading(p)] > 0 else -1
         return _odd("sin", p), _atom(fixed("cos", to_term(scaled_by(p, sign))))
-    sine, cosine = constant(Fraction(0)), constant(Fraction(1))
+    sine, cosine = constant(_NOUGHT), constant(_UNITY)
     for m, c in p.items():
         part = to_term({m: Fraction(1, c.denominator)})
         s = scaled_by(_atom(fixed("sin", part)), 1 if c > 0 else -1)
@@ -241,7 +248,7 @@ def _waves(p: Poly, facts: Facts) -> tuple[Poly, Poly]:
 
 def _exp(p: Poly, facts: Facts) -> Poly:
     powers: dict[Term, Fraction] = {}
-    result = constant(Fraction(1))
+    result = constant(_UNITY)
     for m, c in p.items():
         if len(m) == 1 and m[0][1] == 1 and m[0][0].op == "log" and c.denominator == 1:
             # exp(c·log u) = u^c for u > 0
@@ -251,8 +258,8 @@ def _exp(p: Poly, facts: Facts) -> Poly:
                 result = times(result, power(base, abs(int(c)), facts), facts)
                 continue
         atom = Term("E", None, (term_of_monomial(m),))
-        powers[atom] = powers.get(atom, Fraction(0)) + c
-    return times(result, {_mono(powers): Fraction(1)}, facts)
+        powers[atom] = powers.get(atom, _NOUGHT) + c
+    return times(result, {_mono(powers): _UNITY}, facts)
 
 
 def _content(p: Poly) -> tuple[Fraction, dict[Term, Fraction], Poly]:
@@ -260,14 +267,14 @@ def _content(p: Poly) -> tuple[Fraction, dict[Term, Fraction], Poly]:
     common: dict[Term, Fraction] = {}
     atoms = {a for m in p for a, _ in m if is_unit(a)}
     for a in atoms:
-        least = min(dict(m).get(a, Fraction(0)) for m in p)
+        least = min(dict(m).get(a, _NOUGHT) for m in p)
         if least:
             common[a] = least
     stripped: Poly = {}
     for m, c in p.items():
         powers = dict(m)
         for a, e in common.items():
-            powers[a] = powers.get(a, Fraction(0)) - e
+            powers[a] = powers.get(a, _NOUGHT) - e
         stripped[_mono(powers)] = c
     lead = stripped[leading(stripped)]
     return lead, common, {m: c / lead for m, c in stripped.items()}
@@ -281,13 +288,13 @@ def _inv(p: Poly, facts: Facts) -> Poly:
     if len(rest) == 1:
         for a, e in next(iter(rest)):
             if is_unit(a) or facts.nonzero(a):
-                powers[a] = powers.get(a, Fraction(0)) - e
+                powers[a] = powers.get(a, _NOUGHT) - e
             else:
                 # inv(inv u) = u for real u; it is 0 for u = −∞
                 flipped = a.args[0] if a.op == "inv" and facts.real(a.args[0]) else fn("inv", a)
-                powers[flipped] = powers.get(flipped, Fraction(0)) + e
-        return times({(): 1 / coefficient}, {_mono(powers): Fraction(1)}, facts)
-    powers[fn("inv", to_term(rest))] = Fraction(1)
+                powers[flipped] = powers.get(flipped, _NOUGHT) + e
+        return times({(): 1 / coefficient}, {_mono(powers): _UNITY}, facts)
+    powers[fn("inv", to_term(rest))] = _UNITY
     return {_mono(powers): 1 / coefficient}
 
 
@@ -295,8 +302,8 @@ def _log(p: Poly, facts: Facts) -> Poly:
     if not p:
         return {}  # log 0 = 0
     coefficient, common, rest = _content(p)
-    factors = list(next(iter(rest))) if len(rest) == 1 else [(to_term(rest), Fraction(1))]
-    if len(factors) == 1 and p == {tuple(factors): Fraction(1)} and factors[0][0].op in ("inv", "sqrt"):
+    factors = list(next(iter(rest))) if len(rest) == 1 else [(to_term(rest), _UNITY)]
+    if len(factors) == 1 and p == {tuple(factors): _UNITY} and factors[0][0].op in ("inv", "sqrt"):
         # log(1/u) = −log u and log √u = log u / 2 for u > 0; for u ≤ 0, all are 0
         (a, e), c = factors[0], Fraction(1, 2) if factors[0][0].op == "sqrt" else Fraction(-1)
         if e == 1:
@@ -313,9 +320,9 @@ def _log(p: Poly, facts: Facts) -> Poly:
         for a, e in common.items():
             result = plus(result, times(constant(e), to_poly(a.args[0], facts), facts))
         for a, e in factors:
-            result = plus(result, {((fn("log", a), Fraction(1)),): e})
+            result = plus(result, {((fn("log", a), _UNITY),): e})
         return result
-    if p == constant(Fraction(1)):
+    if p == constant(_UNITY):
         return {}
     return _atom(fn("log", to_term(p)))
 
@@ -334,11 +341,11 @@ def _sqrt(p: Poly, facts: Facts) -> Poly:
 
 def _root(m: Monomial, facts: Facts) -> Poly:
     """The root of a monomial: √(a·t) = √a·√t for a ≥ 0 (for t < 0, both are 0), √a² = |a| where its sign is known."""
-    result = constant(Fraction(1))
+    result = constant(_UNITY)
     inside: dict[Term, Fraction] = {}
     for a, e in m:
         if is_unit(a):
-            result = times(result, {((a, e / 2),): Fraction(1)}, facts)
+            result = times(result, {((a, e / 2),): _UNITY}, facts)
         elif a.op == "inv" and e == 1 and (len(m) == 1 or facts.nonnegative(a)):
             # √(1/u) = 1/√u, 0 for u ≤ 0
             root = _sqrt(to_poly(a.args[0], facts), facts)
@@ -346,13 +353,13 @@ def _root(m: Monomial, facts: Facts) -> Poly:
         elif facts.nonnegative(a):
             whole = int(e / 2)
             powers = {a: Fraction(whole), fn("sqrt", a): e - 2 * whole}
-            result = times(result, {_mono(powers): Fraction(1)}, facts)
+            result = times(result, {_mono(powers): _UNITY}, facts)
         elif e % 2 == 0 and facts.nonnegative(mul(num(-1), a)):
-            result = times(result, {((a, e / 2),): Fraction(-1) if e / 2 % 2 else Fraction(1)}, facts)
+            result = times(result, {((a, e / 2),): Fraction(-1) if e / 2 % 2 else _UNITY}, facts)
         else:
             inside[a] = e
-    left = to_term({_mono(inside): Fraction(1)})
-    return times(result, _atom(fn("sqrt", left)) if left != ONE else constant(Fraction(1)), facts)
+    left = to_term({_mono(inside): _UNITY})
+    return times(result, _atom(fn("sqrt", left)) if left != ONE else constant(_UNITY), facts)
 
 
 def _order(m: Monomial) -> tuple[int, list[tuple[str, Fraction]]]:
@@ -393,7 +400,7 @@ def _scaled_exponent(t: Term, c: Fraction) -> Poly:
         if a.op == "num":
             c *= Fraction(a.data or 0)
             continue
-        powers[a] = powers.get(a, Fraction(0)) + 1
+        powers[a] = powers.get(a, _NOUGHT) + 1
     return {_mono(powers): c}
 
 
@@ -431,7 +438,7 @@ def _divided(p: Poly, facts: Facts) -> Poly:
                     u = to_poly(a.args[0], facts)
                     lead = max(u, key=_graded)
                     rest = dict(m)
-                    if lead and all(rest.get(b, Fraction(0)) >= k for b, k in lead):
+                    if lead and all(rest.get(b, _NOUGHT) >= k for b, k in lead):
                         found = (m, a, u, lead)
         if found is None:
             return p
@@ -439,11 +446,11 @@ def _divided(p: Poly, facts: Facts) -> Poly:
         c = p[m] / u[lead]
         powers = dict(m)
         for b, k in lead:
-            powers[b] = powers.get(b, Fraction(0)) - k  # k < 0 where u has a power below 0 of b
-        with_inverse: Poly = {_mono(powers): Fraction(1)}
+            powers[b] = powers.get(b, _NOUGHT) - k  # k < 0 where u has a power below 0 of b
+        with_inverse: Poly = {_mono(powers): _UNITY}
         del powers[a]
         p = {n: d for n, d in p.items() if n != m}
-        p = plus(p, times(constant(c), {_mono(powers): Fraction(1)}, facts))
+        p = plus(p, times(constant(c), {_mono(powers): _UNITY}, facts))
         remainder = {n: -d for n, d in u.items() if n != lead}
         p = plus(p, times(times(constant(c), with_inverse, facts), remainder, facts))
         if len(p) > LIMIT:
@@ -452,7 +459,7 @@ def _divided(p: Poly, facts: Facts) -> Poly:
 
 
 def _graded(m: Monomial) -> tuple[Fraction, list[tuple[str, Fraction]]]:
-    return (sum((e for _, e in m), Fraction(0)), [(a.key, e) for a, e in m])
+    return (sum((e for _, e in m), _NOUGHT), [(a.key, e) for a, e in m])
 
 
 def vanishes(p: Poly, facts: Facts) -> bool:
@@ -474,10 +481,10 @@ def vanishes(p: Poly, facts: Facts) -> bool:
         if chosen is None:
             return False
         split: dict[int, Poly] = {}
-        flipped = any(dict(m).get(chosen, Fraction(0)) < 0 for m in p)
+        flipped = any(dict(m).get(chosen, _NOUGHT) < 0 for m in p)
         for m, c in p.items():
             powers = dict(m)
-            e = powers.pop(chosen, Fraction(0))
+            e = powers.pop(chosen, _NOUGHT)
             split.setdefault(int(-e if flipped else e), {})[_mono(powers)] = c
         base = _atom(chosen) if flipped else to_poly(chosen.args[0], facts)
         if flipped and chosen.op == "inv":

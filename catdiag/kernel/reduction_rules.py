@@ -7,7 +7,7 @@ from typing import Any
 from catdiag.kernel.context import Context, integer
 from catdiag.kernel.facts import fresh, natural, negate
 from catdiag.kernel.polynomial import to_poly
-from catdiag.kernel.rule_arguments import depends, given, given_body, opened, positions, reduction
+from catdiag.kernel.rule_arguments import depends, given, given_body, positions, reduction
 from catdiag.kernel.scalar_rules import holds
 from catdiag.kernel.terms import (
     MONOIDS,
@@ -116,7 +116,7 @@ def push(ctx: Context, t: Term, position: Any) -> Term:
         raise KernelError(f"{t} is no product or sum")
     chosen, others = positions(t.args, [position])
     monoid, n, body = reduction(chosen[0], "sum" if t.op == "mul" else "max")
-    inner, name, at = opened(ctx, n, body)
+    inner, name, at = ctx.opened(n, body)
     if monoid == "sum" and not inner.real(at):
         raise KernelError(f"{at} is not known to be real")
     together = mul if monoid == "sum" else add
@@ -131,7 +131,7 @@ def scale(ctx: Context, t: Term, chosen: Any) -> Term:
     outside, inside = positions(body.args, chosen)
     if not outside or not inside or any(depends(a) for a in outside):
         raise KernelError("the factors to pull out depend on the index, or are all or none")
-    inner, name, _ = opened(ctx, n, body)
+    inner, name, _ = ctx.opened(n, body)
     lifted = [open_body(a, ZERO) for a in outside]
     if not ctx.positive_size(n) or not ctx.nonnegative(mul(*lifted)):
         raise KernelError(f"{mul(*lifted)} is not known to be at least 0 over a non-empty range")
@@ -188,8 +188,8 @@ def reindex(ctx: Context, t: Term, length: Any, forth: Any, back: Any) -> Term:
     """
     monoid, n, body = reduction(t)
     m, f, g = given(ctx, length), given_body(ctx, forth), given_body(ctx, back)
-    inner, i, at = opened(ctx, n, body)
-    outer, j, _ = opened(ctx, m, body)
+    inner, i, at = ctx.opened(n, body)
+    outer, j, _ = ctx.opened(m, body)
     to, fro = open_body(f, idx(j)), open_body(g, idx(i))
     if not natural(m) or not integer(ctx, open_body(f, ZERO)) or not integer(ctx, open_body(g, ZERO)):
         raise KernelError(f"{m}, {to} and {fro} are not known to be a natural number and integers")
@@ -214,7 +214,7 @@ def shift(ctx: Context, t: Term, way: Any) -> Term:
     Σ_{i<n+1} t(i); the second is the first for t(i − 1).
     """
     _, n, body = reduction(t, "sum")
-    inner, name, at = opened(ctx, n, body)
+    inner, name, at = ctx.opened(n, body)
     if way not in ("up", "down") or not natural(n):
         raise KernelError(f"{t} is not moved {str(way)[:20]!r} over {n}")
     first, last = (ZERO, n) if way == "up" else (sub(n, ONE), num(-1))
@@ -244,7 +244,7 @@ def telescope(ctx: Context, t: Term, closed: Any) -> Term:
     total = given_body(ctx, closed)
     if not natural(n):
         raise KernelError(f"the range {n} is no natural number by its form")
-    inner, name, at = opened(ctx, n, body)
+    inner, name, at = ctx.opened(n, body)
     step = combine(monoid, open_body(total, idx(name)), at)
     after = open_body(total, add(idx(name), ONE))
     if to_poly(sub(open_body(total, ZERO), UNITS[monoid]), ctx) or to_poly(sub(after, step), inner):
@@ -281,7 +281,7 @@ def through(ctx: Context, t: Term) -> Term:
     if t.op == "max":
         inner, insides = ctx, [a.args[0] for a in parts]
     else:
-        inner, _, at = opened(ctx, t.args[0], parts[0])
+        inner, _, at = ctx.opened(t.args[0], parts[0])
         insides = [at.args[0]]
         if monoid == "max" and not ctx.positive_size(t.args[0]):
             raise KernelError(f"the range {t.args[0]} may be empty")

@@ -19,7 +19,6 @@ from catdiag.kernel import reduction_rules as r
 from catdiag.kernel import scalar_rules as s
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import negate
-from catdiag.kernel.rule_arguments import opened
 from catdiag.kernel.terms import KernelError, Term, close_body, rebuild
 
 Rule = Callable[..., Term]
@@ -46,7 +45,7 @@ def enter(ctx: Context, t: Term, k: int) -> tuple[Context, Term, str | None]:
     """Part k of a term with the context of that part, and the name of the index that was opened on the way, if any."""
     child = t.args[k]
     if t.op == "big" and k == 1:
-        ctx, name, child = opened(ctx, t.args[0], child)
+        ctx, name, child = ctx.opened(t.args[0], child)
         return ctx, child, name
     if t.op == "ite" and k > 0:
         return ctx.with_condition(t.args[0] if k == 1 else negate(t.args[0])), child, None

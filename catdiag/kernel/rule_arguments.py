@@ -1,4 +1,4 @@
-"""Helpers of the rules: parsing of their arguments, which come from a certificate, and opening of binders."""
+"""Helpers of the rules: parsing of their arguments, which come from a certificate."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.kernel.context import Context
-from catdiag.kernel.facts import fresh
-from catdiag.kernel.terms import LOGICAL, KernelError, Term, idx, leaves, open_body, parse_term
+from catdiag.kernel.terms import LOGICAL, KernelError, Term, leaves, parse_term
 
 
 def reduction(t: Term, *monoids: str) -> tuple[str, Term, Term]:
@@ -16,12 +15,6 @@ def reduction(t: Term, *monoids: str) -> tuple[str, Term, Term]:
     if t.op != "big" or (monoids and t.data not in monoids):
         raise KernelError(f"expected a reduction over {' or '.join(monoids) or 'an index'}, found {t}")
     return str(t.data), t.args[0], t.args[1]
-
-
-def opened(ctx: Context, n: Term, body: Term) -> tuple[Context, str, Term]:
-    """The context under a binder, the index's name there, and the body at it."""
-    name = fresh(ctx.ranges)
-    return ctx.with_index(name, n), name, open_body(body, idx(name))
 
 
 def positions(args: Sequence[Term], chosen: Any) -> tuple[list[Term], list[Term]]:

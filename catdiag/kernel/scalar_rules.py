@@ -9,7 +9,7 @@ from typing import Any
 from catdiag.kernel.context import Context, integer
 from catdiag.kernel.facts import arithmetic, match, negate
 from catdiag.kernel.polynomial import Monomial, Poly, is_unit, leading, normal, plus, scaled, to_poly, to_term, vanishes
-from catdiag.kernel.rule_arguments import given, opened, positions, rational, reduction
+from catdiag.kernel.rule_arguments import given, positions, rational, reduction
 from catdiag.kernel.terms import (
     BOT,
     FALSE,
@@ -120,7 +120,7 @@ def below(ctx: Context, a: Term, b: Term, fuel: int = 8) -> bool:
     if a.op == "max":
         return all(below(ctx, x, b, fuel) for x in a.args)
     if a.op == "big" and a.data == "max":
-        inner, _, at = opened(ctx, *a.args)
+        inner, _, at = ctx.opened(*a.args)
         return below(inner, at, b, fuel)
     if fuel <= 0:
         return False
@@ -135,7 +135,7 @@ def below(ctx: Context, a: Term, b: Term, fuel: int = 8) -> bool:
             pattern = open_body(pattern.args[1], idx(names[-1]))
         values = match(pattern, a, set(names))
         k = ZERO if values is None else values.get(names[0], ZERO)
-        inner, _, at = opened(ctx, *b.args)
+        inner, _, at = ctx.opened(*b.args)
         within = integer(ctx, k) and ctx.entails(fn("le", ZERO, k)) and ctx.entails(fn("lt", k, b.args[0]))
         if within and (b.data == "max" or inner.nonnegative(at)) and below(ctx, a, open_body(b.args[1], k), fuel - 1):
             return True
@@ -280,7 +280,7 @@ def order(ctx: Context, t: Term, back: Any = None) -> Term:
 
 
 def _exists(ctx: Context, op: str, a: Term, reduced: Term) -> Term:
-    _, name, at = opened(ctx, *reduced.args)
+    _, name, at = ctx.opened(*reduced.args)
     indicator = fn("ite", fn(op, a, at), ONE, ZERO)
     return fn("lt", ZERO, big("max", reduced.args[0], close_body(indicator, name)))
 
