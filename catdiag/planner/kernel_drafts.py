@@ -144,9 +144,9 @@ def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = No
     axis that is on no result also each other one in a loop inside its loop for which `nested` holds, which is asked
     once the draft without that loop was given."""
     kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
-    names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes))
+    names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes if a.size != 1))
     inner = [n for n in names if n not in kept]
-    tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in inner), *((n, 2) for n in kept)]
+    tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in inner), *((n, 2) for n in kept if n in names)]
     plain = tuple(groupable(flat))
     for axis, passes in tried:
         if axis is None:

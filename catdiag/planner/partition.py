@@ -41,7 +41,7 @@ from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, check_cuts, check_sizes
 from catdiag.planner.recomputed_stages import recomputed_rows, saves_more
 from catdiag.prover.api import Interrupted
-from catdiag.rewrite.contraction_order import Reassociation, equal_forms, ordered
+from catdiag.rewrite.contraction_order import Reassociation, equal_forms, form_by_terms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
@@ -54,8 +54,7 @@ from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, require
 
 MORE_SAVED = 1.5
 """A way that recomputes arrays is taken up to this factor of the time of one that saves more between kernels than the
-program reads and makes: such arrays, a score for each pair of tokens, say, grow faster than what the program is given,
-and memory is what training has too little of."""
+program reads and makes: such arrays, a score for each pair of tokens, say, grow faster than what is given."""
 _CALLED: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: library_plan, FUNCTION: function_plan}
 
 
@@ -138,14 +137,15 @@ def searching(
     row = StageSequence(diagram)
     if not row.stages:
         raise NotFusable(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
-    search = PartitionSearch(row, target, solver, cuts, multi_kernel=several)
-    forms = [
-        PartitionSearch(
-            StageSequence(form.diagram), target, solver, cuts, multi_kernel=several, form=form, equal=search.equal
-        )
-        for form in equal_forms(diagram, sizes)
-    ]
+    search = PartitionSearch(row, target, solver, cuts, None, several)
+
+    def of_form(form: Reassociation) -> PartitionSearch:
+        return PartitionSearch(StageSequence(form.diagram), target, solver, cuts, form, several, search.equal)
+
+    forms = [of_form(form) for form in equal_forms(diagram, sizes)]
     found = sorted((one for one in (search, *forms) if one.chosen()), key=PartitionSearch.rank_seconds)
+    if not found and (by_terms := form_by_terms(diagram, sizes)):
+        found = [one for one in (of_form(by_terms),) if one.chosen()]
     for better, worse in pairwise(found):
         better.otherwise = worse
     if found:

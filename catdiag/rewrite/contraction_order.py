@@ -35,6 +35,7 @@ from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import Interrupted
 from catdiag.prover.composites import OpenPart, certify_through
 from catdiag.prover.proof_search import OpenGoal
+from catdiag.rewrite.coproduct_sums import by_terms
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.merge_axes import MergingGraph
@@ -146,6 +147,31 @@ def equal_forms(diagram: Diagram, sizes: Mapping[str, int]) -> list[Reassociatio
     shared = _Shared.NONE if best is None else best.shared
     merged = _Reassociation(diagram, sizes, shared, reorder=best is not None, merge=True).made()
     return [form for form in (best, merged) if form is not None]
+
+
+def form_by_terms(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation | None:
+    """The diagram with reductions over concatenated arrays taken term by term (`catdiag.rewrite.coproduct_sums`), and
+    of that the last of the `equal_forms`, not proved; None where there are no such reductions. Raises SizeError as
+    above.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x, q y -> q")(lambda A, B: cd.sum(cd.concat([A, B], "x+y"), "x+y"))
+    >>> str(form_by_terms(total.diagram, {"q": 4, "x": 4, "y": 4}).action)
+    'x+y by terms'
+    """
+    made = by_terms(diagram)
+    if made is None:
+        return None
+    action = Reassociate(reordered=False, by_terms=made.axes)
+    form = Reassociation(diagram, made.opened, made.diagram, made.stages, made.image, (0, 0), action)
+    for then in equal_forms(made.diagram, sizes)[-1:]:
+        if then.opened.graph == made.diagram.graph:
+            image = {w: then.image[v] for w, v in made.image.items() if v in then.image}
+            pairs = ([(w, then.image[v]) for w, v in stage if v in then.image] for stage in made.stages)
+            stages = tuple(tuple(stage) for stage in pairs if stage)
+            action = replace(then.action, by_terms=made.axes)
+            form = Reassociation(diagram, made.opened, then.diagram, stages, image, then.work, action, then.shared)
+    return form
 
 
 def _holds_products(box: Box) -> bool:

@@ -43,6 +43,7 @@ from catdiag.rewrite.local_sizes import local_size, sizes_in
 from catdiag.rewrite.steps import Group as GroupStep
 from catdiag.schedule.accumulation import accumulates
 from catdiag.schedule.gathers import is_rematerialized
+from catdiag.schedule.live_ranges import is_view
 from catdiag.util.errors import AxisError, NotGroupable, require
 
 
@@ -324,7 +325,8 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
             found.add(place)
             given.update(outputs)
         elif is_rematerialized(node, rematerialized) or (
-            isinstance(op, (Rename, Reindex)) and all(w in given or w in forms for w in node.inputs)
+            (isinstance(op, (Rename, Reindex)) or is_view(node.box))
+            and all(w in given or w in forms for w in node.inputs)
         ):
             forms.update(dict.fromkeys(outputs, place))
     return found

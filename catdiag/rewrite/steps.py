@@ -127,13 +127,18 @@ class RenameTiles:
 @dataclass(frozen=True)
 class Reassociate:
     """Products of several arrays taken in another order, two at a time (contraction order), or `merged` axes that they
-    are summed over in place of several; both, if it is `reordered` too."""
+    are summed over in place of several; both, if it is `reordered` too. Or reductions over coproducts taken `by_terms`
+    (`catdiag.rewrite.coproduct_sums`)."""
 
     merged: tuple[str, ...] = ()
     reordered: bool = True
+    by_terms: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return ", ".join([*(["reassociate"] if self.reordered else []), *(f"merge {name}" for name in self.merged)])
+        words = ["reassociate"] if self.reordered else []
+        return ", ".join(
+            [*words, *(f"merge {name}" for name in self.merged), *(f"{n} by terms" for n in self.by_terms)]
+        )
 
 
 @dataclass(frozen=True)
