@@ -20,7 +20,7 @@ from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.types import BYTES
 from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.configuration_proposal import Proposal
-from catdiag.planner.memory_sectors import tiles_of_rows, whole_sector
+from catdiag.planner.memory_sectors import packed, tiles_of_rows, whole_sector
 from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
 from catdiag.planner.resources.gluon_resources import WARPS, GluonBlock
@@ -174,23 +174,11 @@ class Candidates:
         return fits
 
     def _packed(self, side: IntPolynomial, grid: Mapping[str, Any]) -> Any:
-        """Whether a side that has several tiles has the whole of one axis, its longest or that along which arrays lie
-        in memory, or nothing of the others: rows of several axes are packed where one has too few, since the compiler
-        has more to do for them."""
+        """Whether a side of a product is `packed`."""
         ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
         known = self.search.full(self.search.sizes)
-        length = {n: math.ceil(ranges[n].value(known)) for n in sorted(side.symbols() & set(grid)) if n in ranges}
-        if len(length) < 2:
-            return True
-        longest = max(length, key=lambda name: length[name])
-        contiguous = set(tiles_of_rows(self.search.diagram, known)) & set(length)
-        packed: Any = False
-        for first in sorted({longest, *contiguous}):
-            alone: Any = True
-            for name in set(length) - {first}:
-                alone = alone & (grid[name] == 1)
-            packed = packed | alone | (grid[first] >= length[first])
-        return packed
+        lengths = {n: math.ceil(ranges[n].value(known)) for n in sorted(side.symbols() & set(grid)) if n in ranges}
+        return packed(lengths, tiles_of_rows(self.search.diagram, known), grid)
 
     def _reach(self, side: IntPolynomial, least: int) -> int:
         """How long a side must be: as far as tiles that are given let it."""

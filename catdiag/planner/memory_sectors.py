@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from catdiag.category.diagram import Diagram
@@ -41,3 +41,25 @@ def tiles_of_rows(diagram: Diagram, sizes: Mapping[Any, Any]) -> tuple[str, ...]
 def whole_sector(dtype: str | Mapping[str, str]) -> int:
     """How many elements of the narrowest of some types a sector has."""
     return SECTOR // min(map(width, real_types(dtype)), default=width("fp32"))
+
+
+def packed(lengths: Mapping[str, int], contiguous: Collection[str], grid: Mapping[str, Any]) -> Any:
+    """Whether a side of a product that has several tiles, of axes of these `lengths`, has the whole of one axis, its
+    longest or one of those that are `contiguous` in memory, or nothing of the others.
+
+    Rows of several axes are packed where one has too few, since the compiler has more to do for them. `grid` has the
+    tiles, as numbers or arrays of them.
+
+    >>> [bool(packed({"g_h": 71, "g_d": 64}, ["g_d"], {"g_h": h, "g_d": d})) for h, d in ((4, 64), (1, 32), (4, 32))]
+    [True, True, False]
+    """
+    if len(lengths) < 2:
+        return True
+    longest = max(lengths, key=lambda name: lengths[name])
+    found: Any = False
+    for first in sorted({longest, *(lengths.keys() & set(contiguous))}):
+        alone: Any = True
+        for name in lengths.keys() - {first}:
+            alone = alone & (grid[name] == 1)
+        found = found | alone | (grid[first] >= lengths[first])
+    return found
