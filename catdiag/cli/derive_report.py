@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram
+from catdiag.category.types import BYTES
 from catdiag.cli.exit_status import NothingDerived, own_lines
 from catdiag.rewrite.split import runs_in_kernels
 from catdiag.util.errors import DoesNotFit
 
 if TYPE_CHECKING:
-    from catdiag.bounds.lower_bound import LowerBound
+    from catdiag.bounds.lower_bound import BoundTerm, LowerBound
     from catdiag.codegen.loop_state import StateFormulas
     from catdiag.cost.traffic import IO
     from catdiag.optimum.minimize import Optimum
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from catdiag.rewrite.stability import Stability
 
 
+_TERMS = 3
+"""Of a lower bound so many terms are printed beside the compulsory one."""
 _LINES = 25
 """Lines of pseudocode up to which it is printed by default."""
 
@@ -244,9 +248,29 @@ class Report:
 
     def _bound(self) -> Iterator[str]:
         yield f"at least {self.bound.compulsory}, each input and result once"
-        for term in self.bound.terms:
+        terms, left_out = self._shown_terms()
+        for term in terms:
             yield f"and {term.value} ({term.kind}, {term.box})"
+        if left_out:
+            yield f"… {left_out} more: program.lower_bound() prints them"
         yield "anything may be computed again; no bound on equal diagrams that do fewer operations"
+
+    def _shown_terms(self) -> tuple[list[BoundTerm], int]:
+        """The terms of the lower bound beside the compulsory one that are shown, in order, and the number of others. Of
+        many those are shown that are largest at the sizes of the plan, for the shared memory of a core; without a plan
+        the shortest."""
+        terms = list(self.bound.terms)
+        if len(terms) <= _TERMS or self.full_proof:
+            return terms, 0
+        plan = self.plan
+        if plan is None or plan.chip is None:
+            ranked = sorted(terms, key=lambda term: len(str(term.value)))
+        else:
+            values = Fraction(plan.chip.smem_per_sm, BYTES["bf16"])
+            sizes = {**self.bound.sizes, **plan.sizes}
+            ranked = sorted(terms, key=lambda term: term.at(sizes, values), reverse=True)
+        shown = ranked[:_TERMS]
+        return [term for term in terms if term in shown], len(terms) - _TERMS
 
     def _proof_seconds(self) -> float:
         steps = [*self.derivation.steps]

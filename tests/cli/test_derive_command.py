@@ -204,8 +204,10 @@ def test_what_takes_less_in_several_kernels_is_cut(run, op, tmp_path):
         "arrays (bytes)",
     ):
         assert said in done.out, said
+    bound = done.out.partition("\nLower bound: ")[2].partition("\n\n")[0].splitlines()
+    assert sum(line.startswith("  and ") for line in bound) == 3 and "  … 3 more: " in bound[-2]
     found = json.loads(data.read_text())
-    assert found["plan"] is None
+    assert found["plan"] is None and len(found["lower_bound"]["terms"]) == 6
     assert len(found["kernels"]["kernels"]) > 1
     assert run("check", certificate).status == 0
 
