@@ -18,7 +18,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Protocol
 
-from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, add, fixed, fn, is_fixed, mul, num, show
+from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, add, fixed, fn, is_fixed, mul, num
 
 Monomial = tuple[tuple[Term, Fraction], ...]
 Poly = dict[Monomial, Fraction]
@@ -183,7 +183,7 @@ def to_poly(t: Term, facts: Facts) -> Poly:
         return dict(found)
     if found is None:
         if not facts.real(t):
-            raise NotReal(f"{show(t) if t.weight < 1000 else 'a term'} is not known to be real")
+            raise NotReal("{} is not known to be real", t if t.weight < 1000 else "a term")
         found = _of_function(t, facts)
         if any(atom.weight > LARGEST_ATOM for m in found for atom, _ in m):
             raise TooLarge("an atom of a normal form is too large")

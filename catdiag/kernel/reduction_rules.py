@@ -34,7 +34,7 @@ def split(ctx: Context, t: Term) -> Term:
     """A5: ⊕_{i<a+b} t(i) = ⊕_{i<a} t(i) ⊕ ⊕_{i<b} t(a+i), for natural a and b."""
     monoid, n, body = reduction(t)
     if n.op != "add" or not natural(n):
-        raise KernelError(f"the range {n} is no sum of sizes")
+        raise KernelError("the range {} is no sum of sizes", n)
     first, rest = n.args[0], add(*n.args[1:])
     name = fresh(ctx.ranges)
     shifted = close_body(open_body(body, add(first, idx(name))), name)
@@ -45,7 +45,7 @@ def nest(ctx: Context, t: Term) -> Term:
     """A4: ⊕_{i<a·b} t(i) = ⊕_{j<a} ⊕_{k<b} t(j·b + k), for natural a and b."""
     monoid, n, body = reduction(t)
     if n.op != "mul" or not natural(n):
-        raise KernelError(f"the range {n} is no product of sizes")
+        raise KernelError("the range {} is no product of sizes", n)
     a, b = n.args[0], mul(*n.args[1:])
     j = fresh(ctx.ranges)
     k = fresh(ctx.with_index(j, a).ranges)
@@ -57,7 +57,7 @@ def empty(ctx: Context, t: Term) -> Term:
     """A5: ⊕ over no index is the unit."""
     monoid, n, _ = reduction(t)
     if n != ZERO:
-        raise KernelError(f"the range {n} is not empty")
+        raise KernelError("the range {} is not empty", n)
     return UNITS[monoid]
 
 
@@ -65,10 +65,10 @@ def single(ctx: Context, t: Term) -> Term:
     """A5: ⊕_{i<1} t(i) = t(0); for Σ and max of anything, for Π of a real t(0)."""
     monoid, n, body = reduction(t)
     if n != ONE:
-        raise KernelError(f"the range {n} is not one")
+        raise KernelError("the range {} is not one", n)
     result = open_body(body, ZERO)
     if monoid == "prod" and not ctx.real(result):
-        raise KernelError(f"{result} is not known to be real")
+        raise KernelError("{} is not known to be real", result)
     return result
 
 
@@ -84,7 +84,7 @@ def join(ctx: Context, t: Term) -> Term:
     """A3, the other way: ⊕_i s(i) ⊕ ⊕_i t(i) = ⊕_i (s(i) ⊕ t(i)) over one range."""
     monoid, n, _ = reduction(t.args[0] if t.args else t)
     if t.op != MONOIDS[monoid] or any(a.op != "big" or a.data != monoid or a.args[0] != n for a in t.args):
-        raise KernelError(f"{t} does not combine reductions over one range")
+        raise KernelError("{} does not combine reductions over one range", t)
     return big(monoid, n, combine(monoid, *(a.args[1] for a in t.args)))
 
 
@@ -95,30 +95,30 @@ def pull(ctx: Context, t: Term, chosen: Any) -> Term:
     """
     monoid, n, body = reduction(t, "sum", "max")
     if body.op != ("mul" if monoid == "sum" else "add"):
-        raise KernelError(f"nothing to pull out of {t}")
+        raise KernelError("nothing to pull out of {}", t)
     name = fresh(ctx.ranges)
     outside, inside = positions(body.args, chosen)
     if not outside or any(depends(a) for a in outside):
-        raise KernelError(f"{outside} depends on the index, or is nothing")
+        raise KernelError("{} depends on the index, or is nothing", outside)
     lifted = [open_body(a, ZERO) for a in outside]
     together = mul if monoid == "sum" else add
     if not inside:
         inside = [ONE if monoid == "sum" else ZERO]
     inner = ctx.with_index(name, n)
     if monoid == "sum" and not all(inner.real(open_body(a, idx(name))) for a in inside):
-        raise KernelError(f"a factor inside {t} is not known to be real")
+        raise KernelError("a factor inside {} is not known to be real", t)
     return together(*lifted, big(monoid, n, together(*inside)))
 
 
 def push(ctx: Context, t: Term, position: Any) -> Term:
     """A3 backwards: c·Σ_i t(i) = Σ_i c·t(i) for real t(i), and c + max_i t(i) = max_i (c + t(i))."""
     if t.op not in ("mul", "add"):
-        raise KernelError(f"{t} is no product or sum")
+        raise KernelError("{} is no product or sum", t)
     chosen, others = positions(t.args, [position])
     monoid, n, body = reduction(chosen[0], "sum" if t.op == "mul" else "max")
     inner, name, at = ctx.opened(n, body)
     if monoid == "sum" and not inner.real(at):
-        raise KernelError(f"{at} is not known to be real")
+        raise KernelError("{} is not known to be real", at)
     together = mul if monoid == "sum" else add
     return big(monoid, n, close_body(together(*others, at), name))
 
@@ -127,7 +127,7 @@ def scale(ctx: Context, t: Term, chosen: Any) -> Term:
     """A3: max_{i<n} c·t(i) = c·max_{i<n} t(i) for c ≥ 0 free of i, real t(i) and n ≥ 1."""
     _, n, body = reduction(t, "max")
     if body.op != "mul":
-        raise KernelError(f"the body of {t} is no product")
+        raise KernelError("the body of {} is no product", t)
     outside, inside = positions(body.args, chosen)
     if not outside or not inside or any(depends(a) for a in outside):
         raise KernelError("the factors to pull out depend on the index, or are all or none")
@@ -137,7 +137,7 @@ def scale(ctx: Context, t: Term, chosen: Any) -> Term:
         raise KernelError(f"{mul(*lifted)} is not known to be at least 0 over a non-empty range")
     # A product counts as real whatever its factors, so each of them is asked.
     if not all(inner.real(open_body(a, idx(name))) for a in (*outside, *inside)):
-        raise KernelError(f"a factor inside {t} is not known to be real")
+        raise KernelError("a factor inside {} is not known to be real", t)
     return mul(*lifted, big("max", n, mul(*inside)))
 
 
@@ -146,7 +146,7 @@ def swap(ctx: Context, t: Term) -> Term:
     monoid, n, body = reduction(t)
     inner_monoid, m, inside = reduction(body)
     if inner_monoid != monoid or depends(m):
-        raise KernelError(f"the two reductions of {t} cannot change places")
+        raise KernelError("the two reductions of {} cannot change places", t)
     i = fresh(ctx.ranges)
     m = open_body(m, ZERO)
     j = fresh(ctx.with_index(i, n).ranges)
@@ -161,7 +161,7 @@ def constant(ctx: Context, t: Term) -> Term:
     """
     monoid, n, body = reduction(t)
     if depends(body):
-        raise KernelError(f"the body of {t} depends on the index")
+        raise KernelError("the body of {} depends on the index", t)
     c = open_body(body, ZERO)
     # With n = 0 both sides are 0, or 1, whatever c is, so it need be known only where there is an index.
     inner = ctx.with_index(fresh(ctx.ranges), n)
@@ -175,7 +175,7 @@ def constant(ctx: Context, t: Term) -> Term:
         return mul(n, c)
     if monoid == "prod" and counted and inner.positive(c):
         return fn("exp", mul(n, fn("log", c)))
-    raise KernelError(f"the constant reduction {t} does not simplify")
+    raise KernelError("the constant reduction {} does not simplify", t)
 
 
 def reindex(ctx: Context, t: Term, length: Any, forth: Any, back: Any) -> Term:
@@ -192,18 +192,18 @@ def reindex(ctx: Context, t: Term, length: Any, forth: Any, back: Any) -> Term:
     outer, j, _ = ctx.opened(m, body)
     to, fro = open_body(f, idx(j)), open_body(g, idx(i))
     if not natural(m) or not integer(ctx, open_body(f, ZERO)) or not integer(ctx, open_body(g, ZERO)):
-        raise KernelError(f"{m}, {to} and {fro} are not known to be a natural number and integers")
+        raise KernelError("{}, {} and {} are not known to be a natural number and integers", m, to, fro)
     for condition in support(monoid, at):
         inner = inner.with_condition(condition)
     reached = [(outer, to, n), (inner, fro, m)]
     if not all(holds(c, fn("le", ZERO, k)) and holds(c, fn("lt", k, n)) for c, k, n in reached):
-        raise KernelError(f"{to} and {fro} are not known to be in range")
+        raise KernelError("{} and {} are not known to be in range", to, fro)
     for c, x, y in ((outer, open_body(g, to), idx(j)), (inner, open_body(f, fro), idx(i))):
         # The only index below 1 is 0.
         if m == ONE and c is outer:
             x, y = (open_body(close_body(u, j), ZERO) for u in (x, y))
         if not holds(c, fn("eq", x, y)):
-            raise KernelError(f"{x} is not known to be {y}")
+            raise KernelError("{} is not known to be {}", x, y)
     return big(monoid, m, close_body(open_body(body, to), j))
 
 
@@ -219,7 +219,7 @@ def shift(ctx: Context, t: Term, way: Any) -> Term:
         raise KernelError(f"{t} is not moved {str(way)[:20]!r} over {n}")
     first, last = (ZERO, n) if way == "up" else (sub(n, ONE), num(-1))
     if not inner.real(at) or not ctx.real(open_body(body, last)):
-        raise KernelError(f"the summands of {t} are not known to be real")
+        raise KernelError("the summands of {} are not known to be real", t)
     moved = open_body(body, add(idx(name), num(1 if way == "up" else -1)))
     return add(open_body(body, first), big("sum", n, close_body(moved, name)), mul(num(-1), open_body(body, last)))
 
@@ -243,12 +243,12 @@ def telescope(ctx: Context, t: Term, closed: Any) -> Term:
     monoid, n, body = reduction(t, "sum", "prod")
     total = given_body(ctx, closed)
     if not natural(n):
-        raise KernelError(f"the range {n} is no natural number by its form")
+        raise KernelError("the range {} is no natural number by its form", n)
     inner, name, at = ctx.opened(n, body)
     step = combine(monoid, open_body(total, idx(name)), at)
     after = open_body(total, add(idx(name), ONE))
     if to_poly(sub(open_body(total, ZERO), UNITS[monoid]), ctx) or to_poly(sub(after, step), inner):
-        raise KernelError(f"{total} does not sum up {t}")
+        raise KernelError("{} does not sum up {}", total, t)
     return open_body(total, n)
 
 
@@ -277,7 +277,7 @@ def through(ctx: Context, t: Term) -> Term:
     f = parts[0].op if parts else ""
     into, needs = _HOMOMORPHISMS.get((monoid, f), ("", ""))
     if not into or any(a.op != f for a in parts):
-        raise KernelError(f"nothing to take out of {t}")
+        raise KernelError("nothing to take out of {}", t)
     if t.op == "max":
         inner, insides = ctx, [a.args[0] for a in parts]
     else:
@@ -286,5 +286,5 @@ def through(ctx: Context, t: Term) -> Term:
         if monoid == "max" and not ctx.positive_size(t.args[0]):
             raise KernelError(f"the range {t.args[0]} may be empty")
     if needs != "all" and not all((inner.positive if needs == "positive" else inner.nonnegative)(a) for a in insides):
-        raise KernelError(f"an argument of {f} in {t} is not known to be {needs}")
+        raise KernelError("an argument of {} in {} is not known to be {}", f, t, needs)
     return fn(f, maximum(*insides) if t.op == "max" else big(into, t.args[0], parts[0].args[0]))

@@ -44,7 +44,7 @@ def ring(ctx: Context, t: Term) -> Term:
 def flatten(ctx: Context, t: Term) -> Term:
     """A7: products in a product and sums in a sum are written as one. −∞ in an inner product makes both 0."""
     if t.op not in ("add", "mul"):
-        raise KernelError(f"{t} is no product or sum")
+        raise KernelError("{} is no product or sum", t)
     args = [b for a in t.args for b in (a.args if a.op == t.op else (a,))]
     return rebuild(t, args)
 
@@ -52,7 +52,7 @@ def flatten(ctx: Context, t: Term) -> Term:
 def exp_add(ctx: Context, t: Term, chosen: Any) -> Term:
     """A7: exp(a + b) = exp a · exp b, −∞ included (there both sides are 0)."""
     if t.op != "exp" or t.args[0].op != "add":
-        raise KernelError(f"{t} is no exponential of a sum")
+        raise KernelError("{} is no exponential of a sum", t)
     first, rest = positions(t.args[0].args, chosen)
     if not first or not rest:
         raise KernelError("one of the two parts is empty")
@@ -65,13 +65,13 @@ def bottom(ctx: Context, t: Term) -> Term:
         return BOT
     if (t.op in ("exp", "mul", "inv", "log", "sqrt") and BOT in t.args) or (t.op == "mul" and ZERO in t.args):
         return ZERO
-    raise KernelError(f"{t} has no part that is −∞ or 0")
+    raise KernelError("{} has no part that is −∞ or 0", t)
 
 
 def lattice(ctx: Context, t: Term) -> Term:
     """A3, A7: max is associative, commutative and idempotent, −∞ its unit; numbers are compared."""
     if t.op != "max":
-        raise KernelError(f"{t} is no maximum")
+        raise KernelError("{} is no maximum", t)
     found: dict[Term, None] = {}
     numbers = []
     stack = list(t.args)
@@ -94,12 +94,12 @@ def larger(ctx: Context, t: Term, pair: Any = None, combination: Any = None) -> 
     Or without the first of a `pair` of positions, where known comparisons add up to its not passing the second.
     """
     if t.op != "max":
-        raise KernelError(f"{t} is no maximum")
+        raise KernelError("{} is no maximum", t)
     if pair is not None:
         (low,), others = positions(t.args, pair[:1])
         (high,), _ = positions(t.args, pair[1:])
         if pair[:1] == pair[1:] or not _combined(ctx, fn("le", low, high), combination):
-            raise KernelError(f"{low} is not known to be at most {high}")
+            raise KernelError("{} is not known to be at most {}", low, high)
         return maximum(*others)
     kept = list(t.args)
     for a in t.args:
@@ -152,24 +152,24 @@ def divide(ctx: Context, t: Term, quotient: Any, remainder: Any) -> Term:
     polynomials, whose parts are real.
     """
     if t.op != "div":
-        raise KernelError(f"{t} is no floor of a quotient")
+        raise KernelError("{} is no floor of a quotient", t)
     q, r = parse_term(quotient), parse_term(remainder)
     if q.loose or r.loose or not integer(ctx, q):
-        raise KernelError(f"{t} is not divided by {q} and {r}: expected a quotient that is an integer by its form")
+        raise KernelError("{} is not divided by {} and {}: expected a quotient that is an integer by its form", t, q, r)
     if not leaves(q, "idx") | leaves(r, "idx") <= leaves(t, "idx"):
-        raise KernelError(f"{t} is not divided by {q} and {r}")
+        raise KernelError("{} is not divided by {} and {}", t, q, r)
     a, n = t.args
     if to_poly(sub(a, add(mul(q, n), r)), ctx):
-        raise KernelError(f"{a} is not ({q})·({n}) + {r}")
+        raise KernelError("{} is not ({})·({}) + {}", a, q, n, r)
     if not ctx.entails(fn("le", ZERO, r)) or not ctx.entails(fn("lt", r, n)):
-        raise KernelError(f"{r} is not known to be from 0 to {n} − 1")
+        raise KernelError("{} is not known to be from 0 to {} − 1", r, n)
     return q
 
 
 def compare(ctx: Context, t: Term) -> Term:
     """A comparison of two numbers, or of a term with itself, or of −∞ with a real."""
     if t.op not in ("lt", "le", "eq"):
-        raise KernelError(f"{t} is no comparison")
+        raise KernelError("{} is no comparison", t)
     a, b = t.args
     if a == b:
         return FALSE if t.op == "lt" else TRUE
@@ -181,7 +181,7 @@ def compare(ctx: Context, t: Term) -> Term:
         return FALSE if t.op == "eq" else TRUE
     if b == BOT and ctx.real(a):
         return FALSE
-    raise KernelError(f"{t} is not decided by its form")
+    raise KernelError("{} is not decided by its form", t)
 
 
 def difference(ctx: Context, t: Term) -> Term:
@@ -191,7 +191,7 @@ def difference(ctx: Context, t: Term) -> Term:
     Equations too, there up to sign. Between integers, a < b iff a + 1 ≤ b, and 0 ≤ g·p + c iff 0 ≤ p + ⌊c/g⌋.
     """
     if t.op not in ("lt", "le", "eq") or not all(map(ctx.real, t.args)):
-        raise KernelError(f"{t} is no comparison of reals")
+        raise KernelError("{} is no comparison of reals", t)
     p = to_poly(sub(t.args[1], t.args[0]), ctx)
     if arithmetic(t):
         return _of_integers(t.op, p)
@@ -257,15 +257,15 @@ def order(ctx: Context, t: Term, back: Any = None) -> Term:
     With `back`: 0 < max_i [0 < s(i)] iff 0 < max_i s(i).
     """
     if t.op not in ("lt", "le"):
-        raise KernelError(f"{t} is no order")
+        raise KernelError("{} is no order", t)
     a, b = t.args
     if back is not None:
         _, n, body = reduction(b, "max")
         if t.op != "lt" or a != ZERO or body.op != "ite" or body.args[1:] != (ONE, ZERO):
-            raise KernelError(f"{t} does not say that an index exists")
+            raise KernelError("{} does not say that an index exists", t)
         inside = body.args[0]
         if inside.op != "lt" or inside.args[0] != ZERO:
-            raise KernelError(f"{inside} does not say that something is positive")
+            raise KernelError("{} does not say that something is positive", inside)
         return fn("lt", ZERO, big("max", n, inside.args[1]))
     if b.op == "max":
         return fn("or", *(fn(t.op, a, x) for x in b.args))
@@ -276,7 +276,7 @@ def order(ctx: Context, t: Term, back: Any = None) -> Term:
         return _exists(ctx, t.op, a, b)
     if a.op == "big" and a.data == "max" and (t.op == "le" or ctx.real(b)):
         return fn("not", _exists(ctx, strict.op, b, a))
-    raise KernelError(f"{t} compares no maximum")
+    raise KernelError("{} compares no maximum", t)
 
 
 def _exists(ctx: Context, op: str, a: Term, reduced: Term) -> Term:
@@ -297,7 +297,7 @@ def logic(ctx: Context, t: Term) -> Term:
         some = inner.op == "lt" and inner.args[0] == ZERO and inner.args[1].op == "big"
         return t if some or inner.op not in ("not", "lt", "le") else negate(inner)
     if t.op not in ("and", "or"):
-        raise KernelError(f"{t} is no connective")
+        raise KernelError("{} is no connective", t)
     neutral, absorbing = (TRUE, FALSE) if t.op == "and" else (FALSE, TRUE)
     found: dict[Term, None] = {}
     stack = list(t.args)
@@ -331,13 +331,13 @@ def decide(ctx: Context, t: Term, combination: Any = None) -> Term:
         elif ctx.entails(opposite) or (t.op == "lt" and below(ctx, t.args[1], t.args[0])):
             return FALSE
     if t.op != "ite":
-        raise KernelError(f"{t} is not decided here")
+        raise KernelError("{} is not decided here", t)
     condition, yes, no = t.args
     if yes == no or ctx.entails(condition):
         return yes
     if condition == FALSE or ctx.entails(negate(condition)):
         return no
-    raise KernelError(f"{condition} is not decided here")
+    raise KernelError("{} is not decided here", condition)
 
 
 def _combined(ctx: Context, goal: Term, combination: Any) -> bool:
@@ -372,10 +372,10 @@ def guard(ctx: Context, t: Term) -> Term:
     Where c does not hold [c]·s is 0, even of s = −∞; and the other way round.
     """
     if t.op != "ite" or t.args[1:] == (ONE, ZERO):
-        raise KernelError(f"{t} is no case distinction, or is an indicator")
+        raise KernelError("{} is no case distinction, or is an indicator", t)
     condition, yes, no = t.args
     if not ctx.with_condition(condition).real(yes) or not ctx.with_condition(negate(condition)).real(no):
-        raise KernelError(f"a branch of {t} is not known to be real")
+        raise KernelError("a branch of {} is not known to be real", t)
     here = fn("ite", condition, ONE, ZERO)
     first, second = mul(here, yes), mul(sub(ONE, here), no)
     return first if no == ZERO else second if yes == ZERO else add(first, second)
@@ -386,7 +386,7 @@ def turn(ctx: Context, t: Term, how: Any) -> Term:
     (`opposite`); of a ≤ b by a < b and a = b (`equal`); the indicator of c ∨ d as a maximum (`max`).
     """
     if t.op != "ite":
-        raise KernelError(f"{t} is no case distinction")
+        raise KernelError("{} is no case distinction", t)
     c, yes, no = t.args
     if how == "opposite" and c.op in ("lt", "le"):
         return fn("ite", negate(c), no, yes)
@@ -409,7 +409,7 @@ def distinguish(ctx: Context, t: Term, condition: Any) -> Term:
     if t.op in LOGICAL:
         return fn("or", fn("and", c, t), fn("and", negate(c), t))
     if t.op not in NUMERIC:
-        raise KernelError(f"{t} is no number or truth value")
+        raise KernelError("{} is no number or truth value", t)
     return fn("ite", c, t, t)
 
 
@@ -423,16 +423,16 @@ def same(ctx: Context, t: Term, target: Any, modulo: Any = ()) -> Term:
     u = given(ctx, target, logical=t.op in LOGICAL)
     if t.op in LOGICAL:
         if not _proportional(ctx, t, u) and not (ctx.with_condition(t).entails(u) and ctx.with_condition(u).entails(t)):
-            raise KernelError(f"{t} and {u} are not known to mean the same")
+            raise KernelError("{} and {} are not known to mean the same", t, u)
         return u
     rest = to_poly(sub(t, u), ctx)
     for data, factor in modulo:
         known = given(ctx, data, logical=True)
         if known.op != "eq" or not ctx.entails(known):
-            raise KernelError(f"{known} is no equation that is known here")
+            raise KernelError("{} is no equation that is known here", known)
         rest = plus(rest, to_poly(mul(MINUS, given(ctx, factor), sub(*known.args)), ctx))
     if not vanishes(rest, ctx):
-        raise KernelError(f"{t} is not known to be {u}")
+        raise KernelError("{} is not known to be {}", t, u)
     return u
 
 

@@ -46,7 +46,19 @@ LARGEST = 200_000
 
 
 class KernelError(Exception):
-    """A step, program or certificate that the kernel does not accept."""
+    """A step, program or certificate that the kernel does not accept.
+
+    What it says may be a format, and the things to put into it, which are not printed unless it is read: a search tries
+    many steps that are not accepted.
+    """
+
+    def __str__(self) -> str:
+        if len(self.args) < 2:
+            return super().__str__()
+        try:
+            return str(self.args[0]).format(*self.args[1:])
+        except RecursionError:
+            return str(self.args[0]).replace("{}", "a deep term")
 
 
 _NO_NAMES: frozenset[str] = frozenset()

@@ -29,7 +29,6 @@ from catdiag.kernel.terms import (
     mul,
     num,
     rebuild,
-    show,
     size,
     substitute,
     term_data,
@@ -59,9 +58,17 @@ class OpenGoal(Exception):
     `.large`: the search was given up because the goal is too large.
     """
 
-    def __init__(self, goal: str, condition: Term = TRUE, large: bool = False) -> None:
+    def __init__(self, goal: str | Term, condition: Term = TRUE, large: bool = False) -> None:
         super().__init__(goal)
-        self.goal, self.condition, self.large = goal, condition, large
+        self.condition, self.large = condition if isinstance(goal, str) else goal, large
+
+    @property
+    def goal(self) -> str:
+        """The goal, which is printed when it is asked for: most goals are left for others."""
+        try:
+            return str(self.args[0])
+        except RecursionError:
+            return "the goal is too deep"
 
     @property
     def left(self) -> Term | None:
@@ -140,7 +147,7 @@ class Finder(Checker):
         record = _record(proof)
         if self._by_cached_proof(ctx, condition, record) or self._split_on_maxima(ctx, condition, record):
             return
-        goal = OpenGoal(show(condition), condition)
+        goal = OpenGoal(condition)
         known: dict[Term, Term] = {}
         distinctions = [shapes(a, known) for a in condition.args]
         if any(distinctions):
@@ -160,7 +167,7 @@ class Finder(Checker):
             if holds_plainly(ctx, found):
                 record["steps"] = search.steps
                 return
-            goal = OpenGoal(show(found), found)
+            goal = OpenGoal(found)
             sum_ = combination(ctx, found) if found.op in ("lt", "le") else None
             if sum_ is not None:
                 record["steps"] = [*search.steps, ["decide", [], sum_]]
@@ -226,7 +233,7 @@ class Finder(Checker):
         if pair is None:
             return False
         if self._undecided_size(ctx, equation, equation) is not None:
-            self._by_size(ctx, equation, record, OpenGoal(show(equation), equation), equation)
+            self._by_size(ctx, equation, record, OpenGoal(equation), equation)
             return True
         known = [f.condition for f in ctx.facts]
         first, second = (Normalizer(self.work).normal(ctx, t) for t in pair)

@@ -59,6 +59,17 @@ def test_dead_terms_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(num(k) is t for k, t in enumerate(living))
 
 
+def test_an_error_prints_its_terms_when_it_is_read(z3: Z3) -> None:
+    with pytest.raises(KernelError, match=r"^A\[i_q\] is no product or sum$") as refused:
+        apply(Context(z3), read("A", idx("q")), "flatten", [])
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+    deep = size("n")
+    for _ in range(5000):
+        deep = fn("exp", deep)
+    assert str(KernelError("{} is no sum", deep)) == "a deep term is no sum"
+    assert str(KernelError("braces {} stay")) == "braces {} stay"
+
+
 class _OneByOne(Checker):
     """A checker that compares what steps make with what each of them makes of the whole term."""
 
