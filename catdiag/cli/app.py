@@ -240,7 +240,7 @@ def explain(
     example: Annotated[str, typer.Option(help="path.py:name of a tuple of arguments, by default called example.")],
     on: Annotated[str | None, typer.Option(help="Plan regions for this chip, such as h200.")] = None,
     limit: Annotated[
-        float | None, typer.Option(help="Seconds that planning one region may take: as many as it takes if left out.")
+        float | None, typer.Option(help="Seconds that planning may take: as many as it takes if left out.")
     ] = None,
 ) -> None:
     """Say what torch.compile(…, backend="catdiag") takes of a module, and why: regions, and what they move."""

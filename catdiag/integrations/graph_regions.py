@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +94,8 @@ class Region:
     plan: Plan | None = None
     others_s: float | None = None
     """What PyTorch is predicted to take, in seconds (`catdiag.integrations.inductor_model`)."""
+    least_s: float | None = None
+    """What any plan takes at least, in seconds, where that was enough to decide without one."""
     taken: bool = False
     reason: str = ""
 
@@ -103,8 +106,34 @@ class Region:
         if self.plan is not None:
             moved += f", {self.plan.hbm_bytes:,} by {len(self.plan.kernels)} planned"
             moved += f"; {1e6 * self.plan.time_s:,.1f} µs predicted"
-            moved += "" if self.others_s is None else f", PyTorch {1e6 * self.others_s:,.1f} µs"
+        elif self.least_s is not None:
+            moved += f"; {1e6 * self.least_s:,.1f} µs at least by any plan"
+        if self.others_s is not None:
+            moved += f", PyTorch {1e6 * self.others_s:,.1f} µs"
         return f"{words}; {moved}; {'taken' if self.taken else 'not taken'}: {self.reason}"
+
+    @cached_property
+    def signature(self) -> str:
+        """Equal for regions that do the same with tensors of the same shapes, strides, types and devices, whatever
+        their nodes are called: the equal layers of a model."""
+        map_arg = import_module("torch.fx.node").map_arg
+        given = [(tuple(a.shape), a.stride(), str(a.dtype), str(a.device)) for a in self.example]
+        numbers: dict[Any, int] = {}
+        lines = [str(given)]
+        for node in self.module.graph.nodes:
+            numbers[node] = len(numbers)
+            arguments = map_arg((node.args, node.kwargs), lambda n: ("node", numbers[n]))
+            target = "" if node.op in ("placeholder", "output") else node.target
+            lines.append(f"{node.op} {target} {arguments}")
+            if node.op not in ("placeholder", "output", "call_function"):
+                lines.append(f"{self.name} {id(self.module)}")  # what an attribute holds is not compared
+        return "\n".join(lines)
+
+    def decided_like(self, other: Region) -> None:
+        """Takes over the program, the plan and the decision of an equal region."""
+        self.program, self.plan = other.program, other.plan
+        self.others_s, self.least_s = other.others_s, other.least_s
+        self.taken, self.reason = other.taken, f"{other.reason} (equal to {other.name})"
 
 
 def counted(names: Sequence[str]) -> str:
@@ -226,7 +255,7 @@ def imported(region: Region) -> Region:
 
 
 Deciding = Callable[[Region], bool]
-"""Whether a region is taken; it sets what it finds out, with the reason."""
+"""Whether a region is taken, which is not imported yet; it sets what it finds out, with the reason."""
 
 
 def replaced(
@@ -234,14 +263,24 @@ def replaced(
 ) -> tuple[Any, list[Region]]:
     """A graph in which the regions that are taken are calls of operators, and all regions that were looked at.
 
-    Regions are looked for as large as can be; inside of one that is not taken, between products with weights.
+    Regions are looked for as large as can be; inside of one that is not taken, between products with weights. Of equal
+    regions the first is decided on.
     """
     rematerialize_masks(graph_module)
     fused, regions = partitioned(graph_module)
     looked_at: list[Region] = []
-    for region in regions:
+    known: dict[str, Region] = {}
+
+    def takes(region: Region) -> bool:
         looked_at.append(region)
-        if decide(imported(region)):
+        first = known.setdefault(region.signature, region)
+        if first is region:
+            return decide(region)
+        region.decided_like(first)
+        return region.taken
+
+    for region in regions:
+        if takes(region):
             _call(fused, region.name, operator(region))
             continue
         if not WEIGHTED & set(region.operations):
@@ -249,8 +288,7 @@ def replaced(
         inner, smaller = partitioned(region.module, WEIGHTED)
         for part in smaller:
             part.name = f"{region.name}.{part.name}"
-            looked_at.append(part)
-            if decide(imported(part)):
+            if takes(part):
                 _call(inner, part.name.rpartition(".")[2], operator(part))
         setattr(fused, region.name, inner)
     fused.graph.lint()

@@ -26,18 +26,67 @@ LIBRARY = frozenset(
         "scaled_dot_product_attention", "conv1d", "conv2d", "conv3d", "convolution", "_convolution",
     ]
 )  # fmt: skip
+_SELECTS = frozenset(
+    [
+        "embedding", "index", "index_select", "gather", "slice", "select", "split", "split_with_sizes", "chunk",
+        "unbind", "take_along_dim", "take", "narrow", "masked_select", "getitem",
+    ]
+)  # fmt: skip
+"""Operations that may read a part of what they are given."""
 
 
 def predicted_s(module: Any, chip: Hardware, dtype: str) -> float:
     """The predicted seconds of a graph of tensors, in one type."""
-    bandwidth = chip.hbm_bytes_per_s * chip.sustained.get("hbm_bytes", 1.0)
-    rate = chip.tensor.get(dtype, 2 * chip.sms * chip.alu_per_clock * chip.clock_hz)
-    rate *= chip.sustained.get("tensor", 1.0)
+    bandwidth, rate = _rates(chip, dtype)
     nodes = [n for n in module.graph.nodes if n.op == "call_function"]
     products = [n for n in nodes if operation_of(n) in LIBRARY]
     times = [max(flops_of(n) / rate, bytes_of(n) / bandwidth) for n in products]
     times += [_moved(group) / bandwidth for group in _connected([n for n in nodes if n not in set(products)])]
     return sum(times) + LAUNCH_S * max(len(times) - 1, 0)
+
+
+def least_s(module: Any, chip: Hardware, dtype: str) -> float:
+    """At least so many seconds are predicted for any plan of the graph, in one type: the longer of the FLOPs of its
+    products as they are written, and its arguments and results, each once.
+
+    What a mask or a position may leave out counts nothing: FLOPs of attention with a mask, and arguments of which
+    something selects (`_SELECTS`). A plan that reassociates products may take less.
+
+    """
+    bandwidth, rate = _rates(chip, dtype)
+    nodes = list(module.graph.nodes)
+    flops = sum(flops_of(n) for n in nodes if n.op == "call_function" and operation_of(n) in LIBRARY and not _masked(n))
+    moved = 0
+    for node in nodes:
+        if node.op == "output":
+            moved += sum(bytes_of_values(n) for n in node.all_input_nodes)
+        elif node.op in ("placeholder", "get_attr") and not any(operation_of(n) in _SELECTS for n in _readers(node)):
+            moved += bytes_of_values(node)
+    return max(flops / rate, moved / bandwidth)
+
+
+def _rates(chip: Hardware, dtype: str) -> tuple[float, float]:
+    """The bytes of HBM and the FLOPs of products a second that the chip sustains."""
+    rate = chip.tensor.get(dtype, 2 * chip.sms * chip.alu_per_clock * chip.clock_hz)
+    return chip.hbm_bytes_per_s * chip.sustained["hbm"], rate * chip.sustained["tensor"]
+
+
+def _masked(node: Any) -> bool:
+    """Whether a mask is given to attention, which may leave out most of it."""
+    mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+    return operation_of(node) == "scaled_dot_product_attention" and mask is not None
+
+
+def _readers(node: Any) -> list[Any]:
+    """The calls that read a value, through those that see the same bytes."""
+    found: list[Any] = []
+    for user in node.users:
+        if user.op != "call_function":
+            continue
+        found.append(user)
+        if operation_of(user) in MOVES_NOTHING:
+            found.extend(_readers(user))
+    return found
 
 
 def flops_of(node: Any) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from catdiag.importers.torch_export import operation_of
-from catdiag.integrations.graph_regions import MOVES_NOTHING, Region, bytes_of, counted, replaced
-from catdiag.integrations.torch_backend import export_quietly, take_quicker
+from catdiag.integrations.graph_regions import MOVES_NOTHING, Region, bytes_of, counted, imported, replaced
+from catdiag.integrations.torch_backend import export_quietly, within_total
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,20 @@ def module_report(
     module: Any, example: Sequence[Any], kwargs: Mapping[str, Any], chip: str | None, limit: float | None
 ) -> ModuleReport:
     """The report of a module or function on an example: of regions that are planned for a chip, or of those that are
-    programs here, without one. Planning one region may take `limit` seconds. Raises CatdiagError where the module
+    programs here, without one. Planning may take `limit` seconds for all
+    regions together. Raises CatdiagError where the module
     cannot be exported, or writes to what it is given."""
     graph = export_quietly(module, example, kwargs)
     calls = [n for n in graph.graph.nodes if n.op == "call_function" and operation_of(n) not in MOVES_NOTHING]
     total = sum(bytes_of(n) for n in calls)
 
-    def decide(region: Region) -> bool:
-        if chip is not None:
-            return take_quicker(region, chip, limit)
+    def known(region: Region) -> bool:
+        imported(region)
         region.taken = region.program is not None
         region.reason = region.reason or "it is a program here; a chip says whether it is quicker"
         return region.taken
 
+    decide = known if chip is None else within_total(chip, limit)
     rest, regions = replaced(graph, decide, lambda region: _stands_for)
     left = [n for n in rest.graph.nodes if n.op == "call_function" and n.target is not _stands_for]
     names = [operation_of(n) for n in left]

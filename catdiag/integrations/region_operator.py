@@ -113,10 +113,9 @@ def operator_of(region: Region, *, reference: bool, check: bool, training: bool 
     """
     torch = import_module("torch")
     results = results_of(region)
-    shapes = [(tuple(t.shape), str(t.dtype), str(t.device)) for t in (*region.example, *results)]
     plan = "" if region.plan is None or reference else region.plan.code("triton")
     options = str((reference, check, training))
-    name = f"region_{digest(chr(0).join((region.module.code, str(shapes), plan, options)))}"
+    name = f"region_{digest(chr(0).join((region.signature, plan, options)))}"
     known = getattr(getattr(torch.ops, NAMESPACE), name, None)
     if known is not None:
         return known.default

@@ -9,6 +9,7 @@ was not, and why: `logging.getLogger("catdiag.integrations.torch_backend").setLe
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -18,8 +19,8 @@ from typing import Any
 from catdiag.category.types import BYTES
 from catdiag.chip import hardware
 from catdiag.integrations.compiled_module import SHORT, local_chip
-from catdiag.integrations.graph_regions import Region, exported, replaced
-from catdiag.integrations.inductor_model import predicted_s
+from catdiag.integrations.graph_regions import WEIGHTED, Region, exported, imported, replaced
+from catdiag.integrations.inductor_model import least_s, predicted_s
 from catdiag.integrations.region_operator import operator_of, results_of
 from catdiag.planner.cut_search import CLOSE
 from catdiag.schedule.stored_types import output_names
@@ -30,6 +31,9 @@ PLANNED = {name: kind for name, kind in SHORT.items() if name != "torch.float64"
 """The types of tensors of which there are kernels."""
 HOST_CALL_S = 100e-6
 """Seconds of the host for a call of a region, where Inductor launches its own kernels in a few: an assumption."""
+MOST_WEIGHTED = 4
+"""A region of more products with weights is looked at in parts only: planning a whole layer takes 12 s and more, and
+whole layers were predicted to be level with PyTorch."""
 LOGGER = logging.getLogger("catdiag.integrations.torch_backend")
 
 
@@ -43,7 +47,8 @@ class BackendOptions:
     - `training`: regions are taken where gradients are required too. What is saved for the backward pass of a region is
       its inputs; PyTorch computes it again there, and differentiates it. That takes less memory, and more time.
     - `check`: the first call of each region is compared with PyTorch (`RegionMismatch`).
-    - `limit`: the seconds that planning one region may take.
+    - `limit`: the seconds that planning may take, for all regions of a graph together. Nothing is planned for regions
+      of which a bound says already that they cannot be quicker by enough, and equal regions are planned once.
     - `rest`: the backend that compiles the graph with the regions.
     """
 
@@ -51,7 +56,7 @@ class BackendOptions:
     reference: bool = False
     check: bool = False
     training: bool = False
-    limit: float = 60.0
+    limit: float = 10.0
     rest: str = "inductor"
 
     @staticmethod
@@ -101,7 +106,7 @@ def with_regions(graph_module: Any, inputs: Sequence[Any], options: BackendOptio
     if not options.reference:
         if not torch.cuda.is_available() or chip is None:
             raise CatdiagError("there is no GPU that is known; options={'reference': True} tries regions on the CPU")
-        decide = partial(take_quicker, chip=chip, limit=options.limit)
+        decide = within_total(chip, options.limit)
     graph = export_quietly(graph_module, inputs)
     operator = partial(operator_of, reference=options.reference, check=options.check, training=options.training)
     return replaced(graph, decide, operator)
@@ -119,23 +124,39 @@ def export_quietly(module: Any, inputs: Sequence[Any], kwargs: Mapping[str, Any]
 
 def take_all(region: Region) -> bool:
     """Takes a region that has a program."""
+    imported(region)
     region.taken = region.program is not None
     region.reason = region.reason or "run by its reference"
     return region.taken
 
 
+def within_total(chip: str, limit: float | None) -> Callable[[Region], bool]:
+    """`take_quicker` for the regions of one graph, which may take `limit` seconds together."""
+    left = limit
+
+    def decide(region: Region) -> bool:
+        nonlocal left
+        began = time.monotonic()
+        taken = take_quicker(region, chip, left)
+        if left is not None:
+            left = max(left - (time.monotonic() - began), 0.0)
+        return taken
+
+    return decide
+
+
 def take_quicker(region: Region, chip: str, limit: float | None) -> bool:
     """Takes a region whose plan is predicted to be quicker than Inductor by more than predictions are worth (`CLOSE`),
-    also where the host's time of a call counts."""
-    plan_region(region, chip, limit)
+    also where the host's time of a call counts. It is imported and planned only if it may be."""
+    if cannot_be_quicker(region, chip):
+        return False
+    plan_region(imported(region), chip, limit)
     if region.plan is None or region.others_s is None:
         return False
     quicker = CLOSE * max(region.plan.time_s, HOST_CALL_S) < region.others_s
     region.taken = quicker and region.plan.module is not None
     if region.plan.module is None:
         region.reason = region.plan.reason
-    elif not quicker and CLOSE * region.plan.time_s < region.others_s:
-        region.reason = f"a call takes the host {1e6 * HOST_CALL_S:.0f} µs"
     else:
         close = region.plan.time_s < region.others_s
         words = "predicted to be quicker"
@@ -143,18 +164,42 @@ def take_quicker(region: Region, chip: str, limit: float | None) -> bool:
     return region.taken
 
 
+def cannot_be_quicker(region: Region, chip: str) -> bool:
+    """Whether what PyTorch is predicted to take, and what any plan takes at least, say that a region is not taken; then
+    it has the reason. Types of which there are no kernels are such a reason too."""
+    tensors = (*region.example, *results_of(region))
+    kinds = {str(t.dtype) for t in tensors if t.is_floating_point() and t.dim()}
+    unknown = sorted(kind for kind in kinds if kind not in PLANNED)
+    if unknown or not kinds:
+        region.reason = f"it computes in {', '.join(unknown) or 'integers'}: expected {', '.join(PLANNED)}"
+        return True
+    narrow = min((PLANNED[kind] for kind in kinds), key=BYTES.__getitem__)
+    target = hardware.get(chip)
+    region.others_s = predicted_s(region.module, target, narrow)
+    region.least_s = least_s(region.module, target, narrow)
+    weighted = [name for name in region.operations if name in WEIGHTED]
+    if region.others_s <= CLOSE * region.least_s:
+        region.reason = "no plan is quicker by enough"
+    elif region.others_s <= CLOSE * HOST_CALL_S:
+        region.reason = f"a call takes the host {1e6 * HOST_CALL_S:.0f} µs"
+    elif len(weighted) > MOST_WEIGHTED:
+        region.reason = f"of {len(weighted)} products with weights, the parts between them are looked at"
+    else:
+        return False
+    return True
+
+
 def plan_region(region: Region, chip: str, limit: float | None) -> None:
-    """Sets a region's plan, and what PyTorch is predicted to take; or the reason why there is no plan. Inputs and
-    results have the types that they have in PyTorch."""
+    """Sets the plan of a region that is imported, and what PyTorch is predicted to take; or the reason why there is no
+    plan. Inputs and results have the types that they have in PyTorch, of which there are kernels."""
     if region.program is None or region.program.example is None:
         return
     program, example = region.program, region.program.example
     names = (*program.diagram.input_names, *output_names(program.diagram))
     tensors = (*(region.example[int(source)] for source in example.sources), *results_of(region))
     reals = {n: str(t.dtype) for n, t in zip(names, tensors, strict=True) if t.is_floating_point() and t.dim()}
-    unknown = sorted({kind for kind in reals.values() if kind not in PLANNED})
-    if unknown or not reals:
-        region.reason = f"it computes in {', '.join(unknown) or 'integers'}: expected {', '.join(PLANNED)}"
+    if not reals:
+        region.reason = "its program reads and gives no real numbers"
         return
     types = {name: PLANNED[kind] for name, kind in reals.items()}
     dtype: str | dict[str, str] = types if len(set(types.values())) > 1 else next(iter(types.values()))
@@ -162,7 +207,7 @@ def plan_region(region: Region, chip: str, limit: float | None) -> None:
     try:
         region.plan = within(limit, planning)
     except OutOfTime:
-        region.reason = f"it was not planned within {limit:g} s"
+        region.reason = f"it was not planned within {limit:.3g} s"
     except CatdiagError as error:
         region.reason = f"it is not planned: {str(error.message).splitlines()[0]}"
     else:
