@@ -256,3 +256,12 @@ def _batch_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     made = b.pointwise([value, mean, variance], lambda a, m, v: (a - m) / elementwise.sqrt(v + eps))
     per_channel = [None if w is None else _channels(b, w, rank) for w in (call.get("weight"), call.get("bias"))]
     return _scaled(b, made, *per_channel)
+
+
+@rule("_weight_norm")
+def _weight_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    """`v · g / ‖v‖`, of which the norm is over all dimensions but one; `dim` −1 is none."""
+    value, kept = call["v"], call.get("dim", 0)
+    over = [k for k in range(len(value.dims)) if k != kept]
+    squares = b.reduced(b.pointwise([value], lambda a: a * a), over, True, frontend.sum)
+    return b.pointwise([value, call["g"], squares], lambda a, g, s: a * (g / elementwise.sqrt(s)))
