@@ -18,13 +18,14 @@ import numpy as np
 
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.types import BYTES
-from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.memory_sectors import packed, tiles_of_rows, whole_sector
 from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
+from catdiag.planner.resources.dot_products import dot_products
 from catdiag.planner.resources.gluon_resources import WARPS, GluonBlock
 from catdiag.planner.resources.triton_resources import MIN_DOT, TritonBlock
+from catdiag.planner.resources.written_smem import WrittenBlocks
 from catdiag.planner.tile_search import TileSearch
 from catdiag.planner.time_model.gluon_backend import GluonBackend
 from catdiag.planner.time_model.ideal_backend import IdealBackend
@@ -73,18 +74,14 @@ class Candidates:
             for stages, kernel in search.kernels.items()
             if stages in _STAGES or len(search.kernels) == 1
         }
-        self.blocks = {
-            stages: TritonBlock.of(search.diagram, search.kernels[stages], search.dtypes, search.chip, stages, boxes)
-            for stages in self.kernels
-        }
+        found = dot_products(search.diagram, frozenset(search.kernel.tiles), search.dtypes)
+        self.written = WrittenBlocks(search.diagram, dtype, search.chip, search.sizes, found, boxes)
+        self.blocks = {n: TritonBlock.of(search.kernels[n], n, self.written) for n in self.kernels}
         self.staged = next(iter(self.blocks.values())).staged
         if not self.staged:  # loads of one iteration are not begun in another, so stages are no choice
             least = min(search.kernels)  # 1, or what is asked for
             self.kernels = {least: self._filled(search.kernels[least])}
-            self.blocks = {
-                least: TritonBlock.of(search.diagram, search.kernels[least], search.dtypes, search.chip, least, boxes)
-            }
-        found = next(iter(self.blocks.values())).products
+            self.blocks = {least: TritonBlock.of(search.kernels[least], least, self.written)}
         self.batched = {name for batch in found.batches for name in batch.symbols()}
         self.minimum_tile = MIN_DOT * (2 if any(c.dtype == "fp8" for c in search.kernel.contractions) else 1)
         self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
@@ -194,10 +191,10 @@ class Candidates:
         if odd and not (found := self.specialized()):
             raise CatdiagError(_odd(odd[0], self.search.request.tiles[odd[0]]))
         for single_block in () if odd else (True, False):  # those whose warps share no rows, if there are any
+            found += self.specialized() if single_block else []
             for stages in self.kernels:
                 for warps in self.warps:
                     found += self._fitting(stages, warps, grid, least, single_block)
-            found += self.specialized() if single_block else []
             if found:
                 break
         if not found:
@@ -210,6 +207,7 @@ class Candidates:
         """Those of a grid that fit with so many buffers and warps, with what they are ranked by; where none does, what
         comes nearest to it is put beside `least`. Where `single_block`, warps have work and rows of their own."""
         search, chip, block = self.search, self.search.chip, self.blocks[stages]
+        grid = self._least_registers(block, warps, grid)
         count = len(next(iter(grid.values()))) if grid else 1
         values = search.full({**self.sizes, **grid})
         taken = block.resources(values, warps)
@@ -221,6 +219,17 @@ class Candidates:
                 least.append(_Excess.of(taken, stages, chip, grid))
             return []
         return self._proposals(stages, warps, {name: axis[ok] for name, axis in grid.items()})
+
+    def _least_registers(self, block: TritonBlock, warps: int, grid: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those of a grid that have registers enough, or the one that needs fewest: only their shared memory is read
+        off what is written, which takes longer."""
+        if not grid or not len(next(iter(grid.values()))):
+            return grid
+        registers = block.registers(self.search.full({**self.sizes, **grid}), warps)
+        registers = np.broadcast_to(registers, next(iter(grid.values())).shape)
+        enough = registers <= block.most_registers(warps)
+        places = enough if enough.any() else [int(np.argmin(registers))]
+        return {name: axis[places] for name, axis in grid.items()}
 
     def _proposals(
         self, stages: int, warps: int, grid: Mapping[str, Any], specialized: bool = False
@@ -287,8 +296,8 @@ class Candidates:
                 fit = self.block(stages, specialized=True).resources(values, warps).fits(chip)
                 fit = np.broadcast_to(fit, next(iter(grid.values())).shape)
                 if stages > 1 and fit.any():
-                    kept = {name: axis[fit] for name, axis in grid.items()}
-                    found += self._proposals(stages, warps, kept, specialized=True)
+                    fitting = {name: axis[fit] for name, axis in grid.items()}
+                    found += self._proposals(stages, warps, fitting, specialized=True)
         return found
 
     def _columns(self, row: str | None) -> set[str]:
@@ -325,7 +334,7 @@ class Candidates:
         columns = self._columns(long)
         tiles = {n: 128 if n == long or n in loops else options[n][-1] if n in columns else 1 for n in options}
         try:
-            written = module(search.diagram, tiles, self.dtype, stages=2, warps=8, specialized=True)
+            written = self.written.module(tiles, specialized=True)
         except CatdiagError as error:
             return error.message
         if written.unspecialized:
@@ -474,7 +483,7 @@ class _Excess:
     def of(taken: Resources, stages: int, chip: Hardware, grid: Mapping[str, Any]) -> _Excess:
         """The candidate of a grid that is least over."""
         count, most = len(next(iter(grid.values()))) if grid else 1, taken.most_registers
-        smem = np.broadcast_to(taken.smem_bytes, (count,))
+        smem = np.broadcast_to(taken.aligned_smem_bytes, (count,))
         registers = np.broadcast_to(taken.registers_per_thread, (count,))
         over = np.maximum(smem / chip.smem_per_block, registers / most)
         place = int(np.argmin(over))

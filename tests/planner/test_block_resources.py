@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from catdiag.chip import hardware
 from catdiag.planner.configuration_candidates import Candidates
-from catdiag.planner.emitted_module import write
+from catdiag.planner.emitted_module import ALIGNMENT_BYTES, write
 from catdiag.planner.fit import searching
 from catdiag.planner.resources.block_resources import Resources
-from catdiag.planner.resources.triton_resources import SCRATCH_BYTES
 from tests.forms import form
 
 AXES = {"a": 1024, "b": 1024, "c": 1024}
 LOSS = {"d": 64, "e": 64, "t": 1024, "v": 1024}
+LORA = {"d": 64, "o": 64, "r": 1024, "t": 1024}
 ROWS = {"d": 64, "q": 1024, "x": 1024}
 HEADS = {**ROWS, "h": 1024}
 LATENT = {"c": 64, "h": 1024, "q": 1024, "r": 1024, "x": 64}
@@ -98,4 +99,27 @@ def test_the_shared_memory_by_which_blocks_are_ranked_is_that_of_what_is_written
     """Products by single warps have one buffer less than stages, on an A100 all and else those of few rows."""
     ranked = int(block(chip, name, axis, axes, tiles, sizes, warps, stages).smem_bytes)
     written = write(form(name, axis, axes), tiles, "bf16", stages, warps, False, hardware.get(chip), sizes)
-    assert abs(ranked - written.largest.shared.bytes) <= 2 * SCRATCH_BYTES
+    assert ranked == written.largest.shared.bytes
+
+
+@pytest.mark.parametrize("chip", ["A100", "H200"])
+@pytest.mark.parametrize(("name", "axis", "axes", "sizes"), [("attention", "x", "q", ROWS), ("lora", "r", "t", LORA)])
+def test_all_tiles_of_a_class_take_what_one_that_is_read_says(
+    chip: str, name: str, axis: str, axes: str, sizes: dict[str, int]
+) -> None:
+    """Whichever of them is read: here the kernels of all tiles at once, beside each as it is written."""
+    found = Candidates(searching(form(name, axis, axes), chip, sizes), dtype="bf16")
+    grid = {tile: np.array([16, 64, 128, 16, 32]) for tile in found.options()}
+    tile = list(grid)[-1]
+    grid[tile] = np.array([64, 64, 32, 256, 128])
+    ranked = found.block(3, False).resources(found.search.full({**found.sizes, **grid}), warps=8).smem_bytes
+    for place, smem in enumerate(ranked):
+        tiles = {symbol: int(column[place]) for symbol, column in grid.items()}
+        written = write(form(name, axis, axes), tiles, "bf16", 3, 8, False, hardware.get(chip), sizes)
+        assert abs(int(smem) - written.largest.shared.bytes) <= ALIGNMENT_BYTES
+
+
+def test_a_kernel_without_products_takes_no_shared_memory() -> None:
+    found = Candidates(searching(form("softmax", None, "q"), "H200", {"q": 1024, "x": 1024}))
+    values = found.search.full({**found.sizes, "g_q": 4})
+    assert found.block(min(found.kernels), False).resources(values, warps=4).smem_bytes == 0

@@ -17,7 +17,9 @@ from catdiag.planner.configuration_candidates import TIE, Candidates
 from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.fit import searching
 from catdiag.planner.launch_configurations import propose
-from catdiag.planner.resources.triton_resources import SCRATCH_BYTES, SPILLING, TritonBlock
+from catdiag.planner.resources.dot_products import dot_products
+from catdiag.planner.resources.triton_resources import SPILLING, TritonBlock
+from catdiag.planner.resources.written_smem import WrittenBlocks
 from catdiag.schedule.kernel_analysis import measure
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
@@ -111,9 +113,9 @@ def test_shared_memory_is_of_axes_filled_up():
     even, odd = (propose(HEADS, "H200", {**LONG, "d": d}, tiles={"g_q": 128, "s_x": 64}) for d in (128, 80))
     assert [(p.stages, p.shared_bytes) for p in even] == [(p.stages, p.shared_bytes) for p in odd]
     held = {p.stages: p.shared_bytes for p in even}
-    assert held[2] == 2 * (128 * 128 + 2 * 2 * 128 * 64) + SCRATCH_BYTES
+    assert held[2] == 2 * (128 * 128 + 2 * 2 * 128 * 64) + 5 * 8  # with a barrier for each box
     plain = propose(HEADS, "H200", LONG, tiles={"g_q": 128, "s_x": 64}, boxes=False)
-    assert {p.stages: p.shared_bytes for p in plain}[2] == held[2]
+    assert {p.stages: p.shared_bytes for p in plain}[2] == held[2] - 5 * 8
 
 
 def test_given_tiles_are_taken_and_checked():
@@ -168,12 +170,12 @@ def test_what_was_measured_takes_the_shared_memory_that_is_said_and_about_the_re
     for key, rows in MEASURED.items():
         diagram, sizes, names, alone = shape(key)
         search = searching(diagram, "H200", sizes)
-        blocks = {
-            n: TritonBlock.of(search.diagram, k, "bf16", search.chip, n, False) for n, k in search.kernels.items()
-        }
+        found = dot_products(search.diagram, frozenset(search.kernel.tiles), "bf16")
+        written = WrittenBlocks(search.diagram, "bf16", search.chip, sizes, found, boxes=False)
+        blocks = {n: TritonBlock.of(k, n, written) for n, k in search.kernels.items()}
         for *tile, stages, warps, registers, spilled, smem, _ in rows:
             values = {**sizes, **alone, **dict(zip(names, tile, strict=True))}
-            assert int(blocks[stages].smem_bytes(values, warps)) == smem
+            assert int(written.smem_bytes(values, warps, stages)) == smem
             said = float(blocks[stages].registers(values, warps))
             if said <= SPILLING:
                 ratios.append(said / registers)
@@ -317,7 +319,7 @@ def test_products_of_few_rows_take_a_buffer_less():
         for s in (few, many)
     ]
     # What Triton 3.6 allots for an H200: 40,976 and 73,760 bytes, the products of 64 rows with a third buffer.
-    assert [p.shared_bytes - SCRATCH_BYTES for p in taken] == [2 * (32 + 128) * 64 * 2, 3 * (64 + 128) * 64 * 2]
+    assert [p.shared_bytes for p in taken] == [2 * (32 + 128) * 64 * 2 + 4 * 8, 3 * (64 + 128) * 64 * 2 + 6 * 8]
 
 
 def test_where_nothing_is_multiplied_the_longest_blocks_of_what_is_alike_come_first():

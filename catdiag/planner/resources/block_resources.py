@@ -32,7 +32,8 @@ class Resources:
 
     `registers_per_thread` are those of the `warps` that compute, of 4 bytes each; a backend's compiler is expected to
     give a thread `most_registers`. `producer_warps` beside them only load. Arrays fill `register_bytes` of the
-    registers, and `tmem_bytes` of tensor memory.
+    registers, and `tmem_bytes` of tensor memory. Where there is shared memory, `alignment_bytes` of it may be lost
+    between its buffers.
     """
 
     smem_bytes: Numbers
@@ -42,11 +43,17 @@ class Resources:
     producer_warps: int = 0
     tmem_bytes: Numbers = 0
     register_bytes: Numbers = 0
+    alignment_bytes: int = 0
+
+    @property
+    def aligned_smem_bytes(self) -> Numbers:
+        """Bytes of shared memory that a block must be able to have."""
+        return self.smem_bytes + self.alignment_bytes * (np.asarray(self.smem_bytes) > 0)
 
     def fits(self, chip: Hardware) -> Numbers:
         """Whether a block may have all of it."""
         return (
-            (self.smem_bytes <= chip.smem_per_block)
+            (self.aligned_smem_bytes <= chip.smem_per_block)
             & (self.registers_per_thread <= self.most_registers)
             & (self.tmem_bytes <= chip.tmem_per_sm)
             & (chip.warp * (self.warps + self.producer_warps) <= chip.threads_per_block)
@@ -55,8 +62,8 @@ class Resources:
     def overflows(self, chip: Hardware) -> list[str]:
         """What a single candidate takes more of than there is, in words."""
         threads, found = chip.warp * self.warps, []
-        if self.smem_bytes > chip.smem_per_block:
-            found.append(f"{chip.word('SMEM')} ({int(self.smem_bytes):,} of {chip.smem_per_block:,} bytes)")
+        if self.aligned_smem_bytes > chip.smem_per_block:
+            found.append(f"{chip.word('SMEM')} ({int(self.aligned_smem_bytes):,} of {chip.smem_per_block:,} bytes)")
         if self.registers_per_thread > self.most_registers:
             each = f"each of {threads:,} thread{'s' * (threads != 1)}"
             found.append(

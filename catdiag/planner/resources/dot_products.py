@@ -34,26 +34,21 @@ Sides = tuple[IntPolynomial, IntPolynomial, IntPolynomial]
 class DotProducts:
     """What the products of a diagram read.
 
-    Of inputs, by name: `direct` are read as they are, `indirect` made into something else; `readers` are the rows of
-    all products that read an input as it is, `rows` the rows and columns of one that has it as its first factor. Of
-    what is made on chip: `smem_factors` lie in shared memory, being second factors or made before the loop (bytes);
-    `register_factors` are first factors that do not: elements, the rows of their product, bytes of an element;
-    `partial_loads` are parts of arrays, each loaded by itself into buffers of its own: elements, bytes of an element.
-    Of each product `sides`, and `batches`: the axes that both factors and the result have; `wide` are the sides of
-    those made of elements of 4 bytes. Of products in `passing` the first factor comes from registers. `results` is what
-    a group saves, in bytes. Inputs that are `reduced` as they are, if products read them too, are loaded once more for
-    that.
+    Of inputs, by name: `direct` are read as they are, `indirect` made into something else; `rows` are the rows and
+    columns of a product that has one as its first factor. `register_factors` are first factors that an iteration makes:
+    elements, the rows of their product, bytes of an element; `partial_loads` are parts of arrays, each loaded by itself
+    into buffers of its own: elements, bytes of an element. Of each product `sides`, and `batches`: the axes that both
+    factors and the result have; `wide` are the sides of those made of elements of 4 bytes. Of products in `passing` the
+    first factor comes from registers. Inputs that are `reduced` as they are, if products read them too, are loaded once
+    more for that.
     """
 
     direct: frozenset[str]
     indirect: frozenset[str]
-    readers: Mapping[str, tuple[IntPolynomial, ...]]
-    smem_factors: tuple[IntPolynomial, ...]
     register_factors: tuple[tuple[IntPolynomial, IntPolynomial, int], ...]
     rows: Mapping[str, tuple[IntPolynomial, IntPolynomial]]
     sides: tuple[Sides, ...]
     batches: tuple[IntPolynomial, ...]
-    results: tuple[IntPolynomial, ...]
     passing: frozenset[Sides]
     partial_loads: tuple[tuple[IntPolynomial, int], ...] = ()
     reduced: frozenset[str] = frozenset()
@@ -99,13 +94,10 @@ class _Walk:
     made: dict[NestValue, For] = field(default_factory=dict)
     direct: dict[str, None] = field(default_factory=dict)
     indirect: dict[str, None] = field(default_factory=dict)
-    readers: dict[str, dict[IntPolynomial, None]] = field(default_factory=dict)
-    smem_factors: dict[IntPolynomial, None] = field(default_factory=dict)
     register_factors: dict[tuple[IntPolynomial, IntPolynomial, int], None] = field(default_factory=dict)
     rows: dict[str, tuple[IntPolynomial, IntPolynomial]] = field(default_factory=dict)
     sides: dict[Sides, None] = field(default_factory=dict)
     batches: dict[IntPolynomial, None] = field(default_factory=dict)
-    results: dict[IntPolynomial, None] = field(default_factory=dict)
     passing: dict[Sides, None] = field(default_factory=dict)
     partial_loads: dict[tuple[IntPolynomial, int], None] = field(default_factory=dict)
     reduced: dict[str, None] = field(default_factory=dict)
@@ -137,9 +129,6 @@ class _Walk:
                         if isinstance(saved, Save):
                             kind = self.saved.get(saved.target, self.rest)
                             self._keep(saved.target, OperandSource(True, (), dtype=kind), loop)
-                case Save(target, value) if loop is not None and loop.kind == "tiles":
-                    size = width(self.saved.get(target, self.rest))
-                    self.results[IntPolynomial.elements(value.ty.axes).scaled(size)] = None
         for within in reversed(inside):
             self.read(within.body, within)
 
@@ -190,16 +179,14 @@ class _Walk:
             self.passing[sides] = None
         for k, factor in enumerate(given):
             (self.direct if factor.is_input else self.indirect).update(dict.fromkeys(factor.names))
-            for name in factor.names if factor.is_input else ():
-                self.readers.setdefault(name, {})[sides[1 - second]] = None
             elements = IntPolynomial.elements(box.dom.arrays[k].axes)
             if factor.part and not factor.before:
                 self.partial_loads[elements, width(factor.dtype) if factor.dtype else size] = None
-            elif factor.before or (k == second and not factor.is_input):
-                self.smem_factors[elements.scaled(size)] = None
+            elif k == second or factor.before:
+                continue
             elif not factor.is_input:
                 self.register_factors[elements, sides[k], size] = None
-            elif k != second:
+            else:
                 self.rows.update((name, (sides[k], sides[1 - k])) for name in factor.names)
         both = [a for a in left.axes if a.name in right.names and a.name in box.cod[0].names]
         self.batches[IntPolynomial.elements(both)] = None
@@ -209,13 +196,10 @@ class _Walk:
         return DotProducts(
             frozenset(self.direct),
             frozenset(self.indirect) - frozenset(self.direct),
-            MappingProxyType({name: tuple(rows) for name, rows in self.readers.items()}),
-            tuple(self.smem_factors),
             tuple(self.register_factors),
             MappingProxyType(self.rows),
             tuple(self.sides),
             tuple(self.batches),
-            tuple(self.results),
             frozenset(self.passing),
             tuple(self.partial_loads),
             frozenset(self.reduced),

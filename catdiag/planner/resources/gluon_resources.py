@@ -1,6 +1,6 @@
 """What a block of a Gluon kernel takes: warps of its own load, warpgroups of 64 rows compute, and a core has one block.
 
-Shared memory is as Triton has it. Registers are allotted: a thread that computes gets
+Shared memory is what the kernel allocates. Registers are allotted: a thread that computes gets
 `catdiag.codegen.gluon.gluon_source.REGISTERS`, whatever it needs. It needs registers for results of products, for rows
 that are passed on, and for blocks that no product reads.
 """
@@ -41,6 +41,7 @@ class GluonBlock:
         registers = np.ceil(most / (4 * self.chip.warp * warps)) + OTHER_REGISTERS
         return replace(
             self.triton.resources(values, warps),
+            smem_bytes=self.triton.written.smem_bytes(values, warps, self.triton.stages, specialized=True),
             registers_per_thread=registers.astype(np.int64),
             most_registers=WARPGROUP_REGISTERS[warps // WARPS],
         )

@@ -1,11 +1,9 @@
 """What a block of a Triton kernel takes: Triton decides where arrays lie by who reads them.
 
-What a product reads (`tl.dot`) lies in shared memory, blocks of a loop in as many buffers as there are stages (one
-fewer where something is made of it first); everything else is in registers, also what was loaded, and then in the type
-that it is computed in, 4 bytes as a rule. The second factor of a product always lies in shared memory; the first may
-come from registers, where something made on chip is passed on. Every length is a power of two: what is not is filled up
-and masked. A product takes no fewer than `MIN_DOT` along any of its sides, and a kernel holds no fewer of an axis that
-is neither grouped nor streamed.
+What a product reads (`tl.dot`) lies in shared memory, as `catdiag.planner.resources.written_smem` reads it off the
+kernel; everything else is in registers, also what was loaded, and then in the type that it is computed in, 4 bytes as a
+rule. Every length is a power of two: what is not is filled up and masked. A product takes no fewer than `MIN_DOT` along
+any of its sides, and a kernel holds no fewer of an axis that is neither grouped nor streamed.
 
 Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.schedule.liveness` counts what is
 live; sums along rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has
@@ -18,27 +16,30 @@ docs/explanation/time_model.md says how it does.
 
 >>> import catdiag as cd
 >>> from catdiag.planner.fit import searching
+>>> from catdiag.planner.resources.dot_products import dot_products
 >>> product = cd.library.get("matmul").stream("b").group("a c")
 >>> search = searching(product, "H200", {"a": 4096, "b": 4096, "c": 4096}, stages=3)
->>> block = TritonBlock.of(search.diagram, search.kernels[3], "bf16", search.chip, stages=3)
+>>> products = dot_products(search.diagram, frozenset(search.kernel.tiles), "bf16")
+>>> written = WrittenBlocks(search.diagram, "bf16", search.chip, search.sizes, products)
+>>> block = TritonBlock.of(search.kernels[3], 3, written)
 >>> found = block.resources({"a": 4096, "b": 4096, "c": 4096, "g_a": 128, "g_c": 256, "s_b": 64}, warps=8)
 >>> int(found.smem_bytes), int(found.registers_per_thread)      # what is compiled takes 147480 and 154
-(148480, 156)
+(147480, 156)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.chip.hardware import Hardware
+from catdiag.planner.emitted_module import ALIGNMENT_BYTES
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
-from catdiag.planner.resources.dot_products import DotProducts, Sides, dot_products
+from catdiag.planner.resources.dot_products import DotProducts, Sides
+from catdiag.planner.resources.written_smem import WrittenBlocks
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
@@ -50,8 +51,6 @@ OTHER_REGISTERS = 28
 SPILLING = 250
 """Registers above which a kernel may spill, by this estimate: of 32 kernels with products that spill, which were
 compiled for three chips, 26 are said to take 264 or more."""
-SCRATCH_BYTES = 1024
-"""Bytes of shared memory beside the operands, for reductions and barriers, at most: in kernels seen, 32 to 56."""
 
 _COPY_BYTES = 16
 """Bytes that one copy to shared memory takes."""
@@ -59,8 +58,6 @@ _ROW_THREADS = 4
 """Threads of a warp that share a row of a product's result, and hold each the sums along it."""
 _SHARED_ROWS = 1.45
 """How many more registers a thread takes where several warps work on the same 16 rows, at most, in kernels seen."""
-_SUM_BYTES = 8 * 4
-"""Bytes of a row's sum that warps make together: 4 of each of 8 warps."""
 _WARP_ROWS, _WARP_COLUMNS = 16, 8
 """Rows and columns of a product that an instruction of a single warp gives."""
 _FRAGMENT_BYTES = 32
@@ -68,63 +65,39 @@ _FRAGMENT_BYTES = 32
 
 
 @dataclass(frozen=True)
-class SmemPoint:
-    """What products read at a point of a kernel, in bytes. Of an array in `reused` (its bytes, and the rows of the
-    products that read it) there is one buffer less where these rows are few."""
-
-    total: IntPolynomial
-    reused: tuple[tuple[IntPolynomial, tuple[IntPolynomial, ...]], ...] = ()
-
-
-@dataclass(frozen=True)
 class TritonBlock:
-    """The blocks of a kernel, in polynomials of tiles: what lies in shared memory from point to point (`smem`), what
-    threads hold (`register_arrays`), and the bytes that all its threads copy to shared memory in an iteration
-    (`copied`).
+    """The blocks of a kernel that is `written` with so many buffers, in polynomials of tiles: what threads hold
+    (`register_arrays`), and the bytes that all its threads copy to shared memory in an iteration (`copied`). Its shared
+    memory is read off what is written.
 
     `staged`: blocks of a loop are copied there ahead of their iteration. `boxes`: the chip copies boxes of arrays
     itself, so that threads need no addresses for it. `hoisted` is what is copied once, before the loop that multiplies
-    it (bytes, rows, columns). `streamed_loads`: what an iteration loads to make something else of it, in the type that
-    it is computed in. `sums`: iterations wait for sums along rows.
+    it (rows, columns). `streamed_loads`: what an iteration loads to make something else of it, in the type that it is
+    computed in.
     """
 
     kernel: LoweredKernel
-    chip: Hardware
-    products: DotProducts
+    written: WrittenBlocks
+    stages: int
     boxes: bool
     staged: bool
-    sums: bool
-    smem: tuple[SmemPoint, ...]
     register_arrays: tuple[IntPolynomial, ...]
     copied: IntPolynomial
-    hoisted: tuple[tuple[IntPolynomial, IntPolynomial, IntPolynomial], ...]
+    hoisted: tuple[tuple[IntPolynomial, IntPolynomial], ...]
     streamed_loads: tuple[IntPolynomial, ...]
 
     @staticmethod
-    def of(
-        diagram: Diagram,
-        kernel: LoweredKernel,
-        dtype: str | Mapping[str, str],
-        chip: Hardware,
-        stages: int,
-        boxes: bool = True,
-    ) -> TritonBlock:
-        """The blocks of a kernel of a diagram that was lowered for a chip with so many buffers of each streamed block;
-        `dtype` gives the types of its arrays. Without `boxes`, arrays are copied by addresses on any chip."""
-        found = dot_products(diagram, frozenset(kernel.tiles), dtype)
+    def of(kernel: LoweredKernel, stages: int, written: WrittenBlocks) -> TritonBlock:
+        """The blocks of a kernel that was lowered with so many buffers of each streamed block, and is `written`."""
+        found, chip = written.products, written.chip
         widths = {b.name: b.width for b in kernel.allocated()}
-        boxes = boxes and chip.by_warpgroups
-        smem: dict[SmemPoint, None] = {}
+        boxes = written.boxes and chip.by_warpgroups
         loaded: dict[IntPolynomial, None] = {}
         streamed: dict[IntPolynomial, None] = {}
         copies: dict[tuple[str, IntPolynomial], None] = {}
-        hoisted: dict[str, tuple[IntPolynomial, IntPolynomial, IntPolynomial]] = {}
-        buffers = stages if kernel.loops else 1
-        made = sum(found.smem_factors, ZERO)
-        made = sum((amount.scaled(size * buffers) for amount, size in found.partial_loads), made)
+        hoisted: dict[str, tuple[IntPolynomial, IntPolynomial]] = {}
         for point in kernel.points[LEVEL]:
-            near, far, inside = made, ZERO, ZERO
-            reused = list[tuple[IntPolynomial, tuple[IntPolynomial, ...]]]()
+            far, inside = ZERO, ZERO
             for name, role, amount in point.live:
                 one = IntPolynomial({m: c // stages for m, c in amount.terms.items()}) if role == "streamed" else amount
                 direct = name in found.direct or role not in ("operand", "streamed")
@@ -133,86 +106,46 @@ class TritonBlock:
                     far, inside = far + wide, inside + (wide if role == "streamed" else ZERO)
                 if role == "streamed" and name in found.direct | found.indirect:
                     copies[name, one] = None
-                    ahead = not direct or (not chip.by_warpgroups and stages > 1)
-                    near = near + (amount - one if ahead else amount)
-                    if direct and chip.by_warpgroups and stages > 1 and name in found.readers:
-                        reused.append((one, found.readers[name]))
                 elif direct and boxes and kernel.loops and name in found.rows:
-                    hoisted[name] = (amount, *found.rows[name])
-                elif direct:
-                    near = near + amount
-            smem[SmemPoint(near, tuple(reused))], loaded[far], streamed[inside] = None, None, None
-        if found.sides:  # what products have made goes through shared memory when it is saved
-            smem.update(dict.fromkeys(map(SmemPoint, found.results)))
+                    hoisted[name] = found.rows[name]
+            loaded[far], streamed[inside] = None, None
         return TritonBlock(
             kernel=kernel,
-            chip=chip,
-            products=found,
+            written=written,
+            stages=stages,
             boxes=boxes,
             staged=bool(copies),
-            sums=any(kernel.chains.values()),
-            smem=tuple(smem),
             register_arrays=_register_arrays(kernel, found, tuple(loaded)),
             copied=sum((amount for _, amount in copies), ZERO),
             hoisted=tuple(hoisted.values()),
             streamed_loads=tuple(streamed),
         )
 
+    @property
+    def chip(self) -> Hardware:
+        """The chip that the kernel is written for."""
+        return self.written.chip
+
+    @property
+    def products(self) -> DotProducts:
+        """The products of the kernel."""
+        return self.written.products
+
     def resources(self, values: Values, warps: int) -> Resources:
         """What a block of so many warps takes; `values` gives sizes filled up to what a kernel indexes."""
-        smem_bytes = self.smem_bytes(values, warps)
-        limit = most_registers(self.chip, self.chip.warp * warps)
         return Resources(
-            smem_bytes=smem_bytes + SCRATCH_BYTES * bool(np.any(smem_bytes)),
+            smem_bytes=self.written.smem_bytes(values, warps, self.stages),
             registers_per_thread=np.asarray(self.registers(values, warps)).astype(np.int64),
-            most_registers=min(SPILLING, limit),
+            most_registers=self.most_registers(warps),
             warps=warps,
             tmem_bytes=peak_bytes(self.kernel, MATRIX, values),
             register_bytes=peak_bytes(self.kernel, REGISTERS, values),
+            alignment_bytes=ALIGNMENT_BYTES,
         )
 
-    # -- shared memory -------------------------------------------------------------------------------------------
-
-    def smem_bytes(self, values: Values, warps: int) -> Numbers:
-        """Bytes of shared memory, without `SCRATCH_BYTES`: what products read, what passes from one to another, and
-        sums that warps make together."""
-        hoisted = sum((amount.value(values) for amount, *_ in self.hoisted), 0)
-        return self._operand_bytes(values) + self._passed_bytes(values, warps) + self._sum_bytes(values) + hoisted
-
-    def _operand_bytes(self, values: Values) -> Numbers:
-        """Products of few rows, by instructions of single warps, are over when the iteration is, and its buffer is free
-        for the next load: one buffer less."""
-        most: Numbers = 0
-        for point in self.smem:
-            total = point.total.value(values)
-            for buffer, readers in point.reused:
-                total = total - np.where(self._short(readers, values), buffer.value(values), 0)
-            most = np.maximum(most, total)
-        return most
-
-    def _passed_bytes(self, values: Values, warps: int) -> Numbers:
-        """What one product of few rows has made passes through shared memory to another, whose rows several warps work
-        on."""
-        total: Numbers = 0
-        for amount, rows, size in self.products.register_factors:
-            few = rows.value(values) < (self.chip.matrix_rows if self.chip.by_warpgroups else _WARP_ROWS * warps)
-            total = total + np.where(few, amount.value(values) * size, 0)
-        return total
-
-    def _sum_bytes(self, values: Values) -> Numbers:
-        """And so do sums along such rows."""
-        most: Numbers = 0
-        for sides in self.products.sides if self.chip.by_warpgroups and self.sums else ():
-            rows = sides[0].value(values)
-            most = np.maximum(most, np.where(rows < self.chip.matrix_rows, rows * _SUM_BYTES, 0))
-        return most
-
-    def _short(self, sides: tuple[IntPolynomial, ...], values: Values) -> Numbers:
-        """Whether all of these products have fewer rows than a warpgroup's instruction takes."""
-        found: Numbers = True
-        for rows in sides:
-            found = found & (rows.value(values) < self.chip.matrix_rows)
-        return found
+    def most_registers(self, warps: int) -> int:
+        """Registers of a thread above which the compiler is expected to spill."""
+        return min(SPILLING, most_registers(self.chip, self.chip.warp * warps))
 
     # -- registers -----------------------------------------------------------------------------------------------
 
@@ -326,7 +259,7 @@ class TritonBlock:
 
     def is_hoisted(self, rows: IntPolynomial, columns: IntPolynomial) -> bool:
         """Whether the rows of a product are loaded once, before the loop that multiplies them."""
-        return any((rows, columns) in ((r, c), (c, r)) for _, r, c in self.hoisted)
+        return any((rows, columns) in ((r, c), (c, r)) for r, c in self.hoisted)
 
     def passes_in_registers(self, sides: Sides) -> bool:
         """Whether the first factor of a product with these sides was made in registers, and is read from there."""

@@ -205,9 +205,10 @@ def _described(value: Any) -> Any:
     return value if base is None or block is None else Pointer(str(base.dtype).removeprefix("torch."), tuple(block))
 
 
-def taken(trace: TileTrace, stages: int) -> SharedMemory:
-    """The shared memory of a trace; `stages` is for loops without a number of stages of their own."""
-    buffers = _Buffers(trace, stages).all()
+def taken(trace: TileTrace, stages: int, scratch: bool = True) -> SharedMemory:
+    """The shared memory of a trace, with `scratch` memory or without; `stages` is for loops without a number of stages
+    of their own."""
+    buffers = _Buffers(trace, stages).all(scratch)
     best: tuple[int, list[SharedBuffer]] = (0, [])
     totals: dict[IntPolynomial, None] = {}
     for time in sorted({b.start for b in buffers}):
@@ -226,7 +227,7 @@ class _Buffers:
         self.trace, self.stages = trace, stages
         self.buffers: dict[tuple[object, ...], SharedBuffer] = {}
 
-    def all(self) -> list[SharedBuffer]:
+    def all(self, scratch: bool) -> list[SharedBuffer]:
         copies = self.staged()
         for number, (count, what) in copies.items():
             load = self.trace.loads[number]
@@ -239,9 +240,9 @@ class _Buffers:
         for dot in self.trace.dots:
             self.factor(dot, dot.left, True, copies)
             self.factor(dot, dot.right, False, copies)
-        for place, scratch in enumerate(self.trace.scratch):
-            if scratch.bytes and (scratch.unless is None or scratch.unless not in copies):
-                self.put(("scratch", place), scratch.what, scratch.bytes, scratch.time, scratch.time)
+        for place, one in enumerate(self.trace.scratch if scratch else ()):
+            if one.bytes and (one.unless is None or one.unless not in copies):
+                self.put(("scratch", place), one.what, one.bytes, one.time, one.time)
         return list(self.buffers.values())
 
     def put(self, key: tuple[object, ...], what: str, size: int, start: int, end: int) -> None:

@@ -40,6 +40,11 @@ class Length(int):
             return NotImplemented
         return Length.made(int(self) + int(other), self.amount + amount_of(other))
 
+    def __sub__(self, other: Any) -> Any:
+        if not isinstance(other, int):
+            return NotImplemented
+        return Length.made(int(self) - int(other), self.amount - amount_of(other))
+
     def __mul__(self, other: Any) -> Any:
         if not isinstance(other, int):
             return NotImplemented

@@ -92,7 +92,7 @@ class Calls:
         """A length, which must be known. Raises CatdiagError if it is not."""
         value = self.expression(node, env)
         if isinstance(value, TileValue) and isinstance(value.known, int):
-            return int(value.known)
+            return value.known
         raise self.fail(node, "this length is not known: expected a constant, or a tl.constexpr with a given value")
 
     def shape(self, node: PythonExpression, env: dict[str, Any]) -> Shape:
@@ -100,7 +100,7 @@ class Calls:
             return tuple(self.integer(part, env) for part in node.parts)
         value = self.expression(node, env)
         if isinstance(value, tuple):
-            return tuple(int(v.known) for v in value)
+            return tuple(v.known for v in value)
         return (self.integer(node, env),)
 
     def added(self, product: TileValue, other: TileValue) -> TileValue:

@@ -1,0 +1,163 @@
+"""The shared memory of a kernel's blocks, read off the kernel as it is written, for many tiles at once.
+
+The rule is that by which a written module is judged (`catdiag.planner.emitted_module`): an abstract interpreter reads
+the kernel's tree, and gives the bytes of the buffers that are live at each time as polynomials of tile lengths. Kernels
+of other tiles have the same buffers where the same instructions make their products. So tiles are sorted into classes
+by that, a kernel of each class is read, and its polynomials are evaluated at the others. What is written differs from
+that by scratch memory only (reductions and layout conversions), which is left out: it depends on more than the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.chip.hardware import Hardware
+from catdiag.codegen.program_sizes import spans_of_loops
+from catdiag.codegen.triton.generated_module import Module
+from catdiag.codegen.triton.triton_module import module
+from catdiag.planner.emitted_module import generation as generation_of
+from catdiag.planner.resources.block_resources import Numbers, Values
+from catdiag.planner.resources.dot_products import DotProducts
+from catdiag.runtime.abstract_interpreter.shared_memory import STAGES, WARPS, shared_of_launch, taken, trace_of_launch
+from catdiag.runtime.abstract_interpreter.symbolic_lengths import Length
+from catdiag.runtime.abstract_interpreter.tile_values import HOPPER, TileTrace
+from catdiag.runtime.launch_recorder import record_launches
+from catdiag.runtime.machine_code import RecordedLaunch
+from catdiag.schedule.loop_nest import lower
+from catdiag.util.errors import CatdiagError
+
+LONGEST_BOX = 256
+"""Entries along an axis of a box that the chip copies, at most."""
+WARPGROUP_ROWS = 64
+"""Rows that four warps multiply together, where a chip has that."""
+Class = int
+"""What decides which buffers a kernel has, a bit each: whether the number of warps does, where warps make products one
+by one and pass results to each other; of a tile whether it is 1; of a product what makes it."""
+
+
+@dataclass(frozen=True)
+class WrittenBlocks:
+    """The blocks of the kernels of a diagram with these products, with arrays of these types, at these sizes, for a
+    chip. Without `boxes`, arrays are copied by addresses on any chip."""
+
+    diagram: Diagram
+    dtype: str | Mapping[str, str]
+    chip: Hardware
+    sizes: Mapping[str, int]
+    products: DotProducts
+    boxes: bool = True
+    _modules: dict[tuple[bool, tuple[bool, ...]], Module] = field(default_factory=dict, init=False, repr=False)
+    _traces: dict[tuple[Class, int], tuple[TileTrace, ...]] = field(default_factory=dict, init=False, repr=False)
+    _totals: dict[tuple[Any, ...], tuple[IntPolynomial, ...]] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def _symbols(self) -> tuple[str, ...]:
+        return tuple(spans_of_loops(lower(self.diagram)))
+
+    def smem_bytes(self, values: Values, warps: int, stages: int, specialized: bool = False) -> Numbers:
+        """Bytes of shared memory of a block, without scratch memory, an entry for each candidate: 0 where nothing is
+        multiplied, and where the kernel has no form in Triton (which is said where one is written). `values` gives
+        tiles and sizes."""
+        if not self.products.sides or not self._symbols:
+            return 0
+        arrays = np.broadcast_arrays(*(np.asarray(values[symbol]) for symbol in self._symbols))
+        tiles = {symbol: array.ravel() for symbol, array in zip(self._symbols, arrays, strict=True)}
+        classes = self._classes(tiles, values, specialized)
+        found = np.zeros(arrays[0].size, dtype=np.int64)
+        for kind in sorted(set(classes.tolist())):
+            members = np.flatnonzero(classes == kind)
+            own = {symbol: tile[members] for symbol, tile in tiles.items()}
+            largest = _largest(own)
+            read = {symbol: int(tile[largest]) for symbol, tile in own.items()}
+            for total in self._live(kind, read, warps, stages, specialized):
+                found[members] = np.maximum(found[members], total.value(own))
+        return found.reshape(arrays[0].shape)
+
+    def _classes(self, tiles: Mapping[str, Any], values: Values, specialized: bool) -> Any:
+        """The class of each candidate. Warp-specialized kernels allocate all buffers themselves."""
+        known, count = {**values, **tiles}, len(next(iter(tiles.values())))
+        found = [tile == 1 for tile in tiles.values()]
+        by_warps: Numbers = False
+        longer: Numbers = None
+        for rows, columns, _ in () if specialized else self.products.sides:
+            down, across = rows.value(known), columns.value(known)
+            together = (down >= WARPGROUP_ROWS) & (generation_of(self.chip) >= HOPPER)
+            found.append(together)
+            if len(self.products.sides) > 1:
+                by_warps, longer = by_warps | np.logical_not(together), down >= across
+        if longer is not None:  # of the last product of several: along which side all warps are
+            found.append(by_warps & longer)
+        return sum(
+            np.broadcast_to(one, (count,)).astype(np.int64) << k
+            for k, one in enumerate([specialized | by_warps, *found])
+        )
+
+    def _live(
+        self, kind: Class, tiles: Mapping[str, int], warps: int, stages: int, specialized: bool
+    ) -> tuple[IntPolynomial, ...]:
+        """What is live from time to time in the kernels of a class, of which that of these tiles is read."""
+        warps = warps if kind & 1 else WARPS
+        key = kind, warps, stages, specialized
+        if key not in self._totals:
+            try:
+                self._totals[key] = self._read(kind, tiles, warps, stages, specialized)
+            except CatdiagError:
+                self._totals[key] = ()
+        return self._totals[key]
+
+    def _read(
+        self, kind: Class, tiles: Mapping[str, int], warps: int, stages: int, specialized: bool
+    ) -> tuple[IntPolynomial, ...]:
+        if not specialized:
+            traces = self._traced(kind, tiles, warps)
+            found = [taken(trace, stages, scratch=False) for trace in traces]
+        else:
+            made, generation = self.module(tiles, True), generation_of(self.chip)
+            calls = self._launched(made, tiles, warps, stages, specialized=True)
+            found = [shared_of_launch(made.code, call, generation) for call in calls]
+        return tuple(dict.fromkeys(total for shared in found for total in shared.totals))
+
+    def _traced(self, kind: Class, tiles: Mapping[str, int], warps: int) -> tuple[TileTrace, ...]:
+        """What the kernels of a class do; their number of stages is no part of it."""
+        key = kind, warps
+        if key not in self._traces:
+            made, generation = self.module(tiles), generation_of(self.chip)
+            calls = self._launched(made, tiles, warps)
+            self._traces[key] = tuple(trace_of_launch(made.code, call, generation) for call in calls)
+        return self._traces[key]
+
+    def _launched(
+        self, made: Module, tiles: Mapping[str, int], warps: int, stages: int = STAGES, specialized: bool = False
+    ) -> tuple[RecordedLaunch, ...]:
+        lengths = {name: Length.of(tiles[name], name) for name in made.tiles}
+        generation = generation_of(self.chip) if self.boxes else min(generation_of(self.chip), HOPPER - 1)
+        options = {**lengths, "num_warps": warps, "num_stages": stages}
+        if made.specialized and not specialized:
+            options["specialized"] = False
+        return record_launches(made, self.sizes, options, generation=generation)
+
+    def module(self, tiles: Mapping[str, int], specialized: bool = False) -> Module:
+        """A module whose kernels are those for these tiles, perhaps with others: their text depends on which tiles are
+        1. Raises CatdiagError where they have no form in Triton."""
+        single = tuple(tile == 1 for tile in tiles.values())
+        known = self._modules.get((True, single)) or self._modules.get((specialized, single))
+        if known is not None:
+            return known
+        warps = 8 if specialized else 4
+        made = module(self.diagram, tiles, self.dtype, stages=2, warps=warps, specialized=specialized)
+        self._modules[specialized, single] = made
+        return made
+
+
+def _largest(tiles: Mapping[str, Any]) -> int:
+    """The place of the largest candidate that is copied in boxes as large as they may be, if there is one: in tiles
+    of few entries a thread has too little of a row to copy it ahead."""
+    small = np.all([tile <= LONGEST_BOX for tile in tiles.values()], axis=0)
+    return int(np.argmax(np.prod([tile.astype(float) for tile in tiles.values()], axis=0) * (small + 1e-30)))
