@@ -119,6 +119,19 @@ def test_all_tiles_of_a_class_take_what_one_that_is_read_says(
         assert abs(int(smem) - written.largest.shared.bytes) <= ALIGNMENT_BYTES
 
 
+@pytest.mark.parametrize("columns", [64, 128, 256])
+def test_warp_specialized_candidates_take_what_is_written_whichever_is_asked_about_first(columns: int) -> None:
+    sizes = {"q": 8192, "x": 8192, "d": 128}
+    found = Candidates(searching(form("attention", "x", "q"), "H200", sizes), dtype="bf16")
+    for block, fits in ((columns, columns < 256), (64, True)):
+        tiles = {"g_q": 128, "s_x": block}
+        taken = found.block(3, True).resources(found.search.full({**found.sizes, **tiles}), warps=8)
+        assert bool(taken.fits(found.search.chip)) is fits
+        if fits:
+            written = write(form("attention", "x", "q"), tiles, "bf16", 3, 8, True, hardware.H200, sizes)
+            assert written.largest.specialized and int(taken.smem_bytes) == written.largest.shared.bytes
+
+
 def test_a_kernel_without_products_takes_no_shared_memory() -> None:
     found = Candidates(searching(form("softmax", None, "q"), "H200", {"q": 1024, "x": 1024}))
     values = found.search.full({**found.sizes, "g_q": 4})

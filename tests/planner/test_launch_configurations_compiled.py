@@ -9,26 +9,26 @@ from tests.forms import form
 
 LONG = {"q": 8192, "x": 8192, "d": 128}
 CASES = [
-    ("multi_head_attention", "x", "b h q", {**LONG, "b": 1, "h": 16}, True),
-    ("multi_head_attention", "x", "b h q", {**LONG, "b": 1, "h": 32, "d": 64}, True),
-    ("multi_head_attention", "x", "b h q", {**LONG, "b": 1, "h": 8, "d": 256}, False),
-    ("grouped_query_attention", "x", "b k r q", {**LONG, "b": 2, "k": 8, "r": 4, "q": 4096}, True),
-    ("decoding_attention", "x", "b k r", {"b": 8, "k": 8, "r": 4, "x": 8192, "d": 128}, False),
-    ("soft_capped_attention", "x", "q", LONG, False),
-    ("causal_attention", "x", "q", {**LONG, "d": 64}, False),
-    ("differential_attention", "x", "q", {"q": 8192, "x": 8192, "d": 64, "v": 128}, False),
-    ("linear_attention", "x", "q", {"q": 4096, "x": 4096, "d": 64, "v": 64}, False),
-    ("gated_mlp", "f", "t", {"t": 8192, "d": 64, "f": 4096, "o": 64}, False),
-    ("linear_cross_entropy", "v", "t", {"t": 8192, "d": 128, "v": 32000}, False),
-    ("rms_norm_linear", "d", "t o", {"t": 8192, "d": 4096, "o": 4096}, False),
-    ("matmul", "b", "a c", {"a": 4096, "b": 4096, "c": 4096}, True),
+    ("multi_head_attention", "x", "b h q", {**LONG, "b": 1, "h": 16}),
+    ("multi_head_attention", "x", "b h q", {**LONG, "b": 1, "h": 32, "d": 64}),
+    ("multi_head_attention", "x", "b h q", {**LONG, "b": 1, "h": 8, "d": 256}),
+    ("grouped_query_attention", "x", "b k r q", {**LONG, "b": 2, "k": 8, "r": 4, "q": 4096}),
+    ("decoding_attention", "x", "b k r", {"b": 8, "k": 8, "r": 4, "x": 8192, "d": 128}),
+    ("soft_capped_attention", "x", "q", LONG),
+    ("causal_attention", "x", "q", {**LONG, "d": 64}),
+    ("differential_attention", "x", "q", {"q": 8192, "x": 8192, "d": 64, "v": 128}),
+    ("linear_attention", "x", "q", {"q": 4096, "x": 4096, "d": 64, "v": 64}),
+    ("gated_mlp", "f", "t", {"t": 8192, "d": 64, "f": 4096, "o": 64}),
+    ("linear_cross_entropy", "v", "t", {"t": 8192, "d": 128, "v": 32000}),
+    ("rms_norm_linear", "d", "t o", {"t": 8192, "d": 4096, "o": 4096}),
+    ("matmul", "b", "a c", {"a": 4096, "b": 4096, "c": 4096}),
 ]
 
 
 @pytest.mark.triton
 @pytest.mark.usefixtures("compiling")
-@pytest.mark.parametrize(("name", "axis", "axes", "sizes", "exact"), CASES)
-def test_no_proposal_spills_or_takes_more_shared_memory_than_is_said(name, axis, axes, sizes, exact):
+@pytest.mark.parametrize(("name", "axis", "axes", "sizes"), CASES)
+def test_no_proposal_spills_and_each_takes_the_shared_memory_that_is_said(name, axis, axes, sizes):
     diagram = form(name, axis, axes)
     for p in propose(diagram, "H200", sizes):
         code = module(diagram, p.tiles, stages=p.stages, warps=p.warps, specialized=p.specialized)
@@ -37,10 +37,7 @@ def test_no_proposal_spills_or_takes_more_shared_memory_than_is_said(name, axis,
             # One proposal of a cross-entropy spills one register: 4 bytes.
             few = name == "linear_cross_entropy" and made.spill_stores <= 4
             assert few or not made.spills, f"{p}: {made.registers} registers, {p.registers} were said"
-            assert made.shared <= p.shared_bytes, p
-            wide = min(p.tiles.get("g_q", 64), p.tiles.get("g_a", 64)) >= 64 and p.tiles.get("s_x", 64) >= 32
-            if exact and wide:
-                assert p.shared_bytes - 1024 <= made.shared, p
+            assert abs(made.shared - p.shared_bytes) <= 1024, p
 
 
 EQUAL = {"b": 1024, "h": 1024, "q": 1024, "x": 1024, "d": 64}

@@ -24,7 +24,7 @@ docs/explanation/time_model.md says how it does.
 >>> block = TritonBlock.of(search.kernels[3], 3, written)
 >>> found = block.resources({"a": 4096, "b": 4096, "c": 4096, "g_a": 128, "g_c": 256, "s_b": 64}, warps=8)
 >>> int(found.smem_bytes), int(found.registers_per_thread)      # what is compiled takes 147480 and 154
-(147480, 156)
+(147504, 156)
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ WARPGROUP_ROWS = 64
 """Rows that four warps multiply together, where a chip has that."""
 Class = int
 """What decides which buffers a kernel has, a bit each: whether the number of warps does, where warps make products one
-by one and pass results to each other; of a tile whether it is 1; of a product what makes it."""
+by one and pass results to each other; of a tile whether it is 1, and no power of two; of a product what makes it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ class WrittenBlocks:
     sizes: Mapping[str, int]
     products: DotProducts
     boxes: bool = True
-    _modules: dict[tuple[bool, tuple[bool, ...]], Module] = field(default_factory=dict, init=False, repr=False)
+    _modules: dict[tuple[bool, tuple[tuple[bool, bool], ...]], Module] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _traces: dict[tuple[Class, int], tuple[TileTrace, ...]] = field(default_factory=dict, init=False, repr=False)
     _totals: dict[tuple[Any, ...], tuple[IntPolynomial, ...]] = field(default_factory=dict, init=False, repr=False)
 
@@ -63,8 +65,8 @@ class WrittenBlocks:
 
     def smem_bytes(self, values: Values, warps: int, stages: int, specialized: bool = False) -> Numbers:
         """Bytes of shared memory of a block, without scratch memory, an entry for each candidate: 0 where nothing is
-        multiplied, and where the kernel has no form in Triton (which is said where one is written). `values` gives
-        tiles and sizes."""
+        multiplied, and where the kernel has no form in Triton (which is said where one is written); more than there
+        is where none of the smallest tiles has a warp-specialized form. `values` gives tiles and sizes."""
         if not self.products.sides or not self._symbols:
             return 0
         arrays = np.broadcast_arrays(*(np.asarray(values[symbol]) for symbol in self._symbols))
@@ -74,8 +76,8 @@ class WrittenBlocks:
         for kind in sorted(set(classes.tolist())):
             members = np.flatnonzero(classes == kind)
             own = {symbol: tile[members] for symbol, tile in tiles.items()}
-            largest = _largest(own)
-            read = {symbol: int(tile[largest]) for symbol, tile in own.items()}
+            place = _smallest(own) if specialized else _largest(own)
+            read = {symbol: int(tile[place]) for symbol, tile in own.items()}
             for total in self._live(kind, read, warps, stages, specialized):
                 found[members] = np.maximum(found[members], total.value(own))
         return found.reshape(arrays[0].shape)
@@ -83,7 +85,7 @@ class WrittenBlocks:
     def _classes(self, tiles: Mapping[str, Any], values: Values, specialized: bool) -> Any:
         """The class of each candidate. Warp-specialized kernels allocate all buffers themselves."""
         known, count = {**values, **tiles}, len(next(iter(tiles.values())))
-        found = [tile == 1 for tile in tiles.values()]
+        found = [one for tile in tiles.values() for one in (tile == 1, tile & (tile - 1) > 0)]
         by_warps: Numbers = False
         longer: Numbers = None
         for rows, columns, _ in () if specialized else self.products.sides:
@@ -107,20 +109,26 @@ class WrittenBlocks:
         key = kind, warps, stages, specialized
         if key not in self._totals:
             try:
-                self._totals[key] = self._read(kind, tiles, warps, stages, specialized)
+                found = self._read(kind, tiles, warps, stages, specialized)
             except CatdiagError:
-                self._totals[key] = ()
+                found = None
+            if found is None and specialized:  # smaller tiles may fit
+                return (IntPolynomial.of(self.chip.smem_per_block + 1),)
+            self._totals[key] = found or ()
         return self._totals[key]
 
     def _read(
         self, kind: Class, tiles: Mapping[str, int], warps: int, stages: int, specialized: bool
-    ) -> tuple[IntPolynomial, ...]:
+    ) -> tuple[IntPolynomial, ...] | None:
+        """The same as it is read; None where the launch function does not take the warp-specialized form."""
         if not specialized:
             traces = self._traced(kind, tiles, warps)
             found = [taken(trace, stages, scratch=False) for trace in traces]
         else:
             made, generation = self.module(tiles, True), generation_of(self.chip)
             calls = self._launched(made, tiles, warps, stages, specialized=True)
+            if not any(call.kernel in made.specialized for call in calls):
+                return None
             found = [shared_of_launch(made.code, call, generation) for call in calls]
         return tuple(dict.fromkeys(total for shared in found for total in shared.totals))
 
@@ -145,15 +153,20 @@ class WrittenBlocks:
 
     def module(self, tiles: Mapping[str, int], specialized: bool = False) -> Module:
         """A module whose kernels are those for these tiles, perhaps with others: their text depends on which tiles are
-        1. Raises CatdiagError where they have no form in Triton."""
-        single = tuple(tile == 1 for tile in tiles.values())
-        known = self._modules.get((True, single)) or self._modules.get((specialized, single))
+        1, and which are no powers of two. Raises CatdiagError where they have no form in Triton."""
+        kinds = tuple((tile == 1, tile & (tile - 1) > 0) for tile in tiles.values())
+        known = self._modules.get((True, kinds)) or self._modules.get((specialized, kinds))
         if known is not None:
             return known
         warps = 8 if specialized else 4
         made = module(self.diagram, tiles, self.dtype, stages=2, warps=warps, specialized=specialized)
-        self._modules[specialized, single] = made
+        self._modules[specialized, kinds] = made
         return made
+
+
+def _smallest(tiles: Mapping[str, Any]) -> int:
+    """The place of the smallest candidate: the launch function takes a warp-specialized kernel only where it fits."""
+    return int(np.argmin(np.prod([tile.astype(float) for tile in tiles.values()], axis=0)))
 
 
 def _largest(tiles: Mapping[str, Any]) -> int:
