@@ -12,6 +12,7 @@ They are smaller and faster than those of a computer algebra system, and accept 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -76,16 +77,22 @@ class IntPolynomial:
         """The polynomial times an integer."""
         return IntPolynomial({m: c * factor for m, c in self.terms.items()})
 
-    def without(self, names: Collection[str]) -> IntPolynomial:
-        """The polynomial with some symbols set to 1.
+    def at(self, known: Mapping[str, int]) -> IntPolynomial:
+        """The polynomial with some symbols at their values.
 
-        >>> print(IntPolynomial.of(("*", "a", "b")).without("a"))
-        b
+        >>> str((IntPolynomial.of("a") * IntPolynomial.of("b") + IntPolynomial.of("b")).at({"a": 3}))
+        '4*b'
         """
-        total = ZERO
-        for m, c in self.terms.items():
-            total = total + IntPolynomial({tuple(s for s in m if s not in names): c})
-        return total
+        total: dict[Monomial, int] = {}
+        for monomial, coefficient in self.terms.items():
+            factor = math.prod((known[name] for name in monomial if name in known), start=coefficient)
+            rest = tuple(name for name in monomial if name not in known)
+            total[rest] = total.get(rest, 0) + factor
+        return IntPolynomial(total)
+
+    def without(self, names: Collection[str]) -> IntPolynomial:
+        """The polynomial with some symbols set to 1."""
+        return self.at(dict.fromkeys(names, 1))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntPolynomial) and self.terms == other.terms

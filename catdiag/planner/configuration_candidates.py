@@ -110,7 +110,7 @@ class Candidates:
     def _filled(self, kernel: LoweredKernel) -> LoweredKernel:
         """The kernel with what it moves at the sizes of axes as they are, for what it holds is at those filled up."""
         known = dict(self._untiled_axes())
-        moved = [replace(t, size=_at(t.size, known), local=_at(t.local, known), region=()) for t in kernel.transfers]
+        moved = [replace(t, size=t.size.at(known), local=t.local.at(known), region=()) for t in kernel.transfers]
         self.region_loads = [(new, old) for new, old in zip(moved, kernel.transfers, strict=True) if old.region]
         return replace(kernel, transfers=moved)
 
@@ -454,17 +454,6 @@ def _single_axes(*sides: IntPolynomial) -> set[str]:
 def _power(size: int, least: int = 1) -> int:
     """The least power of two that is no shorter."""
     return max(least, 1 << (size - 1).bit_length())
-
-
-def _at(amount: IntPolynomial, known: Mapping[str, int]) -> IntPolynomial:
-    """An amount with some symbols at their values."""
-    total = IntPolynomial()
-    for monomial, coefficient in amount.terms.items():
-        factor = coefficient
-        for name in monomial:
-            factor *= known.get(name, 1)
-        total = total + IntPolynomial({tuple(n for n in monomial if n not in known): factor})
-    return total
 
 
 @dataclass(frozen=True)
