@@ -17,9 +17,15 @@ RULES: dict[str, Rule] = {}
 rule = adding(RULES)
 
 
+_LARGE = 20
+"""A threshold of softplus from which on it is the identity but for rounding: they differ by less than exp(-20)."""
+
+
 def _softplus(a: Any, beta: float, threshold: float) -> Any:
     scaled = a * beta if beta != 1 else a
     soft = elementwise.log(1 + elementwise.exp(scaled))
+    if threshold == math.inf:
+        return soft / beta if beta != 1 else soft
     return elementwise.where(scaled > threshold, a, soft / beta if beta != 1 else soft)
 
 
@@ -129,6 +135,8 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         raise Unsupported(f"division with rounding_mode={call['rounding_mode']!r}")
     left, right = call["self"], call["other"]
     function = BINARY[call.name]
+    if call.name in ("eq", "ne") and left is right:  # a real number is equal to itself, unlike NaN
+        return b.view(b.constant(call.name == "eq", (), "bool"), left.dims)
     if call.name.startswith("logical_"):
         left, right = (converted(b, v, "bool") for v in (left, right))
     if call.name == "mul" and call.element == "bool":
@@ -205,6 +213,9 @@ def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("softplus")
 def _softplus_rule(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     beta, threshold = call.get("beta", 1), call.get("threshold", 20)
+    if b.read_least and threshold >= _LARGE:
+        b.notes.append(f"softplus is read as log(1 + exp) above its threshold, too ({b.line or 'no line'})")
+        threshold = math.inf
     return b.pointwise([call["self"]], lambda a: _softplus(a, beta, threshold))
 
 
@@ -243,6 +254,12 @@ def _clamp(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("where")
 def _where(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    condition = call["condition"]
+    if condition.number is not None:
+        taken = converted(b, call["self"] if condition.number else call["other"], call.element)
+        if isinstance(taken, ArrayValue):
+            (_, taken), dims = b.broadcast([condition, taken])
+            return b.view(taken, dims)
     return b.pointwise([call["condition"], call["self"], call["other"]], elementwise.where, call.element)
 
 

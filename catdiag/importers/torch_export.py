@@ -1,7 +1,7 @@
 """Reads a graph of `torch.export`, and gives the program that it is.
 
 The graph is exported and run through `run_decompositions({})`, which writes mutation and aliasing out and decomposes
-nothing: linear, einsum, norms and attention stay whole.
+nothing: linear, einsum, norms and attention stay whole. Only operations without a rule are then decomposed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.importers.torch_complex import of_pairs
+from catdiag.importers.torch_decompositions import operation_name, with_known_operations
 from catdiag.util.errors import PACKAGE
 
 ELEMENTS = {"bool": "bool", "int8": "int", "int16": "int", "int32": "int", "int64": "int", "uint8": "int"}
@@ -37,6 +38,8 @@ _SCALARS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
     "floordiv": operator.floordiv, "neg": operator.neg, "pow": operator.pow,
 }  # fmt: skip
+_KNOWN = {*RULES, *_ASSERTIONS, *_SCALARS, "getitem", "sym_size", "size", "sym_float"}
+"""Operations that are read as they are."""
 
 
 def from_torch(
@@ -142,7 +145,7 @@ def _parameter_names(module: Any) -> dict[str, str]:
 def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Any) -> Any:
     """The graph of a module or function on an example."""
     if isinstance(module, torch.export.ExportedProgram):
-        return module.run_decompositions({})
+        return with_known_operations(module.run_decompositions({}), _KNOWN)
     given = module
     if not isinstance(module, torch.nn.Module):
         if not callable(module):
@@ -163,7 +166,7 @@ def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[s
         found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
     except Exception as error:  # of many kinds, the user's among them
         raise NotImported(_not_exported(_title(given, torch), arguments, options, torch, error)) from error
-    return found.run_decompositions({})
+    return with_known_operations(found.run_decompositions({}), _KNOWN)
 
 
 def _not_exported(title: str, arguments: Any, options: Any, torch: Any, error: Exception) -> str:
@@ -370,7 +373,7 @@ def _least_numbers() -> set[float]:
 
 def operation_of(node: Any) -> str:
     """The name of the operation that a node of a graph calls, without its overload: `add`, `scaled_dot_…`."""
-    return str(getattr(node.target, "_opname", None) or node.target.__name__.split(".")[0])
+    return operation_name(node.target)
 
 
 def _identity(tensor: Any) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, extent_o
 from catdiag.importers.imported_values import ArrayValue, Environment
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.size_roots import recognized_number
-from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
+from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
 from catdiag.importers.torch_reductions import softmax_over
 
 RULES: dict[str, Rule] = {}
@@ -159,16 +159,20 @@ def _causal(b: ProgramBuilder, scores: ArrayValue) -> ArrayValue:
     return b.emit(scores.dims, (*scores.axes, *rows, *columns), make, "extended")
 
 
+@rule("bilinear")
+def _bilinear(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    left, right, weight, bias = call["input1"], call["input2"], call["weight"], call.get("bias")
+    batch = [f"batch{k}" for k in range(len(left.dims) - 1)]
+    made = b.einsum([left, weight, right], [[*batch, "i"], ["o", "i", "j"], [*batch, "j"]], [*batch, "o"])
+    return made if bias is None else b.pointwise([made, bias], lambda a, c: a + c)
+
+
 @rule("cross_entropy_loss", "nll_loss_nd", "nll_loss")
 def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     logits, target = call["self"], call["target"]
-    if (
-        call.get("weight") is not None
-        or call.get("label_smoothing", 0.0)
-        or target.element != "int"
-        or len(logits.dims) != 2
-    ):
-        raise Unsupported(f"{call.name} with weights, label smoothing, probabilities or more than two dimensions")
+    smoothing = call.get("label_smoothing", 0.0)
+    if call.get("weight") is not None or target.element != "int" or len(logits.dims) != 2:
+        raise Unsupported(f"{call.name} with weights, probabilities or more than two dimensions")
     target = b.aligned(target, 0, logits.dims[0])
     logits = b.materialized(logits, logits.dims)
     classes, rows = b.factors.resolve(logits.dims[1]), b.factors.resolve(logits.dims[0])
@@ -177,6 +181,8 @@ def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     def make(env: Environment) -> Any:
         array, name = env.merged(env[logits], classes)
         chosen = gather(array, name, env[target])
+        if smoothing:  # a part of the probability is spread over all classes
+            chosen = (1 - smoothing) * chosen + smoothing * frontend.mean(array, name)
         loss = nn.logsumexp(array, name) - chosen if call.name == "cross_entropy_loss" else -chosen
         mode = call.get("reduction", 1)
         if mode == 0 or not rows:
@@ -309,6 +315,15 @@ def _unfold(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     batch, channels, rows, high, columns, wide = value.dims
     made = b.view(value, [batch, (*channels, *high, *wide), (*rows, *columns)])
     return made if batched else b.view(made, made.dims[1:])
+
+
+@rule("unfold")
+def _sliding(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, width = call["self"], call["size"]
+    k = place(value, call["dimension"])
+    taps: Dimension = (b.factors.new(width, fixed=True),) if width > 1 else ()
+    seen = _windows(b, value, k, _Window(taps, call["step"], (0, 0), 1, 0.0))
+    return b.view(seen, [*seen.dims[: k + 1], *seen.dims[k + 2 :], seen.dims[k + 1]])
 
 
 @rule("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")

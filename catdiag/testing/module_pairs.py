@@ -3,8 +3,8 @@
 An import takes sizes for symbols, so that its theorem is for all of them, and reads some numbers as functions of sizes.
 So two modules that are equal may be imported as programs that are not: one has a number that Python computed from a
 length, and the other a function of the size. Where both give the same numbers on the example, weaker claims are tried:
-with the least number of a type, which masks have, as minus infinity; with all numbers as they are; and with the sizes
-of the example as assumptions. What is proved says which it was.
+with the least number of a type, which masks have, as minus infinity, and softplus without its threshold; with all
+numbers as they are; and with the sizes of the example as assumptions. What is proved says which it was.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ModulePair:
     plainly: Callable[[], ModulePair] | None = field(default=None, repr=False, compare=False)
     """The same modules, with no number read as a function of a size, and the lengths of what is read at a position."""
     masked: Callable[[], ModulePair] | None = field(default=None, repr=False, compare=False)
-    """The same modules, with the least number of a type read as minus infinity."""
+    """The same modules, with the least number of a type read as minus infinity, and softplus without a threshold."""
 
     @staticmethod
     def imported(
@@ -140,7 +140,7 @@ def _weaker(pair: ModulePair) -> Iterator[tuple[ModulePair, tuple[str, ...], str
     """Claims that say less, the assumptions of each, and how it is said."""
     masked = None if pair.masked is None else pair.masked()
     if masked is not None and masked.notes != pair.notes:
-        yield masked, (), "it is not about rows that are masked whole, or with scores that low"
+        yield masked, (), "it is not about rows that are masked whole, scores that low, or softplus above its threshold"
     plain = None if pair.plainly is None else pair.plainly()
     only = f"proved at the sizes of the example only, {', '.join(pair.at_the_example)}"
     if plain is not None and plain.notes != pair.notes:
