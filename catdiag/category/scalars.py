@@ -22,11 +22,11 @@ SCALARS: dict[str, tuple[int, str]] = {
     "eq": (2, "bool"), "ne": (2, "bool"), "lt": (2, "bool"), "le": (2, "bool"),
     "and": (2, "bool"), "or": (2, "bool"), "not": (1, "bool"), "where": (3, "same"), "floordiv": (2, "int"),
     "erf": (1, "real"), "sin": (1, "real"), "cos": (1, "real"), "sign": (1, "same"),
-    "floor": (1, "int"), "ceil": (1, "int"), "round": (1, "int"),
+    "floor": (1, "int"), "ceil": (1, "int"), "round": (1, "int"), "uniform": (5, "real"),
 }  # fmt: skip
 """Each scalar function: the number of arguments, and the element type of the result ("same": that of the arguments)."""
 
-OF_INTEGERS = frozenset(("floordiv",))
+OF_INTEGERS = frozenset(("floordiv", "uniform"))
 """The scalar functions that take integers only."""
 
 MONOIDS = ("sum", "prod", "max", "min", "any", "all")

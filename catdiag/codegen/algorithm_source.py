@@ -49,7 +49,7 @@ FUNCTIONS: Mapping[str, Notation] = {
     "where": Prefix("cd.where"), "max": Prefix("cd.maximum"), "min": Prefix("cd.minimum"),
     "sigmoid": Prefix("cd.nn.sigmoid"),
     **{name: Prefix(f"cd.{name}") for name in (
-        "exp", "log", "sqrt", "tanh", "abs", "erf", "sin", "cos", "sign", "floor", "ceil", "round")},
+        "exp", "log", "sqrt", "tanh", "abs", "erf", "sin", "cos", "sign", "floor", "ceil", "round", "uniform")},
 }  # fmt: skip
 """How a function of `catdiag` is written for each scalar function."""
 

@@ -18,7 +18,7 @@ FUNCTIONS: Mapping[str, Notation] = {
     "sigmoid": Template("np.exp(-np.logaddexp(0, -{0}))", ATOM, SIGN), "sign": Prefix("np.sign"),
     "sin": Prefix("np.sin"), "cos": Prefix("np.cos"), "floor": Template("np.floor({0}).astype(int)"),
     "ceil": Template("np.ceil({0}).astype(int)"), "round": Template("np.rint({0}).astype(int)"),
-    "erf": Template("np.vectorize(math.erf, otypes=[float])({0})"),
+    "erf": Template("np.vectorize(math.erf, otypes=[float])({0})"), "uniform": Prefix("_uniform"),
 }  # fmt: skip
 """Each scalar function in NumPy."""
 
@@ -51,6 +51,6 @@ NUMPY = ArrayDialect(
     split=Template("{0}.reshape({1})", CALL, CALL),
     part=Template("{0}[{1}]", ATOM, CALL),
     within=Template("np.clip({0}, 0, {1} - 1)"),
-    helpers={"erf": "math"},
+    helpers={"erf": "math", "uniform": "_uniform"},
     by_type=True,
 )

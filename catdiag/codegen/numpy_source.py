@@ -13,6 +13,7 @@ from catdiag.codegen.numpy_expressions import NUMPY
 from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
 from catdiag.codegen.source_writer import Writer
 from catdiag.codegen.syntax import CALL, PLUS, SIGN, Code, Name, PythonExpression, bracketed
+from catdiag.execute.philox import source as random_source
 from catdiag.schedule.loop_nest import LoopNest, lower
 from catdiag.schedule.statements import (
     Carry,
@@ -138,7 +139,10 @@ class _NumPy(Writer):
         listed = ", ".join([*arguments, *(["*", *named] if named else [])])
         head = f"def {title.group() if title else 'program'}({listed}):"
         imports = ["import math", ""] if "math" in self.reads else []
-        return "\n".join([*imports, "import numpy as np", "", "", '@np.errstate(all="ignore")', head, *self.lines, ""])
+        helpers = ["", "", *random_source("_uniform")] if "_uniform" in self.reads else []
+        return "\n".join(
+            [*imports, "import numpy as np", *helpers, "", "", '@np.errstate(all="ignore")', head, *self.lines, ""]
+        )
 
     def _is_part(self, symbol: str) -> bool:
         return any(

@@ -22,6 +22,7 @@ TENSORS: Mapping[str, Notation] = {
     "floordiv": Prefix("_floor"), "erf": Prefix("torch.erf"), "sin": Prefix("torch.sin"), "cos": Prefix("torch.cos"),
     "sign": Prefix("torch.sign"), "floor": Template("torch.floor({0}).long()"),
     "ceil": Template("torch.ceil({0}).long()"), "round": Template("torch.round({0}).long()"),
+    "uniform": Prefix("_uniform"),
 }  # fmt: skip
 """Each scalar function of tensors."""
 NUMBERS: Mapping[str, Notation] = {
@@ -32,6 +33,7 @@ NUMBERS: Mapping[str, Notation] = {
     "floordiv": Template("(({0}) // ({1}))"), "erf": Prefix("math.erf"), "sin": Prefix("math.sin"),
     "cos": Prefix("math.cos"), "sign": Template("((({0}) > 0) - (({0}) < 0))"), "floor": Prefix("math.floor"),
     "ceil": Prefix("math.ceil"), "round": Prefix("round"),
+    "uniform": Template("_uniform({0}, {1}, {2}, {3}, {4}).item()"),
 }  # fmt: skip
 """Each scalar function of Python numbers."""
 _REDUCE = {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin", "any": "any", "all": "all"}
@@ -72,6 +74,6 @@ TORCH = ArrayDialect(
     casts={kind: Template(f"{{0}}.to({kind})", CALL, CALL) for kind in ("wide", "stored")},
     array_of=Template("torch.tensor({0}, dtype={1}, device=device)"),
     types={"wide": "wide", "stored": "stored", "int": "torch.int64", "bool": "torch.bool"},
-    helpers={"floordiv": "_floor", "within": "_within"},
+    helpers={"floordiv": "_floor", "within": "_within", "uniform": "_uniform"},
     by_type=False,
 )

@@ -35,6 +35,16 @@ _HELPERS = {
     if not torch.is_tensor(b):
         return torch.div(a, b, rounding_mode="floor") if b > 0 else torch.zeros_like(a)
     return torch.where(b > 0, torch.div(a, b.clamp(min=1), rounding_mode="floor"), 0)''',
+    "_uniform": '''def _uniform(seed, *counter):
+    """Philox 4x32-10: numbers in [0, 1) of a seed and a counter, as tl.rand makes them."""
+    low = 0xFFFFFFFF
+    seed, c0, c1, c2, c3 = (torch.as_tensor(v).to(torch.int64) for v in (seed, *counter))
+    k0, k1, c0, c1, c2, c3 = seed & low, (seed >> 32) & low, c0 & low, c1 & low, c2 & low, c3 & low
+    for _ in range(10):
+        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57
+        c0, c1, c2, c3 = ((b >> 32) & low) ^ c1 ^ k0, b & low, ((a >> 32) & low) ^ c3 ^ k1, a & low
+        k0, k1 = (k0 + 0x9E3779B9) & low, (k1 + 0xBB67AE85) & low
+    return torch.where(c0 < 2**31, c0, low - c0).float() * 4.6566127342e-10''',
     "_within": '''def _within(place, length):
     """A position, or the nearest one that is in range."""
     if torch.is_tensor(place):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from catdiag.execute.indexed_reads import quotient
+from catdiag.execute.philox import uniform_or_nan
 
 
 def without_value(*args: Any) -> Any:
@@ -94,6 +95,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "and": _strict(np.logical_and), "or": _strict(np.logical_or), "not": _strict(np.logical_not),
     "erf": erf, "sin": np.sin, "cos": np.cos, "sign": np.sign,
     "floor": _integers(np.floor), "ceil": _integers(np.ceil), "round": _integers(np.rint),
+    "uniform": uniform_or_nan,
     # Written so that nothing overflows and small values keep their digits.
     "sigmoid": lambda a: np.exp(-np.logaddexp(0, -np.asarray(a))),
 }  # fmt: skip

@@ -219,7 +219,7 @@ def where(condition: Traced, a: Operand, b: Operand) -> Traced:
 _WITH_MEANING = frozenset(
     ("exp", "log", "sqrt", "tanh", "sigmoid", "abs", "max", "min", "where", "ite", "inv", "sum", "prod", "mean",
      "any", "all", "not", "and", "or", "index", "size", "floor", "real", "true", "false", "erf", "sin", "cos", "sign",
-     "ceil", "round")
+     "ceil", "round", "uniform")
 )  # fmt: skip
 """Names that formulas print for functions with a meaning."""
 

@@ -292,5 +292,5 @@ def _same(b: ProgramBuilder, call: AtenCall) -> Any:
 @rule("dropout", "native_dropout", "feature_dropout", "alpha_dropout")
 def _dropout(b: ProgramBuilder, call: AtenCall) -> Any:
     if call.get("train", False) and call.get("p", 0.5) > 0:
-        raise Unsupported("dropout in training: call module.eval() first")
+        raise Unsupported("dropout in training: call module.eval() first, or write it with a seed, by cd.dropout")
     return call["input"]

@@ -103,7 +103,7 @@ def _einsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def _attention(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     query, key, value = call["query"], call["key"], call["value"]
     if call.get("dropout_p", 0.0):
-        raise Unsupported("dropout in attention: call module.eval() first")
+        raise Unsupported("dropout in attention: call module.eval() first, or write it with a seed, by cd.dropout")
     heads = len(query.dims) - 3
     if call.get("enable_gqa") and b.length(query.dims[heads]) != b.length(key.dims[heads]):
         query, key, value = _grouped(b, query, key, value, heads)

@@ -36,6 +36,7 @@ from catdiag.kernel.terms import (
     LOGICAL,
     MINUS,
     ONE,
+    RANDOM,
     TRUE,
     ZERO,
     KernelError,
@@ -125,6 +126,7 @@ _SCALARS: dict[str, Callable[..., Term]] = {
     "erf": lambda a: fixed("erf", a),
     "sin": lambda a: fixed("sin", a),
     "cos": lambda a: fixed("cos", a),
+    "uniform": lambda *args: Term("apply", "%" + RANDOM, args),
     "sign": lambda a: fn("ite", fn("lt", ZERO, a), ONE, fn("ite", fn("lt", a, ZERO), MINUS, ZERO)),
     "floor": _floor,
     "ceil": lambda a: _neg(_floor(_neg(a))),
@@ -132,6 +134,7 @@ _SCALARS: dict[str, Callable[..., Term]] = {
 }
 _CONNECTIVES = {"and", "or", "not"}
 _ARITY = dict.fromkeys(("add", "sub", "mul", "div", "floordiv", "max", "min", "eq", "ne", "lt", "le", "and", "or"), 2)
+_ARITY["uniform"] = 5
 
 
 def scalar(name: str, args: Sequence[Term]) -> Term:

@@ -7,6 +7,7 @@ Values are the reals with minus infinity, and truth values. Every operation is t
 - `div a n` is ⌊a/n⌋ for n > 0, an integer; it is 0 for n ≤ 0 and where a or n is −∞;
 - `inv 0 = 0`, `log t = 0` for t ≤ 0, `sqrt t = 0` for t < 0, all three 0 at −∞; `exp(−∞) = 0`;
 - `apply %f a`, for f one of `FIXED`, is that function, with the laws that A7 says: 0 at −∞;
+- `apply %uniform s c0 c1 c2 c3` is a number that seed and counter determine: real, and nothing else is known of it;
 - `big ⊕ n t` is t(0) ⊕ … ⊕ t(n−1); over no index it is the unit: 0, 1, −∞ for sum, prod, max. A range n that a
   certificate brings in may be any number: the indices are the naturals below it, which are n only for a natural n;
 - `read A i j` is an element of an input; outside the input's range it is arbitrary.
@@ -39,6 +40,11 @@ FIXED = ("erf", "sin", "cos")
 """Functions of a real with a meaning of their own: the error function 2/√π·∫₀ᵃ e^(−t²) dt, sine and cosine of radians.
 
 A term applies them under a name that no user's function can have, `%` and theirs.
+"""
+
+RANDOM = "uniform"
+"""The random number of a seed and a counter, under the name `%uniform`. No rule says more of it than that equal
+arguments give equal real numbers, as of a user's function: so a theorem about it holds for every generator.
 """
 
 LARGEST = 200_000
@@ -237,6 +243,11 @@ def fixed(name: str, a: Term) -> Term:
 def is_fixed(t: Term) -> bool:
     """Whether a term is one of the functions of `FIXED` of an argument."""
     return t.op == "apply" and len(t.args) == 1 and str(t.data)[0] == "%" and str(t.data)[1:] in FIXED
+
+
+def has_own_name(t: Term) -> bool:
+    """Whether a term applies a function that has a meaning in the kernel, and no user's one."""
+    return t.op == "apply" and str(t.data)[0] == "%" and str(t.data)[1:] in (*FIXED, RANDOM)
 
 
 def maximum(*args: Term) -> Term:
@@ -513,7 +524,7 @@ class Printer:
             return self.array(str(t.data), (self.show(a, depth) for a in t.args))
         if t.op == "apply":
             name = str(t.data)
-            name = name[1:] if is_fixed(t) and name[1:] not in self.names else name
+            name = name[1:] if has_own_name(t) and name[1:] not in self.names else name
             return f"{name}({','.join(self.show(a, depth) for a in t.args)})"
         if t.op == "add":
             text = " + ".join(self.show(a, depth, 1) for a in t.args)

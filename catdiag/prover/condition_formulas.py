@@ -22,7 +22,7 @@ from catdiag.category.formula import (
 )
 from catdiag.kernel.checker import CheckedTheorem
 from catdiag.kernel.definedness import Obligation
-from catdiag.kernel.terms import ONE, Printer, Term, is_fixed, is_name
+from catdiag.kernel.terms import ONE, Printer, Term, has_own_name, is_name
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def formula_of_term(t: Term, printer: Printer, depth: int = 0) -> Formula:
         return Formula({"not": "¬", "sqrt": "√"}[t.op], tuple(args))
     constant = {"bot": MINUS_INFINITY, "true": TRUE, "false": FALSE}.get(t.op)
     name = str(t.data) if t.op == "apply" else t.op
-    name = name[1:] if is_fixed(t) and name[1:] not in printer.names else name
+    name = name[1:] if has_own_name(t) and name[1:] not in printer.names else name
     return call(name, *args) if constant is None or args else constant
 
 

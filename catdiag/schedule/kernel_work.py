@@ -12,7 +12,7 @@ from catdiag.schedule.contractions import Loop, contraction, factors
 from catdiag.schedule.live_ranges import chain, contracts, is_view, multiplies, pointwise
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.operand_types import factor_types, operand_type
-from catdiag.schedule.pipelines import pipeline
+from catdiag.schedule.pipelines import instructions, pipeline
 from catdiag.schedule.statements import Body, For, Let
 
 
@@ -61,8 +61,9 @@ def operations(body: Body, place: int) -> list[tuple[str, IntPolynomial]]:
         return []
     space = IntPolynomial.elements(union((*box.dom, *box.cod)))
     if isinstance(op, Map):
+        work = space.scaled(instructions(op.fn))
         reciprocals = op.fn == "div" and not body.free[node.inputs[1]]
-        return [*([("exp", IntPolynomial.elements(box.dom[1].axes))] if reciprocals else []), (pipeline(op.fn), space)]
+        return [*([("exp", IntPolynomial.elements(box.dom[1].axes))] if reciprocals else []), (pipeline(op.fn), work)]
     if isinstance(op, Reduce):
         return [("alu", space)]
     if isinstance(op, Einsum) and multiplies(box):

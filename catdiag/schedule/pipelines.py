@@ -12,6 +12,7 @@ PIPELINES: Mapping[str, str] = {
     "and": "alu", "or": "alu", "not": "alu", "where": "alu",
     "exp": "exp", "log": "exp", "sqrt": "exp", "tanh": "exp", "sigmoid": "exp",
     "erf": "exp", "sin": "exp", "cos": "exp", "floor": "exp", "ceil": "exp", "round": "exp", "sign": "alu",
+    "uniform": "alu",
 }  # fmt: skip
 """Each scalar function: "exp" is the unit for special functions, "alu" that for arithmetic.
 
@@ -22,6 +23,20 @@ products.
 
 A division is a product here. Its reciprocal is one special function for each divisor, which is counted separately.
 """
+
+
+INSTRUCTIONS: Mapping[str, int] = {"uniform": 60}
+"""The instructions of each scalar function that is more than one: a random number is ten rounds of Philox, each two
+products of 32 bits by 32, which take two instructions a word, and two exclusive ors."""
+
+
+def instructions(fn: ScalarFunction) -> int:
+    """How many instructions of its pipeline a scalar function is counted as.
+
+    >>> instructions("exp"), instructions("uniform")
+    (1, 60)
+    """
+    return INSTRUCTIONS.get(fn, 1) if isinstance(fn, str) else 1
 
 
 def pipeline(fn: ScalarFunction) -> str:

@@ -33,6 +33,7 @@ import numpy as np
 from catdiag.category.scalars import row
 from catdiag.execute.indexed_reads import quotient
 from catdiag.execute.named_arrays import NamedArray, contract
+from catdiag.execute.philox import uniform_or_nan
 from catdiag.execute.scalar_functions import FUNCTIONS, erf
 from catdiag.testing.float_formats import Format, rounded, truncated
 
@@ -387,6 +388,13 @@ def _floor_quotient(rounding: Rounding, a: BoundedArray, b: BoundedArray, names:
     return rounding.result(quotient(a.values, b.values), e, 0, names)
 
 
+def _random(rounding: Rounding, args: Sequence[BoundedArray], names: tuple[str, ...]) -> BoundedArray:
+    """A random number: exact where seed and counter are, and else any number of [0, 1)."""
+    certain = np.all(np.broadcast_arrays(*(a.errors == 0 for a in args)), axis=0)
+    found = uniform_or_nan(*(a.values for a in args))
+    return rounding.result(found, np.where(certain, 0.0, 1.0), 0, names)
+
+
 def _extremum(pick: np.ufunc) -> Rule:
     def rule(rounding: Rounding, args: Sequence[BoundedArray], names: tuple[str, ...]) -> BoundedArray:
         a, b = args
@@ -453,6 +461,7 @@ BOUNDED: Mapping[str, Rule] = {
     "erf": _increasing(Increasing(erf, lambda u, step, v: 4 * u * np.abs(v) + step)),
     "sin": _wave(np.sin),
     "cos": _wave(np.cos),
+    "uniform": _random,
     "sign": _increasing(Increasing(np.sign, lambda u, step, v: 0)),
     "floor": _to_integers(np.floor),
     "ceil": _to_integers(np.ceil),

@@ -207,6 +207,7 @@ class Nodes:
     def raw_op(self, fn: str, args: Sequence[TileNode]) -> TileNode:
         """A scalar function of nodes, not simplified."""
         element = "bool" if fn in ("eq", "ne", "lt", "le", "and", "or", "not") else args[-1].element
+        element = "real" if fn == "uniform" else element
         dims = self.joined(args)
         self._seen(fn, args, dims)
         fills: dict[Dim, Fill] = {d: fill_of(fn, [_filled(a, d) for a in args]) for d in dims if d.ragged}
@@ -337,7 +338,9 @@ class Nodes:
             return None
         if fn in ("eq", "ne", "lt", "le", "and", "or", "not"):
             return self.const(found, "bool")
-        return self.const(found, "int" if all(a.element == "int" for a in args) and fn != "div" else "real")
+        return self.const(
+            found, "int" if all(a.element == "int" for a in args) and fn not in ("div", "uniform") else "real"
+        )
 
     # -- masks ---------------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from catdiag.execute.philox import uniform_of_integers
+
 Fill: TypeAlias = "float | str | None"
 """What a node contains outside the array: a number, FINITE for any finite number, None for anything (NaN included)."""
 
@@ -85,11 +87,12 @@ VALUES: Mapping[str, Callable[..., float]] = {
     "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b), "not": operator.not_,
     "float": float, "erf": math.erf, "sin": math.sin, "cos": math.cos, "floor": math.floor, "ceil": math.ceil,
     "round": round, "sign": lambda v: (v > 0) - (v < 0),
+    "uniform": lambda *args: uniform_of_integers(*map(int, args)),
 }  # fmt: skip
 """Each function of tiles on numbers, for constants and for what tiles contain outside of arrays."""
 
 _FINITE_OF_FINITE = frozenset(
     ("add", "sub", "mul", "neg", "abs", "max", "min", "float", "tanh", "sigmoid", "erf", "sin", "cos", "sign",
-     "floor", "ceil", "round")
+     "floor", "ceil", "round", "uniform")
 )  # fmt: skip
 """The functions that give a finite number wherever their arguments are finite."""

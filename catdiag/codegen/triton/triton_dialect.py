@@ -39,6 +39,7 @@ def functions_of(tl: str, own: str = "") -> Mapping[str, Notation]:
         "log": Prefix(f"{tl}.log"), "sqrt": Prefix(f"{tl}.sqrt"), "rsqrt": Prefix(f"{tl}.rsqrt"),
         "abs": Prefix(f"{tl}.abs"), "tanh": Prefix(f"_tanh{own}", (Name("fast"),)), "max": Prefix(f"{tl}.maximum"),
         "min": Prefix(f"{tl}.minimum"), "where": Prefix(f"{tl}.where"), "round": Prefix(f"_round{own}"),
+        "uniform": Prefix(f"_uniform{own}"),
         **{name: Prefix(f"{tl}.{name}") for name in ("erf", "sin", "cos", "floor", "ceil")},
     }  # fmt: skip
 
@@ -71,7 +72,7 @@ def tile_dialect(name: str, jit: str, tl: str, own: str = "") -> TileDialect:
         broadcast=Prefix(f"{tl}.broadcast_to"),
         positions=Composed(lambda n: call(f"{tl}.arange", Number(0), n)),
         full_rank=True,
-        helpers={"floordiv": "_floor", "tanh": "_tanh", "prod": "_times", "round": "_round"},
+        helpers={"floordiv": "_floor", "tanh": "_tanh", "prod": "_times", "round": "_round", "uniform": "_uniform"},
     )
 
 
@@ -149,6 +150,27 @@ def _round{own}(x):
     rest = x - below
     odd = {tl}.floor(below * 0.5) * 2.0 != below
     return {tl}.where((rest > 0.5) | ((rest == 0.5) & odd), below + 1.0, below)
+''',
+    "_uniform": '''@{jit}.jit
+def _uniform{own}(seed, c0, c1, c2, c3):
+    """Philox 4x32-10: numbers in [0, 1) of a seed and a counter, those of `tl.rand`."""
+    key = {tl}.cast(seed, {tl}.int64)
+    k0 = (key & 0xFFFFFFFF).to({tl}.uint32)
+    k1 = (key >> 32).to({tl}.uint32)
+    c0 = {tl}.cast(c0, {tl}.uint32)
+    c1 = {tl}.cast(c1, {tl}.uint32)
+    c2 = {tl}.cast(c2, {tl}.uint32)
+    c3 = {tl}.cast(c3, {tl}.uint32)
+    for _ in {tl}.static_range(10):
+        before = c2
+        c2 = {tl}.umulhi(c0, 0xD2511F53) ^ c3 ^ k1
+        c3 = {tl}.mul(c0, 0xD2511F53, sanitize_overflow=False)
+        c0 = {tl}.umulhi(before, 0xCD9E8D57) ^ c1 ^ k0
+        c1 = {tl}.mul(before, 0xCD9E8D57, sanitize_overflow=False)
+        k0 = {tl}.add(k0, 0x9E3779B9, sanitize_overflow=False)
+        k1 = {tl}.add(k1, 0xBB67AE85, sanitize_overflow=False)
+    whole = c0.to({tl}.int32, bitcast=True)
+    return {tl}.where(whole < 0, -1 - whole, whole).to({tl}.float32) * 4.6566127342e-10
 ''',
     "_floor": '''@{jit}.jit
 def _floor{own}(a, b):

@@ -15,7 +15,7 @@ from catdiag.codegen.triton.tile_expressions import TileNode, natural
 
 LARGEST = math.log2(65504)
 """The largest exponent whose power of 2 is a number of fp16."""
-_SMALL = frozenset(("tanh", "log", "erf", "sin", "cos", "not", "eq", "ne", "lt", "le", "and", "or"))
+_SMALL = frozenset(("uniform", "tanh", "log", "erf", "sin", "cos", "not", "eq", "ne", "lt", "le", "and", "or"))
 """The functions whose values are small, whatever their arguments are."""
 
 

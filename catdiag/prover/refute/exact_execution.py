@@ -33,13 +33,14 @@ from catdiag.prover.refute.exact_reals import (
     maximum,
     mul,
     neg,
+    random_number,
     rounded,
     sin,
     sqrt,
     truth,
 )
 
-_TRANSCENDENTAL = {"exp", "log", "sqrt", "tanh", "sigmoid", "div", "erf", "sin", "cos"}
+_TRANSCENDENTAL = {"uniform", "exp", "log", "sqrt", "tanh", "sigmoid", "div", "erf", "sin", "cos"}
 _EXPENSIVE = 20
 
 
@@ -151,6 +152,7 @@ EXACT: Mapping[str, ExactFunction] = {
     "erf": lambda args, bits: erf(args[0], bits),
     "sin": lambda args, bits: sin(args[0], bits),
     "cos": lambda args, bits: cos(args[0], bits),
+    "uniform": lambda args, bits: random_number(args),
     "sign": _one(_sign),
     "floor": _one(lambda a: rounded(a, floor)),
     "ceil": _one(lambda a: rounded(a, ceil)),

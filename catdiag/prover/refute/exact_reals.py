@@ -9,12 +9,13 @@ whose enclosures are disjoint differ. Nothing is sampled, and there is no floati
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 from typing import TypeAlias
 
+from catdiag.execute.philox import uniform_of_integers
 from catdiag.prover.refute.enclosures import (
     NARROWEST,
     ceil_quotient,
@@ -425,3 +426,15 @@ def different(x: Value, y: Value) -> bool:
 def truth(x: Value) -> bool:
     """The truth value of a number: whether it is not 0."""
     return x if isinstance(x, bool) else not compare("eq", x, Fraction(0))
+
+
+def random_number(args: Sequence[Value]) -> Value:
+    """The random number of a seed and a counter. Raises Undefined for −∞, and Unclear for what is no known integer."""
+    words = []
+    for a in args:
+        if isinstance(a, MinusInfinity):
+            raise Undefined(f"{a.reason} is the seed or the counter of a random number")
+        if not isinstance(a, Fraction) or a.denominator != 1:
+            raise Unclear("a random number of what is no known integer")
+        words.append(a.numerator)
+    return Fraction(uniform_of_integers(*words))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catdiag.category.scalars import row
+from catdiag.execute.philox import uniform_or_nan
 from catdiag.execute.scalar_functions import erf
 from catdiag.prover.refute.exact_execution import Budget, Exhausted, size_value
 
@@ -149,6 +150,7 @@ FLOATS: Mapping[str, Callable[..., Floats]] = {
     "erf": lambda a: erf(_real(a)),
     "sin": lambda a: np.sin(_real(a)),
     "cos": lambda a: np.cos(_real(a)),
+    "uniform": uniform_or_nan,
     "sign": np.sign,
     "floor": lambda a: np.floor(_real(a)),
     "ceil": lambda a: np.ceil(_real(a)),

@@ -86,6 +86,7 @@ PARTIALS: Mapping[str, Partials] = {
     ),
     **{name: _none(1) for name in ("not", "sign", "floor", "ceil", "round")},
     **{name: _none(2) for name in ("eq", "ne", "lt", "le", "and", "or", "floordiv")},
+    "uniform": _none(5),
 }
 """The weights of each scalar function; None where the result does not depend on an argument, but for jumps."""
 

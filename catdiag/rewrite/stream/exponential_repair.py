@@ -45,7 +45,7 @@ _UNGUARDED = ("plain", "greatest")
 # Total scalar functions: a statistic that they compute is defined on every block.
 _TOTAL = frozenset(
     ("add", "sub", "mul", "neg", "exp", "tanh", "sigmoid", "abs", "max", "min", "where", "eq", "ne", "lt", "le", "not",
-     "erf", "sin", "cos", "sign", "floor", "ceil", "round")
+     "erf", "sin", "cos", "sign", "floor", "ceil", "round", "uniform")
 )  # fmt: skip
 
 

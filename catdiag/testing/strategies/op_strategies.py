@@ -109,7 +109,7 @@ def _single_box(inputs: list[ArrayType], program: Callable[..., Any]) -> Diagram
 def _map(draw: Any, st: Any) -> Diagram:
     fn = draw(st.sampled_from(sorted(SCALARS)))
     arity = SCALARS[fn][0]
-    elements = {"and": "bool", "or": "bool", "not": "bool", "floordiv": "int"}
+    elements = {"and": "bool", "or": "bool", "not": "bool", "floordiv": "int", "uniform": "int"}
     types = [_array(draw, st, element=elements.get(fn, "real")) for _ in range(arity)]
     if fn == "where":
         types[0] = ArrayType(types[0].axes, "bool")
