@@ -48,9 +48,9 @@ def dropout(array: Operand, rate: float | Fraction, seed: Operand) -> Traced:
 
     So the expected value of an entry is the entry (Srivastava et al. 2014; `F.dropout` of PyTorch, in training). The
     entry at [i, j, k] is kept where `cd.uniform(seed, k, j, i)` is at least the rate, rounded to float32; the leading
-    axes of an array of more than four count as one. `seed` is an integer, or an array of integers with some of the axes.
-    Two dropouts with one seed have one mask: give the second `seed + 1`. Other axes, along which a program is mapped
-    later, share the mask.
+    axes of an array of more than four count as one. `seed` is an integer, or an array of integers with axes of the
+    array. Two dropouts with one seed have one mask: give the second `seed + 1`. Other axes, along which a program is
+    mapped later, share the mask.
 
     >>> import catdiag as cd
     >>> drop = cd.algorithm("q x, int[] -> q x")(lambda a, seed: cd.dropout(a, 0.5, seed))

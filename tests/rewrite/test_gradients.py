@@ -16,7 +16,7 @@ import catdiag as cd
 from benchmarks.gradients import library_arrays
 from catdiag.category.diagram import Diagram, of_box
 from catdiag.category.ops import Generic, map_box
-from catdiag.category.scalars import SCALARS
+from catdiag.category.scalars import OF_INTEGERS, SCALARS
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.execute.interpreter import run
 from catdiag.frontend.tracing import running
@@ -86,7 +86,7 @@ def check(
 
 # -- one operation at a time --------------------------------------------------------------------------------
 
-REAL = [fn for fn in SCALARS if fn not in ("floordiv", "and", "or", "not", "where")]
+REAL = [fn for fn in SCALARS if fn not in (*OF_INTEGERS, "and", "or", "not", "where")]
 
 
 @pytest.mark.parametrize("fn", REAL)
@@ -197,7 +197,7 @@ def test_the_constant_of_the_error_function_is_two_by_the_root_of_pi() -> None:
 
 def test_the_weights_of_a_function_are_one_for_each_argument() -> None:
     for fn, (arity, _) in SCALARS.items():
-        element = "int" if fn == "floordiv" else "bool" if fn in ("and", "or", "not") else "real"
+        element = "int" if fn in OF_INTEGERS else "bool" if fn in ("and", "or", "not") else "real"
         ty = ArrayType((), element)
         types = [ArrayType((), "bool"), ty, ty] if fn == "where" else [ty] * arity
         graph = HashConsedGraph(Ty(*types))
