@@ -118,6 +118,46 @@ MODELS["Whisper"] = lambda: (
     ),
     {"input_features": torch.randn(BATCH, 80, 128), "decoder_input_ids": words(96), "use_cache": False},
 )  # fmt: skip
+causal("BLOOM", "BloomConfig", vocab_size=WORDS, hidden_size=192, n_layer=1, n_head=3)
+causal("GPT-J", "GPTJConfig", vocab_size=WORDS, n_embd=192, n_layer=1, n_head=3, rotary_dim=16, n_positions=256)
+causal("MPT", "MptConfig", vocab_size=WORDS, d_model=192, n_layers=1, n_heads=3, max_seq_len=256)
+causal("StableLM", "StableLmConfig", **WIDTH, **GROUPED)
+causal("Cohere", "CohereConfig", **WIDTH, **GROUPED, pad_token_id=0)
+causal("OLMo-2", "Olmo2Config", **WIDTH, **GROUPED, pad_token_id=0)
+causal("Granite", "GraniteConfig", **WIDTH, **GROUPED)
+causal("Mamba", "MambaConfig", vocab_size=WORDS, hidden_size=96, num_hidden_layers=1, state_size=8)
+base(
+    "DistilBERT", "DistilBertConfig", of_words, vocab_size=WORDS, dim=192, hidden_dim=320, n_layers=1, n_heads=3,
+    max_position_embeddings=256,
+)  # fmt: skip
+base("ELECTRA", "ElectraConfig", of_words, **WIDTH, **HEADS, embedding_size=64, max_position_embeddings=256)
+base("ALBERT", "AlbertConfig", of_words, **WIDTH, **HEADS, embedding_size=64, max_position_embeddings=256)
+base(
+    "DeBERTa-v2", "DebertaV2Config", of_words, **WIDTH, **HEADS, relative_attention=True, pos_att_type=["p2c", "c2p"],
+    position_buckets=32, max_position_embeddings=256,
+)  # fmt: skip
+base(
+    "ModernBERT", "ModernBertConfig", of_words, **{**WIDTH, "num_hidden_layers": 2}, **HEADS, pad_token_id=0,
+    local_attention=32, max_position_embeddings=256,
+)  # fmt: skip
+base(
+    "Gemma-3", "Gemma3TextConfig", of_words, **{**WIDTH, "num_hidden_layers": 2}, **GROUPED, head_dim=64,
+    sliding_window=32,
+)  # fmt: skip
+base("DeiT", "DeiTConfig", of_images, hidden_size=192, intermediate_size=320, num_hidden_layers=1, **HEADS, **IMAGE)
+base(
+    "CLIP vision", "CLIPVisionConfig", of_images, hidden_size=192, intermediate_size=320, num_hidden_layers=1, **HEADS,
+    **IMAGE,
+)  # fmt: skip
+base(
+    "Wav2Vec2", "Wav2Vec2Config", lambda: {"input_values": torch.randn(BATCH, 4000)}, **WIDTH, **HEADS,
+    conv_dim=[32, 48], conv_stride=[5, 2], conv_kernel=[10, 3], num_feat_extract_layers=2, num_conv_pos_embeddings=16,
+    num_conv_pos_embedding_groups=4,
+)  # fmt: skip
+base(
+    "Perceiver", "PerceiverConfig", lambda: {"inputs": torch.randn(BATCH, 50, 64)}, num_latents=40, d_latents=96,
+    d_model=64, num_self_attends_per_block=1, num_self_attention_heads=4, num_cross_attention_heads=4, num_blocks=1,
+)  # fmt: skip
 
 
 class FirstResult(torch.nn.Module):

@@ -200,9 +200,10 @@ def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if not isinstance(exponent, ArrayValue):
         _power(1, exponent)
         return b.pointwise([base], lambda a: _power(a, exponent), call.element)
-    if isinstance(base, (int, float)):
-        if base <= 0:
-            raise Unsupported(f"powers of {base} by an array")
+    known = base.number if isinstance(base, ArrayValue) else base
+    if known is not None:
+        if known <= 0:
+            raise Unsupported(f"powers of {known} by an array")
     elif exponent.element != "real":
         raise Unsupported("powers of an array by an array of integers")
     else:

@@ -237,10 +237,9 @@ class _ExportReader(GraphReader):
         if key is not None and key in self._tied:
             self.values[node] = self._tied[key]
             return
-        if spec.kind.name == "CONSTANT_TENSOR" and state is not None and state.numel() == 1:
-            self.values[node] = self.builder.constant(
-                self._given(state.item()), list(state.shape), _element(state.dtype)
-            )
+        if spec.kind.name == "CONSTANT_TENSOR" and state is not None and state.numel() <= 1:
+            number = self._given(state.item()) if state.numel() else 0  # an empty one, as caches begin
+            self.values[node] = self.builder.constant(number, list(state.shape), _element(state.dtype))
             return
         target = (spec.target or self.spelled.get(node.name, node.name)).removeprefix(f"{_OTHER}.")
         source = target

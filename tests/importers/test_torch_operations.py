@@ -298,6 +298,20 @@ def test_of_one_array(name: str, function: Callable[[Any], Any], example: Any) -
     check(function, example)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 2, -1])
+def test_weight_norm(kept: int) -> None:
+    v = torch.randn(3, 5, 2, dtype=torch.float64)
+    check(lambda v, g: torch._weight_norm(v, g, kept), v, torch.norm_except_dim(v, 2, kept) + 1)
+
+
+def test_powers_of_a_positive_constant_by_integers() -> None:
+    check(lambda a: a * torch.pow(torch.tensor(0.7, dtype=torch.float64), torch.arange(1, 6)), real(5))
+
+
+def test_an_empty_constant_that_is_joined() -> None:
+    check(lambda a: torch.cat([torch.tensor([], dtype=torch.float64), a * 2], -1), real(2, 5))
+
+
 @pytest.mark.parametrize(("name", "function", "example"), SEVERAL, ids=lambda v: v if isinstance(v, str) else "")
 def test_of_several_arrays(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> None:
     check(function, *example)
