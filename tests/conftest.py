@@ -117,12 +117,16 @@ def fitting() -> Any:
     return jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 
 
+def of_the_run(config: pytest.Config, factory: pytest.TempPathFactory) -> Path:
+    """The folder that all workers of a run share: their own are side by side in it."""
+    own = factory.getbasetemp()
+    return own.parent if hasattr(config, "workerinput") else own
+
+
 @pytest.fixture(scope="session")
 def proved(fitting: Any, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proved]:
     """Every certificate that a test has found is one by the published schema too."""
-    own = tmp_path_factory.getbasetemp()
-    # The folders of a run's workers are side by side in the run's.
-    shared = (own.parent if hasattr(pytestconfig, "workerinput") else own) / "proved"
+    shared = of_the_run(pytestconfig, tmp_path_factory) / "proved"
     shared.mkdir(exist_ok=True)
     api = importlib.import_module("catdiag.prover.api")
     certify = api.certify
@@ -141,15 +145,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def bytecode(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Each process that a test starts would compile the package again where no bytecode is written.
 
-    There it goes to a folder of the run's own, so that nothing is written beside the sources, and none of it is stale.
+    There it goes to a folder that the run's workers share, so that nothing is written beside the sources, and none of
+    it is stale.
     """
     with pytest.MonkeyPatch.context() as patch:
         if sys.dont_write_bytecode:
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-            patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
+            patch.setenv("PYTHONPYCACHEPREFIX", str(of_the_run(pytestconfig, tmp_path_factory) / "bytecode"))
         yield
 
 
