@@ -78,6 +78,17 @@ def test_a_witness_says_that_it_is_not(ask: Z3) -> None:
 def test_of_what_no_arrays_meet_it_is_vacuous(left: Any, right: Any) -> None:
     theorem = proved(left, right)
     assert theorem.vacuous is True and theorem.verdict == "vacuous"
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (lambda A: cd.log(A - A), lambda A: A + 7),
+        (lambda A: 1 / cd.sum(A - A, "x"), lambda A: 3 / cd.sum(A - A, "x")),
+    ],
+)
+def test_what_is_vacuous_is_no_equivalence_and_no_rule(left: Any, right: Any) -> None:
+    """All read the one verdict."""
     assert cd.equivalent(cd.algorithm("x")(left), cd.algorithm("x")(right)) is None
     with pytest.raises(AssertionError, match="is vacuous: no arrays satisfy its assumptions"):
         cd.testing.assert_equivalent(cd.algorithm("x")(left), cd.algorithm("x")(right), conditional=True)

@@ -47,9 +47,9 @@ def weighted(signature: str, q: str, d: str, x: str, v: str) -> cd.category.Diag
         pytest.param("q", "2", "x", "v", marks=pytest.mark.slow),
         ("q", "d", "x+y", "v"),
         ("q", "d", "(x y)", "v"),
-        ("(h q)", "d", "x", "v"),
-        ("q+r", "d", "x", "v"),
-        ("E", "I", "S", "N"),
+        pytest.param("(h q)", "d", "x", "v", marks=pytest.mark.slow),
+        pytest.param("q+r", "d", "x", "v", marks=pytest.mark.slow),
+        pytest.param("E", "I", "S", "N", marks=pytest.mark.slow),
     ],
 )
 def test_any_axis_is_streamed_and_grouped(q: str, d: str, x: str, v: str) -> None:
