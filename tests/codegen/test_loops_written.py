@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from types import FunctionType
 
 import numpy as np
@@ -85,6 +86,7 @@ def shifted_and_gathered(A, places):
 PROGRAMS = {**{name: library.get(name) for name in library.names()}, **OPERATORS}
 
 
+@cache
 def forms(diagram):
     """The diagram as it is, and streamed over each axis, grouped over more and more axes."""
     found = [diagram]

@@ -207,7 +207,7 @@ def tiles_of(diagram, sizes, draw):
 def test_hundreds_of_sizes_and_tiles(name):
     diagram = CASES[name]()
     random = np.random.default_rng(7)
-    for _ in range(60):
+    for _ in range(30):
         sizes = {s: int(random.integers(1, 12)) for s in io(diagram).account.sizes}
         tiles = tiles_of(diagram, sizes, lambda n: int(random.integers(1, n + 1)))
         agree(diagram, sizes, tiles, stages=int(random.integers(1, 4)))

@@ -53,7 +53,7 @@ def test_all_that_is_made_is_stored() -> None:
 
 def test_outputs_are_the_same_whatever_the_hash_seed() -> None:
     """With a fixed seed; the processes of a run of the suite have any."""
-    work = [sys.executable, "-m", "tests.golden", "--workers", "1", "*/cross_entropy", "*/matmul"]
+    work = [sys.executable, "-m", "tests.golden", "--workers", "1", "*/cross_entropy"]
     told = subprocess.run(work, env={**os.environ, "PYTHONHASHSEED": "7"}, cwd=ROOT, capture_output=True, text=True)
     assert (told.returncode, told.stdout) == (0, "as accepted\n"), told.stdout + told.stderr
 
