@@ -43,7 +43,7 @@ def _row(name: str, stages: Sequence[Mapping[str, Any]]) -> str:
     proved = _cell(prove, "only if" if prove and prove.get("conditional") else "yes")
     ended = [s for s in STAGES if s in by and "failed" not in by[s]]
     at = next((s for s in STAGES if s not in ended), "")
-    said = f"{at}: {failed}".replace("|", "\\|") if failed else ""
+    said = f"{at}: {failed}".replace("|", "\\|") if failed and at else ""
     cells = (name, _cell(made), boxes, off, _cell(plan), kernels, proved, _cell(text, "yes"), said)
     return f"| {' | '.join(cells)} |"
 
