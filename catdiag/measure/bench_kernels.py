@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -248,7 +247,7 @@ def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> 
 
     tiles, stages, warps = chosen.tiles, chosen.stages, chosen.warps
     text = module(made.diagram, tiles, dtype, stages=stages, warps=warps, specialized=chosen.specialized)
-    shown = {s: sizes[s] for s in _needed(text.text, text.entry) if s in sizes}
+    shown = {s: sizes[s] for s in text.hidden_sizes if s in sizes}
     options = {**shown, **{t: tiles[t] for t in text.tiles}}
     if isinstance(warps, int) and isinstance(stages, int):  # if not, they are defaults of the module
         options |= {"num_warps": warps, "num_stages": stages}
@@ -265,15 +264,6 @@ def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> 
 
 def _described(number: int | tuple[int, ...]) -> str:
     return str(number) if isinstance(number, int) else " and ".join(map(str, number))
-
-
-def _needed(text: str, entry: str) -> list[str]:
-    """The keyword arguments of a function without default: the sizes that no input shows."""
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef) and node.name == entry:
-            arguments = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            return [a.arg for a, default in arguments if default is None]
-    return []
 
 
 def loads_of(made: Any, tiles: Mapping[str, int], sizes: Mapping[str, int], dtype: str) -> dict[str, float]:

@@ -55,6 +55,8 @@ class Module:
     """The uninterpreted boxes, for which the launch function takes `functions`: of tensors, by name."""
     unspecialized: Mapping[str, str] = field(default_factory=dict)
     """For kernels of which a warp-specialized form was asked for and that have none, the reason."""
+    hidden_sizes: tuple[str, ...] = ()
+    """The sizes that no input shows: keyword arguments of `entry` without a default."""
 
     def buffer_bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes that the launch function allocates beside results, at some sizes of axes."""

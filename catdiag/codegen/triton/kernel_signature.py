@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from catdiag.category.types import INTEGER_BYTES, ArrayType, product
+from catdiag.category.types import INTEGER_BYTES, STORED, ArrayType, product
 from catdiag.codegen.kernel_tree import Assign, If, PythonStatement
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import Name, call, dotted
@@ -198,3 +198,8 @@ def check_types(program: LoopNest, dtype: str | Mapping[str, str]) -> None:
 def _states(program: LoopNest) -> list[str]:
     """The names of loop states; they are in float32, whatever type `dtype` gives them."""
     return [v.name for _, s in statements(program.body) if isinstance(s, Start) for v in s.states]
+
+
+def torch_type(array: StoredArray, dtypes: Mapping[str, str], dtype: str) -> str:
+    """The torch type of an array's elements, without "torch."."""
+    return WIDTHS[dtypes.get(array.name) or STORED.get(array.ty.element, dtype)]

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from catdiag.category.types import STORED, ArrayType, Size
+from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.dialect import shape_of
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import TIMES, bracketed
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import Boxes, sized
-from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec
+from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.launch_memory import AddedArray, LaunchMemory, OutputBuffer, torch_name
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
-from catdiag.codegen.triton.launch_sizes import sizes_of_launch
+from catdiag.codegen.triton.launch_sizes import LaunchSizes, sizes_of_launch
 from catdiag.codegen.triton.mask_ranges import Bound, bound_text
 from catdiag.codegen.triton.opaque_call import OpaqueCall
 from catdiag.codegen.triton.product_call import ProductCall
+from catdiag.codegen.triton.reserved_names import LAUNCH_WORDS
 from catdiag.schedule.statements import LoopSpan
 
 if TYPE_CHECKING:
     from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 
-_OWN = {"num_warps", "num_stages", "in_registers", "compiled", "specialized", "device", "chunk", "groups", "out", "_",
-        "strict", "why", "deterministic", "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
 LONGEST = 2**31 - 2**24
 """The limit of sizes: positions are 32-bit integers, also in a block that reaches past the end of an axis."""
 
@@ -63,7 +63,7 @@ class LaunchWriter:
         every = [*self.kernels, *self.merged.values()]
         arrays = [*self.inputs, *(r.array for r in self.buffers), *self.merged_arrays]
         own = {*self.sizes.values(), *self.tiles, *(a.name for a in arrays), *(k.name for k in every)}
-        self.names = Names(own | {b.name for k in every for b in k.boxes} | _OWN)
+        self.names = Names(own | {b.name for k in every for b in k.boxes} | LAUNCH_WORDS)
         self.boxed = {b.array for k in self.kernels if k.rows for b in k.boxes}
         self.strides: dict[tuple[StoredArray, str], str] = {}
         self.lengths: dict[str, str] = {}
@@ -76,6 +76,11 @@ class LaunchWriter:
     def functions(self) -> tuple[str, ...]:
         """The names of the functions that it calls."""
         return tuple(dict.fromkeys(call.function for call in self.calls if isinstance(call, OpaqueCall)))
+
+    @cached_property
+    def launch_sizes(self) -> LaunchSizes:
+        """Where it has the sizes from that it reads."""
+        return sizes_of_launch(self.inputs, [r.array for r in self.buffers], self.kernels, self.sizes)
 
     def size(self, size: Size) -> str:
         """A size as an expression of the launch function."""
@@ -91,7 +96,7 @@ class LaunchWriter:
 
     def text(self) -> str:
         """The source of the function."""
-        sizes = sizes_of_launch(self.inputs, [r.array for r in self.buffers], self.kernels, self.sizes)
+        sizes = self.launch_sizes
         tensors = [a for a in self.inputs if a.ty.axes]
         first = tensors[0].name if tensors else ""
         keywords = [self.sizes[s] for s in sizes.wanted]
@@ -489,11 +494,6 @@ class LaunchWriter:
 def _rounding(kernel: KernelSpec) -> list[str]:
     """The option that turns fused multiply-add off, if the kernel needs that."""
     return ["enable_fp_fusion=False"] if kernel.separately_rounded else []
-
-
-def torch_type(array: StoredArray, dtypes: Mapping[str, str], dtype: str) -> str:
-    """The torch type of an array's elements, without "torch."."""
-    return WIDTHS[dtypes.get(array.name) or STORED.get(array.ty.element, dtype)]
 
 
 def _factor(text: str) -> str:

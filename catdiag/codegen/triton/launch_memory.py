@@ -180,10 +180,16 @@ class LaunchMemory:
     def _sizes(self, ty: ArrayType) -> dict[str, str]:
         return {a.name: self.size(a.size) for a in ty.axes}
 
+    @property
+    def uses_arena(self) -> bool:
+        """Whether what passes from kernel to kernel lies in one arena."""
+        buffers = self._allocated()
+        return len(buffers) > 1 or (len(buffers) == 1 and bool(self.work_buffers()[0].order))
+
     def allocations(self, device: str) -> list[str]:
         """The lines that allocate what passes from kernel to kernel: one buffer, or one arena for several."""
         buffers, stored, lines = self._allocated(), self.work_buffers(), list[str]()
-        if len(buffers) == 1 and not stored[0].order:
+        if buffers and not self.uses_arena:
             lines.append(f"{buffers[0].array.name} = {self.allocation(buffers[0], device)}")
         elif buffers:
             listed = []

@@ -21,13 +21,14 @@ from catdiag.codegen.triton.triton_dialect import TRITON, helper_text
 @dataclass(frozen=True)
 class ModuleText:
     """What decides which parts a module has: its kernels, the calls of other libraries, whether its launch function
-    merges axes of arrays, has results, and takes fp8. `about` is the first line of its docstring."""
+    merges axes of arrays, allocates an arena, has results, and takes fp8. `about` begins its docstring."""
 
     about: str
     kernels: Sequence[KernelSpec]
     specialized: Sequence[WarpSpecialized]
     calls: Sequence[ProductCall | OpaqueCall]
     merges: bool
+    uses_arena: bool
     has_outputs: bool
     fp8: bool
 
@@ -39,14 +40,14 @@ class ModuleText:
         warp_specialized: Sequence[tuple[WarpSpecialized, Sequence[KernelFunction]]],
     ) -> str:
         """The whole text, given its part that runs on the CPU, and the trees of the kernels."""
-        return "\n".join([*self._head(host), *self._kernel_lines(helpers, plain, warp_specialized), host])
+        return "\n".join([*self._head(), *self._kernel_lines(helpers, plain, warp_specialized), host])
 
-    def _head(self, host: str) -> list[str]:
+    def _head(self) -> list[str]:
         """The docstring and the imports of the module."""
         boxes = any(k.boxes for k in self.kernels)
         lines = [f'"""{self.about}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', ""]  # fmt: skip
-        imported = ["functools", "math"] if boxes or " = _arena(" in host or self.merges else []
+        imported = ["functools", "math"] if boxes or self.uses_arena or self.merges else []
         imported += ["warnings"] if self.specialized else []
         lines += [*(f"import {name}" for name in imported), ""] if imported else []
         lines += ["import torch", "import triton", "import triton.language as tl"]
@@ -88,7 +89,7 @@ class ModuleText:
             lines += [*REGISTERS.splitlines(), "", ""]
         if any(k.boxes for k in self.kernels):
             lines += [*BOXED.splitlines(), "", ""]
-        if " = _arena(" in launched:
+        if self.uses_arena:
             lines += [*ARENA.splitlines(), "", ""]
         if self.merges:
             lines += [*MERGED.splitlines(), "", ""]

@@ -6,7 +6,6 @@ the states.
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -23,15 +22,23 @@ from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
-from catdiag.codegen.triton.kernel_signature import WIDTHS, KernelSpec, ModuleContext, check_types, saved_types
+from catdiag.codegen.triton.kernel_signature import (
+    WIDTHS,
+    KernelSpec,
+    ModuleContext,
+    check_types,
+    saved_types,
+    torch_type,
+)
 from catdiag.codegen.triton.kernel_source import grid, kernel_function
-from catdiag.codegen.triton.launch_function import LaunchWriter, torch_type
+from catdiag.codegen.triton.launch_function import LaunchWriter
 from catdiag.codegen.triton.launch_memory import AddedArray, OutputBuffer
 from catdiag.codegen.triton.module_text import ModuleText
 from catdiag.codegen.triton.opaque_call import OpaqueCall, opaque_call
 from catdiag.codegen.triton.product_call import ProductCall, product_axes
+from catdiag.codegen.triton.reserved_names import GLUON_WORDS, MODULE_WORDS
 from catdiag.codegen.triton.tile_expressions import TileNode
-from catdiag.codegen.triton.triton_dialect import HELPERS, helper_function
+from catdiag.codegen.triton.triton_dialect import helper_function
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.live_ranges import is_view
 from catdiag.schedule.loop_nest import LoopNest, lower
@@ -39,17 +46,6 @@ from catdiag.schedule.operand_types import result_type, widest_of
 from catdiag.schedule.statements import For, Let, LoopSpan, Make, NestValue, Save, Statement, statements
 from catdiag.schedule.stored_types import element_types, rest_type
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
-
-_WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
-          "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect",
-          "_powers", "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down",
-          "barrier", "slot", "w", "in_registers", "compiled", "math", "fast", "TensorDescriptor", "functools", "_tiles",
-          "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts",
-          "_chip", "_copies", "_copied", "_Checked", "_long", "wide", "_writable", "_bounds", "_meets", "_meet",
-          "_repeats", "_offsets", "_layout", "_arena", "_merged", "_product", "_called", "functions",
-          "deterministic", "_parts", "strict", "why", "warnings", "_unboxed", "_plain", "_amd"}  # fmt: skip
-_GLUON_WORDS = {"barrier", "slot", "w", "strict", "why", "warnings"}
-"""Names used in warp-specialized kernels only."""
 
 
 def module(
@@ -131,7 +127,7 @@ class _ModuleBuilder:
                 raise SizeError(f"{symbol} is {size!r}: expected a positive number of entries of axis {span.axis}")
         self.tiles = {s: tiles[s] for s in self.symbols}
         title = re.match(r"[A-Za-z_]\w*", program.title)
-        own = Names(set(_WORDS))
+        own = Names(set(MODULE_WORDS))
         self.entry = own.fresh(title.group() if title else "program")
         self.shared = ModuleContext(own, self.tiles, self.dtypes, self.dtype)
         self.kernels: list[KernelSpec] = []
@@ -169,7 +165,8 @@ class _ModuleBuilder:
         products = any(isinstance(call, ProductCall) for call in self.calls)
         printer = ModuleText(
             self._about(), self.kernels, tuple(self.specialized_kernels.values()), self.calls,
-            products or any(not a.temporary for a in self.shared.merged.values()), bool(program.outputs),
+            products or any(not a.temporary for a in self.shared.merged.values()), launch.memory.uses_arena,
+            bool(program.outputs),
             "fp8" in self.dtypes.values(),
         )  # fmt: skip
         host = printer.host(launch.text())
@@ -203,6 +200,7 @@ class _ModuleBuilder:
             launch.memory.work_buffers(),
             launch.functions,
             dict(self.unspecialized),
+            tuple(sizes[s] for s in launch.launch_sizes.wanted),
         )
 
     def _input_arrays(self) -> dict[NestValue, StoredArray]:
@@ -242,7 +240,7 @@ class _ModuleBuilder:
 
     def _is_reserved(self, name: str) -> bool:
         """Whether the name of an input is used for something else in the module: an option, a tile, a library."""
-        return name in self.symbols or (name in _WORDS and (any(self.specialized) or name not in _GLUON_WORDS))
+        return name in self.symbols or (name in MODULE_WORDS and (any(self.specialized) or name not in GLUON_WORDS))
 
     def _is_argument(self, symbol: str) -> bool:
         """Whether a tile is an argument even if its length is 1: block lengths and numbers of parts are."""
