@@ -245,6 +245,7 @@ def _namespace(source: Module, calls: list[RecordedLaunch], generation: int | No
         "functools": functools,
         "math": math,
         "torch": _Torch(generation),
+        "warnings": SimpleNamespace(warn=lambda *words, **how: None),  # that a launch warns of matters where it runs
         "triton": _triton(),
         "TensorDescriptor": Boxed,
         "gluon": True,
