@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
+from typing import Any
 
 import pytest
 import sympy
@@ -157,26 +159,32 @@ def test_a_tile_that_takes_another_in_loses_its_bound() -> None:
         reduce(left, Fill(g))
 
 
-MATMUL = minimize(a * b * c / g + a * b * c / k + a * c, g * k + g * s + s * k, [g, k], [s])
-CERTIFICATES = {
-    "weights": minimize(a * b * c / g + a * b * c / k + a * c, g * k, [g, k], []).certificate,
-    "weights, offset": minimize(2 * d * q * x / g, g * (2 * d + s + 3) + 2 * d * s, [g], [s]).certificate,
-    "weights, product": minimize(2 * d * q * x / (g * k), 2 * d * g * k, [g, k], []).certificate,
-    "weights, three terms": minimize(a / (g * k) + a / (g * t) + a / (k * t), g * k * t, [g, k, t], []).certificate,
-    "shifted": MATMUL.certificate,
-    "monotone": minimize(a / g + b / g**2, g**2 + d * g, [g], []).certificate,
-    "branches": minimize(a / g, sympy.Max(d * g + s, 3 * h * g), [g], [s]).certificate,
-    "fold": minimize(a / (g * k), d * g * k + s * k, [g, k], [s]).certificate,
-    "fill": minimize(a / g + b / k, d * g, [g, k], [], bounds={k: q}).certificate,
-    "constant": minimize(a + b, d * g, [g], []).certificate,
+MATMUL = a * b * c / g + a * b * c / k + a * c, g * k + g * s + s * k, [g, k], [s]
+PROBLEMS: dict[str, tuple[tuple[Any, ...], dict[Any, Any]]] = {
+    "weights": ((a * b * c / g + a * b * c / k + a * c, g * k, [g, k], []), {}),
+    "weights, offset": ((2 * d * q * x / g, g * (2 * d + s + 3) + 2 * d * s, [g], [s]), {}),
+    "weights, product": ((2 * d * q * x / (g * k), 2 * d * g * k, [g, k], []), {}),
+    "weights, three terms": ((a / (g * k) + a / (g * t) + a / (k * t), g * k * t, [g, k, t], []), {}),
+    "shifted": (MATMUL, {}),
+    "monotone": ((a / g + b / g**2, g**2 + d * g, [g], []), {}),
+    "branches": ((a / g, sympy.Max(d * g + s, 3 * h * g), [g], [s]), {}),
+    "fold": ((a / (g * k), d * g * k + s * k, [g, k], [s]), {}),
+    "fill": ((a / g + b / k, d * g, [g, k], []), {"bounds": {k: q}}),
+    "constant": ((a + b, d * g, [g], []), {}),
 }
 
 
-@pytest.fixture(params=sorted(CERTIFICATES))
-def certificate(request: pytest.FixtureRequest) -> Certificate:
-    found = CERTIFICATES[request.param]
+@cache
+def certificate_of(name: str) -> Certificate:
+    given, options = PROBLEMS[name]
+    found = minimize(*given, **options).certificate
     assert found is not None
     return found
+
+
+@pytest.fixture(params=sorted(PROBLEMS))
+def certificate(request: pytest.FixtureRequest) -> Certificate:
+    return certificate_of(request.param)
 
 
 def test_certificates_pass(certificate: Certificate) -> None:
@@ -224,10 +232,9 @@ def test_reductions_are_needed(certificate: Certificate) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sampled_from(sorted(CERTIFICATES)), st.integers(0, 5), st.fractions(-1, 1, max_denominator=12))
+@given(st.sampled_from(sorted(PROBLEMS)), st.integers(0, 5), st.fractions(-1, 1, max_denominator=12))
 def test_altered_weights_fail(name: str, position: int, change: Fraction) -> None:
-    found = CERTIFICATES[name]
-    assert found is not None
+    found = certificate_of(name)
     if not isinstance(found.proof, Weights) or change == 0:
         return
     stated = [*found.proof.transfers, *found.proof.memory]
@@ -278,7 +285,7 @@ def test_the_identity_of_two_tiles() -> None:
 
 
 def test_requirements_are_what_is_left_to_decide() -> None:
-    assert MATMUL.certificate is not None
+    assert certificate_of("shifted")
     side = M / (s + sqrt(M + s**2))
     found = minimize(a / g + a / k, g * k + g * s + s * k, [g, k], [s], bounds={g: q, k: r})
     assert found.certificate is not None

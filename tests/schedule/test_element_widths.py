@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 
 import pytest
 
@@ -30,12 +31,18 @@ def counted(A: cd.Traced, kind: cd.Traced) -> tuple[cd.Traced, cd.Traced]:
     return cd.sum(A, "x"), cd.sum(kind, "x")
 
 
-PROGRAMS = {
-    "rows": (masked_rows.group("t"), {"g_t": 16}),
-    "sums": (counted.stream("x").group("t"), {"g_t": 16, "s_x": 32}),
-    "parts": (counted.stream("x").split("x").group("t"), {"g_t": 16, "s_x": 32, "p_x": 4}),
+PROGRAMS: dict[str, tuple[Callable[[], cd.Program], dict[str, int]]] = {
+    "rows": (lambda: masked_rows.group("t"), {"g_t": 16}),
+    "sums": (lambda: counted.stream("x").group("t"), {"g_t": 16, "s_x": 32}),
+    "parts": (lambda: counted.stream("x").split("x").group("t"), {"g_t": 16, "s_x": 32, "p_x": 4}),
 }
 DTYPES: dict[str, str | dict[str, str]] = {"bf16": "bf16", "fp32": "fp32", "narrow": {"row": "int32", "kind": "int8"}}
+
+
+@cache
+def derived(name: str) -> tuple[cd.Program, dict[str, int]]:
+    made, tiles = PROGRAMS[name]
+    return made(), tiles
 
 
 def _moved(io: IO, direction: str, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -48,7 +55,7 @@ def _moved(io: IO, direction: str, sizes: Mapping[str, int]) -> dict[str, int]:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_an_element_is_as_wide_as_in_the_emitted_signature(program: str, dtype: str) -> None:
     torch = pytest.importorskip("torch")
-    made, tiles = PROGRAMS[program]
+    made, tiles = derived(program)
     diagram = made.diagram
     kinds = DTYPES[dtype]
     if isinstance(kinds, Mapping):
@@ -70,7 +77,7 @@ def test_an_element_is_as_wide_as_in_the_emitted_signature(program: str, dtype: 
 
 
 def test_what_the_kernels_of_a_split_loop_pass_on_is_as_wide_as_its_buffers() -> None:
-    made, tiles = PROGRAMS["parts"]
+    made, tiles = derived("parts")
     code = module(made.diagram, tiles, "bf16")
     sizes = {"t": 64, "x": 64, **tiles}
     saved = _moved(made.io(dtype="bf16"), "save", sizes)
@@ -80,19 +87,19 @@ def test_what_the_kernels_of_a_split_loop_pass_on_is_as_wide_as_its_buffers() ->
 
 @pytest.mark.parametrize("dtype", ["bf16", {"table": "fp16", "row": "int16", "out1": "int32"}])
 def test_the_machine_counts_the_bytes_of_the_formula(dtype: str | dict[str, str]) -> None:
-    cd.testing.assert_counts_match(PROGRAMS["rows"][0], 2, dtype=dtype)
+    cd.testing.assert_counts_match(derived("rows")[0], 2, dtype=dtype)
     if isinstance(dtype, str):
-        cd.testing.assert_counts_match(PROGRAMS["parts"][0], 1, dtype=dtype)
+        cd.testing.assert_counts_match(derived("parts")[0], 1, dtype=dtype)
 
 
 def test_the_listing_says_how_integers_lie_in_slow_memory() -> None:
-    listing = listing_of(PROGRAMS["sums"][0].diagram, "bf16", two())
+    listing = listing_of(derived("sums")[0].diagram, "bf16", two())
     found = {v.name: v.element for v in listing.kernels[0].variables}
     assert found["kind"] == "int64" and "int32" in found.values()
 
 
 def test_a_type_that_does_not_represent_the_elements_is_refused() -> None:
-    made, tiles = PROGRAMS["rows"]
+    made, tiles = derived("rows")
     wrong = {"row": "bf16"}, {"table": "int32"}, {"keep": "int8"}, {"row": "bool"}
     for kinds in wrong:
         with pytest.raises(CatdiagError, match="expected"):
