@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from math import isfinite
 
 import numpy as np
 
-from catdiag.prover.refute import float_screening
+from catdiag.prover.refute import exact_execution, float_screening
 from catdiag.prover.refute.candidate_inputs import Batch, Indices
 from catdiag.prover.refute.float_screening import Floats
 from catdiag.prover.refute.program_comparison import Comparison
@@ -33,12 +34,18 @@ def solved(pair: Comparison, batch: Batch) -> Batch:
     rng = pair.drawer.rng
     rows = np.arange(count)
     for _ in range(_ROUNDS):
+        left = pair.meter.budget.left
         here = _critical_values(pair, batch, None)
         if here is None:
             return batch
+        # Computing them once more, unmoved, would give the same, and counts as work.
+        if (twice := 2 * pair.meter.budget.left - left) < 0:
+            raise exact_execution.Exhausted
+        pair.meter.budget.left = twice
         columns = rng.choice(here.shape[1], size=count, p=_weights(here))
         positions = rng.integers(0, starts[-1], size=count)
-        zero, one, two = (_at(pair, batch, cells, starts, positions, shift, columns) for shift in (0, 1, 2))
+        zero = here[rows, columns]
+        one, two = (_at(pair, batch, cells, starts, positions, shift, columns) for shift in (1, 2))
         origin = _flat(pair, batch, cells)[rows, positions]
         places = [
             _place(pair, float(x), float(a), float(b), float(c), int(variant))
@@ -116,7 +123,7 @@ def _place(pair: Comparison, x: float, zero: float, one: float, two: float, vari
     """The place (in the pool) of a number at which a critical value is 0, or of one near it; None where
     none is found.
     """
-    if not np.isfinite([x, zero, one, two]).all():
+    if not (isfinite(x) and isfinite(zero) and isfinite(one) and isfinite(two)):
         return None
     second, first = (two - 2 * one + zero) / 2, one - zero
     slope = first - second

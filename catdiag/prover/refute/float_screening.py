@@ -316,6 +316,17 @@ def _view(node: Mapping[str, Any], args: Sequence[Wire], sizes: Mapping[str, int
         a, b = number(expr[1]), number(expr[2])
         return a + b if expr[0] == "+" else a * b if expr[0] == "*" else np.where(b > 0, np.floor(a / b), _NAN)
 
+    if not node["reads"][0]["where"]:
+        (x, axes), at_axis = args[0], node["reads"][0]["at"]
+        wanted = [number(at_axis[axis]) if axis in at_axis else grid[axis].astype(np.float64) for axis in axes]
+        if x.size and all(
+            len(at) == 1 and ((at >= 0) & (at < n)).all() for at, n in zip(wanted, x.shape[1:], strict=True)
+        ):
+            here = x[(slice(None), *(at[0].astype(np.intp) for at in wanted))]
+            if not wanted:
+                here = here.reshape(len(x), *(1 for _ in shape))
+            return np.broadcast_to(here, (count, *shape)), names
+
     rows = np.arange(count).reshape((count, *(1 for _ in shape)))
     for (x, axes), read in zip(args, node["reads"], strict=False):
         taken = left
