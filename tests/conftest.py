@@ -75,7 +75,8 @@ def calls() -> Callable[[Callable[[], object]], int]:
 
 
 class Proved:
-    """Theorems that were found in this run, by what `certify` was given, where `known` is set.
+    """Theorems that were found in this run, and goals that stayed open, by what `certify` was given, where `known` is
+    set.
 
     `shared` is a folder of the run's own with those that any of its processes has found. A process that reads one there
     checks it with its own kernel, as it does whatever was pickled.
@@ -86,18 +87,26 @@ class Proved:
         self._certify, self._fits, self._shared = certify, fits, shared
         self._solver = importlib.import_module("catdiag.solvers.z3").Z3
         self._write_whole = importlib.import_module("catdiag.util.files").write_whole
+        self._open_goal = importlib.import_module("catdiag.prover.proof_search").OpenGoal
         self._found: dict[str, tuple[Any, str]] = {}
+        self._open: dict[str, tuple[Any, ...]] = {}
 
     def __call__(self, ask: Any, statement: Any, further: bool = True, earlier: Any = None) -> Any:
         if not self.known or type(ask) is not self._solver:
             return self._new(ask, statement, further, earlier)
         place = hashlib.sha256(json.dumps([ask.rlimit, statement, further, earlier]).encode()).hexdigest()
+        if place in self._open:
+            raise self._open_goal(*self._open[place])
         if place not in self._found:
             file = self._shared / place
             if file.exists():
                 theorem = pickle.loads(file.read_bytes())
             else:
-                theorem = self._new(ask, statement, further, earlier)
+                try:
+                    theorem = self._new(ask, statement, further, earlier)
+                except self._open_goal as error:
+                    self._open[place] = (*error.args, error.condition, error.large)
+                    raise
                 self._write_whole(file, pickle.dumps(theorem))
             self._found[place] = replace(theorem, certificate={}), json.dumps(theorem.certificate)
         theorem, certificate = self._found[place]

@@ -196,9 +196,13 @@ def trials(derived: Derived, form: cd.category.Diagram) -> Iterator[tuple[list[n
         bounds = {s: size_value(n, sizes) for s, n in tile_bounds(form).items()}
         given = arrays(diagram, sizes, rng, kind, derived.axis)
         trees: list[tuple[int, Tree]] = [(1, None), (2, "balanced"), (9, int(rng.integers(1000)))]
-        yield given, [
-            ({s: int(rng.integers(1, min(n, longest) + 1)) for s, n in bounds.items()}, tree) for longest, tree in trees
-        ]
+        yield (
+            given,
+            [
+                ({s: int(rng.integers(1, min(n, longest) + 1)) for s, n in bounds.items()}, tree)
+                for longest, tree in trees
+            ],
+        )
 
 
 # -- tests -----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -77,7 +77,13 @@ def streamed(program: Program) -> Derivation:
     return cd.algorithm("q x, -> q", name=program.__name__)(program).stream("x")
 
 
-@pytest.mark.parametrize("program", EXPONENTS, ids=lambda f: f.__name__)
+def rare(programs: Iterable[Program], *further: Program) -> list[Any]:
+    """The programs, of which further cases of what others are cases of are for the slow runs."""
+    return [pytest.param(p, marks=pytest.mark.slow) if p in further else p for p in programs]
+
+
+# By case is by the least too, weights are those of the entropy.
+@pytest.mark.parametrize("program", rare(EXPONENTS, least, entropy, of_all_rows), ids=lambda f: f.__name__)
 def test_a_maximum_is_kept_whatever_factor_is_between(program: Program) -> None:
     loop = streamed(program)
     assert not loop.theorem.conditional and loop.stability().proved and loop.advice() == ()
@@ -171,7 +177,7 @@ def range_of(A: Any) -> Any:
 POWERS = {norm: 2, inverse: 2, guarded: 2, cubes: 3, floored: 2, magnitudes: 2, choice: 2, range_of: 2}
 
 
-@pytest.mark.parametrize("program", POWERS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", rare(POWERS, cubes), ids=lambda f: f.__name__)
 def test_a_divisor_that_is_a_maximum_is_kept(program: Program) -> None:
     loop = cd.algorithm("q x -> q", name=program.__name__)(program).stream("x")
     assert not loop.theorem.conditional and not loop.stability().dropped
@@ -262,7 +268,7 @@ def to_fp8(a: np.ndarray) -> np.ndarray:
     return np.clip(np.round(a / step) * step, -448, 448)
 
 
-@pytest.mark.parametrize("program", CASTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", rare(CASTS, scaled_weights), ids=lambda f: f.__name__)
 def test_what_is_cast_keeps_its_scale(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     diagram = cd.algorithm("x, x ->", name=program.__name__)(program)
     loop = diagram.stream("x")

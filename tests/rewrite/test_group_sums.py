@@ -98,8 +98,15 @@ def test_a_backward_pass_makes_five_products_in_one_kernel() -> None:
     assert "        add to out0[h q d]: (Σ_x t2·K)/√d" in text and text.count("exp(") == 1
 
 
+@cd.algorithm("q x, x -> q, x")
+def sums_both_ways(A, w):  # type: ignore[no-untyped-def]
+    """A result that a loop over rows emits and groups of columns add to, and one that the loop adds up."""
+    scaled = cd.exp(-(A * A)) * w
+    return cd.sum(scaled, "x"), cd.sum(scaled, "q")
+
+
 def test_pictures_listings_and_claims_know_what_is_emitted() -> None:
-    form = backward.attention_dqkv.stream("q").group("h x")
+    form = sums_both_ways.stream("q").group("x")
     assert form.draw("svg").startswith("<svg") and "add to out0" in form.draw("html")
     assert form.claims()["merge gives the state of the whole"].proved
 

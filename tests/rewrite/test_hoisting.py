@@ -38,7 +38,11 @@ CASES: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# The dual of "capped".
+SLOW = ("floored",)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CASES])
 def test_one_loop_is_enough(name: str) -> None:
     diagram = cd.algorithm("q x, q x -> q", name="f")(CASES[name])
     derived = diagram.stream("x")

@@ -127,7 +127,7 @@ def in_turn(A: Any, V: Any) -> Any:
 def to_itself(Q: Any, K: Any) -> Any:
     """Another axis of the size of the one that is streamed, which is grouped."""
     S = cd.einsum("x d, y d -> x y", Q, cd.reindex(K, "y=x", x=lambda y: y))
-    return cd.einsum("x y, y d -> x d", cd.softmax(S, "y"), cd.reindex(Q, "y=x", x=lambda y: y))
+    return cd.einsum("x y, y d -> x d", cd.tanh(S), cd.reindex(Q, "y=x", x=lambda y: y))
 
 
 def looked_up(A: Any, V: Any, at: Any) -> Any:

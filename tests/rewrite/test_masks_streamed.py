@@ -132,7 +132,8 @@ def inputs(diagram: Diagram, own_rows: bool) -> list[Any]:
     return made
 
 
-SLOW = ("by_hand_with_logarithm",)
+# Every third element is a mask of the longest path, from the end is one comparison.
+SLOW = ("by_hand_with_logarithm", "dilated, from the end")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in OPERATORS])

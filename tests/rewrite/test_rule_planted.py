@@ -77,7 +77,7 @@ def recheck(theorem: cd.Theorem) -> None:
         assert str(Checker(ask).check(theorem.certificate)) == str(theorem.checked)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.data())
 def test_planted_rules_are_found_and_their_theorems_hold(data: st.DataObject) -> None:
     around = data.draw(diagrams(max_boxes=5))

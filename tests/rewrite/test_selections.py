@@ -47,7 +47,11 @@ CASES: dict[str, tuple[Callable[..., Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# The dual of "first", and the quotient of what "ties" and "without" add up.
+SLOW = ("smallest", "mean")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CASES])
 def test_what_is_chosen_at_the_maximum_streams(name: str) -> None:
     function, components = CASES[name]
     diagram = cd.algorithm("q x, q x", name=name)(function)

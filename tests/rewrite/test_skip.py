@@ -287,6 +287,9 @@ def test_functions_that_are_0_at_0_keep_a_mask(name: str) -> None:
     S, V = np.random.default_rng(0).standard_normal((2, 5, 5))
     np.testing.assert_allclose(skipped.run(S, V, sizes={"s_x": 2}), masked(S, V), atol=1e-12)
     assert skipped.theorem
+
+
+def test_a_function_that_is_not_0_at_0_keeps_no_mask() -> None:
     with pytest.raises(cd.errors.NotStreamable, match="cannot skip"):
         cd.algorithm("q x, x d -> q d")(
             lambda S, V: cd.einsum("q x, x d -> q d", cd.cos(cd.where(cd.index("x") <= cd.index("q"), S, 0)), V)
