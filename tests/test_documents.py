@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from functools import cache
@@ -41,7 +42,18 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", [path for path in DOCUMENTS if blocks(path, "python")], ids=named)
+# Pages whose blocks take seconds, each about what tests of its own room plan, derive and draw.
+LONG = {"docs/explanation/partition.md", "docs/how-to/plots.md"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.slow if named(path) in LONG else (), id=named(path))
+        for path in DOCUMENTS
+        if blocks(path, "python")
+    ],
+)
 def test_python_runs(path):
     run(path)
 
@@ -160,8 +172,9 @@ def example(name: str) -> str:
     return done.stdout
 
 
-def test_example_on_a_real_shape():
-    told = example("llama3_prefill")
+def test_example_on_a_real_shape(capsys):
+    runpy.run_path(str(ROOT / "examples" / "llama3_prefill.py"), run_name="__main__")
+    told = capsys.readouterr().out
     assert "grouped_query_attention.stream('x').group('b k r q')" in told
     assert "2*b*d*k*q*r + 4*b*d**2*k*q*r*x/M" in told
     heads, rows, width = 32, 8192, 2

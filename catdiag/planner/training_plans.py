@@ -49,8 +49,8 @@ def training_plans(
     `catdiag.planner.partition.plan` does.
 
     >>> import catdiag as cd
-    >>> rows = cd.library.rms_norm.diagram
-    >>> both = training_plans(rows, cd.hardware.H200, {"t": 4096, "d": 1024}, "bf16", [0])
+    >>> rows = cd.algorithm("t d -> t d")(lambda a: a * cd.sum(a * a, "d"))
+    >>> both = training_plans(rows.diagram, cd.hardware.H200, {"t": 4096, "d": 1024}, "bf16", [0])
     >>> [len(plan.kernels) for plan in (both.forward, both.backward)], both.backward.dtypes["saved0"]
     ([1, 1], 'fp32')
     """

@@ -192,8 +192,8 @@ def test_a_second_solver_that_cannot_tell_is_counted(run, theorem, monkeypatch):
 
 def test_many_files_in_their_order(run, theorem, tmp_path):
     good, bad = theorem.read_bytes(), b"{}"
-    for k in range(8):
-        (tmp_path / f"{k}.json").write_bytes(bad if k in (2, 5) else good)
+    for k in range(5):
+        (tmp_path / f"{k}.json").write_bytes(bad if k in (1, 3) else good)
     outs = []
     for workers in (1, 3):
         done = run("check", tmp_path, "--workers", workers)
@@ -201,11 +201,11 @@ def test_many_files_in_their_order(run, theorem, tmp_path):
         outs.append(done.out)
     assert outs[0] == outs[1]
     named = [line.split(":")[0] for line in outs[0].splitlines() if line.startswith(str(tmp_path))]
-    assert named == [str(tmp_path / f"{k}.json") for k in range(8)]
+    assert named == [str(tmp_path / f"{k}.json") for k in range(5)]
     last = outs[0].splitlines()[-1]
-    assert last.startswith("8 certificates: 6 accepted, 2 refused; z3 ")
-    assert last.endswith("cvc5 agrees on 18 of 18 goals")
-    assert "left: attention" in run("check", tmp_path, "--long").out
+    assert last.startswith("5 certificates: 3 accepted, 2 refused; z3 ")
+    assert last.endswith("cvc5 agrees on 9 of 9 goals")
+    assert "left: attention" in run("check", tmp_path / "0.json", tmp_path / "1.json", "--long").out
     run("check", tmp_path, "--workers", "0").one_message(2, "1 or more")
     run("check", tmp_path, "--limit", "-1").one_message(2, "above 0")
 

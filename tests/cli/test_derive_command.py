@@ -103,7 +103,13 @@ def test_headline_unasked_splits_the_loop_where_groups_are_few(run, tmp_path, ca
 @pytest.mark.parametrize(
     ("name", "sizes", "grouped", "leading"),
     [
-        ("multi_head_attention", "b=2,h=16,q=4096,x=4096,d=128", "b h q", "2*b*d*h*q + 4*b*d**2*h*q*x/M"),
+        pytest.param(
+            "multi_head_attention",
+            "b=2,h=16,q=4096,x=4096,d=128",
+            "b h q",
+            "2*b*d*h*q + 4*b*d**2*h*q*x/M",
+            marks=pytest.mark.slow,
+        ),
         ("grouped_query_attention", "b=1,k=8,r=4,q=8192,x=8192,d=128", "b k r q", "2*b*d*k*q*r + 4*b*d**2*k*q*r*x/M"),
         ("matmul", "a=4096,b=4096,c=4096", "a c", "a*c + 2*a*b*c/sqrt(M)"),
     ],

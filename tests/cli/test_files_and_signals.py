@@ -192,12 +192,12 @@ Solver._wait = wait
 """
 
 
-def test_interrupted_while_a_solver_works(tmp_path):
+@pytest.mark.parametrize("after", [pytest.param(0.6, marks=pytest.mark.slow), 1.2])
+def test_interrupted_while_a_solver_works(tmp_path, after):
     file = tmp_path / "c.json"
     # The solver is stopped in the middle of its first goal, so that it does not end by itself.
-    for after in (0.6, 1.2):
-        assert interrupt(after, "derive", "attention", "--certificate", file, prefix=SLOW) == (130, "interrupted\n")
-        assert os.listdir(tmp_path) == []
+    assert interrupt(after, "derive", "attention", "--certificate", file, prefix=SLOW) == (130, "interrupted\n")
+    assert os.listdir(tmp_path) == []
 
 
 DROPS = """
