@@ -17,12 +17,13 @@ from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.runtime.launch_recorder import Tensor, Type, launches_on
 from catdiag.runtime.machine_code import RecordedLaunch
 from catdiag.util.errors import CatdiagError, SizeError
+from tests.forms import unproved
 
 
 @cache
 def derived(name: str) -> Diagram:
     groups = {"causal_attention": "q", "sink_attention": "q"}.get(name, "b h q")
-    return library.get(name).stream("x").group(groups).diagram
+    return unproved(library.get(name).diagram, "x", groups)
 
 
 def specialised(name: str, rows: int, warps: int, stages: int = 2) -> Module:
@@ -145,7 +146,7 @@ def test_twelve_warps_are_taken_where_there_is_another_form() -> None:
     ("name", "warps", "apart"), [("matmul", 12, True), ("matmul", 6, False), ("matmul", 64, False)]
 )
 def test_no_module_is_written_that_would_refuse_to_run(name: str, warps: int, apart: bool) -> None:
-    form = library.get(name).stream("b").group("a c").diagram
+    form = unproved(library.get(name).diagram, "b", "a c")
     with pytest.raises(CatdiagError, match=f"_matmul is to run with {warps} warps: expected 1, 2, 4, 8, 16 or 32"):
         module(form, {"g_a": 64, "g_c": 64, "s_b": 64}, warps=warps, specialized=apart)
 

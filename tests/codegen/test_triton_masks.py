@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 import catdiag as cd
 from catdiag.codegen.triton.triton_module import Module, module
+from tests.forms import unproved
 
 
+@functools.cache
 def masked(kind: str) -> Module:
     @cd.algorithm("q d, x d, x d, q x -> q d", name="masked")
     def operator(Q: Any, K: Any, V: Any, M: Any) -> Any:
@@ -26,8 +29,8 @@ def masked(kind: str) -> Module:
             S = cd.where(M < 0.5, S * 0.3, float("-inf"))
         return cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V)
 
-    made = operator.stream("x").group("q")
-    return module(made.diagram, {"g_q": 64, "s_x": 64}, "fp16", specialized=True)
+    made = unproved(operator.diagram, "x", "q")
+    return module(made, {"g_q": 64, "s_x": 64}, "fp16", specialized=True)
 
 
 def exponents(made: Module) -> list[str]:
@@ -58,8 +61,8 @@ def test_what_stands_for_minus_infinity_is_multiplied_in_no_exponent(operator: s
     if operator == "masked":
         text = masked("infinite").text
     else:
-        loop = cd.library.get(operator).stream("x").group("q").skip("x")
-        text = module(loop.diagram, {"g_q": 64, "s_x": 64}, "fp16", specialized=specialized).text
+        loop = unproved(cd.library.get(operator).diagram, "x", "q", skips="x")
+        text = module(loop, {"g_q": 64, "s_x": 64}, "fp16", specialized=specialized).text
     assert LOWEST in text
     assert not re.search(rf"{re.escape(LOWEST)}\)+ \* ", text)
     for name in re.findall(rf"(\w+) = \w+\.maximum\([^#\n-]*{re.escape(LOWEST)}\)\s*(?:#|$)", text, re.MULTILINE):

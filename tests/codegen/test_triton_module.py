@@ -19,6 +19,7 @@ from catdiag.runtime.abstract_interpreter.tile_values import Pointer
 from catdiag.runtime.launch_recorder import record_launches
 from catdiag.runtime.machine_code import ArrayArgument
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
+from tests.forms import unproved
 
 
 def body(made: Module, n: int = 0) -> str:
@@ -113,7 +114,7 @@ def test_lines_say_which_box_they_are_of(flash: Module) -> None:
 
 
 def test_masks_are_asked_at_the_edges_only() -> None:
-    made = module(library.get("causal_attention").stream("x").skip("x").group("q").diagram, {"g_q": 64, "s_x": 32})
+    made = module(unproved(library.get("causal_attention").diagram, "x", "q", skips="x"), {"g_q": 64, "s_x": 32})
     text = body(made)
     assert "# the longest loops first" in text
     assert "tl.static_range(2)" in text
@@ -125,19 +126,19 @@ def test_masks_are_asked_at_the_edges_only() -> None:
 
 
 def test_a_window_has_an_edge_on_each_side() -> None:
-    form = library.get("sliding_window_attention").stream("x").skip("x").group("q").diagram
+    form = unproved(library.get("sliding_window_attention").diagram, "x", "q", skips="x")
     text = body(module(form, {"g_q": 64, "s_x": 32}))
     assert "tl.static_range(3)" in text
     assert "if not (phase == 1):" in text
 
 
 def test_what_data_decides_is_asked_of_each_block() -> None:
-    form = library.get("masked_attention").stream("x").skip("x").group("q").diagram
+    form = unproved(library.get("masked_attention").diagram, "x", "q", skips="x")
     assert "# unless a mask empties the block" in body(module(form, {"g_q": 64, "s_x": 32}))
 
 
 def test_a_loop_in_parts_is_two_kernels() -> None:
-    form = library.get("decoding_attention").stream("x").split("x").group("b k r").diagram
+    form = unproved(library.get("decoding_attention").diagram, "x", "b k r", parts="x")
     made = module(form, {"g_b": 1, "g_k": 1, "g_r": 4, "s_x": 64, "p_x": 8})
     assert len(made.kernels) == 2
     assert "max1_p_parts" in body(made, 0)
@@ -148,7 +149,7 @@ def test_a_loop_in_parts_is_two_kernels() -> None:
 
 
 def test_a_block_that_two_kinds_of_work_read_is_loaded_for_each() -> None:
-    made = module(library.get("l2_norm_linear").stream("d").group("t o").diagram, {"g_t": 64, "g_o": 64, "s_d": 32})
+    made = module(unproved(library.get("l2_norm_linear").diagram, "d", "t o"), {"g_t": 64, "g_o": 64, "s_d": 32})
     text = body(made)
     assert text.count("X_tile_2 = ") == 2  # by descriptor, or by pointer
     assert 'eviction_policy="evict_last"' in text
@@ -161,7 +162,7 @@ def test_inputs_may_be_called_as_axes_and_options_are(names: tuple[str, str, str
         lambda X, W, b: cd.einsum("b x d, o d -> b x o", X, W) * b
     )
     program = of_graph(product.diagram.graph, product.cod, names, "product")
-    made = module(cd.Program(program).stream("d").group("b x o").diagram, {"g_b": 1, "g_x": 64, "g_o": 64, "s_d": 64})
+    made = module(unproved(program, "d", "b x o"), {"g_b": 1, "g_x": 64, "g_o": 64, "s_d": 64})
     assert tuple(a.name for a in made.inputs) == names
     for function in (f for f in ast.parse(made.text).body if isinstance(f, ast.FunctionDef)):
         arguments = [a.arg for a in (*function.args.args, *function.args.kwonlyargs)]
@@ -179,7 +180,7 @@ def test_warps_are_one_number_or_one_for_each_group() -> None:
 
 
 def test_types_by_name_and_results() -> None:
-    form = library.get("attention_with_log_sum_exp").stream("x").group("q").diagram
+    form = unproved(library.get("attention_with_log_sum_exp").diagram, "x", "q")
     made = module(form, {"g_q": 64, "s_x": 64}, {"Q": "fp16", "K": "fp16", "*": "bf16"})
     assert [a.dtype for a in made.inputs] == ["float16", "float16", "bfloat16"]
     assert [a.dtype for a in made.outputs] == ["bfloat16", "float32"]
@@ -214,12 +215,12 @@ def test_a_sum_has_the_order_of_its_axes_where_the_product_has_another() -> None
     late = cd.algorithm("n q d, m x d -> n m", name="late")(
         lambda A, B: cd.sum(cd.max(cd.einsum("n q d, m x d -> n m q x", A, B), "x"), "q")
     )
-    text = body(module(late.stream("d").group("n m").diagram, {"g_n": 4, "g_m": 2, "s_d": 32}, "bf16"))
+    text = body(module(unproved(late.diagram, "d", "n m"), {"g_n": 4, "g_m": 2, "s_d": 32}, "bf16"))
     assert "sum1 = tl.permute(" in text
 
 
 def test_a_number_is_an_argument() -> None:
-    form = library.get("soft_capped_attention").stream("x").group("q").diagram
+    form = unproved(library.get("soft_capped_attention").diagram, "x", "q")
     made = module(form, {"g_q": 64, "s_x": 64})
     assert "def soft_capped_attention(Q, K, V, cap, *" in made.text
     assert "_tanh(" in body(made)
@@ -243,11 +244,11 @@ class TestRefusals:
         own = cd.algorithm("q x -> q", name="own")(lambda A: cd.sum(cd.apply("f", A), "x"))
         refusal = r"f cannot be part of a kernel: the function f has a name and no definition"
         with pytest.raises(TypeMismatch, match=refusal):
-            module(own.stream("x").group("q").diagram, {"g_q": 16, "s_x": 16})
+            module(unproved(own.diagram, "x", "q"), {"g_q": 16, "s_x": 16})
 
 
 def test_a_launch_asks_for_each_stride_once_and_divides_as_python_does() -> None:
-    made = module(library.get("decoding_attention").stream("x").split("x").group("b k r").diagram,
+    made = module(unproved(library.get("decoding_attention").diagram, "x", "b k r", parts="x"),
                   {"g_b": 1, "g_k": 1, "g_r": 16, "s_x": 64, "p_x": 2})  # fmt: skip
     launch = made.text.split(f"def {made.entry}(")[1]
     assert "triton." not in launch  # its functions for whole numbers are ten times as slow
@@ -261,7 +262,7 @@ def test_names_of_a_launch_are_nobody_elses() -> None:
     ab = cd.algorithm("q d, x d, q x -> q d", name="ab")(
         lambda A, A_q, d_block: cd.einsum("q x, x d -> q d", cd.einsum("q d, x d -> q x", A, A_q) + d_block, A_q)
     )
-    made = module(ab.stream("x").group("q").diagram, {"g_q": 16, "s_x": 16})
+    made = module(unproved(ab.diagram, "x", "q"), {"g_q": 16, "s_x": 16})
     sizes = {"q": 40, "d": 24, "x": 30}
     (launch,) = record_launches(made, sizes)
     assert isinstance(launch.arguments["A_q"], ArrayArgument)
@@ -273,7 +274,7 @@ def test_names_of_a_launch_are_nobody_elses() -> None:
 
 
 def test_products_of_few_rows_may_have_all_registers() -> None:
-    product = module(library.get("matmul").stream("b").group("a c").diagram, {"g_a": 16, "g_c": 64, "s_b": 32})
+    product = module(unproved(library.get("matmul").diagram, "b", "a c"), {"g_a": 16, "g_c": 64, "s_b": 32})
     sizes = {"a": 64, "b": 64, "c": 64}
     (launch,) = record_launches(product, sizes, {"num_warps": 16})
     assert launch.options["maxnreg"] == 65536 // (32 * 16)
@@ -288,7 +289,7 @@ def test_arrays_that_are_read_often_are_copied_so_that_boxes_can_be_read() -> No
         assert all(launch.arguments[f"{name}_blocks"] is not None for name in "QKV")
         assert [launch.arguments[name] for name in ("Q_q", "K_x", "V_x", "out_q")] == [row, row, row, d]
     # Each key is read once: it would be copied for nothing.
-    once = module(library.get("decoding_attention").stream("x").split("x").group("b k r").diagram,
+    once = module(unproved(library.get("decoding_attention").diagram, "x", "b k r", parts="x"),
                   {"g_b": 1, "g_k": 1, "g_r": 16, "s_x": 64, "p_x": 2})  # fmt: skip
     launch, _ = record_launches(once, {"b": 2, "k": 3, "r": 4, "x": 200, "d": 100})
     assert all(launch.arguments[f"{name}_blocks"] is None for name in ("K", "V"))
@@ -304,7 +305,7 @@ def weighted(Q, K, L):
 @pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize("block", [16, 32, 64, 128])
 def test_each_buffer_of_boxes_begins_at_a_multiple_of_128_bytes(block: int, stages: int, kind: str) -> None:
-    made = module(weighted.stream("x").group("q").diagram, {"g_q": 64, "s_x": block},
+    made = module(unproved(weighted.diagram, "x", "q"), {"g_q": 64, "s_x": block},
                   {"Q": "bf16", "K": "bf16", "L": kind}, stages=stages)  # fmt: skip
     (launch,) = record_launches(made, {"q": 64, "x": 1024, "d": 64})
     boxes = {n: v for n, v in launch.arguments.items() if isinstance(v, Pointer)}

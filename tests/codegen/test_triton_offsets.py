@@ -23,6 +23,7 @@ from catdiag.solvers.z3 import Z3
 from catdiag.testing.input_generators import symbols_of
 from catdiag.util.errors import SizeError
 from tests.codegen.offsets_of_text import read
+from tests.forms import unproved
 
 LONG = 40_000
 """Tiles of whole axes of this length are 65,536 long, and two such axes hold more entries than 31 bits count."""
@@ -84,10 +85,10 @@ def derived(name: str) -> cd.category.Diagram:
         case "softmax":
             return library.get(name).group("q").diagram
         case "matmul":
-            return library.get(name).stream("b").group("a c").diagram
+            return unproved(library.get(name).diagram, "b", "a c")
         case "causal_attention":
-            return library.get(name).stream("x").skip("x").group("q").diagram
-    return library.get(name).stream("x").group("b h q").diagram
+            return unproved(library.get(name).diagram, "x", "q", skips="x")
+    return unproved(library.get(name).diagram, "x", "b h q")
 
 
 @pytest.mark.parametrize("name", ["softmax", "multi_head_attention", "matmul", "causal_attention", "rows"])

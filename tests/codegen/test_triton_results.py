@@ -16,6 +16,7 @@ import catdiag as cd
 from catdiag import library
 from catdiag.codegen.triton.launch_checks import WRITABLE
 from catdiag.codegen.triton.triton_module import Module, module
+from tests.forms import unproved
 
 CHECKS: dict[str, Any] = {}
 exec(WRITABLE, CHECKS)
@@ -133,9 +134,9 @@ def written(name: str) -> Module:
                 library.get("softmax").stream("x", passes=2).group("q").diagram, {"g_q": 16, "g_x": 16, "s_x": 16}
             )
         case "attention":
-            return module(library.get("attention").stream("x").group("q").diagram, {"g_q": 64, "s_x": 64})
+            return module(unproved(library.get("attention").diagram, "x", "q"), {"g_q": 64, "s_x": 64})
         case "parts":
-            form = library.get("attention").stream("x").group("q").split("x").diagram
+            form = unproved(library.get("attention").diagram, "x", "q", parts="x")
             return module(form, {"g_q": 64, "s_x": 64, "p_x": 4})
         case "two results":
             both = cd.algorithm("q x -> q x, q x", name="both")(lambda B: (B * 2, cd.exp(B)))

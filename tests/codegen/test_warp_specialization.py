@@ -9,12 +9,13 @@ from catdiag import library
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.runtime.abstract_interpreter.shared_memory import shared_of_launch
 from catdiag.runtime.launch_recorder import record_launches
+from tests.forms import unproved
 
 TILES = {"g_b": 1, "g_h": 1, "g_q": 128, "s_x": 128}
 
 
 def attention() -> cd.category.Diagram:
-    return library.get("multi_head_attention").stream("x").group("b h q").diagram
+    return unproved(library.get("multi_head_attention").diagram, "x", "b h q")
 
 
 def written(diagram: cd.category.Diagram, tiles: dict[str, int], **options: object) -> Module:
@@ -62,7 +63,7 @@ def test_nothing_changes_unless_it_is_asked_for() -> None:
     ],
 )
 def test_other_loops_keep_their_one_form(name: str, stream: str, group: str, tiles: dict[str, int]) -> None:
-    made = written(library.get(name).stream(stream).group(group).diagram, tiles)
+    made = written(unproved(library.get(name).diagram, stream, group), tiles)
     assert made.specialized == () and "gluon" not in made.text
 
 
@@ -77,7 +78,7 @@ def test_a_sum_of_values_has_that_form_without_a_maximum() -> None:
         S = cd.einsum("q d, x d -> q x", Q, K)
         return cd.einsum("q x, x d -> q d", S * S, V)
 
-    made = written(sums.stream("x").group("q").diagram, {"g_q": 128, "s_x": 64})
+    made = written(unproved(sums.diagram, "x", "q"), {"g_q": 128, "s_x": 64})
     assert made.specialized == ("_sums_apart",)
 
 
@@ -86,7 +87,7 @@ def test_names_of_arrays_do_not_meet_those_of_the_text() -> None:
     def rows(turn, me, each):  # type: ignore[no-untyped-def]
         return cd.einsum("q x, x d -> q d", cd.softmax(cd.einsum("q d, x d -> q x", turn, me), "x"), each)
 
-    made = written(rows.stream("x").group("q").diagram, {"g_q": 128, "s_x": 64})
+    made = written(unproved(rows.diagram, "x", "q"), {"g_q": 128, "s_x": 64})
     found = functions(made.text)["_rows_rows"]
     names = [a.arg for a in found.args.args]
     assert len(names) == len(set(names)) and "me_2" in names

@@ -104,8 +104,6 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 def test_casts_are_where_the_program_has_them(place):
     stream = streamed(place)
-    f = attention(place)
-    stream = f.stream("x")
     made = cast_in(stream)
     assert (sorted(made[0]), sorted(made[1])) == tuple(map(sorted, PLACES[place]))
     assert not dropped(stream.source.diagram, stream.diagram) and not stream.theorem.conditional

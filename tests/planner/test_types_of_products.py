@@ -14,7 +14,7 @@ from catdiag.planner.fit import searching
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.planner.time_model.matrix_units import warpgroup_products, widened_factor_seconds
 from catdiag.schedule.stored_types import worked_in
-from tests.forms import form
+from tests.forms import form, unproved
 
 SIZES = {"q": 2048, "x": 2048, "d": 128}
 ARRAYS = {"Q": "bf16", "K": "bf16", "V": "bf16", "out": "bf16"}
@@ -43,7 +43,7 @@ def test_what_is_only_added_or_scales_slows_no_product(program: Any, chip: str) 
 
 
 def test_products_are_in_the_type_that_the_kernel_hands_over() -> None:
-    form = weighted.stream("x").group("q").diagram
+    form = unproved(weighted.diagram, "x", "q")
     for types, kind in (
         ({**ARRAYS, "L": "fp32"}, "bf16"),
         ({**ARRAYS, "V": "fp32", "L": "bf16"}, "fp32"),

@@ -18,6 +18,7 @@ from catdiag.schedule.kernel_analysis import measure
 from catdiag.schedule.loop_nest import lower
 from catdiag.schedule.split_k import is_split
 from catdiag.schedule.statements import Alloc, Dealloc, For, Let, Load, Overwrite, Point, Statement, flat, statements
+from tests.forms import unproved
 
 ADDED = (Alloc, Dealloc, Overwrite, Point)
 
@@ -87,7 +88,7 @@ def test_a_streamed_array_that_is_gathered_too_is_loaded_for_both() -> None:
     def losses(Z: Any, label: Any) -> Any:
         return cd.log(cd.sum(cd.exp(Z), "v")) - cd.gather(Z, "v", label)
 
-    form = losses.stream("v").group("t").diagram
+    form = unproved(losses.diagram, "v", "t")
     (loads,) = loads_of_statements(lower(form).body)
     assert loads == {"Z": 2, "label": 1}
 

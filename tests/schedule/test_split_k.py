@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.category.integer_polynomial import symbol
 from catdiag.cost.traffic import io
-from catdiag.rewrite import group
+from catdiag.rewrite import group, skip
 from catdiag.rewrite.split import in_parts
 from catdiag.rewrite.stream import fold_search
 from catdiag.simulate.machine import count
 from catdiag.simulate.multi_level_machine import count_levels
+from tests.forms import form
 
 LOW = -float("inf")
 
@@ -124,7 +125,7 @@ def test_states_of_parts_are_as_wide_as_accumulators(name: str) -> None:
 
 
 def test_named_states_of_parts_take_what_is_said() -> None:
-    diagram = in_parts(cd.library.get("attention").stream("x").group("q").diagram, "x")
+    diagram = in_parts(form("attention", "x", "q"), "x")
     sizes, tiles = {"q": 3, "x": 8, "d": 2}, {"p_x": 2, "s_x": 3, "g_q": 2}
     put = {symbol(s): n for s, n in {**sizes, **tiles}.items()}
     whole = count(diagram, sizes, tiles).saves
@@ -145,7 +146,7 @@ def test_bounds_are_about_the_whole_axis(name: str) -> None:
     grouped = group.find(
         fold_search.find(cd.algorithm("q d, x d, x v -> q v")(globals()[name]).diagram, "x").diagram, "q"
     )
-    diagram = in_parts(cd.Program(grouped).skip("x").diagram, "x")
+    diagram = in_parts(skip.find(grouped, "x"), "x")
     sizes, tiles = {"q": 7, "x": 8, "d": 1, "v": 2}, {"p_x": 2, "s_x": 3, "g_q": 2}
     put = {symbol(s): n for s, n in {**sizes, **tiles}.items()}
     found, counted = io(diagram), count(diagram, sizes, tiles)
@@ -204,8 +205,8 @@ def test_one_part_takes_what_the_whole_loop_takes(name: str) -> None:
     used = {a.name for ty in diagram.dom for a in ty.axes}
     sizes, tiles = dict.fromkeys(used, 64) | {"x": 4096}, {"s_x": 64, "g_q": 32, "g_a": 32, "g_c": 32}
     found = []
-    for form, parts in ((joined(diagram), {}), (diagram, {"p_x": 1})):
-        search = searching(form, "H200", sizes, dtype="bf16")
+    for looped, parts in ((joined(diagram), {}), (diagram, {"p_x": 1})):
+        search = searching(looped, "H200", sizes, dtype="bf16")
         products = dot_products(search.diagram, frozenset(search.kernel.tiles), search.dtypes)
         written = WrittenBlocks(search.diagram, search.dtypes, search.chip, search.sizes, products)
         block = TritonBlock.of(search.kernels[2], 2, written)

@@ -13,6 +13,7 @@ from catdiag.schedule.kernel_analysis import measure
 from catdiag.schedule.lowered_kernel import KernelPart
 from catdiag.schedule.placement import LEVEL, Placement, two
 from catdiag.schedule.statements import Alloc, Buffer, Dealloc, Overwrite, Point, flat
+from tests.forms import unproved
 
 REGISTERS = two(2, registers=True)
 PHASES = Placement(
@@ -55,7 +56,7 @@ def test_live_ranges_begin_and_end_once(data: st.DataObject) -> None:
 
 
 def test_a_part_of_the_peak_is_what_is_allocated_at_a_point() -> None:
-    form = cd.library.get("attention").stream("x").group("q").diagram
+    form = unproved(cd.library.get("attention").diagram, "x", "q")
     account = measure(form)
     (kernel,) = account.kernels
     (part,) = kernel.parts
