@@ -8,14 +8,17 @@ from undecided import UNDECIDED
 
 from catdiag.solvers.z3 import Z3
 
-CASES = [
-    pytest.param(
-        r,
-        id=f"{r.suite}: {r.name}",
-        marks=[pytest.mark.xfail(strict=True, raises=Weaker, reason=r.open)] if r.open else [],
-    )
-    for r in rewrites()
-]
+FIRST = {names[0] for names in UNDECIDED.values()}
+
+
+def marks(rewrite: Rewrite) -> list[pytest.MarkDecorator]:
+    if not rewrite.open:
+        return []
+    undecided = pytest.mark.xfail(strict=True, raises=Weaker, reason=rewrite.open)
+    return [undecided] if f"{rewrite.suite}: {rewrite.name}" in FIRST else [undecided, pytest.mark.slow]
+
+
+CASES = [pytest.param(r, id=f"{r.suite}: {r.name}", marks=marks(r)) for r in rewrites()]
 
 
 @pytest.fixture(scope="module")

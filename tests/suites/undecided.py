@@ -1,4 +1,7 @@
-"""The rewrites of the suites of which `prove` says less than it should so far, by what it would take."""
+"""The rewrites of the suites of which `prove` says less than it should so far, by what it would take.
+
+The first of each kind is in the suite, the others are slow: all of a kind stop at the same place.
+"""
 
 UNDECIDED: dict[str, tuple[str, ...]] = {
     "a divisor that is not zero makes its own divisors and the arguments of its root not zero": (
@@ -12,22 +15,22 @@ UNDECIDED: dict[str, tuple[str, ...]] = {
     ),
     "truth values by cases": ("reductions: any by a count",),
     "what is known of a maximum or a sum from each of its elements": (
-        "reductions: deviation from the maximum",
-        "reductions: largest position",
         "reductions: smallest position",
+        "reductions: largest position",
+        "reductions: deviation from the maximum",
     ),
     "case distinctions under a binder": (
-        "optimisers: window as a difference of causal sums",
+        "blocks: prefix and suffix",
         "blocks: a prefix sum less the one before",
         "blocks: exclusive prefix sum",
-        "blocks: prefix and suffix",
+        "optimisers: window as a difference of causal sums",
     ),
     "exponentials of cases with minus infinity": (
         "normalisers: causal softmax without its stabiliser",
         "blocks: prefix maximum of an exponential",
     ),
     "an order of merged indices by their digits": (
-        "blocks: causal linear products in chunks",
         "blocks: prefix sums in blocks",
+        "blocks: causal linear products in chunks",
     ),
 }

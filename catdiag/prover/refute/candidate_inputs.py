@@ -55,12 +55,13 @@ class Pool:
         """The places of numbers; new ones are added."""
         found = []
         for value in values:
-            v: Value = value if isinstance(value, (MinusInfinity, Powers)) else Fraction(value)
-            if v not in self.places:
-                self.places[v] = len(self.values)
+            place = self.places.get(value)  # whole numbers are found as the fractions that they equal
+            if place is None:
+                v: Value = value if isinstance(value, (MinusInfinity, Powers)) else Fraction(value)
+                place = self.places[v] = len(self.values)
                 self.values.append(v)
                 self._floats = None
-            found.append(self.places[v])
+            found.append(place)
         return np.array(found, dtype=np.intp)
 
     @property
