@@ -59,9 +59,10 @@ def test_any_axis_is_streamed_and_grouped(q: str, d: str, x: str, v: str) -> Non
     arrays = [rng.normal(size=shape) for shape in ((6, depth), (5, depth), (5, 4))]
     streamed = diagram.stream(x)
     agree(diagram, streamed, *arrays)
-    agree(diagram, streamed.group(f"{q} {v}"), *arrays)
+    grouped = streamed.group(f"{q} {v}")
+    agree(diagram, grouped, *arrays)
     agree(diagram, streamed.group(q).group([v]), *arrays)
-    symbols = [str(s) for s in (*streamed.group(f"{q} {v}").io().groups, *streamed.io().streams)]
+    symbols = [str(s) for s in (*grouped.io().groups, *streamed.io().streams)]
     assert len(set(symbols)) == 3
     assert not {*symbols} & {q, d, x, v}
 

@@ -246,7 +246,7 @@ def _tiles(derivation: Derivation, rng: np.random.Generator) -> dict[str, int]:
 SLOW = (
     "normalised_queries_and_keys", "capped", "difference_of_two", "biased", "slanted", "causal_by_a_large_number",
     "first_keys_masked", "tempered_after_the_maximum", "by_smallest", "standardised", "gated", "cross_entropy",
-    "divergence", "linear",
+    "divergence", "linear", "squared_weights",
 )  # fmt: skip
 
 
