@@ -174,7 +174,7 @@ def test_nested_calls_cost_no_recursion():
         return d
 
     # Deeper than calls of Python may be.
-    depth = sys.getrecursionlimit() + 1000
+    depth = sys.getrecursionlimit() + 100
     a, b = nest(depth), nest(depth)
     assert a == b
     assert hash(a) == hash(b)

@@ -34,7 +34,7 @@ def test_drawn_diagrams_are_well_formed_and_without_dead_boxes(f: cd.category.Di
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_values_are_finite_and_have_the_shape_of_the_type(data: st.DataObject) -> None:
     f = data.draw(testing.diagrams())
     sizes = data.draw(testing.sizes_for(f))
