@@ -69,7 +69,8 @@ def test_a_buffer_is_allocated_with_merged_axes_and_written_through_a_view() -> 
 def test_halves_are_one_axis_of_a_warp_specialized_kernel() -> None:
     sizes = {"h": 16, "q": 8192, "x": 8192, "v": 128}
     plan = halves.plan("H200", {**sizes, "d": 64})
-    one = cd.library.get("multi_head_attention").plan("H200", {"b": 1, "h": 16, "q": 8192, "x": 8192, "d": 128})
+    heads = cd.library.get("multi_head_attention").stream("x").group("b h q")
+    one = heads.plan("H200", {"b": 1, "h": 16, "q": 8192, "x": 8192, "d": 128})
     (kernel,) = plan.kernels
     assert kernel.warp_specialized and kernel.tiles["s_x"] == one.kernels[0].tiles["s_x"]
     assert plan.time_s == pytest.approx(one.time_s, rel=0.02)

@@ -324,7 +324,7 @@ Few = st.integers(0, 6)
 two_tile_sizes = given(st.tuples(Sizes, Sizes, st.integers(1, 4), Few, Few, st.integers(0, 5), st.integers(20, 200)))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @two_tile_sizes
 def test_two_tiles_against_brute_force(sizes: tuple[int, ...]) -> None:
     two_tiles_against_brute_force(*sizes)

@@ -270,7 +270,7 @@ def value(terms: Terms, sizes: Sequence[float]) -> float:
     return sum(w * math.prod(size**e for size, e in zip(sizes, powers, strict=True)) for w, powers in terms)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(programs(), st.integers(1, 90))
 def test_random_programs_against_brute_force(program: tuple[Terms, Terms, list[int]], capacity: int) -> None:
     random_programs_against_brute_force(program, capacity)

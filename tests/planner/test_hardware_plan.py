@@ -133,7 +133,7 @@ def test_it_is_quick(calls):
 sizes = st.integers(1, 3000)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     q=sizes,
     x=sizes,

@@ -24,7 +24,7 @@ from catdiag.rewrite import skip
 from catdiag.schedule.kernel_analysis import measure
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
-from tests.forms import form
+from tests.forms import form, unproved
 
 HEADS = form("multi_head_attention", "x", "b h q")
 PRODUCT = form("matmul", "b", "a c")
@@ -226,7 +226,9 @@ def test_values_of_another_width_are_columns_of_a_tile():
     heads = cd.algorithm("h q d, h x d, h x v -> h q v")(
         lambda Q, K, V: cd.einsum("h q x, h x v -> h q v", cd.softmax(cd.einsum("h q d, h x d -> h q x", Q, K), "x"), V)
     )
-    first = propose(heads.stream("x").group("h q v"), "H200", {"h": 16, "q": 8192, "x": 8192, "d": 128, "v": 128})[0]
+    first = propose(unproved(heads.diagram, "x", "h q v"), "H200", {"h": 16, "q": 8192, "x": 8192, "d": 128, "v": 128})[
+        0
+    ]
     one = propose(HEADS, "H200", LONG)[0]
     assert first.specialized and first.tiles == {"g_h": 1, "g_q": 128, "g_v": 128, "s_x": one.tiles["s_x"]}
     assert first.time_s == pytest.approx(one.time_s, rel=0.01)
@@ -298,7 +300,7 @@ def test_every_operator_has_proposals_or_a_reason(name, ask):
     ],
 )  # fmt: skip
 def test_few_rows_and_few_bytes_on_their_way_take_the_time_that_was_measured(keys, measured):
-    decoding = cd.library.get("decoding_attention").stream("x").split("x").group("b k r")
+    decoding = unproved(cd.library.get("decoding_attention").diagram, "x", "b k r", parts="x")
     sizes = {"b": 8, "k": 8, "r": 4, "x": keys, "d": 128}
     found = {}
     for block in {block for _, block, _ in measured}:
@@ -332,19 +334,21 @@ def test_where_nothing_is_multiplied_the_longest_blocks_of_what_is_alike_come_fi
 
 def test_columns_are_cut_into_whole_sectors() -> None:
     pool = cd.algorithm("b x d -> b d", name="pool")(lambda A: cd.sum(cd.exp(A), "x"))
-    made = pool.stream("x").group("b d")
+    made = unproved(pool.diagram, "x", "b d")
     for proposal in propose(made, "H200", {"b": 64, "x": 4096, "d": 1024}):
         assert proposal.tiles["g_d"] >= 16, "32 bytes of bf16"
     assert propose(made, "H200", {"b": 64, "x": 4096, "d": 4})[0].tiles["g_d"] == 4, "no longer than the axis"
-    rows = cd.algorithm("q x -> q", name="rows")(lambda A: cd.sum(cd.exp(A), "x")).stream("x").group("q")
-    assert propose(rows, "H200", {"q": 4096, "x": 4096})[0].tiles["g_q"] < 16, "results are few"
+    rows = cd.algorithm("q x -> q", name="rows")(lambda A: cd.sum(cd.exp(A), "x"))
+    assert propose(unproved(rows.diagram, "x", "q"), "H200", {"q": 4096, "x": 4096})[0].tiles["g_q"] < 16, (
+        "results are few"
+    )
 
 
 @pytest.mark.parametrize("heads", [71, 128])
 def test_heads_may_be_more_than_entries_of_a_head(heads: int) -> None:
     """All of the entries of a few heads are columns of a product; 71 is a prime."""
     heads_of = cd.algorithm("q e, h d e -> h q d", name="heads")(lambda X, W: cd.einsum("q e, h d e -> h q d", X, W))
-    first, *_ = propose(heads_of.stream("e").group("h q d"), "H200", {"q": 2048, "e": 4096, "h": heads, "d": 64})
+    first, *_ = propose(unproved(heads_of.diagram, "e", "h q d"), "H200", {"q": 2048, "e": 4096, "h": heads, "d": 64})
     assert first.tiles["g_d"] == 64 and first.tiles["g_h"] <= 4
 
 
@@ -356,7 +360,7 @@ def test_a_part_of_an_array_that_a_product_reads_has_buffers_of_its_own() -> Non
             cd.slice(K, "d", 0, cd.size("v"), into="v"),
         )
     )
-    made = part.stream("x").group("h q v")
+    made = unproved(part.diagram, "x", "h q v")
     for p in propose(made, "H200", {"h": 16, "q": 1024, "x": 4096, "d": 256, "v": 128}):
         rows, block = p.tiles["g_q"] * 256, p.tiles["s_x"] * (256 + p.tiles["g_v"])
         assert p.shared_bytes >= 2 * (rows + p.stages * block), "as Triton 3.6 compiles them"
