@@ -43,7 +43,12 @@ def named(path: Path) -> str:
 
 
 # Pages whose blocks take seconds, each about what tests of its own room plan, derive and draw.
-LONG = {"docs/explanation/partition.md", "docs/how-to/plots.md"}
+LONG = {
+    "docs/explanation/block_sparsity.md",
+    "docs/explanation/fusion.md",
+    "docs/explanation/partition.md",
+    "docs/how-to/plots.md",
+}
 
 
 @pytest.mark.parametrize(

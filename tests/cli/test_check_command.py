@@ -85,9 +85,9 @@ def test_several_files_and_folders(run, theorem, tmp_path):
         (tmp_path / name).write_bytes(theorem.read_bytes())
     assert run("check", tmp_path).status == 0
     (tmp_path / "c.json").write_text("{}")
-    assert run("check", tmp_path).status == 1
+    assert run("check", tmp_path / "inside", tmp_path / "c.json").status == 1
     assert run("check", theorem, tmp_path / "nowhere.json").status == 2
-    assert run("check", theorem, tmp_path / "nowhere.json", tmp_path / "c.json").status == 1
+    assert run("check", tmp_path / "nowhere.json", tmp_path / "c.json").status == 1
 
 
 @pytest.mark.parametrize(
