@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.category.integer_polynomial import symbol
 from catdiag.cost.traffic import io
-from catdiag.rewrite import group, skip
+from catdiag.rewrite import group
 from catdiag.rewrite.split import in_parts
 from catdiag.rewrite.stream import fold_search
 from catdiag.simulate.machine import count
@@ -146,7 +146,7 @@ def test_bounds_are_about_the_whole_axis(name: str) -> None:
     grouped = group.find(
         fold_search.find(cd.algorithm("q d, x d, x v -> q v")(globals()[name]).diagram, "x").diagram, "q"
     )
-    diagram = in_parts(skip.find(grouped, "x"), "x")
+    diagram = in_parts(cd.Program(grouped).skip("x").diagram, "x")
     sizes, tiles = {"q": 7, "x": 8, "d": 1, "v": 2}, {"p_x": 2, "s_x": 3, "g_q": 2}
     put = {symbol(s): n for s, n in {**sizes, **tiles}.items()}
     found, counted = io(diagram), count(diagram, sizes, tiles)
