@@ -248,11 +248,11 @@ class Report:
 
     def _bound(self) -> Iterator[str]:
         yield f"at least {self.bound.compulsory}, each input and result once"
-        terms, left_out = self._shown_terms()
+        terms, omitted = self._shown_terms()
         for term in terms:
             yield f"and {term.value} ({term.kind}, {term.box})"
-        if left_out:
-            yield f"… {left_out} more: program.lower_bound() prints them"
+        if omitted:
+            yield f"… {omitted} more: program.lower_bound() prints them"
         yield "anything may be computed again; no bound on equal diagrams that do fewer operations"
 
     def _shown_terms(self) -> tuple[list[BoundTerm], int]:
@@ -264,13 +264,12 @@ class Report:
             return terms, 0
         plan = self.plan
         if plan is None or plan.chip is None:
-            ranked = sorted(terms, key=lambda term: len(str(term.value)))
+            ranked = sorted(range(len(terms)), key=lambda k: len(str(terms[k].value)))
         else:
             values = Fraction(plan.chip.smem_per_sm, BYTES["bf16"])
             sizes = {**self.bound.sizes, **plan.sizes}
-            ranked = sorted(terms, key=lambda term: term.at(sizes, values), reverse=True)
-        shown = ranked[:_TERMS]
-        return [term for term in terms if term in shown], len(terms) - _TERMS
+            ranked = sorted(range(len(terms)), key=lambda k: terms[k].at(sizes, values), reverse=True)
+        return [terms[k] for k in sorted(ranked[:_TERMS])], len(terms) - _TERMS
 
     def _proof_seconds(self) -> float:
         steps = [*self.derivation.steps]

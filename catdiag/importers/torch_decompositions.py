@@ -1,7 +1,7 @@
 """Operations without a rule, written out by PyTorch's own decompositions in terms of those that have one.
 
 An exported graph keeps operations whole. Only those that are not known here are decomposed, so that the meaning of
-`mse_loss`, `glu`, `lstm` and the like is the one that PyTorch states, and no second table of it is kept. An operation
+`mse_loss`, `glu`, `lstm` and the like is the one that PyTorch states, and there is no second table of it. An operation
 that does not come down to known ones stays as it is, and is then refused by its name.
 """
 

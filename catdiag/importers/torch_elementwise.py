@@ -18,7 +18,7 @@ rule = adding(RULES)
 
 
 _LARGE = 20
-"""A threshold of softplus from which on it is the identity but for rounding: they differ by less than exp(-20)."""
+"""A threshold from which on the identity and softplus differ by less than exp(-20) / beta."""
 
 
 def _softplus(a: Any, beta: float, threshold: float) -> Any:

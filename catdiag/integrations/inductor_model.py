@@ -51,7 +51,6 @@ def least_s(module: Any, chip: Hardware, dtype: str) -> float:
 
     What a mask or a position may leave out counts nothing: FLOPs of attention with a mask, and arguments of which
     something selects (`_SELECTS`). A plan that reassociates products may take less.
-
     """
     bandwidth, rate = _rates(chip, dtype)
     nodes = list(module.graph.nodes)

@@ -36,9 +36,8 @@ def module_report(
     module: Any, example: Sequence[Any], kwargs: Mapping[str, Any], chip: str | None, limit: float | None
 ) -> ModuleReport:
     """The report of a module or function on an example: of regions that are planned for a chip, or of those that are
-    programs here, without one. Planning may take `limit` seconds for all
-    regions together. Raises CatdiagError where the module
-    cannot be exported, or writes to what it is given."""
+    programs here, without one. Planning may take `limit` seconds for all regions together. Raises CatdiagError where
+    the module cannot be exported, or writes to what it is given."""
     graph = export_quietly(module, example, kwargs)
     calls = [n for n in graph.graph.nodes if n.op == "call_function" and operation_of(n) not in MOVES_NOTHING]
     total = sum(bytes_of(n) for n in calls)

@@ -207,7 +207,7 @@ def plan_region(region: Region, chip: str, limit: float | None) -> None:
     try:
         region.plan = within(limit, planning)
     except OutOfTime:
-        region.reason = f"it was not planned within {limit:.3g} s"
+        region.reason = f"it was not planned within {limit:.3g} s, what was left of the limit"
     except CatdiagError as error:
         region.reason = f"it is not planned: {str(error.message).splitlines()[0]}"
     else:

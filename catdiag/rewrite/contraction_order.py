@@ -59,7 +59,7 @@ class _Shared(Enum):
 
     NONE = "none"
     ALL = "all"
-    SPARED = "those that nothing reads then"
+    DEAD = "those that nothing reads then"
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ def reassociated(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation | 
     needs then. It goes through others only where that leaves less than `WORTH` of it: a norm's result that other
     products read is made once. Raises SizeError for an axis of a product without a size.
     """
-    plain, every, spared = (_Reassociation(diagram, sizes, shared).made() for shared in _Shared)
+    plain, every, dead = (_Reassociation(diagram, sizes, shared).made() for shared in _Shared)
     best: Reassociation | None = None
-    for made in (plain, spared, every):
+    for made in (plain, dead, every):
         worth = WORTH if made is every and made is not None else 1
         if made is not None and (best is None or made.work[1] < worth * best.work[1]):
             best = made
@@ -231,7 +231,7 @@ class _Reassociation:
 
     def made(self) -> Reassociation | None:
         """The rebuilt diagram, if it multiplies less, or has merged axes where that is asked for."""
-        regions = self._spared() if self.reorder else {}
+        regions = self._chosen_regions() if self.reorder else {}
         if not regions and not self.merge:
             return None
         graph = self.graph
@@ -295,14 +295,14 @@ class _Reassociation:
 
     # -- regions --------------------------------------------------------------------------------------------------
 
-    def _spared(self) -> _Regions:
-        """The regions, which stop at arrays that are read elsewhere too, where they are to spare what they go
-        through."""
+    def _chosen_regions(self) -> _Regions:
+        """The regions. Where they are to go only through arrays that are dead then, they stop at those that something
+        else reads."""
         while True:
             regions, needed = self._regions()
             within = {self.first[p] for region, _ in regions.values() for p in region.inside} - set(regions)
             again = (within & needed) - self.stops
-            if self.shared is not _Shared.SPARED or not again:
+            if self.shared is not _Shared.DEAD or not again:
                 return regions
             self.stops |= again
 

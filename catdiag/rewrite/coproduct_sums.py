@@ -58,7 +58,7 @@ def by_terms(source: Diagram) -> ByTerms | None:
 
 
 class _Rebuilding:
-    """Rebuilds a flat graph; `apart` has, by wire of the source, what is an array for each term."""
+    """Rebuilds a flat graph; `arrays` has, by wire of the source, what is an array for each term."""
 
     def __init__(self, source: Diagram) -> None:
         self.source = source
@@ -66,7 +66,7 @@ class _Rebuilding:
         self.types = self.graph.wire_types()
         self.terms = HashConsedGraph(self.graph.dom)
         self.image: dict[int, int] = {w: w for w in range(len(self.graph.dom))}
-        self.apart: dict[int, _Terms] = {}
+        self.arrays: dict[int, _Terms] = {}
         self.reduced: dict[str, None] = {}
         self.stages: list[Pairs] = []
 
@@ -79,27 +79,27 @@ class _Rebuilding:
                 start = self.terms.add(node.box, [self._whole(w) for w in node.inputs])
                 self.image.update({first[place] + k: start + k for k in range(len(node.box.cod))})
             if made is None and isinstance(node.box.op, Reindex) and node.box.op.kind == "concat":
-                self.apart[first[place]] = _Terms(node.box.op.axis, tuple(self._whole(w) for w in node.inputs))
+                self.arrays[first[place]] = _Terms(node.box.op.axis, tuple(self._whole(w) for w in node.inputs))
             elif isinstance(made, _Terms):
-                self.apart[first[place]] = made
+                self.arrays[first[place]] = made
             elif made is not None:
                 self.image[first[place]] = made
                 self.stages.append(((first[place], made),))
         if not self.reduced:
             return None
         outputs = tuple(map(self._whole, graph.outputs))
-        kept = self._kept(outputs)
+        live = self._live(outputs)
         rebuilt = reachable(Graph(graph.dom, tuple(self.terms.nodes), outputs))
         source = self.source
         return ByTerms(
             of_graph(graph, source.cod, source.names, source.title),
             of_graph(rebuilt, source.cod, source.names, source.title),
-            tuple(stage for pairs in self.stages if (stage := tuple((a, kept[b]) for a, b in pairs if b in kept))),
-            {w: kept[v] for w, v in self.image.items() if v in kept},
+            tuple(stage for pairs in self.stages if (stage := tuple((a, live[b]) for a, b in pairs if b in live))),
+            {w: live[v] for w, v in self.image.items() if v in live},
             tuple(self.reduced),
         )
 
-    def _kept(self, outputs: Sequence[int]) -> dict[int, int]:
+    def _live(self, outputs: Sequence[int]) -> dict[int, int]:
         """The wires that reach the outputs, by their number without the others."""
         terms = self.terms
         places = {terms.maker[w] for w in terms.cone(outputs) if terms.maker[w] >= 0}
@@ -110,12 +110,12 @@ class _Rebuilding:
         return found
 
     def _whole(self, wire: int) -> int:
-        """The wire with an array of the source, concatenated where it is apart."""
+        """The wire with an array of the source, concatenated where there is one for each term."""
         if wire not in self.image:
-            apart = self.apart[wire]
-            dom = Ty(*(self.terms.types[w] for w in apart.wires))
+            terms = self.arrays[wire]
+            dom = Ty(*(self.terms.types[w] for w in terms.wires))
             self.image[wire] = self.terms.add(
-                Box(Reindex("concat", apart.axis), dom, Ty(self.types[wire])), list(apart.wires)
+                Box(Reindex("concat", terms.axis), dom, Ty(self.types[wire])), list(terms.wires)
             )
         return self.image[wire]
 
@@ -123,7 +123,7 @@ class _Rebuilding:
         """What a box makes term by term: an array for each, or the result that they are put together to; None where it
         is not computed so."""
         box, op = node.box, node.box.op
-        axes = {self.apart[w].axis for w in node.inputs if w in self.apart}
+        axes = {self.arrays[w].axis for w in node.inputs if w in self.arrays}
         if len(axes) != 1 or len(box.cod) != 1 or not isinstance(op, (Map, Einsum, Reduce, Rename)):
             return None
         (axis,) = axes
@@ -132,7 +132,7 @@ class _Rebuilding:
         ):
             return None
         for w, ty in zip(node.inputs, box.dom, strict=True):
-            if (ty.axis(axis.name) is not None and w not in self.apart) or any(ty.axis(p.name) for p in axis.parts):
+            if (ty.axis(axis.name) is not None and w not in self.arrays) or any(ty.axis(p.name) for p in axis.parts):
                 return None
         reduces = box.cod[0].axis(axis.name) is None
         if reduces and (not isinstance(op, (Einsum, Reduce)) or not self._joins(op)):
@@ -153,7 +153,7 @@ class _Rebuilding:
     def _terms(self, node: Node, axis: Axis) -> Iterator[int]:
         """The wires that a box makes of each term."""
         for k, part in enumerate(axis.parts):
-            inputs = [self.apart[w].wires[k] if w in self.apart else self._whole(w) for w in node.inputs]
+            inputs = [self.arrays[w].wires[k] if w in self.arrays else self._whole(w) for w in node.inputs]
             op = node.box.op
             if isinstance(op, Reduce) and op.axis == axis.name:
                 op = Reduce(op.monoid, part.name)

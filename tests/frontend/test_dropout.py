@@ -106,8 +106,8 @@ def test_the_text_of_each_language_has_the_same_bits() -> None:
 
 def test_theorems_are_of_any_mask_and_refutations_of_this_one() -> None:
     two = "q x, q x, int[] -> q x"
-    apart = cd.algorithm(two)(lambda a, b, s: cd.dropout(a, 0.5, s) + cd.dropout(b, 0.5, s))
-    assert cd.prove(cd.algorithm(two)(lambda a, b, s: cd.dropout(a + b, 0.5, s)), apart)
+    separate = cd.algorithm(two)(lambda a, b, s: cd.dropout(a, 0.5, s) + cd.dropout(b, 0.5, s))
+    assert cd.prove(cd.algorithm(two)(lambda a, b, s: cd.dropout(a + b, 0.5, s)), separate)
     other = cd.algorithm("q x, int[] -> q x")(lambda a, seed: cd.dropout(a, 0.1, seed + 1))
     with pytest.raises(cd.Refuted) as caught:
         cd.prove(dropped, other)

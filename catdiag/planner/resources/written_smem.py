@@ -4,7 +4,8 @@ The rule is that by which a written module is judged (`catdiag.planner.emitted_m
 the kernel's tree, and gives the bytes of the buffers that are live at each time as polynomials of tile lengths. Kernels
 of other tiles have the same buffers where the same instructions make their products. So tiles are sorted into classes
 by that, a kernel of each class is read, and its polynomials are evaluated at the others. What is written differs from
-that by scratch memory only (reductions and layout conversions), which is left out: it depends on more than the class.
+that by scratch memory only (reductions and layout conversions): this depends on more than the class, and is not
+counted.
 """
 
 from __future__ import annotations

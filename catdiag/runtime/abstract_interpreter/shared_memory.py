@@ -26,7 +26,7 @@ comparison with compiled kernels; where one is a pass of the compiler, it is nam
 - With `stages=1` nothing is prefetched. Then a load that a product reads has one buffer, live from the load to its last
   use.
 - **Equal loads** of one iteration, with no store between them, are one load
-  (`catdiag.runtime.abstract_interpreter.equal_values`).
+  (`catdiag.runtime.abstract_interpreter.common_subexpressions`).
 - **8-bit values**, and 32-bit values that a descriptor loads, must be contiguous along the summed axis for wgmma. If
   they are not, they are stored again in the right order, in one buffer. 8-bit values that no descriptor loads are not
   prefetched then. mma reads 8-bit floating point numbers widened to 16 bits.

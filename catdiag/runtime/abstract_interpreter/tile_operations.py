@@ -10,7 +10,7 @@ from typing import Any
 
 from catdiag.codegen.kernel_tree import KernelFunction, PythonStatement
 from catdiag.codegen.syntax import FunctionCall, ListOf, PythonExpression, TupleOf
-from catdiag.runtime.abstract_interpreter.equal_values import EqualValues
+from catdiag.runtime.abstract_interpreter.common_subexpressions import CommonSubexpressions
 from catdiag.runtime.abstract_interpreter.register_layouts import (
     RegisterLayout,
     blocked_layout,
@@ -62,7 +62,7 @@ class Calls:
         self.functions, self.constants, self.warps = functions, constants, warps
         self.wgmma = generation >= HOPPER
         self.trace = TileTrace(generation)
-        self.equal = EqualValues()
+        self.equal = CommonSubexpressions()
         self.line = 0
         """The line of the statement that is executed, of a kernel that was read."""
         self.loop: int | None = None

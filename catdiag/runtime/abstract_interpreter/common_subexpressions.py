@@ -4,7 +4,7 @@ Triton removes common subexpressions before it places anything (MLIR's CSE pass)
 equal, if the first dominates the second; and equal loads, if they are in one block of operations and nothing is stored
 between them. Here operations are equal if their operands are the same values, or the same constants.
 
->>> values = EqualValues()
+>>> values = CommonSubexpressions()
 >>> at, mask = TileValue((64,), pointer=True), TileValue((64,), "bool")
 >>> first = values.address(("+", at, mask), lambda: TileValue((64,)))
 >>> values.address(("+", at, mask), lambda: TileValue((64,))) is first
@@ -28,7 +28,7 @@ from catdiag.runtime.abstract_interpreter.tile_values import UNKNOWN, TileValue
 Operation = tuple[Any, ...]
 
 
-class EqualValues:
+class CommonSubexpressions:
     """The addresses and masks that are computed so far, and the loads of the block of operations that is executed."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def _known(
 ) -> TileValue:
     key = tuple(map(_key, operation))
     found = known.get(key)
-    if found is None:  # operands are kept beside the value, so that no other object has their identity
+    if found is None:  # operands are stored beside the value, so that no other object has their identity
         found = known[key] = (operation, compute())
     return found[1]
 
