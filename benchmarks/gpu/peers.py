@@ -54,7 +54,7 @@ def flex(case: BenchCase) -> Function:
     block = None
     if "causal" in title or "alibi" in title:
         block = create_block_mask(lambda b, h, i, j: i >= j, None, None, q, x, device="cuda")
-    elif title == "sliding_window_attention":
+    elif title in ("sliding_window_attention", "gemma_attention"):
         width = int(scalars["width"])
         block = create_block_mask(lambda b, h, i, j: (i >= j) & (i - j < width), None, None, q, x, device="cuda")
 
@@ -82,6 +82,17 @@ def flex(case: BenchCase) -> Function:
     def differential(Q: Any, K: Any, R: Any, L: Any, V: Any, c: float) -> Any:
         return flex_attention(Q, K, V) - c * flex_attention(R, L, V)
 
+    def capped_window(Q: Any, K: Any, V: Any, width: int, cap: float) -> Any:
+        def mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+            return cap * torch.tanh(score / cap)
+
+        out = flex_attention(_flat(case, Q), K, V, score_mod=mod, block_mask=block, enable_gqa=True)
+        return out.reshape(Q.shape)
+
+    def with_sink(Q: Any, K: Any, V: Any, z: Any) -> Any:
+        out, normaliser = flex_attention(Q, K, V, block_mask=block, return_lse=True)
+        return (out * torch.sigmoid(normaliser - z[None, :, None].float())[..., None]).to(Q.dtype)
+
     def grouped(Q: Any, K: Any, V: Any) -> Any:
         return flex_attention(_flat(case, Q), K, V, enable_gqa=True).reshape(Q.shape)
 
@@ -91,6 +102,8 @@ def flex(case: BenchCase) -> Function:
         "distance_attention": by_distance,
         "differential_attention": differential,
         "decoding_attention": grouped,
+        "gemma_attention": capped_window,
+        "sink_causal_attention": with_sink,
     }
     function = torch.compile(ways.get(title, plain), dynamic=False)
 
@@ -106,9 +119,30 @@ def flex(case: BenchCase) -> Function:
     return function
 
 
+def by_products(case: BenchCase) -> Function:
+    """Squared distances as a user writes them for speed: |x|² − 2·x·c + |c|², compiled."""
+    import torch
+
+    def squares(X: Any, C: Any) -> Any:
+        lengths = (X.float() ** 2).sum(-1)[:, None] + (C.float() ** 2).sum(-1)
+        return lengths - 2 * (X @ C.T)
+
+    def regression(X: Any, Y: Any, V: Any, width: float) -> Any:
+        weights = torch.exp(-squares(X, Y) / (2 * width * width))
+        return (weights.to(V.dtype) @ V) / weights.sum(-1, keepdim=True)
+
+    ways: dict[str, Function] = {
+        "least_distance": lambda X, C: squares(X, C).amin(-1),
+        "nearest_centre": lambda X, C: squares(X, C).argmin(-1),
+        "kernel_regression": regression,
+    }
+    return torch.compile(ways[case.operator], dynamic=False)
+
+
 PEERS: dict[str, Callable[[BenchCase], Function]] = {
     "cuDNN": fused("CUDNN_ATTENTION"),
     "FlashAttention-2": fused("FLASH_ATTENTION"),
     "FlexAttention": flex,
+    "by products": by_products,
 }
 """By the name in the table."""

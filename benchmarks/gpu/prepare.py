@@ -1,6 +1,6 @@
 """Derives every case of the list where the solvers are, and writes what the GPU side needs: `cases.jsonl`.
 
-    python -m benchmarks.gpu.prepare FOLDER [--only REGEX] [--chip H200] [--proposals 3]
+    python -m benchmarks.gpu.prepare FOLDER [--list programs] [--only REGEX] [--chip H200] [--proposals 3]
 
 Each line is a case: its sizes, the textbook form as text, operations and bytes by formula, and the generated kernels as
 text, each with tiles, warps and stages and what the formula says its loads are. A case that could not be derived or
@@ -23,6 +23,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks.gpu.cases import Declared, declared  # noqa: E402
+from benchmarks.gpu.programs import programs  # noqa: E402
 from catdiag.measure.bench import raised, reason  # noqa: E402
 from catdiag.measure.bench_case import BenchCase, case_of  # noqa: E402
 from catdiag.measure.bench_kernels import kernels_of, planned, proposed  # noqa: E402
@@ -106,8 +107,10 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a regular expression that the name of a case matches somewhere")
     parser.add_argument("--chip", default="H200")
     parser.add_argument("--proposals", type=int, default=3, help="tiles to be tried for each case")
+    parser.add_argument("--list", choices=("operators", "programs"), default="operators", help="which list")
     options = parser.parse_args()
-    items = [item for item in declared() if re.search(options.only, f"{item.group}: {item.name}")]
+    items = {"operators": declared, "programs": programs}[options.list]()
+    items = [item for item in items if re.search(options.only, f"{item.group}: {item.name}")]
     prepare(options.folder, items, options.chip, options.proposals)
 
 
