@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from catdiag.category.scalars import Apply, Cast
-from catdiag.category.types import BYTES
+from catdiag.category.types import BYTES, union
 from catdiag.frontend.constants import number
 from catdiag.frontend.tracing import Operand, Traced, is_building, running, traced
 from catdiag.util.errors import SignatureError, TypeMismatch
@@ -170,13 +170,18 @@ def minimum(a: Operand, b: Operand) -> Any:
 
 
 def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) -> Any:
-    """`a` where it is between `low` and `high`, else the nearer bound: `min(max(a, low), high)`.
+    """`a` where it is between `low` and `high`, else the nearer bound: `min(high, max(low, a))`.
+
+    The derivative by `a` is 1 between the bounds and at them, as in PyTorch.
 
     >>> clip(7, 0, 5)
     5
     """
-    result = a if low is None else maximum(a, low)
-    return result if high is None else minimum(result, high)
+    result = a if low is None else maximum(low, a)
+    result = result if high is None else minimum(high, result)
+    if isinstance(a, Traced) and isinstance(result, Traced):  # as other functions do, the axes of `a` first
+        return running().rename(result, {}, union([a.type, result.type]))
+    return result
 
 
 def cast(a: Operand, dtype: str) -> Traced:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from catdiag.frontend import builder
-from catdiag.frontend.elementwise import abs, erf, exp, log, maximum, minimum, sigmoid, sqrt, tanh
+from catdiag.frontend.elementwise import erf, exp, log, maximum, minimum, sigmoid, sqrt, tanh
 from catdiag.frontend.tracing import Operand, Traced, running
 from catdiag.util.errors import SignatureError
 
@@ -70,13 +70,14 @@ def expm1(a: Operand) -> Traced:
 def softplus(a: Operand) -> Traced:
     """log(1 + e^a), a smooth positive part (Dugas et al. 2000).
 
-    Written as max(a, 0) + log(1 + e^−|a|), which is the same number and overflows nowhere.
+    Written as max(a, 0) + log(1 + e^min(−a, a)), which is the same number and overflows nowhere. At 0 both take the
+    branch of negative numbers, so that its derivatives there, too, are those of the smooth function.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.nn.softplus(a))([-1000, 0, 1000]).round(3).tolist()
     [0.0, 0.693, 1000.0]
     """
-    return _named("softplus", a, lambda v: maximum(v, 0) + log(1 + exp(-abs(v))))
+    return _named("softplus", a, lambda v: maximum(v, 0) + log(1 + exp(minimum(-v, v))))
 
 
 _GELU: dict[str, Callable[[Traced], Traced]] = {
@@ -106,13 +107,13 @@ def gelu(a: Operand, approximate: str = "none") -> Traced:
 def elu(a: Operand) -> Traced:
     """The exponential linear unit (Clevert, Unterthiner and Hochreiter 2016): a for a > 0, else e^a − 1.
 
-    Written as max(a, 0) + e^min(a, 0) − 1, which is the same number and overflows nowhere.
+    Written as max(a, 0) + e^min(0, a) − 1, which is the same number and overflows nowhere. At 0 its derivative is 1.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.nn.elu(a))([-1000, 0, 2]).tolist()
     [-1.0, 0.0, 2.0]
     """
-    return _named("elu", a, lambda v: maximum(v, 0) + exp(minimum(v, 0)) - 1)
+    return _named("elu", a, lambda v: maximum(v, 0) + exp(minimum(0, v)) - 1)
 
 
 # -- along axes ------------------------------------------------------------------------------------

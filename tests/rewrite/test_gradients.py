@@ -191,6 +191,27 @@ def test_ties_of_a_maximum_share_evenly_and_corners_have_the_stated_derivative()
     assert cd.algorithm("x")(lambda a: cd.floor(a) * a).grad().run([1.5], [1]).tolist() == [1]
 
 
+def test_smooth_functions_that_are_made_of_branches_have_their_derivatives_where_these_meet() -> None:
+    softplus = cd.algorithm("x")(lambda a: cd.nn.softplus(a)).grad()
+    assert softplus.run([0], [1]).tolist() == [1 / 2]
+    assert softplus.grad(wrt="a").run([0], [1], [1]).tolist() == [1 / 4]
+    assert cd.algorithm("x")(lambda a: cd.nn.elu(a)).grad().run([0], [1]).tolist() == [1]
+
+
+def test_clip_has_the_derivative_one_at_its_bounds() -> None:
+    assert cd.algorithm("x")(lambda a: cd.clip(a, 0, 1)).grad().run([-1, 0, 0.5, 1, 2], [1] * 5).tolist() == [
+        0,
+        1,
+        1,
+        1,
+        0,
+    ]
+    bounded = cd.algorithm("q x, x")(lambda a, low: cd.clip(a, low))
+    assert str(bounded.cod) == "[q x]" and bounded.grad(wrt="a").run([[1.0, 2.0]], [1, 3], [[1, 1]]).tolist() == [
+        [1, 0]
+    ]
+
+
 def test_the_constant_of_the_error_function_is_two_by_the_root_of_pi() -> None:
     assert float(TWO_BY_SQRT_PI) == 2 / math.sqrt(math.pi)
 

@@ -43,6 +43,7 @@ PAIRS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any], list[tuple[i
     "distances": ("q d, x d", lambda a, b: cd.sum((a - b) ** 2, "d"),
                   lambda a, b: ((a[:, None] - b[None]) ** 2).sum(-1),
                   [(3, 2), (4, 2)]),
+    "elu": ("x", lambda a: cd.nn.elu(a), F.elu, [(7,)]),
     "clip": ("x", lambda a: cd.clip(a, -0.5, 0.5) ** 2, lambda a: a.clamp(-0.5, 0.5) ** 2, [(9,)]),
 }  # fmt: skip
 
