@@ -21,6 +21,11 @@ _LARGE = 20
 """A threshold from which on the identity and softplus differ by less than exp(-20) / beta."""
 
 
+def _between(a: Any, low: Any, high: Any) -> Any:
+    """`a` between two bounds, with the derivative 0 at them: `clip` has 1, as PyTorch's clamp and not its relu6."""
+    return elementwise.minimum(elementwise.maximum(a, low), high)
+
+
 def _softplus(a: Any, beta: float, threshold: float) -> Any:
     scaled = a * beta if beta != 1 else a
     soft = elementwise.log(1 + elementwise.exp(scaled))
@@ -51,6 +56,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "log": elementwise.log,
     "log1p": lambda a: elementwise.log(1 + a),
     "log2": lambda a: elementwise.log(a) / math.log(2),
+    "log10": lambda a: elementwise.log(a) / math.log(10),
     "sqrt": elementwise.sqrt,
     "rsqrt": lambda a: 1 / elementwise.sqrt(a),
     "reciprocal": lambda a: 1 / a,
@@ -58,22 +64,28 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "abs": elementwise.abs,
     "tanh": elementwise.tanh,
     "sigmoid": elementwise.sigmoid,
-    "log_sigmoid": lambda a: -elementwise.log(1 + elementwise.exp(-a)),
+    "log_sigmoid": lambda a: -nn.softplus(-a),
     "relu": nn.relu,
-    "relu6": lambda a: elementwise.clip(a, 0, 6),
+    "relu6": lambda a: _between(a, 0, 6),
     "silu": nn.silu,
     "mish": lambda a: a * elementwise.tanh(elementwise.log(1 + elementwise.exp(a))),
-    "hardsigmoid": lambda a: elementwise.clip(a + 3, 0, 6) / 6,
-    "hardswish": lambda a: a * elementwise.clip(a + 3, 0, 6) / 6,
+    "hardsigmoid": lambda a: _between(a + 3, 0, 6) / 6,
+    "hardswish": lambda a: a * _between(a + 3, 0, 6) / 6,
     "logical_not": lambda a: ~a,
     "bitwise_not": lambda a: ~a,
     "sign": elementwise.sign,
     "sin": elementwise.sin,
     "cos": elementwise.cos,
+    "tan": lambda a: elementwise.sin(a) / elementwise.cos(a),
+    "sinh": lambda a: (elementwise.exp(a) - elementwise.exp(-a)) / 2,
+    "cosh": lambda a: (elementwise.exp(a) + elementwise.exp(-a)) / 2,
     "erf": elementwise.erf,
+    "erfc": lambda a: 1 - elementwise.erf(a),
     "floor": elementwise.floor,
     "ceil": elementwise.ceil,
     "round": elementwise.round,
+    "trunc": lambda a: elementwise.where(a < 0, elementwise.ceil(a), elementwise.floor(a)),
+    "frac": lambda a: a - elementwise.where(a < 0, elementwise.ceil(a), elementwise.floor(a)),
 }
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "mul": lambda a, b: a * b,
@@ -233,9 +245,13 @@ def _leaky(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("elu")
 def _elu(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    if (call["alpha"], call.get("scale", 1), call.get("input_scale", 1)) != (1, 1, 1):
-        raise Unsupported("elu with scales")
-    return b.pointwise([call["self"]], nn.elu)
+    alpha, scale, inner = call["alpha"], call.get("scale", 1), call.get("input_scale", 1)
+    if (alpha, scale, inner) == (1, 1, 1):
+        return b.pointwise([call["self"]], nn.elu)
+    if inner <= 0:
+        raise Unsupported(f"elu with the input scale {inner}")
+    negative = lambda a: alpha * (elementwise.exp(elementwise.minimum(0, inner * a)) - 1)  # noqa: E731
+    return b.pointwise([call["self"]], lambda a: scale * (elementwise.maximum(a, 0) + negative(a)))
 
 
 @rule("clamp", "hardtanh", "clamp_min", "clamp_max")
@@ -244,6 +260,8 @@ def _clamp(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     high = call.get("max", call.get("max_val"))
     low, high = (None if v in (math.inf, -math.inf) else v for v in (low, high))
     given = [call["self"], *(v for v in (low, high) if v is not None)]
+    if call.name == "hardtanh" and len(given) == 3:
+        return b.pointwise(given, _between, call.element)
 
     def make(a: Any, *ends: Any) -> Any:
         rest = list(ends)

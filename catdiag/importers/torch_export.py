@@ -296,13 +296,15 @@ class _ExportReader(GraphReader):
         """A call with its arguments by name."""
         torch = import_module("torch")
         arguments: dict[str, Any] = {}
+        named = _NAMES_IN_PRIMS if node.target.namespace == "prims" else {}
         for k, wanted in enumerate(node.target._schema.arguments):
+            argument = named.get(wanted.name, wanted.name)
             if k < len(node.args) and not wanted.kwarg_only:
-                arguments[wanted.name] = self._given(node.args[k])
+                arguments[argument] = self._given(node.args[k])
             elif wanted.name in node.kwargs:
-                arguments[wanted.name] = self._given(node.kwargs[wanted.name])
+                arguments[argument] = self._given(node.kwargs[wanted.name])
             elif wanted.has_default_value():
-                arguments[wanted.name] = wanted.default_value
+                arguments[argument] = wanted.default_value
         value = node.meta.get("val")
         results = [v for v in (value if isinstance(value, (tuple, list)) else [value]) if isinstance(v, torch.Tensor)]
         shapes = tuple(tuple(_hint(n) for n in v.shape) for v in results)
@@ -368,6 +370,10 @@ def _least_numbers() -> set[float]:
     """The least finite number of each floating-point type."""
     torch = import_module("torch")
     return {torch.finfo(kind).min for kind in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
+
+
+_NAMES_IN_PRIMS = {"inp": "self", "dims": "dim"}
+"""What reductions of `torch.ops.prims` call their arguments, and those of `torch.ops.aten`."""
 
 
 def operation_of(node: Any) -> str:

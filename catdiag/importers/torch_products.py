@@ -167,6 +167,10 @@ def _bilinear(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return made if bias is None else b.pointwise([made, bias], lambda a, c: a + c)
 
 
+_NONE_IGNORED = -100
+"""The default of `ignore_index`, which is no class."""
+
+
 @rule("cross_entropy_loss", "nll_loss_nd", "nll_loss")
 def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     logits, target = call["self"], call["target"]
@@ -176,17 +180,24 @@ def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     target = b.aligned(target, 0, logits.dims[0])
     logits = b.materialized(logits, logits.dims)
     classes, rows = b.factors.resolve(logits.dims[1]), b.factors.resolve(logits.dims[0])
-    b.notes.append(f"{call.name}: targets equal to ignore_index are not left out ({b.line or 'no line'})")
+    ignored = call.get("ignore_index", _NONE_IGNORED)
+    if ignored == _NONE_IGNORED:
+        b.notes.append(f"{call.name}: targets equal to ignore_index are not left out ({b.line or 'no line'})")
 
     def make(env: Environment) -> Any:
         array, name = env.merged(env[logits], classes)
-        chosen = gather(array, name, env[target])
+        counts = None if ignored == _NONE_IGNORED else env[target] != ignored
+        wanted = env[target] if counts is None else elementwise.where(counts, env[target], 0)
+        chosen = gather(array, name, wanted)
         if smoothing:  # a part of the probability is spread over all classes
             chosen = (1 - smoothing) * chosen + smoothing * frontend.mean(array, name)
         loss = nn.logsumexp(array, name) - chosen if call.name == "cross_entropy_loss" else -chosen
+        loss = loss if counts is None else elementwise.where(counts, loss, 0)
         mode = call.get("reduction", 1)
         if mode == 0 or not rows:
             return loss
+        if mode == 1 and counts is not None:
+            return frontend.sum(loss, env.of(rows)) / frontend.sum(elementwise.where(counts, 1, 0), env.of(rows))
         return (frontend.mean if mode == 1 else frontend.sum)(loss, env.of(rows))
 
     each = call.get("reduction", 1) == 0
