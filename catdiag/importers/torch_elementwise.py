@@ -250,8 +250,11 @@ def _elu(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         return b.pointwise([call["self"]], nn.elu)
     if inner <= 0:
         raise Unsupported(f"elu with the input scale {inner}")
-    negative = lambda a: alpha * (elementwise.exp(elementwise.minimum(0, inner * a)) - 1)  # noqa: E731
-    return b.pointwise([call["self"]], lambda a: scale * (elementwise.maximum(a, 0) + negative(a)))
+
+    def make(a: Any) -> Any:
+        return scale * (elementwise.maximum(a, 0) + alpha * (elementwise.exp(elementwise.minimum(0, inner * a)) - 1))
+
+    return b.pointwise([call["self"]], make)
 
 
 @rule("clamp", "hardtanh", "clamp_min", "clamp_max")
