@@ -519,7 +519,7 @@ class Context:
 
         Its operation is one that no program, certificate or rule makes.
         """
-        j: Poly = {((Term("rest", None, (a,)), Fraction(1)),): Fraction(1)}
+        j: Poly = {((Term("rest", None, (a,)), 1),): 1}
         if a.op == "idx" and arithmetic(self.ranges.get(str(a.data), BOT)):
             return plus(to_poly(sub(self.ranges[str(a.data)], ONE), self), scaled_by(j, -1))
         return plus(to_poly(ONE, self), j) if a.op == "size" and self._some(a) else None

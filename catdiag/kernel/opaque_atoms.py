@@ -15,7 +15,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Protocol
 
-from catdiag.kernel.polynomial import Facts, Poly, is_unit, to_poly
+from catdiag.kernel.polynomial import Facts, Poly, Rational, is_unit, to_poly
 from catdiag.kernel.terms import LOGICAL, ONE, ZERO, KernelError, Term, add, fn, leaves, mul, num, sub
 
 LIMIT = 40
@@ -64,7 +64,7 @@ class Opaque:
         """A polynomial over atoms."""
         return add(*(mul(num(c), *(f for a, e in m for f in self.power(a, e))) for m, c in p.items()))
 
-    def power(self, a: Term, e: Fraction) -> list[Term]:
+    def power(self, a: Term, e: Rational) -> list[Term]:
         """A power of an atom as factors. A power whose exponent is not a natural number is an atom too."""
         if e.denominator != 1 or not 0 < e <= 4:
             return [self.name("atom", Term("power", str(e), (a,)))]

@@ -20,8 +20,12 @@ from typing import Protocol
 
 from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, add, fixed, fn, is_fixed, mul, num
 
-Monomial = tuple[tuple[Term, Fraction], ...]
-Poly = dict[Monomial, Fraction]
+Rational = int | Fraction
+"""A rational number: a whole one is mostly an `int`, whose arithmetic is many times as quick. `/` of two of these may
+round, and types refuse it: it is `quotient`."""
+
+Monomial = tuple[tuple[Term, Rational], ...]
+Poly = dict[Monomial, Rational]
 
 LIMIT = 20_000
 """The most monomials and the largest exponent of a normal form; a larger goal is refused, not waited for."""
@@ -56,18 +60,31 @@ class Facts(Protocol):
     def nonnegative(self, t: Term) -> bool: ...
 
 
-_NOUGHT, _UNITY = Fraction(0), Fraction(1)
-"""The most common coefficients and exponents, each one object: they are made, and told from others, at no cost."""
+def _simplest(x: Rational) -> Rational:
+    return x.numerator if x.denominator == 1 else x
 
 
-def _mono(powers: dict[Term, Fraction]) -> Monomial:
-    found = [(a, e) for a, e in powers.items() if e is _UNITY or e]
+def quotient(x: Rational, y: Rational) -> Rational:
+    """x / y, exactly, for y ≠ 0.
+
+    >>> quotient(6, 3), quotient(1, 2), quotient(Fraction(3, 2), Fraction(1, 2))
+    (2, Fraction(1, 2), 3)
+    """
+    return _simplest(Fraction(x, y))
+
+
+def _absolute(x: Rational) -> Rational:
+    return x if x >= 0 else -x
+
+
+def _mono(powers: dict[Term, Rational]) -> Monomial:
+    found = [(a, e) for a, e in powers.items() if e]
     if len(found) > 1:
         found.sort(key=lambda p: p[0].key)
     return tuple(found)
 
 
-def constant(c: Fraction) -> Poly:
+def constant(c: Rational) -> Poly:
     """A constant polynomial."""
     return {(): c} if c else {}
 
@@ -80,7 +97,7 @@ def plus(p: Poly, q: Poly) -> Poly:
     return result
 
 
-def scaled_by(p: Poly, c: int | Fraction) -> Poly:
+def scaled_by(p: Poly, c: Rational) -> Poly:
     """c · p for c ≠ 0."""
     return {m: c * d for m, d in p.items()}
 
@@ -90,7 +107,7 @@ def put(p: Poly, a: Term, value: Poly, facts: Facts) -> Poly:
     result: Poly = {}
     for m, c in p.items():
         powers = dict(m)
-        e = powers.pop(a, _NOUGHT)
+        e = powers.pop(a, 0)
         result = plus(result, times({_mono(powers): c}, power(value, int(e), facts), facts))
     return result
 
@@ -110,22 +127,22 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
                 raise TooLarge("a coefficient with too many digits")
             folded: Poly = {(): coefficient}
             for a, e in list(powers.items()):
-                if e is _UNITY or e == 1:
+                if e == 1:
                     continue
-                if abs(e) > LIMIT and not is_unit(a):
+                if _absolute(e) > LIMIT and not is_unit(a):
                     raise TooLarge(f"a power of {e}")
                 # [c]² = [c] for a condition c as 0 or 1
                 if a.op == "ite" and a.args[1:] == (ONE, ZERO) and e > 1:
-                    powers[a] = _UNITY
+                    powers[a] = 1
                 # sqrt(u)² = u for u ≥ 0
                 if e >= 2 and is_fixed(a) and a.data == "%cos" and facts.real(a.args[0]):
                     # cos²u = 1 − sin²u
                     powers[a] = e % 2
-                    square = {(): _UNITY, ((fixed("sin", a.args[0]), Fraction(2)),): Fraction(-1)}
-                    for _ in range(int(e / 2)):
+                    square: Poly = {(): 1, ((fixed("sin", a.args[0]), 2),): -1}
+                    for _ in range(int(e // 2)):
                         folded = times(folded, square, facts)
-                if a.op == "sqrt" and abs(e) >= 2 and facts.nonnegative(a.args[0]):
-                    k = int(e / 2)
+                if a.op == "sqrt" and _absolute(e) >= 2 and facts.nonnegative(a.args[0]):
+                    k = int(quotient(e, 2))
                     powers[a] = e - 2 * k
                     base = to_poly(a.args[0] if k > 0 else fn("inv", a.args[0]), facts)
                     for _ in range(abs(k)):
@@ -134,14 +151,14 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
             if len(folded) == 1 and () in folded:
                 result = _accumulate(result, rest, folded[()])
             else:
-                result = plus(result, times({rest: _UNITY}, folded, facts))
+                result = plus(result, times({rest: 1}, folded, facts))
     return result
 
 
-def _accumulate(p: Poly, m: Monomial, c: Fraction) -> Poly:
+def _accumulate(p: Poly, m: Monomial, c: Rational) -> Poly:
     total = p[m] + c if m in p else c
     if total:
-        p[m] = total
+        p[m] = total if type(total) is int else _simplest(total)
     else:
         p.pop(m, None)
     return p
@@ -151,14 +168,14 @@ def power(p: Poly, n: int, facts: Facts) -> Poly:
     """pⁿ for a natural n."""
     if n > LIMIT:
         raise TooLarge(f"a power of {n}")
-    result = constant(_UNITY)
+    result = constant(1)
     for _ in range(n):
         result = times(result, p, facts)
     return result
 
 
-def _atom(t: Term, e: int | Fraction = 1) -> Poly:
-    return {((t, _UNITY if e == 1 else Fraction(e)),): _UNITY}
+def _atom(t: Term) -> Poly:
+    return {((t, 1),): 1}
 
 
 def is_unit(a: Term) -> bool:
@@ -169,13 +186,13 @@ def is_unit(a: Term) -> bool:
 def to_poly(t: Term, facts: Facts) -> Poly:
     """The polynomial of a term. Raises NotReal where a part is not known to be real."""
     if t.op == "num":
-        return constant(t.data if type(t.data) is Fraction else Fraction(t.data or 0))
+        return constant(_simplest(t.data if type(t.data) is Fraction else Fraction(t.data or 0)))
     if t.op in ("size", "idx"):
         return _atom(t)
     found = facts.polynomials.get(t)
     if t.op in ("add", "mul"):
         if found is None:
-            found = {} if t.op == "add" else constant(_UNITY)
+            found = {} if t.op == "add" else constant(1)
             for a in t.args:
                 p = to_poly(a, facts)
                 found = plus(found, p) if t.op == "add" else times(found, p, facts)
@@ -221,7 +238,7 @@ def _odd(name: str, p: Poly) -> Poly:
     if not p:
         return {}
     up = p[leading(p)] > 0
-    return {((fixed(name, to_term(p if up else scaled_by(p, -1))), _UNITY),): _UNITY if up else -_UNITY}
+    return {((fixed(name, to_term(p if up else scaled_by(p, -1))), 1),): 1 if up else -1}
 
 
 def _waves(p: Poly, facts: Facts) -> tuple[Poly, Poly]:
@@ -229,13 +246,13 @@ def _waves(p: Poly, facts: Facts) -> tuple[Poly, Poly]:
     cos(a + b) = cos a·cos b − sin a·sin b; with that of −a, they are functions of the monomials over the denominators.
     """
     if not p:
-        return {}, constant(_UNITY)
+        return {}, constant(1)
     if sum(abs(c.numerator) for c in p.values()) > _ANGLES:
         sign = 1 if p[leading(p)] > 0 else -1
         return _odd("sin", p), _atom(fixed("cos", to_term(scaled_by(p, sign))))
-    sine, cosine = constant(_NOUGHT), constant(_UNITY)
+    sine, cosine = constant(0), constant(1)
     for m, c in p.items():
-        part = to_term({m: Fraction(1, c.denominator)})
+        part = to_term({m: quotient(1, c.denominator)})
         s = scaled_by(_atom(fixed("sin", part)), 1 if c > 0 else -1)
         k = _atom(fixed("cos", part))
         for _ in range(abs(c.numerator)):
@@ -247,8 +264,8 @@ def _waves(p: Poly, facts: Facts) -> tuple[Poly, Poly]:
 
 
 def _exp(p: Poly, facts: Facts) -> Poly:
-    powers: dict[Term, Fraction] = {}
-    result = constant(_UNITY)
+    powers: dict[Term, Rational] = {}
+    result = constant(1)
     for m, c in p.items():
         if len(m) == 1 and m[0][1] == 1 and m[0][0].op == "log" and c.denominator == 1:
             # exp(c·log u) = u^c for u > 0
@@ -258,26 +275,26 @@ def _exp(p: Poly, facts: Facts) -> Poly:
                 result = times(result, power(base, abs(int(c)), facts), facts)
                 continue
         atom = Term("E", None, (term_of_monomial(m),))
-        powers[atom] = powers.get(atom, _NOUGHT) + c
-    return times(result, {_mono(powers): _UNITY}, facts)
+        powers[atom] = powers.get(atom, 0) + c
+    return times(result, {_mono(powers): 1}, facts)
 
 
-def _content(p: Poly) -> tuple[Fraction, dict[Term, Fraction], Poly]:
+def _content(p: Poly) -> tuple[Rational, dict[Term, Rational], Poly]:
     """p = coefficient · powers of e · rest, such that all multiples of p by these have the same rest."""
-    common: dict[Term, Fraction] = {}
+    common: dict[Term, Rational] = {}
     atoms = {a for m in p for a, _ in m if is_unit(a)}
     for a in atoms:
-        least = min(dict(m).get(a, _NOUGHT) for m in p)
+        least = min(dict(m).get(a, 0) for m in p)
         if least:
             common[a] = least
     stripped: Poly = {}
     for m, c in p.items():
         powers = dict(m)
         for a, e in common.items():
-            powers[a] = powers.get(a, _NOUGHT) - e
+            powers[a] = powers.get(a, 0) - e
         stripped[_mono(powers)] = c
     lead = stripped[leading(stripped)]
-    return lead, common, {m: c / lead for m, c in stripped.items()}
+    return lead, common, {m: quotient(c, lead) for m, c in stripped.items()}
 
 
 def _inv(p: Poly, facts: Facts) -> Poly:
@@ -288,24 +305,24 @@ def _inv(p: Poly, facts: Facts) -> Poly:
     if len(rest) == 1:
         for a, e in next(iter(rest)):
             if is_unit(a) or facts.nonzero(a):
-                powers[a] = powers.get(a, _NOUGHT) - e
+                powers[a] = powers.get(a, 0) - e
             else:
                 # inv(inv u) = u for real u; it is 0 for u = −∞
                 flipped = a.args[0] if a.op == "inv" and facts.real(a.args[0]) else fn("inv", a)
-                powers[flipped] = powers.get(flipped, _NOUGHT) + e
-        return times({(): 1 / coefficient}, {_mono(powers): _UNITY}, facts)
-    powers[fn("inv", to_term(rest))] = _UNITY
-    return {_mono(powers): 1 / coefficient}
+                powers[flipped] = powers.get(flipped, 0) + e
+        return times({(): quotient(1, coefficient)}, {_mono(powers): 1}, facts)
+    powers[fn("inv", to_term(rest))] = 1
+    return {_mono(powers): quotient(1, coefficient)}
 
 
 def _log(p: Poly, facts: Facts) -> Poly:
     if not p:
         return {}  # log 0 = 0
     coefficient, common, rest = _content(p)
-    factors = list(next(iter(rest))) if len(rest) == 1 else [(to_term(rest), _UNITY)]
-    if len(factors) == 1 and p == {tuple(factors): _UNITY} and factors[0][0].op in ("inv", "sqrt"):
+    factors = list(next(iter(rest))) if len(rest) == 1 else [(to_term(rest), 1)]
+    if len(factors) == 1 and p == {tuple(factors): 1} and factors[0][0].op in ("inv", "sqrt"):
         # log(1/u) = −log u and log √u = log u / 2 for u > 0; for u ≤ 0, all are 0
-        (a, e), c = factors[0], Fraction(1, 2) if factors[0][0].op == "sqrt" else Fraction(-1)
+        (a, e), c = factors[0], quotient(1, 2) if factors[0][0].op == "sqrt" else -1
         if e == 1:
             return times(constant(c), _log(to_poly(a.args[0], facts), facts), facts)
     if len(rest) == 1:
@@ -320,9 +337,9 @@ def _log(p: Poly, facts: Facts) -> Poly:
         for a, e in common.items():
             result = plus(result, times(constant(e), to_poly(a.args[0], facts), facts))
         for a, e in factors:
-            result = plus(result, {((fn("log", a), _UNITY),): e})
+            result = plus(result, {((fn("log", a), 1),): e})
         return result
-    if p == constant(_UNITY):
+    if p == constant(1):
         return {}
     return _atom(fn("log", to_term(p)))
 
@@ -331,8 +348,8 @@ def _sqrt(p: Poly, facts: Facts) -> Poly:
     """√(c·t) = √c·√t for c > 0; √u² = u for u ≥ 0, and −u for u ≤ 0; other roots are atoms."""
     if not p:
         return p
-    c = abs(p[leading(p)])
-    root = Fraction(isqrt(c.numerator), isqrt(c.denominator))
+    c = _absolute(p[leading(p)])
+    root = quotient(isqrt(c.numerator), isqrt(c.denominator))
     outside = constant(root) if root * root == c else _atom(fn("sqrt", num(c)))
     rest = scaled(p)
     inside = _root(next(iter(rest)), facts) if len(rest) == 1 and 1 in rest.values() else None
@@ -341,28 +358,29 @@ def _sqrt(p: Poly, facts: Facts) -> Poly:
 
 def _root(m: Monomial, facts: Facts) -> Poly:
     """The root of a monomial: √(a·t) = √a·√t for a ≥ 0 (for t < 0, both are 0), √a² = |a| where its sign is known."""
-    result = constant(_UNITY)
-    inside: dict[Term, Fraction] = {}
+    result = constant(1)
+    inside: dict[Term, Rational] = {}
     for a, e in m:
         if is_unit(a):
-            result = times(result, {((a, e / 2),): _UNITY}, facts)
+            result = times(result, {((a, quotient(e, 2)),): 1}, facts)
         elif a.op == "inv" and e == 1 and (len(m) == 1 or facts.nonnegative(a)):
             # √(1/u) = 1/√u, 0 for u ≤ 0
             root = _sqrt(to_poly(a.args[0], facts), facts)
             result = times(result, _inv(root, facts), facts)
         elif facts.nonnegative(a):
-            whole = int(e / 2)
-            powers = {a: Fraction(whole), fn("sqrt", a): e - 2 * whole}
-            result = times(result, {_mono(powers): _UNITY}, facts)
+            whole = int(quotient(e, 2))
+            powers: dict[Term, Rational] = {a: whole, fn("sqrt", a): e - 2 * whole}
+            result = times(result, {_mono(powers): 1}, facts)
         elif e % 2 == 0 and facts.nonnegative(mul(num(-1), a)):
-            result = times(result, {((a, e / 2),): Fraction(-1) if e / 2 % 2 else _UNITY}, facts)
+            half = quotient(e, 2)
+            result = times(result, {((a, half),): -1 if half % 2 else 1}, facts)
         else:
             inside[a] = e
-    left = to_term({_mono(inside): _UNITY})
-    return times(result, _atom(fn("sqrt", left)) if left != ONE else constant(_UNITY), facts)
+    left = to_term({_mono(inside): 1})
+    return times(result, _atom(fn("sqrt", left)) if left != ONE else constant(1), facts)
 
 
-def _order(m: Monomial) -> tuple[int, list[tuple[str, Fraction]]]:
+def _order(m: Monomial) -> tuple[int, list[tuple[str, Rational]]]:
     return (len(m), [(a.key, e) for a, e in m])
 
 
@@ -374,8 +392,8 @@ def leading(p: Poly) -> Monomial:
 def scaled(p: Poly, signed: bool = False) -> Poly:
     """A polynomial divided by the absolute value of its leading coefficient, or by the coefficient itself."""
     lead = p[leading(p)]
-    lead = lead if signed else abs(lead)
-    return {m: c / lead for m, c in p.items()}
+    lead = lead if signed else _absolute(lead)
+    return dict(p) if lead == 1 else {m: quotient(c, lead) for m, c in p.items()}
 
 
 def term_of_monomial(m: Monomial) -> Term:
@@ -392,16 +410,16 @@ def term_of_monomial(m: Monomial) -> Term:
     return mul(*factors)
 
 
-def _scaled_exponent(t: Term, c: Fraction) -> Poly:
+def _scaled_exponent(t: Term, c: Rational) -> Poly:
     # The exponent of an E-atom is a monomial written as a term; it is read back as it was written. An inverse
     # stays an atom, since a·inv(a) may be 0.
-    powers: dict[Term, Fraction] = {}
+    powers: dict[Term, Rational] = {}
     for a in t.args if t.op == "mul" else (t,):
         if a.op == "num":
             c *= Fraction(a.data or 0)
             continue
-        powers[a] = powers.get(a, _NOUGHT) + 1
-    return {_mono(powers): c}
+        powers[a] = powers.get(a, 0) + 1
+    return {_mono(powers): _simplest(c)}
 
 
 def to_term(p: Poly) -> Term:
@@ -438,19 +456,19 @@ def _divided(p: Poly, facts: Facts) -> Poly:
                     u = to_poly(a.args[0], facts)
                     lead = max(u, key=_graded)
                     rest = dict(m)
-                    if lead and all(rest.get(b, _NOUGHT) >= k for b, k in lead):
+                    if lead and all(rest.get(b, 0) >= k for b, k in lead):
                         found = (m, a, u, lead)
         if found is None:
             return p
         m, a, u, lead = found
-        c = p[m] / u[lead]
+        c = quotient(p[m], u[lead])
         powers = dict(m)
         for b, k in lead:
-            powers[b] = powers.get(b, _NOUGHT) - k  # k < 0 where u has a power below 0 of b
-        with_inverse: Poly = {_mono(powers): _UNITY}
+            powers[b] = powers.get(b, 0) - k  # k < 0 where u has a power below 0 of b
+        with_inverse: Poly = {_mono(powers): 1}
         del powers[a]
         p = {n: d for n, d in p.items() if n != m}
-        p = plus(p, times(constant(c), {_mono(powers): _UNITY}, facts))
+        p = plus(p, times(constant(c), {_mono(powers): 1}, facts))
         remainder = {n: -d for n, d in u.items() if n != lead}
         p = plus(p, times(times(constant(c), with_inverse, facts), remainder, facts))
         if len(p) > LIMIT:
@@ -458,8 +476,8 @@ def _divided(p: Poly, facts: Facts) -> Poly:
     return original
 
 
-def _graded(m: Monomial) -> tuple[Fraction, list[tuple[str, Fraction]]]:
-    return (sum((e for _, e in m), _NOUGHT), [(a.key, e) for a, e in m])
+def _graded(m: Monomial) -> tuple[Rational, list[tuple[str, Rational]]]:
+    return (sum((e for _, e in m), 0), [(a.key, e) for a, e in m])
 
 
 def vanishes(p: Poly, facts: Facts) -> bool:
@@ -481,10 +499,10 @@ def vanishes(p: Poly, facts: Facts) -> bool:
         if chosen is None:
             return False
         split: dict[int, Poly] = {}
-        flipped = any(dict(m).get(chosen, _NOUGHT) < 0 for m in p)
+        flipped = any(dict(m).get(chosen, 0) < 0 for m in p)
         for m, c in p.items():
             powers = dict(m)
-            e = powers.pop(chosen, _NOUGHT)
+            e = powers.pop(chosen, 0)
             split.setdefault(int(-e if flipped else e), {})[_mono(powers)] = c
         base = _atom(chosen) if flipped else to_poly(chosen.args[0], facts)
         if flipped and chosen.op == "inv":

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import gcd
 from typing import Any
 
 from catdiag.kernel.context import Context, integer
 from catdiag.kernel.facts import arithmetic, match, negate
-from catdiag.kernel.polynomial import Monomial, Poly, is_unit, leading, normal, plus, scaled, to_poly, to_term, vanishes
+from catdiag.kernel.polynomial import (
+    Monomial,
+    Poly,
+    is_unit,
+    leading,
+    normal,
+    plus,
+    quotient,
+    scaled,
+    to_poly,
+    to_term,
+    vanishes,
+)
 from catdiag.kernel.rule_arguments import given, positions, rational, reduction
 from catdiag.kernel.terms import (
     BOT,
@@ -206,13 +217,13 @@ def difference(ctx: Context, t: Term) -> Term:
 def _without_positive(ctx: Context, p: Poly) -> Poly:
     """A polynomial divided by the greatest powers of positive atoms that it has as factors."""
     for a in {a for m in p for a, _ in m if is_unit(a) or ctx.positive(a)}:
-        least = min(dict(m).get(a, Fraction(0)) for m in p)
+        least = min(dict(m).get(a, 0) for m in p)
         p = {tuple((b, e - least if b == a else e) for b, e in _with(m, a)): c for m, c in p.items()} if least else p
     return {tuple((b, e) for b, e in m if e): c for m, c in p.items()}
 
 
 def _with(m: Monomial, a: Term) -> Monomial:
-    return m if any(b == a for b, _ in m) else tuple(sorted((*m, (a, Fraction(0))), key=lambda f: f[0].key))
+    return m if any(b == a for b, _ in m) else tuple(sorted((*m, (a, 0)), key=lambda f: f[0].key))
 
 
 def holds(ctx: Context, c: Term) -> bool:
@@ -231,7 +242,7 @@ def holds(ctx: Context, c: Term) -> bool:
 
 def _of_integers(op: str, p: Poly) -> Term:
     """0 < p, 0 ≤ p or 0 = p, of whole coefficients, with these made coprime and each part on the side it adds to."""
-    c = p.get((), Fraction(0)) - (1 if op == "lt" else 0)
+    c = p.get((), 0) - (1 if op == "lt" else 0)
     parts = {m: a for m, a in p.items() if m}
     if not parts:
         return TRUE if c == 0 or (op != "eq" and c > 0) else FALSE
@@ -240,8 +251,8 @@ def _of_integers(op: str, p: Poly) -> Term:
         if c % g:
             return FALSE
         g = g if parts[leading(parts)] > 0 else -g
-    c = Fraction(c // g)
-    plus_, minus = ({m: s * a / g for m, a in parts.items() if s * a / g > 0} for s in (1, -1))
+    c = c // g
+    plus_, minus = ({m: quotient(s * a, g) for m, a in parts.items() if s * a * g > 0} for s in (1, -1))
     if op != "eq" and c == -1:
         return fn("lt", to_term(minus), to_term(plus_))
     if c:
@@ -351,14 +362,14 @@ def _combined(ctx: Context, goal: Term, combination: Any) -> bool:
             return False
         strict = strict and (known.op != "lt" or whole(ctx, known))
         rest = plus(rest, {m: -c * a for m, a in _gap(ctx, known).items()})
-    left = rest.pop((), Fraction(0))
+    left = rest.pop((), 0)
     return not rest and (left > 0 or (left == 0 and not strict))
 
 
 def _gap(ctx: Context, c: Term) -> Poly:
     """b − a for a comparison of a with b; 1 less for a < b of integers, which says a + 1 ≤ b."""
     p = to_poly(sub(c.args[1], c.args[0]), ctx)
-    return plus(p, {(): Fraction(-1)}) if c.op == "lt" and whole(ctx, c) else p
+    return plus(p, {(): -1}) if c.op == "lt" and whole(ctx, c) else p
 
 
 def whole(ctx: Context, c: Term) -> bool:

@@ -13,7 +13,7 @@ from math import gcd, lcm
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import Fact, arithmetic, natural
-from catdiag.kernel.polynomial import Poly, to_poly
+from catdiag.kernel.polynomial import Poly, Rational, to_poly
 from catdiag.kernel.scalar_rules import whole
 from catdiag.kernel.terms import ONE, ZERO, Data, KernelError, Term, fn, idx, leaves, size, sub, substitute, term_data
 
@@ -36,13 +36,13 @@ def combination(ctx: Context, goal: Term) -> list[list[object]] | None:
         if c.op == "eq":
             columns.append((k, {m: -a for m, a in q.items()}))
     rows = sorted({m for _, q in columns for m in q if m} | {m for m in p if m}, key=str)
-    matrix = [[q.get(m, Fraction(0)) for _, q in columns] + [Fraction(0)] for m in rows]
+    matrix = [[q.get(m, 0) for _, q in columns] + [0] for m in rows]
     # The constants: the slack is a column of its own.
-    matrix.append([q.get((), Fraction(0)) for _, q in columns] + [Fraction(1)])
-    wanted = [p.get(m, Fraction(0)) for m in rows] + [p.get((), Fraction(0))]
+    matrix.append([q.get((), 0) for _, q in columns] + [1])
+    wanted = [p.get(m, 0) for m in rows] + [p.get((), 0)]
     strict = goal.op == "lt" and not whole(ctx, goal)
-    gain = [Fraction(int(known[k][0].op == "lt" and not whole(ctx, known[k][0]))) for k, _ in columns] + [Fraction(1)]
-    solution = simplex(matrix, wanted, gain if strict else [Fraction(0)] * len(gain))
+    gain = [int(known[k][0].op == "lt" and not whole(ctx, known[k][0])) for k, _ in columns] + [1]
+    solution = simplex(matrix, wanted, gain if strict else [0] * len(gain))
     if solution is None or (strict and not sum(x * g for x, g in zip(solution, gain, strict=True))):
         return None
     total: dict[int, Fraction] = {}
@@ -62,7 +62,7 @@ def gap(ctx: Context, c: Term) -> Poly | None:
     except KernelError:
         return None
     if c.op == "lt" and whole(ctx, c):
-        p = {**p, (): p.get((), Fraction(0)) - 1}
+        p = {**p, (): p.get((), 0) - 1}
     return p
 
 
@@ -143,27 +143,27 @@ def _related(p: Poly, known: list[tuple[Term, Poly]]) -> list[tuple[Term, Poly]]
 
 
 def simplex(
-    matrix: Sequence[Sequence[Fraction]], wanted: Sequence[Fraction], gain: Sequence[Fraction]
+    matrix: Sequence[Sequence[Rational]], wanted: Sequence[Rational], gain: Sequence[Rational]
 ) -> list[Fraction] | None:
     """Some x ≥ 0 with matrix·x = wanted that maximizes gain·x, or makes it large where it is unbounded; None if
     infeasible.
 
-    >>> simplex([[Fraction(1), Fraction(2)]], [Fraction(4)], [Fraction(1), Fraction(0)])
+    >>> simplex([[1, 2]], [4], [1, 0])
     [Fraction(4, 1), Fraction(0, 1)]
     """
     width = len(gain)
     table = _Tableau(matrix, wanted)
-    table.maximize([Fraction(0)] * width + [Fraction(-1)] * len(matrix), width)
+    table.maximize([0] * width + [-1] * len(matrix), width)
     if not table.without_slack(width):
         return None
-    unbounded = table.maximize([*gain, *[Fraction(0)] * len(matrix)], width)
+    unbounded = table.maximize([*gain, *[0] * len(matrix)], width)
     return table.solution(width, unbounded)
 
 
 class _Tableau:
     """The tableau of the simplex method, with a slack variable for each row; rows are integers, up to a factor each."""
 
-    def __init__(self, matrix: Sequence[Sequence[Fraction]], wanted: Sequence[Fraction]) -> None:
+    def __init__(self, matrix: Sequence[Sequence[Rational]], wanted: Sequence[Rational]) -> None:
         count = len(matrix)
         self.rows: list[list[int]] = []
         for k, (row, b) in enumerate(zip(matrix, wanted, strict=True)):
@@ -186,13 +186,13 @@ class _Tableau:
         self.rows, self.basis[r] = [cleared(row) for row in self.rows], c
         return [] if further is None else cleared(further)
 
-    def maximize(self, value: Sequence[Fraction], columns: int) -> int | None:
+    def maximize(self, value: Sequence[Rational], columns: int) -> int | None:
         """Improves the value over the first columns, by Bland's rule; gives the column along which it is unbounded."""
-        shares = [Fraction(value[basic], row[basic]) for basic, row in zip(self.basis, self.rows, strict=True)]
-        ends = [*value, Fraction(0)]
-        reduced = _integral(
-            [e - sum(s * row[c] for s, row in zip(shares, self.rows, strict=True) if s) for c, e in enumerate(ends)]
-        )
+        ends = _integral([*value, 0])
+        priced = [(ends[basic], row[basic], row) for basic, row in zip(self.basis, self.rows, strict=True)]
+        n = lcm(*(pivot for price, pivot, _ in priced if price))
+        shares = [(n // pivot * price, row) for price, pivot, row in priced if price]
+        reduced = _coprime([n * e - sum(share * row[c] for share, row in shares) for c, e in enumerate(ends)])
         for _ in range(50 * (len(self.rows) + columns)):
             enter = next((c for c in range(columns) if reduced[c] > 0), None)
             if enter is None:
@@ -224,10 +224,10 @@ class _Tableau:
         return x
 
 
-def _integral(row: Sequence[Fraction]) -> list[int]:
+def _integral(row: Sequence[Rational]) -> list[int]:
     """A positive multiple of a row of rationals with integer entries."""
     n = lcm(*(a.denominator for a in row))
-    return _coprime([int(a * n) for a in row])
+    return _coprime([a.numerator * (n // a.denominator) for a in row])
 
 
 def _coprime(row: list[int]) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import arithmetic, negate
-from catdiag.kernel.polynomial import to_poly, to_term
+from catdiag.kernel.polynomial import quotient, to_poly, to_term
 from catdiag.kernel.rewrite_rules import Zipper, apply
 from catdiag.kernel.terms import TRUE, KernelError, Term, fn, idx, open_body, sub, term_data
 
@@ -47,7 +47,7 @@ def _tops(ctx: Context, equation: Term) -> Iterator[tuple[Term, Term]]:
     for m, c in p.items():
         top = m[0][0] if len(m) == 1 and m[0][1] == 1 else equation
         if top.op == "big" and top.data == "max" and not top.loose and top.args[1].op != "read":
-            yield top, to_term({n: -a / c for n, a in p.items() if n != m})
+            yield top, to_term({n: quotient(-a, c) for n, a in p.items() if n != m})
 
 
 def _pivots(ctx: Context, top: Term, bound: Term) -> Iterator[tuple[Term, Term]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import arithmetic, natural, negate
-from catdiag.kernel.polynomial import leading, to_poly, to_term
+from catdiag.kernel.polynomial import leading, quotient, to_poly, to_term
 from catdiag.kernel.terms import (
     FALSE,
     ONE,
@@ -125,13 +125,13 @@ class Conditions(MaxLemmas):
         inside = [m for m in p if any(_is_maximum(a) for a, _ in m)]
         if len(found) != 1 or len(inside) != 1:
             return t
-        c = abs(p[found[0]])
-        rest = {m: -a / c for m, a in p.items() if m != found[0]}
+        c = p[found[0]]
+        rest = {m: quotient(-a, c) for m, a in p.items() if m != found[0]}
         top = found[0][0][0]
-        if p[found[0]] > 0:
+        if c > 0:
             target = fn(t.op, to_term(rest), top)
         else:
-            target = fn(t.op, top, to_term({m: -a for m, a in rest.items()}))
+            target = fn(t.op, top, to_term(rest))
         return self.attempt(ctx, t, path, "same", term_data(target))
 
     # -- existence of an index ------------------------------------------------------------------------

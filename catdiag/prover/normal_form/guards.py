@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import arithmetic, negate
-from catdiag.kernel.polynomial import TooLarge, leading, to_poly, to_term
+from catdiag.kernel.polynomial import TooLarge, leading, quotient, to_poly, to_term
 from catdiag.kernel.terms import FALSE, LOGICAL, ONE, TRUE, ZERO, KernelError, Term, is_fixed, leaves, sub, term_data
 from catdiag.prover.normal_form.conditions import Conditions, upright
 from catdiag.prover.proof_trace import Path
@@ -164,7 +164,7 @@ class Guards(Conditions):
             return t
         lead = leading({m: a for m, a in p.items() if m} or p)
         if len(lead) == 1 and lead[0][0] == t and lead[0][1] == 1:
-            factor = 1 / p[lead]
+            factor = quotient(1, p[lead])
             rest = to_term({m: -a * factor for m, a in p.items() if m != lead})
             # t − rest is 1/p[lead] times the right side of c minus its left side, which is 0.
             return self.attempt(ctx, t, path, "same", term_data(rest), [[term_data(c), _number(-factor)]])

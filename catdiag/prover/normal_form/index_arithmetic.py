@@ -8,12 +8,11 @@ that their reads start at the ends of their arrays. All steps are kernel rules.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from math import gcd
 
 from catdiag.kernel.context import Context, integer
 from catdiag.kernel.facts import arithmetic, natural
-from catdiag.kernel.polynomial import Monomial, Poly, plus, times, to_poly, to_term
+from catdiag.kernel.polynomial import Monomial, Poly, Rational, plus, quotient, times, to_poly, to_term
 from catdiag.kernel.terms import (
     MINUS,
     ONE,
@@ -165,7 +164,7 @@ def _bound(ctx: Context, condition: Term, name: str) -> tuple[bool, Term] | None
     if not arithmetic(condition):
         return None
     p = to_poly(sub(condition.args[1], condition.args[0]), ctx.with_index(name, ONE))
-    here: Monomial = ((idx(name), Fraction(1)),)
+    here: Monomial = ((idx(name), 1),)
     if abs(p.get(here, 0)) != 1 or any(name in leaves(a, "idx") for m in p if m != here for a, _ in m):
         return None
     rest = to_term({m: c for m, c in p.items() if m != here})
@@ -247,12 +246,12 @@ def _divisions(ctx: Context, a: Poly, n: Poly) -> Iterator[tuple[Poly, Poly]]:
         q: Poly = {}
         r = a
         for _ in range(len(a) + 1):
-            found = next((m for m in r if (r[m] / c).denominator == 1 and _over(m, lead) is not None), None)
+            found = next((m for m in r if quotient(r[m], c).denominator == 1 and _over(m, lead) is not None), None)
             over = None if found is None else _over(found, lead)
             if found is None or over is None:
                 break
-            part = {over: r[found] / c}
-            q, r = plus(q, part), plus(r, times({(): Fraction(-1)}, times(part, n, ctx), ctx))
+            part: Poly = {over: quotient(r[found], c)}
+            q, r = plus(q, part), plus(r, times({(): -1}, times(part, n, ctx), ctx))
         yield q, r
 
 
@@ -260,11 +259,11 @@ def _over(m: Monomial, n: Monomial) -> Monomial | None:
     """The monomial m/n; None where n does not divide m."""
     powers = dict(m)
     for a, e in n:
-        powers[a] = powers.get(a, Fraction(0)) - e
+        powers[a] = powers.get(a, 0) - e
     return tuple((a, e) for a, e in powers.items() if e) if all(e >= 0 for e in powers.values()) else None
 
 
-def _simpler(ctx: Context, a: Poly, lead: Monomial, c: Fraction) -> Iterator[Term]:
+def _simpler(ctx: Context, a: Poly, lead: Monomial, c: Rational) -> Iterator[Term]:
     """Candidates for a simpler form of ⌊a/n⌋, for n = c times a product of sizes: multiples of n moved out, or a
     smaller dividend.
     """
@@ -276,9 +275,9 @@ def _simpler(ctx: Context, a: Poly, lead: Monomial, c: Fraction) -> Iterator[Ter
     rest: Poly = {}
     for m, d in a.items():
         over = _over(m, lead)
-        whole = d // k if over is not None and integer(ctx, to_term({over: Fraction(1)})) else 0
+        whole = d // k if over is not None and integer(ctx, to_term({over: 1})) else 0
         if over is not None and whole:
-            outside[over] = Fraction(whole)
+            outside[over] = whole
         if d - whole * k:
             rest[m] = d - whole * k
     inner = to_term(rest)
@@ -290,7 +289,7 @@ def _simpler(ctx: Context, a: Poly, lead: Monomial, c: Fraction) -> Iterator[Ter
     )
     if floor is not None:
         b, divisor = floor.args
-        others = {m: x for m, x in rest.items() if m != ((floor, Fraction(1)),)}
+        others = {m: x for m, x in rest.items() if m != ((floor, 1),)}
         above, below = add(b, mul(divisor, to_term(others))), mul(divisor, n)
         yield fn("div", to_term(to_poly(above, ctx)), to_term(to_poly(below, ctx)))
     yield from _shared(rest, lead, k)
@@ -301,10 +300,10 @@ def _shared(rest: Poly, lead: Monomial, k: int) -> Iterator[Term]:
     numbers = [int(d) for m, d in rest.items() if m]
     g = gcd(k, *numbers)
     if numbers and g > 1:
-        yield fn("div", to_term({m: Fraction(d // g) for m, d in rest.items()}), to_term({lead: Fraction(k // g)}))
+        yield fn("div", to_term({m: d // g for m, d in rest.items()}), to_term({lead: k // g}))
     for s, _ in lead:
-        one: Monomial = ((s, Fraction(1)),)
+        one: Monomial = ((s, 1),)
         over = {q: d for m, d in rest.items() if (q := _over(m, one)) is not None}
         below = _over(lead, one)
         if over and below is not None and (below or k > 1):
-            yield fn("div", to_term(over), to_term({below: Fraction(k)}))
+            yield fn("div", to_term(over), to_term({below: k}))

@@ -14,7 +14,7 @@ from math import comb
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import natural
-from catdiag.kernel.polynomial import to_poly, to_term
+from catdiag.kernel.polynomial import quotient, to_poly, to_term
 from catdiag.kernel.terms import (
     MONOIDS,
     ONE,
@@ -284,8 +284,8 @@ def _solutions(ctx: Context, condition: Term, name: str) -> Iterator[Term]:
     except KernelError:
         return
     mine = [m for m in p if any(name in leaves(a, "idx") for a, _ in m)]
-    if mine == [((here, Fraction(1)),)] and abs(p[mine[0]]) == 1:
-        yield to_term({m: -a / p[mine[0]] for m, a in p.items() if m not in mine})
+    if mine == [((here, 1),)] and abs(p[mine[0]]) == 1:
+        yield to_term({m: quotient(-a, p[mine[0]]) for m, a in p.items() if m not in mine})
 
 
 def _faulhaber(power: int) -> Term:
