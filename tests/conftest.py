@@ -39,6 +39,11 @@ gc.disable()
 # No test fails for what the clock says. A machine with a GPU has the package, and little of what its tests need.
 with contextlib.suppress(ImportError):
     from hypothesis import HealthCheck, settings
+    from hypothesis.internal.conjecture.providers import Constants, HypothesisProvider
+
+    # Nor are examples taken from the constants of the modules that happen to be imported, which depend on what ran
+    # before in a process; reading them takes each process seconds.
+    HypothesisProvider._local_constants = Constants()
 
     # The same examples in each run, so that a run says of a change what another says of it.
     same = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
