@@ -123,7 +123,7 @@ class Term:
             return found
         self = object.__new__(cls)
         self.op, self.data, self.args = op, data, args
-        self._hash = hash((op, data, args))
+        self._hash = hash((op, data, *[a._hash for a in args]))
         self._key = self._leaves = None
         if op == "b":
             if not isinstance(data, int):

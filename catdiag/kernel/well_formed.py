@@ -35,20 +35,28 @@ def bounded(data: Any) -> None:
 
     A tuple is not: what JSON would read as a list, but readers that tell the two apart would leave as it is.
     """
-    stack, count = [(data, 0)], 0
+    stack, count = [([data], 0)], 0
     while stack:
-        item, depth = stack.pop()
-        count += 1
-        _require(count <= MOST and depth <= DEEPEST, f"at most {MOST} items, {DEEPEST} deep", "more")
-        if type(item) is dict:
-            _require(all(type(key) is str for key in item), "texts as names of fields", sorted(map(str, item)))
-            stack.extend((part, depth + 1) for part in (*item, *item.values()))
-        elif type(item) is list:
-            stack.extend((part, depth + 1) for part in item)
-        else:
-            _require(item is None or type(item) in (str, int, bool), "plain data", type(item).__name__)
-            long = len(item) if type(item) is str else (item or 0).bit_length()
-            _require(long <= LONGEST, f"at most {LONGEST} bits or letters", f"{long}")
+        items, depth = stack.pop()
+        count += len(items)
+        # What is expected is written out only where it is not so: these are most of what a check looks at.
+        if count > MOST or depth > DEEPEST:
+            _require(False, f"at most {MOST} items, {DEEPEST} deep", "more")
+        for item in items:
+            kind = type(item)
+            if kind is dict:
+                _require(all(type(key) is str for key in item), "texts as names of fields", sorted(map(str, item)))
+                inside = [*item, *item.values()]
+            elif kind is list:
+                inside = item
+            else:
+                _require(item is None or kind in (str, int, bool), "plain data", kind.__name__)
+                long = len(item) if kind is str else (item or 0).bit_length()
+                if long > LONGEST:
+                    _require(False, f"at most {LONGEST} bits or letters", f"{long}")
+                continue
+            if inside:
+                stack.append((inside, depth + 1))
 
 
 def _list(data: Any, expected: str) -> list[Any]:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
+from catdiag.kernel.polynomial import Rational, quotient
 from catdiag.kernel.terms import Term, leaves
 
-Number: TypeAlias = int | Fraction
+Number: TypeAlias = Rational
 TRIES = 60
 _MOST = 4_000  # symbols of terms that are looked at
 
@@ -74,9 +75,9 @@ def _integers(
 def _solve(equation: Term, name: str, at: dict[str, Number]) -> None:
     """Puts for the last atom of an equation what it says that the atom is, where it is linear in it."""
     left, right = equation.args
-    ends = [value(left, at | {name: x}) - value(right, at | {name: x}) for x in (Fraction(0), Fraction(1))]
+    ends = [value(left, at | {name: x}) - value(right, at | {name: x}) for x in (0, 1)]
     if ends[0] != ends[1]:
-        at[name] = Fraction(ends[0]) / (ends[0] - ends[1])
+        at[name] = quotient(ends[0], ends[0] - ends[1])
 
 
 def _equations(t: Term) -> Iterator[Term]:
@@ -95,7 +96,7 @@ def value(t: Term, at: dict[str, Number]) -> Number:
     """A term, or a condition as 0 or 1, at given numbers; division rounds down and is 0 by 0 and less."""
     op = t.op
     if op == "num":
-        number = Fraction(t.data or 0)
+        number = t.data if type(t.data) is Fraction else Fraction(t.data or 0)
         return number.numerator if number.denominator == 1 else number
     if op in ("size", "idx", "atom", "prop"):
         return at[f"{op} {t.data}"]
