@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
@@ -10,54 +11,59 @@ from catdiag.category.types import ArrayType, Axis, Size, Ty
 
 
 def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
-    """The diagram with another size for the axis of that name, inside loops and groups too.
+    """The diagram with another size for the axis of that name: see `with_sizes`."""
+    return with_sizes(diagram, {axis: size})
 
-    Where a loop or a group cuts the axis, its bodies keep their local size.
+
+def with_sizes(diagram: Diagram, sizes: Mapping[str, Size]) -> Diagram:
+    """The diagram with other sizes for the axes of these names, inside loops and groups too.
+
+    Where a loop or a group cuts such an axis, its bodies keep their local size.
 
     >>> from catdiag.category.ops import map_box
     >>> from catdiag.category.diagram import of_box
-    >>> resize(of_box(map_box("exp", [ArrayType((Axis("q"),))])), "q", "g_q").dom
+    >>> with_sizes(of_box(map_box("exp", [ArrayType((Axis("q"),))])), {"q": "g_q"}).dom
     Ty(ArrayType(axes=(Axis('q', 'g_q'),), element='real'))
     """
-    known: dict[ArrayType, ArrayType] = {}
+    known: dict[tuple[ArrayType, frozenset[str]], ArrayType] = {}
 
-    def array(ty: ArrayType) -> ArrayType:
-        if ty not in known:
-            fitted = tuple(Axis(a.name, size) if a.name == axis else a for a in ty.axes)
-            known[ty] = ArrayType(fitted, ty.element)
-        return known[ty]
+    def axes(given: Iterable[Axis], names: frozenset[str]) -> tuple[Axis, ...]:
+        return tuple(Axis(a.name, sizes[a.name]) if a.name in names else a for a in given)
 
-    def ty(types: Ty) -> Ty:
-        return Ty(*map(array, types))
+    def array(ty: ArrayType, names: frozenset[str]) -> ArrayType:
+        if (ty, names) not in known:
+            known[ty, names] = ArrayType(axes(ty.axes, names), ty.element)
+        return known[ty, names]
 
-    # Bodies are built before the diagrams that contain them: `order` lists each diagram after those it is part of.
-    order: list[Diagram] = []
-    todo = [diagram]
+    def ty(types: Ty, names: frozenset[str]) -> Ty:
+        return Ty(*(array(one, names) for one in types))
+
+    # Bodies are built before the diagrams that contain them: `order` lists each diagram after those it is part of, with
+    # the axes that have another size in it.
+    order: list[tuple[Diagram, frozenset[str]]] = []
+    todo = [(diagram, frozenset(sizes))]
     while todo:
-        item = todo.pop()
-        order.append(item)
+        item, names = todo.pop()
+        order.append((item, names))
         for node in item.graph.nodes:
-            if axis not in _local_axes(node.box.op):
-                todo.extend(bodies(node.box.op))
-    made: dict[int, Diagram] = {}
-    for item in reversed(order):
+            if inside := names - _local_axes(node.box.op):
+                todo.extend((body, inside) for body in bodies(node.box.op))
+    made: dict[tuple[int, frozenset[str]], Diagram] = {}
+    for item, names in reversed(order):
         nodes = []
         for node in item.graph.nodes:
-            box = node.box
-            op = (
-                box.op
-                if axis in _local_axes(box.op)
-                else with_bodies(box.op, tuple(made[id(body)] for body in bodies(box.op)))
-            )
+            box, op = node.box, node.box.op
+            if inside := names - _local_axes(op):
+                op = with_bodies(op, tuple(made[id(body), inside] for body in bodies(op)))
             if isinstance(op, View):
-                op = replace(op, index_axes=tuple(Axis(a.name, size) if a.name == axis else a for a in op.index_axes))
-            nodes.append(Node(Box(op, ty(box.dom), ty(box.cod), box.line), node.inputs))
-        graph = Graph(ty(item.dom), tuple(nodes), item.graph.outputs)
-        made[id(item)] = of_graph(graph, ty(item.cod), item.names, item.title)
-    return made[id(diagram)]
+                op = replace(op, index_axes=axes(op.index_axes, names))
+            nodes.append(Node(Box(op, ty(box.dom, names), ty(box.cod, names), box.line), node.inputs))
+        graph = Graph(ty(item.dom, names), tuple(nodes), item.graph.outputs)
+        made[id(item), names] = of_graph(graph, ty(item.cod, names), item.names, item.title)
+    return made[id(diagram), frozenset(sizes)]
 
 
-def _local_axes(op: Operation) -> tuple[str, ...]:
+def _local_axes(op: Operation) -> frozenset[str]:
     if isinstance(op, FoldOp):
-        return (op.axis,)
-    return tuple(name for name, _ in op.tiles) if isinstance(op, GroupOp) else ()
+        return frozenset((op.axis,))
+    return frozenset(name for name, _ in op.tiles) if isinstance(op, GroupOp) else frozenset()

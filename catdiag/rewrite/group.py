@@ -30,7 +30,7 @@ from catdiag.category.ops import (
     bodies,
     op_row,
 )
-from catdiag.category.resizing import resize
+from catdiag.category.resizing import with_sizes
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
@@ -92,7 +92,15 @@ def find(diagram: Diagram, axes: Sequence[str], accumulate: bool = False) -> Dia
     its line and the reason; AxisError for an axis that is unknown or named twice.
     """
     require(all(isinstance(name, str) for name in axes), "axes", axes, "names, such as 'q' or 'r q'")
-    flat = inline(diagram)
+    return _grouped(*_mapped_over(inline(diagram), axes, accumulate))
+
+
+def _mapped_over(
+    flat: Diagram, axes: Sequence[str], accumulate: bool = False
+) -> tuple[
+    Diagram, Node | None, Graph, set[int], tuple[tuple[str, str], ...], tuple[tuple[str, str], ...], tuple[str, ...]
+]:
+    """What `_grouped` makes the group of. Raises as `find` does."""
     known = _axes(flat)
     for k, name in enumerate(axes):
         if name not in known:
@@ -121,7 +129,7 @@ def find(diagram: Diagram, axes: Sequence[str], accumulate: bool = False) -> Dia
     for name in axes:
         more.append((name, local_size("g", name, taken)))
         taken.add(more[-1][1])
-    return _grouped(flat, outer, inner, outside, tiles, tuple(more), tuple(added))
+    return flat, outer, inner, outside, tiles, tuple(more), tuple(added)
 
 
 def groupable(diagram: Diagram) -> list[str]:
@@ -132,10 +140,10 @@ def groupable(diagram: Diagram) -> list[str]:
     >>> groupable(of_box(reduce_box("sum", "x", ArrayType((Axis("q"), Axis("x"))))))
     ['q']
     """
-    found = []
+    found, flat = [], inline(diagram)
     for name in dict.fromkeys(n for ty in diagram.cod for n in ty.names):
         try:
-            find(diagram, [name])
+            _mapped_over(flat, [name])
         except (NotGroupable, AxisError):
             continue
         found.append(name)
@@ -356,8 +364,7 @@ def _grouped(
     types = inner.wire_types()
     names = _body_names(diagram, made.types, inputs, made.nodes)
     body = of_graph(graph, Ty(*(types[w] for w in inner.outputs)), names, diagram.title)
-    for name, size in more:
-        body = resize(body, name, size)
+    body = with_sizes(body, dict(more))
     cod = diagram.cod if outer is None else outer.box.cod
     first = made.put(Box(GroupOp((*tiles, *more), body, added), Ty(*(made.types[w] for w in inputs)), cod), inputs)
     outputs = tuple(first + _output(whole, outer, k) for k in range(len(diagram.cod)))

@@ -88,6 +88,8 @@ class Stabilizer(Algebra):
         self.factors_moved: set[int] = set()
         # Whether the maximum of the elements is subtracted where the program subtracts something else.
         self.greatest = False
+        # Whether an exponential has a scale, which is all that the mode is about.
+        self.scales_exponentials = False
 
     def stabilized(
         self, elements: Form, kept: Form, moved: Form, guarded: bool, direct: int | None, line: str | None = None
@@ -149,6 +151,7 @@ class Stabilizer(Algebra):
         the maximum of the elements is subtracted instead: `exp(b − c) = exp(b − μ)·exp(μ − c)` for μ = max b. The rest,
         μ − c, is a statistic; it is 0 if c is the maximum of the elements.
         """
+        self.scales_exponentials = True
         kept, moved, guarded = self.split(bare)
         if self.mode in ("none", "whole"):
             return kept, moved, guarded

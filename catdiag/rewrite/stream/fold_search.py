@@ -112,7 +112,8 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
 
 
 def _cascades(diagram: Diagram, axis: Axis, plain: bool, casts: bool, scaled: bool) -> Iterator[tuple[str, Cascade]]:
-    """The cascade in each mode that has one. Raises NotStreamable where the first mode has none.
+    """The cascade in each mode that has one, in the first only where modes are all alike, as no exponential has a
+    scale. Raises NotStreamable where the first mode has none.
 
     Without `casts`, values that depend on statistics are not cast: a cast means the identity, and may hide a form.
     Without `scaled`, divisors of elements are moved out of the loop.
@@ -127,6 +128,8 @@ def _cascades(diagram: Diagram, axis: Axis, plain: bool, casts: bool, scaled: bo
                 raise
             continue
         yield mode, cascade
+        if not cascade.scales_exponentials:
+            return
 
 
 def divisions(diagram: Diagram, axis: str) -> tuple[Box, ...]:
