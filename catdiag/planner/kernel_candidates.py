@@ -33,7 +33,7 @@ from catdiag.planner.time_model.matrix_units import peak_rate
 from catdiag.planner.time_model.timing import Timing
 from catdiag.schedule.kernel_analysis import given_sizes, measure
 from catdiag.schedule.lowered_kernel import LoweredKernel
-from catdiag.util.errors import CatdiagError, DoesNotFit
+from catdiag.util.errors import CatdiagError, DoesNotFit, NotStreamable
 
 FEW = 4
 """Groups for each core under which loops that run in parts at once are tried."""
@@ -43,6 +43,8 @@ to count the blocks of small tiles takes long. Those are not tried in parts of a
 long if all cores had a part."""
 WHOLE = 256
 """Entries of an axis at most that a kernel which fits has whole, and not in a loop inside of its loop."""
+GRID = 1024
+"""Of drafts with more tiles than this, those are timed that are powers of two or whole axes, as kernels index them."""
 NEARLY_EQUAL = 1.05
 """Of schedules that are predicted to be alike within this factor, the one with fewer loops is taken."""
 
@@ -109,17 +111,20 @@ def timed_schedules(piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
     sizes = target.sizes_of(piece)
     flat = inline(piece)
     lengths: dict[str, int] = {a.name: size_value(a.size, sizes) for ty in flat.graph.wire_types() for a in ty.axes}
-    fits = False
+    fits = blocks = False
 
     def nested(draft: KernelDraft, axis: str) -> bool:
         ((outer, _),) = draft.streams
-        return min(lengths[outer], lengths[axis]) > SHORTEST_BLOCK and (not fits or lengths[axis] > WHOLE)
+        return blocks and min(lengths[outer], lengths[axis]) > SHORTEST_BLOCK and (not fits or lengths[axis] > WHOLE)
 
     for draft in drafts(flat, nested):
-        fits = False
+        fits, blocks = False, True
         try:
             found += _forms(draft, target, sizes)
             fits = True
+        except NotStreamable as error:
+            blocks = False
+            uncounted.append(error)
         except DoesNotFit as error:
             refused.append(error)
         except CatdiagError as error:
@@ -182,7 +187,8 @@ def _timed(
     """A draft with its quickest tiles, and all timings. With `tiles`, only those are tried, of whichever form of the
     draft they were timed. Raises CatdiagError where it does not fit or cannot be counted."""
     search = searching(draft.diagram, target.chip, sizes, **target.options())
-    timings = search.choices()[0] if tiles is None else search.of_tiles(tiles)
+    draft.check_blocks(search.kernels.values())
+    timings = search.choices(GRID)[0] if tiles is None else search.of_tiles(tiles)
     choice = search.quickest_of(timings)
     recomputed = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
     return KernelTimer(draft, choice.seconds, choice, sizes, recomputed=recomputed), timings

@@ -37,8 +37,12 @@ from catdiag.rewrite.skip import find as skipping
 from catdiag.rewrite.skip import skip
 from catdiag.rewrite.split import in_parts
 from catdiag.rewrite.steps import Action, Cut, Group, Scheduled, Skip, Split, Stream
-from catdiag.rewrite.stream.multi_pass import in_blocks
+from catdiag.rewrite.stream.cascade import reduces
+from catdiag.rewrite.stream.fold_search import axis_of
+from catdiag.rewrite.stream.multi_pass import first_form
 from catdiag.rewrite.stream.streaming import split, stream
+from catdiag.rewrite.stream.whole_axis_arrays import retained_arrays
+from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.solvers.z3 import Z3, SolverInterrupted
 from catdiag.util.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStreamable
 
@@ -112,6 +116,13 @@ class KernelDraft:
         groups = [Group(self.groups)] if self.groups else []
         return (*streams, *split, *groups, *(Skip(axis) for axis in self.skipped))
 
+    def check_blocks(self, kernels: Iterable[LoweredKernel]) -> None:
+        """Raises NotStreamable where the draft, lowered as these kernels, keeps an array on chip along the whole of the
+        axis of its innermost loop."""
+        for axis, _ in self.streams[-1:]:
+            if (retained := retained_arrays(kernels, axis_of(self.streamed, axis))).itself:
+                raise NotStreamable(f"cannot stream axis {axis!r} in blocks: {retained}")
+
     def in_groups(self, groups: tuple[str, ...]) -> KernelDraft:
         """The same loops in other groups."""
         return replace(self, groups=groups)
@@ -144,7 +155,8 @@ def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = No
     axis that is on no result also each other one in a loop inside its loop for which `nested` holds, which is asked
     once the draft without that loop was given."""
     kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
-    names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes if a.size != 1))
+    axes = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes if a.size != 1))
+    names = [n for n in axes if any(reduces(box, n) for box in flat.boxes)]
     inner = [n for n in names if n not in kept]
     tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in inner), *((n, 2) for n in kept if n in names)]
     plain = tuple(groupable(flat))
@@ -167,14 +179,14 @@ def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = No
 def _streamed(
     flat: Diagram, before: KernelDraft, axis: str, passes: int, groups: tuple[str, ...]
 ) -> KernelDraft | None:
-    """The draft with a further loop; None where there is no such loop, or an array is on chip along all of its axis.
-    What takes several passes is in `groups`, but for the axis."""
+    """The draft with a further loop; None where there is no such loop. What takes several passes is in `groups`, but
+    for the axis."""
     try:
-        streamed, names = in_blocks(flat, axis, passes)
+        streamed = first_form(flat, axis, passes)
+        names = groupable(streamed) if passes == 1 else (n for n in groups if n != axis)
     except CatdiagError:
         return None
-    names = names if passes == 1 else tuple(n for n in groups if n != axis)
-    return KernelDraft((*before.streams, (axis, passes)), names, streamed)
+    return KernelDraft((*before.streams, (axis, passes)), tuple(names), streamed)
 
 
 def _has_nested_loops(diagram: Diagram) -> bool:

@@ -192,8 +192,9 @@ class TileSearch:
             return first
         return first.then(predict(self.merging[stages], self.chip, whole, stages, warps, ideal))
 
-    def grid(self) -> tuple[dict[str, Any], dict[str, int]]:
-        """The candidates as arrays, and the smallest. What does not fit beside the smallest others is left out."""
+    def grid(self, most: int = _GRID) -> tuple[dict[str, Any], dict[str, int]]:
+        """The candidates as arrays, and the smallest. What does not fit beside the smallest others is left out; of more
+        than `most` candidates, those that are no power of two and no whole axis."""
         options = self.options()
         smallest = {name: values[0] for name, values in options.items()}
         for name, values in options.items():
@@ -207,7 +208,7 @@ class TileSearch:
         total = 1
         for values in options.values():
             total *= len(values)
-        if total > _GRID:
+        if total > most:
             for name, values in options.items():
                 last = values[-1]
                 options[name] = [v for v in values if v & (v - 1) == 0 or v == last]
@@ -260,9 +261,10 @@ class TileSearch:
         error.excess = excess
         return error
 
-    def choices(self) -> tuple[Found, int]:
-        """Timings of all candidates that fit, by stages and warps; those in whole pieces only, if there are any."""
-        grid, smallest = self.grid()
+    def choices(self, most: int = _GRID) -> tuple[Found, int]:
+        """Timings of all candidates that fit, by stages and warps; those in whole pieces only, if there are any. `most`
+        is as in `grid`."""
+        grid, smallest = self.grid(most)
         shape = next((axis.shape for axis in grid.values()), (1,))
         ways: list[Callable[[int], Any]] = [  # pieces for each of the warps, or for one, or none
             lambda warps: self.aligned(grid, warps),

@@ -18,13 +18,12 @@ from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import Ty
 from catdiag.rewrite.box_formulas import FoldFormula, formulas_of
-from catdiag.rewrite.group import find, groupable
+from catdiag.rewrite.group import find
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade
 from catdiag.rewrite.stream.emitted_blocks import emitting_forms
 from catdiag.rewrite.stream.fold_search import axis_of, candidates
 from catdiag.rewrite.stream.loop_builder import Streamed
-from catdiag.rewrite.stream.whole_axis_arrays import whole_arrays
 from catdiag.util.errors import NotGroupable, NotStreamable
 
 MOST = 4
@@ -94,28 +93,20 @@ def forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]
     raise NotStreamable(f"{reason.message}; in {more} passes it can be: .stream({axis!r}, passes={more})", reason.line)
 
 
-def in_blocks(diagram: Diagram, axis: str, passes: int) -> tuple[Diagram, tuple[str, ...]]:
-    """The first of the `forms` of a diagram, for an automatic choice, and the axes that it may be grouped over: it must
-    not keep an array along the whole axis on chip.
-
-    Raises NotStreamable where there is no form, or where an array is on chip along the whole axis, naming it.
+def first_form(diagram: Diagram, axis: str, passes: int) -> Diagram:
+    """The first of the `forms` of a diagram. Raises NotStreamable where there is no form.
 
     >>> import catdiag as cd
-    >>> streamed, groups = in_blocks(cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).diagram, "x", 1)
-    >>> [box.name for box in streamed.boxes], groups
-    (['fold[x]'], ('q',))
+    >>> streamed = first_form(cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).diagram, "x", 1)
+    >>> [box.name for box in streamed.boxes]
+    ['fold[x]']
     """
     try:
-        streamed = next(candidates(diagram, axis)).diagram
+        return next(candidates(diagram, axis)).diagram
     except NotStreamable:
         if passes < 2:
             raise
-        streamed = next(plans(diagram, axis, passes)[1]).diagram
-    groups = tuple(groupable(streamed))
-    retained = whole_arrays(streamed, diagram, axis, groups)
-    if retained.itself:
-        raise NotStreamable(f"cannot stream axis {axis!r} in blocks: {retained}")
-    return streamed, groups
+        return next(plans(diagram, axis, passes)[1]).diagram
 
 
 def plain_forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:

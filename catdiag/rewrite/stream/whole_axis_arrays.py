@@ -8,7 +8,7 @@ axes that it has there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import IntPolynomial
@@ -18,6 +18,7 @@ from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.steps import WholeArrays
 from catdiag.rewrite.stream.fold_search import axis_of
 from catdiag.schedule.kernel_analysis import measure
+from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.util.errors import CatdiagError
 
 
@@ -38,8 +39,18 @@ def whole_arrays(streamed: Diagram, source: Diagram, axis: str, groups: Sequence
         kernels = measure(find(streamed, names) if names else streamed).kernels
     except CatdiagError:  # a diagram without costs: nothing is known
         return WholeArrays(axis)
-    whole = axis_of(inline(source), axis)
-    found: dict[str, str] = {}
+    return retained_arrays(kernels, axis_of(inline(source), axis))
+
+
+def retained_arrays(kernels: Iterable[LoweredKernel], whole: Axis) -> WholeArrays:
+    """The arrays that lowered kernels keep on chip along a whole axis.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("x ->")(lambda a: cd.sum(a, "x"))
+    >>> retained_arrays(measure(total.diagram).kernels, total.diagram.dom[0].axes[0]).arrays
+    (('a', 'x'),)
+    """
+    axis, found = whole.name, dict[str, str]()
     for buffer in (buffer for kernel in kernels for buffer in kernel.allocated()):
         own = next((a.name for a in buffer.axes if _is_whole(a, whole)), None)
         # An access region counts only if its size depends on the size of the axis.
