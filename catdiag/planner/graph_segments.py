@@ -1,9 +1,10 @@
 """A diagram as a row of stages, and its segments: the pieces that it falls into when it is cut into kernels.
 
-A stage is a box at work, as the user wrote it: named boxes stay whole. A function at every index with one array goes
-with the box that makes that array, where it alone reads it: as many values cross before as after it, so that to cut
-there gives nothing; and one of an input, that one box reads, goes with that box. Views, positions and sizes are made
-again wherever they are read. An uninterpreted box is a stage of its own, and what it reads is in memory: a view of
+A stage is a box at work, as the user wrote it: named boxes stay whole. A function at every index with one array, and
+with inputs that have fewer axes (a weight, a bias), goes with the box that makes that array, where it alone reads it:
+as many values cross before as after it, so that to cut there gives nothing; and where one box reads its result, it goes
+with that box. To products only functions of one array are joined, since torch may compute products alone. Views, positions and sizes
+are made again wherever they are read. An uninterpreted box is a stage of its own, and what it reads is in memory: a view of
 other kinds than a transposition is a stage too. A cut is between two stages of the stored order, and what is read
 across it is saved.
 """
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
-from catdiag.category.ops import Box, Call, Generic, GroupOp, array_name, bodies
+from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, array_name, bodies
 from catdiag.category.substitution import inline
 from catdiag.category.types import STORED, Ty
 from catdiag.codegen.triton.opaque_call import transposes
@@ -54,6 +55,11 @@ def pointwise(box: Box) -> bool:
         if not (elementwise(node.box) or is_view(node.box) or all(free[w] for w in made)):
             return False
     return True
+
+
+def _as_wide(box: Box) -> bool:
+    """Whether an entry of the results of a function at every index takes as much memory as one of what it reads."""
+    return all(not cast_type(box, k) and ty.element == "real" for k, ty in enumerate(box.cod))
 
 
 @dataclass(frozen=True)
@@ -95,13 +101,16 @@ class StageSequence:
             if self._light(place):
                 continue
             reads = {self.root[w] for w in node.inputs if not self.free[w]}
-            (only,) = reads if len(reads) == 1 else (-1,)
+            own = set(node.box.cod[0].names if node.box.cod else ())
+            large = {w for w in reads if w >= inputs or not set(self.types[w].names) < own}
+            (only,) = large if len(large) == 1 else (-1,)
             made = self.maker[only] if only >= 0 else -1
-            same = made >= 0 and set(self.types[only].names) == set(node.box.cod[0].names if node.box.cod else ())
+            same = only >= 0 and set(self.types[only].names) == own
+            bare = reads == large or not (made in self.stage and self._multiplies(self.stage[made]))
             before = [p for w in sorted(reads) for p in waiting.pop(w, ())]
             out = self.first[place]
             joins = made in self.stage and not isinstance(graph.nodes[made].box.op, Generic)
-            if joins and same and pointwise(node.box) and readers[only] == {place} and only not in ends:
+            if joins and same and bare and pointwise(node.box) and readers[only] == {place} and only not in ends:
                 self.stages[self.stage[made]].append(place)
                 self.stage[place] = self.stage[made]
             elif isinstance(node.box.op, Generic):
@@ -111,8 +120,8 @@ class StageSequence:
                 self.stage[place] = len(self.stages)
                 self.stages.append([place])
             elif (
-                len(reads) < 2 and made not in self.stage and pointwise(node.box)
-                and len(readers.get(out, ())) == 1 and out not in ends
+                ((len(reads) < 2 and made not in self.stage) or (same and bare and _as_wide(node.box)))
+                and pointwise(node.box) and len(readers.get(out, ())) == 1 and out not in ends
             ):  # fmt: skip
                 waiting[out] = [*before, place]
             else:
@@ -174,6 +183,10 @@ class StageSequence:
             return False
         made = range(self.first[place], self.first[place] + len(node.box.cod))
         return is_view(node.box) or (bool(made) and all(self.free[w] for w in made))
+
+    def _multiplies(self, stage: int) -> bool:
+        """Whether there is a product in a stage, which may be left to torch if nothing else is."""
+        return any(isinstance(self.graph.nodes[p].box.op, Einsum) for p in self.stages[stage])
 
     def crossing(self, end: int) -> tuple[int, ...]:
         """The arrays made by the first `end` stages that later ones, or results, read: they cross the cut there."""
@@ -262,9 +275,8 @@ class StageSequence:
 
         >>> import catdiag as cd
         >>> row = StageSequence(cd.algorithm("q x, q -> q x")(lambda A, b: A * b / cd.sum(A, "x")))
-        >>> row.types_of(0, 2, "bf16"), row.types_of(2, 3, "bf16")
-        ({'A': 'bf16', 'b': 'bf16', 'out0': 'bf16', 'out1': 'fp32'}, {'mul [q x]': 'bf16', 'sum[x] [q]': 'fp32', \
-'out': 'bf16'})
+        >>> row.types_of(0, 1, "bf16"), row.types_of(1, 2, "bf16")
+        ({'A': 'bf16', 'out': 'fp32'}, {'A': 'bf16', 'b': 'bf16', 'sum[x] [q]': 'fp32', 'out': 'bf16'})
         """
         if isinstance(dtype, str) and width(dtype) >= width("fp32"):
             return dtype

@@ -1,0 +1,54 @@
+"""Stages: cuts that save no less than others are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import catdiag as cd
+from catdiag.planner.graph_segments import StageSequence
+
+
+def stages(row: StageSequence) -> list[list[str]]:
+    return [[row.graph.nodes[place].box.name for place in stage] for stage in row.stages]
+
+
+def layer_norm(X: Any, g: Any, b: Any) -> Any:
+    C = X - cd.mean(X, "e")
+    return C / cd.sqrt(cd.mean(C * C, "e") + 1) * g + b
+
+
+def test_functions_with_weights_go_with_what_they_read() -> None:
+    def body(X: Any, g: Any, b: Any, W: Any) -> Any:
+        return cd.einsum("q e, f e -> q f", layer_norm(X, g, b), W)
+
+    row = StageSequence(cd.algorithm("q e, e, e, f e -> q f")(body).diagram)
+    mean, scale = ["sum[e]", "div"], ["mul", "sum[e]", "div", "add", "sqrt"]
+    assert stages(row) == [mean, ["sub"], scale, ["div", "mul", "add"], ["einsum"]]
+
+
+def test_a_weight_before_a_norm_goes_with_the_norm() -> None:
+    def body(X: Any, g: Any, W: Any) -> Any:
+        return cd.einsum("q e, f e -> q f", X * g / cd.sqrt(cd.mean(X * X, "e")), W)
+
+    row = StageSequence(cd.algorithm("q e, e, f e -> q f")(body).diagram)
+    assert stages(row) == [["mul", "sum[e]", "div", "sqrt"], ["mul", "div"], ["einsum"]]
+
+
+def test_a_bias_is_no_part_of_a_product_and_an_activation_is() -> None:
+    """Torch may compute a product that has nothing after it."""
+
+    def body(X: Any, W: Any, b: Any, V: Any) -> Any:
+        H = cd.tanh(cd.einsum("q e, f e -> q f", X, W) + b)
+        return cd.einsum("q f, o f -> q o", H, cd.exp(V))
+
+    row = StageSequence(cd.algorithm("q e, f e, f, o f -> q o")(body).diagram)
+    assert stages(row) == [["einsum"], ["add", "tanh"], ["exp", "einsum"]]
+
+
+def test_what_is_narrower_than_its_array_may_be_saved() -> None:
+    def body(X: Any) -> Any:
+        H = cd.tanh(cd.sum(X, "d"))
+        return cd.sum(H, "e"), cd.sum(cd.cast(H, "fp8"), "e")
+
+    row = StageSequence(cd.algorithm("q e d -> q, q")(body).diagram)
+    assert [name.partition(":")[0] for name in stages(row)[2]] == ["cast"]
