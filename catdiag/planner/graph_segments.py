@@ -3,10 +3,10 @@
 A stage is a box at work, as the user wrote it: named boxes stay whole. A function at every index with one array, and
 with inputs that have fewer axes (a weight, a bias), goes with the box that makes that array, where it alone reads it:
 as many values cross before as after it, so that to cut there gives nothing; and where one box reads its result, it goes
-with that box. To products only functions of one array are joined, since torch may compute products alone. Views, positions and sizes
-are made again wherever they are read. An uninterpreted box is a stage of its own, and what it reads is in memory: a view of
-other kinds than a transposition is a stage too. A cut is between two stages of the stored order, and what is read
-across it is saved.
+with that box. To products only functions of one array are joined, since torch may compute products alone. Views,
+positions and sizes are made again wherever they are read. An uninterpreted box is a stage of its own, and what it reads
+is in memory: a view of other kinds than a transposition is a stage too. A cut is between two stages of the stored
+order, and what is read across it is saved.
 """
 
 from __future__ import annotations
