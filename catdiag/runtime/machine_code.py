@@ -96,6 +96,13 @@ class Binary:
         """Whether registers are spilled to local memory."""
         return bool(self.stack or self.spill_stores or self.spill_loads)
 
+    @property
+    def serializes_products(self) -> bool:
+        """Whether the assembler makes each asynchronous product of a warpgroup wait for the one before (ptxas warns of
+        that, C7510 to C7519): the matrix units then idle between them. It is asked again, which takes a second."""
+        asynchronous = not isinstance(self.arch, str) and "wgmma.mma_async" in self.assembly
+        return asynchronous and "wgmma.mma_async instructions are serialized" in _report(self.assembly, int(self.arch))
+
 
 def arguments(
     source: ModuleSource,
@@ -402,15 +409,18 @@ def _used(cubin: bytes) -> tuple[int, int]:
 
 def _spilled(ptx: str, arch: int, metadata: Any) -> tuple[int, int]:
     """The bytes of spill stores and spill loads per thread, from the assembler (ptxas)."""
-    tool = needed("triton.backends.nvidia.compiler", "a kernel").get_ptxas(arch).path
     fused = [] if metadata.enable_fp_fusion else ["--fmad=false"]
-    extra = metadata.ptx_options.split() if metadata.ptx_options else []
+    found = _SPILLED.search(_report(ptx, arch, *fused, *(metadata.ptx_options or "").split()))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _report(ptx: str, arch: int, *options: str) -> str:
+    """What ptxas says of a kernel that it assembles."""
+    tool = needed("triton.backends.nvidia.compiler", "a kernel").get_ptxas(arch).path
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.ptx"
         path.write_text(ptx, encoding="utf-8")
-        command = [tool, "-lineinfo", *fused, "-v", *extra, f"--gpu-name=sm_{arch}{'a' if arch >= 90 else ''}"]
-        report = subprocess.run(
+        command = [tool, "-lineinfo", "-v", *options, f"--gpu-name=sm_{arch}{'a' if arch >= 90 else ''}"]
+        return subprocess.run(
             [*command, str(path), "-o", str(path.with_suffix(".cubin"))], capture_output=True, text=True, check=True
         ).stderr
-    found = _SPILLED.search(report)
-    return (int(found[1]), int(found[2])) if found else (0, 0)

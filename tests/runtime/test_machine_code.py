@@ -98,6 +98,19 @@ def test_spills_are_counted() -> None:
     assert binary.registers <= 32
 
 
+def test_products_by_rows_of_weights_do_not_wait_for_each_other() -> None:
+    """A linear layer's weights have their summed axis last. Where the loop over it could run no iteration, ptxas makes
+    each product wait; the launch function says that it runs one."""
+    linear = cd.algorithm("t d, o d, o -> t o")(lambda X, W, b: cd.einsum("t d, o d -> t o", X, W) + b)
+    made = module(linear.stream("d").group("t o"), {"g_t": 128, "g_o": 256, "s_d": 64}, stages=3, warps=8)
+    (binary,) = binaries(made, {"t": 8192, "d": 4096, "o": 16384})
+    assert not binary.serializes_products and not binary.spills
+    assumed = "        if even_d:\n            tl.assume(d_to > 0)\n"
+    assert assumed in made.text and "even_d=d % s_d == 0 < d" in made.text
+    (before,) = binaries(replace(made, text=made.text.replace(assumed, "")), {"t": 8192, "d": 4096, "o": 16384})
+    assert before.serializes_products
+
+
 def test_launches_of_one_code_are_together() -> None:
     call = TEXT[TEXT.index("    total_kernel[(") : TEXT.index("    return out")]
     twice = TEXT.replace("    return out", call.replace("triton.cdiv(q, g_q)", "1") + "    return out")

@@ -314,12 +314,13 @@ class Writing:
         self.phases += len(phases) if masks or ranged else 1
         base = span.axis if span.axis.isidentifier() else "i"
         start, stop = self.bounds = Name(self.own.fresh(f"{base}_from")), Name(self.own.fresh(f"{base}_to"))
-        inside = "blocks inside all masks" if masks else "whole blocks"
         body: list[PythonStatement] = []
         for n, (a, b) in enumerate(phases):
             both = [Assign((start,), a), Assign((stop,), b)]
             body += both if n == 0 else [If(compared(Name(context.phase), "==", Number(n)), both)]
-        note = f"{inside}, and those at an edge apart"
+        if self.printer.accumulated and not (masks or ranged):  # else ptxas waits for each product: C7515
+            body.append(If(Name(exact), [Do(call(f"{self.tl}.assume", compared(stop, ">", Number(0))))]))
+        note = f"{'blocks inside all masks' if masks else 'whole blocks'}, and those at an edge apart"
         outside.write(
             ForLoop(Name(context.phase), call(f"{self.tl}.static_range", number), body, note=note, beside=True)
         )

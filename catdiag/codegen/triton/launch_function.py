@@ -484,7 +484,7 @@ class LaunchWriter:
             found.append((name, self.lengths[f"_block({symbol})"]))
         for name, span in kernel.exact.items():
             whole = self.size(span.size)
-            test = f"{whole} % {span.symbol} == 0"
+            test = f"{whole} % {span.symbol} == 0{f' < {whole}' * (span in kernel.loops)}"
             if span.symbol in kernel.padded:
                 test = f"{self.lengths[f'_block({span.symbol})']} == {span.symbol} and {test}"
             found.append((name, test))
