@@ -19,7 +19,7 @@ from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Reduce, Reindex, View, array_name
 from catdiag.category.substitution import inline
 from catdiag.category.types import union
-from catdiag.schedule.live_ranges import contracts, elementwise, is_view, multiplies
+from catdiag.schedule.live_ranges import contracts, elementwise, is_view, multiplies, view_roots
 from catdiag.schedule.operand_types import written_type
 
 Loop = tuple[str, IntPolynomial]
@@ -55,18 +55,30 @@ class Contraction:
 class Factor:
     """A factor of a product that each iteration of a loop computes elementwise from the blocks that it has loaded.
 
-    `size` is its number of elements, `read` the bytes of the blocks, `widened` the elements of blocks that are narrower
-    than the type of the computation. `second` says that it is the factor without the rows, which matrix units read from
-    shared memory only. `dtype` is the type of the product, in which the factor is multiplied.
+    `size` is its number of elements, and `blocks` the inputs of the iteration that it is made of. `second` says that it
+    is the factor without the rows, which matrix units read from shared memory only. `dtype` is the type of the product,
+    in which the factor is multiplied.
     """
 
     name: str
     size: IntPolynomial
-    read: IntPolynomial
-    widened: IntPolynomial
     second: bool
     loops: tuple[Loop, ...]
     dtype: str = ""
+    blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RegisterRead:
+    """Blocks that each iteration of a loop with matrix products reads into registers, each once: for a factor that it
+    computes, or for something else (the sum of a row that a product multiplies too).
+
+    `read` is their bytes, `widened` the elements of those that are narrower than the type of the computation.
+    """
+
+    read: IntPolynomial
+    widened: IntPolynomial
+    loops: tuple[Loop, ...]
 
 
 def products(graph: Graph) -> set[frozenset[str]]:
@@ -105,21 +117,18 @@ def factors(
     loaded: Sequence[int],
     tiles: set[str],
     loops: tuple[Loop, ...],
-    inner: int,
     dtype: str = "",
 ) -> list[Factor]:
     """The factors of the product at index `place` of a loop step's graph that are computed from loaded blocks.
 
-    `loaded` gives the width in bytes of each input of the graph that is a loaded block, 0 for other inputs. `inner` is
-    the width of the type of the computation, `dtype` the type of the product. A factor that contains a sum is not among
-    them: other threads compute it, and waiting for it is counted in `LoweredKernel.chains`.
+    `loaded` gives the width in bytes of each input of the graph that is a loaded block, 0 for other inputs; `dtype` is
+    the type of the product. A factor that contains a sum is not among them: other threads compute it, and waiting for
+    it is counted in `LoweredKernel.chains`.
     """
     box = graph.nodes[place].box
-    if len(box.dom) != 2:
+    if not _is_matrix_product(box):
         return []
     product = contraction(box, tiles, loops)
-    if ONE in (product.rows, product.columns, product.depth):  # matrix units take no vectors
-        return []
     makers = graph.makers()
     last = 0 if not product.sides[0] and product.sides[1] else 1  # the second factor is the one without grouped rows
     found: list[Factor] = []
@@ -143,13 +152,46 @@ def factors(
             todo.extend(made.inputs)
         if not blocks or not computed:
             continue
-        types = graph.dom.arrays
-        read = sum((IntPolynomial.elements(types[b].axes).scaled(loaded[b]) for b in blocks), IntPolynomial())
-        narrow = [IntPolynomial.elements(types[b].axes) for b in blocks if loaded[b] < inner]
-        elements, widened = IntPolynomial.elements(box.dom[k].axes), sum(narrow, IntPolynomial())
-        name = array_name(graph.nodes[makers[w]].box)
-        found.append(Factor(name, elements, read, widened, k == last, loops, dtype))
+        name, elements = array_name(graph.nodes[makers[w]].box), IntPolynomial.elements(box.dom[k].axes)
+        found.append(Factor(name, elements, k == last, loops, dtype, tuple(blocks)))
     return found
+
+
+def register_reads(
+    graph: Graph, loaded: Sequence[int], made: Sequence[Factor], loops: tuple[Loop, ...], inner: int
+) -> list[RegisterRead]:
+    """What a loop step with matrix products reads of its blocks into registers: one record, or none if products read
+    all blocks as they are.
+
+    `loaded` is as for `factors`, `made` are the factors of its products. `inner` is the width in bytes of the type of
+    the computation.
+
+    >>> import catdiag as cd
+    >>> sums = cd.algorithm("t d, d o -> t o, t")(lambda X, W: (cd.einsum("t d, d o -> t o", X, W), cd.sum(X, "d")))
+    >>> from catdiag.schedule.kernel_analysis import measure
+    >>> kernel = measure(sums.stream("d").group("t o").diagram, "bf16", registers=True).kernels[0]
+    >>> [(str(one.read), str(one.widened)) for one in kernel.register_reads]
+    [('2*g_t*s_d', 'g_t*s_d')]
+    """
+    root = view_roots(graph)
+    read = {b for factor in made for b in factor.blocks}
+    for node in graph.nodes:
+        inner_loop = isinstance(node.box.op, (FoldOp, GroupOp))
+        if not (inner_loop or is_view(node.box) or (multiplies(node.box) and _is_matrix_product(node.box))):
+            read |= {root[w] for w in node.inputs if root[w] < len(loaded) and loaded[root[w]]}
+    if not read:
+        return []
+    sizes = {b: IntPolynomial.elements(graph.dom.arrays[b].axes) for b in sorted(read)}
+    in_bytes = sum((size.scaled(loaded[b]) for b, size in sizes.items()), IntPolynomial())
+    return [RegisterRead(in_bytes, sum((n for b, n in sizes.items() if loaded[b] < inner), IntPolynomial()), loops)]
+
+
+def _is_matrix_product(box: Box) -> bool:
+    """Whether a contraction of two arrays has rows, columns and a depth."""
+    if len(box.dom) != 2:
+        return False
+    product = contraction(box, set(), ())  # matrix units take no vectors
+    return ONE not in (product.rows, product.columns, product.depth)
 
 
 def deciding(diagram: Diagram) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.category.ops import Einsum, Map, Reduce
 from catdiag.category.types import union
-from catdiag.schedule.contractions import Loop, contraction, factors
+from catdiag.schedule.contractions import Factor, Loop, contraction, factors, register_reads
 from catdiag.schedule.live_ranges import chain, contracts, is_view, multiplies, pointwise
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.operand_types import factor_types, operand_type
@@ -23,6 +23,8 @@ def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, .
     states = sum(b is not None and b.role == "accumulator" for b in body.inputs)
     kernel.chains[loops] = kernel.chains.get(loops, 0) + chain(graph, found, states)
     blocks = [b.width if b is not None and b.role == "streamed" else 0 for b in body.inputs]
+    made: list[Factor] = []
+    products = len(kernel.contractions)
     for statement in body.statements:
         if isinstance(statement, For) and statement.live is not None:
             add_work(kernel, statement.live.body, inner, (*loops, statement.live.loop))
@@ -30,13 +32,16 @@ def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, .
             place, box = statement.place, graph.nodes[statement.place].box
             read, dtype = product_types(body, place, kernel.computed_type)
             if loops and multiplies(box):
-                kernel.factors += factors(graph, place, blocks, set(kernel.tiles), loops, inner, dtype)
+                made += factors(graph, place, blocks, set(kernel.tiles), loops, dtype)
             for unit, amount in operations(body, place):
                 kernel.work[unit, loops] = kernel.work.get((unit, loops), ZERO) + amount
                 if unit == "tensor":
                     of = replace(contraction(box, set(kernel.tiles), loops), dtype=dtype, read=read)
                     vector = ONE in (of.rows, of.columns, of.depth)
                     (kernel.by_vectors if vector else kernel.contractions).append(of)
+    kernel.factors += made
+    if loops and any(of.loops == loops for of in kernel.contractions[products:]):
+        kernel.register_reads += register_reads(graph, blocks, made, loops, inner)
 
 
 def product_types(body: Body, place: int, computed: str) -> tuple[tuple[str, ...], str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Graph
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
-from catdiag.schedule.contractions import Contraction, Factor, Loop
+from catdiag.schedule.contractions import Contraction, Factor, Loop, RegisterRead
 from catdiag.schedule.footprint import AccessRange
 from catdiag.schedule.loop_bounds import LoopBounds
 from catdiag.schedule.placement import LEVEL, REGISTERS, Placement
@@ -102,6 +102,8 @@ class LoweredKernel:
     """The products with a single row, column or term: scalar units compute these."""
     factors: list[Factor] = field(default_factory=list)
     """Factors of matrix products that loop iterations compute from the blocks that they load."""
+    register_reads: list[RegisterRead] = field(default_factory=list)
+    """What iterations of loops with matrix products read of these blocks into registers."""
     loop_bounds: dict[Loop, LoopBounds] = field(default_factory=dict)
     """For loops that skip blocks, the blocks that they run."""
     chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)

@@ -56,9 +56,15 @@ def kernel_of(diagram: cd.category.Diagram, dtype: str = "bf16") -> LoweredKerne
     return searching(draft(diagram), "H200", SIZES, dtype, 3).kernel
 
 
-def counted(diagram: cd.category.Diagram, dtype: str = "bf16") -> list[tuple[str, int, int, int, bool]]:
+def counted(diagram: cd.category.Diagram, dtype: str = "bf16") -> list[tuple[str, int, bool]]:
     found = kernel_of(diagram, dtype).factors
-    return [(f.name, *(int(a.value({**SIZES, **TILES})) for a in (f.size, f.read, f.widened)), f.second) for f in found]
+    return [(f.name, int(f.size.value({**SIZES, **TILES})), f.second) for f in found]
+
+
+def read(diagram: cd.category.Diagram, dtype: str = "bf16") -> list[tuple[int, int]]:
+    """Bytes that an iteration reads into registers, and elements that are widened."""
+    found = kernel_of(diagram, dtype).register_reads
+    return [(int(one.read.value({**SIZES, **TILES})), int(one.widened.value({**SIZES, **TILES}))) for one in found]
 
 
 def test_what_is_read_as_it_was_loaded_is_no_such_factor() -> None:
@@ -70,10 +76,15 @@ def test_what_is_read_as_it_was_loaded_is_no_such_factor() -> None:
 
 def test_first_and_second_factors_are_counted_in_values_and_bytes() -> None:
     x, w, column = 128 * 64, 64 * 256, 64
-    assert counted(scaled) == [("mul [t d]", x, 2 * (x + column), x + column, False)]
-    assert counted(scaled, "fp32") == [("mul [t d]", x, 4 * (x + column), 0, False)]
-    assert counted(dequantised) == [("mul [d o]", w, 2 * (w + column), w + column, True)]
-    assert [(name, second) for name, *_, second in counted(weighted)] == [("mul [t d]", False), ("exp [d o]", True)]
+    assert counted(scaled) == [("mul [t d]", x, False)] and read(scaled) == [(2 * (x + column), x + column)]
+    assert read(scaled, "fp32") == [(4 * (x + column), 0)]
+    assert counted(dequantised) == [("mul [d o]", w, True)] and read(dequantised) == [(2 * (w + column), w + column)]
+    assert [(name, second) for name, _, second in counted(weighted)] == [("mul [t d]", False), ("exp [d o]", True)]
+
+
+def test_blocks_that_are_summed_beside_their_product_are_read_into_registers_once() -> None:
+    assert read(plain) == []
+    assert read(squares) == [(2 * 128 * 64, 128 * 64)]
 
 
 def seconds(diagram: cd.category.Diagram, tiles: dict[str, int], stages: int = 3, warps: int = 8) -> float:
@@ -98,6 +109,21 @@ def test_a_kernel_that_makes_a_factor_in_every_turn_takes_about_what_was_measure
     warps = 4 if math.prod(tiles.values()) < 2**21 else 8
     assert 0.9 * low < seconds(normal, tiles, warps=warps) < 1.1 * high
     assert seconds(plain, tiles, warps=warps) < 0.8 * low  # which it would be said to take without
+
+
+def test_a_product_of_rows_that_its_iterations_sum_takes_about_what_was_measured() -> None:
+    """The loop of row correlation: Triton loads a block that is summed when its iteration has begun, and loads it again
+    for the product. Measured on an H200: 1,364 µs."""
+
+    def rows(A: Any, B: Any) -> Any:
+        a, b = A - cd.mean(A, "k"), B - cd.mean(B, "k")
+        lengths = cd.sqrt(cd.sum(a * a, "k")), cd.sqrt(cd.sum(b * b, "k"))
+        return cd.einsum("m k, n k -> m n", a / lengths[0], b / lengths[1])
+
+    sizes = {"m": 4096, "n": 4096, "k": 8192}
+    (one,) = cd.algorithm("m k, n k -> m n")(rows).plan("H200", sizes, cuts=0).kernels
+    assert one.tiles == {"g_m": 128, "g_n": 128, "s_k": 64}
+    assert 0.85 * 1.364e-3 < one.time_s < 1.15 * 1.364e-3
 
 
 def test_a_second_factor_costs_more_than_a_first_of_the_same_size() -> None:

@@ -73,7 +73,8 @@ class TritonBlock:
     `staged`: blocks of a loop are copied there ahead of their iteration. `boxes`: the chip copies boxes of arrays
     itself, so that threads need no addresses for it. `hoisted` is what is copied once, before the loop that multiplies
     it (rows, columns). `streamed_loads`: what an iteration loads to make something else of it, in the type that it is
-    computed in.
+    computed in. `late_loads`: whether an iteration loads what no product of it reads, which is not begun ahead;
+    `reloaded`: bytes of these that a product reads too, as boxes of its own.
     """
 
     kernel: LoweredKernel
@@ -85,6 +86,8 @@ class TritonBlock:
     copied: IntPolynomial
     hoisted: tuple[tuple[IntPolynomial, IntPolynomial], ...]
     streamed_loads: tuple[IntPolynomial, ...]
+    late_loads: bool
+    reloaded: IntPolynomial
 
     @staticmethod
     def of(kernel: LoweredKernel, stages: int, written: WrittenBlocks) -> TritonBlock:
@@ -96,6 +99,8 @@ class TritonBlock:
         streamed: dict[IntPolynomial, None] = {}
         copies: dict[tuple[str, IntPolynomial], None] = {}
         hoisted: dict[str, tuple[IntPolynomial, IntPolynomial]] = {}
+        multiplied = found.direct | found.indirect
+        late: dict[tuple[str, IntPolynomial], bool] = {}
         for point in kernel.points[LEVEL]:
             far, inside = ZERO, ZERO
             for name, role, amount in point.live:
@@ -104,7 +109,9 @@ class TritonBlock:
                 if not direct or (name in found.reduced and role == "streamed"):
                     wide = one.scaled(max(1, 4 // widths[name]))
                     far, inside = far + wide, inside + (wide if role == "streamed" else ZERO)
-                if role == "streamed" and name in found.direct | found.indirect:
+                if role == "streamed" and (name in found.reduced or name not in multiplied):
+                    late[name, one] = name in multiplied
+                if role == "streamed" and name in multiplied:
                     copies[name, one] = None
                 elif direct and boxes and kernel.loops and name in found.rows:
                     hoisted[name] = found.rows[name]
@@ -119,6 +126,8 @@ class TritonBlock:
             copied=sum((amount for _, amount in copies), ZERO),
             hoisted=tuple(hoisted.values()),
             streamed_loads=tuple(streamed),
+            late_loads=bool(late),
+            reloaded=sum((amount for (_, amount), again in late.items() if again), ZERO),
         )
 
     @property

@@ -39,18 +39,24 @@ def loop_overhead_seconds(k: KernelInstance, iterations: Numbers) -> Numbers:
 
 
 def register_pass_seconds(k: KernelInstance) -> Numbers:
-    """Factors of products that iterations make of loaded blocks (`catdiag.schedule.contractions`): blocks are read out
-    of shared memory and widened, the factor narrowed, and a second factor written back. Matrix units wait meanwhile,
-    those of other blocks on the core too: shared memory serves both, and a matrix instruction of 64 rows takes nearly
-    all of its bandwidth."""
+    """What iterations with products do with blocks beside multiplying them as they are
+    (`catdiag.schedule.contractions`): blocks are read out of shared memory and widened; a factor that is made of them
+    is narrowed, and a second factor written back. Matrix units wait meanwhile, those of other blocks on the core too:
+    shared memory serves both, and a matrix instruction of 64 rows takes nearly all of its bandwidth."""
     total: Numbers = 0.0
     for factor in k.kernel.factors:
         elements, own = factor.size.value(k.values), width(factor.dtype)
-        moved_bytes = factor.read.value(k.values) + (elements * own if factor.second else 0)
-        converted = factor.widened.value(k.values) + (elements if own < _COMPUTED_BYTES else 0)
-        clocks = moved_bytes / k.chip.smem_bytes_per_clock + converted / k.chip.alu_per_clock
-        total = total + clocks * k.trip_count(factor.loops) / k.chip.clock_hz
-    return total
+        written, narrowed = elements * own if factor.second else 0, elements if own < _COMPUTED_BYTES else 0
+        total = total + _passing_clocks(k, written, narrowed) * k.trip_count(factor.loops)
+    for one in k.kernel.register_reads:
+        clocks = _passing_clocks(k, one.read.value(k.values), one.widened.value(k.values))
+        total = total + clocks * k.trip_count(one.loops)
+    return total / k.chip.clock_hz
+
+
+def _passing_clocks(k: KernelInstance, moved_bytes: Numbers, converted: Numbers) -> Numbers:
+    """Clocks in which bytes pass between shared memory and registers, and so many elements are converted."""
+    return moved_bytes / k.chip.smem_bytes_per_clock + converted / k.chip.alu_per_clock
 
 
 def barrier_stall_seconds(k: KernelInstance) -> Numbers:

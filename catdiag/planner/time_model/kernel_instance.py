@@ -89,11 +89,11 @@ class KernelInstance:
 
 def is_independent(kernel: LoweredKernel, nest: tuple[Loop, ...]) -> bool:
     """Whether iterations of a loop wait for no sums, and its products read what was loaded as it is."""
-    return not kernel.chains[nest] and all(factor.loops != nest for factor in kernel.factors)
+    return not kernel.chains[nest] and all(one.loops != nest for one in kernel.register_reads)
 
 
 def iterations_overlap(kernel: LoweredKernel) -> bool:
     """Whether a block may have several iterations of its loops in work at once: a product adds up in place. Where an
-    iteration makes a factor, it may not: warps issue in order, and the registers of the factor are read until its
-    product is done."""
+    iteration reads blocks into registers, it may not: warps issue in order, and the registers of a factor are read
+    until its product is done."""
     return bool(kernel.loops) and all(is_independent(kernel, nest) for nest in kernel.chains if nest)

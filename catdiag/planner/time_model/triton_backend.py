@@ -65,8 +65,9 @@ class TritonBackend(IdealBackend):
         to shared memory, fill and drain."""
         work = super().block_work(k, traffic)
         by_warps = uses_warp_products(k) if self.block.staged else False
-        stalls = work.stall_seconds + self.late_load_seconds(k, work.part_seconds["L2"], by_warps)
         parts = dict(work.part_seconds)
+        parts["L2"] = parts["L2"] + self.reload_seconds(k)
+        stalls = work.stall_seconds + self.late_load_seconds(k, parts["L2"], by_warps)
         if k.matrix_products:
             matrix, reading = warpgroup_products(k, self.block)
             filling = FILL_CLOCKS[self.block.boxes] * block_row_instructions(k) / k.chip.clock_hz
@@ -75,12 +76,22 @@ class TritonBackend(IdealBackend):
         work = replace(work, part_seconds=parts, stall_seconds=stalls, by_warps=by_warps)
         return self._with_warp_products(k, work) if k.matrix_products and np.any(by_warps) else work
 
+    def reload_seconds(self, k: KernelInstance) -> Numbers:
+        """What a product reads and an iteration sums too is loaded twice: as boxes, and into registers."""
+        if not self.block.staged:
+            return 0.0
+        bytes_reloaded = self.block.reloaded.value(k.values) * np.maximum(k.iterations, 1)
+        return bytes_reloaded * k.chip.sms / k.chip.l2_bytes_per_s
+
     def late_load_seconds(self, k: KernelInstance, l2_seconds: Numbers, by_warps: Numbers) -> Numbers:
-        """Loads that are waited for: of loops without products all, since they are not begun ahead. With two buffers
+        """Loads that are waited for: of loops without products all, since they are not begun ahead, and of others those
+        that no product reads, since Triton begins only loads ahead that lead to a product. With two buffers
         Triton asks for block i + 1 when iteration i is over, so that an iteration waits for a part of the latency
         (`EXPOSED`); with more, the whole iterations between hide it, as long as they take that long."""
         if not self.block.staged:
             return exposed_load_seconds(k, l2_seconds) if k.stages > 1 else 0.0
+        if self.block.late_loads and k.stages > 1:
+            return np.maximum(k.iterations, 1) * k.chip.latency_s
         if k.stages != 2:
             return 0.0
         return np.where(by_warps, 0.0, (np.maximum(k.iterations, 1) - 1) * EXPOSED * k.chip.latency_s)
