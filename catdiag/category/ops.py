@@ -312,10 +312,13 @@ def _joined(types: Sequence[ArrayType]) -> str:
 
 
 def map_box(fn: ScalarFunction, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
-    """A scalar function, elementwise over the union of the inputs' axes.
+    """A scalar function, elementwise over the union of the inputs' axes: in the order of the first input that has them
+    all, if one does, so that a scaled array lies in memory as the array does.
 
     >>> q, x = Axis("q"), Axis("x")
     >>> str(map_box("add", [ArrayType((q,)), ArrayType((x,))]).cod)
+    '[q x]'
+    >>> str(map_box("mul", [ArrayType((x,)), ArrayType((q, x))]).cod)
     '[q x]'
     """
     element = "real"
@@ -327,7 +330,9 @@ def map_box(fn: ScalarFunction, inputs: Sequence[ArrayType], line: str | None = 
             raise TypeMismatch(f"{fn} takes integers, not {' and '.join(map(str, inputs))}", line)
         if element == "same":
             element = _joined(inputs[1:] if fn == "where" else inputs)
-    return Box(Map(fn), Ty(*inputs), Ty(ArrayType(union(inputs, line), element)), line)
+    axes = union(inputs, line)
+    full = next((ty.axes for ty in inputs if len(ty.axes) == len(axes)), axes)
+    return Box(Map(fn), Ty(*inputs), Ty(ArrayType(full, element)), line)
 
 
 def reduce_box(monoid: str, axis: str, array: ArrayType, line: str | None = None) -> Box:
