@@ -125,23 +125,20 @@ class Term:
         self.op, self.data, self.args = op, data, args
         self._hash = hash((op, data, *[a._hash for a in args]))
         self._key = self._leaves = None
+        weight, loose, indices = 1, 0, frozenset((str(data),)) if op == "idx" else _NO_NAMES
+        for a in args:
+            weight += a.weight
+            if a.loose > loose:
+                loose = a.loose
+            if a.indices and not a.indices <= indices:
+                indices = indices | a.indices if indices else a.indices
         if op == "b":
             if not isinstance(data, int):
                 raise KernelError("a bound variable has a number")
-            self.loose = data + 1
+            loose = data + 1
         elif op == "big":
-            self.loose = max(args[0].loose, args[1].loose - 1, 0)
-        else:
-            self.loose = 0
-            for a in args:
-                if a.loose > self.loose:
-                    self.loose = a.loose
-        self.weight = 1
-        self.indices = frozenset((str(data),)) if op == "idx" else _NO_NAMES
-        for a in args:
-            self.weight += a.weight
-            if a.indices and not a.indices <= self.indices:
-                self.indices = self.indices | a.indices if self.indices else a.indices
+            loose = max(args[0].loose, args[1].loose - 1, 0)
+        self.weight, self.loose, self.indices = weight, loose, indices
         _LIVING.put(place, self)
         return self
 
@@ -274,44 +271,49 @@ def open_body(body: Term, value: Term, depth: int = 0) -> Term:
     """The body of a binder with its variable replaced by a term that has no loose variables."""
     if value.loose:
         raise KernelError("only closed terms are put for bound variables")
-    seen: dict[tuple[int, int], Term] = {}
+    return _opened(body, depth, value, {})
 
-    def go(t: Term, k: int) -> Term:
-        if t.loose <= k:
-            return t
-        if t.op == "b":
-            if not isinstance(t.data, int):
-                raise KernelError("a bound variable has a number")
-            return value if t.data == k else bound(t.data - 1)
-        place = (id(t), k)
-        found = seen.get(place)
-        if found is None:
-            args = (go(t.args[0], k), go(t.args[1], k + 1)) if t.op == "big" else tuple([go(a, k) for a in t.args])
-            found = seen[place] = Term(t.op, t.data, args)
-        return found
 
-    return go(body, depth)
+# These call themselves, and are no functions inside of others: those would be garbage that only a collector finds.
+def _opened(t: Term, k: int, value: Term, seen: dict[tuple[int, int], Term]) -> Term:
+    if t.loose <= k:
+        return t
+    if t.op == "b":
+        if not isinstance(t.data, int):
+            raise KernelError("a bound variable has a number")
+        return value if t.data == k else bound(t.data - 1)
+    place = (id(t), k)
+    found = seen.get(place)
+    if found is None:
+        if t.op == "big":
+            args = (_opened(t.args[0], k, value, seen), _opened(t.args[1], k + 1, value, seen))
+        else:
+            args = tuple([_opened(a, k, value, seen) for a in t.args])
+        found = seen[place] = Term(t.op, t.data, args)
+    return found
 
 
 def close_body(t: Term, name: str) -> Term:
     """The body of a binder over the free index `name` of a term."""
-    seen: dict[tuple[int, int], Term] = {}
+    return _closed(t, 0, name, {})
 
-    def go(t: Term, k: int) -> Term:
-        if name not in t.indices and t.loose <= k:
-            return t
-        if t.op == "idx":
-            return bound(k) if t.data == name else t
-        if not t.args:
-            return bound(t.data + 1) if t.op == "b" and isinstance(t.data, int) and t.data >= k else t
-        place = (id(t), k)
-        found = seen.get(place)
-        if found is None:
-            args = (go(t.args[0], k), go(t.args[1], k + 1)) if t.op == "big" else tuple([go(a, k) for a in t.args])
-            found = seen[place] = Term(t.op, t.data, args)
-        return found
 
-    return go(t, 0)
+def _closed(t: Term, k: int, name: str, seen: dict[tuple[int, int], Term]) -> Term:
+    if name not in t.indices and t.loose <= k:
+        return t
+    if t.op == "idx":
+        return bound(k) if t.data == name else t
+    if not t.args:
+        return bound(t.data + 1) if t.op == "b" and isinstance(t.data, int) and t.data >= k else t
+    place = (id(t), k)
+    found = seen.get(place)
+    if found is None:
+        if t.op == "big":
+            args = (_closed(t.args[0], k, name, seen), _closed(t.args[1], k + 1, name, seen))
+        else:
+            args = tuple([_closed(a, k, name, seen) for a in t.args])
+        found = seen[place] = Term(t.op, t.data, args)
+    return found
 
 
 def substitute(t: Term, leaves: dict[tuple[str, Data], Term]) -> Term:
@@ -319,22 +321,21 @@ def substitute(t: Term, leaves: dict[tuple[str, Data], Term]) -> Term:
     if any(v.loose for v in leaves.values()):
         raise KernelError("only closed terms are substituted")
     of_sizes = any(op == "size" for op, _ in leaves)
-    names = {str(name) for _, name in leaves}
-    seen: dict[int, Term] = {}
+    return _substituted(t, leaves, None if of_sizes else {str(name) for _, name in leaves}, {})
 
-    def go(t: Term) -> Term:
-        if not of_sizes and names.isdisjoint(t.indices):
-            return t
-        if t.op in ("idx", "size"):
-            return leaves.get((t.op, t.data), t)
-        if not t.args:
-            return t
-        found = seen.get(id(t))
-        if found is None:
-            found = seen[id(t)] = Term(t.op, t.data, tuple([go(a) for a in t.args]))
-        return found
 
-    return go(t)
+def _substituted(t: Term, leaves: dict[tuple[str, Data], Term], only: set[str] | None, seen: dict[int, Term]) -> Term:
+    """`substitute`; what has none of the indices `only` is as it is."""
+    if only is not None and only.isdisjoint(t.indices):
+        return t
+    if t.op in ("idx", "size"):
+        return leaves.get((t.op, t.data), t)
+    if not t.args:
+        return t
+    found = seen.get(id(t))
+    if found is None:
+        found = seen[id(t)] = Term(t.op, t.data, tuple([_substituted(a, leaves, only, seen) for a in t.args]))
+    return found
 
 
 def exchanged(t: Term, equal: dict[Term, Term]) -> Term:
