@@ -286,7 +286,7 @@ def _opened(t: Term, k: int, value: Term, seen: dict[tuple[int, int], Term]) -> 
     found = seen.get(place)
     if found is None:
         if t.op == "big":
-            args = (_opened(t.args[0], k, value, seen), _opened(t.args[1], k + 1, value, seen))
+            args: tuple[Term, ...] = (_opened(t.args[0], k, value, seen), _opened(t.args[1], k + 1, value, seen))
         else:
             args = tuple([_opened(a, k, value, seen) for a in t.args])
         found = seen[place] = Term(t.op, t.data, args)
@@ -309,7 +309,7 @@ def _closed(t: Term, k: int, name: str, seen: dict[tuple[int, int], Term]) -> Te
     found = seen.get(place)
     if found is None:
         if t.op == "big":
-            args = (_closed(t.args[0], k, name, seen), _closed(t.args[1], k + 1, name, seen))
+            args: tuple[Term, ...] = (_closed(t.args[0], k, name, seen), _closed(t.args[1], k + 1, name, seen))
         else:
             args = tuple([_closed(a, k, name, seen) for a in t.args])
         found = seen[place] = Term(t.op, t.data, args)
