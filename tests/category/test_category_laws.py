@@ -1,5 +1,6 @@
 """The laws of a symmetric monoidal category with copying, on random diagrams of uninterpreted boxes."""
 
+import functools
 import pickle
 from fractions import Fraction
 
@@ -20,6 +21,13 @@ WIRES = [ArrayType((Axis("x"),)), ArrayType((Axis("x"), Axis("y", 3))), ArrayTyp
 quick = settings(max_examples=60, deadline=None)
 
 
+# A strategy that is made in each draw costs more than what is drawn.
+KINDS = {loose: st.sampled_from(["box", "box", "copy", "swap", "call", *(["discard"] if loose else [])])
+         for loose in (False, True)}  # fmt: skip
+LETTERS = st.sampled_from("fgh")
+
+
+@functools.cache
 def objects(least: int = 0) -> st.SearchStrategy[Ty]:
     return st.lists(st.sampled_from(WIRES), min_size=least, max_size=3).map(lambda arrays: Ty(*arrays))
 
@@ -27,17 +35,17 @@ def objects(least: int = 0) -> st.SearchStrategy[Ty]:
 @st.composite
 def diagrams(draw, dom: Ty | None = None, cod: Ty | None = None, nullary: bool = True, loose: bool = True) -> Diagram:
     """A diagram of a few boxes: `nullary` allows boxes without inputs, `loose` discarding."""
-    d = id(draw(objects() if dom is None else st.just(dom)))
+    d = id(draw(objects()) if dom is None else dom)
     for _ in range(draw(st.integers(0, 5))):
         width = len(d.cod)
         start = draw(st.integers(0, width))
         stop = draw(st.integers(start, min(width, start + 2)))
         left, here, right = d.cod[:start], d.cod[start:stop], d.cod[stop:]
-        what = draw(st.sampled_from(["box", "box", "copy", "swap", "call", *(["discard"] if loose else [])]))
+        what = draw(KINDS[loose])
         if what in ("box", "call"):
             if not len(here) and not nullary:
                 continue
-            step = box(draw(st.sampled_from("fgh")), here, draw(objects(0 if loose else 1)))
+            step = box(draw(LETTERS), here, draw(objects(0 if loose else 1)))
             if what == "call":
                 step = call("named", step)
         elif what == "copy":
