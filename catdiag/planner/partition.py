@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from itertools import pairwise
@@ -27,12 +27,11 @@ from catdiag.category.diagram import Diagram, HasDiagram
 from catdiag.category.ops import GroupOp
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
-from catdiag.planner.cut_search import CutSearch
 from catdiag.planner.equal_segments import DerivedKernel, SegmentClass
 from catdiag.planner.fit import fit
 from catdiag.planner.function_calls import function_plan
 from catdiag.planner.graph_segments import Span, StageSequence
-from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
+from catdiag.planner.kernel_candidates import PlanTarget
 from catdiag.planner.kernel_drafts import REFUSED, NotProvedTogether, cut, fresh_tiles, parts_of, proved
 from catdiag.planner.library_products import library_plan
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, continued
@@ -40,6 +39,7 @@ from catdiag.planner.partition_alternative import PartitionAlternative
 from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, check_cuts, check_sizes
 from catdiag.planner.recomputed_stages import recomputed_rows, saves_more
+from catdiag.planner.written_kernels import WrittenKernelSearch
 from catdiag.prover.api import Interrupted
 from catdiag.rewrite.contraction_order import Reassociation, equal_forms, form_by_terms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
@@ -158,27 +158,12 @@ def searching(
     raise search.misfit()
 
 
-def _has_module(schedule: KernelTimer, target: PlanTarget) -> bool:
-    """Whether a kernel can be written by a schedule, or torch computes it."""
-    if schedule.called:
-        return True
-    if schedule.has_module is None:
-        try:
-            plan = fit(schedule.draft.diagram, target.chip, schedule.sizes, **target.options())
-            schedule.has_module = plan.backend != IDEAL
-        except CatdiagError:
-            schedule.has_module = False
-    return schedule.has_module
-
-
 @dataclass
-class PartitionSearch(CutSearch):
+class PartitionSearch(WrittenKernelSearch):
     """The search over the ways to cut one row of stages, and what it takes to prove the one that is taken."""
 
     otherwise: PartitionSearch | None = field(default=None, repr=False)
     """The search of the next best form."""
-    _take_refused: bool = False
-    """Whether schedules that were not proved are taken where no other is left, since no way is proved."""
     _taken: tuple[Span, ...] = ()
     """The way that was planned."""
 
@@ -217,7 +202,10 @@ class PartitionSearch(CutSearch):
         saved = {w for _, end in self._taken[:-1] for w in self.row.crossing(end)}
         rows = recomputed_rows(self.row, saved, found.time_s, self.target)
         limit = found.time_s * (MORE_SAVED if saves_more(self.row, saved, self.target) else 1)
-        others = [replace(self, row=r, otherwise=None, _known={}, _segments={}, _worth={}) for r in rows]
+        others = [
+            replace(self, row=r, otherwise=None, _known={}, _segments={}, _worth={}, _retimed_stages=set())
+            for r in rows
+        ]
         timed = [(other.settled(limit), k) for k, other in enumerate(others)]
         for seconds, k in sorted(timed):
             if math.isinf(seconds):
@@ -236,40 +224,13 @@ class PartitionSearch(CutSearch):
                 return replace(made, alternatives=(*made.alternatives, instead))
         return found
 
-    def settled(self, limit: float) -> float:
-        """Gives kernels the seconds that they take as they are written, in place of the ideal model's, until those of
-        the quickest way have them; what it takes, infinite where that is not below `limit`, or nothing is written."""
-        while (option := self.chosen()) and self.total(option) < limit:
-            written = True
-            for known in (self._class_of(span)[0] for span in option):
-                if isinstance(known.schedules, list) and not known.schedules[0].as_written:
-                    self._time_as_written(known)
-                    written = False
-            if written:
-                return self.total(option)
-            self._worth.clear()
-        return math.inf
-
-    def _time_as_written(self, known: SegmentClass) -> None:
-        """Gives the quickest schedule of a segment the seconds that it takes as it is written, or leaves it out."""
-        assert isinstance(known.schedules, list)
-        first, *others = known.schedules
-        try:
-            plan = fit(first.draft.diagram, known.target.chip, first.sizes, **known.target.options())
-            if plan.backend == IDEAL:
-                raise NotFusable(plan.reason)
-        except CatdiagError as error:
-            self._drop(known, error)
-            return
-        timer = replace(first, seconds=plan.time_s, as_written=True)
-        known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
-        known.made = None
-
     def _plan(self) -> Plan:
         """The quickest way whose kernels are proved; that they mean the program together may not be. It is of those
         of which a module can be written, if there is one. Raises DoesNotFit, and NotFusable."""
         quickest: tuple[tuple[Span, ...], list[DerivedKernel]] | None = None
         while option := self.chosen():
+            if self._timed_again(option):
+                continue
             kernels = self._derived(option)
             if kernels is None or self._retimed(option, kernels):
                 continue
@@ -284,42 +245,6 @@ class PartitionSearch(CutSearch):
         if quickest is None:
             raise self.misfit()
         return self._planned(*quickest)
-
-    def _retimed(self, option: tuple[Span, ...], kernels: Sequence[DerivedKernel]) -> bool:
-        """Where torch's products are compared with kernels, gives those of a way the seconds that they take as they are
-        written, in place of the ideal model's; whether one has others than before."""
-        changed = False
-        for span, made in zip(option, kernels, strict=True):
-            known = self._class_of(span)[0]
-            if self.target.products != "quickest" or made.schedule.called or not isinstance(known.schedules, list):
-                continue
-            first, *others = known.schedules
-            if not first.as_written:
-                changed = changed or made.plan.time_s != first.seconds
-                timer = replace(first, seconds=made.plan.time_s, as_written=True)
-                known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
-                known.made = known.made if known.schedules[0] is timer else None
-        return changed
-
-    def _has_written_stages(self, span: Span) -> bool:
-        """Whether a kernel has several stages, and of each a kernel can be written."""
-        stages = [self._class_of((k, k + 1))[0] for k in range(*span)]
-        for k, known in zip(range(*span), stages, strict=True):
-            options = self.schedules((k, k + 1))
-            if len(stages) == 1 or not isinstance(options, list) or not _has_module(options[0], known.target):
-                return False
-        return True
-
-    def _leave_unwritten(self, span: Span) -> None:
-        """Leaves out the schedules of a kernel up to the quickest of which Triton's kernel can be written."""
-        known = self._class_of(span)[0]
-        if known.made is None:  # an equal kernel of the way was left out already
-            return
-        error = NotFusable(known.made[0].plan.reason)
-        known.made = None
-        self._drop(known, error)
-        while isinstance(known.schedules, list) and not _has_module(known.schedules[0], known.target):
-            self._drop(known, error)
 
     def _without_proofs(self) -> bool:
         """Takes schedules that were not proved where nothing else is left; False where there are none."""
@@ -388,15 +313,6 @@ class PartitionSearch(CutSearch):
         if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in parts_of(diagram)):
             raise NotFusable(f"{piece.title} is quickest in one part")
         return DerivedKernel(chosen, made, diagram, plan, why)
-
-    def _drop(self, known: SegmentClass, error: CatdiagError) -> None:
-        """Leaves out the quickest schedule of equal kernels."""
-        if isinstance(known.schedules, list):
-            if known.refused is None and isinstance(error, REFUSED):
-                known.refused = known.schedules[0], error.message
-            known.schedules = known.schedules[1:] or error
-        if self._take_refused and known.schedules is error and known.refused is not None and not known.without_proof:
-            known.schedules, known.without_proof = [known.refused[0]], True
 
     def _planned(self, option: tuple[Span, ...], kernels: list[DerivedKernel]) -> Plan:
         from catdiag.planner.fitted_configuration import together
