@@ -24,9 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from math import prod
-from operator import mul
 
 from catdiag.category.types import Axis, Size, coproduct, product
 
@@ -76,13 +75,14 @@ def extent_of(extent: Extent) -> Extent:
 
 @dataclass
 class Factors:
-    """All factors of a program that is being imported."""
+    """All factors of a program that is being imported. With `all_fixed`, sizes are the numbers of the example."""
 
     made: list[AxisFactor] = field(default_factory=list)
+    all_fixed: bool = False
 
     def new(self, length: int, hint: str = "", extent: Extent | None = None, fixed: bool = False) -> AxisFactor:
         """A new factor of a length; `hint` is a name for its axis."""
-        factor = AxisFactor(len(self.made), extent or Extent(length, fixed), hint)
+        factor = AxisFactor(len(self.made), extent or Extent(length, fixed or self.all_fixed), hint)
         self.made.append(factor)
         return factor
 
@@ -127,9 +127,9 @@ class Factors:
     def _divide(self, extent: Extent, outer: int) -> tuple[Extent, Extent]:
         """The factors of an extent, the outer one of that length; an extent has one factorization."""
         whole = extent_of(extent)
-        if whole.length % outer or whole.op == "+":
+        if whole.length % outer or (whole.op == "+" and not whole.fixed):
             raise NotAligned(f"a dimension of length {self._terms(whole)} is split by {outer}")
-        if not whole.op:
+        if not whole.op or whole.op == "+":
             left, right = Extent(outer, whole.fixed), Extent(whole.length // outer, whole.fixed)
             whole.op, whole.parts = "*", (left, right)
             return left, right
@@ -166,14 +166,35 @@ class Factors:
 
     def refined(self, left: Iterable[AxisFactor], right: Iterable[AxisFactor]) -> bool:
         """Whether two dimensions have factors of which both are products: 2 x 3 and 6 have, 2 x 3 and 3 x 2 have not.
+        Nor has a sum that would be split, or that meets one of other terms.
 
         >>> table = Factors()
         >>> two, three, six = (table.new(n) for n in (2, 3, 6))
         >>> table.refined([two, three], [six]), table.refined([two, three], [three, two])
         (True, False)
         """
-        ends = sorted({n for d in (left, right) for n in accumulate((f.length for f in self.resolve(d)), mul)})
-        return all(longer % shorter == 0 for shorter, longer in pairwise(ends))
+        placed = [self._placed(d) for d in (left, right)]
+        ends = sorted({end for factors in placed for _, end in factors})
+        if not all(longer % shorter == 0 for shorter, longer in pairwise(ends)):
+            return False
+        for mine, theirs in (placed, placed[::-1]):
+            for (start, end), extent in mine.items():
+                terms, meeting = self.terms(extent), theirs.get((start, end))
+                if len(terms) < 2 or (meeting is not None and len(self.terms(meeting)) == 1):
+                    continue
+                if meeting is None and any(start < n < end for n in ends):
+                    return False
+                if meeting is not None and [t.length for t in terms] != [t.length for t in self.terms(meeting)]:
+                    return False
+        return True
+
+    def _placed(self, dim: Iterable[AxisFactor]) -> dict[tuple[int, int], Extent]:
+        """The extents of a dimension's factors, each with the products of the lengths before and up to it."""
+        found, start = {}, 1
+        for factor in self.resolve(dim):
+            found[start, start * factor.length] = factor.extent
+            start *= factor.length
+        return found
 
     # -- unification -------------------------------------------------------------------------------
 
@@ -238,6 +259,14 @@ class Factors:
     def sum(self, terms: Sequence[Extent], hint: str = "") -> AxisFactor:
         """A factor as long as these together."""
         return self.new(0, hint, Extent(sum(t.length for t in terms), parts=tuple(terms), op="+"))
+
+    def cut(self, extent: Extent, lengths: Sequence[int]) -> bool:
+        """Makes an extent, if it is none of others and not fixed, a sum of new ones of these lengths."""
+        whole = extent_of(extent)
+        if whole.op or whole.fixed:
+            return False
+        whole.op, whole.parts = "+", tuple(Extent(n, fixed=n == 1) for n in lengths)
+        return True
 
     def terms(self, extent: Extent) -> tuple[Extent, ...]:
         """The terms of a sum, those of sums inside included; one for what is no sum."""

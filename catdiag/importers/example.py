@@ -19,13 +19,14 @@ class Example:
     """The example that a program was imported with: its arrays, in the order of the program's inputs; the sizes of its
     axes, by symbol; and notes on what was read into its constants. `sources` say where each array is from: the position
     of what was passed, or the name of a parameter or a buffer. `functions` are those of its uninterpreted boxes, on
-    NumPy arrays."""
+    NumPy arrays. Of two programs that are compared, `single` are the places of buffers and constants of one only."""
 
     arrays: tuple[Any, ...]
     sizes: Mapping[str, int]
     notes: tuple[str, ...] = ()
     sources: tuple[int | str, ...] = ()
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    single: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -124,9 +124,12 @@ class ProgramBuilder(ValueBuilder):
 
         return self.emit(dims, axes, make, value.element, number=value.number)
 
-    def part(self, value: ArrayValue, place: int, start: int, length: int, even: bool = True) -> ArrayValue:
+    def part(
+        self, value: ArrayValue, place: int, start: int, length: int, even: bool = True, cover: Sequence[int] = ()
+    ) -> ArrayValue:
         """The positions from `start` on along a dimension. A part at a term of a sum is that term; one of `even` parts
-        is a factor; else the lengths are those of the example."""
+        is a factor; with `read_parts`, one of parts that `cover` the dimension is a term; else the lengths are those of
+        the example."""
         dim = self.factors.resolve(value.dims[place])
         total = self.length(dim)
         if length == total:
@@ -135,6 +138,9 @@ class ProgramBuilder(ValueBuilder):
             lengths = [0 if k == place else self.length(d) for k, d in enumerate(value.dims)]
             return self.constant(0, lengths, value.element)
         if len(dim) == 1:
+            if cover and self.read_parts and self.factors.cut(dim[0].extent, cover):
+                taken = " + ".join(map(str, cover))
+                self.notes.append(f"parts of {taken} are read as parts of any lengths ({self.line or 'no line'})")
             found = self._terms_of(value, place, dim[0], start, length)
             if found is not None:
                 return found
@@ -146,6 +152,8 @@ class ProgramBuilder(ValueBuilder):
             self.notes.append(f"{taken} is read as one of {total // length} parts ({self.line or 'no line'})")
             halved = self.view(value, [*value.dims[:place], outer, inner, *value.dims[place + 1 :]])
             return self.selected(halved, place, start // length)
+        if len(dim) == 1 and start == 0 and value.along is not None and value.positions is None and self.read_parts:
+            return self.renamed(value, [(dim[0], self.factors.new(length, dim[0].hint))])
         if len(dim) != 1:
             value = self.joined_dimension(value, place)
             dim = self.factors.resolve(value.dims[place])

@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, Signature, signature
@@ -18,11 +19,13 @@ from typing import Any, TypeAlias
 
 from catdiag.frontend.elementwise import sqrt
 from catdiag.importers.aten_rules import RULES
+from catdiag.importers.dimensions import Factors
 from catdiag.importers.example import Imported, NotImported
 from catdiag.importers.graph_reader import GraphReader, same_results, title_of
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
+from catdiag.importers.torch_buffers import of_positions
 from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.importers.torch_complex import of_pairs
 from catdiag.importers.torch_decompositions import operation_name, with_known_operations
@@ -32,6 +35,8 @@ ELEMENTS = {"bool": "bool", "int8": "int", "int16": "int", "int32": "int", "int6
 FromParameters: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 """From the tensors of one module, by name, to those of another."""
 _OTHER = "_of_the_other_module"
+_STATISTICS = ("running_mean", "running_var")
+"""Buffers that training changes: those of one name are the same array, as parameters are, whatever they hold."""
 _FRAME = re.compile(r'File "(.*)", line (\d+)')
 _ASSERTIONS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size")
 _SCALARS: dict[str, Callable[..., Any]] = {
@@ -72,31 +77,35 @@ def from_torch_pair(
     *,
     read_roots: bool = True,
     read_least: bool = False,
+    fix_sizes: bool = False,
 ) -> tuple[Imported, Imported]:
     """Two modules or functions as programs with the same inputs and outputs, so that they can be compared.
 
-    What is passed in is matched by position, parameters and buffers by name. Where these differ, `parameters` is a
+    What is passed in is matched by position, parameters by name, and so are buffers and constants that hold the same
+    numbers, under any name; others are an input each. Where these differ, `parameters` is a
     function from the tensors of the second module, by name, to those of the first: fused weights sliced, factors
-    multiplied, norms folded; those that it does not give are matched by name. Without `read_roots`, numbers are taken
-    as they are, and none for a function of a size; so are lengths of what is read at some position, as that of experts
-    in a loop over them. With `read_least`, the least number of a floating-point type, as
-    masks have it, is read as minus infinity: that differs where a row is masked whole. Raises NotImported where one
-    has no meaning here, or results differ in number or shape.
+    multiplied, norms folded; those that it does not give are matched by name. Slices that cover a dimension are read as
+    parts of any lengths. Without `read_roots`, numbers are taken as they are, and none for a function of a size; so are
+    lengths of what is read at some position, as that of experts in a loop over them. With `read_least`, the least
+    number of a floating-point type, as masks have it, is read as minus infinity: that differs where a row is masked
+    whole. With `fix_sizes`, all sizes are the numbers of the example. Raises NotImported where one has no meaning here,
+    or results differ in number or shape.
     """
     torch = _torch()
     if parameters is not None:
         first = _parametrized(torch, first, second, parameters)
-    mine = ProgramBuilder(_title(first, torch), read_roots=read_roots, read_least=read_least)
+    ways: dict[str, Any] = {"read_roots": read_roots, "read_least": read_least, "read_parts": True}
+    mine = ProgramBuilder(_title(first, torch), Factors(all_fixed=fix_sizes), **ways)
     one = _ExportReader(mine, _exported(first, torch, example, kwargs or {}, None))
     one.read()
-    shared = ProgramBuilder(
-        _title(second, torch), mine.factors, mine.values, mine.inputs, read_roots=read_roots, read_least=read_least
-    )
+    shared = ProgramBuilder(_title(second, torch), mine.factors, mine.values, mine.inputs, **ways)
     other = _ExportReader(shared, _exported(second, torch, example, kwargs or {}, None), one)
     other.read()
     same_results(one, other)
     found = one.named({})
-    return one.built(found), other.built(found)
+    single = {k for k, source in enumerate(one.sources) if (source in one.held) != (source in other.held)}
+    built = [reader.built(found, merged_results=False) for reader in (one, other)]
+    return Imported(built[0].diagram, replace(built[0].example, single=frozenset(single))), built[1]
 
 
 def _parametrized(
@@ -112,8 +121,11 @@ def _parametrized(
         def forward(self, *arrays: Any, **named: Any) -> Any:
             tensors = {**dict(second.named_parameters()), **dict(second.named_buffers())}
             own = {**dict(first.named_parameters()), **dict(first.named_buffers())}
+            buffers = {name for name, _ in first.named_buffers() if name.rpartition(".")[2] not in _STATISTICS}
             shared = {
-                name: tensors[name] for name, a in own.items() if name in tensors and tensors[name].shape == a.shape
+                name: tensors[name]
+                for name, a in own.items()
+                if name in tensors and tensors[name].shape == a.shape and name not in buffers
             }
             return torch.func.functional_call(first, {**shared, **parameters(tensors)}, arrays, named)
 
@@ -204,6 +216,9 @@ class _ExportReader(GraphReader):
         self.program = program
         self.values: dict[Any, Any] = {}
         self.spelled: Mapping[str, str] = {}
+        self.beside = beside
+        self.held: dict[str, tuple[Any, ...]] = {}
+        """What buffers and constants hold, by where they are read from."""
         self._tied: dict[Any, ArrayValue] = {}
         self._passed = 0
 
@@ -242,11 +257,17 @@ class _ExportReader(GraphReader):
             self.values[node] = self.builder.constant(number, list(state.shape), _element(state.dtype))
             return
         target = (spec.target or self.spelled.get(node.name, node.name)).removeprefix(f"{_OTHER}.")
+        held = state is not None and spec.kind.name in ("BUFFER", "CONSTANT_TENSOR")
+        if held and self.builder.read_parts and not value.is_complex():
+            read = of_positions(self.builder, target, state, _element(value.dtype))
+            if read is not None:
+                self.values[node] = read
+                return
         source = target
         if spec.kind.name == "USER_INPUT":
             source, self._passed = self._passed, self._passed + 1
         tied = [] if key is None else [name for name, found in self._tensors() if found == key]
-        source = next((name for name in tied if name in self.shared), source)
+        source = self._held(target, state) if held else next((name for name in tied if name in self.shared), source)
         lengths = [_hint(n) for n in value.shape]
         array = state if state is not None else self._example(node.name)
         hints = [_symbol(n) for n in value.shape]
@@ -260,6 +281,18 @@ class _ExportReader(GraphReader):
         if key is not None:
             self._tied[key] = made
             self.shared.update(dict.fromkeys(tied, made))
+
+    def _held(self, name: str, tensor: Any) -> str:
+        """Where a buffer or constant is read from: the other program's, if that is equal or of its name and no other
+        constant, else a place of its own. Raises nothing: two that differ are two inputs, as a note says."""
+        content = str(tensor.dtype), tuple(tensor.shape), tensor.detach().cpu().reshape(-1).tolist()
+        theirs = {} if self.beside is None else self.beside.held
+        source = next((n for n in (name, *theirs) if theirs.get(n) == content), name)
+        if source in theirs and theirs[source] != content and name.rpartition(".")[2] not in _STATISTICS:
+            self.builder.notes.append(f"{name} holds other numbers in {self.builder.title}: it is an input of its own")
+            source = f"{name} of {self.builder.title}"
+        self.held[source] = content
+        return source
 
     def _tensors(self) -> list[tuple[str, Any]]:
         """The names of parameters and buffers, and what says whether two are one tensor."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from catdiag.frontend import elementwise
@@ -104,13 +103,12 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
             b.notes.append(f"{start}:{stop} of {length} is read as the last one ({b.line or 'no line'})")
         one = b.selected(value, k, start - length if start == length - 1 else start)
         return b.view(one, [*one.dims[:k], (), *one.dims[k:]])
-    return b.part(value, k, start, stop - start, even=_is_even(call.siblings, length))
-
-
-def _is_even(parts: Sequence[tuple[Any, Any]], length: int) -> bool:
-    """Whether all parts that are taken of a dimension are of one length."""
-    ends = [slice(_int(start or 0), None if stop is None else _int(stop)).indices(length) for start, stop in parts]
-    return len({stop - start for start, stop, _ in ends} - {0, 1, length}) <= 1
+    ends = {slice(_int(at or 0), None if end is None else _int(end)).indices(length)[:2] for at, end in call.siblings}
+    even = len({end - at for at, end in ends} - {0, 1, length}) <= 1
+    order = sorted(ends)
+    covers = [at for at, _ in order] == [0, *(end for _, end in order[:-1])] and order[-1][1] == length
+    cover = [end - at for at, end in order] if covers and not even else ()
+    return b.part(value, k, start, stop - start, even, cover)
 
 
 def _constant(value: Any) -> int:

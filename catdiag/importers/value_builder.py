@@ -35,6 +35,9 @@ class ValueBuilder:
     position as of any length."""
     read_least: bool = False
     """Whether the least number of a floating-point type is read as minus infinity, as masks mean it."""
+    read_parts: bool = False
+    """Whether slices that cover a dimension are read as parts of any lengths, and buffers that are made of positions as
+    what they are: for programs that are compared."""
 
     # -- values ----------------------------------------------------------------------------------
 

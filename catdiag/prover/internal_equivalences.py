@@ -147,7 +147,9 @@ def _with_all_wires(diagram: Diagram) -> Diagram:
 
 def _shapes(run: Comparison) -> list[dict[str, int]]:
     """Sizes for a run: as unlike each other as the assumptions and the number of elements allow, then small ones."""
-    found = meeting(run.symbols, run.assume, least=2, hints=(2, 3, 4, 5), count=200)
+    found: list[dict[str, int]] = []
+    for assume in ([*run.assume, *run.in_range], run.assume):
+        found = found or meeting(run.symbols, assume, least=2, hints=(2, 3, 4, 5), count=200)
     fitting = [s for s in found if run.cells(s) <= _CELLS]
     apart = sorted(fitting, key=lambda s: (-len(set(s.values())), sum(s.values())))
     unique = {tuple(s.values()): s for s in (*apart[:1], *fitting[:1], *apart[1:])}

@@ -8,7 +8,7 @@ that their reads start at the ends of their arrays. All steps are kernel rules.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd
+from math import ceil, floor, gcd
 
 from catdiag.kernel.context import Context, integer
 from catdiag.kernel.facts import arithmetic, natural
@@ -55,10 +55,11 @@ class Indices(Guards):
         return t
 
     def position(self, ctx: Context, t: Term, path: Path) -> Term:
-        """An index or a size, replaced by its value if that is known: the only index below 1 is 0."""
-        if t.op == "idx" and ctx.ranges.get(str(t.data)) == ONE:
-            return self.step(ctx, t, path, "same", term_data(ZERO), [[term_data(fn("eq", t, ZERO)), term_data(ONE)]])
-        return t
+        """An index, replaced by its value if its range and what is known of it leave only one."""
+        value = _only_value(ctx, t) if t.op == "idx" else None
+        if value is None:
+            return t
+        return self.step(ctx, t, path, "same", term_data(value), [[term_data(fn("eq", t, value)), term_data(ONE)]])
 
     # -- reductions -------------------------------------------------------------------------------------
 
@@ -137,6 +138,31 @@ class Indices(Guards):
             return None
         moved = self.attempt(ctx, t, path, "shift", "up" if min(offsets) < 0 else "down")
         return None if moved is t else self.normal(ctx, moved, path)
+
+
+def _only_value(ctx: Context, index: Term) -> Term | None:
+    """The number that an index is, where its range and linear conditions on indices leave only one."""
+    largest = {name: int(n.data) - 1 for name, n in ctx.ranges.items() if n.op == "num"}  # type: ignore[arg-type]
+    lower, upper = 0, largest.get(str(index.data))
+    for fact in ctx.facts:
+        c = fact.condition
+        if c.op not in ("lt", "le") or index.data not in leaves(c, "idx") or leaves(c, "size") or not arithmetic(c):
+            continue
+        p = to_poly(sub(c.args[1], c.args[0]), ctx)  # at least `-rest`, in the other indices, too
+        rest: Rational = -1 if c.op == "lt" else 0
+        own = p.pop(((index, 1),), 0)
+        for powers, factor in p.items():
+            at = str(powers[0][0].data) if len(powers) == 1 and powers[0][1] == 1 else ""
+            if powers and (not at or powers[0][0].op != "idx" or (factor > 0 and at not in largest)):
+                break
+            rest += factor if not powers else factor * largest[at] if factor > 0 else 0
+        else:
+            if own > 0:
+                lower = max(lower, ceil(quotient(-rest, own)))
+            elif own < 0:
+                limit = floor(quotient(rest, -own))
+                upper = limit if upper is None else min(upper, limit)
+    return num(lower) if lower == upper else None
 
 
 def _constant(rest: Term) -> int:

@@ -181,7 +181,8 @@ class CounterexampleSearch(Comparison):
 
     def shapes(self) -> list[dict[str, int]]:
         """Sizes that meet the assumptions, the smallest first, and some larger ones."""
-        found = meeting(self.symbols, self.assume, count=40)
+        found = meeting(self.symbols, [*self.assume, *self.in_range], count=20) if self.in_range else []
+        found += meeting(self.symbols, self.assume, count=40)
         for hints in (self.hints[:3], self.hints[3:6], self.hints[6:9]) if self.hints else ():
             found += meeting(self.symbols, self.assume, least=2, hints=hints, count=60)[-12:]
         found += meeting(self.symbols, self.assume, least=2, count=4)

@@ -77,6 +77,8 @@ class Comparison:
         self.left, self.right = guarded(statement)
         self.declared: list[Mapping[str, Any]] = list(self.left["inputs"])
         self.assume: list[Any] = list(statement["assume"])
+        self.in_range: list[Any] = _ranges(self.left)
+        """Conditions on sizes for the positions that the left side reads; not all of these need be read."""
         mentioned = set().union(
             *map(symbols_of, self.assume), *map(exact_execution.symbols_of, (self.left, self.right))
         )
@@ -291,6 +293,18 @@ def _positions(*programs: Mapping[str, Any]) -> dict[int, list[Any]]:
                         if node["args"][k] < len(inputs) and axis in own:
                             found.setdefault(node["args"][k], []).append(own[axis])
     return found
+
+
+def _ranges(program: Mapping[str, Any]) -> list[list[Any]]:
+    """For each axis of an input that is read at numbers, that these positions are in it."""
+    inputs, least = program["inputs"], dict[str, int]()
+    for node in program["nodes"]:
+        for source, read in zip(node["args"], node["reads"], strict=False) if node["op"] == "view" else ():
+            sizes = dict(inputs[source]["axes"]) if source < len(inputs) else {}
+            for axis, at in read["at"].items():
+                if isinstance(at, int) and isinstance(size := sizes.get(axis), str):
+                    least[size] = max(at + 1, least.get(size, 1))
+    return [["le", n, size] for size, n in least.items() if n > 1]
 
 
 def _arrays_in(expr: Any) -> Iterator[int]:

@@ -1,0 +1,66 @@
+"""Buffers that are made of positions: ranges, and triangular masks, as models register them.
+
+Two modules that are compared may make such an array in different ways, or only one of them have it as a buffer. The
+buffer is not any array then, but the one that was registered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catdiag.frontend import elementwise
+from catdiag.importers.imported_values import ArrayValue
+from catdiag.importers.positions import Positions
+from catdiag.importers.program_builder import ProgramBuilder
+
+
+def of_positions(b: ProgramBuilder, name: str, tensor: Any, element: str) -> ArrayValue | None:
+    """A buffer as the function of positions that it is, with a note; None for other arrays. It is read as that
+    function at any length, and not as an input."""
+    numbers = tensor.detach().cpu()
+    if element in ("int", "real") and numbers.numel() >= 3 and numbers.numel() == max(numbers.shape):
+        return _range(b, name, numbers, element)
+    if numbers.dim() >= 2 and min(numbers.shape[-2:]) >= 3 and numbers.shape[:-2].numel() == 1:
+        return _triangle(b, name, numbers.reshape(numbers.shape[-2:]).tolist(), list(numbers.shape), element)
+    return None
+
+
+def _range(b: ProgramBuilder, name: str, numbers: Any, element: str) -> ArrayValue | None:
+    flat = numbers.flatten().tolist()
+    step = flat[1] - flat[0]
+    if step == 0 or step != step or abs(step) == float("inf") or any(v != int(v) for v in (step, flat[0])):
+        return None
+    if any(v != flat[0] + k * step for k, v in enumerate(flat)):
+        return None
+    dims = [b.factors.dimension(n) for n in numbers.shape]
+    along = next(d for d in dims if d)
+    b.notes.append(f"the buffer {name} is read as the range from {flat[0]:g} in steps of {step:g}")
+    return b.typed(b.positional(dims, Positions.along(along, int(step), int(flat[0]))), element)
+
+
+def _triangle(
+    b: ProgramBuilder, name: str, numbers: list[list[Any]], shape: list[int], element: str
+) -> ArrayValue | None:
+    """A matrix of one number on and below a diagonal, and another one above it."""
+    inside, outside = numbers[-1][0], numbers[0][-1]
+    if inside == outside or inside != inside or outside != outside:
+        return None
+    diagonal = sum(v == inside for v in numbers[0]) - 1
+    last = len(numbers[0]) - 1
+    if not 0 <= diagonal < last:  # one that starts further down
+        diagonal = -next(k for k, row in enumerate(numbers) if row[0] == inside) if diagonal < 0 else diagonal
+    if any(v != (inside if k <= q + diagonal else outside) for q, row in enumerate(numbers) for k, v in enumerate(row)):
+        return None
+    dims = [b.factors.dimension(n) for n in shape]
+    rows, columns = (b.positional(dims, Positions.along(d)) for d in dims[-2:])
+    b.notes.append(f"the buffer {name} is read as {inside} where column <= row + {diagonal}, and {outside} elsewhere")
+    if element == "bool":
+        return b.pointwise(
+            [columns, rows], lambda k, q: k <= q + diagonal if inside else k > q + diagonal, element="bool"
+        )
+    here = b.pointwise([columns, rows], lambda k, q: k <= q + diagonal, element="bool")
+    values = [b.constant(v, shape, element) for v in (inside, outside)]
+    return b.pointwise([here, *values], elementwise.where, element)
+
+
+__all__ = ["of_positions"]

@@ -1,0 +1,113 @@
+"""Buffers, constants and lengths of two modules that are compared: what they hold counts, and parts have any length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from catdiag.prover import Refuted, Undecided, prove  # noqa: E402
+from catdiag.testing.module_pairs import ModulePair, prove_modules  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+real = torch.randn
+attend = torch.nn.functional.scaled_dot_product_attention
+
+
+class Holding(torch.nn.Module):
+    """A module with one buffer, and a function of it and the argument."""
+
+    def __init__(self, held: Any, function: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.register_buffer("held", held)
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self.held, x)
+
+
+def verdict(first: Any, second: Any, *example: Any) -> str:
+    try:
+        theorem, notes = prove_modules(ModulePair.imported(first, second, example), prove)
+    except Refuted:
+        return "refuted"
+    except Undecided as error:
+        return f"undecided: {error.message}"
+    assert not theorem.conditional
+    return "proved at the example" if any("sizes of the example" in n for n in notes) else "proved"
+
+
+def test_constants_are_the_same_where_they_hold_the_same() -> None:
+    a, b, c = torch.tensor([0.5, 0.25, 0.125]), torch.tensor([3.0, 7.0, 1.0]), torch.tensor([0.5, 0.25, 0.1])
+    assert verdict(lambda x: x * a + b, lambda x: b + a.clone() * x, real(2, 3)) == "proved"
+    assert verdict(lambda x: x * a, lambda x: x * c, real(2, 3)) == "refuted"
+    assert verdict(Holding(a, torch.mul), Holding(c, torch.mul), real(2, 3)) == "refuted"
+    assert verdict(Holding(a, torch.mul), lambda x: a * x, real(2, 3)) == "proved"
+
+
+def causal(shift: int, fill: float) -> Holding:
+    def masked(mask: Any, x: Any) -> Any:
+        n = x.shape[-2]
+        scores = x @ x.transpose(-1, -2) / math.sqrt(x.shape[-1])
+        return scores.masked_fill(mask[:n, :n] == fill, -math.inf).softmax(-1) @ x
+
+    return Holding(
+        torch.tril(torch.full((8, 8), 1 - fill), shift) + torch.triu(torch.full((8, 8), fill), shift + 1), masked
+    )
+
+
+def test_a_causal_mask_in_a_buffer_is_one_of_positions() -> None:
+    flag = lambda x: attend(x, x, x, is_causal=True)  # noqa: E731
+    assert verdict(causal(0, 0.0), flag, real(2, 5, 6)) == "proved"
+    assert verdict(causal(1, 1.0), flag, real(2, 5, 6)) == "refuted"
+
+
+def test_a_table_that_one_module_holds_is_not_any_array() -> None:
+    table = torch.cos(torch.arange(5)[:, None] / torch.arange(1, 4))
+    made = lambda x: x * torch.cos(torch.arange(5)[:, None] / torch.arange(1, 4))  # noqa: E731
+    assert "give the same with what held holds" in verdict(Holding(table, torch.mul), made, real(5, 3))
+    assert verdict(Holding(table + 1, torch.mul), made, real(5, 3)) == "refuted"
+
+
+def state(x: Any, late: bool = False) -> Any:
+    h, found = torch.zeros(3), []
+    for t in range(4):
+        found += [h] if late else []
+        h = torch.sigmoid(x[t]) * h + x[t]
+        found += [] if late else [h]
+    return torch.stack(found)
+
+
+def test_a_loop_that_gives_its_state_a_step_late_is_refuted() -> None:
+    assert verdict(state, lambda x: state(x, late=True), real(4, 3)) == "refuted"
+
+
+def by_hand(q: Any, k: Any, v: Any) -> Any:
+    return (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1) @ v
+
+
+def keys_in_parts(q: Any, k: Any, v: Any) -> Any:
+    scores = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).exp()
+    one, two = scores[..., :3], scores[..., 3:]
+    return (one @ v[:, :3] + two @ v[:, 3:]) / (one.sum(-1, keepdim=True) + two.sum(-1, keepdim=True))
+
+
+def test_queries_and_keys_in_parts() -> None:
+    qkv = real(2, 6, 4), real(2, 8, 4), real(2, 8, 5)
+    chunks = lambda q, k, v: torch.cat([by_hand(part, k, v) for part in q.chunk(2, -2)], -2)  # noqa: E731
+    assert verdict(by_hand, chunks, *qkv) == "proved"
+    assert verdict(by_hand, keys_in_parts, *qkv) == "proved"
+
+
+def test_an_array_cut_in_two_ways_that_do_not_refine_each_other() -> None:
+    def halves(x: Any) -> Any:
+        a, b = x[..., :4].chunk(2, -1)
+        return torch.cat([torch.cat([-b, a], -1), x[..., 4:]], -1)
+
+    def parts(x: Any) -> Any:
+        return torch.cat([-x[..., 2:4], x[..., :2], x[..., 4:]], -1)
+
+    assert verdict(halves, parts, real(3, 8)) == "proved"
