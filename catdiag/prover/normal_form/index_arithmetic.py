@@ -59,7 +59,7 @@ class Indices(Guards):
         value = _only_value(ctx, t) if t.op == "idx" else None
         if value is None:
             return t
-        return self.step(ctx, t, path, "same", term_data(value), [[term_data(fn("eq", t, value)), term_data(ONE)]])
+        return self.attempt(ctx, t, path, "same", term_data(value), [[term_data(fn("eq", t, value)), term_data(ONE)]])
 
     # -- reductions -------------------------------------------------------------------------------------
 
@@ -147,6 +147,8 @@ def _only_value(ctx: Context, index: Term) -> Term | None:
     for fact in ctx.facts:
         c = fact.condition
         if c.op not in ("lt", "le") or index.data not in leaves(c, "idx") or leaves(c, "size") or not arithmetic(c):
+            continue
+        if fact.variables or fact.guards:
             continue
         p = to_poly(sub(c.args[1], c.args[0]), ctx)  # at least `-rest`, in the other indices, too
         rest: Rational = -1 if c.op == "lt" else 0
