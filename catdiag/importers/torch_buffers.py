@@ -1,17 +1,53 @@
-"""Buffers that are made of positions: ranges, and triangular masks, as models register them.
+"""The tensors of two modules that are compared: parameters that are made of the other's, and buffers made of positions.
 
-Two modules that are compared may make such an array in different ways, or only one of them have it as a buffer. The
-buffer is not any array then, but the one that was registered.
+Ranges and triangular masks are buffers of many models. Two modules that are compared may make such an array in
+different ways, or only one of them have it as a buffer. The buffer is not any array then, but the one that was
+registered.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from catdiag.frontend import elementwise
 from catdiag.importers.imported_values import ArrayValue
 from catdiag.importers.positions import Positions
 from catdiag.importers.program_builder import ProgramBuilder
+
+FromParameters: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
+"""From the tensors of one module, by name, to those of another."""
+OTHER = "_of_the_other_module"
+"""The attribute of a parametrized module that the other one is."""
+
+
+def is_statistic(name: str) -> bool:
+    """Whether a buffer is one that training changes: those of one name are the same array, as parameters are, whatever
+    they hold."""
+    return name.rpartition(".")[2] in ("running_mean", "running_var")
+
+
+def parametrized(torch: Any, first: Any, second: Any, parameters: FromParameters) -> Any:
+    """The first module with the second one's tensors for parameters, from which its own are computed."""
+
+    class Parametrized(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            setattr(self, OTHER, second)
+
+        def forward(self, *arrays: Any, **named: Any) -> Any:
+            tensors = {**dict(second.named_parameters()), **dict(second.named_buffers())}
+            own = {**dict(first.named_parameters()), **dict(first.named_buffers())}
+            buffers = {name for name, _ in first.named_buffers() if not is_statistic(name)}
+            shared = {
+                name: tensors[name]
+                for name, a in own.items()
+                if name in tensors and tensors[name].shape == a.shape and name not in buffers
+            }
+            return torch.func.functional_call(first, {**shared, **parameters(tensors)}, arrays, named)
+
+    Parametrized.__name__ = type(first).__name__
+    return Parametrized()
 
 
 def of_positions(b: ProgramBuilder, name: str, tensor: Any, element: str) -> ArrayValue | None:
@@ -63,4 +99,4 @@ def _triangle(
     return b.pointwise([here, *values], elementwise.where, element)
 
 
-__all__ = ["of_positions"]
+__all__ = ["OTHER", "FromParameters", "is_statistic", "of_positions", "parametrized"]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, Signature, signature
-from typing import Any, TypeAlias
+from typing import Any
 
 from catdiag.frontend.elementwise import sqrt
 from catdiag.importers.aten_rules import RULES
@@ -25,18 +25,13 @@ from catdiag.importers.graph_reader import GraphReader, same_results, title_of
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
-from catdiag.importers.torch_buffers import of_positions
+from catdiag.importers.torch_buffers import OTHER, FromParameters, is_statistic, of_positions, parametrized
 from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.importers.torch_complex import of_pairs
 from catdiag.importers.torch_decompositions import operation_name, with_known_operations
 from catdiag.util.errors import PACKAGE
 
 ELEMENTS = {"bool": "bool", "int8": "int", "int16": "int", "int32": "int", "int64": "int", "uint8": "int"}
-FromParameters: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
-"""From the tensors of one module, by name, to those of another."""
-_OTHER = "_of_the_other_module"
-_STATISTICS = ("running_mean", "running_var")
-"""Buffers that training changes: those of one name are the same array, as parameters are, whatever they hold."""
 _FRAME = re.compile(r'File "(.*)", line (\d+)')
 _ASSERTIONS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size")
 _SCALARS: dict[str, Callable[..., Any]] = {
@@ -93,7 +88,7 @@ def from_torch_pair(
     """
     torch = _torch()
     if parameters is not None:
-        first = _parametrized(torch, first, second, parameters)
+        first = parametrized(torch, first, second, parameters)
     ways: dict[str, Any] = {"read_roots": read_roots, "read_least": read_least, "read_parts": True}
     mine = ProgramBuilder(_title(first, torch), Factors(all_fixed=fix_sizes), **ways)
     one = _ExportReader(mine, _exported(first, torch, example, kwargs or {}, None))
@@ -106,31 +101,6 @@ def from_torch_pair(
     single = {k for k, source in enumerate(one.sources) if (source in one.held) != (source in other.held)}
     built = [reader.built(found, merged_results=False) for reader in (one, other)]
     return Imported(built[0].diagram, replace(built[0].example, single=frozenset(single))), built[1]
-
-
-def _parametrized(
-    torch: Any, first: Any, second: Any, parameters: Callable[[dict[str, Any]], Mapping[str, Any]]
-) -> Any:
-    """The first module with the second one's tensors for parameters, from which its own are computed."""
-
-    class Parametrized(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            setattr(self, _OTHER, second)
-
-        def forward(self, *arrays: Any, **named: Any) -> Any:
-            tensors = {**dict(second.named_parameters()), **dict(second.named_buffers())}
-            own = {**dict(first.named_parameters()), **dict(first.named_buffers())}
-            buffers = {name for name, _ in first.named_buffers() if name.rpartition(".")[2] not in _STATISTICS}
-            shared = {
-                name: tensors[name]
-                for name, a in own.items()
-                if name in tensors and tensors[name].shape == a.shape and name not in buffers
-            }
-            return torch.func.functional_call(first, {**shared, **parameters(tensors)}, arrays, named)
-
-    Parametrized.__name__ = type(first).__name__
-    return Parametrized()
 
 
 def _torch() -> Any:
@@ -256,7 +226,7 @@ class _ExportReader(GraphReader):
             number = self._given(state.item()) if state.numel() else 0  # an empty one, as caches begin
             self.values[node] = self.builder.constant(number, list(state.shape), _element(state.dtype))
             return
-        target = (spec.target or self.spelled.get(node.name, node.name)).removeprefix(f"{_OTHER}.")
+        target = (spec.target or self.spelled.get(node.name, node.name)).removeprefix(f"{OTHER}.")
         held = state is not None and spec.kind.name in ("BUFFER", "CONSTANT_TENSOR")
         if held and self.builder.read_parts and not value.is_complex():
             read = of_positions(self.builder, target, state, _element(value.dtype))
@@ -288,7 +258,7 @@ class _ExportReader(GraphReader):
         content = str(tensor.dtype), tuple(tensor.shape), tensor.detach().cpu().reshape(-1).tolist()
         theirs = {} if self.beside is None else self.beside.held
         source = next((n for n in (name, *theirs) if theirs.get(n) == content), name)
-        if source in theirs and theirs[source] != content and name.rpartition(".")[2] not in _STATISTICS:
+        if source in theirs and theirs[source] != content and not is_statistic(name):
             self.builder.notes.append(f"{name} holds other numbers in {self.builder.title}: it is an input of its own")
             source = f"{name} of {self.builder.title}"
         self.held[source] = content
@@ -296,7 +266,7 @@ class _ExportReader(GraphReader):
 
     def _tensors(self) -> list[tuple[str, Any]]:
         """The names of parameters and buffers, and what says whether two are one tensor."""
-        return [(name.removeprefix(f"{_OTHER}."), _identity(state)) for name, state in self.program.state_dict.items()]
+        return [(name.removeprefix(f"{OTHER}."), _identity(state)) for name, state in self.program.state_dict.items()]
 
     def _example(self, name: str) -> Any:
         order = [s.arg.name for s in self.program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.types import size_symbols
-from catdiag.importers.torch_export import FromParameters, from_torch_pair
+from catdiag.importers.torch_buffers import FromParameters
+from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Refuted, Undecided
 from catdiag.rewrite.matching.unify import Unifier
 from catdiag.util.errors import CatdiagError
