@@ -73,10 +73,21 @@ class Segment:
 
 @dataclass
 class StageSequence:
-    """The stages of a diagram in stored order. `opened` opens named boxes first."""
+    """The stages of a diagram in stored order. `opened` opens named boxes first; with `depth_first`, each stage comes
+    right after what only it needs, so that a kernel may be of stages between which the program says something else.
+
+    >>> import catdiag as cd
+    >>> made = cd.algorithm("m k, n k -> m n")(
+    ...     lambda A, B: cd.einsum("m k, n k -> m n", *(X / s for X, s in [(X, cd.sum(X, "k")) for X in (A, B)])))
+    >>> def names(row):
+    ...     return [row.graph.nodes[places[-1]].box.name for places in row.stages]
+    >>> names(StageSequence(made.diagram)), names(StageSequence(made.diagram, depth_first=True))
+    (['sum[k]', 'sum[k]', 'div', 'div', 'einsum'], ['sum[k]', 'div', 'sum[k]', 'div', 'einsum'])
+    """
 
     diagram: Diagram
     opened: bool = False
+    depth_first: bool = False
     stages: list[list[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -127,6 +138,8 @@ class StageSequence:
             else:
                 self.stage.update(dict.fromkeys([*before, place], len(self.stages)))
                 self.stages.append([*before, place])
+        if self.depth_first:
+            self._order_stages()
         self._last: dict[int, int] = {}  # the last stage that reads an array
         for w, places in readers.items():
             found = [self.stage[place] for place in places if place in self.stage]
@@ -134,6 +147,33 @@ class StageSequence:
                 self._last[w] = max(found)
         self._segments: dict[Span, Segment] = {}
         self.names = self._names()
+
+    def _order_stages(self) -> None:
+        """Puts stages in the order in which a search from the results, depth first, has all that they read."""
+        nodes, count = self.graph.nodes, len(self.stages)
+        reads: list[list[int]] = []
+        for k, places in enumerate(self.stages):
+            made = [self.maker[self.root[w]] for p in places for w in nodes[p].inputs if not self.free[w]]
+            reads.append([m for m in dict.fromkeys(self.stage[p] for p in made if p in self.stage) if m != k])
+        order: dict[int, None] = {}
+        ends = dict.fromkeys(self._by(w) for w in self.graph.outputs)
+        stack = [k for k in reversed([*ends, *range(count)]) if k >= 0]
+        while stack:
+            waits = [m for m in reads[stack[-1]] if m not in order]
+            if waits:
+                stack.append(waits[0])
+            else:
+                order[stack.pop()] = None
+        places_of = {k: n for n, k in enumerate(order)}
+        self.stages = [self.stages[k] for k in order]
+        self.stage = {place: places_of[k] for place, k in self.stage.items()}
+
+    def reordered(self, most: int) -> list[StageSequence]:
+        """The row depth first, if that is another order and it has no more than `most` stages."""
+        if len(self.stages) > most:
+            return []
+        row = StageSequence(self.diagram, self.opened, True)
+        return [] if row.stages == self.stages else [row]
 
     def _names(self) -> dict[int, str]:
         """The names of all arrays: the user's variables, or what makes them; with a number where others that may be

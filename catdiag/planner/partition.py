@@ -10,7 +10,7 @@ has won: then each of its kernels, and that they mean the diagram together.
 Where such a way spends much of its time to save arrays and to load them, ways that recompute them in each kernel that
 reads them are compared with it (`catdiag.planner.recomputed_stages`), by the times of what is written.
 
-Not among the ways: kernels of stages that do not follow each other.
+The row is tried as stored, and depth first. Not among the ways: kernels of stages that do not follow each other.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from catdiag.category.diagram import Diagram, HasDiagram
 from catdiag.category.ops import GroupOp
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
+from catdiag.planner.cut_search import MOST
 from catdiag.planner.equal_segments import DerivedKernel, SegmentClass
 from catdiag.planner.fit import fit
 from catdiag.planner.function_calls import function_plan
@@ -139,13 +140,14 @@ def searching(
         raise NotFusable(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
     search = PartitionSearch(row, target, solver, cuts, None, several)
 
-    def of_form(form: Reassociation) -> PartitionSearch:
-        return PartitionSearch(StageSequence(form.diagram), target, solver, cuts, form, several, search.equal)
+    def other(row: StageSequence, form: Reassociation | None = None) -> PartitionSearch:
+        return PartitionSearch(row, target, solver, cuts, form, several, search.equal)
 
-    forms = [of_form(form) for form in equal_forms(diagram, sizes)]
+    forms = [other(StageSequence(form.diagram), form) for form in equal_forms(diagram, sizes)]
+    forms += map(other, row.reordered(MOST))
     found = sorted((one for one in (search, *forms) if one.chosen()), key=PartitionSearch.rank_seconds)
-    if not found and (by_terms := form_by_terms(diagram, sizes)):
-        found = [one for one in (of_form(by_terms),) if one.chosen()]
+    if not found and (terms := form_by_terms(diagram, sizes)):
+        found = [one for one in [other(StageSequence(terms.diagram), terms)] if one.chosen()]
     for better, worse in pairwise(found):
         better.otherwise = worse
     if found:

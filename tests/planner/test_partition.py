@@ -368,3 +368,19 @@ def test_a_kernel_that_is_much_slower_as_it_is_written_is_compared_with_others()
     program = cd.algorithm("b s e, b t e, s t, e -> b s e, b s e", name="mixed")(mixed)
     found = program.plan("H200", sizes)
     assert len(found.kernels) == 2 and found.time_s < 20e-6  # one kernel takes 62
+
+
+@cd.algorithm("m k, n k -> m n")
+def correlation(A: Any, B: Any) -> Any:
+    a, b = A - cd.mean(A, "k"), B - cd.mean(B, "k")
+    lengths = cd.sqrt(cd.sum(a * a, "k")), cd.sqrt(cd.sum(b * b, "k"))
+    return cd.einsum("m k, n k -> m n", a / lengths[0], b / lengths[1])
+
+
+def test_what_two_factors_are_made_of_in_turn_is_a_kernel_each() -> None:
+    found = correlation.plan("H200", {"m": 4096, "n": 4096, "k": 8192})
+    assert [kernel.loops for kernel in found.kernels] == ["group m", "group n", "stream k, group m n"]
+    assert found.saved == (("div [m k]", 2 * 4096 * 8192), ("div [n k]", 2 * 4096 * 8192))
+    A, B = np.random.default_rng(0).normal(size=(2, 3, 5))
+    got = cd.Program(found.derivation).run(A, B, tiles=dict.fromkeys(found.tiles, 2))
+    assert np.allclose(got, np.corrcoef(A, B)[:3, 3:])
