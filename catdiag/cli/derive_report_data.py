@@ -80,8 +80,8 @@ def derive(diagram: Diagram, ask: Z3, target: DeriveTarget | None = None, reques
 
     With a target, and where the request allows it, the diagram is cut into kernels if several kernels take less time,
     if one does not fit, if several are requested, or if torch may compute products (`catdiag.planner.partition`). The
-    report is then of what the plan derived. Distributing products is offered where it is not requested and predicted
-    to pay.
+    report is then of what the plan derived. Distributing products is done where it is quicker and rounding allows it,
+    and offered where it is not requested and predicted to pay.
 
     The best is that of least predicted time, or of least memory without a target. Raises NotStreamable or NotGroupable
     for a requested axis that cannot be streamed or grouped, AxisError for an unknown one. If nothing fits, the report
@@ -101,11 +101,12 @@ def derive(diagram: Diagram, ask: Z3, target: DeriveTarget | None = None, reques
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.distribute import distribute
     from catdiag.rewrite.loop_laws import verdicts
+    from catdiag.rewrite.steps import Distribute
 
     start = time.perf_counter()
     begun = Derivation.start(diagram, ask)
     begun = begun if request.distribute is None else distribute(begun, request.distribute or None)
-    found = _candidates(begun, ask, target, request)
+    found = _candidates(begun, target, request)
     chosen = best(found.tried)
     derivation = _split_and_skipped(chosen.derivation, request)
     counted, worth = derivation, chosen.worth
@@ -131,7 +132,9 @@ def derive(diagram: Diagram, ask: Z3, target: DeriveTarget | None = None, reques
         seconds=time.perf_counter() - start,
         full_proof=request.whole,
         instead=found.instead,
-        offers=_offers(diagram, target, worth) if request.distribute is None else (),
+        offers=()
+        if any(isinstance(step.action, Distribute) for step in derivation.steps)
+        else _offers(diagram, target, worth),
     )
 
 
@@ -144,7 +147,7 @@ class _Candidates:
     instead: tuple[str, ...]
 
 
-def _candidates(begun: Derivation, ask: Z3, target: DeriveTarget | None, request: DeriveRequest) -> _Candidates:
+def _candidates(begun: Derivation, target: DeriveTarget | None, request: DeriveRequest) -> _Candidates:
     """The ways to derive a diagram, as several kernels and as one."""
     from catdiag.planner.cut_search import CLOSE
     from catdiag.planner.derivation_search import PAYS, RefusedAxis, StrategyCandidate, attempts, best, memory
@@ -155,7 +158,7 @@ def _candidates(begun: Derivation, ask: Z3, target: DeriveTarget | None, request
     search: PartitionSearch | None = None
     found: Plan | None = None
     if target is not None and request.is_cut:
-        search = _searched(begun.diagram, ask, target, request.cuts, request.several)
+        begun, search = _searched(begun, target, request)
     if search is not None and target is not None and (len(search.chosen()) > 1 or target.products != "triton"):
         found = _plan(search, begun)
     instead: tuple[str, ...] = ()
@@ -163,7 +166,7 @@ def _candidates(begun: Derivation, ask: Z3, target: DeriveTarget | None, request
     if found is None:
         pays = PAYS if target is not None else 0.0
         tried, refused = attempts(
-            begun, ask, planned, stream=request.stream, group=request.group, pays=pays, passes=request.passes
+            begun, begun.ask, planned, stream=request.stream, group=request.group, pays=pays, passes=request.passes
         )
         tried = [_as_planned(attempt) for attempt in tried]
         one = best(tried).worth.measure
@@ -196,28 +199,29 @@ def _split_and_skipped(derivation: Derivation, request: DeriveRequest) -> Deriva
 
 
 def _searched(
-    diagram: Diagram, ask: Z3, target: DeriveTarget, cuts: int | None, several: bool
-) -> PartitionSearch | None:
-    """The ways to cut the diagram into kernels; None if nothing fits however it is cut, or if nothing is to be cut."""
-    from catdiag.planner.partition import searching
+    begun: Derivation, target: DeriveTarget, request: DeriveRequest
+) -> tuple[Derivation, PartitionSearch | None]:
+    """The quickest form of a diagram, and the ways to cut it into kernels; None if nothing fits however it is cut, or
+    if nothing is to be cut."""
+    from catdiag.planner.partition import ranked_forms
     from catdiag.rewrite.split import runs_in_kernels
 
-    if runs_in_kernels(diagram):
-        return None
+    if runs_in_kernels(begun.diagram):
+        return begun, None
     try:
-        return searching(
-            diagram,
+        return ranked_forms(
+            begun,
             target.hardware,
             target.sizes,
-            target.dtype,
-            target.stages,
-            cuts=cuts,
-            several=several,
+            distribute=request.distribute is None,
+            dtype=target.dtype,
+            stages=target.stages,
+            cuts=request.cuts,
+            several=request.several,
             products=target.products,
-            ask=ask,
-        )
+        )[0]
     except (DoesNotFit, NotFusable):
-        return None
+        return begun, None
 
 
 def _plan(search: PartitionSearch, begun: Derivation) -> Plan | None:

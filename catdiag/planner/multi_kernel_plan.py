@@ -336,7 +336,8 @@ class Plan(AsHTML):
         if len(self.kernels) == 1:
             (kernel,) = self.kernels
             derived = [f"derived    {kernel.loops}: {arrays_of(kernel)}"] if kernel.loops else []
-            return "\n".join([str(kernel), *derived, *self._against_bound(), *self._assumed(), *instead])
+            rest = (*self._rounding(), *self._against_bound(), *self._assumed(), *instead)
+            return "\n".join([str(kernel), *derived, *rest])
         lines = [
             f"{plural(len(self.kernels), 'kernel')} on {self.hardware}, {self.dtype}, "
             f"{', '.join(f'{n}={s}' for n, s in self.sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
@@ -351,7 +352,17 @@ class Plan(AsHTML):
             f"traffic    {self.bytes_moved:,} bytes at the edge to shared memory, {self.hbm_bytes:,} at that to HBM; "
             f"{self.flops:,} FLOPs of products"
         )
-        return "\n".join([*lines, *self._against_bound(), *self._assumed(), *self._not_proved(), *instead])
+        rest = (*self._rounding(), *self._against_bound(), *self._assumed(), *self._not_proved(), *instead)
+        return "\n".join([*lines, *rest])
+
+    def _rounding(self) -> list[str]:
+        """The lines that say what the steps do to rounding."""
+        return [f"{'rounding' if not k else '':10} {said}" for k, said in enumerate(self.rounding)]
+
+    @property
+    def rounding(self) -> tuple[str, ...]:
+        """What the steps of the derivation change in floating point, since theorems are about real numbers."""
+        return tuple(f"{step.name}: {step.note}" for step in self.derivation.steps if step.note)
 
     def _assumed(self) -> list[str]:
         """The lines that say what is assumed."""
@@ -395,6 +406,7 @@ class Plan(AsHTML):
             "reason": self.reason,
             "not_proved": list(self.unproved),
             "assumptions": list(self.assumptions),
+            "rounding": list(self.rounding),
             "lower_bound": None if self.lower_bound is None else self.lower_bound.as_dict(),
             "tiles": self.tiles,
             "saved": [{"array": name, "bytes": size} for name, size in self.saved],

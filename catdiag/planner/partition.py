@@ -44,6 +44,8 @@ from catdiag.planner.written_kernels import WrittenKernelSearch
 from catdiag.prover.api import Interrupted
 from catdiag.rewrite.contraction_order import Reassociation, equal_forms, form_by_terms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
+from catdiag.rewrite.distribute import distribute as distributed
+from catdiag.rewrite.distribute import within_rounding
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.split import runs_in_kernels
@@ -78,7 +80,7 @@ def plan(
     derivation = derivation_of(subject)
     in_kernels = runs_in_kernels(derivation.diagram)
     of_fit = {*signature(fit).parameters, *FitOptions.__annotations__}
-    of_cuts = set(signature(searching).parameters)
+    of_cuts = {*signature(searching).parameters, *signature(ranked_forms).parameters}
     known, others = (of_fit, of_cuts) if in_kernels else (of_cuts, of_fit)
     if wrong := sorted(name for name in options if name in others - known):
         title = derivation.source.title or "the diagram"
@@ -93,9 +95,62 @@ def plan(
     if in_kernels:
         found = Plan.of(derivation, fit(derivation, hardware, sizes, **options))
     else:
-        search = searching(derivation.diagram, hardware, sizes, ask=derivation.ask, **options)
-        found = continued(derivation, search.plan())
+        found = _cut(derivation, hardware, sizes, **options)
     return replace(found, seconds=time.perf_counter() - start, dtypes=options.get("dtype", "bf16"))
+
+
+def _cut(derivation: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan:
+    """The plan of the quickest form that has one."""
+    problem: CatdiagError | None = None
+    for begun, search in ranked_forms(derivation, hardware, sizes, **options):
+        try:
+            return continued(begun, search.plan())
+        except Interrupted:
+            raise
+        except CatdiagError as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
+
+
+def ranked_forms(
+    derivation: Derivation,
+    hardware: Hardware | str,
+    sizes: Mapping[str, int],
+    *,
+    distribute: bool = True,
+    **options: Any,
+) -> list[tuple[Derivation, PartitionSearch]]:
+    """A diagram that runs in no loops or groups and, with `distribute`, what it is with its squared distances as
+    products, where rounding allows it (`within_rounding`): each with the search for its kernels, the quickest first.
+    `options` are those of `searching`, whose errors are raised where nothing fits.
+
+    >>> import catdiag as cd
+    >>> near = cd.algorithm("q d, x d -> q")(lambda a, b: cd.min(cd.sum((a - b) ** 2, "d"), "x"))
+    >>> forms = ranked_forms(near.derivation, "H200", {"q": 4096, "x": 4096, "d": 128})
+    >>> [[step.name for step in begun.steps] for begun, _ in forms]
+    [['distribute'], []]
+    """
+
+    def search(diagram: Diagram) -> PartitionSearch:
+        return searching(diagram, hardware, sizes, ask=derivation.ask, **options)
+
+    form = within_rounding(derivation.diagram, options.get("dtype", "bf16")) if distribute else None
+    if form is None:
+        return [(derivation, search(derivation.diagram))]
+    problem: CatdiagError | None = None
+    found: list[tuple[Derivation, PartitionSearch]] = []
+    for diagram in (derivation.diagram, form.diagram):
+        try:
+            begun = derivation if diagram is not form.diagram else distributed(derivation)
+            found.append((begun, search(diagram)))
+        except Interrupted:
+            raise
+        except CatdiagError as error:  # it does not fit, or is not proved: the other, then
+            problem = problem or error
+    if not found and problem is not None:
+        raise problem
+    return sorted(found, key=lambda way: way[1].rank_seconds())
 
 
 def searching(

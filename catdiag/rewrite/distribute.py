@@ -20,7 +20,7 @@ it can be below 0. A root is therefore taken of its maximum with 0, which is the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -34,10 +34,12 @@ from catdiag.rewrite.distribute_products import ProductFactoring
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.steps import Distribute
 from catdiag.rewrite.stream.separable_form import Form, NotSeparable, collect, scaled
+from catdiag.schedule.stored_types import element_types
 from catdiag.util.errors import AxisError, NotDistributable
 
 _OPENED = ("add", "sub", "neg", "mul", "div")
-
+_SHORT = ("bf16", "fp8")
+"""Types of at most 8 bits of significand."""
 
 CANCELS = (
     "in floating point the distributed terms cancel: where their sum is far smaller than the terms, it has few digits"
@@ -47,12 +49,14 @@ CANCELS = (
 @dataclass(frozen=True)
 class Expanded:
     """A diagram with products distributed over its sums. `roots` are the square roots that are now taken of a maximum
-    with 0; `cancels` says whether there are terms that cancel.
+    with 0; `cancels` says whether there are terms that cancel; `factors` are the inputs that the new products
+    multiply, None where they multiply arrays that are computed.
     """
 
     diagram: Diagram
     roots: tuple[Box, ...]
     cancels: bool
+    factors: frozenset[str] | None
 
 
 def distribute(derivation: Derivation, axes: str | Iterable[str] | None = None) -> Derivation:
@@ -130,7 +134,34 @@ def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> Expanded:
         raise NotDistributable(
             f"cannot distribute products over sums along {said}: {where}{why}", None if box is None else box.line
         )
-    return Expanded(made, tuple(search.floors), bool(search.rounded))
+    return Expanded(made, tuple(search.floors), bool(search.rounded), search.multiplied_inputs())
+
+
+def within_rounding(diagram: Diagram, dtype: str | Mapping[str, str]) -> Expanded | None:
+    """The diagram with products distributed over all sums for which that is smaller, where terms cancel and no more
+    digits are lost than the inputs have lost already; None elsewhere. Nothing is proved here.
+
+    Matrix units multiply inputs of 8 bits of significand exactly, and add in fp32: for points of d coordinates and of
+    size r, a squared distance has an error of about √d·2⁻²⁴·r², at most d·2⁻²⁴·r² (Higham 2002, section 3.1; derived
+    here for squares). Rounding the points to 8 bits to begin with changed it by up to 2⁻¹⁶·r², even where they are
+    equal. So factors must be inputs as they are given, in bf16 or fp8: an array that is computed would be rounded anew
+    for the products, and of fp32 and fp16 more digits would be lost than their rounding lost.
+
+    >>> from catdiag.frontend import builder as build
+    >>> squares = build.algorithm("q d, x d -> q x")(lambda a, b: build.sum((a - b) ** 2, "d"))
+    >>> within_rounding(squares, "bf16") is None, within_rounding(squares, "fp32") is None
+    (False, True)
+    """
+    try:
+        found = expanded(diagram)
+    except NotDistributable:
+        return None
+    if not found.cancels:  # products of sums of products: those of another order (`contraction_order`)
+        return None
+    types = element_types(diagram, dtype)
+    if found.factors is None or any(types[name] not in _SHORT for name in found.factors):
+        return None
+    return found
 
 
 class _Expansion(DeferredScaling):
@@ -141,6 +172,7 @@ class _Expansion(DeferredScaling):
         self.flat, self.axes = flat, axes
         self.done = 0
         self.rounded: set[int] = set()
+        self.multiplied: set[int] = set()
         self.floors: list[Box] = []
         self.refusals: list[tuple[Box, str]] = []
 
@@ -156,6 +188,17 @@ class _Expansion(DeferredScaling):
         outputs = [self.output(image[w], ty) for w, ty in zip(flat.graph.outputs, flat.cod, strict=True)]
         made = reachable(Graph(flat.dom, tuple(terms.nodes), tuple(outputs)))
         return of_graph(made, flat.cod, flat.names, flat.title)
+
+    def multiplied_inputs(self) -> frozenset[str] | None:
+        """The inputs that the new products multiply; None where one multiplies an array that is computed."""
+        found: set[str] = set()
+        for w in self.multiplied:
+            while (node := self.graph.node(w)) is not None:
+                if not isinstance(node.box.op, Rename):
+                    return None
+                (w,) = node.inputs
+            found.add(self.flat.input_names[w])
+        return frozenset(found)
 
     # -- which sums, and which boxes of their summands are expanded ----------------------------------------
 
@@ -189,10 +232,14 @@ class _Expansion(DeferredScaling):
             self.refusals.append((refused.box, refused.reason))
             return None
         self.done += 1
+        begin = len(self.graph.nodes)
         kept = {n for ty in self.flat.cod for n in ty.names}
         products = ProductFactoring(self.graph, kept, box.cod[0].names, box.line)
         made = products.emitted(form)
         wire = self.put(made, box.cod[0], box.line)
+        self.multiplied.update(
+            w for node in self.graph.nodes[begin:] if isinstance(node.box.op, Einsum) for w in node.inputs
+        )
         if len(made) > 1:
             self.rounded.add(wire)
         else:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.kernel.checker import Checker
+from catdiag.rewrite.distribute import CANCELS, within_rounding
 from catdiag.rewrite.distribute_products import factored
 from catdiag.solvers.z3 import Z3
 
@@ -328,3 +329,52 @@ def test_too_many_terms_are_refused() -> None:
     many = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum((a - b + 1) ** 64, "d"))
     with pytest.raises(cd.errors.NotDistributable, match="terms, more than"):
         many.distribute("d")
+
+
+# -- unasked ---------------------------------------------------------------------------------------------------------
+
+
+def nearest(a: Any, b: Any) -> Any:
+    return cd.min(squared(a, b), "x")
+
+
+def test_plans_make_products_of_distances_where_rounding_allows_it(ask: Z3) -> None:
+    program, sizes = cd.Program(cd.algorithm("q d, x d -> q")(nearest), ask), {"q": 1024, "x": 256, "d": 64}
+    found = program.plan("H200", sizes)
+    assert found.derivation.steps[0].name == "distribute" and found.flops > 0
+    assert found.rounding == (f"distribute: {CANCELS}",) and f"rounding   distribute: {CANCELS}" in str(found)
+    assert not Checker(ask).check(found.derivation.theorem.certificate).conditional
+    arrays = arrays_of(program.diagram)
+    np.testing.assert_allclose(cd.Program(found.derivation.diagram, ask).run(*arrays), program(*arrays), rtol=1e-12)
+    assert not program.plan("H200", sizes, distribute=False).rounding
+
+
+@pytest.mark.parametrize(
+    ("function", "types", "allowed"),
+    [
+        (nearest, "bf16", True),
+        (nearest, {"A": "fp8", "B": "bf16", "*": "bf16"}, True),
+        (nearest, {"A": "fp32", "B": "bf16", "*": "bf16"}, False),
+        (nearest, "fp16", False),
+        (nearest, "fp32", False),
+        (lambda A, B: nearest(A / 3, B), "bf16", False),  # a third of bf16 is rounded anew
+        (lambda A, B: cd.sum(cd.sum(A * B, "d"), "x"), "bf16", False),  # nothing is distributed
+    ],
+)
+def test_where_rounding_allows_products_of_distances(function: Function, types: Any, allowed: bool) -> None:
+    diagram = cd.algorithm("q d, x d -> q")(lambda A, B: function(A, B)).diagram
+    assert (within_rounding(diagram, types) is not None) == allowed
+
+
+@given(st.integers(1, 64), st.integers(0, 12), st.integers(0, 2**32 - 1))
+def test_of_short_points_no_more_is_lost_than_their_rounding_lost(d: int, far: int, seed: int) -> None:
+    """The bound that `within_rounding` states: points of 8 bits, exact products, sums in fp32."""
+    rng = np.random.default_rng(seed)
+    points = (np.float32(2.0**far) + rng.normal(size=(8, d)).astype(np.float32) for _ in range(2))
+    a, b = ((x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32) for x in points)
+    exact = ((a.astype(float)[:, None] - b) ** 2).sum(-1)
+    squares = [np.cumsum(x * x, axis=-1, dtype=np.float32)[:, -1] for x in (a, b)]
+    product = np.cumsum(a[:, None] * b, axis=-1, dtype=np.float32)[..., -1]
+    found = squares[0][:, None] + squares[1] - 2 * product
+    size = np.maximum(squares[0][:, None], squares[1])
+    assert (np.abs(found - exact) <= (4 * d + 8) * 2.0**-24 * size).all()

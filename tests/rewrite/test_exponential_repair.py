@@ -320,3 +320,24 @@ def test_a_scale_that_is_an_input_is_not_at_hand_in_a_merge():
     arrays = [rng.normal(size=shape) for shape in ((2, 5), (2,), (5, 3), (2, 3))]
     derived = f.stream("x")
     np.testing.assert_allclose(derived.run(*arrays, tiles={"s_x": 2}), f.run(*arrays), rtol=1e-12)
+
+
+def test_a_bound_that_is_given_is_no_state_of_the_loop() -> None:
+    """Of `exp(S − max(m, z))` the loop carries the maximum m alone, and skips what a mask empties."""
+
+    def with_sink(S: Any, V: Any, z: Any) -> Any:
+        S = cd.where(cd.index("x") <= cd.index("q"), S, -cd.inf)
+        m = cd.maximum(cd.max(S, "x"), z)
+        weights = cd.exp(S - m)
+        return cd.einsum("q x, x d -> q d", weights, V) / (cd.sum(weights, "x") + cd.exp(z - m))
+
+    f = cd.algorithm("q x, x d, q -> q d")(with_sink)
+    derived = f.stream("x").skip("x")
+    (fold,) = (box.op for box in inline(derived.diagram).boxes if isinstance(box.op, FoldOp))
+    assert [c.rstrip("0123456789") for c in fold.components] == ["max", "sum", "sum"] and fold.bounds is not None
+    rng = np.random.default_rng(0)
+    for scale in (1, 300):
+        arrays = [scale * rng.normal(size=shape) for shape in ((6, 6), (6, 3), (6,))]
+        for tree in (None, "balanced"):
+            found = derived.run(*arrays, tiles={"s_x": 2}, tree=tree)
+            np.testing.assert_allclose(found, f.run(*arrays), rtol=1e-12)

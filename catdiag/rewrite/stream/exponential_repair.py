@@ -147,9 +147,10 @@ class Stabilizer(Algebra):
         out of it, and whether guards are needed, as `split` gives them. `bare` are the statistics with the maxima
         themselves in place of their replacements.
 
-        The program may subtract a multiple of a maximum by a factor of unknown sign, or a function of a maximum. Then
-        the maximum of the elements is subtracted instead: `exp(b − c) = exp(b − μ)·exp(μ − c)` for μ = max b. The rest,
-        μ − c, is a statistic; it is 0 if c is the maximum of the elements.
+        The program may subtract a multiple of a maximum by a factor of unknown sign, a function of a maximum, or its
+        maximum with an array, which merges would have to know. Then the maximum of the elements is subtracted instead:
+        `exp(b − c) = exp(b − μ)·exp(μ − c)` for μ = max b. The rest, μ − c, is a statistic; it is 0 if c is the maximum
+        of the elements.
         """
         self.scales_exponentials = True
         kept, moved, guarded = self.split(bare)
@@ -157,7 +158,7 @@ class Stabilizer(Algebra):
             return kept, moved, guarded
         unbounded = any(self._has_factor(t) for t in kept)
         hidden = not kept and self._maxima(w for t in moved for w, _ in t.monomial)
-        if not unbounded and not hidden:
+        if not unbounded and not hidden and not any(map(self._reads_arrays, kept)):
             return kept, moved, guarded
         self.greatest = True
         names = {n for t in statistics for w, _ in t.monomial for n in self.graph.names(w)}
@@ -179,6 +180,16 @@ class Stabilizer(Algebra):
         if self.mode == "greatest":
             product = product or not self._is_maximum(bare.monomial[0])
         return product and self._may_be_bottom([w for w, _ in bare.monomial if self.graph.late[w]], empty=True)
+
+    def _reads_arrays(self, t: SeparableTerm) -> bool:
+        """Whether a summand of a scale is a function of statistics and of arrays that are none."""
+        for w in self.graph.cone((w for w, _ in t.monomial if self.graph.late[w]), self.components):
+            node = self.graph.node(w)
+            if node is None or w in self.components or not self.graph.late[w]:
+                continue
+            if any(not self.graph.late[i] and not self._closed(i) for i in node.inputs):
+                return True
+        return False
 
     def split(self, statistics: Form) -> tuple[Form, Form, bool]:
         """The summands of a scale: those kept in the loop, those moved out of it, and whether guards are needed."""
