@@ -12,7 +12,7 @@ from catdiag.frontend import builder, elementwise, indexing, nn, reshape
 from catdiag.frontend.tracing import Trace, Traced, building
 from catdiag.testing.strategies import typed_programs
 from catdiag.testing.strategies.op_strategies import checked_kinds
-from catdiag.testing.strategies.type_strategies import NAMES, array_types, strategies_of
+from catdiag.testing.strategies.type_strategies import NAMES, array_types, drawn_by, strategies_of
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def diagrams(
             outputs = [made[-1][0]] + [draw(st.sampled_from(made))[0] for _ in range(count - 1)]
             return trace.diagram(outputs, tuple(f"a{k}" for k in range(len(dom))), "random")
 
-    return st.composite(program)()  # type: ignore[no-any-return]
+    return drawn_by(program)
 
 
 def _finite(trace: Trace, a: Traced) -> Traced:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import Diagram
 from catdiag.category.functor import weave
 from catdiag.frontend import builder, elementwise, indexing, reshape
-from catdiag.testing.strategies.type_strategies import strategies_of
+from catdiag.testing.strategies.type_strategies import drawn_by, strategies_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -169,7 +169,7 @@ def rewrites(equal: bool | None = None) -> SearchStrategy[Pair]:
             sides = [weave(side, axis, chosen) for side in sides]
         return Pair(sides[0], sides[1], same, name + (f": {slip}" if slip else ""))
 
-    return st.composite(pair)()  # type: ignore[no-any-return]
+    return drawn_by(pair)
 
 
 def _of(named: Program, program: Program) -> Program:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from catdiag.chip.hierarchy import CACHE, SCRATCHPAD, Edge, Hierarchy, Level
-from catdiag.testing.strategies.type_strategies import strategies_of
+from catdiag.testing.strategies.type_strategies import drawn_by, strategies_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -46,4 +46,4 @@ def hierarchies(max_levels: int = 4, caches: bool = True, branches: bool = True)
             edges.append(Edge(names[start], names[start + 2], speed, bidirectional=draw(st.booleans())))
         return Hierarchy("drawn", tuple(levels), tuple(edges))
 
-    return st.composite(hierarchy)()  # type: ignore[no-any-return]
+    return drawn_by(hierarchy)

@@ -16,7 +16,7 @@ from catdiag.frontend.tracing import Trace, Traced, building
 from catdiag.rewrite import group
 from catdiag.rewrite.split import in_parts
 from catdiag.rewrite.stream import fold_search
-from catdiag.testing.strategies.type_strategies import strategies_of
+from catdiag.testing.strategies.type_strategies import drawn_by, strategies_of
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def einsums(max_operands: int = 4, names: tuple[str, ...] = _NAMES) -> SearchStr
             result = trace.einsum(draw(st.permutations(operands)), tuple(kept))
             return trace.diagram([result], tuple(f"a{k}" for k in range(len(kinds))), "einsum")
 
-    return st.composite(program)()  # type: ignore[no-any-return]
+    return drawn_by(program)
 
 
 def _repeated(draw: Any, st: Any, array: Traced) -> Traced:
@@ -90,7 +90,7 @@ def cascades(max_steps: int = 4, names: tuple[str, ...] = _NAMES[:4]) -> SearchS
             outputs = [made[-1], *(draw(st.sampled_from(made)) for _ in range(draw(st.integers(0, 1))))]
             return trace.diagram(outputs, tuple(f"a{k}" for k in range(len(kinds))), "cascade")
 
-    return st.composite(program)()  # type: ignore[no-any-return]
+    return drawn_by(program)
 
 
 def _latest(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
@@ -205,4 +205,4 @@ def blocked(diagram: Diagram) -> SearchStrategy[Diagram]:
                 made = in_parts(made, loops[0])
         return made
 
-    return st.composite(form)()  # type: ignore[no-any-return]
+    return drawn_by(form)

@@ -15,7 +15,7 @@ from catdiag.category.types import BYTES, ArrayType, Axis, Ty
 from catdiag.frontend import builder, elementwise, indexing
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
-from catdiag.testing.strategies.type_strategies import array_types, strategies_of
+from catdiag.testing.strategies.type_strategies import array_types, drawn_by, strategies_of
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def boxes(kinds: Collection[str] = BOX_KINDS) -> SearchStrategy[Diagram]:
     def one(draw: Callable[[Any], Any]) -> Diagram:
         return _MAKERS[draw(st.sampled_from(chosen))](draw, st)
 
-    return st.composite(one)()  # type: ignore[no-any-return]
+    return drawn_by(one)
 
 
 def _array(draw: Any, st: Any, least: int = 0, element: str = "real") -> ArrayType:

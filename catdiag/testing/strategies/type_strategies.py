@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from catdiag.category.types import ArrayType, Axis
 from catdiag.util.errors import CatdiagError
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 
 NAMES = ("q", "x", "d", "h")
 
+_T = TypeVar("_T")
+
 
 def strategies_of() -> Any:
     """The strategies module of Hypothesis. Raises CatdiagError where it is not installed."""
@@ -20,6 +24,28 @@ def strategies_of() -> Any:
     except ImportError as error:
         raise CatdiagError("catdiag.testing needs hypothesis: pip install 'catdiag[test]'") from error
     return strategies
+
+
+@functools.cache
+def _drawn() -> Any:
+    def drawn(draw: Callable[[Any], Any], program: Callable[[Callable[[Any], Any]], Any]) -> Any:
+        return program(draw)
+
+    return strategies_of().composite(drawn)
+
+
+def drawn_by(program: Callable[[Callable[[Any], Any]], _T]) -> SearchStrategy[_T]:
+    """The strategy of what `program` makes, which is given the function that draws from other strategies.
+
+    That is Hypothesis's `composite`, which is made once: each one that is made reads its function's source.
+
+    >>> from hypothesis import find
+    >>> even = drawn_by(lambda draw: 2 * draw(strategies_of().integers(0, 9)))
+    >>> find(even, lambda n: n > 5)
+    6
+    """
+    strategy: SearchStrategy[_T] = _drawn()(program)
+    return strategy
 
 
 def axes(names: tuple[str, ...] = NAMES, composite: bool = False) -> SearchStrategy[Axis]:
