@@ -19,6 +19,7 @@ from catdiag.kernel.facts import Fact
 from catdiag.kernel.terms import KernelError, Term, is_fixed, term_data
 from catdiag.prover.refute import exact_reals
 from catdiag.prover.refute.exact_reals import BOTTOM, MinusInfinity, Unclear, Undefined, Value
+from catdiag.solvers.countermodels import countermodel
 from catdiag.solvers.z3_encoding import answer
 
 ZERO, ONE = Fraction(0), Fraction(1)
@@ -205,11 +206,11 @@ _ANSWERS: dict[str, bool] = {}
 
 
 def ask(hypotheses: Sequence[Term], goal: Term) -> bool:
-    """z3 in this process, with a memory."""
+    """z3 in this process, with a memory; small numbers are tried before it, as everywhere."""
     key = "|".join([*sorted(h.key for h in hypotheses), "⊢", goal.key])
     if key not in _ANSWERS:
         request = {"hypotheses": list(map(term_data, hypotheses)), "goal": term_data(goal), "rlimit": 200_000}
-        _ANSWERS[key] = answer(request) == "yes"
+        _ANSWERS[key] = countermodel(hypotheses, goal) is None and answer(request) == "yes"
     return _ANSWERS[key]
 
 
