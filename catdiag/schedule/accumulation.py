@@ -182,27 +182,18 @@ def _sum_of_parts(part: Diagram, axis: str, block: str, whole: Axis, line: str |
 def specification(diagram: Diagram) -> Diagram:
     """The diagram with each of its loops replaced by what it means: the state of the whole list."""
     graph = inline(diagram).graph
-    nodes: list[Node] = []
-    place = list(range(len(graph.dom)))
-    count = len(place)
-    for node in graph.nodes:
-        op, inputs = node.box.op, [place[w] for w in node.inputs]
-        if not isinstance(op, FoldOp):
-            nodes.append(Node(node.box, tuple(inputs)))
-            place += range(count, count + len(node.box.cod))
-            count += len(node.box.cod)
-            continue
-        body = resize(op.state, op.axis, node.box.size_of(op.axis))
-        if any(op.block in size_symbols(a.size) for ty in body.graph.wire_types() for a in ty.axes):
-            raise CatdiagError(f"the state of the loop over {op.axis!r} uses the size of its block: that is not read")
-        inner = inline(body).graph
-        own = inputs
-        for n in inner.nodes:
-            nodes.append(Node(n.box, tuple(own[w] for w in n.inputs)))
-            own = [*own, *range(count, count + len(n.box.cod))]
-            count += len(n.box.cod)
-        place += [own[w] for w in inner.outputs]
-    return of_graph(Graph(graph.dom, tuple(nodes), tuple(place[w] for w in graph.outputs)), diagram.cod)
+    return of_graph(replaced(graph, [_state_of_list(box) for box in graph.table]), diagram.cod)
+
+
+def _state_of_list(box: Box) -> Graph | None:
+    """The state of the whole list of a loop; None for other boxes."""
+    op = box.op
+    if not isinstance(op, FoldOp):
+        return None
+    body = resize(op.state, op.axis, box.size_of(op.axis))
+    if any(op.block in size_symbols(a.size) for ty in body.graph.wire_types() for a in ty.axes):
+        raise CatdiagError(f"the state of the loop over {op.axis!r} uses the size of its block: that is not read")
+    return inline(body).graph
 
 
 def without_accumulation(graph: Graph) -> Graph:
