@@ -29,6 +29,19 @@ def cascade(Q, K, V, O, q, x, d: tl.constexpr, g_q: tl.constexpr, s_x: tl.conste
 
 
 @triton.jit
+def turned(Q, K, O, x, d: tl.constexpr, g_q: tl.constexpr, s_x: tl.constexpr):
+    i, e = tl.program_id(0) * g_q + tl.arange(0, g_q), tl.arange(0, d)
+    query = tl.load(Q + i[:, None] * d + e[None, :])
+    result = tl.zeros([g_q, d], tl.float32)
+    for first in range(0, x, s_x):
+        j = first + tl.arange(0, s_x)
+        keys = tl.load(K + j[:, None] * d + e[None, :])
+        weights = tl.exp2(tl.dot(keys, tl.trans(query)))
+        result = tl.dot(tl.trans(weights).to(keys.dtype), keys, result)
+    tl.store(O + i[:, None] * d + e[None, :], result.to(O.dtype.element_ty))
+
+
+@triton.jit
 def biased(Q, K, V, B, O, q, x, d: tl.constexpr, g_q: tl.constexpr, s_x: tl.constexpr, factor: tl.constexpr):
     i, e = tl.program_id(0) * g_q + tl.arange(0, g_q), tl.arange(0, d)
     query = tl.load(Q + i[:, None] * d + e[None, :], mask=i[:, None] < q, other=0.0)

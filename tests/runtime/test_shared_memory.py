@@ -18,7 +18,8 @@ from tests.forms import form
 from tests.runtime.by_hand import TEXT
 
 TENSORS = {
-    "cascade": "QKVO", "biased": "QKVBO", "product": "ABC", "nested": "XWO", "covariance": "XO", "logarithm": "XO",
+    "cascade": "QKVO", "turned": "QKO", "biased": "QKVBO", "product": "ABC", "nested": "XWO", "covariance": "XO",
+    "logarithm": "XO",
 }  # fmt: skip
 NEAR = 1024
 """Bytes within which it must be right."""
@@ -35,6 +36,8 @@ COMPILED = [
     ("cascade", "bf16", {"d": 128, "g_q": 16, "s_x": 64, "scaled": False}, 4, 3, 71680),
     ("cascade", "fp8", {"d": 64, "g_q": 16, "s_x": 64, "scaled": False}, 4, 3, 20480),
     ("cascade", "bf16", {"d": 32, "g_q": 64, "s_x": 32, "scaled": False}, 4, 4, 20480),
+    # What one product reads, and another reads by way of a result that is turned, is read by products only.
+    ("turned", "bf16", {"d": 128, "g_q": 64, "s_x": 64}, 4, 3, 73728),
     ("biased", "bf16", {"d": 64, "g_q": 128, "s_x": 32, "factor": True}, 4, 2, 40960),
     ("biased", "bf16", {"d": 64, "g_q": 128, "s_x": 32, "factor": False}, 4, 3, 45056),
     ("biased", "bf16", {"d": 64, "g_q": 16, "s_x": 32, "factor": True}, 4, 3, 21504),
@@ -256,6 +259,8 @@ def points() -> list[tuple[str, str, dict[str, Any], int, int]]:
     ):
         scaled = dtype != "fp8" and (g_q + s_x + stages) % 3 == 0
         found.append(("cascade", dtype, {"d": d, "g_q": g_q, "s_x": s_x, "scaled": scaled}, g_q // 64 * 4 or 4, stages))
+    for d, g_q, s_x, stages in itertools.product((64, 128), (64, 128), (64, 128), (2, 3)):
+        found.append(("turned", "bf16", {"d": d, "g_q": g_q, "s_x": s_x}, 4, stages))
     for dtype, d, g_q, factor in itertools.product(("bf16", "fp32"), (64, 128), (16, 64, 128), (True, False)):
         found.append(("biased", dtype, {"d": d, "g_q": g_q, "s_x": 32, "factor": factor}, 4, 2 + factor))
     for dtype, g_a, g_c, s_b, normed in itertools.product(

@@ -277,7 +277,7 @@ class _Buffers:
                 load = self.trace.loads[number]
                 only = not load.others and all(
                     v.direct == number and d.version == 3 and not _turned(d, v, first, load)
-                    for d, v, first in self.direct_readers(readers)
+                    for d, v, first in self.direct_readers(number, readers)
                 )
                 count = ahead + (1 if only else 0)
                 if ahead:
@@ -285,9 +285,14 @@ class _Buffers:
         return found
 
     @staticmethod
-    def direct_readers(readers: list[tuple[Dot, TileValue, bool]]) -> list[tuple[Dot, TileValue, bool]]:
-        """The products that read a load, except those that read it only through the result of another product."""
-        return [(d, v, f) for d, v, f in readers if not v.matrix] or readers
+    def direct_readers(number: int, readers: list[tuple[Dot, TileValue, bool]]) -> list[tuple[Dot, TileValue, bool]]:
+        """The products that read a load itself; all that read it, where none does. Those beside them read it through
+        the result of another product: what else is computed of a load is known of it (`TracedLoad.others`)."""
+        return (
+            [(d, v, f) for d, v, f in readers if v.direct == number]
+            or [(d, v, f) for d, v, f in readers if not v.matrix]
+            or readers
+        )
 
     @staticmethod
     def ahead(load: TracedLoad, readers: list[tuple[Dot, TileValue, bool]]) -> bool:
