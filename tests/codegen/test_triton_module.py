@@ -55,6 +55,14 @@ def test_it_is_python_that_stands_alone(flash: Module) -> None:
     assert "def multi_head_attention(Q, K, V, *, g_q=64, s_x=64, num_warps=4, num_stages=3" in flash.text
 
 
+def test_products_have_the_rows_of_the_tile_and_the_columns_of_the_loop() -> None:
+    turned = cd.algorithm("q d, x d, q v -> x v")(
+        lambda Q, K, G: cd.einsum("q x, q v -> x v", cd.exp(cd.einsum("q d, x d -> q x", Q, K)), G)
+    )
+    text = body(module(turned.stream("q").group("x").diagram, {"g_x": 64, "s_q": 64}, "bf16"))
+    assert "tl.dot(K_tile, _transposed(Q_tile" in text and text.count("_transposed(") == 1  # the weights are not turned
+
+
 def test_no_title_ends_a_docstring() -> None:
     total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x")).stream("x").group("q").diagram
     total.title = 'total"""\nraise SystemExit\n"""\\'

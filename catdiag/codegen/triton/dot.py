@@ -61,7 +61,10 @@ def _product(nodes: Nodes, a: TileNode, b: TileNode, needed: set[Dim], out: Sequ
         made = nodes.op("mul", a, b)
         return _summed(nodes, made, [d for d in made.dims if d in needed])
     order = {d: k for k, d in enumerate(out)}
-    if order.get(columns[0], len(order)) < order.get(rows[0], len(order)):
+    streamed = [any(d.loop is not None for d in side) for side in (rows, columns)]
+    if streamed[0] > streamed[1] or (
+        streamed[0] == streamed[1] and order.get(columns[0], len(order)) < order.get(rows[0], len(order))
+    ):
         a, b, rows, columns = b, a, columns, rows
     rows, columns, summed = _longest_last(rows), _longest_last(columns), _longest_last(summed)
     for d in summed:
