@@ -54,13 +54,16 @@ class RecomputedStages(StageSequence):
 
     def _checkpoints(self) -> list[int]:
         graph, inputs = self.graph, len(self.graph.dom)
-        found = {self.root[w] for w in graph.outputs}
+        results = {self.root[w] for w in graph.outputs}
+        found = set(results)
         for place, node in enumerate(graph.nodes):
             wire = self.first[place]
             if isinstance(node.box.op, Reduce) or (wire in self.statistics and not elementwise(node.box)):
                 found.add(self.root[wire])
             if multiplies(node.box) and self.saves(node.box):
-                found.add(wire)
+                stage = self.stages[self.stage[place]] if place in self.stage else [place]
+                # Of a product of which a function makes a result, the result is saved.
+                found |= {self.first[stage[-1]]} & results or {wire}
         return sorted(w for w in found if w >= inputs and not self.free[w])
 
     def _ordered(self, checkpoints: Collection[int]) -> list[int]:

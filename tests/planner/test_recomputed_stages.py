@@ -57,6 +57,12 @@ def test_weights_of_attention_are_made_in_both_kernels_from_statistics() -> None
     assert "exp" in made[0] & made[1] and "max[x]" not in made[0] | made[1]
 
 
+def test_of_a_product_of_which_a_function_makes_a_result_the_result_is_saved() -> None:
+    row = RecomputedStages(cd.algorithm("q d, x d -> q x")(lambda A, B: cd.einsum("q d, x d -> q x", A, B) / 8).diagram,
+                           saves=multiplies)  # fmt: skip
+    assert [row.graph.nodes[stage[0]].box.name for stage in row.stages] == ["div"]
+
+
 def test_products_may_be_checkpoints() -> None:
     row = ROWS["attention", True]
     assert [str(row.types[w]) for w in row.checkpoints].count("[q x]") == 2
