@@ -191,6 +191,7 @@ class Checker(Composites):
         defined = self.owed(lefts, assume, names)
         facts: Facts = assume + tuple(o.fact() for o in defined)
         facts += self.derived_facts(defined, facts, names, proof)
+        facts += self.further_facts(defined, facts, names, self.item(proof, "defined", "again"))
         rights = self.meaning(right, inputs, {}, facts, names, scope)
         if [(w.axes, w.element) for w in lefts.outputs] != [(w.axes, w.element) for w in rights.outputs]:
             raise KernelError("the two sides give different types")

@@ -358,6 +358,13 @@ class Loops(Judge):
             found += owed.saying(self.rewrite(ctx, owed.condition, steps))
         return tuple(found)
 
+    def further_facts(
+        self, defined: Sequence[Obligation], facts: Facts, names: Mapping[str, str], proof: Json
+    ) -> Facts:
+        """The same once more, in words that what was derived before allows."""
+        only(proof, "facts")
+        return self.derived_facts(defined, facts, names, proof)
+
     def _all_met(self, found: Meaning, facts: Facts, elements: Mapping[str, str], proof: Json, name: str) -> None:
         for part, ctx, owed in self._dues(found, facts, elements):
             for k, obligation in enumerate(owed):

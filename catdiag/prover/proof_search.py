@@ -429,6 +429,28 @@ class Finder(Checker):
                 found += owed.saying(condition)
         return tuple(found)
 
+    def further_facts(
+        self, defined: Sequence[Obligation], facts: tuple[Fact, ...], names: Mapping[str, str], proof: Json
+    ) -> tuple[Fact, ...]:
+        """That sums are not 0, in words in which maxima are known to be real: without their positive factors."""
+        reals = tuple(f for f in facts if f.condition.op == "real")
+        found: list[Fact] = []
+        for k, owed in enumerate(defined if reals and not self.brief else ()):
+            if owed.condition.op != "not" or not of_signs(owed.condition):
+                continue
+            search = Normalizer(self.work)
+            try:
+                ctx = owed.context(Context(self.ask, {}, reals, names))
+                inner = self._condition(ctx, owed.condition, search).args[0]
+                condition = fn("not", search.attempt(ctx, inner, (0,), "difference"))
+            except (KernelError, RecursionError):
+                continue
+            new = [fact for fact in owed.saying(condition) if fact not in facts]
+            if new:
+                _record(proof).setdefault("facts", {})[str(k)] = search.steps
+                found += new
+        return tuple(found)
+
 
 def _record(proof: Json) -> dict[str, Any]:
     if not isinstance(proof, dict):

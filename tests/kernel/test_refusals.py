@@ -192,6 +192,8 @@ CHECKS: dict[str, tuple[Json, str]] = {
     "a proof of an obligation that is not there": (
         certificate(SAME, SAME, {"defined": {"0": {"close": "field"}}}), "more than was to be proved"),
     "facts of nothing": (certificate(SAME, SAME, {"defined": {"newly": {"x": {}}}}), "unknown fields"),
+    "more of facts": (certificate(SAME, SAME, {"defined": {"again": {"x": {}}}}), "unknown fields"),
+    "facts again of nothing": (certificate(SAME, SAME, {"defined": {"again": {"facts": {"7": []}}}}), "malformed"),
     "nothing proved": (certificate(SUM, program([X], [const("0")], 1)), "not proved"),
     "a proof of another form": (certificate(SAME, SAME, {"outputs": {"0": {"by": "faith"}}}), "no proof has the fields"),
     "two forms of proof at once": (
